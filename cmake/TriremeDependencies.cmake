@@ -1,0 +1,23 @@
+# Every library that trireme links, found once. modules/debian/setup.sh installs them on Debian 12.
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(MPI REQUIRED COMPONENTS C)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(dnnl REQUIRED)
+
+# The parallel HDF5 of Debian: one library serves serial and MPI files.
+set(HDF5_PREFER_PARALLEL ON)
+find_package(HDF5 REQUIRED COMPONENTS C)
+if(NOT HDF5_IS_PARALLEL)
+  message(WARNING "HDF5 ${HDF5_VERSION} was built without MPI; trireme writes one file per rank and does not need it")
+endif()
+add_library(trireme_hdf5 INTERFACE)
+target_include_directories(trireme_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
+target_link_libraries(trireme_hdf5 INTERFACE ${HDF5_C_LIBRARIES} MPI::MPI_C)
+
+if(TRIREME_TESTS)
+  find_package(GTest REQUIRED)
+endif()

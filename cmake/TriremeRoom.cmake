@@ -1,0 +1,25 @@
+# A room of src/ is a folder, a namespace and a static library. Its LINKS name the lower rooms that it may include;
+# tests/check_layers.py compares the includes with the floors.
+add_library(trireme_flags INTERFACE)
+target_include_directories(trireme_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_compile_options(trireme_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRIREME_WERROR}>>:-Werror>)
+target_compile_definitions(trireme_flags INTERFACE $<$<BOOL:${TRIREME_AUDIT}>:TRIREME_AUDIT=1>)
+if(TRIREME_SANITIZE)
+  target_compile_options(trireme_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TRIREME_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>)
+  target_link_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE})
+endif()
+
+function(trireme_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
+  if(ROOM_SOURCES)
+    add_library(trireme_${name} STATIC ${ROOM_SOURCES})
+    target_link_libraries(trireme_${name} PUBLIC trireme_flags ${ROOM_LINKS})
+  else()
+    add_library(trireme_${name} INTERFACE)
+    target_link_libraries(trireme_${name} INTERFACE trireme_flags ${ROOM_LINKS})
+  endif()
+  add_library(trireme::${name} ALIAS trireme_${name})
+endfunction()

@@ -1,0 +1,31 @@
+# trireme_test(NAME SOURCES … ROOMS … [RANKS 1 2 3 4] [TIMEOUT SECONDS] [LABELS …])
+#
+# Builds test_NAME from GoogleTest sources. Without RANKS it is one ctest, NAME, on one process without MPI. With RANKS the
+# executable gets a main() that initializes MPI, and one ctest NAME.npN per rank count starts it under mpirun. Every test has a
+# time-out. Labels: `unit` or `mpi`, plus the given ones.
+set(TRIREME_MPIRUN ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none ${MPIEXEC_NUMPROC_FLAG})
+set(TRIREME_TEST_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMP_NUM_THREADS=1"
+    "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_rmaps_base_oversubscribe=1")
+
+function(trireme_test name)
+  cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;ROOMS;RANKS;LABELS" ${ARGN})
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 120)
+  endif()
+  add_executable(test_${name} ${TEST_SOURCES})
+  target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(test_${name} PRIVATE ${TEST_ROOMS} trireme_flags GTest::gtest GTest::gmock)
+  if(TEST_RANKS)
+    target_sources(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
+    target_link_libraries(test_${name} PRIVATE MPI::MPI_C)
+    foreach(ranks IN LISTS TEST_RANKS)
+      add_test(NAME ${name}.np${ranks} COMMAND ${TRIREME_MPIRUN} ${ranks} $<TARGET_FILE:test_${name}>)
+      set_tests_properties(${name}.np${ranks} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS 2 LABELS "mpi;${TEST_LABELS}"
+        ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
+    endforeach()
+  else()
+    target_link_libraries(test_${name} PRIVATE GTest::gtest_main)
+    add_test(NAME ${name} COMMAND test_${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "unit;${TEST_LABELS}")
+  endif()
+endfunction()

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.hpp"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace trireme {
+namespace {
+
+/// The path below src/, so that messages name rooms and not build machines.
+const char* below_source(const char* file) {
+  const char* found = file;
+  for (const char* at = std::strstr(file, "src/"); at != nullptr; at = std::strstr(at + 1, "src/"))
+    found = at + 4;
+  return found;
+}
+
+}  // namespace
+
+std::string to_string(const Diagnostic& diagnostic) {
+  std::string line;
+  const Place& place = diagnostic.place;
+  if (!place.file.empty()) {
+    line += place.file;
+    if (place.line > 0)
+      line += fmt::format(":{}:{}", place.line, place.column);
+    line += ": ";
+  }
+  line += "error: ";
+  if (!diagnostic.subject.empty())
+    line += diagnostic.subject + ": ";
+  return line + diagnostic.text;
+}
+
+UserError::UserError(std::vector<Diagnostic> findings) : findings_(std::move(findings)) {
+  for (const Diagnostic& finding : findings_)
+    text_ += (text_.empty() ? "" : "\n") + to_string(finding);
+}
+UserError::UserError(std::string text) : UserError(Place{}, std::move(text)) {}
+UserError::UserError(Place place, std::string text)
+    : UserError(std::vector<Diagnostic>{{std::move(place), "", std::move(text)}}) {}
+
+EnvironmentError::EnvironmentError(std::string_view which,
+                                   std::string_view statement,
+                                   std::string_view reason,
+                                   const char* file,
+                                   int line)
+    : std::runtime_error(fmt::format(
+          "{}: {} failed: {} ({}:{})", which, statement, reason, below_source(file), line)) {}
+
+ContractError::ContractError(std::string_view kind,
+                             std::string_view condition,
+                             std::string_view text,
+                             const char* file,
+                             int line)
+    : std::logic_error(
+          fmt::format("{} {}: {} ({}:{})", kind, condition, text, below_source(file), line)) {}
+
+Verdict verdict_of(const std::exception& error) {
+  if (const auto* user = dynamic_cast<const UserError*>(&error)) {
+    Verdict verdict{ExitCode::user_error, {}};
+    for (const Diagnostic& finding : user->findings()) verdict.lines.push_back(to_string(finding));
+    return verdict;
+  }
+  if (dynamic_cast<const EnvironmentError*>(&error) != nullptr)
+    return {ExitCode::environment, {fmt::format("error: {}", error.what())}};
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return {ExitCode::environment, {"error: out of memory"}};
+  if (dynamic_cast<const ContractError*>(&error) != nullptr)
+    return {ExitCode::contract, {fmt::format("error: a bug in trireme: {}", error.what())}};
+  return {ExitCode::contract, {fmt::format("error: a bug in trireme: uncaught: {}", error.what())}};
+}
+
+namespace detail {
+void fail_contract(
+    const char* kind, const char* condition, const std::string& text, const char* file, int line) {
+  throw ContractError(kind, condition, text, file, line);
+}
+}  // namespace detail
+
+}  // namespace trireme

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can go wrong, by whose fault, and the exit code that says so.
+//
+// 1. The user's mistake is a UserError: every finding at once, each with the place that it is
+// about; printed by rank 0; exit 2.
+// 2. The environment's failure (MPI, NCCL, CUDA, HDF5, a file system) is an EnvironmentError: which
+// part, which statement, its
+//    reason, our place; printed by the rank that met it; exit 3.
+// 3. Our own bug is a ContractError: the statement and its values; exit 4.
+// 4. "Checkpointed, not finished" is no error; exit 75 (EX_TEMPFAIL of sysexits.h) asks the
+// scheduler to start the job again.
+//
+// Throw freely; catch in main, in destructors and at thread entries, nowhere else.
+#pragma once
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace trireme {
+
+enum class ExitCode : int { done = 0, user_error = 2, environment = 3, contract = 4, requeue = 75 };
+
+/// Where in a text a finding lies; line and column count from 1, 0 means "the whole file".
+struct Place {
+  std::string file;
+  int line = 0;
+  int column = 0;
+};
+
+/// One finding about the user's input. `subject` is the dotted key or the like, may be empty.
+struct Diagnostic {
+  Place place;
+  std::string subject;
+  std::string text;
+};
+
+/// "file:line:column: error: subject: text", without the parts that are empty.
+std::string to_string(const Diagnostic& diagnostic);
+
+class UserError : public std::exception {
+ public:
+  explicit UserError(std::vector<Diagnostic> findings);
+  /// One finding without a place in a file.
+  explicit UserError(std::string text);
+  UserError(Place place, std::string text);
+
+  [[nodiscard]] const std::vector<Diagnostic>& findings() const { return findings_; }
+  /// All findings, one line each.
+  [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::vector<Diagnostic> findings_;
+  std::string text_;
+};
+
+/// `which` is the library ("MPI", "HDF5", "file system"), `statement` the call as written, `reason`
+/// its own words.
+class EnvironmentError : public std::runtime_error {
+ public:
+  EnvironmentError(std::string_view which,
+                   std::string_view statement,
+                   std::string_view reason,
+                   const char* file,
+                   int line);
+};
+class DeviceError : public EnvironmentError {
+ public:
+  using EnvironmentError::EnvironmentError;
+};
+class CommError : public EnvironmentError {
+ public:
+  using EnvironmentError::EnvironmentError;
+};
+class StorageError : public EnvironmentError {
+ public:
+  using EnvironmentError::EnvironmentError;
+};
+
+class ContractError : public std::logic_error {
+ public:
+  ContractError(std::string_view kind,
+                std::string_view condition,
+                std::string_view text,
+                const char* file,
+                int line);
+};
+
+/// The exit code that belongs to an exception, and the lines to print for it.
+struct Verdict {
+  ExitCode code;
+  std::vector<std::string> lines;
+};
+Verdict verdict_of(const std::exception& error);
+
+namespace detail {
+[[noreturn]] void fail_contract(
+    const char* kind, const char* condition, const std::string& text, const char* file, int line);
+}  // namespace detail
+
+}  // namespace trireme
+
+/// What a caller owes; always checked. The message names the values: TRIREME_EXPECT(a == b, "a is
+/// {}, b is {}", a, b).
+#define TRIREME_EXPECT(condition, ...)                                                             \
+  do {                                                                                             \
+    if (!(condition)) [[unlikely]]                                                                 \
+      ::trireme::detail::fail_contract("expected", #condition, fmt::format(__VA_ARGS__), __FILE__, \
+                                       __LINE__);                                                  \
+  } while (false)
+
+/// What we owe ourselves inside (ASSERT) and at the end (ENSURE); checked in audit builds, compiled
+/// always.
+#ifdef TRIREME_AUDIT
+#define TRIREME_AUDIT_ENABLED true
+#else
+#define TRIREME_AUDIT_ENABLED false
+#endif
+#define TRIREME_ASSERT(condition, ...)                                                             \
+  do {                                                                                             \
+    if (TRIREME_AUDIT_ENABLED && !(condition)) [[unlikely]]                                        \
+      ::trireme::detail::fail_contract("asserted", #condition, fmt::format(__VA_ARGS__), __FILE__, \
+                                       __LINE__);                                                  \
+  } while (false)
+#define TRIREME_ENSURE(condition, ...)                                                            \
+  do {                                                                                            \
+    if (TRIREME_AUDIT_ENABLED && !(condition)) [[unlikely]]                                       \
+      ::trireme::detail::fail_contract("ensured", #condition, fmt::format(__VA_ARGS__), __FILE__, \
+                                       __LINE__);                                                 \
+  } while (false)

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one deck key promises. A room's config.hpp holds a plain struct with defaults and one
+// function
+//
+//     template <class V> void describe(V& v, Config& c) {
+//       v("warmup_steps", c.warmup_steps, {.unit = "steps", .help = "Linear warm-up length.", .min
+//       = 0}); v.section("schedule", c.schedule);   // a nested map with its own describe()
+//     }
+//
+// and that line feeds the parser, the range check, `trireme help deck`, the echo deck.resolved.yaml
+// and the HDF5 attributes. The rooms know nothing of YAML; the visitors live in `job`.
+//
+// A key's type is one of: bool, std::int64_t, double, std::string, std::vector<std::string>, an
+// enum with EnumNames, or Or<T> of one of the scalar types. Every field is taken literally: no
+// visitor corrects a value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+/// A value, or one keyword instead of it: `threads: auto`, `walltime: none`.
+template <class T>
+struct Or {
+  std::optional<T> value;
+  const char* keyword = "auto";
+
+  [[nodiscard]] bool given() const { return value.has_value(); }
+  [[nodiscard]] T value_or(T fallback) const { return value.value_or(fallback); }
+  bool operator==(const Or& other) const { return value == other.value; }
+};
+
+/// Specialize with `static constexpr std::pair<E, const char*> table[]`: every value and its word
+/// in the deck.
+template <class E>
+struct EnumNames;
+
+template <class E>
+concept NamedEnum = requires {
+  EnumNames<E>::table;
+};
+
+template <NamedEnum E>
+constexpr const char* word(E value) {
+  for (const auto& [known, text] : EnumNames<E>::table)
+    if (known == value)
+      return text;
+  return "?";
+}
+
+/// Range bounds of a key are of the key's own number type; strings, lists, bools and enums have
+/// none.
+template <class T>
+struct BoundOf {
+  using type = T;
+};
+template <class T>
+struct BoundOf<Or<T>> {
+  using type = typename BoundOf<T>::type;
+};
+
+template <class T>
+struct Key {
+  const char* unit = "";
+  const char* help = "";
+  /// Inclusive; written so that NaN is outside.
+  std::optional<typename BoundOf<T>::type> min{};
+  std::optional<typename BoundOf<T>::type> max{};
+  /// The bound itself is not allowed.
+  bool above_min = false;
+  bool below_max = false;
+  bool required = false;
+};
+
+}  // namespace trireme

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.hpp"
+
+#include <utility>
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include "base/error.hpp"
+
+namespace trireme {
+namespace {
+
+std::string pattern_for(const std::string& who) {
+  return who.empty() ? "%v" : "[" + who + "] %l: %v";
+}
+
+}  // namespace
+
+Log::Log(bool speaks, std::string who) : speaks_(speaks), who_(std::move(who)) {
+  auto terminal = std::make_shared<spdlog::sinks::stdout_sink_mt>();
+  terminal->set_level(speaks_ ? spdlog::level::info : spdlog::level::warn);
+  terminal->set_pattern(pattern_for(speaks_ ? "" : who_));
+  logger_ = std::make_shared<spdlog::logger>("trireme", terminal);
+  logger_->flush_on(spdlog::level::info);
+}
+
+void Log::also_to_file(const std::string& path) {
+  if (!speaks_)
+    return;
+  try {
+    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+    file->set_pattern("%Y-%m-%d %H:%M:%S %l %v");
+    logger_->sinks().push_back(file);
+    file_logger_ = std::make_shared<spdlog::logger>("trireme-file", file);
+    file_logger_->flush_on(spdlog::level::info);
+  } catch (const spdlog::spdlog_ex& problem) {
+    throw StorageError("file system", "open log " + path, problem.what(), __FILE__, __LINE__);
+  }
+}
+
+void Log::flush() {
+  logger_->flush();
+}
+
+}  // namespace trireme

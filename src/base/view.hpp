@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Borrowed, typed pieces of memory. A view never owns, never says on which device it lies (the
+// stream of a call does), and is two words and a dtype, so it is passed by value. Elements, not
+// bytes, are its unit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+
+namespace trireme {
+
+template <bool Const>
+struct BasicView {
+  using Byte = std::conditional_t<Const, const std::byte, std::byte>;
+
+  Byte* data = nullptr;
+  std::int64_t elements = 0;
+  DType dtype = DType::f32;
+
+  BasicView() = default;
+  BasicView(Byte* bytes, std::int64_t count, DType type)
+      : data(bytes), elements(count), dtype(type) {}
+  /// A mutable view is also a constant one.
+  template <bool Other>
+  requires(Const && !Other)
+      BasicView(const BasicView<Other>& other)  // NOLINT(google-explicit-constructor)
+      : data(other.data), elements(other.elements), dtype(other.dtype) {}
+
+  [[nodiscard]] std::size_t bytes() const {
+    return static_cast<std::size_t>(elements) * size_bytes(dtype);
+  }
+  [[nodiscard]] bool empty() const { return elements == 0; }
+  explicit operator bool() const { return data != nullptr; }
+
+  /// The elements [begin, begin + count). Throws ContractError when they are not inside.
+  [[nodiscard]] BasicView slice(std::int64_t begin, std::int64_t count) const {
+    TRIREME_EXPECT(begin >= 0 && count >= 0 && begin + count <= elements,
+                   "slice [{}, {}) of a view with {} elements", begin, begin + count, elements);
+    return {data + static_cast<std::size_t>(begin) * size_bytes(dtype), count, dtype};
+  }
+
+  /// The first element as a T. Throws ContractError when T is not the view's dtype.
+  template <class T>
+  [[nodiscard]] auto as() const {
+    TRIREME_EXPECT(DTypeOf<T>::value == dtype, "a view of {} read as {}", name(dtype),
+                   name(DTypeOf<T>::value));
+    if constexpr (Const)
+      return reinterpret_cast<const T*>(data);
+    else
+      return reinterpret_cast<T*>(data);
+  }
+};
+
+using View = BasicView<false>;
+using ConstView = BasicView<true>;
+
+template <class T>
+View view_of(T* data, std::int64_t elements) {
+  return {reinterpret_cast<std::byte*>(data), elements, DTypeOf<T>::value};
+}
+template <class T>
+ConstView view_of(const T* data, std::int64_t elements) {
+  return {reinterpret_cast<const std::byte*>(data), elements, DTypeOf<T>::value};
+}
+
+}  // namespace trireme

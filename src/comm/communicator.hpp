@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bulk collectives over buckets, enqueued on streams. One interface for one rank, MPI, shared
+// memory and NCCL.
+//
+// Vocabulary: a bucket's `full` view holds `size()` equal shards, rank r's shard is the r-th; all
+// collectives are in place.
+//
+// 1. Memory that travels comes from allocate(), so that a transport can place it where peers reach
+// it (a shared window, a
+//    registered arena). allocate() is collective, and every rank asks for the same sizes in the
+//    same order.
+// 2. `shards(full)` does the address arithmetic and registration look-ups once; the result stays
+// valid as long as the memory. The
+//    step path uses only such tables ("cached shards"); calling shards() every step is the slow
+//    path that can be measured.
+// 3. Collectives are enqueued on `stream` and return; all ranks enqueue the same collectives in the
+// same order. The memory must
+//    not be touched until an event recorded on the stream after the call is reached.
+// 4. SUM only; whoever wants a mean folds 1/size into the optimizer's scale. Sums over ranks use
+// fp32 accumulators.
+// 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/index.hpp"
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+
+#include "comm/config.hpp"
+#include "comm/world.hpp"
+
+namespace trireme::comm {
+
+/// Where every rank's shard of one bucket lies in local memory, and what the transport knows about
+/// it.
+class Shards {
+ public:
+  virtual ~Shards() = default;
+
+  View full;
+  View own;                 ///< this rank's shard inside `full`
+  std::vector<View> ranks;  ///< every rank's shard inside `full`
+
+ protected:
+  Shards(View bucket, int rank, int size);
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  /// "self", "mpi", …; as in the deck.
+  [[nodiscard]] virtual std::string_view name() const = 0;
+
+  /// Zeroed memory for buckets. Collective. Throws DeviceError or CommError naming `what` and the
+  /// bytes.
+  virtual device::Buffer allocate(std::size_t bytes, std::string_view what) = 0;
+
+  /// Shapes: full = [size * shard]. Requires: full lies in one allocate()d buffer, elements
+  /// divisible by size().
+  virtual std::unique_ptr<Shards> shards(View full) = 0;
+
+  /// Sums `full` over the ranks and leaves the sum of this rank's shard in `own`; the rest of
+  /// `full` is undefined afterwards. `bucket` names the collective in error messages.
+  virtual void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+  /// Fills `full` with every rank's `own`.
+  virtual void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+  /// Sums `full` over the ranks on every rank; the same bits on every rank.
+  virtual void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+};
+
+/// The transport that the deck asks for; `automatic` chooses by the world's size and placement.
+/// Throws UserError when the choice does not fit the world (self with two ranks).
+std::unique_ptr<Communicator> make_communicator(Transport transport,
+                                                Reduction reduction,
+                                                World& world,
+                                                device::Device& device);
+
+}  // namespace trireme::comm

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways in which buckets can travel between ranks.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "base/key.hpp"
+
+namespace trireme::comm {
+
+enum class Transport : std::uint8_t { automatic, self, mpi };
+
+/// sum: whatever order is fastest. ordered: rank order, the same bits on every transport and
+/// placement.
+enum class Reduction : std::uint8_t { sum, ordered };
+
+}  // namespace trireme::comm
+
+template <>
+struct trireme::EnumNames<trireme::comm::Transport> {
+  using enum comm::Transport;
+  static constexpr std::pair<comm::Transport, const char*> table[] = {
+      {automatic, "auto"}, {self, "self"}, {mpi, "mpi"}};
+};
+template <>
+struct trireme::EnumNames<trireme::comm::Reduction> {
+  using enum comm::Reduction;
+  static constexpr std::pair<comm::Reduction, const char*> table[] = {{sum, "sum"},
+                                                                      {ordered, "ordered"}};
+};

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control plane: who takes part, on which host, and the small blocking exchanges of a run (deck
+// bytes, losses, stop flags). Bulk gradient and parameter traffic goes through Communicator, on
+// streams.
+//
+// 1. Every member must be called by all ranks in the same order, from the host's main thread.
+// 2. `make_self_world()` is a complete world of one rank that needs no MPI.
+// 3. The MPI world lives on its own duplicate of MPI_COMM_WORLD with MPI_ERRORS_RETURN; a failing
+// call is a CommError with the
+//    statement and MPI's own words.
+// 4. abort() ends every rank of the job at once; it is how a rank that failed alone keeps the
+// others from waiting for ever.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace trireme::comm {
+
+class World {
+ public:
+  virtual ~World() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  /// Position among the ranks of this host, and how many they are.
+  [[nodiscard]] virtual int local_rank() const = 0;
+  [[nodiscard]] virtual int local_size() const = 0;
+  [[nodiscard]] virtual const std::string& host() const = 0;
+
+  virtual void barrier() = 0;
+  /// In place, element by element. Integers, so the result has no order.
+  virtual void sum(std::span<std::int64_t> values) = 0;
+  virtual void max(std::span<std::int64_t> values) = 0;
+  /// Every rank's `values` (equal lengths), in rank order.
+  virtual std::vector<double> gather_all(std::span<const double> values) = 0;
+  /// Every rank's text, in rank order, on every rank.
+  virtual std::vector<std::string> gather_all(const std::string& text) = 0;
+  /// Root's bytes on every rank.
+  virtual std::string broadcast(std::string bytes, int root) = 0;
+  [[noreturn]] virtual void abort(ExitCode code) noexcept = 0;
+};
+
+std::unique_ptr<World> make_self_world();
+
+/// MPI_Init_thread(MULTIPLE) in the constructor, MPI_Finalize in the destructor; one per process,
+/// the first thing in main. Throws CommError when MPI cannot give the thread level.
+class MpiScope {
+ public:
+  MpiScope(int& argc, char**& argv);
+  ~MpiScope();
+  MpiScope(const MpiScope&) = delete;
+  MpiScope& operator=(const MpiScope&) = delete;
+};
+
+/// Requires an initialized MPI (an MpiScope, or a test's main).
+std::unique_ptr<World> make_mpi_world();
+
+/// "Open MPI v4.1.4 …", the library's own words.
+std::string mpi_version();
+
+}  // namespace trireme::comm

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/buffer.hpp"
+
+namespace trireme::device {
+
+View Buffer::view(DType dtype) const {
+  TRIREME_EXPECT(bytes_ % size_bytes(dtype) == 0, "{} bytes seen as {}", bytes_, name(dtype));
+  return {data_, static_cast<std::int64_t>(bytes_ / size_bytes(dtype)), dtype};
+}
+
+View Buffer::view(DType dtype, std::size_t offset, std::int64_t elements) const {
+  const std::size_t needed = static_cast<std::size_t>(elements) * size_bytes(dtype);
+  TRIREME_EXPECT(elements >= 0 && offset + needed <= bytes_, "bytes [{}, {}) of a buffer of {}",
+                 offset, offset + needed, bytes_);
+  return {data_ + offset, elements, dtype};
+}
+
+}  // namespace trireme::device

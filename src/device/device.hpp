@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// One device behind one interface: streams that order work, events that mark points in it, buffers,
+// copies.
+//
+// Work on one stream happens in order; work on two streams is ordered by events only. Both backends
+// keep CUDA's semantics:
+//
+// 1. `stream.record(event)` marks everything enqueued on the stream so far. An event may be
+// recorded again; a wait refers to the
+//    latest record made before the wait was called. An event never recorded counts as reached.
+// 2. `stream.wait(event)` holds back what is enqueued on `stream` afterwards; the host goes on,
+// except on an inline stream, which
+//    has no queue: there the host is the one that waits.
+// 3. `event.wait()` and `stream.synchronize()` block the host. Nothing else does.
+// 4. A task that fails on a stream stops that stream: its later tasks are skipped, its events are
+// reached, and the exception comes
+//    out at the next call that waits for it. Nobody is left hanging.
+// 5. One host thread owns a stream's enqueueing side; events may be waited for and queried from any
+// thread.
+//
+// On the CPU, `StreamMode::inlined` runs work at once on the calling thread and
+// `StreamMode::concurrent` owns a worker thread, so the same engine overlaps communication with
+// compute on both backends, and switching overlap off is a choice of mode.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/view.hpp"
+
+#include "device/buffer.hpp"
+
+namespace trireme::device {
+
+enum class Kind : std::uint8_t { cpu, cuda };
+
+enum class StreamMode : std::uint8_t { inlined, concurrent };
+
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// Whether the latest record has been reached; never blocks.
+  [[nodiscard]] virtual bool reached() const = 0;
+  /// Blocks the host until it has. Rethrows the failure of the stream that recorded it.
+  virtual void wait() const = 0;
+  /// When it was reached, in seconds of the host's steady clock. Requires: reached().
+  [[nodiscard]] virtual double seconds() const = 0;
+};
+
+class Device;
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  [[nodiscard]] virtual Device& device() const = 0;
+  [[nodiscard]] virtual StreamMode mode() const = 0;
+  virtual void record(Event& event) = 0;
+  virtual void wait(const Event& event) = 0;
+  virtual void synchronize() = 0;
+};
+
+struct MemoryInfo {
+  std::size_t total_bytes = 0;
+  std::size_t free_bytes = 0;
+};
+
+class Device : public MemorySource {
+ public:
+  [[nodiscard]] virtual Kind kind() const = 0;
+  /// For people and for the record: "AMD EPYC 9354, 1 thread".
+  [[nodiscard]] virtual std::string description() const = 0;
+  [[nodiscard]] virtual MemoryInfo memory() const = 0;
+
+  /// `name` shows in debuggers and profilers. At most 15 characters.
+  virtual std::unique_ptr<Stream> make_stream(StreamMode mode, const std::string& name) = 0;
+  virtual std::unique_ptr<Event> make_event() = 0;
+
+  /// Zeroed memory. Throws DeviceError naming `what` and the byte count when there is not enough.
+  virtual Buffer allocate(std::size_t bytes, std::string_view what) = 0;
+
+  /// Same dtype and element count. Between host and device memory on a CUDA device.
+  virtual void copy(View to, ConstView from, Stream& stream) = 0;
+  virtual void fill_zero(View to, Stream& stream) = 0;
+};
+
+/// The CPU of this process. `threads` is what ops may use (OpenMP), the caller included.
+std::unique_ptr<Device> make_cpu_device(int threads);
+
+}  // namespace trireme::device

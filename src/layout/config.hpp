@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The granule rules that a bucket's end can be padded to. What each guarantees, with golden
+// numbers: tests/layout.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "base/key.hpp"
+
+namespace trireme::layout {
+
+/// aligned: lcm(ranks * 64, 128), every shard of every dtype 128-byte aligned at any rank count.
+/// megatron: lcm(ranks, 128). megatron_high_bandwidth: lcm(ranks, 128, 2^16). none: lcm(ranks), no
+/// more than division needs.
+enum class Padding : std::uint8_t { aligned, megatron, megatron_high_bandwidth, none };
+
+}  // namespace trireme::layout
+
+template <>
+struct trireme::EnumNames<trireme::layout::Padding> {
+  using enum layout::Padding;
+  static constexpr std::pair<layout::Padding, const char*> table[] = {
+      {aligned, "aligned"},
+      {megatron, "megatron"},
+      {megatron_high_bandwidth, "megatron_high_bandwidth"},
+      {none, "none"}};
+};

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The floor plan of the house: where every parameter lies in the flat element space, which bucket
+// it belongs to, and which rank owns which piece. Pure arithmetic, the same on every rank, for any
+// rank count, without MPI or a device. Model, reduce, optim and record take their addresses from
+// one Plan object, and `trireme plan` prints the same object.
+//
+// Elements, not bytes: gradients (fp32), parameters (fp32 or bf16), master weights and moments
+// share the layout.
+//
+// 1. Parameters lie in reverse registration order, which is the order in which backward finishes
+// them.
+// 2. Every parameter starts at a multiple of 64 elements and lies in one bucket, whole.
+// 3. A bucket closes when it holds bucket_elements or more; a parameter marked own_bucket is alone
+// in its bucket.
+// 4. A bucket's end is padded to the granule, a multiple of the rank count, so its `ranks` shards
+// are equal and contiguous.
+// 5. Which parameters share a bucket does not depend on the rank count.
+// 6. Rank r owns the r-th shard of every bucket; every element has exactly one owner; a rank may
+// own padding only. Source: Megatron-LM megatron/core/optimizer/param_layout.py (2026-08), with
+// rule 2 always on and the granule of config.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/index.hpp"
+
+#include "layout/config.hpp"
+
+namespace trireme::layout {
+
+/// One parameter of the model, in registration order.
+struct Parameter {
+  std::string name;                 ///< "h.7.attn.qkv.weight"
+  std::vector<std::int64_t> shape;  ///< row-major
+  bool own_bucket = false;  ///< ready last (a tied embedding): do not hold up its neighbours
+  bool decay = false;       ///< weight decay applies (matrices, not biases and gains)
+
+  [[nodiscard]] std::int64_t elements() const;
+};
+
+struct Options {
+  int ranks = 1;
+  std::int64_t bucket_elements = 40'000'000;
+  Padding padding = Padding::aligned;
+};
+
+/// Where one parameter lies.
+struct Placement {
+  BucketIndex bucket{};
+  std::int64_t begin = 0;     ///< in the flat element space
+  std::int64_t elements = 0;  ///< without padding
+};
+
+struct Bucket {
+  std::int64_t begin = 0;                  ///< in the flat element space
+  std::int64_t elements = 0;               ///< padded; a multiple of `ranks`
+  std::int64_t unpadded = 0;               ///< begin of the end padding, relative to `begin`
+  std::int64_t shard_elements = 0;         ///< elements / ranks
+  std::vector<ParameterIndex> parameters;  ///< in flat order (reverse registration)
+};
+
+/// The part of one parameter that lies in one rank's shard of one bucket.
+struct Piece {
+  ParameterIndex parameter{};
+  std::int64_t parameter_begin = 0;  ///< first element within the parameter
+  std::int64_t shard_begin = 0;      ///< first element within the shard
+  std::int64_t elements = 0;
+};
+
+class Plan {
+ public:
+  /// Requires: at least one parameter, no parameter empty, unique names, options.ranks >= 1,
+  /// bucket_elements >= 1.
+  Plan(std::vector<Parameter> parameters, Options options);
+
+  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] int ranks() const { return options_.ranks; }
+  [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
+  [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
+  [[nodiscard]] const Parameter& parameter(ParameterIndex index) const {
+    return parameters_[at(index)];
+  }
+  [[nodiscard]] const Bucket& bucket(BucketIndex index) const { return buckets_[at(index)]; }
+  [[nodiscard]] const Placement& placement(ParameterIndex index) const {
+    return placements_[at(index)];
+  }
+
+  /// The granule that bucket ends are padded to.
+  [[nodiscard]] std::int64_t granule() const { return granule_; }
+  /// Elements of the whole flat space, padding included; the end of the last bucket.
+  [[nodiscard]] std::int64_t flat_elements() const;
+  /// Elements of all parameters, padding excluded.
+  [[nodiscard]] std::int64_t parameter_elements() const;
+  /// Elements that each rank owns: the sum of shard_elements.
+  [[nodiscard]] std::int64_t owned_elements() const;
+  /// Begin of `bucket`'s shard in a rank's own buffers (master, moments), which hold the shards one
+  /// after another.
+  [[nodiscard]] std::int64_t owned_begin(BucketIndex bucket) const {
+    return owned_begin_[at(bucket)];
+  }
+
+  /// What of which parameter lies in `rank`'s shard of `bucket`, in flat order; empty when it is
+  /// padding only.
+  [[nodiscard]] const std::vector<Piece>& pieces(BucketIndex bucket, int rank) const;
+  /// As pieces(), computed on the spot: the cost that the cache saves.
+  [[nodiscard]] std::vector<Piece> find_pieces(BucketIndex bucket, int rank) const;
+
+  /// A hash of everything above: equal plans, equal fingerprints. Ranks compare it at start.
+  [[nodiscard]] std::uint64_t fingerprint() const;
+
+ private:
+  void place();
+
+  Options options_;
+  std::int64_t granule_ = 1;
+  std::vector<Parameter> parameters_;
+  std::vector<Placement> placements_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::int64_t> owned_begin_;
+  mutable std::vector<std::vector<std::vector<Piece>>>
+      pieces_;  // [bucket][rank], filled on first use
+};
+
+/// The granule of `padding` at `ranks`.
+std::int64_t granule(Padding padding, int ranks);
+
+}  // namespace trireme::layout

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-2: token and position embedding, `layers` pre-norm blocks of causal attention and a four-fold
+// GELU MLP, a final layer norm, and a head that shares the token embedding when tied. Source:
+// Radford et al. 2019; initialization section 2.3 (normal 0.02, residual projections scaled by
+// 1/sqrt(2·layers)).
+//
+// The letters used here and in ops: B batch rows of a micro-step, T time = context, C channels, L
+// layers, H heads, V vocabulary.
+//
+// 1. Parameters and gradients are views bound from outside (rule 2 of the design): the model owns
+// activations only.
+// 2. Forward asks `before_use` once per group of parameters, in forward order, before the first op
+// that reads them; backward
+//    reports `gradient_ready` once per parameter on the last micro-step, in layout order (reverse
+//    registration; a tied embedding last).
+// 3. Gradients are added to; whoever owns them zeroes them at the start of a step.
+// 4. Everything is planned at construction: activations, matmuls, scratch. A step allocates
+// nothing.
+// 5. All work goes to the one stream given; with an inline CPU stream the calls return finished.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/random.hpp"
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+#include "layout/plan.hpp"
+
+#include "model/config.hpp"
+
+namespace trireme::model {
+
+/// What the trainer hears from the model while it runs.
+class Hooks {
+ public:
+  virtual ~Hooks() = default;
+  /// The ops that follow on `stream` read these parameters.
+  virtual void before_use(std::span<const ParameterIndex> parameters, device::Stream& stream) = 0;
+  /// The last write to this gradient in this step has been enqueued on `stream`.
+  virtual void gradient_ready(ParameterIndex parameter, device::Stream& stream) = 0;
+};
+
+/// The parameter table in registration order: "wte.weight", "wpe.weight", "h.0.ln_1.weight", …
+/// "ln_f.weight", ["head.weight"].
+std::vector<layout::Parameter> parameter_table(const GptShape& shape);
+
+/// Initial values of one parameter, fp32: a pure function of (seed, parameter, element).
+void initialize_parameter(const GptShape& shape,
+                          ParameterIndex parameter,
+                          std::uint64_t seed,
+                          View values);
+
+/// 6·parameters + 6·layers·channels·context: multiply-adds of forward and backward, times two,
+/// causal half of attention only. Source: Kaplan et al. 2020, section 2.1, attention term as llm.c.
+double flops_per_token(const GptShape& shape);
+
+/// One micro-batch. tokens and targets are [B, T] int32; target t is token t + 1.
+struct Batch {
+  ConstView tokens;
+  ConstView targets;
+  std::uint64_t first_sample = 0;  ///< global index of row 0, for dropout
+};
+
+class Gpt {
+ public:
+  /// `micro_sequences` is the largest B of any call. `dtype` is that of parameters and activations.
+  Gpt(device::Device& device,
+      const GptShape& shape,
+      DType dtype,
+      std::int64_t micro_sequences,
+      std::uint64_t seed);
+  ~Gpt();
+
+  /// Views in registration order; gradients fp32, may be empty for evaluation and sampling.
+  void bind(std::vector<ConstView> parameters, std::vector<View> gradients);
+
+  /// Adds the gradient of the mean over B·T of the loss to the bound gradients; dropout is on.
+  /// losses = [B, T] fp32, one per token, unscaled. `last_micro_step` lets gradient_ready speak.
+  void train(
+      const Batch& batch, View losses, bool last_micro_step, Hooks& hooks, device::Stream& stream);
+
+  /// Losses per token without dropout and without gradients. B may be smaller than micro_sequences.
+  void evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream);
+
+  /// Logits [V] fp32 after the last of `tokens` ([T], 1 <= T <= context): for sampling.
+  void next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream);
+
+  [[nodiscard]] const GptShape& shape() const;
+  /// Bytes of activations and scratch planned at construction.
+  [[nodiscard]] std::size_t activation_bytes() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal multi-head self-attention on a packed QKV tensor.
+// Source: Vaswani et al. 2017, eq. 1, scale 1/sqrt(D); backward as in Dao et al. 2022, appendix B.
+//
+// Shapes: qkv, dqkv = [B, T, 3, H, D], out, dout = [B, T, H, D] of one dtype T; lse = [B, H, T]
+// fp32, the log of each row's sum of exponentials, which forward leaves for backward. Rows attend
+// to positions <= their own. Dropout acts on the probabilities; its element index within a sample
+// is (h·T + t)·T + s.
+// 1. Work is tiled by query block; no more than a tile of scores per thread exists at a time.
+// 2. Results do not depend on the number of threads.
+#pragma once
+
+#include <memory>
+
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+
+#include "ops/dropout.hpp"
+
+namespace trireme::ops {
+
+struct AttentionShape {
+  std::int64_t batch = 0, time = 0, heads = 0, head_channels = 0;
+  DType dtype = DType::f32;
+};
+
+class Attention {
+ public:
+  /// Scratch is allocated here, once.
+  Attention(device::Device& device, const AttentionShape& shape);
+  ~Attention();
+  Attention(Attention&&) noexcept;
+  Attention& operator=(Attention&&) noexcept;
+
+  void forward(
+      View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) const;
+  /// Overwrites dqkv.
+  void backward(View dqkv,
+                ConstView dout,
+                ConstView qkv,
+                ConstView out,
+                ConstView lse,
+                const Dropout& dropout,
+                device::Stream& stream) const;
+
+  [[nodiscard]] const AttentionShape& shape() const { return shape_; }
+  /// Multiply-adds of forward counted as 2, causal half only: 2 · 2 · B·H·D·T·(T+1)/2.
+  [[nodiscard]] double forward_flops() const;
+
+  struct Implementation;
+
+ private:
+  AttentionShape shape_;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace trireme::ops

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which elements are dropped: a pure function of (seed, site, global sample, element within the
+// sample). The mask is never stored; backward computes it again. Results do not depend on ranks,
+// threads or micro-batches, because none of them is an argument.
+//
+// Element e of sample s at site i is kept when uniform(word[e % 4]) >= rate, where word =
+// philox(key, counter = (i << 40) + e / 4, counter_high = s); kept elements are divided by (1 -
+// rate).
+#pragma once
+
+#include <cstdint>
+
+#include "base/random.hpp"
+
+namespace trireme::ops {
+
+struct Dropout {
+  float rate = 0;
+  RandomKey key;
+  std::uint64_t first_sample =
+      0;  ///< global index of batch row 0; the rows of a micro-batch are consecutive samples
+  std::uint32_t site = 0;  ///< which place in the model
+
+  [[nodiscard]] bool active() const { return rate > 0; }
+};
+
+/// 0 or 1/(1 - rate) for one element.
+TRIREME_HOST_DEVICE inline float dropout_factor(const Dropout& d,
+                                                std::uint64_t row,
+                                                std::uint64_t element) {
+  const auto words =
+      philox(d.key, (std::uint64_t{d.site} << 40U) + element / 4, d.first_sample + row);
+  return uniform(words.w[element % 4]) < d.rate ? 0.0F : 1.0F / (1.0F - d.rate);
+}
+
+}  // namespace trireme::ops

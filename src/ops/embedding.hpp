@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Token plus position embedding.
+//
+// Shapes: tokens = [B, T] int32, 0 <= token < V (the data room has checked); out, dout = [B, T, C]
+// of T; wte = [V, C], wpe = [T', C] of T with T' >= T; dwte, dwpe the same shapes in fp32, added to
+// in a fixed order (by row, then position), so deterministic.
+#pragma once
+
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+
+#include "ops/dropout.hpp"
+
+namespace trireme::ops {
+
+struct EmbeddingShape {
+  std::int64_t batch = 0, time = 0, channels = 0, vocabulary = 0;
+};
+
+void embedding_forward(View out,
+                       ConstView tokens,
+                       ConstView wte,
+                       ConstView wpe,
+                       const EmbeddingShape& shape,
+                       const Dropout& dropout,
+                       device::Stream& stream);
+void embedding_backward(View dwte,
+                        View dwpe,
+                        ConstView dout,
+                        ConstView tokens,
+                        const EmbeddingShape& shape,
+                        const Dropout& dropout,
+                        device::Stream& stream);
+
+}  // namespace trireme::ops

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products with everything that can be decided beforehand decided at construction: one
+// Matmul object per (shape, dtypes, transposes), made once by whoever owns the layer and called
+// every step. On the CPU it holds oneDNN primitives.
+//
+// 1. Matrices are row-major and dense. "Transposed" speaks of how an operand is stored:
+// a_transposed means A is stored as [K, M].
+// 2. Arithmetic is fp32 or better, whatever the dtypes; the result is rounded once.
+// 3. The work is cut into pieces by shape alone, never by the number of threads, so results have
+// the same bits on any number.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+
+namespace trireme::ops {
+
+/// C[M, N] = A[M, K] · B[K, N] (+ bias[N]) (+ C)
+struct MatmulShape {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool a_transposed = false;
+  bool b_transposed = false;
+  DType a = DType::f32, b = DType::f32, c = DType::f32;
+  bool bias = false;        ///< bias[N], of dtype `b`
+  bool accumulate = false;  ///< adds to C instead of overwriting it; C is fp32 then
+};
+
+class Matmul {
+ public:
+  /// Throws DeviceError when the device cannot multiply these dtypes.
+  Matmul(device::Device& device, const MatmulShape& shape);
+  ~Matmul();
+  Matmul(Matmul&&) noexcept;
+  Matmul& operator=(Matmul&&) noexcept;
+
+  [[nodiscard]] const MatmulShape& shape() const { return shape_; }
+  /// 2·M·N·K.
+  [[nodiscard]] double flops() const;
+
+  /// Requires: views of exactly M·K, K·N, M·N (and N) elements in the shape's dtypes.
+  void operator()(ConstView a, ConstView b, View c, device::Stream& stream) const;
+  void operator()(ConstView a, ConstView b, ConstView bias, View c, device::Stream& stream) const;
+
+  struct Implementation;
+
+ private:
+  MatmulShape shape_;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+/// Whether `device` multiplies bf16 matrices in hardware made for it (AMX, tensor cores): what
+/// `precision: auto` asks.
+bool has_fast_bf16(const device::Device& device);
+
+/// "oneDNN 2.6.3": the matrix library of this build's CPU backend.
+const char* matrix_library_version();
+
+}  // namespace trireme::ops

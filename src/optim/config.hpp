@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The deck section `optimizer`: AdamW and its learning-rate schedule.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "base/key.hpp"
+
+namespace trireme::optim {
+
+enum class Schedule : std::uint8_t { constant, linear, cosine, wsd };
+
+struct ScheduleConfig {
+  Schedule kind = Schedule::cosine;
+  std::int64_t warmup_steps = 0;
+  double final_fraction = 0.1;
+  double decay_fraction = 0.2;
+};
+
+struct OptimizerConfig {
+  double learning_rate = 6e-4;
+  ScheduleConfig schedule;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double clip_norm = 1.0;
+  bool sharded = true;
+};
+
+template <class V>
+void describe(V& v, ScheduleConfig& c) {
+  v("kind", c.kind, {.help = "Shape after warm-up; wsd: constant, then linear decay at the end."});
+  v("warmup_steps", c.warmup_steps, {.unit = "steps", .help = "Linear warm-up from 0.", .min = 0});
+  v("final_fraction", c.final_fraction,
+    {.unit = "fraction",
+     .help = "Learning rate at the last step over its peak.",
+     .min = 0.0,
+     .max = 1.0});
+  v("decay_fraction", c.decay_fraction,
+    {.unit = "fraction",
+     .help = "Share of the steps in which wsd decays.",
+     .min = 0.0,
+     .max = 1.0});
+}
+
+template <class V>
+void describe(V& v, OptimizerConfig& c) {
+  v("learning_rate", c.learning_rate,
+    {.help = "Peak learning rate after warm-up.", .min = 0.0, .max = 1.0});
+  v.section("schedule", c.schedule);
+  v("beta1", c.beta1,
+    {.help = "Decay of the first moment.", .min = 0.0, .max = 1.0, .below_max = true});
+  v("beta2", c.beta2,
+    {.help = "Decay of the second moment.", .min = 0.0, .max = 1.0, .below_max = true});
+  v("epsilon", c.epsilon,
+    {.help = "Added to the root of the second moment.", .min = 0.0, .max = 1.0, .above_min = true});
+  v("weight_decay", c.weight_decay,
+    {.help = "Decoupled decay of matrices; biases and gains have none.", .min = 0.0, .max = 10.0});
+  v("clip_norm", c.clip_norm,
+    {.help = "Largest L2 norm of the gradient; 0: no clipping.", .min = 0.0});
+  v("sharded", c.sharded,
+    {.help = "Each rank keeps master weights and moments of what it owns only (ZeRO-1)."});
+}
+
+}  // namespace trireme::optim
+
+template <>
+struct trireme::EnumNames<trireme::optim::Schedule> {
+  using enum optim::Schedule;
+  static constexpr std::pair<optim::Schedule, const char*> table[] = {
+      {constant, "constant"}, {linear, "linear"}, {cosine, "cosine"}, {wsd, "wsd"}};
+};

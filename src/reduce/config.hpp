@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The deck section `parallel`: how gradients and parameters travel. Every switch is invisible in
+// the numbers (rule 6 of the design): it changes time and memory only.
+#pragma once
+
+#include <cstdint>
+
+#include "base/key.hpp"
+
+#include "layout/config.hpp"
+
+#include "comm/config.hpp"
+
+namespace trireme::reduce {
+
+struct ParallelConfig {
+  comm::Transport transport = comm::Transport::automatic;
+  std::int64_t bucket_elements = 40'000'000;
+  layout::Padding padding = layout::Padding::aligned;
+  comm::Reduction reduction = comm::Reduction::sum;
+  bool overlap_gradients = true;
+  bool overlap_parameters = true;
+  bool cached_shards = true;
+};
+
+template <class V>
+void describe(V& v, ParallelConfig& c) {
+  v("transport", c.transport,
+    {.help = "How buckets travel between ranks; auto chooses by rank placement."});
+  v("bucket_elements", c.bucket_elements,
+    {.unit = "elements",
+     .help = "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
+             "more overlap.",
+     .min = 1});
+  v("padding", c.padding,
+    {.help = "What a bucket's end is padded to; aligned suits every rank count."});
+  v("reduction", c.reduction,
+    {.help = "Order of gradient sums over ranks: sum is fastest, ordered adds in rank order."});
+  v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward goes on."});
+  v("overlap_parameters", c.overlap_parameters,
+    {.help = "Gather updated parameters while the next forward already runs."});
+  v("cached_shards", c.cached_shards, {.help = "Look shard addresses up once; off: every step."});
+}
+
+}  // namespace trireme::reduce

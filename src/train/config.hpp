@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The deck sections `run`, `batch`, `evaluate` and `sample`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/key.hpp"
+
+namespace trireme::train {
+
+enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
+enum class Precision : std::uint8_t { automatic, fp32, bf16 };
+
+struct RunConfig {
+  std::string name = "run";
+  std::string directory;
+  std::int64_t steps = 0;
+  std::int64_t seed = 1337;
+  DeviceChoice device = DeviceChoice::automatic;
+  Precision precision = Precision::automatic;
+  Or<std::int64_t> threads;
+};
+
+struct BatchConfig {
+  std::int64_t sequences = 0;
+  std::int64_t micro_sequences = 0;
+};
+
+struct EvaluateConfig {
+  std::int64_t every_steps = 0;
+  std::int64_t batches = 20;
+};
+
+struct SampleConfig {
+  std::int64_t every_steps = 0;
+  std::int64_t tokens = 64;
+  std::string prompt;
+  double temperature = 0.8;
+};
+
+template <class V>
+void describe(V& v, RunConfig& c) {
+  v("name", c.name, {.help = "Names the run in the record and in plots."});
+  v("directory", c.directory,
+    {.help = "Everything the run writes lies here; a directory with a checkpoint resumes.",
+     .required = true});
+  v("steps", c.steps,
+    {.unit = "steps", .help = "Optimizer steps in all.", .min = 1, .required = true});
+  v("seed", c.seed,
+    {.help = "Initialization, sample order and dropout are functions of it.", .min = 0});
+  v("device", c.device, {.help = "Where to compute; auto: a GPU where one is present."});
+  v("precision", c.precision,
+    {.help = "fp32 or bf16; auto: bf16 where the hardware multiplies bf16 matrices (AMX, tensor "
+             "cores)."});
+  v("threads", c.threads,
+    {.unit = "threads",
+     .help = "CPU threads per rank; auto: this rank's share of its host's cores.",
+     .min = 1,
+     .max = 1024});
+}
+
+template <class V>
+void describe(V& v, BatchConfig& c) {
+  v("sequences", c.sequences,
+    {.unit = "sequences",
+     .help = "Global batch of one step, over all ranks.",
+     .min = 1,
+     .required = true});
+  v("micro_sequences", c.micro_sequences,
+    {.unit = "sequences",
+     .help = "What one rank computes at a time; the number of micro-steps follows.",
+     .min = 1,
+     .required = true});
+}
+
+template <class V>
+void describe(V& v, EvaluateConfig& c) {
+  v("every_steps", c.every_steps,
+    {.unit = "steps",
+     .help = "Validation loss every so many steps, before the first and after the last. 0: never.",
+     .min = 0});
+  v("batches", c.batches,
+    {.unit = "batches",
+     .help = "Global batches per evaluation, the same ones every time; fewer when the validation "
+             "data ends.",
+     .min = 1});
+}
+
+template <class V>
+void describe(V& v, SampleConfig& c) {
+  v("every_steps", c.every_steps,
+    {.unit = "steps",
+     .help = "Print a sample every so many steps and at the end. 0: never.",
+     .min = 0});
+  v("tokens", c.tokens, {.unit = "tokens", .help = "Length of the sample.", .min = 1});
+  v("prompt", c.prompt, {.help = "What the sample continues."});
+  v("temperature", c.temperature,
+    {.help = "0: always the most likely token; 1: the model's own distribution.",
+     .min = 0.0,
+     .max = 100.0});
+}
+
+}  // namespace trireme::train
+
+template <>
+struct trireme::EnumNames<trireme::train::DeviceChoice> {
+  using enum train::DeviceChoice;
+  static constexpr std::pair<train::DeviceChoice, const char*> table[] = {
+      {automatic, "auto"}, {cpu, "cpu"}, {cuda, "cuda"}};
+};
+template <>
+struct trireme::EnumNames<trireme::train::Precision> {
+  using enum train::Precision;
+  static constexpr std::pair<train::Precision, const char*> table[] = {
+      {automatic, "auto"}, {fp32, "fp32"}, {bf16, "bf16"}};
+};
