@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person sees of a run: a bar on a terminal, sparse lines everywhere else and in the log
+// file.
+//
+// Lines are printed for each of the first 10 steps, every 10th to 100, every 100th after that, and
+// always for the last, so a log of a million steps stays readable. The remaining time comes from a
+// moving average of step times that leaves out the first step of the run, which warms caches up.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/log.hpp"
+
+namespace trireme::train {
+
+/// One finished step, as printed.
+struct StepReport {
+  std::int64_t step = 0;  ///< counts from 1
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double seconds = 0;
+  double tokens = 0;
+};
+
+/// Whether step `step` of `steps` gets a line of its own.
+bool has_line(std::int64_t step, std::int64_t first_step, std::int64_t steps);
+
+class Progress {
+ public:
+  /// `bar`: draw on a terminal. `flops_per_token` turns tokens/s into TFLOP/s of all ranks.
+  Progress(Log& log, bool bar, std::int64_t first_step, std::int64_t steps, double flops_per_token);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void step(const StepReport& report);
+  /// Makes room for a line by somebody else.
+  void clear();
+  /// Seconds that the remaining steps will take, as far as known; negative before the second step.
+  [[nodiscard]] double remaining_seconds() const;
+
+ private:
+  void draw(const StepReport& report);
+
+  Log& log_;
+  const bool bar_;
+  const std::int64_t first_step_;
+  const std::int64_t steps_;
+  const double flops_per_token_;
+  std::int64_t last_step_ = 0;
+  double mean_seconds_ = 0;
+  std::int64_t measured_ = 0;
+  double last_drawn_ = 0;
+  bool drawn_ = false;
+};
+
+/// Whether a person looks at standard output. Open MPI gives every rank a pseudo-terminal, so
+/// behind mpirun it is mpirun's own standard output that counts.
+bool terminal_listens();
+
+}  // namespace trireme::train

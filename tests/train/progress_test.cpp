@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/progress.hpp"
+
+#include <gtest/gtest.h>
+
+namespace trireme::train {
+namespace {
+
+TEST(Progress, LinesGetSparserAndTheLastIsAlwaysThere) {
+  int lines = 0;
+  for (std::int64_t step = 1; step <= 10'000; ++step) lines += has_line(step, 1, 10'000) ? 1 : 0;
+  EXPECT_EQ(lines, 10 + 9 + 99);
+  EXPECT_TRUE(has_line(10, 1, 777));
+  EXPECT_FALSE(has_line(11, 1, 777));
+  EXPECT_TRUE(has_line(90, 1, 777));
+  EXPECT_FALSE(has_line(110, 1, 777));
+  EXPECT_TRUE(has_line(777, 1, 777));
+}
+
+TEST(Progress, AResumedRunShowsItsFirstTenSteps) {
+  for (std::int64_t step = 5'003; step < 5'013; ++step)
+    EXPECT_TRUE(has_line(step, 5'003, 10'000)) << step;
+  EXPECT_FALSE(has_line(5'013, 5'003, 10'000));
+}
+
+TEST(Progress, RemainingTimeLeavesTheFirstStepOut) {
+  Log log(false, "test");
+  Progress progress(log, false, 1, 101, 1.0);
+  progress.step({.step = 1, .seconds = 100, .tokens = 1});
+  EXPECT_LT(progress.remaining_seconds(), 0);
+  for (std::int64_t step = 2; step <= 11; ++step)
+    progress.step({.step = step, .seconds = 2, .tokens = 1});
+  EXPECT_DOUBLE_EQ(progress.remaining_seconds(), 2.0 * 90);
+}
+
+}  // namespace
+}  // namespace trireme::train
