@@ -11,8 +11,9 @@
 namespace trireme::layout {
 
 /// aligned: lcm(ranks * 64, 128), every shard of every dtype 128-byte aligned at any rank count.
-/// megatron: lcm(ranks, 128). megatron_high_bandwidth: lcm(ranks, 128, 2^16). none: lcm(ranks), no
-/// more than division needs.
+/// megatron: lcm(ranks, 128), which leaves shards unaligned at many rank counts.
+/// megatron_high_bandwidth: lcm(ranks, 128, 2^16), aligned up to 8192 ranks, but its padding grows
+/// with the odd part of the rank count. none: ranks, no more than division into shards needs.
 enum class Padding : std::uint8_t { aligned, megatron, megatron_high_bandwidth, none };
 
 }  // namespace trireme::layout

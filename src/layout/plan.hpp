@@ -12,15 +12,20 @@
 // 2. Every parameter starts at a multiple of 64 elements and lies in one bucket, whole.
 // 3. A bucket closes when it holds bucket_elements or more; a parameter marked own_bucket is alone
 // in its bucket.
-// 4. A bucket's end is padded to the granule, a multiple of the rank count, so its `ranks` shards
-// are equal and contiguous.
+// 4. A bucket's size is padded to the granule, a multiple of the rank count, so its `ranks` shards
+// are equal and contiguous. With Padding::none alone the next bucket may begin after a gap of fewer
+// than 64 elements, which rule 2 asks for and which belongs to no bucket.
 // 5. Which parameters share a bucket does not depend on the rank count.
-// 6. Rank r owns the r-th shard of every bucket; every element has exactly one owner; a rank may
-// own padding only. Source: Megatron-LM megatron/core/optimizer/param_layout.py (2026-08), with
+// 6. Rank r owns the r-th shard of every bucket; every element of a bucket has exactly one owner; a
+// rank may own padding only.
+//
+// A Plan is constant after construction and may be read from any thread. Copies share the cache of
+// pieces. Source: Megatron-LM megatron/core/optimizer/param_layout.py (2026-08), with
 // rule 2 always on and the granule of config.hpp.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -106,12 +111,22 @@ class Plan {
   [[nodiscard]] const std::vector<Piece>& pieces(BucketIndex bucket, int rank) const;
   /// As pieces(), computed on the spot: the cost that the cache saves.
   [[nodiscard]] std::vector<Piece> find_pieces(BucketIndex bucket, int rank) const;
+  /// What of which parameter lies in the elements [begin, begin + elements) of `bucket`;
+  /// shard_begin counts from `begin`. The whole bucket is what a rank updates when the optimizer is
+  /// not sharded.
+  [[nodiscard]] std::vector<Piece> find_pieces(BucketIndex bucket,
+                                               std::int64_t begin,
+                                               std::int64_t elements) const;
 
   /// A hash of everything above: equal plans, equal fingerprints. Ranks compare it at start.
   [[nodiscard]] std::uint64_t fingerprint() const;
 
  private:
+  class PieceCache;
+
+  void check_parameters() const;
   void place();
+  void close_bucket(Bucket& open, std::int64_t end);
 
   Options options_;
   std::int64_t granule_ = 1;
@@ -119,8 +134,7 @@ class Plan {
   std::vector<Placement> placements_;
   std::vector<Bucket> buckets_;
   std::vector<std::int64_t> owned_begin_;
-  mutable std::vector<std::vector<std::vector<Piece>>>
-      pieces_;  // [bucket][rank], filled on first use
+  std::shared_ptr<PieceCache> cache_;  // per rank, filled on first use, behind its own mutex
 };
 
 /// The granule of `padding` at `ranks`.

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layout/plan.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace trireme::layout {
+namespace {
+
+constexpr std::int64_t start_alignment = 64;
+
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// FNV-1a over bytes, with a length before every text, so that neighbours cannot run together.
+class Fingerprint {
+ public:
+  void add(std::int64_t value) {
+    for (int shift = 0; shift < 64; shift += 8)
+      add_byte(static_cast<std::uint64_t>(value) >> shift);
+  }
+  void add(std::string_view text) {
+    add(static_cast<std::int64_t>(text.size()));
+    for (const char letter : text) add_byte(static_cast<unsigned char>(letter));
+  }
+  [[nodiscard]] std::uint64_t value() const { return hash_; }
+
+ private:
+  void add_byte(std::uint64_t byte) { hash_ = (hash_ ^ (byte & 0xffU)) * 0x100000001b3U; }
+
+  std::uint64_t hash_ = 0xcbf29ce484222325U;
+};
+
+}  // namespace
+
+std::int64_t Parameter::elements() const {
+  std::int64_t product = 1;
+  for (const std::int64_t extent : shape) {
+    TRIREME_EXPECT(extent >= 1, "{} has an extent of {}", name, extent);
+    TRIREME_EXPECT(!__builtin_mul_overflow(product, extent, &product),
+                   "{} has more than 2^63 elements", name);
+  }
+  return product;
+}
+
+std::int64_t granule(Padding padding, int ranks) {
+  TRIREME_EXPECT(ranks >= 1, "{} ranks", ranks);
+  const std::int64_t n = ranks;
+  switch (padding) {
+    case Padding::aligned:
+      return std::lcm(n * start_alignment, std::int64_t{128});
+    case Padding::megatron:
+      return std::lcm(n, std::int64_t{128});
+    case Padding::megatron_high_bandwidth:
+      return std::lcm(n, std::int64_t{65536});
+    case Padding::none:
+      return n;
+  }
+  return n;
+}
+
+class Plan::PieceCache {
+ public:
+  const std::vector<std::vector<Piece>>& of(const Plan& plan, int rank) {
+    const std::lock_guard lock(mutex_);
+    const auto [found, is_new] = ranks_.try_emplace(rank);
+    if (is_new)
+      for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+        found->second.push_back(plan.find_pieces(static_cast<BucketIndex>(b), rank));
+    return found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::vector<std::vector<Piece>>> ranks_;  // nodes never move
+};
+
+Plan::Plan(std::vector<Parameter> parameters, Options options)
+    : options_(options),
+      parameters_(std::move(parameters)),
+      cache_(std::make_shared<PieceCache>()) {
+  TRIREME_EXPECT(options_.ranks >= 1, "{} ranks", options_.ranks);
+  TRIREME_EXPECT(options_.bucket_elements >= 1, "buckets of {} elements", options_.bucket_elements);
+  granule_ = layout::granule(options_.padding, options_.ranks);
+  check_parameters();
+  place();
+}
+
+void Plan::check_parameters() const {
+  TRIREME_EXPECT(!parameters_.empty(), "a plan of no parameters");
+  std::unordered_set<std::string_view> names;
+  for (const Parameter& parameter : parameters_)
+    TRIREME_EXPECT(names.insert(parameter.name).second, "two parameters are named {}",
+                   parameter.name);
+}
+
+void Plan::place() {
+  placements_.resize(parameters_.size());
+  Bucket open;
+  std::int64_t end = 0;  // of the last parameter placed
+  for (std::size_t i = parameters_.size(); i-- > 0;) {
+    const Parameter& parameter = parameters_[i];
+    if (parameter.own_bucket && !open.parameters.empty()) {
+      close_bucket(open, end);
+      end = open.begin;
+    }
+    const std::int64_t begin = round_up(end, start_alignment);
+    const std::int64_t elements = parameter.elements();
+    TRIREME_EXPECT(!__builtin_add_overflow(begin, elements, &end), "{} ends behind element 2^63",
+                   parameter.name);
+    placements_[i] = {static_cast<BucketIndex>(buckets_.size()), begin, elements};
+    open.parameters.push_back(static_cast<ParameterIndex>(i));
+    if (parameter.own_bucket || end - open.begin >= options_.bucket_elements) {
+      close_bucket(open, end);
+      end = open.begin;
+    }
+  }
+  if (!open.parameters.empty())
+    close_bucket(open, end);
+}
+
+// Leaves in `open` the next bucket, empty.
+void Plan::close_bucket(Bucket& open, std::int64_t end) {
+  open.unpadded = end - open.begin;
+  open.elements = round_up(open.unpadded, granule_);
+  open.shard_elements = open.elements / options_.ranks;
+  owned_begin_.push_back(
+      owned_begin_.empty() ? 0 : owned_begin_.back() + buckets_.back().shard_elements);
+  const std::int64_t next = round_up(open.begin + open.elements, start_alignment);
+  buckets_.push_back(std::move(open));
+  open = Bucket{};
+  open.begin = next;
+}
+
+std::int64_t Plan::flat_elements() const {
+  return buckets_.back().begin + buckets_.back().elements;
+}
+
+std::int64_t Plan::parameter_elements() const {
+  std::int64_t sum = 0;
+  for (const Placement& placement : placements_) sum += placement.elements;
+  return sum;
+}
+
+std::int64_t Plan::owned_elements() const {
+  return owned_begin_.back() + buckets_.back().shard_elements;
+}
+
+const std::vector<Piece>& Plan::pieces(BucketIndex bucket, int rank) const {
+  TRIREME_EXPECT(at(bucket) < buckets_.size() && rank >= 0 && rank < options_.ranks,
+                 "pieces of bucket {} of {}, rank {} of {}", at(bucket), buckets_.size(), rank,
+                 options_.ranks);
+  return cache_->of(*this, rank)[at(bucket)];
+}
+
+std::vector<Piece> Plan::find_pieces(BucketIndex bucket, int rank) const {
+  const std::int64_t shard = buckets_[at(bucket)].shard_elements;
+  return find_pieces(bucket, rank * shard, shard);
+}
+
+std::vector<Piece> Plan::find_pieces(BucketIndex bucket,
+                                     std::int64_t begin,
+                                     std::int64_t elements) const {
+  const Bucket& within = buckets_[at(bucket)];
+  TRIREME_EXPECT(begin >= 0 && elements >= 0 && begin + elements <= within.elements,
+                 "elements [{}, {}) of a bucket with {}", begin, begin + elements, within.elements);
+  const std::int64_t first = within.begin + begin;
+  const std::int64_t last = first + elements;
+  const auto ends_before = [this](ParameterIndex index, std::int64_t position) {
+    const Placement& place = placement(index);
+    return place.begin + place.elements <= position;
+  };
+  std::vector<Piece> found;
+  for (auto at_parameter =
+           std::lower_bound(within.parameters.begin(), within.parameters.end(), first, ends_before);
+       at_parameter != within.parameters.end(); ++at_parameter) {
+    const Placement& place = placement(*at_parameter);
+    if (place.begin >= last)
+      break;
+    const std::int64_t from = std::max(place.begin, first);
+    const std::int64_t to = std::min(place.begin + place.elements, last);
+    found.push_back({*at_parameter, from - place.begin, from - first, to - from});
+  }
+  return found;
+}
+
+std::uint64_t Plan::fingerprint() const {
+  Fingerprint print;
+  print.add(options_.ranks);
+  print.add(options_.bucket_elements);
+  print.add(static_cast<std::int64_t>(options_.padding));
+  print.add(granule_);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& parameter = parameters_[i];
+    print.add(parameter.name);
+    print.add(static_cast<std::int64_t>(parameter.shape.size()));
+    for (const std::int64_t extent : parameter.shape) print.add(extent);
+    print.add((parameter.own_bucket ? 2 : 0) + (parameter.decay ? 1 : 0));
+    print.add(placements_[i].begin);
+  }
+  for (const Bucket& bucket : buckets_) {
+    print.add(bucket.begin);
+    print.add(bucket.elements);
+    print.add(bucket.unpadded);
+  }
+  return print.value();
+}
+
+}  // namespace trireme::layout

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Properties that hold for every table, rank count and padding, and the cases that have hurt
+// others.
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "layout/models.hpp"
+
+namespace trireme::layout {
+namespace {
+
+using namespace testing;
+
+std::vector<int> rank_counts() {
+  std::vector<int> counts(64);
+  std::iota(counts.begin(), counts.end(), 1);
+  counts.insert(counts.end(), {96, 97, 128, 949, 1000, 1024, 4096});
+  return counts;
+}
+
+constexpr Padding paddings[] = {Padding::aligned, Padding::megatron,
+                                Padding::megatron_high_bandwidth, Padding::none};
+
+/// Every parameter element is in exactly one piece of one rank, and pieces never leave their shard.
+void expect_owned_once(const Plan& plan) {
+  std::vector<std::int64_t> reached(plan.parameters().size(), 0);
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      std::int64_t end = 0;
+      for (const Piece& piece : plan.find_pieces(bucket, rank)) {
+        const Placement& place = plan.placement(piece.parameter);
+        ASSERT_EQ(place.bucket, bucket);
+        ASSERT_GE(piece.elements, 1);
+        ASSERT_GE(piece.shard_begin, end);
+        end = piece.shard_begin + piece.elements;
+        ASSERT_LE(end, plan.bucket(bucket).shard_elements);
+        ASSERT_EQ(plan.bucket(bucket).begin + rank * plan.bucket(bucket).shard_elements +
+                      piece.shard_begin,
+                  place.begin + piece.parameter_begin);
+        // Ranks come in flat order, so a parameter's pieces follow one another without a hole.
+        ASSERT_EQ(piece.parameter_begin, reached[at(piece.parameter)]);
+        reached[at(piece.parameter)] += piece.elements;
+      }
+    }
+  }
+  for (std::size_t p = 0; p < reached.size(); ++p)
+    ASSERT_EQ(reached[p], plan.parameters()[p].elements()) << plan.parameters()[p].name;
+}
+
+void expect_rules(const Plan& plan) {
+  std::int64_t flat = 0, owned = 0;
+  std::size_t next_parameter = plan.parameters().size();
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
+    ASSERT_EQ(bucket.begin % 64, 0);
+    ASSERT_GE(bucket.begin, flat);
+    ASSERT_LT(bucket.begin, flat + 64);
+    if (plan.options().padding != Padding::none) {
+      ASSERT_EQ(bucket.begin, flat) << "a gap between buckets";
+    }
+    ASSERT_EQ(bucket.elements % plan.granule(), 0);
+    ASSERT_EQ(bucket.elements, bucket.shard_elements * plan.ranks());
+    ASSERT_LE(bucket.unpadded, bucket.elements);
+    ASSERT_LT(bucket.elements - bucket.unpadded, plan.granule());
+    if (plan.options().padding == Padding::aligned) {
+      ASSERT_EQ(bucket.shard_elements % 64, 0) << "bf16 shards are not 128-byte aligned";
+    }
+    ASSERT_EQ(plan.owned_begin(static_cast<BucketIndex>(b)), owned);
+    owned += bucket.shard_elements;
+
+    std::int64_t end = bucket.begin;
+    ASSERT_FALSE(bucket.parameters.empty());
+    for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+      const ParameterIndex index = bucket.parameters[i];
+      ASSERT_EQ(at(index), --next_parameter) << "not in reverse registration order";
+      const Placement& place = plan.placement(index);
+      ASSERT_EQ(at(place.bucket), b);
+      ASSERT_EQ(place.begin % 64, 0);
+      ASSERT_GE(place.begin, end);
+      ASSERT_LT(place.begin, end + 64);
+      if (plan.parameter(index).own_bucket) {
+        ASSERT_EQ(bucket.parameters.size(), 1U);
+      }
+      // All but the last left the bucket open.
+      end = place.begin + place.elements;
+      if (i + 1 < bucket.parameters.size()) {
+        ASSERT_LT(end - bucket.begin, plan.options().bucket_elements);
+      }
+    }
+    ASSERT_EQ(bucket.unpadded, end - bucket.begin);
+    flat = bucket.begin + bucket.elements;
+  }
+  ASSERT_EQ(next_parameter, 0U) << "a parameter has no bucket";
+  ASSERT_EQ(plan.flat_elements(), flat);
+  ASSERT_EQ(plan.owned_elements(), owned);
+}
+
+class PlanAtRanks : public ::testing::TestWithParam<int> {};
+
+TEST_P(PlanAtRanks, KeepsItsRulesForRandomTables) {
+  const int ranks = GetParam();
+  std::mt19937 random(static_cast<unsigned>(ranks));
+  const int tables = ranks <= 64 ? 12 : 3;
+  for (int t = 0; t < tables; ++t) {
+    const auto table = random_table(random);
+    const std::int64_t bucket_elements = 1 + static_cast<std::int64_t>(random() % 9000);
+    for (const Padding padding : paddings) {
+      const Plan plan(table, {ranks, bucket_elements, padding});
+      expect_rules(plan);
+      expect_owned_once(plan);
+      if (HasFatalFailure())
+        FAIL() << "table " << t << ", padding " << word(padding);
+    }
+  }
+}
+
+TEST_P(PlanAtRanks, PutsTheSameParametersTogetherAsOnOneRank) {
+  const int ranks = GetParam();
+  std::mt19937 random(7);
+  for (int t = 0; t < 10; ++t) {
+    const auto table = random_table(random);
+    const std::int64_t bucket_elements = 1 + static_cast<std::int64_t>(random() % 9000);
+    const Plan one(table, {1, bucket_elements, Padding::none});
+    for (const Padding padding : paddings) {
+      const Plan many(table, {ranks, bucket_elements, padding});
+      ASSERT_EQ(one.buckets().size(), many.buckets().size());
+      for (std::size_t b = 0; b < one.buckets().size(); ++b) {
+        ASSERT_EQ(one.buckets()[b].parameters, many.buckets()[b].parameters);
+        ASSERT_EQ(one.buckets()[b].unpadded, many.buckets()[b].unpadded);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, PlanAtRanks, ::testing::ValuesIn(rank_counts()));
+
+TEST(Granule, IsTheDocumentedMultiple) {
+  EXPECT_EQ(granule(Padding::aligned, 1), 128);
+  EXPECT_EQ(granule(Padding::aligned, 2), 128);
+  EXPECT_EQ(granule(Padding::aligned, 3), 384);
+  EXPECT_EQ(granule(Padding::aligned, 97), 12416);
+  EXPECT_EQ(granule(Padding::megatron, 3), 384);
+  EXPECT_EQ(granule(Padding::megatron, 64), 128);
+  EXPECT_EQ(granule(Padding::megatron_high_bandwidth, 12), 196'608);
+  EXPECT_EQ(granule(Padding::megatron_high_bandwidth, 1000), 8'192'000);
+  EXPECT_EQ(granule(Padding::none, 97), 97);
+}
+
+TEST(Plan, GivesARankPaddingOnly) {
+  const Plan plan(table_of({100}), {4, 1000, Padding::aligned});
+  ASSERT_EQ(plan.buckets().size(), 1U);
+  EXPECT_EQ(plan.buckets()[0].elements, 256);
+  EXPECT_EQ(plan.pieces(BucketIndex{0}, 0).size(), 1U);
+  EXPECT_EQ(plan.pieces(BucketIndex{0}, 1).front().elements, 36);
+  EXPECT_TRUE(plan.pieces(BucketIndex{0}, 2).empty());
+  EXPECT_TRUE(plan.pieces(BucketIndex{0}, 3).empty());
+}
+
+TEST(Plan, KeepsAParameterLargerThanABucketWhole) {
+  const Plan plan(table_of({10, 5000, 20}), {2, 100, Padding::aligned});
+  ASSERT_EQ(plan.buckets().size(), 2U);
+  EXPECT_EQ(plan.buckets()[0].parameters, (std::vector{ParameterIndex{2}, ParameterIndex{1}}));
+  EXPECT_EQ(plan.placement(ParameterIndex{1}).elements, 5000);
+  EXPECT_EQ(plan.buckets()[0].unpadded, 64 + 5000);
+}
+
+TEST(OwnBucket, IsAloneWhereverItIsRegistered) {
+  const auto buckets_of = [](std::size_t own, std::vector<std::int64_t> sizes) {
+    auto table = table_of(sizes);
+    table[own].own_bucket = true;
+    const Plan plan(table, {3, 1'000'000, Padding::aligned});
+    std::vector<std::vector<int>> found;
+    for (const Bucket& bucket : plan.buckets()) {
+      found.emplace_back();
+      for (const ParameterIndex index : bucket.parameters)
+        found.back().push_back(static_cast<int>(index));
+    }
+    return found;
+  };
+  using Lists = std::vector<std::vector<int>>;
+  EXPECT_EQ(buckets_of(0, {50, 60, 70}), (Lists{{2, 1}, {0}}));
+  EXPECT_EQ(buckets_of(1, {50, 60, 70}), (Lists{{2}, {1}, {0}}));
+  EXPECT_EQ(buckets_of(2, {50, 60, 70}), (Lists{{2}, {1, 0}}));
+  EXPECT_EQ(buckets_of(0, {50}), (Lists{{0}}));
+}
+
+TEST(Plan, FindsThePiecesOfAWholeBucket) {
+  const Plan plan(table_of({10, 100, 30}), {4, 1000, Padding::aligned});
+  const auto pieces = plan.find_pieces(BucketIndex{0}, 0, plan.buckets()[0].elements);
+  ASSERT_EQ(pieces.size(), 3U);
+  EXPECT_EQ(pieces[1].parameter, ParameterIndex{1});
+  EXPECT_EQ(pieces[1].parameter_begin, 0);
+  EXPECT_EQ(pieces[1].shard_begin, 64);
+  EXPECT_EQ(pieces[1].elements, 100);
+}
+
+TEST(Plan, CachesThePiecesThatItFinds) {
+  const Plan plan(table_of({10, 1000, 30, 400, 77}), {5, 300, Padding::aligned});
+  const Plan copy = plan;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+        for (int rank = 0; rank < 5; ++rank) {
+          const auto bucket = static_cast<BucketIndex>(b);
+          const auto& kept = (t % 2 == 0 ? plan : copy).pieces(bucket, rank);
+          const auto fresh = plan.find_pieces(bucket, rank);
+          ASSERT_EQ(kept.size(), fresh.size());
+          for (std::size_t i = 0; i < fresh.size(); ++i) {
+            ASSERT_EQ(kept[i].parameter, fresh[i].parameter);
+            ASSERT_EQ(kept[i].parameter_begin, fresh[i].parameter_begin);
+            ASSERT_EQ(kept[i].shard_begin, fresh[i].shard_begin);
+            ASSERT_EQ(kept[i].elements, fresh[i].elements);
+          }
+        }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(&plan.pieces(BucketIndex{0}, 1), &plan.pieces(BucketIndex{0}, 1));
+}
+
+TEST(Fingerprint, ChangesWithEverythingThatAPlanIsMadeOf) {
+  const auto table = table_of({10, 1000, 30});
+  const Options options{2, 300, Padding::aligned};
+  const std::uint64_t reference = Plan(table, options).fingerprint();
+  EXPECT_EQ(Plan(table, options).fingerprint(), reference);
+
+  EXPECT_NE(Plan(table, {3, 300, Padding::aligned}).fingerprint(), reference);
+  EXPECT_NE(Plan(table, {2, 301, Padding::aligned}).fingerprint(), reference);
+  EXPECT_NE(Plan(table, {2, 300, Padding::megatron}).fingerprint(), reference);
+  auto changed = table;
+  changed[1].name = "other";
+  EXPECT_NE(Plan(changed, options).fingerprint(), reference);
+  changed = table;
+  changed[1].shape = {10, 100};
+  EXPECT_NE(Plan(changed, options).fingerprint(), reference);
+  changed = table;
+  changed[0].own_bucket = true;
+  EXPECT_NE(Plan(changed, options).fingerprint(), reference);
+  changed = table;
+  changed[0].decay = !changed[0].decay;
+  EXPECT_NE(Plan(changed, options).fingerprint(), reference);
+}
+
+TEST(Plan, RefusesWhatItCannotPlace) {
+  EXPECT_THROW(Plan({}, {}), ContractError);
+  EXPECT_THROW(Plan(table_of({10, 0}), {}), ContractError);
+  auto twins = table_of({10, 20});
+  twins[1].name = twins[0].name;
+  EXPECT_THROW(Plan(twins, {}), ContractError);
+  EXPECT_THROW(Plan(table_of({10}), {0, 100, Padding::aligned}), ContractError);
+  EXPECT_THROW(Plan(table_of({10}), {1, 0, Padding::aligned}), ContractError);
+  std::vector<Parameter> huge{{"huge", {std::int64_t{1} << 40, std::int64_t{1} << 40}}};
+  EXPECT_THROW(Plan(huge, {}), ContractError);
+}
+
+}  // namespace
+}  // namespace trireme::layout
