@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// One logical sequence of token ids, whatever it comes from: a memory-mapped cache of text, several
+// shards read as one, or made-up tokens. It never changes during a run.
+//
+// Threads: every member is const and safe to call from several threads.
+//
+// 1. read() gives the same tokens on every rank and in every run that has the same content_hash().
+// 2. Every token is in [0, vocabulary()).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/mapped_file.hpp"
+
+namespace trireme::data {
+
+class TokenStream {
+ public:
+  TokenStream() = default;
+  TokenStream(const TokenStream&) = delete;
+  TokenStream& operator=(const TokenStream&) = delete;
+  virtual ~TokenStream() = default;
+
+  /// Number of tokens.
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  /// A bound that every token is below: 256 for bytes.
+  [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
+  /// Names the content: a run that resumes compares it with the one in its checkpoint. Shards are
+  /// hashed at their ends only (header, first and last 64 KiB).
+  [[nodiscard]] virtual std::uint64_t content_hash() const = 0;
+  /// One line for people: what this is and where it lies.
+  [[nodiscard]] virtual std::string description() const = 0;
+  /// Copies the tokens [begin, begin + out.size()). Requires that range inside [0, size()).
+  virtual void read(std::int64_t begin, std::span<std::int32_t> out) const = 0;
+};
+
+/// A file of tokens within a mapping: `tokens` unsigned integers of `token_bytes` (1, 2 or 4) bytes
+/// each, from byte `offset` on.
+struct Segment {
+  MappedFile file;
+  std::size_t offset = 0;
+  int token_bytes = 1;
+  std::int64_t tokens = 0;
+};
+
+/// Memory-mapped segments, one after the other.
+class MappedTokens : public TokenStream {
+ public:
+  MappedTokens(std::vector<Segment> segments,
+               std::int64_t vocabulary,
+               std::uint64_t content_hash,
+               std::string description);
+
+  [[nodiscard]] std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  [[nodiscard]] std::int64_t vocabulary() const override { return vocabulary_; }
+  [[nodiscard]] std::uint64_t content_hash() const override { return content_hash_; }
+  [[nodiscard]] std::string description() const override { return description_; }
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override;
+
+ private:
+  std::vector<Segment> segments_;
+  std::vector<std::int64_t> ends_;  // running sum of tokens
+  std::int64_t vocabulary_;
+  std::uint64_t content_hash_;
+  std::string description_;
+};
+
+}  // namespace trireme::data
