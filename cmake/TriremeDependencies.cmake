@@ -20,4 +20,7 @@ target_link_libraries(trireme_hdf5 INTERFACE ${HDF5_C_LIBRARIES} MPI::MPI_C)
 
 if(TRIREME_TESTS)
   find_package(GTest REQUIRED)
+  # The tests' python is the one whose h5py, numpy and matplotlib the distribution installed, whatever comes first on PATH.
+  find_program(TRIREME_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH DOC "Python with h5py, numpy and matplotlib")
+  find_program(TRIREME_PYTHON python3 REQUIRED)
 endif()

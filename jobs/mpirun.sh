@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# mpirun with the options that trireme wants on one machine: ranks are not bound to single cores (Open MPI would bind each of one or two
+# ranks to one core and so take its threads away), more ranks than cores are allowed, and root may run it inside a container.
+#   usage: bash jobs/mpirun.sh -n 4 build/trireme input/quickstart.yaml [section.key=value …]
+# On a cluster use jobs/train.sbatch or the site's own launcher instead.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# The launcher must belong to the library that the program was linked with: CMake knows which one that is.
+mpirun=$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$here/build/CMakeCache.txt" 2>/dev/null) || true
+[ -x "${mpirun:-}" ] || mpirun=$(command -v mpirun) || {
+  echo "error: no mpirun: build first (bash jobs/quickstart.sh), or load an MPI module" >&2
+  exit 3
+}
+
+if [ "$(id -u)" -eq 0 ]; then # root is normal in a container, and Open MPI asks twice
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+# A rank that waits gives its core to the one that computes, should there be more ranks than cores.
+ranks=1 arguments=("$@")
+for ((i = 0; i + 1 < $#; ++i)); do
+  case ${arguments[i]} in -n | -np | --np | -c) ranks=${arguments[i + 1]} ;; esac
+done
+cores=$(nproc)
+options=(--bind-to none --oversubscribe)
+[[ $ranks =~ ^[0-9]+$ ]] && [ "$ranks" -gt "$cores" ] && options+=(--mca mpi_yield_when_idle 1)
+exec "$mpirun" "${options[@]}" "$@"

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# From a bare Debian 12 to a trained model: installs what is missing, builds into build/, trains input/quickstart.yaml on two ranks, and
+# shows the run as a table and a picture.
+#   usage: bash jobs/quickstart.sh [section.key=value …]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+deck=input/quickstart.yaml
+
+bash modules/debian/setup.sh
+bash jobs/build.sh trireme
+
+bash jobs/mpirun.sh -n 2 build/trireme "$deck" "$@" </dev/null
+
+# The run directory is what the deck says, or the last override of it.
+run=$(sed -n '/^run:/,/^[a-z]/s/.*directory: *\([^,}# ]*\).*/\1/p' "$deck" | head -n 1)
+for argument in "$@"; do
+  case $argument in run.directory=*) run=${argument#run.directory=} ;; esac
+done
+
+post=build/postproc
+if [ ! -x "$post/bin/trireme-postproc" ] || [ -n "$(find postproc -name '*.py' -newer "$post/bin/trireme-postproc" -print -quit)" ]; then
+  # Debian's own python, whose h5py, numpy and matplotlib setup.sh installed; nothing is downloaded.
+  python=/usr/bin/python3
+  [ -x "$python" ] || python=$(command -v python3)
+  "$python" -m venv --system-site-packages "$post"
+  "$post/bin/python" -m pip install -q --no-index --no-deps --no-build-isolation --force-reinstall ./postproc
+fi
+echo
+"$post/bin/trireme-postproc" summary "$run"
+"$post/bin/trireme-postproc" plot "$run"
+
+echo
+echo "the run, its record and its checkpoints: $run"
+echo "train on:     bash jobs/mpirun.sh -n 2 build/trireme DECK [section.key=value …]    (all keys: build/trireme help deck)"
+echo "sample again: build/trireme sample $run --prompt 'template <class T>' --tokens 200"
+echo "analyse:      $post/bin/trireme-postproc --help"
