@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: the state of a run by parameter, without buckets, padding or rank count, so that a
+// run saved on N ranks continues on M ranks with any bucket size.
+//
+//   RUN_DIR/checkpoints/latest                     text: the name of the newest one (for people)
+//   RUN_DIR/checkpoints/step-00000500/
+//     rank-00000.h5 …   /STATE/PARAMETER: 1-D, this rank's contiguous piece; attribute `begin`
+//     manifest.h5       what and whose: facts, parameters, every piece with its hash and file,
+//                       and /tensors/STATE/PARAMETER, a virtual dataset over the pieces (1-D, with
+//                       attribute `shape`), so that h5py and h5dump see whole tensors
+//
+// A piece's hash is the sum modulo 2^64 of element_hash(index in the parameter, bits) over its
+// elements; a parameter's content hash is the sum over its pieces. So it does not depend on who
+// wrote what, one pass yields both, and a reader checks what it read while it reads it.
+//
+// 1. Everything is written into step-N.tmp-…, fsync'ed, the manifest last, then renamed: a
+// directory named step-N is whole, or was damaged later. The directories are the truth; `latest` is
+// a hint.
+// 2. A save removes the temporary directories that an earlier crash left, and afterwards the oldest
+// whole checkpoints beyond `keep`; never the one just written, never one that it cannot read.
+// 3. Collective calls end the same way on all ranks: when one rank fails, every rank throws, with
+// the text of the first that failed.
+// 4. Views are host memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/index.hpp"
+#include "base/view.hpp"
+
+#include "layout/plan.hpp"
+
+#include "comm/world.hpp"
+
+#include "record/name_values.hpp"
+
+namespace trireme::record {
+
+/// A run of elements of one parameter in one state ("parameter", "moment1", …).
+struct Slab {
+  std::string state;
+  ParameterIndex parameter{};
+  std::int64_t begin = 0;  ///< first element within the parameter
+  ConstView data;
+};
+struct MutableSlab {
+  std::string state;
+  ParameterIndex parameter{};
+  std::int64_t begin = 0;
+  View data;
+};
+
+struct CheckpointFacts {
+  std::int64_t step = 0;          ///< steps done
+  std::uint64_t next_sample = 0;  ///< global index of the first sample not yet trained on
+  std::uint64_t seed = 0;
+  NameValues model;  ///< sizes and options that a reader must share, compared on load
+  NameValues more;   ///< versions, precision, …: told, never compared
+};
+
+struct SavedCheckpoint {
+  std::string directory;
+  std::int64_t bytes = 0;  ///< of all ranks
+};
+
+struct FoundCheckpoint {
+  std::string directory;
+  std::int64_t step = 0;
+  bool whole = false;   ///< manifest readable, every file present with its size
+  std::string problem;  ///< why not
+};
+
+/// Collective. Writes RUN_DIR/checkpoints/step-N from every rank's slabs, which together must cover
+/// each (state, parameter) that occurs exactly once; one dtype per state. `keep` 0 keeps all.
+///
+/// Throws:   StorageError when writing fails anywhere; ContractError when slabs overlap or leave a
+///           hole.
+SavedCheckpoint save_checkpoint(const std::string& run_directory,
+                                const layout::Plan& plan,
+                                const CheckpointFacts& facts,
+                                std::span<const Slab> mine,
+                                std::int64_t keep,
+                                comm::World& world);
+
+/// Collective. Fills every rank's slabs from `directory`, whatever rank count wrote it, and returns
+/// its facts. All ranks together must want each element of a (state, parameter) equally often.
+/// fp32 and bf16 are converted into each other (rounded to nearest even) when they differ.
+///
+/// Throws:   UserError naming the file and what to do: truncated or damaged pieces, another format
+///           version, another model (`model` is compared, the first difference named), a missing
+///           file or state.
+CheckpointFacts load_checkpoint(const std::string& directory,
+                                const layout::Plan& plan,
+                                const NameValues& model,
+                                std::span<const MutableSlab> wanted,
+                                comm::World& world);
+
+/// What lies in RUN_DIR/checkpoints, oldest first; empty when there is nothing. Temporary
+/// directories are left out. Not collective.
+std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory);
+/// The newest checkpoint, whole or not (a damaged one is reported by load_checkpoint, never passed
+/// over in silence). Not collective: let rank 0 ask, and broadcast.
+std::optional<FoundCheckpoint> newest_checkpoint(const std::string& run_directory);
+
+/// One checkpoint opened for reading by one process: for `trireme sample` and for tools.
+class CheckpointReader {
+ public:
+  /// Throws UserError as load_checkpoint does.
+  explicit CheckpointReader(const std::string& directory);
+  ~CheckpointReader();
+  CheckpointReader(CheckpointReader&&) noexcept;
+
+  [[nodiscard]] const CheckpointFacts& facts() const;
+  [[nodiscard]] const std::vector<std::string>& states() const;
+  /// Names in registration order.
+  [[nodiscard]] const std::vector<std::string>& parameters() const;
+  [[nodiscard]] int ranks() const;
+  [[nodiscard]] std::uint64_t content_hash(const std::string& state,
+                                           const std::string& parameter) const;
+  /// A whole parameter, verified; `data` has its element count.
+  void read(const std::string& state, const std::string& parameter, View data) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::record

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The place where a run leaves everything, and the lock that keeps a second run out of it.
+//
+// 1. Nothing that lies in the directory is touched here but the file `lock`.
+// 2. The lock is an flock held by rank 0's process and ends with it, however it ends; the text in
+// the file says who holds it.
+// 3. On a file system without flock the directory is used unlocked; locked() tells, so that the
+// caller can warn.
+#pragma once
+
+#include <string>
+
+#include "comm/world.hpp"
+
+namespace trireme::record {
+
+class RunDirectory {
+ public:
+  /// Collective: rank 0 creates and locks, all ranks learn the outcome.
+  ///
+  /// Throws on every rank: UserError when a file is in the way or another run holds the lock (with
+  /// its process id and host); StorageError when the directory cannot be created or written.
+  RunDirectory(std::string path, comm::World& world);
+  ~RunDirectory();
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string run_file() const { return path_ + "/run.h5"; }
+  [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+  /// True on every rank when rank 0 holds the lock.
+  [[nodiscard]] bool locked() const { return locked_; }
+
+ private:
+  std::string path_;
+  int lock_ = -1;
+  bool locked_ = false;
+};
+
+}  // namespace trireme::record

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN_DIR/run.h5: what a run was, did and learned. Rank 0 alone opens and writes it.
+//
+//   /            attributes filetype "trireme-run", version [1, 0], date_and_time, machine, and the
+//                facts of RunHeader (software, software_version, git_sha1, compiler, …)
+//   /deck        one string attribute per key of the resolved deck: "optimizer.learning_rate"
+//   /sessions    one row per start or resumption: date_and_time, first_step, ranks, machine
+//   /steps       one dataset per column of StepRow
+//   /validation  step, loss
+//   /timings     samples (rows of timing::Sample), names (row i names id i), anchors; attributes
+//                dropped, flops_per_token, …
+//   /memory      one integer attribute per name, bytes
+//
+// Every dataset is 1-D and extendible and has the attributes `unit` and `help`.
+//
+// 1. Rows wait in memory until `flush_rows` of them or `flush_seconds` have passed; then they are
+// appended and the file is flushed. A process that is killed loses what waited, and no more.
+// 2. create() never overwrites; resume() drops the rows of steps after the one resumed from.
+// 3. After a StorageError the object is good for destruction only.
+// 4. HDF5 is not thread-safe: one thread at a time in the whole process uses it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "timing/recorder.hpp"
+
+#include "record/name_values.hpp"
+
+namespace trireme::record {
+
+/// One row of /steps; the columns' units and meanings stand in run_file.cpp, beside their names.
+struct StepRow {
+  std::int64_t step = 0;  ///< counts from 1
+  double loss = 0;        ///< mean over the global batch, before the step's update
+  double grad_norm = 0;   ///< before clipping
+  double learning_rate = 0;
+  std::int64_t tokens = 0;  ///< trained on since the run began, this step included
+  double seconds = 0;       ///< wall time of the step, without evaluation and checkpoints
+  double tokens_per_s = 0;
+  double flops_per_s = 0;        ///< of all ranks, by the FLOP formula of the model
+  double exposed_s = 0;          ///< compute waited for the network, on rank 0
+  std::int64_t allocations = 0;  ///< scratch memory requests that the pool could not serve
+};
+
+struct RunHeader {
+  NameValues facts;                ///< root attributes
+  NameValues deck;                 ///< dotted key, value
+  std::vector<std::string> hosts;  ///< of each rank, in rank order
+};
+
+struct RunFileOptions {
+  std::size_t flush_rows = 16;
+  double flush_seconds = 2.0;
+  std::function<double()> clock = timing::steady_seconds;
+};
+
+class RunFile {
+ public:
+  /// A new file. Throws UserError when `path` exists, StorageError when it cannot be written.
+  static RunFile create(const std::string& path,
+                        const RunHeader& header,
+                        RunFileOptions options = {});
+  /// Continues a file after `step`: later rows are dropped, /deck is replaced, /sessions gets a
+  /// row. Throws UserError when the file is missing, not a whole HDF5 file, not a run file or of
+  /// another version.
+  static RunFile resume(const std::string& path,
+                        const RunHeader& header,
+                        std::int64_t step,
+                        RunFileOptions options = {});
+  RunFile(RunFile&&) noexcept;
+  RunFile& operator=(RunFile&&) noexcept;
+  /// Writes what waits; reports a failure on stderr instead of throwing.
+  ~RunFile();
+
+  void append(const StepRow& row);
+  void append_validation(std::int64_t step, double loss);
+  void append_samples(std::span<const timing::Sample> samples);
+
+  /// Attributes of /timings: "flops_per_token", "dropped", … Replaces an earlier value.
+  void set_timing_fact(const std::string& name, double value, std::string_view unit);
+  /// Calendar time of each rank's anchor, in rank order: seconds since 1970.
+  void set_anchors(std::span<const double> seconds);
+  /// Attributes of /memory. Replaces an earlier value.
+  void set_memory(const std::string& name, std::int64_t bytes);
+
+  /// Writes and flushes what waits.
+  void flush();
+  /// flush(), then closes. Throws StorageError; nothing may be appended afterwards.
+  void close();
+
+ private:
+  class Impl;
+  explicit RunFile(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::record

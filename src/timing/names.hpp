@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one table of everything that a run measures. A row here is all that a new span needs: the
+// recorder, the file's name table, the end-of-run report and the documentation read it from here.
+//
+// 1. Ids are positions in the table. They may change between versions of trireme: a file carries
+// its own table (/timings/names), and readers go by the dotted name.
+// 2. A span whose name ends a dotted path ("reduce.bucket") lies in time within no other, unless
+// its help says so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme::timing {
+
+enum class Name : std::uint16_t {
+  step,
+  data_next,
+  model_train,
+  model_forward,
+  model_backward,
+  reduce_bucket,
+  reduce_exposed,
+  gather_bucket,
+  gather_wait,
+  optim_step,
+  evaluate,
+  checkpoint_write,
+  checkpoint_read,
+  sample,
+};
+
+struct NameInfo {
+  Name name;
+  const char* dotted;
+  const char* index;  ///< what Sample::index counts; "" when it is always 0
+  const char* help;
+};
+
+inline constexpr NameInfo names[] = {
+    {Name::step, "step", "", "One optimizer step, from its first batch to its last update."},
+    {Name::data_next, "data.next", "", "Within step: fetching one micro-batch."},
+    {Name::model_train, "model.train", "", "Within step: forward and backward of one micro-step."},
+    {Name::model_forward, "model.forward", "", "Within model.train: forward of one micro-step."},
+    {Name::model_backward, "model.backward", "", "Within model.train: backward of one micro-step."},
+    {Name::reduce_bucket, "reduce.bucket", "bucket", "Reduction of one bucket on the network."},
+    {Name::reduce_exposed, "reduce.exposed", "bucket",
+     "Within step: compute stood still for this bucket's reduction."},
+    {Name::gather_bucket, "gather.bucket", "bucket", "Parameter gather of one bucket."},
+    {Name::gather_wait, "gather.wait", "bucket",
+     "Within step: compute stood still for this bucket's parameters."},
+    {Name::optim_step, "optim.step", "", "Within step: gradient norm, clipping and AdamW."},
+    {Name::evaluate, "evaluate", "", "One evaluation on the validation data."},
+    {Name::checkpoint_write, "checkpoint.write", "", "Writing one checkpoint, until it is safe."},
+    {Name::checkpoint_read, "checkpoint.read", "", "Reading the checkpoint that a run resumes."},
+    {Name::sample, "sample", "", "Writing one sample text."},
+};
+inline constexpr std::size_t num_names = sizeof names / sizeof names[0];
+
+constexpr bool names_are_in_order() {
+  for (std::size_t i = 0; i < num_names; ++i)
+    if (static_cast<std::size_t>(names[i].name) != i)
+      return false;
+  return true;
+}
+static_assert(names_are_in_order(), "row i of the table describes Name i");
+
+constexpr const NameInfo& info(Name name) {
+  return names[static_cast<std::size_t>(name)];
+}
+
+}  // namespace trireme::timing
