@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parameter table against the published sizes, and the initial values as a pure function of
+// (seed, parameter, element).
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "model/gpt.hpp"
+
+namespace trireme::model {
+namespace {
+
+std::int64_t count_of(const GptShape& shape) {
+  std::int64_t count = 0;
+  for (const layout::Parameter& p : parameter_table(shape)) count += p.elements();
+  return count;
+}
+
+GptShape preset(Preset which) {
+  return resolve({.preset = which});
+}
+
+TEST(ModelConfig, KeysBesideAPresetOverrideIt) {
+  const GptShape shape =
+      resolve({.preset = Preset::gpt2_350m, .layers = 3, .vocabulary = 256, .bias = false});
+  EXPECT_EQ(shape, (GptShape{.layers = 3,
+                             .heads = 16,
+                             .channels = 1024,
+                             .context = 1024,
+                             .vocabulary = 256,
+                             .bias = false}));
+}
+
+TEST(ModelConfig, WithoutAPresetWhatIsNotGivenStaysZero) {
+  const GptShape shape = resolve({.layers = 2, .dropout = 0.25, .tied_head = false});
+  EXPECT_EQ(shape, (GptShape{.layers = 2, .dropout = 0.25, .tied_head = false}));
+}
+
+TEST(ParameterTable, PresetsHaveThePublishedSizes) {
+  EXPECT_EQ(count_of(preset(Preset::gpt2_124m)), 124'475'904);
+  EXPECT_EQ(count_of(preset(Preset::gpt2_350m)), 354'871'296);
+  EXPECT_EQ(count_of(preset(Preset::gpt2_774m)), 774'090'240);
+  EXPECT_EQ(count_of(preset(Preset::gpt2_1558m)), 1'557'686'400);
+}
+
+TEST(ParameterTable, RegistersInForwardOrder) {
+  const auto table = parameter_table(
+      {.layers = 1, .heads = 2, .channels = 8, .context = 5, .vocabulary = 11, .tied_head = false});
+  const std::vector<std::pair<std::string, std::vector<std::int64_t>>> expected = {
+      {"wte.weight", {11, 8}},
+      {"wpe.weight", {5, 8}},
+      {"h.0.ln_1.weight", {8}},
+      {"h.0.ln_1.bias", {8}},
+      {"h.0.attn.qkv.weight", {24, 8}},
+      {"h.0.attn.qkv.bias", {24}},
+      {"h.0.attn.proj.weight", {8, 8}},
+      {"h.0.attn.proj.bias", {8}},
+      {"h.0.ln_2.weight", {8}},
+      {"h.0.ln_2.bias", {8}},
+      {"h.0.mlp.fc.weight", {32, 8}},
+      {"h.0.mlp.fc.bias", {32}},
+      {"h.0.mlp.proj.weight", {8, 32}},
+      {"h.0.mlp.proj.bias", {8}},
+      {"ln_f.weight", {8}},
+      {"ln_f.bias", {8}},
+      {"head.weight", {11, 8}}};
+  ASSERT_EQ(table.size(), expected.size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    EXPECT_EQ(table[i].name, expected[i].first);
+    EXPECT_EQ(table[i].shape, expected[i].second) << table[i].name;
+    EXPECT_EQ(table[i].decay, table[i].shape.size() == 2) << table[i].name;
+    EXPECT_FALSE(table[i].own_bucket) << table[i].name;
+  }
+}
+
+TEST(ParameterTable, ATiedEmbeddingHasItsOwnBucketAndNoHeadBesideIt) {
+  const auto table = parameter_table(preset(Preset::gpt2_124m));
+  EXPECT_EQ(table.size(), 2U + 12U * 12U + 2U);
+  for (const layout::Parameter& p : table) {
+    EXPECT_EQ(p.own_bucket, p.name == "wte.weight") << p.name;
+    EXPECT_NE(p.name, "head.weight");
+  }
+}
+
+TEST(ParameterTable, WithoutBiasOnlyWeightsRemain) {
+  const auto table = parameter_table(
+      {.layers = 2, .heads = 2, .channels = 8, .context = 5, .vocabulary = 11, .bias = false});
+  EXPECT_EQ(table.size(), 2U + 2U * 6U + 1U);
+  for (const layout::Parameter& p : table) EXPECT_TRUE(p.name.ends_with(".weight")) << p.name;
+}
+
+TEST(FlopsPerToken, FollowsItsFormula) {
+  EXPECT_DOUBLE_EQ(flops_per_token(preset(Preset::gpt2_124m)),
+                   6.0 * 124'475'904.0 + 6.0 * 12.0 * 768.0 * 1024.0);
+}
+
+class Initialization : public testing::Test {
+ protected:
+  GptShape shape{.layers = 8, .heads = 2, .channels = 64, .context = 33, .vocabulary = 257};
+
+  std::vector<float> values(const std::string& name, std::uint64_t seed = 42) const {
+    const auto table = parameter_table(shape);
+    for (std::size_t i = 0; i < table.size(); ++i)
+      if (table[i].name == name) {
+        std::vector<float> v(static_cast<std::size_t>(table[i].elements()), -7.0F);
+        initialize_parameter(shape, static_cast<ParameterIndex>(i), seed,
+                             view_of(v.data(), table[i].elements()));
+        return v;
+      }
+    ADD_FAILURE() << "no parameter " << name;
+    return {};
+  }
+};
+
+TEST_F(Initialization, MatricesAreNormalWithGpt2Deviations) {
+  const auto expect_normal = [&](const std::string& name, double deviation) {
+    const auto v = values(name);
+    const auto n = static_cast<double>(v.size());
+    double sum = 0, squares = 0, fourths = 0;
+    for (const double x : v) {
+      sum += x;
+      squares += x * x;
+      fourths += x * x * x * x;
+    }
+    const double sigma = std::sqrt(squares / n);
+    // Five standard errors of mean, deviation and kurtosis.
+    EXPECT_LT(std::abs(sum / n), 5 * deviation / std::sqrt(n)) << name;
+    EXPECT_NEAR(sigma, deviation, 5 * deviation / std::sqrt(2 * n)) << name;
+    EXPECT_NEAR(fourths / n / (sigma * sigma * sigma * sigma), 3.0, 5 * std::sqrt(24 / n)) << name;
+  };
+  expect_normal("wte.weight", 0.02);
+  expect_normal("wpe.weight", 0.02);
+  expect_normal("h.3.attn.qkv.weight", 0.02);
+  expect_normal("h.3.mlp.fc.weight", 0.02);
+  expect_normal("h.3.attn.proj.weight", 0.02 / 4);  // sqrt(2 · 8 layers) = 4
+  expect_normal("h.7.mlp.proj.weight", 0.02 / 4);
+}
+
+TEST_F(Initialization, GainsAreOneAndBiasesZero) {
+  for (const char* name : {"h.0.ln_1.weight", "h.7.ln_2.weight", "ln_f.weight"})
+    for (const float x : values(name)) ASSERT_EQ(x, 1.0F) << name;
+  for (const char* name : {"h.0.ln_1.bias", "h.0.attn.qkv.bias", "h.2.mlp.proj.bias", "ln_f.bias"})
+    for (const float x : values(name)) ASSERT_EQ(x, 0.0F) << name;
+}
+
+TEST_F(Initialization, DependsOnSeedParameterAndElementOnly) {
+  EXPECT_EQ(values("h.1.mlp.fc.weight"), values("h.1.mlp.fc.weight"));
+  EXPECT_NE(values("h.1.mlp.fc.weight"), values("h.1.mlp.fc.weight", 43));
+  EXPECT_NE(values("h.1.mlp.fc.weight"), values("h.1.mlp.fc.weight", 42 + (1ULL << 32U)));
+  EXPECT_NE(values("h.1.mlp.fc.weight"), values("h.2.mlp.fc.weight"));
+
+  // Element e stays what it is when the parameter grows.
+  const auto large = values("wpe.weight");
+  shape.context = 32;
+  const auto small = values("wpe.weight");
+  EXPECT_TRUE(std::equal(small.begin(), small.end(), large.begin()));
+
+  const std::set<float> distinct(large.begin(), large.end());
+  EXPECT_GT(distinct.size(), large.size() * 99 / 100);
+}
+
+TEST_F(Initialization, RefusesAViewOfAnotherSize) {
+  std::vector<float> v(5);
+  EXPECT_THROW(initialize_parameter(shape, ParameterIndex{0}, 1, view_of(v.data(), 5)),
+               ContractError);
+  EXPECT_THROW(initialize_parameter(shape, ParameterIndex{1000}, 1, view_of(v.data(), 5)),
+               ContractError);
+}
+
+}  // namespace
+}  // namespace trireme::model
