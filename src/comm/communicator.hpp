@@ -16,6 +16,7 @@
 // 3. Collectives are enqueued on `stream` and return; all ranks enqueue the same collectives in the
 // same order. The memory must
 //    not be touched until an event recorded on the stream after the call is reached.
+//    A communicator carries one collective at a time: use one stream, or order streams by events.
 // 4. SUM only; whoever wants a mean folds 1/size into the optimizer's scale. Sums over ranks use
 // fp32 accumulators.
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …
@@ -76,11 +77,19 @@ class Communicator {
   virtual void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
 };
 
+struct Options {
+  /// Seconds in which nothing moves until a collective gives up and names who never arrived.
+  double deadline_s = 600;
+  /// Largest single message; a multiple of 64.
+  std::size_t chunk_bytes = std::size_t{512} << 10U;
+};
+
 /// The transport that the deck asks for; `automatic` chooses by the world's size and placement.
-/// Throws UserError when the choice does not fit the world (self with two ranks).
+/// Collective. Throws UserError when the choice does not fit the world (self with two ranks).
 std::unique_ptr<Communicator> make_communicator(Transport transport,
                                                 Reduction reduction,
                                                 World& world,
-                                                device::Device& device);
+                                                device::Device& device,
+                                                const Options& options = {});
 
 }  // namespace trireme::comm

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/accumulate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/error.hpp"
+
+// One body per instruction set, chosen when the program starts. Additions only: no fused
+// multiply-add can change a bit between them.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define TRIREME_CLONES __attribute__((target_clones("default", "avx2", "avx512f"), optimize("O3")))
+#else
+#define TRIREME_CLONES
+#endif
+
+namespace trireme::comm {
+namespace {
+
+/// Elements that one pass over the sources keeps in the first-level cache.
+constexpr std::int64_t block = 1024;
+
+TRIREME_CLONES void copy_add(float* to, const float* a, const float* b, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = a[i] + b[i];
+}
+
+TRIREME_CLONES void copy_add3(
+    float* to, const float* a, const float* b, const float* c, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = (a[i] + b[i]) + c[i];
+}
+
+TRIREME_CLONES void copy_add4(
+    float* to, const float* a, const float* b, const float* c, const float* d, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = ((a[i] + b[i]) + c[i]) + d[i];
+}
+
+TRIREME_CLONES void widen(float* __restrict to, const Bf16* __restrict from, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]);
+}
+
+TRIREME_CLONES void add_widened(float* __restrict to, const Bf16* __restrict from, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] += static_cast<float>(from[i]);
+}
+
+TRIREME_CLONES void narrow(Bf16* __restrict to, const float* __restrict from, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = Bf16(from[i]);
+}
+
+void sum_f32(float* out, std::span<const std::byte* const> sources, std::int64_t n) {
+  const auto source = [&](std::size_t s) { return reinterpret_cast<const float*>(sources[s]); };
+  switch (sources.size()) {
+    case 1:
+      if (out != source(0))
+        std::memcpy(out, source(0), static_cast<std::size_t>(n) * sizeof(float));
+      return;
+    case 2:
+      copy_add(out, source(0), source(1), n);
+      return;
+    case 3:
+      copy_add3(out, source(0), source(1), source(2), n);
+      return;
+    case 4:
+      copy_add4(out, source(0), source(1), source(2), source(3), n);
+      return;
+    default:
+      break;
+  }
+  alignas(64) std::array<float, block> sum;
+  for (std::int64_t at = 0; at < n; at += block) {
+    const std::int64_t m = std::min(block, n - at);
+    copy_add4(sum.data(), source(0) + at, source(1) + at, source(2) + at, source(3) + at, m);
+    for (std::size_t s = 4; s < sources.size(); ++s)
+      copy_add(sum.data(), sum.data(), source(s) + at, m);
+    std::memcpy(out + at, sum.data(), static_cast<std::size_t>(m) * sizeof(float));
+  }
+}
+
+void sum_bf16(Bf16* out, std::span<const std::byte* const> sources, std::int64_t n) {
+  const auto source = [&](std::size_t s) { return reinterpret_cast<const Bf16*>(sources[s]); };
+  alignas(64) std::array<float, block> sum;
+  for (std::int64_t at = 0; at < n; at += block) {
+    const std::int64_t m = std::min(block, n - at);
+    widen(sum.data(), source(0) + at, m);
+    for (std::size_t s = 1; s < sources.size(); ++s) add_widened(sum.data(), source(s) + at, m);
+    narrow(out + at, sum.data(), m);
+  }
+}
+
+}  // namespace
+
+void sum_in_order(std::byte* out,
+                  std::span<const std::byte* const> sources,
+                  std::int64_t elements,
+                  DType dtype) {
+  if (dtype == DType::f32)
+    sum_f32(reinterpret_cast<float*>(out), sources, elements);
+  else
+    sum_bf16(reinterpret_cast<Bf16*>(out), sources, elements);
+}
+
+void add_to(float* to, const float* from, std::int64_t elements) {
+  copy_add(to, to, from, elements);
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every MPI call goes through TRIREME_MPI: a code other than MPI_SUCCESS becomes a CommError with
+// the statement, the place, and MPI's own words. The communicators that the calls work on have
+// MPI_ERRORS_RETURN, else MPI would end the process before anybody could say why.
+#pragma once
+
+#include <mpi.h>
+
+namespace trireme::comm {
+
+/// Throws CommError unless `code` is MPI_SUCCESS.
+void check_mpi(int code, const char* statement, const char* file, int line);
+
+}  // namespace trireme::comm
+
+#define TRIREME_MPI(call) ::trireme::comm::check_mpi((call), #call, __FILE__, __LINE__)

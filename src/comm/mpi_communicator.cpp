@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cpu/cpu_stream.hpp"
+
+#include "comm/progress.hpp"
+#include "comm/ring.hpp"
+#include "comm/transports.hpp"
+
+namespace trireme::comm {
+namespace {
+
+class MpiShards final : public Shards {
+ public:
+  MpiShards(View bucket, int rank, int size) : Shards(bucket, rank, size) {}
+};
+
+/// Collectives run on the stream, whichever thread that is; the stream keeps them in order.
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(Reduction reduction,
+                  MpiWorld& world,
+                  device::Device& device,
+                  const Options& options)
+      : device_(device),
+        reduction_(reduction),
+        comm_(OwnedComm::duplicate(world.comm())),
+        rank_(comm_.rank()),
+        size_(comm_.size()),
+        progress_(comm_.get(), world.gather_all(world.host()), options.deadline_s),
+        ring_(comm_.get(), progress_, device, options.chunk_bytes) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] std::string_view name() const override { return word(Transport::mpi); }
+
+  device::Buffer allocate(std::size_t bytes, std::string_view what) override {
+    return device_.allocate(bytes, what);
+  }
+
+  std::unique_ptr<Shards> shards(View full) override {
+    expect_bucket(full, size_);
+    return std::make_unique<MpiShards>(full, rank_, size_);
+  }
+
+  void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    device::cpu::stream_of(stream).run([this, full = shards.full, bucket] {
+      const auto entered = progress_.enter("reduce_scatter", bucket);
+      reduce(full);
+    });
+  }
+
+  void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    device::cpu::stream_of(stream).run([this, full = shards.full, bucket] {
+      const auto entered = progress_.enter("all_gather", bucket);
+      ring_.all_gather(full);
+    });
+  }
+
+  void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    device::cpu::stream_of(stream).run([this, full = shards.full, bucket] {
+      const auto entered = progress_.enter("all_reduce", bucket);
+      reduce(full);
+      ring_.all_gather(full);
+    });
+  }
+
+ private:
+  void reduce(View full) {
+    if (reduction_ == Reduction::ordered || full.dtype != DType::f32)
+      ring_.reduce_scatter_ordered(full);
+    else
+      ring_.reduce_scatter(full);
+  }
+
+  device::Device& device_;
+  Reduction reduction_;
+  OwnedComm comm_;
+  int rank_;
+  int size_;
+  Progress progress_;
+  Ring ring_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_communicator(Reduction reduction,
+                                                    MpiWorld& world,
+                                                    device::Device& device,
+                                                    const Options& options) {
+  return std::make_unique<MpiCommunicator>(reduction, world, device, options);
+}
+
+}  // namespace trireme::comm

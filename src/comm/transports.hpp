@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transports behind make_communicator, one factory each.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.hpp"
+#include "comm/mpi_world.hpp"
+
+namespace trireme::comm {
+
+std::unique_ptr<Communicator> make_self_communicator(device::Device& device);
+
+/// Point-to-point messages on its own duplicate of the world's communicator. Collective.
+std::unique_ptr<Communicator> make_mpi_communicator(Reduction reduction,
+                                                    MpiWorld& world,
+                                                    device::Device& device,
+                                                    const Options& options);
+
+/// What every transport checks of a bucket: dtype f32 or bf16, elements divisible by `size`.
+void expect_bucket(View full, int size);
+
+}  // namespace trireme::comm

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/accumulate.hpp"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/payload.hpp"
+
+namespace trireme::comm {
+namespace {
+
+using testing::element;
+using testing::fill;
+using testing::ordered_sum;
+
+class SumInOrder : public ::testing::TestWithParam<DType> {};
+
+TEST_P(SumInOrder, GivesTheBitsOfTheSequentialSum) {
+  const DType dtype = GetParam();
+  for (const int num_sources : {1, 2, 3, 4, 5, 6, 7, 9})
+    for (const std::int64_t elements : {1, 3, 16, 17, 1023, 1024, 1025, 5003}) {
+      std::vector<std::vector<std::byte>> data;
+      std::vector<const std::byte*> sources;
+      for (int r = 0; r < num_sources; ++r) {
+        data.emplace_back(static_cast<std::size_t>(elements) * size_bytes(dtype));
+        fill({data.back().data(), elements, dtype}, r);
+      }
+      for (const auto& bytes : data) sources.push_back(bytes.data());
+      std::vector<std::byte> apart(data[0].size());
+      sum_in_order(apart.data(), sources, elements, dtype);
+      // In place, the result over the last source.
+      sum_in_order(data.back().data(), sources, elements, dtype);
+      for (std::int64_t i = 0; i < elements; ++i) {
+        const float expected = ordered_sum(num_sources, i, dtype);
+        ASSERT_EQ(element(apart.data(), i, dtype), expected)
+            << num_sources << " sources, element " << i << " of " << elements;
+        ASSERT_EQ(element(data.back().data(), i, dtype), expected) << "in place, element " << i;
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(,
+                         SumInOrder,
+                         ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& tested) { return std::string(name(tested.param)); });
+
+TEST(SumOfThree, DependsOnTheOrder) {
+  // 1e8 swallows the 1 when it comes first: (1e8 + 1) - 1e8 = 0, but (1e8 - 1e8) + 1 = 1.
+  const float big = 1e8F, one = 1, minus = -1e8F;
+  const auto bytes = [](const float& value) { return reinterpret_cast<const std::byte*>(&value); };
+  float out = -1;
+  const std::byte* first[] = {bytes(big), bytes(one), bytes(minus)};
+  sum_in_order(reinterpret_cast<std::byte*>(&out), first, 1, DType::f32);
+  EXPECT_EQ(out, 0.0F);
+  const std::byte* second[] = {bytes(big), bytes(minus), bytes(one)};
+  sum_in_order(reinterpret_cast<std::byte*>(&out), second, 1, DType::f32);
+  EXPECT_EQ(out, 1.0F);
+}
+
+TEST(AddTo, AddsInPlace) {
+  std::vector<float> to(1029), from(1029);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    to[i] = static_cast<float>(i);
+    from[i] = 0.5F;
+  }
+  add_to(to.data(), from.data(), static_cast<std::int64_t>(to.size()));
+  for (std::size_t i = 0; i < to.size(); ++i) ASSERT_EQ(to[i], static_cast<float>(i) + 0.5F);
+}
+
+}  // namespace
+}  // namespace trireme::comm

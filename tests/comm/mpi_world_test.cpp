@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi_world.hpp"
+
+#include <array>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include "comm/mpi_check.hpp"
+
+namespace trireme::comm {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+TEST(MpiWorld, KnowsWhoTakesPart) {
+  MpiWorld world;
+  int rank = -1, size = -1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  EXPECT_EQ(world.rank(), rank);
+  EXPECT_EQ(world.size(), size);
+  // The tests run on one host.
+  EXPECT_EQ(world.local_size(), size);
+  EXPECT_EQ(world.local_rank(), rank);
+  EXPECT_THAT(world.gather_all(world.host()), Each(world.host()));
+  EXPECT_THAT(mpi_version(), HasSubstr("MPI"));
+}
+
+TEST(MpiWorld, SumsAndMaximaOfIntegers) {
+  MpiWorld world;
+  const std::int64_t n = world.size(), r = world.rank();
+  std::array<std::int64_t, 3> sums{1, r, std::int64_t{1} << 40U};
+  world.sum(sums);
+  EXPECT_EQ(sums[0], n);
+  EXPECT_EQ(sums[1], n * (n - 1) / 2);
+  EXPECT_EQ(sums[2], n << 40U);
+  std::array<std::int64_t, 2> largest{r, -r};
+  world.max(largest);
+  EXPECT_EQ(largest[0], n - 1);
+  EXPECT_EQ(largest[1], 0);
+  world.barrier();
+}
+
+TEST(MpiWorld, GathersNumbersAndTextsInRankOrder) {
+  MpiWorld world;
+  const auto numbers = world.gather_all(std::array{world.rank() + 0.5, world.rank() * 2.0});
+  ASSERT_EQ(numbers.size(), 2U * static_cast<std::size_t>(world.size()));
+  for (int r = 0; r < world.size(); ++r) {
+    EXPECT_EQ(numbers[static_cast<std::size_t>(2 * r)], r + 0.5);
+    EXPECT_EQ(numbers[static_cast<std::size_t>(2 * r + 1)], r * 2.0);
+  }
+  // Lengths differ, rank 0's text is empty.
+  const auto texts = world.gather_all(std::string(static_cast<std::size_t>(3 * world.rank()), 'x'));
+  ASSERT_EQ(texts.size(), static_cast<std::size_t>(world.size()));
+  for (int r = 0; r < world.size(); ++r)
+    EXPECT_EQ(texts[static_cast<std::size_t>(r)],
+              std::string(static_cast<std::size_t>(3 * r), 'x'));
+}
+
+TEST(MpiWorld, BroadcastsBytesOfAnyLengthFromAnyRoot) {
+  MpiWorld world;
+  for (int root = 0; root < world.size(); ++root)
+    for (const std::size_t length : {0UL, 1UL, 100'003UL}) {
+      std::string bytes(length, '\0');
+      for (std::size_t i = 0; i < length; ++i) bytes[i] = static_cast<char>(i * 7 % 256);
+      const std::string mine = world.rank() == root ? bytes : "left over";
+      EXPECT_EQ(world.broadcast(mine, root), bytes) << "root " << root << " length " << length;
+    }
+}
+
+TEST(MpiWorld, FailingCallCarriesMpisWordsStatementAndPlace) {
+  MpiWorld world;
+  try {
+    TRIREME_MPI(MPI_Send(nullptr, 0, MPI_BYTE, world.size() + 5, 0, world.comm()));
+    FAIL() << "sending to a rank that does not exist went well";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("MPI_ERR_RANK"));
+    EXPECT_THAT(error.what(), HasSubstr("MPI_Send(nullptr, 0, MPI_BYTE, world.size() + 5"));
+    EXPECT_THAT(error.what(), HasSubstr("mpi_world_test.cpp:"));
+    EXPECT_EQ(verdict_of(error).code, ExitCode::environment);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::comm

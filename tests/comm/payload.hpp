@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients for tests: a pure function of (rank, position), with magnitudes so different that the
+// order of a sum shows in its last bits.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/random.hpp"
+#include "base/view.hpp"
+
+namespace trireme::comm::testing {
+
+inline float gradient(int rank, std::int64_t i, int round = 0) {
+  const Words4 words =
+      philox(RandomKey::of(99, Draw::synthetic), static_cast<std::uint64_t>(i),
+             (static_cast<std::uint64_t>(round) << 32U) | static_cast<std::uint64_t>(rank));
+  return static_cast<float>(
+      std::ldexp(normal(words.w[0], words.w[1]), static_cast<int>(words.w[2] % 12U)));
+}
+
+inline float element(const std::byte* data, std::int64_t i, DType dtype) {
+  return dtype == DType::f32 ? reinterpret_cast<const float*>(data)[i]
+                             : static_cast<float>(reinterpret_cast<const Bf16*>(data)[i]);
+}
+
+inline void set_element(std::byte* data, std::int64_t i, DType dtype, float value) {
+  if (dtype == DType::f32)
+    reinterpret_cast<float*>(data)[i] = value;
+  else
+    reinterpret_cast<Bf16*>(data)[i] = Bf16(value);
+}
+
+inline void fill(View full, int rank, int round = 0) {
+  for (std::int64_t i = 0; i < full.elements; ++i)
+    set_element(full.data, i, full.dtype, gradient(rank, i, round));
+}
+
+inline float rounded(float value, DType dtype) {
+  return dtype == DType::f32 ? value : static_cast<float>(Bf16(value));
+}
+
+/// ((g0 + g1) + g2) + … in fp32, rounded once to `dtype`.
+inline float ordered_sum(int num_ranks, std::int64_t i, DType dtype, int round = 0) {
+  float sum = rounded(gradient(0, i, round), dtype);
+  for (int r = 1; r < num_ranks; ++r) sum += rounded(gradient(r, i, round), dtype);
+  return rounded(sum, dtype);
+}
+
+}  // namespace trireme::comm::testing
