@@ -10,9 +10,9 @@
 // and that line feeds the parser, the range check, `trireme help deck`, the echo deck.resolved.yaml
 // and the HDF5 attributes. The rooms know nothing of YAML; the visitors live in `job`.
 //
-// A key's type is one of: bool, std::int64_t, double, std::string, std::vector<std::string>, an
-// enum with EnumNames, or Or<T> of one of the scalar types. Every field is taken literally: no
-// visitor corrects a value.
+// A key's type is one of: bool, std::int64_t, double, Duration, std::string,
+// std::vector<std::string>, an enum with EnumNames, or Or<T> of one of the scalar types. Every
+// field is taken literally: no visitor corrects a value.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,12 @@ struct Or {
   [[nodiscard]] bool given() const { return value.has_value(); }
   [[nodiscard]] T value_or(T fallback) const { return value.value_or(fallback); }
   bool operator==(const Or& other) const { return value == other.value; }
+};
+
+/// A length of time; a deck writes it as H:MM:SS or as a number of seconds.
+struct Duration {
+  double seconds = 0;
+  bool operator==(const Duration&) const = default;
 };
 
 /// Specialize with `static constexpr std::pair<E, const char*> table[]`: every value and its word
@@ -58,6 +64,10 @@ constexpr const char* word(E value) {
 template <class T>
 struct BoundOf {
   using type = T;
+};
+template <>
+struct BoundOf<Duration> {
+  using type = double;
 };
 template <class T>
 struct BoundOf<Or<T>> {

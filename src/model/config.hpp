@@ -11,6 +11,9 @@ namespace trireme::model {
 
 enum class Preset : std::uint8_t { none, gpt2_124m, gpt2_350m, gpt2_774m, gpt2_1558m };
 
+/// What forward drops and backward computes again. none: everything is kept.
+enum class Recompute : std::uint8_t { none };
+
 /// Sizes as given: 0 means "not given", to be filled from the preset by resolve().
 struct ModelConfig {
   Preset preset = Preset::none;
@@ -22,6 +25,7 @@ struct ModelConfig {
   bool bias = true;
   double dropout = 0.0;
   bool tied_head = true;
+  Recompute recompute = Recompute::none;
 };
 
 template <class V>
@@ -56,6 +60,8 @@ void describe(V& v, ModelConfig& c) {
      .max = 1.0,
      .below_max = true});
   v("tied_head", c.tied_head, {.help = "The output head shares the token embedding's weights."});
+  v("recompute", c.recompute,
+    {.help = "Activations that backward computes again instead of keeping them."});
 }
 
 /// All sizes known and consistent.
@@ -82,4 +88,9 @@ struct trireme::EnumNames<trireme::model::Preset> {
                                                                     {gpt2_350m, "gpt2-350m"},
                                                                     {gpt2_774m, "gpt2-774m"},
                                                                     {gpt2_1558m, "gpt2-1558m"}};
+};
+template <>
+struct trireme::EnumNames<trireme::model::Recompute> {
+  using enum model::Recompute;
+  static constexpr std::pair<model::Recompute, const char*> table[] = {{none, "none"}};
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "base/key.hpp"
 
@@ -13,11 +14,15 @@
 
 namespace trireme::reduce {
 
+/// The type in which gradients are accumulated and travel.
+enum class GradientDType : std::uint8_t { fp32 };
+
 struct ParallelConfig {
   comm::Transport transport = comm::Transport::automatic;
   std::int64_t bucket_elements = 40'000'000;
   layout::Padding padding = layout::Padding::aligned;
   comm::Reduction reduction = comm::Reduction::sum;
+  GradientDType gradient_dtype = GradientDType::fp32;
   bool overlap_gradients = true;
   bool overlap_parameters = true;
   bool cached_shards = true;
@@ -36,6 +41,8 @@ void describe(V& v, ParallelConfig& c) {
     {.help = "What a bucket's end is padded to; aligned suits every rank count."});
   v("reduction", c.reduction,
     {.help = "Order of gradient sums over ranks: sum is fastest, ordered adds in rank order."});
+  v("gradient_dtype", c.gradient_dtype,
+    {.help = "Type in which gradients are accumulated and travel."});
   v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward goes on."});
   v("overlap_parameters", c.overlap_parameters,
     {.help = "Gather updated parameters while the next forward already runs."});
@@ -43,3 +50,9 @@ void describe(V& v, ParallelConfig& c) {
 }
 
 }  // namespace trireme::reduce
+
+template <>
+struct trireme::EnumNames<trireme::reduce::GradientDType> {
+  using enum reduce::GradientDType;
+  static constexpr std::pair<reduce::GradientDType, const char*> table[] = {{fp32, "fp32"}};
+};

@@ -21,6 +21,7 @@ struct RunConfig {
   DeviceChoice device = DeviceChoice::automatic;
   Precision precision = Precision::automatic;
   Or<std::int64_t> threads;
+  Or<Duration> walltime{.value = std::nullopt, .keyword = "none"};
 };
 
 struct BatchConfig {
@@ -47,7 +48,11 @@ void describe(V& v, RunConfig& c) {
     {.help = "Everything the run writes lies here; a directory with a checkpoint resumes.",
      .required = true});
   v("steps", c.steps,
-    {.unit = "steps", .help = "Optimizer steps in all.", .min = 1, .required = true});
+    {.unit = "steps",
+     .help = "Optimizer steps in all.",
+     .min = 1,
+     .max = 1'000'000'000,
+     .required = true});
   v("seed", c.seed,
     {.help = "Initialization, sample order and dropout are functions of it.", .min = 0});
   v("device", c.device, {.help = "Where to compute; auto: a GPU where one is present."});
@@ -59,6 +64,13 @@ void describe(V& v, RunConfig& c) {
      .help = "CPU threads per rank; auto: this rank's share of its host's cores.",
      .min = 1,
      .max = 1024});
+  v("walltime", c.walltime,
+    {.unit = "seconds",
+     .help =
+         "After this long the run writes a checkpoint and ends with exit code 75, to be started "
+         "again; none: it runs to its last step.",
+     .min = 0.0,
+     .above_min = true});
 }
 
 template <class V>
@@ -67,11 +79,13 @@ void describe(V& v, BatchConfig& c) {
     {.unit = "sequences",
      .help = "Global batch of one step, over all ranks.",
      .min = 1,
+     .max = 1 << 24,
      .required = true});
   v("micro_sequences", c.micro_sequences,
     {.unit = "sequences",
      .help = "What one rank computes at a time; the number of micro-steps follows.",
      .min = 1,
+     .max = 1 << 24,
      .required = true});
 }
 

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job/check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace trireme::job {
+
+trireme::model::GptShape shape_of(const JobConfig& config) {
+  trireme::model::GptShape shape = trireme::model::resolve(config.model);
+  const bool tokens = !config.data.train.tokens.empty();
+  if (shape.vocabulary == 0 && !tokens && config.data.tokenizer == trireme::data::Tokenizer::bytes)
+    shape.vocabulary = 256;
+  return shape;
+}
+
+namespace {
+
+using trireme::optim::Schedule;
+
+/// What one key has to do with a disagreement.
+struct Side {
+  const char* path;
+  std::string text;
+};
+
+class Checker {
+ public:
+  Checker(const Deck& deck, const Circumstances& circumstances, std::vector<Diagnostic>& findings)
+      : config_(deck.config),
+        places_(deck.places),
+        circumstances_(circumstances),
+        findings_(findings),
+        shape_(shape_of(deck.config)) {}
+
+  void run() {
+    texts_are_there();
+    batch_splits();
+    run_is_countable();
+    sizes_are_complete();
+    heads_divide_channels();
+    one_source();
+    vocabulary_holds_tokens();
+    schedule_fits();
+    validation_exists();
+    machine_is_there();
+    walltime_can_checkpoint();
+    sample_can_begin();
+  }
+
+ private:
+  [[nodiscard]] bool readable(std::initializer_list<const char*> paths) const {
+    return std::ranges::all_of(paths, [&](const char* path) { return places_.readable(path); });
+  }
+
+  void say(const char* path, std::string text) {
+    findings_.push_back({places_.of(path), path, std::move(text)});
+  }
+
+  /// One line at each side that was given; at the first one's section when none was.
+  void disagree(std::vector<Side> sides) {
+    bool said = false;
+    for (Side& side : sides)
+      if (places_.given(side.path)) {
+        say(side.path, std::move(side.text));
+        said = true;
+      }
+    if (!said)
+      say(sides.front().path, std::move(sides.front().text));
+  }
+
+  void texts_are_there() {
+    if (readable({"run.directory"}) && config_.run.directory.empty())
+      say("run.directory", "empty; name a directory");
+    if (readable({"run.name"}) && config_.run.name.empty())
+      say("run.name", "empty; name the run");
+  }
+
+  void batch_splits() {
+    if (!readable({"batch.sequences", "batch.micro_sequences"}))
+      return;
+    const std::int64_t sequences = config_.batch.sequences;
+    const std::int64_t micro = config_.batch.micro_sequences;
+    const std::int64_t ranks = circumstances_.ranks;
+    const std::int64_t unit = micro * ranks;
+    if (sequences % unit == 0)
+      return;
+    if (sequences < ranks) {
+      say("batch.sequences", fmt::format("{} sequences cannot be split over {} ranks; start at "
+                                         "most {} ranks, or give {} sequences",
+                                         sequences, ranks, sequences, unit));
+      return;
+    }
+    const std::int64_t below = sequences / unit * unit;
+    std::string works =
+        below > 0 ? fmt::format("{} or {}", below, below + unit) : fmt::format("{}", unit);
+    std::string micro_works;
+    if (sequences % ranks == 0) {
+      std::int64_t divisor = std::min(micro, sequences / ranks);
+      while (sequences / ranks % divisor != 0) --divisor;
+      micro_works = fmt::format("; nearest below that works: {}", divisor);
+    }
+    disagree({{"batch.sequences",
+               fmt::format("{} is not a multiple of {} = {} micro_sequences x {} {}; nearest that "
+                           "works: {}",
+                           sequences, unit, micro, ranks, ranks == 1 ? "rank" : "ranks", works)},
+              {"batch.micro_sequences",
+               fmt::format("{} x {} {} does not divide the {} sequences of a step{}", micro, ranks,
+                           ranks == 1 ? "rank" : "ranks", sequences, micro_works)}});
+  }
+
+  void run_is_countable() {
+    if (!readable({"run.steps", "batch.sequences", "model.context"}))
+      return;
+    const double tokens = static_cast<double>(config_.run.steps) *
+                          static_cast<double>(config_.batch.sequences) *
+                          static_cast<double>(shape_.context);
+    if (tokens >= 0x1p62)
+      say("run.steps",
+          fmt::format("{} steps of {} sequences of {} tokens are {:.3g} tokens, more "
+                      "than can be counted",
+                      config_.run.steps, config_.batch.sequences, shape_.context, tokens));
+  }
+
+  void sizes_are_complete() {
+    if (!readable({"model.preset"}))
+      return;
+    const auto needs = [&](const char* path, std::int64_t size) {
+      if (size == 0 && readable({path}))
+        say(path, "neither given nor filled in by model.preset");
+    };
+    needs("model.layers", shape_.layers);
+    needs("model.heads", shape_.heads);
+    needs("model.channels", shape_.channels);
+    needs("model.context", shape_.context);
+    if (readable({"data.train.tokens", "data.tokenizer"}))
+      needs("model.vocabulary", shape_.vocabulary);
+  }
+
+  void heads_divide_channels() {
+    if (!readable({"model.preset", "model.heads", "model.channels"}) || shape_.heads == 0 ||
+        shape_.channels % shape_.heads == 0)
+      return;
+    const std::int64_t below = shape_.channels / shape_.heads * shape_.heads;
+    const std::string works = below > 0 ? fmt::format("{} or {}", below, below + shape_.heads)
+                                        : fmt::format("{}", shape_.heads);
+    disagree({{"model.channels",
+               fmt::format("{} is not a multiple of heads = {}; nearest that works: {}",
+                           shape_.channels, shape_.heads, works)},
+              {"model.heads",
+               fmt::format("{} does not divide channels = {}", shape_.heads, shape_.channels)}});
+  }
+
+  void one_source() {
+    if (!readable({"data", "data.train.text", "data.train.tokens", "data.train.synthetic"}))
+      return;
+    const trireme::data::SourceConfig& source = config_.data.train;
+    std::vector<const char*> given;
+    if (!source.text.empty())
+      given.push_back("data.train.text");
+    if (!source.tokens.empty())
+      given.push_back("data.train.tokens");
+    if (source.synthetic != 0)
+      given.push_back("data.train.synthetic");
+    if (given.empty())
+      say("data.train", "no data; give one of text, tokens and synthetic");
+    if (given.size() > 1)
+      for (const char* path : given)
+        say(path, "one of several sources of data; give only one of text, tokens and synthetic");
+  }
+
+  void vocabulary_holds_tokens() {
+    if (!readable({"model.preset", "model.vocabulary", "data.tokenizer", "data.train.text"}) ||
+        config_.data.train.text.empty() ||
+        config_.data.tokenizer != trireme::data::Tokenizer::bytes || shape_.vocabulary == 0 ||
+        shape_.vocabulary >= 256)
+      return;
+    const char* problem = "is too small: text in bytes has 256 different tokens";
+    disagree({{"model.vocabulary", fmt::format("{} {}", shape_.vocabulary, problem)},
+              {"data.tokenizer", fmt::format("bytes needs model.vocabulary >= 256, which is {}",
+                                             shape_.vocabulary)}});
+  }
+
+  void schedule_fits() {
+    const trireme::optim::ScheduleConfig& schedule = config_.optimizer.schedule;
+    const std::int64_t steps = config_.run.steps;
+    if (!readable({"run.steps", "optimizer.schedule.warmup_steps"}))
+      return;
+    if (schedule.warmup_steps > steps) {
+      disagree(
+          {{"optimizer.schedule.warmup_steps",
+            fmt::format("{} warm-up steps in a run of {} steps", schedule.warmup_steps, steps)},
+           {"run.steps", fmt::format("{} steps end before the warm-up of {} steps", steps,
+                                     schedule.warmup_steps)}});
+      return;
+    }
+    if (!readable({"optimizer.schedule.kind", "optimizer.schedule.decay_fraction"}) ||
+        schedule.kind != Schedule::wsd)
+      return;
+    const double decay = schedule.decay_fraction * static_cast<double>(steps);
+    if (schedule.decay_fraction == 0)
+      disagree({{"optimizer.schedule.decay_fraction",
+                 "0 leaves the wsd schedule without its decay; kind: constant says so"}});
+    else if (static_cast<double>(schedule.warmup_steps) + decay > static_cast<double>(steps))
+      disagree({{"optimizer.schedule.decay_fraction",
+                 fmt::format("the last {} of {} steps overlap the {} warm-up steps",
+                             schedule.decay_fraction, steps, schedule.warmup_steps)},
+                {"optimizer.schedule.warmup_steps",
+                 fmt::format("{} warm-up steps overlap the decay, the last {} of {} steps",
+                             schedule.warmup_steps, schedule.decay_fraction, steps)}});
+  }
+
+  void validation_exists() {
+    if (!readable({"evaluate.every_steps", "data.validation_fraction"}) ||
+        config_.evaluate.every_steps == 0 || config_.data.validation_fraction > 0)
+      return;
+    disagree(
+        {{"evaluate.every_steps", "nothing to evaluate: data.validation_fraction is 0"},
+         {"data.validation_fraction", fmt::format("0 leaves nothing for evaluate.every_steps = {}",
+                                                  config_.evaluate.every_steps)}});
+  }
+
+  void machine_is_there() {
+    if (readable({"run.device"}) && config_.run.device == trireme::train::DeviceChoice::cuda &&
+        !circumstances_.cuda)
+      say("run.device", "cuda: this build has no CUDA");
+    if (readable({"parallel.transport"}) &&
+        config_.parallel.transport == trireme::comm::Transport::self && circumstances_.ranks > 1)
+      say("parallel.transport",
+          fmt::format("self is for one rank, and there are {}", circumstances_.ranks));
+  }
+
+  void walltime_can_checkpoint() {
+    if (!readable({"run.walltime", "checkpoint.every_steps"}) || !config_.run.walltime.given() ||
+        config_.checkpoint.every_steps > 0)
+      return;
+    disagree(
+        {{"run.walltime",
+          "the run would stop with a checkpoint, but checkpoint.every_steps is 0 (none)"},
+         {"checkpoint.every_steps", "0 (none) leaves run.walltime no checkpoint to stop with"}});
+  }
+
+  void sample_can_begin() {
+    if (!readable({"sample.every_steps"}) || config_.sample.every_steps == 0)
+      return;
+    if (readable({"sample.prompt"}) && config_.sample.prompt.empty())
+      disagree({{"sample.every_steps", "a sample needs sample.prompt to continue"},
+                {"sample.prompt", "empty; a sample needs something to continue"}});
+    if (readable({"data.train.tokens", "model.vocabulary"}) && !config_.data.train.tokens.empty() &&
+        shape_.vocabulary > 256)
+      disagree({{"sample.every_steps",
+                 "prompt and sample are bytes of text, but data.train.tokens gives other tokens"},
+                {"data.train.tokens",
+                 fmt::format("tokens of an alphabet of {} cannot be printed, as sample.every_steps "
+                             "asks for",
+                             shape_.vocabulary)}});
+  }
+
+  const JobConfig& config_;
+  const Places& places_;
+  const Circumstances& circumstances_;
+  std::vector<Diagnostic>& findings_;
+  trireme::model::GptShape shape_;
+};
+
+}  // namespace
+
+void check(const Deck& deck,
+           const Circumstances& circumstances,
+           std::vector<Diagnostic>& findings) {
+  Checker(deck, circumstances, findings).run();
+}
+
+}  // namespace trireme::job

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job/deck.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+
+#include "job/check.hpp"
+#include "job/override.hpp"
+#include "job/reader.hpp"
+#include "job/survey.hpp"
+#include "job/yaml.hpp"
+
+namespace trireme::job {
+namespace {
+
+/// Far above any deck; a token shard or an executable given by mistake is not slurped in.
+constexpr std::size_t largest_deck = std::size_t{1} << 20U;
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+}  // namespace
+
+bool Places::readable(const std::string& path) const {
+  if (spoilt_.contains(""))
+    return false;
+  for (std::string part = path;; part.resize(part.rfind('.'))) {
+    if (spoilt_.contains(part))
+      return false;
+    if (part.find('.') == std::string::npos)
+      return true;
+  }
+}
+
+Place Places::of(const std::string& path) const {
+  for (std::string part = path;; part.resize(part.rfind('.'))) {
+    if (const auto found = given_.find(part); found != given_.end())
+      return found->second;
+    if (part.find('.') == std::string::npos)
+      return Place{file_, 0, 0};
+  }
+}
+
+std::string read_deck_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw UserError(Place{path, 0, 0}, "this is a directory; a deck is a YAML file");
+  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
+  if (!file)
+    throw UserError(Place{path, 0, 0},
+                    fmt::format("cannot read the deck: {}", std::strerror(errno)));
+  std::string bytes;
+  std::array<char, 4096> block{};
+  while (bytes.size() <= largest_deck) {
+    const std::size_t count = std::fread(block.data(), 1, block.size(), file.get());
+    bytes.append(block.data(), count);
+    if (count < block.size())
+      break;
+  }
+  if (std::ferror(file.get()) != 0)
+    throw UserError(Place{path, 0, 0},
+                    fmt::format("cannot read the deck: {}", std::strerror(errno)));
+  if (bytes.size() > largest_deck)
+    throw UserError(Place{path, 0, 0},
+                    fmt::format("this is longer than {}; a deck is a short YAML file",
+                                bytes_text(static_cast<double>(largest_deck))));
+  return bytes;
+}
+
+Deck read(const std::string& bytes,
+          const std::string& path,
+          const std::vector<std::string>& overrides,
+          std::vector<Diagnostic>& findings) {
+  Deck deck{{}, Places(path)};
+  const auto give_up = [&](Place place, std::string text) {
+    findings.push_back({std::move(place), "", std::move(text)});
+    deck.places.spoil("");
+    return deck;
+  };
+  if (bytes.find('\0') != std::string::npos)
+    return give_up({path, 0, 0}, "this is no text: it holds zero bytes");
+  Node root = parse_yaml(bytes, {path}, findings);
+  if (root.kind == Node::Kind::null)
+    return give_up({path, 0, 0}, "the deck is empty; `trireme help deck` lists its keys");
+  if (root.kind == Node::Kind::broken) {
+    deck.places.spoil("");
+    return deck;
+  }
+  if (root.kind != Node::Kind::map)
+    return give_up(root.place, fmt::format("{} where 'section:' belongs", in_words(root)));
+  for (std::size_t i = 0; i < overrides.size(); ++i)
+    apply_override(root, overrides[i], static_cast<int>(i) + 1, findings);
+
+  std::vector<std::string> all_keys;
+  for (const Entry& entry : survey(JobConfig{})) all_keys.push_back(entry.path);
+  Reader reader(&root, "", deck.places, all_keys, findings);
+  describe(reader, deck.config);
+  reader.finish();
+  return deck;
+}
+
+Deck parse(const std::string& bytes,
+           const std::string& path,
+           const std::vector<std::string>& overrides,
+           const std::optional<Circumstances>& circumstances) {
+  std::vector<Diagnostic> findings;
+  Deck deck = read(bytes, path, overrides, findings);
+  if (circumstances)
+    check(deck, *circumstances, findings);
+  if (findings.empty())
+    return deck;
+  sort(findings);
+  throw UserError(std::move(findings));
+}
+
+void sort(std::vector<Diagnostic>& findings) {
+  const auto key = [](const Diagnostic& d) {
+    return std::tuple(d.place.file == command_line, d.place.line, d.place.column,
+                      std::string_view(d.subject), std::string_view(d.text));
+  };
+  std::ranges::stable_sort(findings, {}, key);
+  const auto [from, to] = std::ranges::unique(findings, {}, key);
+  findings.erase(from, to);
+}
+
+}  // namespace trireme::job

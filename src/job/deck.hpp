@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// From deck bytes and command-line overrides to a JobConfig, or to everything that is wrong with
+// them.
+//
+// 1. Bytes in, structs out: rank 0 reads the file, every rank parses the same bytes, and so all
+// ranks hold equal configs (or the same UserError) without exchanging structs.
+// 2. Nothing stops at the first finding: reading collects, cross-checks of the keys that could be
+// read follow, and one UserError holds all findings in the order of their places.
+// 3. An override `section.key=value` takes the place of the deck's value; a map merges key by key.
+// Its findings are at "command line:N:COLUMN", N counting the overrides from 1.
+// 4. The place of every given key stays known, for cross-checks and for the origin in the echo.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+#include "job/config.hpp"
+
+namespace trireme::job {
+
+/// The `file` of places in overrides.
+inline constexpr const char* command_line = "command line";
+
+/// Where each key was given; keys are dotted paths ("optimizer.schedule.kind").
+class Places {
+ public:
+  Places() = default;
+  explicit Places(std::string file) : file_(std::move(file)) {}
+
+  void give(const std::string& path, Place place) { given_[path] = std::move(place); }
+  /// The key or section could not be read: the struct holds the default, which proves nothing.
+  /// "" is the whole deck.
+  void spoil(const std::string& path) { spoilt_.insert(path); }
+
+  [[nodiscard]] bool given(const std::string& path) const { return given_.contains(path); }
+  /// Not given at all, or given and read.
+  [[nodiscard]] bool readable(const std::string& path) const;
+  /// Of the key, else of the innermost section around it that was given, else of the whole file.
+  [[nodiscard]] Place of(const std::string& path) const;
+  [[nodiscard]] const std::string& file() const { return file_; }
+
+ private:
+  std::string file_;
+  std::map<std::string, Place> given_;
+  std::set<std::string> spoilt_;
+};
+
+struct Deck {
+  JobConfig config;
+  Places places;
+};
+
+/// What a deck is checked against besides itself.
+struct Circumstances {
+  int ranks = 1;
+  bool cuda = false;  ///< this build has CUDA
+};
+
+/// The bytes of the file at `path`. Throws UserError when it is missing, unreadable or no deck.
+std::string read_deck_file(const std::string& path);
+
+/// Reads every key; `path` only names the deck in messages. Appends all findings in the order in
+/// which they were met and never throws.
+Deck read(const std::string& bytes,
+          const std::string& path,
+          const std::vector<std::string>& overrides,
+          std::vector<Diagnostic>& findings);
+
+/// read(), and check() where circumstances are given. Throws UserError with all findings, sorted.
+Deck parse(const std::string& bytes,
+           const std::string& path,
+           const std::vector<std::string>& overrides,
+           const std::optional<Circumstances>& circumstances = std::nullopt);
+
+/// By place: the deck from top to bottom, then the command line; equal findings once.
+void sort(std::vector<Diagnostic>& findings);
+
+}  // namespace trireme::job
