@@ -9,19 +9,26 @@
 // the shards it owns; the parameters are gathered; the next forward waits for a bucket just before
 // it first reads from it. Every arrow that crosses streams is one event:
 //
-//   ready        compute stream, after the bucket's last gradient     -> communication waits before
-//   reducing shard_ready  communication stream, after the reduction            -> compute waits
-//   before the optimizer updated      compute stream, after the optimizer wrote the shard  ->
-//   communication waits before gathering current      communication stream, after the gather ->
-//   compute waits before the first reader
+//   ready    compute stream, after the bucket's last gradient; communication waits for it before
+//            reducing
+//   end      communication stream, after the reduction; compute waits before the optimizer reads
+//   updated  compute stream, after the optimizer wrote the shard; communication waits before
+//            gathering
+//   gathered communication stream, after the gather; compute waits before the first reader
 //
-// 1. One reduction per bucket and step, on the last micro-step; buckets are reduced in layout order
-// on all ranks.
+// There is one communication stream, so collectives run in the order of their enqueueing, and that
+// order is the same on all ranks: reductions in layout order, gathers in the order of
+// mark_updated. An overlap switch that is off makes compute wait right behind each collective of
+// its kind; with both off, or with one rank, the communication stream is inline.
+//
+// 1. One reduction per bucket and step, on the last micro-step; a bucket that is ready before its
+// predecessor waits for it.
 // 2. Padding is zero when a step starts and stays zero.
 // 3. After construction no call allocates and, with cached shards, none computes an address.
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at
 // finish_reduction(), before anyone waits.
-// 5. With overlap off the communication stream is inline: same calls, same order, same bits.
+// 5. Same calls, same order, same bits with every setting of the switches.
+// 6. All members are called from one host thread, the one that enqueues on the compute stream.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +48,10 @@
 namespace trireme::reduce {
 
 /// When things happened to one bucket in one step, in seconds of the host's steady clock.
+///
+/// The gather of a step's update belongs to the step in which compute waited for it: with
+/// overlap_parameters that is the next step, whose forward reads the parameters. Zero where nothing
+/// happened (unsharded, or the first step).
 struct BucketTimes {
   double ready = 0, start = 0, end = 0;  ///< gradient path
   double waited = 0;  ///< seconds that compute stood still for this bucket's reduction
@@ -50,12 +61,14 @@ struct BucketTimes {
 /// What the optimizer works on: this rank's piece of one bucket.
 struct OwnedShard {
   BucketIndex bucket{};
-  View gradient;   ///< fp32, summed over ranks once waited for
+  View gradient;   ///< fp32, summed over ranks once waited for; whole bucket when not sharded
   View parameter;  ///< the run's dtype; written by the optimizer
 };
 
 class Engine {
  public:
+  /// Requires: plan.ranks() == communicator.size(). The communicator, the device and the compute
+  /// stream outlive the engine. Collective, because it allocates from the communicator.
   /// `sharded`: reduce-scatter and gather; else all-reduce, and every rank updates whole buckets.
   Engine(const layout::Plan& plan,
          DType parameter_dtype,
@@ -65,6 +78,8 @@ class Engine {
          device::Device& device,
          device::Stream& compute);
   ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   /// Views of one parameter inside its bucket. Valid for the engine's life.
   [[nodiscard]] View gradient(ParameterIndex parameter) const;
@@ -75,10 +90,10 @@ class Engine {
   /// The last write to this gradient has been enqueued on the compute stream. Starts the bucket's
   /// reduction when it is the last.
   void mark_ready(ParameterIndex parameter);
-  /// Every bucket must be on its way; makes the compute stream wait for bucket after bucket through
-  /// wait_for_shard.
+  /// Checks that every bucket is on its way to wait_for_shard. Never blocks.
   void finish_reduction();
-  /// The optimizer's pieces in layout order; wait_for_shard before reading a gradient.
+  /// The optimizer's pieces in layout order; wait_for_shard before reading a gradient. Update them
+  /// in forward order, last bucket first, so that the first layers' parameters travel first.
   [[nodiscard]] std::span<const OwnedShard> owned() const;
   void wait_for_shard(BucketIndex bucket);
   /// The optimizer has enqueued its writes to this shard; starts the gather (sharded).
@@ -91,12 +106,16 @@ class Engine {
   /// owners, or declares them current.
   void publish_parameters();
 
-  /// Times of the last finished step, by bucket.
+  /// Times of the last finished step, by bucket. A step is finished by its last mark_updated().
   [[nodiscard]] std::span<const BucketTimes> times() const;
   /// Seconds in the last step in which compute waited for the network.
   [[nodiscard]] double exposed_seconds() const;
 
   [[nodiscard]] const layout::Plan& plan() const;
+  [[nodiscard]] bool sharded() const;
+  [[nodiscard]] DType parameter_dtype() const;
+  /// Whose shards owned() are.
+  [[nodiscard]] int rank() const;
   [[nodiscard]] std::size_t gradient_bytes() const;
   [[nodiscard]] std::size_t parameter_bytes() const;
 

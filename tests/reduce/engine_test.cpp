@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine at one to five ranks (threads): what it computes, in which order it asks, what it
+// refuses, and that no switch changes a bit.
+#include "reduce/engine.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "reduce/thread_ranks.hpp"
+
+namespace trireme::reduce {
+namespace {
+
+using trireme::testing::Hub;
+using trireme::testing::run_ranks;
+using trireme::testing::ThreadRank;
+
+std::vector<layout::Parameter> table() {
+  return {{"wte", {7, 30}, true, true},
+          {"a", {300}, false, true},
+          {"b", {65}},
+          {"c", {40, 20}, false, true},
+          {"d", {1}},
+          {"e", {129}}};
+}
+
+layout::Options options(int ranks, std::int64_t bucket_elements = 350) {
+  return {ranks, bucket_elements, layout::Padding::aligned};
+}
+
+struct Setting {
+  bool sharded = true, overlap_gradients = true, overlap_parameters = true, cached_shards = true;
+  std::int64_t bucket_elements = 350;
+  layout::Padding padding = layout::Padding::aligned;
+
+  [[nodiscard]] ParallelConfig config() const {
+    ParallelConfig c;
+    c.overlap_gradients = overlap_gradients;
+    c.overlap_parameters = overlap_parameters;
+    c.cached_shards = cached_shards;
+    return c;
+  }
+};
+
+/// A gradient that depends on the parameter's value, so that a stale parameter shows in the result.
+void write_gradient(Engine& engine, ParameterIndex p, int rank, int step) {
+  const View gradient = engine.gradient(p);
+  const float* parameter = engine.parameter(p).as<float>();
+  for (std::int64_t i = 0; i < gradient.elements; ++i)
+    gradient.as<float>()[i] += 0.1F * static_cast<float>(rank + 1) * parameter[i] +
+                               static_cast<float>((i * 7 + step) % 13) * 0.01F;
+}
+
+/// One step as the trainer does it: forward order before_use, backward order mark_ready, update.
+void train_step(Engine& engine, int rank, int step) {
+  const std::size_t count = engine.plan().parameters().size();
+  engine.begin_step();
+  for (std::size_t p = 0; p < count; ++p) {
+    const ParameterIndex index{static_cast<std::int32_t>(p)};
+    engine.before_use({&index, 1});
+  }
+  for (std::size_t p = count; p-- > 0;) {
+    const auto index = static_cast<ParameterIndex>(p);
+    write_gradient(engine, index, rank, step);
+    engine.mark_ready(index);
+  }
+  engine.finish_reduction();
+  const auto owned = engine.owned();
+  for (std::size_t b = owned.size(); b-- > 0;) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    engine.wait_for_shard(bucket);
+    const OwnedShard& shard = engine.owned()[b];
+    for (std::int64_t i = 0; i < shard.gradient.elements; ++i)
+      shard.parameter.as<float>()[i] -= 0.125F * shard.gradient.as<float>()[i];
+    engine.mark_updated(bucket);
+  }
+}
+
+void initialize(Engine& engine) {
+  for (std::size_t p = 0; p < engine.plan().parameters().size(); ++p) {
+    const View values = engine.parameter(static_cast<ParameterIndex>(p));
+    for (std::int64_t i = 0; i < values.elements; ++i)
+      values.as<float>()[i] = static_cast<float>(static_cast<int>(p) * 10 + i % 5);
+  }
+  engine.publish_parameters();
+}
+
+/// All parameters after `steps` steps, one after another in registration order; the same on every
+/// rank, which is checked.
+std::vector<float> train(int ranks, const Setting& setting, int steps) {
+  std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
+  run_ranks(ranks, [&](ThreadRank& rank) {
+    const layout::Plan plan(table(), {ranks, setting.bucket_elements, setting.padding});
+    Engine engine(plan, DType::f32, setting.sharded, setting.config(), rank.communicator,
+                  *rank.device, *rank.compute);
+    initialize(engine);
+    for (int step = 0; step < steps; ++step) train_step(engine, rank.world.rank(), step);
+    engine.wait_for_parameters();
+    auto& mine = results[static_cast<std::size_t>(rank.world.rank())];
+    for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+      const View values = engine.parameter(static_cast<ParameterIndex>(p));
+      mine.insert(mine.end(), values.as<float>(), values.as<float>() + values.elements);
+    }
+  });
+  for (const auto& other : results)
+    EXPECT_EQ(0, std::memcmp(other.data(), results[0].data(), other.size() * sizeof(float)));
+  return results[0];
+}
+
+/// The same training without engine, buckets and threads.
+std::vector<float> train_plainly(int ranks, int steps) {
+  std::vector<float> all;
+  const auto parameters = table();
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const std::int64_t elements = parameters[p].elements();
+    for (std::int64_t i = 0; i < elements; ++i) {
+      float value = static_cast<float>(static_cast<int>(p) * 10 + i % 5);
+      for (int step = 0; step < steps; ++step) {
+        float sum = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          float gradient = 0;
+          gradient += 0.1F * static_cast<float>(rank + 1) * value +
+                      static_cast<float>((i * 7 + step) % 13) * 0.01F;
+          sum += gradient;
+        }
+        value -= 0.125F * sum;
+      }
+      all.push_back(value);
+    }
+  }
+  return all;
+}
+
+class EngineAtRanks : public ::testing::TestWithParam<int> {};
+
+TEST_P(EngineAtRanks, TrainsAsAPlainLoopWithEverySwitch) {
+  const int ranks = GetParam(), steps = 4;
+  const auto expected = train_plainly(ranks, steps);
+  for (int bits = 0; bits < 16; ++bits)
+    for (const std::int64_t bucket_elements : {1, 350, 100'000}) {
+      Setting setting{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0,
+                      bucket_elements};
+      if (bits == 5)
+        setting.padding = layout::Padding::none;
+      const auto result = train(ranks, setting, steps);
+      ASSERT_EQ(result.size(), expected.size());
+      ASSERT_EQ(0, std::memcmp(result.data(), expected.data(), result.size() * sizeof(float)))
+          << "switches " << bits << ", bucket_elements " << bucket_elements;
+    }
+}
+
+TEST_P(EngineAtRanks, EnqueuesTheSameCollectivesInTheSameOrderOnAllRanks) {
+  const int ranks = GetParam();
+  Hub hub(ranks);
+  hub.keep_calls(100);
+  run_ranks(hub, [&](ThreadRank& rank) {
+    const layout::Plan plan(table(), options(ranks));
+    Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
+    train_step(engine, rank.world.rank(), 0);
+    engine.wait_for_parameters();
+  });
+  for (int rank = 0; rank < ranks; ++rank)
+    EXPECT_THAT(hub.calls(rank),
+                ::testing::ElementsAre("reduce_scatter 0", "reduce_scatter 1", "reduce_scatter 2",
+                                       "all_gather 2", "all_gather 1", "all_gather 0"));
+}
+
+TEST_P(EngineAtRanks, KeepsPaddingZero) {
+  run_ranks(GetParam(), [](ThreadRank& rank) {
+    const layout::Plan plan(table(), options(rank.world.size()));
+    Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
+    initialize(engine);
+    for (int step = 0; step < 3; ++step) train_step(engine, rank.world.rank(), step);
+    engine.wait_for_parameters();
+    // Element by element of the arena: all that is not a parameter's is zero.
+    std::vector<char> inside(static_cast<std::size_t>(plan.flat_elements()), 0);
+    std::size_t first = 0;
+    for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+      const layout::Placement& place = plan.placement(static_cast<ParameterIndex>(p));
+      std::memset(inside.data() + place.begin, 1, static_cast<std::size_t>(place.elements));
+      if (place.begin == 0)
+        first = p;
+    }
+    const float* arena = engine.parameter(static_cast<ParameterIndex>(first)).as<float>();
+    for (std::size_t i = 0; i < inside.size(); ++i)
+      if (inside[i] == 0) {
+        ASSERT_EQ(arena[i], 0.0F) << "element " << i;
+      }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, EngineAtRanks, ::testing::Values(1, 2, 3, 5));
+
+class OneRank : public ::testing::Test {
+ protected:
+  Engine& make(const ParallelConfig& config = {}, bool sharded = true) {
+    engine_ = std::make_unique<Engine>(plan_, DType::f32, sharded, config, rank_.communicator,
+                                       *rank_.device, *rank_.compute);
+    return *engine_;
+  }
+
+  Hub hub_{1};
+  ThreadRank rank_{hub_, 0};
+  layout::Plan plan_{table(), options(1)};
+  std::unique_ptr<Engine> engine_;
+};
+
+template <class F>
+std::string message_of(F call) {
+  try {
+    call();
+  } catch (const ContractError& error) {
+    return error.what();
+  }
+  return "no ContractError";
+}
+
+TEST_F(OneRank, HoldsABucketBackUntilItsPredecessorsAreReady) {
+  hub_.keep_calls(100);
+  Engine& engine = make();
+  engine.begin_step();
+  engine.mark_ready(ParameterIndex{0});  // bucket 2, alone
+  EXPECT_THAT(hub_.calls(0), ::testing::IsEmpty());
+  for (const int p : {1, 2, 5, 4, 3}) engine.mark_ready(static_cast<ParameterIndex>(p));
+  EXPECT_THAT(hub_.calls(0),
+              ::testing::ElementsAre("reduce_scatter 0", "reduce_scatter 1", "reduce_scatter 2"));
+}
+
+TEST_F(OneRank, NamesGradientsThatWereNeverReady) {
+  Engine& engine = make();
+  engine.begin_step();
+  for (const int p : {5, 4, 3, 2}) engine.mark_ready(static_cast<ParameterIndex>(p));
+  EXPECT_THAT(message_of([&] { engine.finish_reduction(); }),
+              ::testing::HasSubstr("never reported ready: wte, a"));
+}
+
+TEST_F(OneRank, RefusesStepsOutOfOrder) {
+  Engine& engine = make();
+  const ParameterIndex e{5};
+  EXPECT_THAT(message_of([&] { engine.mark_ready(e); }), ::testing::HasSubstr("outside of a step"));
+  engine.begin_step();
+  EXPECT_THAT(message_of([&] { engine.wait_for_shard(BucketIndex{0}); }),
+              ::testing::HasSubstr("bucket 0, which is filling"));
+  engine.mark_ready(e);
+  EXPECT_THAT(message_of([&] { engine.mark_ready(e); }), ::testing::HasSubstr("e was reported"));
+  EXPECT_THAT(message_of([&] { engine.mark_updated(BucketIndex{0}); }),
+              ::testing::HasSubstr("updated while filling"));
+  for (const int p : {4, 3}) engine.mark_ready(static_cast<ParameterIndex>(p));
+  EXPECT_THAT(message_of([&] { engine.begin_step(); }),
+              ::testing::HasSubstr("a step begins while bucket 0 is reducing"));
+}
+
+TEST_F(OneRank, RefusesAGradientComputedFromParametersThatNobodyWaitedFor) {
+  Engine& engine = make();
+  train_step(engine, 0, 0);
+  engine.begin_step();
+  for (const int p : {5, 4}) engine.mark_ready(static_cast<ParameterIndex>(p));
+  EXPECT_THAT(message_of([&] { engine.mark_ready(ParameterIndex{3}); }),
+              ::testing::HasSubstr("nobody has waited for its parameters"));
+}
+
+TEST_F(OneRank, RefusesAPlanForAnotherNumberOfRanks) {
+  plan_ = layout::Plan(table(), options(2));
+  EXPECT_THAT(message_of([&] { make(); }), ::testing::HasSubstr("plan for 2 ranks"));
+}
+
+TEST_F(OneRank, AccumulatesOverMicroStepsAndStartsFromZero) {
+  Engine& engine = make();
+  for (int step = 0; step < 2; ++step) {
+    engine.begin_step();
+    engine.wait_for_parameters();
+    float* gradient = engine.gradient(ParameterIndex{1}).as<float>();
+    EXPECT_EQ(gradient[5], 0.0F);
+    gradient[5] += 1;
+    gradient[5] += 2;
+    for (int p = 5; p >= 0; --p) engine.mark_ready(static_cast<ParameterIndex>(p));
+    engine.finish_reduction();
+    EXPECT_EQ(gradient[5], 3.0F);
+    for (int b = 2; b >= 0; --b) {
+      engine.wait_for_shard(static_cast<BucketIndex>(b));
+      engine.mark_updated(static_cast<BucketIndex>(b));
+    }
+  }
+}
+
+TEST_F(OneRank, AllocatesWhatThePlanSays) {
+  const Engine& engine = make();
+  const auto flat = static_cast<std::size_t>(plan_.flat_elements());
+  EXPECT_EQ(engine.gradient_bytes(), flat * 4);
+  EXPECT_EQ(engine.parameter_bytes(), flat * 4);
+  EXPECT_EQ(rank_.communicator.allocated_bytes(), flat * 8);
+}
+
+TEST_F(OneRank, LooksShardsUpOnceOrEveryStep) {
+  Engine& cached = make();
+  train_step(cached, 0, 0);
+  EXPECT_EQ(rank_.communicator.num_lookups(), 6);
+  ParallelConfig config;
+  config.cached_shards = false;
+  Engine& searching = make(config);
+  train_step(searching, 0, 0);
+  searching.wait_for_parameters();
+  train_step(searching, 0, 1);
+  EXPECT_EQ(rank_.communicator.num_lookups(), 6 + 6 + 2 * 6);
+}
+
+TEST(Times, ShowWhoWaitedForWhom) {
+  run_ranks(2, [](ThreadRank& rank) {
+    for (int bits = 0; bits < 4; ++bits) {
+      Setting setting;
+      setting.overlap_gradients = (bits & 1) != 0;
+      setting.overlap_parameters = (bits & 2) != 0;
+      const layout::Plan plan(table(), options(2));
+      Engine engine(plan, DType::f32, true, setting.config(), rank.communicator, *rank.device,
+                    *rank.compute);
+      for (int step = 0; step < 3; ++step) {
+        train_step(engine, rank.world.rank(), step);
+        double exposed = 0, previous_end = 0;
+        for (const BucketTimes& times : engine.times()) {
+          ASSERT_GT(times.ready, 0.0);
+          ASSERT_LE(times.ready, times.start);
+          ASSERT_LE(times.start, times.end);
+          ASSERT_LE(previous_end, times.start);
+          previous_end = times.end;
+          ASSERT_GE(times.waited, 0.0);
+          // Without overlap compute stands still from the start of the collective to its end.
+          if (!setting.overlap_gradients) {
+            ASSERT_GE(times.waited, times.end - times.start);
+          }
+          const bool gathered = step > 0 || !setting.overlap_parameters;
+          ASSERT_EQ(times.gather_start > 0.0, gathered);
+          ASSERT_LE(times.gather_start, times.gather_end);
+          if (!setting.overlap_parameters) {
+            ASSERT_GE(times.gather_waited, times.gather_end - times.gather_start);
+          }
+          exposed += times.waited + times.gather_waited;
+        }
+        ASSERT_DOUBLE_EQ(engine.exposed_seconds(), exposed);
+      }
+      engine.wait_for_parameters();
+      rank.world.barrier();
+    }
+  });
+}
+
+TEST(Overlap, LetsComputeGoOnWhileABucketIsReduced) {
+  // Rank 1 reports bucket 1 only after rank 0 has been told, through the host, that rank 0 got past
+  // the mark_ready of bucket 0. Were the reduction of bucket 0 to hold rank 0 up, nobody would
+  // tell.
+  std::atomic<bool> went_on{false};
+  run_ranks(2, [&](ThreadRank& rank) {
+    const layout::Plan plan(table(), options(2));
+    Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
+    engine.begin_step();
+    if (rank.world.rank() == 1)
+      went_on.wait(false);
+    for (const int p : {5, 4, 3}) engine.mark_ready(static_cast<ParameterIndex>(p));
+    if (rank.world.rank() == 0) {
+      went_on = true;
+      went_on.notify_all();
+    }
+    for (const int p : {2, 1, 0}) engine.mark_ready(static_cast<ParameterIndex>(p));
+    engine.finish_reduction();
+    for (int b = 2; b >= 0; --b) {
+      engine.wait_for_shard(static_cast<BucketIndex>(b));
+      engine.mark_updated(static_cast<BucketIndex>(b));
+    }
+    engine.wait_for_parameters();
+  });
+  EXPECT_TRUE(went_on);
+}
+
+TEST(Publish, TakesEachShardFromItsOwner) {
+  run_ranks(3, [](ThreadRank& rank) {
+    const layout::Plan plan(table(), options(3));
+    Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
+    for (const OwnedShard& shard : engine.owned())
+      for (std::int64_t i = 0; i < shard.parameter.elements; ++i)
+        shard.parameter.as<float>()[i] = static_cast<float>(rank.world.rank() + 1);
+    engine.publish_parameters();
+    for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+      const layout::Placement& place = plan.placement(static_cast<ParameterIndex>(p));
+      const layout::Bucket& bucket = plan.bucket(place.bucket);
+      const float* values = engine.parameter(static_cast<ParameterIndex>(p)).as<float>();
+      for (std::int64_t i = 0; i < place.elements; ++i)
+        ASSERT_EQ(values[i],
+                  static_cast<float>((place.begin - bucket.begin + i) / bucket.shard_elements + 1));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trireme::reduce

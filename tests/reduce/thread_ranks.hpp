@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads of one process: a World and a Communicator without MPI, so that the engine and
+// the optimizer can be run at any rank count under the sanitizers. Collectives add in rank order
+// and read the peers' buckets in place, behind barriers; every call is written down.
+#pragma once
+
+#include <barrier>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/cpu/cpu_stream.hpp"
+#include "device/device.hpp"
+
+#include "comm/communicator.hpp"
+#include "comm/world.hpp"
+
+namespace trireme::testing {
+
+/// What the ranks share.
+class Hub {
+ public:
+  explicit Hub(int size)
+      : size_(size),
+        buckets_(static_cast<std::size_t>(size)),
+        integers_(static_cast<std::size_t>(size)),
+        doubles_(static_cast<std::size_t>(size)),
+        texts_(static_cast<std::size_t>(size)),
+        calls_(static_cast<std::size_t>(size)),
+        collectives_(size),
+        control_(size) {}
+
+  [[nodiscard]] int size() const { return size_; }
+  /// What `rank` enqueued, as "reduce_scatter 0", in the order of running.
+  [[nodiscard]] const std::vector<std::string>& calls(int rank) const {
+    return calls_[static_cast<std::size_t>(rank)];
+  }
+  /// From now on the first `limit` collectives of every rank are written down.
+  void keep_calls(std::size_t limit) {
+    for (auto& calls : calls_) calls.reserve(limit);
+  }
+
+ private:
+  friend class ThreadWorld;
+  friend class ThreadCommunicator;
+
+  int size_;
+  std::vector<const comm::Shards*> buckets_;
+  std::vector<std::span<std::int64_t>> integers_;
+  std::vector<std::span<const double>> doubles_;
+  std::vector<const std::string*> texts_;
+  std::vector<std::vector<std::string>> calls_;
+  std::barrier<> collectives_, control_;
+};
+
+class ThreadWorld final : public comm::World {
+ public:
+  ThreadWorld(Hub& hub, int rank) : hub_(hub), rank_(rank) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return hub_.size(); }
+  [[nodiscard]] int local_rank() const override { return rank_; }
+  [[nodiscard]] int local_size() const override { return hub_.size(); }
+  [[nodiscard]] const std::string& host() const override { return host_; }
+
+  void barrier() override { hub_.control_.arrive_and_wait(); }
+  void sum(std::span<std::int64_t> values) override {
+    combine(values, [](std::int64_t a, std::int64_t b) { return a + b; });
+  }
+  void max(std::span<std::int64_t> values) override {
+    combine(values, [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
+  }
+  std::vector<double> gather_all(std::span<const double> values) override {
+    hub_.doubles_[at_rank()] = values;
+    barrier();
+    std::vector<double> all;
+    for (const auto& part : hub_.doubles_) all.insert(all.end(), part.begin(), part.end());
+    barrier();
+    return all;
+  }
+  std::vector<std::string> gather_all(const std::string& text) override {
+    hub_.texts_[at_rank()] = &text;
+    barrier();
+    std::vector<std::string> all;
+    for (const std::string* part : hub_.texts_) all.push_back(*part);
+    barrier();
+    return all;
+  }
+  std::string broadcast(std::string bytes, int root) override {
+    return gather_all(bytes)[static_cast<std::size_t>(root)];
+  }
+  [[noreturn]] void abort(ExitCode code) noexcept override { std::exit(static_cast<int>(code)); }
+
+ private:
+  [[nodiscard]] std::size_t at_rank() const { return static_cast<std::size_t>(rank_); }
+
+  template <class F>
+  void combine(std::span<std::int64_t> values, F two) {
+    hub_.integers_[at_rank()] = values;
+    barrier();
+    std::vector<std::int64_t> result(hub_.integers_[0].begin(), hub_.integers_[0].end());
+    for (std::size_t r = 1; r < hub_.integers_.size(); ++r)
+      for (std::size_t i = 0; i < result.size(); ++i)
+        result[i] = two(result[i], hub_.integers_[r][i]);
+    barrier();
+    std::copy(result.begin(), result.end(), values.begin());
+    barrier();
+  }
+
+  Hub& hub_;
+  int rank_;
+  std::string host_ = "threads";
+};
+
+class ThreadShards final : public comm::Shards {
+ public:
+  ThreadShards(View bucket, int rank, int size) : Shards(bucket, rank, size) {}
+};
+
+class ThreadCommunicator final : public comm::Communicator {
+ public:
+  ThreadCommunicator(Hub& hub, int rank, device::Device& device)
+      : hub_(hub), rank_(rank), device_(device) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return hub_.size(); }
+  [[nodiscard]] std::string_view name() const override { return "threads"; }
+  [[nodiscard]] std::size_t allocated_bytes() const { return allocated_bytes_; }
+  /// shards() calls so far.
+  [[nodiscard]] int num_lookups() const { return num_lookups_; }
+
+  device::Buffer allocate(std::size_t bytes, std::string_view what) override {
+    allocated_bytes_ += bytes;
+    return device_.allocate(bytes, what);
+  }
+  std::unique_ptr<comm::Shards> shards(View full) override {
+    ++num_lookups_;
+    return std::make_unique<ThreadShards>(full, rank_, size());
+  }
+  void reduce_scatter(const comm::Shards& shards,
+                      BucketIndex bucket,
+                      device::Stream& stream) override {
+    run("reduce_scatter ", shards, bucket, stream,
+        [](ThreadCommunicator& self) { self.sum_own(); });
+  }
+  void all_gather(const comm::Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    run("all_gather ", shards, bucket, stream,
+        [](ThreadCommunicator& self) { self.copy_others(); });
+  }
+  void all_reduce(const comm::Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    run("all_reduce ", shards, bucket, stream, [](ThreadCommunicator& self) {
+      self.sum_own();
+      self.hub_.collectives_.arrive_and_wait();
+      self.copy_others();
+    });
+  }
+
+ private:
+  template <class F>
+  void run(const char* what,
+           const comm::Shards& shards,
+           BucketIndex bucket,
+           device::Stream& stream,
+           F collective) {
+    device::cpu::stream_of(stream).run([this, what, &shards, bucket, collective] {
+      auto& calls = hub_.calls_[static_cast<std::size_t>(rank_)];
+      if (calls.size() < calls.capacity())
+        calls.push_back(what + std::to_string(at(bucket)));
+      hub_.buckets_[static_cast<std::size_t>(rank_)] = &shards;
+      hub_.collectives_.arrive_and_wait();
+      collective(*this);
+      hub_.collectives_.arrive_and_wait();
+    });
+  }
+  void sum_own() {
+    const auto mine = static_cast<std::size_t>(rank_);
+    const View own = hub_.buckets_[mine]->own;
+    for (std::int64_t i = 0; i < own.elements; ++i) {
+      float sum = 0;
+      for (const comm::Shards* peer : hub_.buckets_) sum += peer->ranks[mine].as<float>()[i];
+      own.as<float>()[i] = sum;
+    }
+  }
+  void copy_others() {
+    const comm::Shards& mine = *hub_.buckets_[static_cast<std::size_t>(rank_)];
+    for (std::size_t r = 0; r < hub_.buckets_.size(); ++r)
+      if (static_cast<int>(r) != rank_)
+        std::memcpy(mine.ranks[r].data, hub_.buckets_[r]->own.data, mine.own.bytes());
+  }
+
+  Hub& hub_;
+  int rank_;
+  device::Device& device_;
+  std::size_t allocated_bytes_ = 0;
+  int num_lookups_ = 0;
+};
+
+/// Everything that one rank of a test needs.
+struct ThreadRank {
+  ThreadRank(Hub& hub, int rank)
+      : device(device::make_cpu_device(1)),
+        compute(device->make_stream(device::StreamMode::inlined, "compute")),
+        world(hub, rank),
+        communicator(hub, rank, *device) {}
+
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<device::Stream> compute;
+  ThreadWorld world;
+  ThreadCommunicator communicator;
+};
+
+/// Runs `body` on `size` ranks, each on its own thread. An exception ends the process.
+inline void run_ranks(Hub& hub, const std::function<void(ThreadRank&)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < hub.size(); ++rank)
+    threads.emplace_back([&hub, &body, rank] {
+      ThreadRank mine(hub, rank);
+      body(mine);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+inline void run_ranks(int size, const std::function<void(ThreadRank&)>& body) {
+  Hub hub(size);
+  run_ranks(hub, body);
+}
+
+}  // namespace trireme::testing
