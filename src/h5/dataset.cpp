@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "h5/dataset.hpp"
+
+#include "base/error.hpp"
+
+namespace trireme::h5 {
+namespace {
+
+Type copy_of(hid_t type) {
+  return Type(TRIREME_H5(H5Tcopy(type)));
+}
+
+Space line(std::int64_t elements, bool extendible) {
+  const hsize_t dims[] = {static_cast<hsize_t>(elements)};
+  const hsize_t most[] = {H5S_UNLIMITED};
+  return Space(TRIREME_H5(H5Screate_simple(1, dims, extendible ? most : nullptr)));
+}
+
+Properties creation() {
+  Properties properties(TRIREME_H5(H5Pcreate(H5P_DATASET_CREATE)));
+  TRIREME_H5(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER));
+  return properties;
+}
+
+void select(const Space& space, std::int64_t begin, std::int64_t count) {
+  const hsize_t start[] = {static_cast<hsize_t>(begin)};
+  const hsize_t block[] = {static_cast<hsize_t>(count)};
+  TRIREME_H5(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start, nullptr, block, nullptr));
+}
+
+}  // namespace
+
+template <>
+Type type_of<std::int64_t>() {
+  return copy_of(H5T_NATIVE_INT64);
+}
+template <>
+Type type_of<std::uint64_t>() {
+  return copy_of(H5T_NATIVE_UINT64);
+}
+template <>
+Type type_of<std::int32_t>() {
+  return copy_of(H5T_NATIVE_INT32);
+}
+template <>
+Type type_of<std::uint32_t>() {
+  return copy_of(H5T_NATIVE_UINT32);
+}
+template <>
+Type type_of<std::uint16_t>() {
+  return copy_of(H5T_NATIVE_UINT16);
+}
+template <>
+Type type_of<float>() {
+  return copy_of(H5T_NATIVE_FLOAT);
+}
+template <>
+Type type_of<double>() {
+  return copy_of(H5T_NATIVE_DOUBLE);
+}
+template <>
+Type type_of<Bf16>() {
+  // Sign at bit 15, exponent of 8 bits at 7 with bias 127, mantissa of 7 bits at 0.
+  Type type = copy_of(H5T_IEEE_F32LE);
+  TRIREME_H5(H5Tset_fields(type.get(), 15, 7, 8, 0, 7));
+  TRIREME_H5(H5Tset_precision(type.get(), 16));
+  TRIREME_H5(H5Tset_size(type.get(), 2));
+  TRIREME_H5(H5Tset_ebias(type.get(), 127));
+  return type;
+}
+
+Type type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return type_of<float>();
+    case DType::bf16:
+      return type_of<Bf16>();
+    case DType::f64:
+      return type_of<double>();
+    case DType::i32:
+      return type_of<std::int32_t>();
+    case DType::u8:
+      return copy_of(H5T_NATIVE_UINT8);
+  }
+  TRIREME_EXPECT(false, "dtype {} has no HDF5 type", static_cast<int>(dtype));
+}
+
+Type string_type() {
+  Type type = copy_of(H5T_C_S1);
+  TRIREME_H5(H5Tset_size(type.get(), H5T_VARIABLE));
+  TRIREME_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
+  return type;
+}
+
+Dataset Dataset::create_extendible(hid_t parent,
+                                   const std::string& name,
+                                   const Type& type,
+                                   std::int64_t chunk) {
+  const Properties properties = creation();
+  // The library fills strings in any case: a pointer that was never written must be null.
+  if (TRIREME_H5(H5Tdetect_class(type.get(), H5T_VLEN)) > 0 ||
+      TRIREME_H5(H5Tdetect_class(type.get(), H5T_STRING)) > 0)
+    TRIREME_H5(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_IFSET));
+  const hsize_t chunks[] = {static_cast<hsize_t>(chunk)};
+  TRIREME_H5(H5Pset_chunk(properties.get(), 1, chunks));
+  return Dataset(
+      DatasetId(TRIREME_H5(H5Dcreate2(parent, name.c_str(), type.get(), line(0, true).get(),
+                                      H5P_DEFAULT, properties.get(), H5P_DEFAULT))));
+}
+
+Dataset Dataset::create_fixed(hid_t parent,
+                              const std::string& name,
+                              const Type& type,
+                              std::int64_t elements) {
+  const Properties properties = creation();
+  TRIREME_H5(H5Pset_alloc_time(properties.get(), H5D_ALLOC_TIME_EARLY));
+  return Dataset(
+      DatasetId(TRIREME_H5(H5Dcreate2(parent, name.c_str(), type.get(), line(elements, false).get(),
+                                      H5P_DEFAULT, properties.get(), H5P_DEFAULT))));
+}
+
+Dataset Dataset::open(hid_t parent, const std::string& name) {
+  Dataset dataset(DatasetId(TRIREME_H5(H5Dopen2(parent, name.c_str(), H5P_DEFAULT))));
+  const Space space(TRIREME_H5(H5Dget_space(dataset.id())));
+  if (TRIREME_H5(H5Sget_simple_extent_ndims(space.get())) != 1)
+    throw StorageError("HDF5", "opening dataset '" + name + "'", "it is not one-dimensional",
+                       __FILE__, __LINE__);
+  return dataset;
+}
+
+std::int64_t Dataset::elements() const {
+  const Space space(TRIREME_H5(H5Dget_space(id())));
+  return TRIREME_H5(H5Sget_simple_extent_npoints(space.get()));
+}
+
+Type Dataset::type() const {
+  return Type(TRIREME_H5(H5Dget_type(id())));
+}
+
+void Dataset::transfer(
+    std::int64_t begin, std::int64_t count, const Type& type, const void* from, void* to) const {
+  TRIREME_EXPECT(begin >= 0 && count >= 0 && begin + count <= elements(),
+                 "elements [{}, {}) of a dataset with {}", begin, begin + count, elements());
+  if (count == 0)
+    return;
+  const Space memory = line(count, false);
+  const Space file(TRIREME_H5(H5Dget_space(id())));
+  select(file, begin, count);
+  if (to != nullptr)
+    TRIREME_H5(H5Dread(id(), type.get(), memory.get(), file.get(), H5P_DEFAULT, to));
+  else
+    TRIREME_H5(H5Dwrite(id(), type.get(), memory.get(), file.get(), H5P_DEFAULT, from));
+}
+
+void Dataset::read(std::int64_t begin, std::int64_t count, const Type& type, void* data) const {
+  transfer(begin, count, type, nullptr, data);
+}
+
+void Dataset::write(std::int64_t begin, std::int64_t count, const Type& type, const void* data) {
+  transfer(begin, count, type, data, nullptr);
+}
+
+void Dataset::append(std::int64_t count, const Type& type, const void* data) {
+  const std::int64_t begin = elements();
+  resize(begin + count);
+  write(begin, count, type, data);
+}
+
+void Dataset::resize(std::int64_t elements) {
+  const hsize_t dims[] = {static_cast<hsize_t>(elements)};
+  TRIREME_H5(H5Dset_extent(id(), dims));
+}
+
+void Dataset::append_strings(std::span<const std::string> values) {
+  std::vector<const char*> texts;
+  for (const std::string& value : values) texts.push_back(value.c_str());
+  append(static_cast<std::int64_t>(texts.size()), string_type(), texts.data());
+}
+
+std::vector<std::string> Dataset::read_strings() const {
+  std::vector<char*> texts(static_cast<std::size_t>(elements()), nullptr);
+  const Type type = string_type();
+  read(0, elements(), type, texts.data());
+  std::vector<std::string> values;
+  for (const char* text : texts) values.emplace_back(text == nullptr ? "" : text);
+  if (!texts.empty())
+    TRIREME_H5(
+        H5Dvlen_reclaim(type.get(), line(elements(), false).get(), H5P_DEFAULT, texts.data()));
+  return values;
+}
+
+Dataset create_virtual(hid_t parent,
+                       const std::string& name,
+                       const Type& type,
+                       std::int64_t elements,
+                       std::span<const VirtualPiece> pieces) {
+  const Properties properties(TRIREME_H5(H5Pcreate(H5P_DATASET_CREATE)));
+  for (const VirtualPiece& piece : pieces) {
+    const Space whole = line(elements, false);
+    select(whole, piece.begin, piece.count);
+    const Space source = line(piece.count, false);
+    TRIREME_H5(H5Pset_virtual(properties.get(), whole.get(), piece.file.c_str(),
+                              piece.dataset.c_str(), source.get()));
+  }
+  const DatasetId made(
+      TRIREME_H5(H5Dcreate2(parent, name.c_str(), type.get(), line(elements, false).get(),
+                            H5P_DEFAULT, properties.get(), H5P_DEFAULT)));
+  return Dataset::open(parent, name);
+}
+
+}  // namespace trireme::h5

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// One-dimensional datasets of numbers, compounds or strings: extendible ones that grow by
+// appending, and fixed contiguous ones that are written once.
+//
+// 1. Extendible datasets are chunked and unfiltered; the fill value is never written.
+// 2. What is read or written has the dataset's own type or one that HDF5 converts to it; bf16 is
+// stored as a 2-byte float that h5py reads as float32, and is read back without conversion.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+
+#include "h5/handle.hpp"
+
+namespace trireme::h5 {
+
+/// An owned copy of the type that memory of T or of `dtype` has.
+template <class T>
+Type type_of();
+Type type_of(DType dtype);
+/// Variable-length UTF-8.
+Type string_type();
+
+class Dataset {
+ public:
+  /// Empty; `chunk` elements are allocated at a time.
+  static Dataset create_extendible(hid_t parent,
+                                   const std::string& name,
+                                   const Type& type,
+                                   std::int64_t chunk);
+  /// Contiguous, with space reserved at once.
+  static Dataset create_fixed(hid_t parent,
+                              const std::string& name,
+                              const Type& type,
+                              std::int64_t elements);
+  /// Throws StorageError when it is missing or not one-dimensional.
+  static Dataset open(hid_t parent, const std::string& name);
+
+  [[nodiscard]] hid_t id() const { return id_.get(); }
+  [[nodiscard]] std::int64_t elements() const;
+  /// The type on disk.
+  [[nodiscard]] Type type() const;
+
+  /// The hyperslab [begin, begin + count). `data` holds `count` elements of `type`.
+  void read(std::int64_t begin, std::int64_t count, const Type& type, void* data) const;
+  void write(std::int64_t begin, std::int64_t count, const Type& type, const void* data);
+  /// Extendible ones only.
+  void append(std::int64_t count, const Type& type, const void* data);
+  /// Makes it shorter or longer; extendible ones only.
+  void resize(std::int64_t elements);
+
+  template <class T>
+  void append(std::span<const T> values) {
+    append(static_cast<std::int64_t>(values.size()), type_of<T>(), values.data());
+  }
+  template <class T>
+  [[nodiscard]] std::vector<T> read_all() const {
+    std::vector<T> values(static_cast<std::size_t>(elements()));
+    read(0, elements(), type_of<T>(), values.data());
+    return values;
+  }
+  void append_strings(std::span<const std::string> values);
+  [[nodiscard]] std::vector<std::string> read_strings() const;
+
+ private:
+  explicit Dataset(DatasetId id) : id_(std::move(id)) {}
+  void transfer(
+      std::int64_t begin, std::int64_t count, const Type& type, const void* from, void* to) const;
+
+  DatasetId id_;
+};
+
+/// One stretch of a virtual dataset: `count` elements from `begin` on lie in another file.
+struct VirtualPiece {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  std::string file;     ///< relative to the directory of the file that holds the virtual dataset
+  std::string dataset;  ///< read from its first element
+};
+/// A 1-D dataset that shows the pieces as one. Elements that no piece covers read as zero.
+Dataset create_virtual(hid_t parent,
+                       const std::string& name,
+                       const Type& type,
+                       std::int64_t elements,
+                       std::span<const VirtualPiece> pieces);
+
+}  // namespace trireme::h5

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files: create, open, flush, close, probe; and what makes a finished file survive a power cut.
+//
+// 1. Files use the serial driver and the default format bounds, never "latest": a file whose
+// writer was killed must open again after its last flush.
+// 2. HDF5's own file locks are off, so that a run can be read while it is being written and so that
+// file systems without locks work. Who may write is settled above (record's run directory).
+// 3. flush() hands everything to the operating system and survives kill -9; sync_file() and
+// sync_directory() hand it to the disk and survive a power cut.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "h5/handle.hpp"
+
+namespace trireme::h5 {
+
+enum class Access : std::uint8_t { read, read_write };
+
+/// Throws StorageError when the file exists already or cannot be made.
+File create_file(const std::string& path);
+File open_file(const std::string& path, Access access);
+void flush(const File& file);
+/// As the destructor, but a failure is a StorageError.
+void close(File file);
+
+enum class Probe : std::uint8_t { whole, absent, unreadable, not_hdf5, damaged };
+/// Looks at a file without changing it: damaged means that it starts like HDF5 and does not open.
+Probe probe(const std::string& path);
+
+/// Opens the group, made first when it is not there. `path` may have several parts.
+Group open_group(hid_t parent, const std::string& path);
+bool exists(hid_t parent, const std::string& path);
+
+/// fsync. Throws StorageError.
+void sync_file(const std::string& path);
+void sync_directory(const std::string& path);
+
+}  // namespace trireme::h5

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owners of HDF5 ids, and the check around every HDF5 call.
+//
+// 1. HDF5 is not thread-safe: in the whole process one thread at a time calls into this room.
+// 2. HDF5's own printing of errors is off; a failing call is a StorageError with the statement and
+// the innermost message of HDF5's error stack.
+// 3. Owners close their id when they go; a failing close is reported on stderr. Where a failing
+// close must not pass (a checkpoint), call close() of file.hpp.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <hdf5.h>
+
+namespace trireme::h5 {
+
+namespace detail {
+template <class R, class A>
+A argument_of(R (*)(A));  // never defined: it names the type of the handle
+void report_failed_close(const char* function) noexcept;
+void silence() noexcept;
+[[noreturn]] void fail(const char* statement, const char* file, int line);
+template <class T>
+T check(T result, const char* statement, const char* file, int line) {
+  if (result < 0)
+    fail(statement, file, line);
+  return result;
+}
+}  // namespace detail
+
+/// The innermost message of the current error stack, in one line.
+std::string innermost_message();
+
+/// Owns one C handle: move-only, as large as the handle. `Invalid` means "nothing here".
+template <auto Destroy, auto Invalid = -1>
+class Handle {
+ public:
+  using Raw = decltype(detail::argument_of(Destroy));
+
+  Handle() noexcept = default;
+  explicit Handle(Raw raw) noexcept : raw_(raw) {}
+  Handle(Handle&& other) noexcept : raw_(other.release()) {}
+  Handle& operator=(Handle&& other) noexcept {
+    Handle taken(std::move(other));
+    std::swap(raw_, taken.raw_);
+    return *this;
+  }
+  ~Handle() {
+    if (*this && Destroy(raw_) < 0)
+      detail::report_failed_close("closing an HDF5 object");
+  }
+
+  [[nodiscard]] Raw get() const noexcept { return raw_; }
+  [[nodiscard]] Raw release() noexcept { return std::exchange(raw_, static_cast<Raw>(Invalid)); }
+  explicit operator bool() const noexcept { return raw_ != static_cast<Raw>(Invalid); }
+
+ private:
+  Raw raw_ = static_cast<Raw>(Invalid);
+};
+
+using File = Handle<&H5Fclose>;
+using Group = Handle<&H5Gclose>;
+using Space = Handle<&H5Sclose>;
+using Type = Handle<&H5Tclose>;
+using Properties = Handle<&H5Pclose>;
+using Attribute = Handle<&H5Aclose>;
+using Object = Handle<&H5Oclose>;
+using DatasetId = Handle<&H5Dclose>;
+
+}  // namespace trireme::h5
+
+/// The value of an HDF5 call, or a StorageError.
+#define TRIREME_H5(call)             \
+  (::trireme::h5::detail::silence(), \
+   ::trireme::h5::detail::check((call), #call, __FILE__, __LINE__))

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "h5/file.hpp"
+
+#include <csignal>
+#include <filesystem>
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+
+#include "h5/attribute.hpp"
+#include "h5/dataset.hpp"
+
+#include "support/scratch_directory.hpp"
+
+namespace trireme::h5 {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const StorageError& error) {
+    return error.what();
+  }
+  return "no StorageError";
+}
+
+TEST(File, IsCreatedOnceAndOpensAgain) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "a.h5";
+  {
+    File file = create_file(path);
+    write_attribute(file.get(), "answer", std::int64_t{42});
+    close(std::move(file));
+  }
+  EXPECT_EQ(probe(path), Probe::whole);
+  EXPECT_EQ(read_attribute<std::int64_t>(open_file(path, Access::read).get(), "answer"), 42);
+  EXPECT_THAT(message_of([&] { create_file(path); }), HasSubstr("exists"));
+  EXPECT_EQ(read_attribute<std::int64_t>(open_file(path, Access::read).get(), "answer"), 42)
+      << "a refused create leaves the file alone";
+}
+
+TEST(File, NamesTheStatementTheReasonAndTheFileOnFailure) {
+  const test::ScratchDirectory scratch;
+  EXPECT_THAT(message_of([&] { open_file(scratch / "none.h5", Access::read); }),
+              AllOf(HasSubstr("HDF5: H5Fopen("), HasSubstr("No such file or directory"),
+                    HasSubstr(scratch / "none.h5"), HasSubstr("h5/file.cpp:")));
+}
+
+TEST(File, PrintsNothingOfItsOwn) {
+  const test::ScratchDirectory scratch;
+  testing::internal::CaptureStderr();
+  message_of([&] { open_file(scratch / "none.h5", Access::read); });
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(Probe, TellsTheKindsApart) {
+  const test::ScratchDirectory scratch;
+  EXPECT_EQ(probe(scratch / "absent.h5"), Probe::absent);
+  test::write_bytes(scratch / "text.h5", "this is no HDF5 file at all");
+  EXPECT_EQ(probe(scratch / "text.h5"), Probe::not_hdf5);
+  test::write_bytes(scratch / "empty.h5", "");
+  EXPECT_EQ(probe(scratch / "empty.h5"), Probe::not_hdf5);
+  EXPECT_EQ(probe(scratch.path()), Probe::unreadable) << "a directory";
+  {
+    File file = create_file(scratch / "whole.h5");
+    auto data = Dataset::create_extendible(file.get(), "x", type_of<double>(), 64);
+    data.append<double>(std::vector<double>(1000, 1.0));
+  }
+  EXPECT_EQ(probe(scratch / "whole.h5"), Probe::whole);
+  std::filesystem::resize_file(scratch / "whole.h5", 900);
+  EXPECT_EQ(probe(scratch / "whole.h5"), Probe::damaged);
+}
+
+TEST(File, IsReadableWhileAnotherProcessWritesItAndAfterThatProcessWasKilled) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "live.h5";
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    File file = create_file(path);
+    auto data = Dataset::create_extendible(file.get(), "x", type_of<double>(), 64);
+    data.append<double>(std::vector<double>{1, 2, 3});
+    flush(file);
+    data.append<double>(std::vector<double>{4});
+    const char done = 'x';
+    if (::write(ready[1], &done, 1) != 1)
+      ::_exit(1);
+    for (;;) ::pause();
+  }
+  char done = 0;
+  ASSERT_EQ(::read(ready[0], &done, 1), 1);
+  EXPECT_EQ(Dataset::open(open_file(path, Access::read).get(), "x").read_all<double>(),
+            (std::vector<double>{1, 2, 3}));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  File again = open_file(path, Access::read_write);
+  Dataset data = Dataset::open(again.get(), "x");
+  data.append<double>(std::vector<double>{9});
+  EXPECT_EQ(data.read_all<double>(), (std::vector<double>{1, 2, 3, 9}));
+}
+
+TEST(Groups, AreMadeWithTheirParents) {
+  const test::ScratchDirectory scratch;
+  const File file = create_file(scratch / "a.h5");
+  EXPECT_FALSE(exists(file.get(), "a/b/c"));
+  open_group(file.get(), "a/b/c");
+  EXPECT_TRUE(exists(file.get(), "a/b/c"));
+  EXPECT_FALSE(exists(file.get(), "a/c"));
+  open_group(file.get(), "a/b/c");
+}
+
+TEST(Sync, ReportsWhatIsMissing) {
+  const test::ScratchDirectory scratch;
+  test::write_bytes(scratch / "x", "x");
+  sync_file(scratch / "x");
+  sync_directory(scratch.path());
+  EXPECT_THAT(message_of([&] { sync_file(scratch / "y"); }), HasSubstr("No such file"));
+  EXPECT_THAT(message_of([&] { sync_directory(scratch / "x"); }), HasSubstr("Not a directory"));
+}
+
+}  // namespace
+}  // namespace trireme::h5
