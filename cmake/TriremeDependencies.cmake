@@ -1,6 +1,7 @@
 # Every library that trireme links, found once. modules/debian/setup.sh installs them on Debian 12.
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
+set(MPI_DETERMINE_LIBRARY_VERSION ON)
 find_package(MPI REQUIRED COMPONENTS C)
 # mpi.h seen by a C++ compiler offers the C++ bindings, which were removed from MPI and are not linked.
 set_property(TARGET MPI::MPI_C APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)

@@ -1,4 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
-int main() {
-  return 0;
+// The front door: words of the command line, one verb, one exit code. Every mistake and failure
+// ends in verdict_of(): its lines go to standard error, its code to the shell.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "base/build_info.hpp"
+#include "base/error.hpp"
+
+#include "job/commands.hpp"
+#include "job/survey.hpp"
+
+namespace {
+
+using namespace trireme;
+
+constexpr const char* usage =
+    "usage: trireme check DECK [section.key=value ...] [--ranks N]\n"
+    "       trireme help deck [SECTION | KEY]\n"
+    "       trireme --version | --help\n";
+
+/// What the words asked for.
+struct Request {
+  std::string deck;
+  std::vector<std::string> overrides;
+  int ranks = 1;
+  std::string topic;
+  std::string key;
+};
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+}
+
+void describe_check(CLI::App& app, Request& request) {
+  CLI::App* verb = app.add_subcommand("check", "Find every mistake in a deck; needs no MPI");
+  verb->add_option("DECK", request.deck, "YAML file")->required();
+  verb->add_option("OVERRIDES", request.overrides, "section.key=value, as on a run");
+  verb->add_option("--ranks", request.ranks, "Ranks that the run will have")
+      ->check(CLI::Range(1, 1 << 20));
+  verb->callback([&request] {
+    print(job::check_command(request.deck, request.overrides,
+                             {.ranks = request.ranks, .cuda = build_info().has_cuda}));
+  });
+}
+
+void describe_help(CLI::App& app, Request& request) {
+  CLI::App* verb = app.add_subcommand("help", "Explain the keys of a deck");
+  verb->add_option("TOPIC", request.topic, "deck")->required()->check(CLI::IsMember({"deck"}));
+  verb->add_option("KEY", request.key, "A section or key; without it, all of them");
+  verb->callback([&request] { print(job::help(request.key)); });
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"trireme: data-parallel GPT training for MPI clusters", "trireme"};
+  Request request;
+  app.require_subcommand(1);
+  app.set_version_flag("--version", build_info_text());
+  describe_check(app, request);
+  describe_help(app, request);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForVersion&) {
+    print(build_info_text());
+  } catch (const CLI::CallForHelp&) {
+    print(usage);
+  } catch (const CLI::ParseError& problem) {
+    std::fprintf(stderr, "error: %s\n%s", problem.what(), usage);
+    return static_cast<int>(ExitCode::user_error);
+  }
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& problem) {
+    const Verdict verdict = verdict_of(problem);
+    for (const std::string& line : verdict.lines) std::fprintf(stderr, "%s\n", line.c_str());
+    return static_cast<int>(verdict.code);
+  }
 }
