@@ -80,12 +80,4 @@ std::vector<Diagnostic> findings(std::int64_t num_tokens,
 /// Throws UserError with the findings.
 Split split(std::shared_ptr<const TokenStream> stream, const Demand& demand);
 
-/// The global sample index of one sequence: rank `rank` of `ranks` computes a contiguous part of
-/// the global batch of `sequences`, `place` counts within that part over all micro-steps. Requires
-/// sequences divisible by ranks.
-constexpr std::int64_t sample_index(
-    std::int64_t step, std::int64_t sequences, int ranks, int rank, std::int64_t place) {
-  return step * sequences + rank * (sequences / ranks) + place;
-}
-
 }  // namespace trireme::data

@@ -11,14 +11,24 @@ namespace trireme::data {
 
 namespace {
 
+/// Returns the highest token, so that the loop stays free of branches.
 template <class Token>
-void widen(const std::byte* from, std::span<std::int32_t> out) {
+std::uint32_t widen(const std::byte* from, std::span<std::int32_t> out) {
+  std::uint32_t highest = 0;
   for (auto& token : out) {
     Token value;  // tokens of a file need not be aligned
     std::memcpy(&value, from, sizeof value);
     from += sizeof value;
+    highest = std::max(highest, std::uint32_t{value});
     token = static_cast<std::int32_t>(value);
   }
+  return highest;
+}
+
+std::uint32_t widen(int token_bytes, const std::byte* from, std::span<std::int32_t> out) {
+  if (token_bytes == 1)
+    return widen<std::uint8_t>(from, out);
+  return token_bytes == 2 ? widen<std::uint16_t>(from, out) : widen<std::uint32_t>(from, out);
 }
 
 }  // namespace
@@ -55,12 +65,11 @@ void MappedTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
         static_cast<std::size_t>(std::min<std::int64_t>(segment.tokens - first, std::ssize(out)));
     const std::byte* from = segment.file.bytes().data() + segment.offset +
                             static_cast<std::size_t>(first * segment.token_bytes);
-    if (segment.token_bytes == 1)
-      widen<std::uint8_t>(from, out.first(count));
-    else if (segment.token_bytes == 2)
-      widen<std::uint16_t>(from, out.first(count));
-    else
-      widen<std::uint32_t>(from, out.first(count));
+    const std::uint32_t highest = widen(segment.token_bytes, from, out.first(count));
+    if (highest >= vocabulary_) [[unlikely]]
+      throw UserError(Place{segment.file.path()},
+                      fmt::format("token {} in [{}, {}) is outside the vocabulary of {}", highest,
+                                  first, first + static_cast<std::int64_t>(count), vocabulary_));
     out = out.subspan(count);
     begin += static_cast<std::int64_t>(count);
     ++place;

@@ -47,7 +47,8 @@ struct Segment {
   std::int64_t tokens = 0;
 };
 
-/// Memory-mapped segments, one after the other.
+/// Memory-mapped segments, one after the other. read() throws UserError when a file changed behind
+/// our back so that a token lies outside the vocabulary.
 class MappedTokens : public TokenStream {
  public:
   MappedTokens(std::vector<Segment> segments,

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/llmc_shards.hpp"
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "data/scratch.hpp"
+
+namespace trireme::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class Token>
+std::string shard(std::int32_t magic, std::int32_t version, const std::vector<Token>& tokens) {
+  std::vector<std::int32_t> header(256, 0);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = static_cast<std::int32_t>(tokens.size());
+  std::string bytes(1024 + tokens.size() * sizeof(Token), '\0');
+  std::memcpy(bytes.data(), header.data(), 1024);
+  std::memcpy(bytes.data() + 1024, tokens.data(), tokens.size() * sizeof(Token));
+  return bytes;
+}
+std::string gpt2(const std::vector<std::uint16_t>& tokens) {
+  return shard(20240520, 1, tokens);
+}
+
+using LlmcShards = Scratch;
+
+std::vector<std::int32_t> all(const TokenStream& stream) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(stream.size()));
+  stream.read(0, tokens);
+  return tokens;
+}
+
+// 20240520 is 0x0134d888, 20240801 is 0x0134d9a1; little-endian on disk.
+TEST_F(LlmcShards, GoldenBytes) {
+  std::string bytes(1024, '\0');
+  bytes.replace(0, 12, std::string("\x88\xd8\x34\x01\x01\0\0\0\x03\0\0\0", 12));
+  bytes += std::string("\x50\xc4\x00\x00\x39\x30", 6);  // 50256, 0, 12345
+  const auto stream = open_shards({write("a.bin", bytes)}, 50257);
+  EXPECT_THAT(all(*stream), ElementsAre(50256, 0, 12345));
+  EXPECT_EQ(stream->vocabulary(), 50257);
+
+  bytes.resize(1024);
+  bytes.replace(0, 12, std::string("\xa1\xd9\x34\x01\x07\0\0\0\x02\0\0\0", 12));
+  bytes += std::string("\xff\xf4\x01\x00\x01\0\0\0", 8);  // 128255, 1
+  EXPECT_THAT(all(*open_shards({write("b.bin", bytes)}, 128256)), ElementsAre(128255, 1));
+}
+
+TEST_F(LlmcShards, SeveralAreOneStream) {
+  const std::vector<std::string> paths{write("1", gpt2({0, 1, 2})), write("2", gpt2({3})),
+                                       write("3", shard<std::uint32_t>(20240801, 7, {4, 5, 6, 7}))};
+  const auto stream = open_shards(paths, 8);
+  ASSERT_EQ(stream->size(), 8);
+  for (std::int64_t begin = 0; begin <= 8; ++begin)
+    for (std::int64_t end = begin; end <= 8; ++end) {
+      std::vector<std::int32_t> tokens(static_cast<std::size_t>(end - begin)), wanted(tokens);
+      std::iota(wanted.begin(), wanted.end(), static_cast<std::int32_t>(begin));
+      stream->read(begin, tokens);
+      EXPECT_EQ(tokens, wanted);
+    }
+}
+
+TEST_F(LlmcShards, EveryBadShardAtOnce) {
+  const std::string good = gpt2({1, 2, 3});
+  const std::vector<std::string> paths{write("good", good),
+                                       write("short", good.substr(0, good.size() - 1)),
+                                       write("long", good + "x"),
+                                       write("tiny", "x"),
+                                       write("version", shard<std::uint16_t>(20240520, 2, {1})),
+                                       write("magic", shard<std::uint16_t>(20240326, 1, {1})),
+                                       write("none", gpt2({}))};
+  const std::string text = user_error([&] { open_shards(paths, 100); });
+  EXPECT_THAT(text, HasSubstr(paths[1] + ": error: token shard is truncated: 1029 bytes where its "
+                                         "header says 1030"));
+  EXPECT_THAT(text, HasSubstr(paths[2] + ": error: token shard is too long: 1031"));
+  EXPECT_THAT(text, HasSubstr(paths[3] + ": error: is no token shard: 1 bytes"));
+  EXPECT_THAT(text, HasSubstr("version 2, this program reads version 1"));
+  EXPECT_THAT(text, HasSubstr("starts with 20240326"));
+  EXPECT_THAT(text, HasSubstr("shard of 0 tokens"));
+  EXPECT_THAT(text, Not(HasSubstr(paths[0])));
+}
+
+TEST_F(LlmcShards, TokensOutsideTheVocabulary) {
+  std::vector<std::uint16_t> tokens(10'000, 5);
+  tokens[9'000] = 50257;
+  tokens[9'500] = 60000;
+  const std::vector<std::string> paths{
+      write("a", gpt2({7})), write("b", gpt2(tokens)),
+      write("c", shard<std::uint32_t>(20240801, 7, {0x80000000U}))};
+  EXPECT_NO_THROW(check_shards(paths, std::int64_t{1} << 32));
+  const std::string text = user_error([&] { check_shards(paths, 50257); });
+  EXPECT_THAT(text,
+              HasSubstr(paths[1] + ": error: token 9000 is 50257, model.vocabulary is 50257"));
+  EXPECT_THAT(text, HasSubstr(paths[2] + ": error: token 0 is 2147483648"));
+  EXPECT_THAT(text, Not(HasSubstr(paths[0])));
+
+  // A stream that was not checked still never gives a token outside.
+  const auto stream = open_shards(paths, 50257);
+  std::vector<std::int32_t> out(100);
+  EXPECT_NO_THROW(stream->read(8000, out));
+  EXPECT_THAT(user_error([&] { stream->read(8950, out); }), HasSubstr(paths[1]));
+}
+
+TEST_F(LlmcShards, TheContentHashSeesBothEnds) {
+  std::vector<std::uint16_t> tokens(100'000, 5);
+  const std::string path = write("a", gpt2(tokens));
+  const auto before = open_shards({path}, 100)->content_hash();
+  tokens.back() = 6;
+  write("a", gpt2(tokens));
+  const auto after = open_shards({path}, 100)->content_hash();
+  EXPECT_NE(after, before);
+  tokens.front() = 6;
+  write("a", gpt2(tokens));
+  EXPECT_NE(open_shards({path}, 100)->content_hash(), after);
+}
+
+}  // namespace
+}  // namespace trireme::data

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/token_cache.hpp"
+
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "data/hash.hpp"
+#include "data/scratch.hpp"
+
+namespace trireme::data {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+std::string text_of(const TokenStream& stream, std::int64_t begin, std::size_t count) {
+  std::vector<std::int32_t> tokens(count);
+  stream.read(begin, tokens);
+  return {tokens.begin(), tokens.end()};
+}
+std::string text_of(const TokenStream& stream) {
+  return text_of(stream, 0, static_cast<std::size_t>(stream.size()));
+}
+
+class TokenCache : public Scratch {
+ protected:
+  CacheHeader build(const std::vector<std::string>& entries) const {
+    return build_cache(path(), find_text(entries), entries);
+  }
+  [[nodiscard]] std::string path() const { return at("tokens/text.tokens"); }
+  /// The cache becomes `whole` with some of its bytes replaced.
+  void damage(std::string whole, std::size_t offset, std::string_view bytes) const {
+    write("tokens/text.tokens", whole.replace(offset, bytes.size(), bytes));
+  }
+};
+
+TEST_F(TokenCache, FilesAreJoinedByNewlines) {
+  write("d/1", "one");
+  write("d/2", "two\n");
+  write("d/3", "\xff!");
+  const auto header = build({at("d")});
+  EXPECT_EQ(header.files, 3U);
+  EXPECT_EQ(header.tokens, 10U);
+  const auto stream = open_cache(path());
+  EXPECT_EQ(text_of(*stream), "one\ntwo\n\xff!");
+  EXPECT_EQ(stream->vocabulary(), 256);
+  EXPECT_EQ(stream->content_hash(),
+            Hash().add(std::as_bytes(std::span("one\ntwo\n\xff!", 10))).value());
+  EXPECT_EQ(text_of(*stream, 2, 3), "e\nt");
+  std::vector<std::int32_t> last(1);
+  stream->read(8, last);
+  EXPECT_EQ(last[0], 255);  // bytes are not signed
+}
+
+TEST_F(TokenCache, TheFileIsAsDocumented) {
+  build({write("text", "abcdef")});
+  const std::string file = content(path());
+  ASSERT_EQ(file.size(), 128U + 6U);
+  EXPECT_EQ(file.substr(0, 8), "triremeT");
+  EXPECT_EQ(file.substr(8, 16),
+            std::string("\1\0\0\0\x80\0\0\0\1\0\0\0\0\1\0\0", 16));  // version, header, width, 256
+  EXPECT_EQ(file.substr(24, 8), std::string("\6\0\0\0\0\0\0\0", 8));
+  EXPECT_EQ(file.substr(128), "abcdef");
+  // Nothing but the cache is left beside it.
+  EXPECT_EQ(std::distance(fs::directory_iterator(at("tokens")), fs::directory_iterator()), 1);
+}
+
+TEST_F(TokenCache, BinaryFilesOfDirectoriesAreTakenBack) {
+  const std::string nul(1, '\0');
+  // The NUL comes after the first 1 MiB, when most of the file has been written already.
+  write("d/1", "one");
+  write("d/2", std::string(3 << 20, 'x') + nul);
+  write("d/3", "three");
+  const auto header = build({at("d")});
+  EXPECT_EQ(header.binary_files, 1U);
+  EXPECT_EQ(header.files, 2U);
+  EXPECT_EQ(text_of(*open_cache(path())), "one\nthree");
+
+  fs::remove(at("d/2"));
+  const auto without = build({at("d")});
+  EXPECT_EQ(header.content_hash, without.content_hash);
+  EXPECT_NE(header.source_fingerprint, without.source_fingerprint);
+}
+
+TEST_F(TokenCache, AFileByNameIsTakenAsItIs) {
+  const auto header = build({write("odd", std::string("a\0b", 3))});
+  EXPECT_EQ(header.tokens, 3U);
+  EXPECT_EQ(text_of(*open_cache(path())), std::string("a\0b", 3));
+}
+
+TEST_F(TokenCache, LargeFilesKeepTheirBytes) {
+  std::string text(5'000'001, ' ');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(1 + i * i % 255);
+  build({write("large", text)});
+  EXPECT_EQ(text_of(*open_cache(path())), text);
+}
+
+TEST_F(TokenCache, AnEntryWithoutTextIsAFindingAndLeavesNothing) {
+  write("good", "text");
+  write("d/binary", std::string("\0", 1));
+  const std::vector<std::string> entries{at("good"), at("d")};
+  EXPECT_THAT(user_error([&] { build(entries); }),
+              HasSubstr("'" + at("d") + "' holds no text: 1 files"));
+  EXPECT_TRUE(fs::is_empty(at("tokens")));
+}
+
+TEST_F(TokenCache, ARefusedRebuildKeepsTheOldCache) {
+  build({write("text", "abc")});
+  const std::string before = content(path());
+  write("d/binary", std::string("\0", 1));
+  user_error([&] { build({at("d")}); });
+  EXPECT_EQ(content(path()), before);
+}
+
+TEST_F(TokenCache, StreamsOutliveARebuild) {
+  build({write("text", "abc")});
+  const auto stream = open_cache(path());
+  build({write("other", "a longer text")});
+  EXPECT_EQ(text_of(*stream), "abc");
+  EXPECT_EQ(text_of(*open_cache(path())), "a longer text");
+}
+
+TEST_F(TokenCache, TruncatedAnywhere) {
+  build({write("text", "abcdef")});
+  const std::string whole = content(path());
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    write("tokens/text.tokens", whole.substr(0, size));
+    const std::string text = user_error([&] { open_cache(path()); });
+    EXPECT_THAT(text, HasSubstr(path() + ": error: token cache is truncated")) << size;
+    EXPECT_THAT(text, HasSubstr("remove it")) << size;
+  }
+  write("tokens/text.tokens", whole + "x");
+  EXPECT_THAT(user_error([&] { read_cache_header(path()); }), HasSubstr("too long: 135 bytes"));
+}
+
+TEST_F(TokenCache, AnotherVersionForeignOrDamaged) {
+  build({write("text", "abcdef")});
+  const std::string whole = content(path());
+  damage(whole, 8, "\2");
+  EXPECT_THAT(user_error([&] { open_cache(path()); }),
+              HasSubstr("format version 2, this program reads version 1; remove it"));
+  damage(whole, 0, "x");
+  EXPECT_THAT(user_error([&] { open_cache(path()); }),
+              HasSubstr("is not a token cache of trireme"));
+  for (std::size_t offset = 12; offset < 128; ++offset) {
+    damage(whole, offset, "\x5a");
+    EXPECT_THAT(user_error([&] { open_cache(path()); }), HasSubstr("damaged header")) << offset;
+  }
+}
+
+TEST_F(TokenCache, ReadsOutsideAreRefused) {
+  build({write("text", "abcdef")});
+  const auto stream = open_cache(path());
+  std::vector<std::int32_t> tokens(4);
+  stream->read(2, tokens);
+  EXPECT_THROW(stream->read(3, tokens), ContractError);
+  EXPECT_THROW(stream->read(-1, tokens), ContractError);
+}
+
+TEST_F(TokenCache, StorageErrorsNameTheStatement) {
+  const std::string file = write("file", "x");
+  const std::vector<std::string> entries{file};
+  try {
+    build_cache(file + "/text.tokens", find_text(entries), entries);
+    FAIL() << "no StorageError";
+  } catch (const StorageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("create directory " + file));
+  }
+  EXPECT_THROW(open_cache(at("missing.tokens")), StorageError);
+}
+
+TEST(TokenCacheOnAFullDisk, IsAStorageError) {
+  if (!fs::exists("/dev/full"))
+    GTEST_SKIP() << "no /dev/full here";
+  // The draft's name is /tmp/…/text.tokens.PID.part; a link sends it to a disk that is always full.
+  const fs::path directory = testing::TempDir() + "trireme-full-" + std::to_string(::getpid());
+  fs::create_directories(directory);
+  const std::string path = (directory / "text.tokens").string();
+  const std::string draft = path + "." + std::to_string(::getpid()) + ".part";
+  fs::create_symlink("/dev/full", draft);
+  const std::vector<std::string> entries{__FILE__};
+  try {
+    build_cache(path, find_text(entries), entries);
+    ADD_FAILURE() << "no StorageError";
+  } catch (const StorageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("No space left on device"));
+  }
+  EXPECT_TRUE(fs::is_empty(directory));
+  fs::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace trireme::data
