@@ -25,9 +25,9 @@ using testing::rounded;
 using testing::set_element;
 
 /// Small, so that a modest shard already spans several chunks.
-constexpr std::size_t chunk_bytes = 4096;
+constexpr std::size_t chunk_bytes = 1024;
 /// fp32: less than one chunk, exactly one, a little more, and more chunks than the window holds.
-const std::vector<std::int64_t> shard_sizes{1, 64, 1021, 1024, 1025, 12'347};
+const std::vector<std::int64_t> shard_sizes{1, 64, 251, 256, 257, 2503};
 
 using Case = std::tuple<Transport, Reduction, DType, StreamMode>;
 
@@ -134,7 +134,7 @@ TEST_P(Collectives, RunInTheOrderInWhichTheyWereEnqueued) {
   std::vector<device::Buffer> buffers;
   std::vector<std::unique_ptr<Shards>> shards;
   for (int b = 0; b < num_buckets; ++b) {
-    buffers.push_back(bucket(257 * (b + 1)));
+    buffers.push_back(bucket(131 * (b + 1)));
     shards.push_back(communicator_->shards(buffers.back().view(dtype())));
   }
   for (int round = 0; round < rounds; ++round) {

@@ -9,6 +9,7 @@
 #include <mpi.h>
 
 #include "comm/mpi_check.hpp"
+#include "comm/placement.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -70,6 +71,17 @@ TEST(MpiWorld, BroadcastsBytesOfAnyLengthFromAnyRoot) {
       const std::string mine = world.rank() == root ? bytes : "left over";
       EXPECT_EQ(world.broadcast(mine, root), bytes) << "root " << root << " length " << length;
     }
+}
+
+TEST(MpiWorld, GathersThePlacesOfAllRanks) {
+  MpiWorld world;
+  const Placement placement = gather_placement(world, world.rank() + 1);
+  ASSERT_EQ(placement.ranks.size(), static_cast<std::size_t>(world.size()));
+  for (int r = 0; r < world.size(); ++r)
+    EXPECT_EQ(placement.ranks[static_cast<std::size_t>(r)].threads, r + 1);
+  EXPECT_EQ(placement.hosts().size(), 1U);
+  EXPECT_EQ(placement.ranks[static_cast<std::size_t>(world.rank())].cpus,
+            place_here(world.host(), 1).cpus);
 }
 
 TEST(MpiWorld, FailingCallCarriesMpisWordsStatementAndPlace) {

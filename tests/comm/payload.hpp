@@ -17,8 +17,7 @@ inline float gradient(int rank, std::int64_t i, int round = 0) {
   const Words4 words =
       philox(RandomKey::of(99, Draw::synthetic), static_cast<std::uint64_t>(i),
              (static_cast<std::uint64_t>(round) << 32U) | static_cast<std::uint64_t>(rank));
-  return static_cast<float>(
-      std::ldexp(normal(words.w[0], words.w[1]), static_cast<int>(words.w[2] % 12U)));
+  return std::ldexp(uniform(words.w[0]) - 0.5F, static_cast<int>(words.w[2] % 12U));
 }
 
 inline float element(const std::byte* data, std::int64_t i, DType dtype) {
