@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <new>
+#include <system_error>
 #include <utility>
 
 namespace trireme {
@@ -63,7 +64,8 @@ Verdict verdict_of(const std::exception& error) {
     for (const Diagnostic& finding : user->findings()) verdict.lines.push_back(to_string(finding));
     return verdict;
   }
-  if (dynamic_cast<const EnvironmentError*>(&error) != nullptr)
+  if (dynamic_cast<const EnvironmentError*>(&error) != nullptr ||
+      dynamic_cast<const std::system_error*>(&error) != nullptr)
     return {ExitCode::environment, {fmt::format("error: {}", error.what())}};
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
     return {ExitCode::environment, {"error: out of memory"}};

@@ -2,13 +2,13 @@
 // What can go wrong, by whose fault, and the exit code that says so.
 //
 // 1. The user's mistake is a UserError: every finding at once, each with the place that it is
-// about; printed by rank 0; exit 2.
+//    about; printed by rank 0; exit 2.
 // 2. The environment's failure (MPI, NCCL, CUDA, HDF5, a file system) is an EnvironmentError: which
-// part, which statement, its
-//    reason, our place; printed by the rank that met it; exit 3.
+//    part, which statement, its reason, our place; printed by the rank that met it; exit 3. A
+//    std::system_error and the lack of memory belong here as well.
 // 3. Our own bug is a ContractError: the statement and its values; exit 4.
 // 4. "Checkpointed, not finished" is no error; exit 75 (EX_TEMPFAIL of sysexits.h) asks the
-// scheduler to start the job again.
+//    scheduler to start the job again.
 //
 // Throw freely; catch in main, in destructors and at thread entries, nowhere else.
 #pragma once

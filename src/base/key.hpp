@@ -3,8 +3,8 @@
 // function
 //
 //     template <class V> void describe(V& v, Config& c) {
-//       v("warmup_steps", c.warmup_steps, {.unit = "steps", .help = "Linear warm-up length.", .min
-//       = 0}); v.section("schedule", c.schedule);   // a nested map with its own describe()
+//       v("warmup_steps", c.warmup_steps, {.unit = "steps", .help = "Warm-up length.", .min = 0});
+//       v.section("schedule", c.schedule);   // a nested map with its own describe()
 //     }
 //
 // and that line feeds the parser, the range check, `trireme help deck`, the echo deck.resolved.yaml

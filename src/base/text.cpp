@@ -36,12 +36,14 @@ std::optional<std::string> nearest(std::string_view word,
 std::string bytes_text(double bytes) {
   static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;
-  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.3g} {}", bytes, units[unit]);
+  for (; bytes >= (unit == 0 ? 1024 : 1023.5) && unit < 4; ++unit) bytes /= 1024;
+  // Three digits, but "1023 KiB" rather than "1.02e+03 KiB".
+  return unit == 0 || bytes >= 999.5 ? fmt::format("{:.0f} {}", bytes, units[unit])
+                                     : fmt::format("{:.3g} {}", bytes, units[unit]);
 }
 
 std::string duration_text(double seconds) {
-  if (seconds < 1)
+  if (seconds < 0.9995)
     return fmt::format("{:.3g} ms", seconds * 1e3);
   if (seconds < 59.95)
     return fmt::format("{:.1f} s", seconds);
@@ -52,12 +54,13 @@ std::string duration_text(double seconds) {
 }
 
 std::string count_text(double count) {
-  if (count < 1000)
+  if (count < 999.5)
     return fmt::format("{:.0f}", count);
   static constexpr const char* units[] = {"", " k", " M", " G", " T"};
   std::size_t unit = 0;
-  for (; count >= 1000 && unit < 4; ++unit) count /= 1000;
-  return fmt::format("{:.3g}{}", count, units[unit]);
+  for (; count >= 999.5 && unit < 4; ++unit) count /= 1000;
+  const int decimals = count < 9.995 ? 2 : count < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f}{}", count, decimals, units[unit]);
 }
 
 }  // namespace trireme

@@ -38,8 +38,8 @@ struct BasicView {
 
   /// The elements [begin, begin + count). Throws ContractError when they are not inside.
   [[nodiscard]] BasicView slice(std::int64_t begin, std::int64_t count) const {
-    TRIREME_EXPECT(begin >= 0 && count >= 0 && begin + count <= elements,
-                   "slice [{}, {}) of a view with {} elements", begin, begin + count, elements);
+    TRIREME_EXPECT(begin >= 0 && count >= 0 && begin <= elements && count <= elements - begin,
+                   "slice of {} from {} of a view with {} elements", count, begin, elements);
     return {data + static_cast<std::size_t>(begin) * size_bytes(dtype), count, dtype};
   }
 

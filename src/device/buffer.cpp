@@ -9,9 +9,10 @@ View Buffer::view(DType dtype) const {
 }
 
 View Buffer::view(DType dtype, std::size_t offset, std::int64_t elements) const {
-  const std::size_t needed = static_cast<std::size_t>(elements) * size_bytes(dtype);
-  TRIREME_EXPECT(elements >= 0 && offset + needed <= bytes_, "bytes [{}, {}) of a buffer of {}",
-                 offset, offset + needed, bytes_);
+  TRIREME_EXPECT(elements >= 0 && offset <= bytes_ &&
+                     static_cast<std::size_t>(elements) <= (bytes_ - offset) / size_bytes(dtype),
+                 "{} elements of {} from byte {} of a buffer of {} bytes", elements, name(dtype),
+                 offset, bytes_);
   return {data_ + offset, elements, dtype};
 }
 

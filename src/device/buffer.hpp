@@ -5,7 +5,7 @@
 //
 // 1. Fresh memory is zero.
 // 2. The start is aligned to at least 128 bytes (a cache line pair; NCCL's LL128 line), to 2 MiB
-// where the source uses huge pages.
+//    where the source uses huge pages.
 // 3. A source outlives its buffers.
 #pragma once
 

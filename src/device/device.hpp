@@ -6,17 +6,19 @@
 // keep CUDA's semantics:
 //
 // 1. `stream.record(event)` marks everything enqueued on the stream so far. An event may be
-// recorded again; a wait refers to the
-//    latest record made before the wait was called. An event never recorded counts as reached.
+//    recorded again; a wait refers to the latest record made before the wait was called, and may
+//    also wait for the older ones. An event never recorded counts as reached.
 // 2. `stream.wait(event)` holds back what is enqueued on `stream` afterwards; the host goes on,
-// except on an inline stream, which
-//    has no queue: there the host is the one that waits.
-// 3. `event.wait()` and `stream.synchronize()` block the host. Nothing else does.
+//    except on an inline stream, which has no queue: there the host is the one that waits.
+// 3. `event.wait()`, `stream.synchronize()` and the destructor of a stream block the host. Besides
+//    them only a full queue does.
 // 4. A task that fails on a stream stops that stream: its later tasks are skipped, its events are
-// reached, and the exception comes
-//    out at the next call that waits for it. Nobody is left hanging.
+//    reached, a stream that waits for one of them fails too, and the exception comes out at the
+//    next call on the host that waits. Nobody is left hanging.
 // 5. One host thread owns a stream's enqueueing side; events may be waited for and queried from any
-// thread.
+//    thread.
+// 6. An event may be destroyed before its record is reached. Memory may not: what a task uses stays
+//    until the task is done. A stream is destroyed before its device.
 //
 // On the CPU, `StreamMode::inlined` runs work at once on the calling thread and
 // `StreamMode::concurrent` owns a worker thread, so the same engine overlaps communication with
@@ -46,7 +48,7 @@ class Event {
   [[nodiscard]] virtual bool reached() const = 0;
   /// Blocks the host until it has. Rethrows the failure of the stream that recorded it.
   virtual void wait() const = 0;
-  /// When it was reached, in seconds of the host's steady clock. Requires: reached().
+  /// When it was reached, in seconds of the host's steady clock. Requires: recorded, reached().
   [[nodiscard]] virtual double seconds() const = 0;
 };
 

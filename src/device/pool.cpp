@@ -12,7 +12,7 @@
 namespace trireme::device {
 namespace {
 
-/// Room to grow in warm-up: half as much again as was asked for, in whole pages.
+/// The first request exactly, then at least half as much again as there was; in whole pages.
 std::size_t grown(std::size_t current, std::size_t needed) {
   constexpr std::size_t page = 4096;
   const std::size_t target = current == 0 ? needed : std::max(needed, current + current / 2);
@@ -49,6 +49,8 @@ Lease ScratchPool::lease(std::string_view name,
                    "scratch '{}' grows from {} to {} bytes after warm-up", name,
                    found->buffer.bytes(), bytes);
     const std::size_t target = options_.pooled ? grown(found->buffer.bytes(), bytes) : bytes;
+    if (found->buffer.bytes() > 0)
+      stream.synchronize();  // earlier tasks may still use the old memory
     found->buffer = Buffer();
     found->buffer = device_.allocate(target, std::string("scratch ") + found->name);
     ++num_allocations_;
@@ -57,15 +59,22 @@ Lease ScratchPool::lease(std::string_view name,
   found->leased = true;
   found->high_water_bytes = std::max(found->high_water_bytes, bytes);
   const View view = found->buffer.view(dtype, 0, elements);
-  if (options_.poison && device_.kind() == Kind::cpu)
+  if (options_.poison && elements > 0 && device_.kind() == Kind::cpu)
     cpu::stream_of(stream).run([view] { std::memset(view.data, 0xff, view.bytes()); });
   return {*this, static_cast<std::size_t>(found - blocks_.begin()), view};
 }
 
 void ScratchPool::give_back(std::size_t block) noexcept {
-  blocks_[block].leased = false;
-  if (!options_.pooled)
-    blocks_[block].buffer = Buffer();
+  Block& mine = blocks_[block];
+  mine.leased = false;
+  if (options_.pooled || mine.buffer.bytes() == 0)
+    return;
+  try {
+    mine.stream->synchronize();
+  } catch (...) {
+    // The failure stays with the stream; the next call that waits for it tells.
+  }
+  mine.buffer = Buffer();
 }
 
 std::size_t ScratchPool::allocated_bytes() const {

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scratch memory by named leases.
 //
-// A lease is known by (name, dtype); it returns itself when it goes out of scope. Each name keeps
-// its own block, which only grows, geometrically, while the pool is warming up. After freeze()
-// growth is our bug: the plan should have known.
+// A lease is known by (name, dtype); it returns itself when it goes out of scope. Each (name,
+// dtype) keeps its own block, which only grows, geometrically, while the pool is warming up. After
+// freeze() growth is our bug: the plan should have known.
 //
 // 1. One lease per name at a time; a second one is a ContractError naming it (scratch used twice at
 // once).
 // 2. The bytes of a lease are undefined; with `poison` they are NaN, so that whoever reads before
-// writing is found out.
+//    writing is found out.
 // 3. The step path neither allocates nor searches long: names are looked up in a small flat list.
 // 4. Not thread-safe: one host thread leases; streams order the use, and a lease is bound to the
-// stream it was taken on. Its block
-//    may be leased again at once, because the next user enqueues on the same stream.
+//    stream it was taken on. Its block may be leased again at once, because the next user enqueues
+//    on the same stream.
+// 5. Memory goes back only when the stream is done with it: growing a block, and with `pooled` off
+//    the end of every lease, wait for the lease's stream. Streams outlive their leases.
+//
 // With `pooled` off every lease allocates and frees, for measuring what the pool buys.
 #pragma once
 
@@ -77,7 +80,7 @@ class ScratchPool {
   struct Block {
     std::string name;
     DType dtype;
-    const Stream* stream = nullptr;
+    Stream* stream = nullptr;
     Buffer buffer;
     std::size_t high_water_bytes = 0;
     bool leased = false;

@@ -2,56 +2,83 @@
 #include "device/cpu/cpu_stream.hpp"
 
 #include <chrono>
+#include <cstdio>
+#include <system_error>
 
 #include <pthread.h>
 
 #include "base/error.hpp"
 
 namespace trireme::device::cpu {
+namespace {
+
+constexpr std::uint64_t window = 64;  // the bits of EventState::ahead_
+
+void rethrow_to_host(const std::shared_ptr<Failure>& failure) {
+  if (!failure)
+    return;
+  failure->told.store(true, std::memory_order_relaxed);
+  std::rethrow_exception(failure->error);
+}
+
+EventState& state_of(const device::Event& event) {
+  const auto* mine = dynamic_cast<const Event*>(&event);
+  TRIREME_EXPECT(mine != nullptr, "an event of another device on a CPU stream");
+  return mine->state();
+}
+
+}  // namespace
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-bool Event::reached() const {
-  return reached_.load(std::memory_order_acquire) >= target_.load(std::memory_order_acquire);
+void EventState::release() {
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    delete this;
+}
+
+void EventState::mark(std::uint64_t target, const std::shared_ptr<Failure>& failure) {
+  std::unique_lock lock(mutex_);
+  // Only a record that overtook `window` older ones on other streams ever waits here.
+  if (target > window)
+    changed_.wait(lock, [&] { return reached(target - window); });
+  auto reached = reached_.load(std::memory_order_relaxed);
+  ahead_ |= std::uint64_t{1} << (target - reached - 1);
+  for (; (ahead_ & 1U) != 0; ahead_ >>= 1U) ++reached;
+  if (!failure_)
+    failure_ = failure;
+  seconds_.store(now_seconds(), std::memory_order_release);
+  reached_.store(reached, std::memory_order_release);
+  changed_.notify_all();
+}
+
+std::shared_ptr<Failure> EventState::await(std::uint64_t target) {
+  if (target == 0)
+    return nullptr;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return reached(target); });
+  return failure_;
 }
 
 void Event::wait() const {
-  wait_for(target());
-}
-
-void Event::wait_for(std::uint64_t target) const {
-  for (auto seen = reached_.load(std::memory_order_acquire); seen < target;
-       seen = reached_.load(std::memory_order_acquire))
-    reached_.wait(seen, std::memory_order_acquire);
-  if (failed_.load(std::memory_order_acquire))
-    std::rethrow_exception(failure_);
-}
-
-double Event::seconds() const {
-  return seconds_.load(std::memory_order_acquire);
-}
-
-void Event::mark(std::uint64_t target, const std::exception_ptr& failure) {
-  seconds_.store(now_seconds(), std::memory_order_release);
-  if (failure && !failed_.load(std::memory_order_acquire)) {
-    failure_ = failure;
-    failed_.store(true, std::memory_order_release);
-  }
-  reached_.store(target, std::memory_order_release);
-  reached_.notify_all();
+  rethrow_to_host(state_->await(state_->target()));
 }
 
 Stream::Stream(Device& device, StreamMode mode, const std::string& name)
-    : device_(device), mode_(mode) {
+    : device_(device), mode_(mode), name_(name) {
   if (mode_ != StreamMode::concurrent)
     return;
   ring_ = std::make_unique<std::array<Entry, ring_size>>();
-  worker_ = std::thread([this, name] {
-    pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
-    work();
-  });
+  try {
+    worker_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
+      work();
+    });
+  } catch (const std::system_error& problem) {
+    throw DeviceError("CPU", "start a thread for stream " + name_, problem.what(), __FILE__,
+                      __LINE__);
+  }
 }
 
 Stream::~Stream() {
@@ -61,18 +88,28 @@ Stream::~Stream() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  not_empty_.notify_one();
   worker_.join();
+  if (!failure_ || failure_->told.load(std::memory_order_relaxed))
+    return;
+  try {
+    std::rethrow_exception(failure_->error);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "warning: stream %s failed and nobody asked: %s\n", name_.c_str(),
+                 error.what());
+  } catch (...) {
+    std::fprintf(stderr, "warning: stream %s failed and nobody asked\n", name_.c_str());
+  }
 }
 
 void Stream::enqueue(const Entry& entry) {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return head_ - tail_ < ring_size; });
+    not_full_.wait(lock, [&] { return head_ - tail_ < ring_size; });
     (*ring_)[head_ % ring_size] = entry;
     ++head_;
   }
-  changed_.notify_all();
+  not_empty_.notify_one();
 }
 
 void Stream::work() {
@@ -80,49 +117,66 @@ void Stream::work() {
     Entry entry;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return head_ > tail_ || stopping_; });
+      not_empty_.wait(lock, [&] { return head_ > tail_ || stopping_; });
       if (head_ == tail_)
         return;
       entry = (*ring_)[tail_ % ring_size];
       ++tail_;
     }
-    changed_.notify_all();
+    not_full_.notify_one();
     if (failure_ && !entry.always)
       continue;
     try {
       entry.task();
     } catch (...) {
-      failure_ = std::current_exception();
+      fail(std::current_exception());
     }
   }
 }
 
+void Stream::fail(std::exception_ptr error) {
+  if (failure_)
+    return;
+  failure_ = std::make_shared<Failure>();
+  failure_->error = std::move(error);
+}
+
 void Stream::record(device::Event& event) {
-  auto* mine = dynamic_cast<Event*>(&event);
-  TRIREME_EXPECT(mine != nullptr, "an event of another device recorded on a CPU stream");
-  const auto target = mine->announce();
-  if (mode_ == StreamMode::inlined)
-    mine->mark(target, nullptr);
-  else
-    enqueue(Entry{Task([this, mine, target] { mine->mark(target, failure_); }), true});
+  EventState* state = &state_of(event);
+  const auto target = state->announce();
+  if (mode_ == StreamMode::inlined) {
+    state->mark(target, nullptr);
+    return;
+  }
+  state->retain();
+  enqueue(Entry{Task([this, state, target] {
+                  state->mark(target, failure_);
+                  state->release();
+                }),
+                true});
 }
 
 void Stream::wait(const device::Event& event) {
-  const auto* mine = dynamic_cast<const Event*>(&event);
-  TRIREME_EXPECT(mine != nullptr, "a CPU stream asked to wait for an event of another device");
-  const auto target = mine->target();
-  if (mode_ == StreamMode::inlined)
-    mine->wait_for(target);
-  else
-    enqueue(Entry{Task([mine, target] { mine->wait_for(target); }), false});
+  EventState* state = &state_of(event);
+  const auto target = state->target();
+  if (mode_ == StreamMode::inlined) {
+    rethrow_to_host(state->await(target));
+    return;
+  }
+  state->retain();
+  enqueue(Entry{Task([this, state, target] {
+                  if (!failure_)
+                    failure_ = state->await(target);
+                  state->release();
+                }),
+                true});
 }
 
 void Stream::synchronize() {
   if (mode_ == StreamMode::inlined)
     return;
-  Event done;
-  record(done);
-  done.wait();
+  record(idle_);
+  idle_.wait();
 }
 
 Stream& stream_of(device::Stream& stream) {

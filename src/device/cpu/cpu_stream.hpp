@@ -6,17 +6,21 @@
 // the enqueuer wait: back-pressure, never loss.
 //
 // 1. head_ - tail_ is the number of tasks in the ring; both only grow; guarded by mutex_.
-// 2. The worker runs tasks in order, one at a time; after the first exception it keeps consuming
-// but only signals events.
-// 3. An event's target_ counts records (enqueuing side); reached_ is the newest record reached
-// (running side), published with
-//    release order after the time and failure it carries.
+// 2. The worker runs tasks in order, one at a time. After the first exception it keeps consuming,
+//    but only signals events. The destructor waits until the ring is empty.
+// 3. What an event is about lives in a reference-counted EventState. Every queued record and wait
+//    holds a reference, so an event may be destroyed while a stream has yet to reach it.
+// 4. A queued wait refers to a record that was queued before it. By induction over the order of
+//    queuing, every wait ends, also when rings are full.
+// 5. `reached` is the largest n such that the records 1 … n are all reached. It never falls, even
+//    when one event is recorded on two streams that overtake each other.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -32,28 +36,66 @@ namespace trireme::device::cpu {
 /// The host's steady clock in seconds; the clock of every CPU event.
 double now_seconds();
 
-class Event final : public device::Event {
+/// The first exception of a stream, shared by the streams and events that it reached.
+struct Failure {
+  std::exception_ptr error;
+  /// Somebody on the host has been told.
+  std::atomic<bool> told{false};
+};
+
+/// The part of an event that streams hold on to. Any thread.
+class EventState {
  public:
-  [[nodiscard]] bool reached() const override;
-  void wait() const override;
-  [[nodiscard]] double seconds() const override;
+  EventState() = default;
+  EventState(const EventState&) = delete;
+  EventState& operator=(const EventState&) = delete;
 
-  /// The record that a wait called now refers to.
+  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release();
+
+  /// The number of the latest record; 0 before the first.
   [[nodiscard]] std::uint64_t target() const { return target_.load(std::memory_order_acquire); }
-  /// Blocks until record number `target` is reached; rethrows its stream's failure.
-  void wait_for(std::uint64_t target) const;
-
-  /// Enqueuing side: announces one more record and returns its number.
+  /// Announces one more record and returns its number.
   std::uint64_t announce() { return target_.fetch_add(1, std::memory_order_acq_rel) + 1; }
-  /// Running side: record `target` is reached now.
-  void mark(std::uint64_t target, const std::exception_ptr& failure);
+
+  [[nodiscard]] bool reached(std::uint64_t target) const {
+    return reached_.load(std::memory_order_acquire) >= target;
+  }
+  [[nodiscard]] double seconds() const { return seconds_.load(std::memory_order_acquire); }
+
+  /// Record `target` is reached now, by a stream that failed with `failure` if that is not null.
+  /// The first failure stays with the event.
+  void mark(std::uint64_t target, const std::shared_ptr<Failure>& failure);
+  /// Blocks until record `target` is reached; what its streams failed with, or null.
+  [[nodiscard]] std::shared_ptr<Failure> await(std::uint64_t target);
 
  private:
+  std::atomic<int> references_{1};
   std::atomic<std::uint64_t> target_{0};
   std::atomic<std::uint64_t> reached_{0};
   std::atomic<double> seconds_{0};
-  std::atomic<bool> failed_{false};
-  std::exception_ptr failure_;  // written before reached_, read after it when failed_
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t ahead_ = 0;           // bit i: record reached_ + 1 + i is reached; guarded
+  std::shared_ptr<Failure> failure_;  // guarded
+};
+
+class Event final : public device::Event {
+ public:
+  Event() : state_(new EventState) {}
+  ~Event() override { state_->release(); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  [[nodiscard]] bool reached() const override { return state_->reached(state_->target()); }
+  void wait() const override;
+  [[nodiscard]] double seconds() const override { return state_->seconds(); }
+
+  [[nodiscard]] EventState& state() const { return *state_; }
+
+ private:
+  EventState* state_;
 };
 
 /// A callable stored in place.
@@ -78,7 +120,9 @@ class Task {
 
 class Stream final : public device::Stream {
  public:
+  /// Throws DeviceError when the system gives no thread.
   Stream(Device& device, StreamMode mode, const std::string& name);
+  /// Waits for what is queued. A failure that nobody was told of is printed.
   ~Stream() override;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -90,7 +134,7 @@ class Stream final : public device::Stream {
   void synchronize() override;
 
   /// Runs `callable` in stream order: now on an inline stream, on the worker otherwise. It may
-  /// throw.
+  /// throw: on an inline stream the caller gets the exception, on a concurrent one whoever waits.
   template <class F>
   void run(F callable) {
     if (mode_ == StreamMode::inlined)
@@ -102,25 +146,29 @@ class Stream final : public device::Stream {
  private:
   struct Entry {
     Task task;
-    bool always = false;  // runs even after a failure: it only signals
+    bool always = false;  // runs even after a failure: it signals, or gives a reference back
   };
   static constexpr std::size_t ring_size = 1024;
 
   void enqueue(const Entry& entry);
   void work();
+  void fail(std::exception_ptr error);
 
   Device& device_;
   const StreamMode mode_;
+  const std::string name_;
+  Event idle_;  // recorded by synchronize()
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable not_empty_;
+  std::condition_variable not_full_;
   std::unique_ptr<std::array<Entry, ring_size>> ring_;
   std::uint64_t head_ = 0;
   std::uint64_t tail_ = 0;
   bool stopping_ = false;
 
-  std::exception_ptr failure_;  // worker thread only, until it is seen through an event
-  std::thread worker_;          // last: starts when all else is ready
+  std::shared_ptr<Failure> failure_;  // worker thread; the destructor reads it after the join
+  std::thread worker_;                // last: starts when all else is ready
 };
 
 /// The CPU stream behind `stream`. Throws ContractError when it belongs to another device.

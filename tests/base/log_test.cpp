@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class LogTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        std::filesystem::path(testing::TempDir()) /
+        ("log_test_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path() const { return (folder_ / "run.log").string(); }
+  [[nodiscard]] std::string text() const {
+    std::ifstream file(path());
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(LogTest, TheSpeakerTellsEverything) {
+  testing::internal::CaptureStdout();
+  Log log(true, "rank 0 here");
+  log.also_to_file(path());
+  log.info("step {}", 7);
+  log.file_only("aside {}", 8);
+  log.flush();
+  const std::string shown = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(shown, HasSubstr("step 7\n"));
+  EXPECT_THAT(shown, Not(HasSubstr("aside")));
+  EXPECT_THAT(text(), HasSubstr("step 7"));
+  EXPECT_THAT(text(), HasSubstr("aside 8"));
+}
+
+TEST_F(LogTest, TheOthersTellOnlyWhatIsWrongAndWhoTheyAre) {
+  testing::internal::CaptureStdout();
+  Log log(false, "rank 3 node07");
+  log.also_to_file(path());
+  log.info("step {}", 7);
+  log.warning("low on cores");
+  log.error("lost");
+  const std::string shown = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(shown, Not(HasSubstr("step")));
+  EXPECT_THAT(shown, HasSubstr("[rank 3 node07] warning: low on cores\n"));
+  EXPECT_THAT(shown, HasSubstr("[rank 3 node07] error: lost\n"));
+  EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
+TEST_F(LogTest, AppendsToTheLogOfAnEarlierRun) {
+  testing::internal::CaptureStdout();
+  for (const char* run : {"first", "second"}) {
+    Log log(true, "");
+    log.also_to_file(path());
+    log.info("{}", run);
+  }
+  testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text(), HasSubstr("first"));
+  EXPECT_THAT(text(), HasSubstr("second"));
+}
+
+TEST_F(LogTest, ALogThatCannotBeWrittenIsTheEnvironmentsFault) {
+  std::ofstream(folder_ / "file") << "x";
+  Log log(true, "");
+  EXPECT_THROW(log.also_to_file((folder_ / "file" / "run.log").string()), StorageError);
+}
+
+}  // namespace
+}  // namespace trireme

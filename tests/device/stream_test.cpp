@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams and events against the six rules of device/device.hpp. Nothing here waits for time to
+// pass: gates hold a stream back until the test opens them. A hang is the time-out of the test.
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "device/cpu/cpu_stream.hpp"
+#include "device/device.hpp"
+
+namespace trireme::device {
+namespace {
+
+using testing::HasSubstr;
+
+/// Holds a stream back until opened. Opens itself at the end, so that no stream waits for ever.
+class Gate {
+ public:
+  ~Gate() { open(); }
+  void open() {
+    open_.store(true);
+    open_.notify_all();
+  }
+  void hold(Stream& stream) {
+    cpu::stream_of(stream).run([this] {
+      entered_.store(true);
+      entered_.notify_all();
+      open_.wait(false);
+    });
+  }
+  void wait_until_entered() { entered_.wait(false); }
+
+ private:
+  std::atomic<bool> open_{false};
+  std::atomic<bool> entered_{false};
+};
+
+template <class F>
+void run(Stream& stream, F callable) {
+  cpu::stream_of(stream).run(callable);
+}
+
+class StreamTest : public testing::Test {
+ protected:
+  std::unique_ptr<Stream> make(const std::string& name = "test",
+                               StreamMode mode = StreamMode::concurrent) {
+    return device_->make_stream(mode, name);
+  }
+  std::unique_ptr<Device> device_ = make_cpu_device(1);
+};
+
+class BothModesTest : public StreamTest, public testing::WithParamInterface<StreamMode> {};
+INSTANTIATE_TEST_SUITE_P(,
+                         BothModesTest,
+                         testing::Values(StreamMode::inlined, StreamMode::concurrent),
+                         [](const auto& mode) {
+                           return mode.param == StreamMode::inlined ? "Inline" : "Concurrent";
+                         });
+
+TEST_P(BothModesTest, RunsInOrderAndMoreThanTheRingHolds) {
+  std::vector<int> seen;
+  auto stream = make("order", GetParam());
+  constexpr int count = 5000;
+  for (int i = 0; i < count; ++i) run(*stream, [&seen, i] { seen.push_back(i); });
+  stream->synchronize();
+  std::vector<int> expected(count);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(seen, expected);
+}
+
+TEST_P(BothModesTest, AnEventIsReachedAfterWhatWasBeforeIt) {
+  int value = 0;
+  auto stream = make("event", GetParam());
+  auto event = device_->make_event();
+  EXPECT_TRUE(event->reached()) << "an event never recorded counts as reached";
+  event->wait();
+  const double before = cpu::now_seconds();
+  run(*stream, [&value] { value = 1; });
+  stream->record(*event);
+  event->wait();
+  EXPECT_EQ(value, 1);
+  EXPECT_TRUE(event->reached());
+  EXPECT_GE(event->seconds(), before);
+  EXPECT_LE(event->seconds(), cpu::now_seconds());
+}
+
+TEST_P(BothModesTest, CopiesAndFillsInStreamOrder) {
+  std::vector<float> from(300), to(300, -1);
+  std::iota(from.begin(), from.end(), 1.0F);
+  auto stream = make("copy", GetParam());
+  device_->copy(view_of(to.data(), 300), view_of(std::as_const(from).data(), 300), *stream);
+  device_->fill_zero(view_of(to.data(), 300).slice(100, 50), *stream);
+  device_->copy(View{}, ConstView{}, *stream);
+  device_->fill_zero(View{}, *stream);
+  stream->synchronize();
+  for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(to[i], i >= 100 && i < 150 ? 0.0F : from[i]);
+  EXPECT_THROW(
+      device_->copy(view_of(to.data(), 2), view_of(std::as_const(from).data(), 3), *stream),
+      ContractError);
+}
+
+TEST_P(BothModesTest, RefusesEventsOfAnotherDevice) {
+  class Stranger final : public Event {
+    [[nodiscard]] bool reached() const override { return true; }
+    void wait() const override {}
+    [[nodiscard]] double seconds() const override { return 0; }
+  };
+  Stranger stranger;
+  auto stream = make("strict", GetParam());
+  EXPECT_THROW(stream->record(stranger), ContractError);
+  EXPECT_THROW(stream->wait(stranger), ContractError);
+}
+
+TEST_F(StreamTest, InlineWorkRunsOnTheCallersThread) {
+  auto stream = make("inline", StreamMode::inlined);
+  std::thread::id where;
+  run(*stream, [&where] { where = std::this_thread::get_id(); });
+  EXPECT_EQ(where, std::this_thread::get_id());
+}
+
+TEST_F(StreamTest, ConcurrentWorkRunsOnItsOwnThreadWhileTheHostGoesOn) {
+  auto stream = make();
+  Gate gate;
+  std::thread::id where;
+  auto event = device_->make_event();
+  gate.hold(*stream);
+  run(*stream, [&where] { where = std::this_thread::get_id(); });
+  stream->record(*event);
+  EXPECT_FALSE(event->reached());  // the host came here although the stream is held back
+  gate.open();
+  event->wait();
+  EXPECT_NE(where, std::this_thread::get_id());
+  EXPECT_NE(where, std::thread::id());
+}
+
+TEST_F(StreamTest, AWaitHoldsTheOtherStreamBack) {
+  int value = 0, seen = -1;
+  auto first = make("first"), second = make("second");
+  Gate gate;
+  auto written = device_->make_event(), read = device_->make_event();
+  gate.hold(*first);
+  run(*first, [&value] { value = 42; });
+  first->record(*written);
+  second->wait(*written);
+  run(*second, [&] { seen = value; });
+  second->record(*read);
+  EXPECT_FALSE(read->reached());
+  gate.open();
+  read->wait();
+  EXPECT_EQ(seen, 42);
+}
+
+TEST_F(StreamTest, AnInlineStreamWaitsOnTheHost) {
+  int value = 0;
+  auto worker = make();
+  auto host = make("host", StreamMode::inlined);
+  auto written = device_->make_event();
+  for (int round = 1; round <= 200; ++round) {
+    run(*worker, [&value, round] { value = round; });
+    worker->record(*written);
+    host->wait(*written);
+    ASSERT_EQ(value, round);
+  }
+}
+
+TEST_F(StreamTest, AWaitRefersToTheLatestRecordBeforeIt) {
+  std::vector<int> order;
+  auto first = make("first"), second = make("second");
+  Gate gate;
+  auto event = device_->make_event(), done = device_->make_event();
+  run(*first, [&order] { order.push_back(1); });
+  first->record(*event);
+  second->wait(*event);  // the first record: the gate does not hold it
+  run(*second, [&order] { order.push_back(2); });
+  second->record(*done);
+  done->wait();
+  gate.hold(*first);
+  run(*first, [&order] { order.push_back(3); });
+  first->record(*event);
+  EXPECT_FALSE(event->reached()) << "the second record has not been reached";
+  second->wait(*event);
+  run(*second, [&order] { order.push_back(4); });
+  gate.open();
+  second->synchronize();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4}));
+}
+
+TEST_F(StreamTest, ARecordThatOvertakesOnAnotherStreamDoesNotFreeTheWaitersOfTheFirst) {
+  int value = 0, seen = -1;
+  auto slow = make("slow"), fast = make("fast"), reader = make("reader");
+  Gate gate;
+  auto event = device_->make_event(), fast_done = device_->make_event();
+  gate.hold(*slow);
+  run(*slow, [&value] { value = 1; });
+  slow->record(*event);
+  reader->wait(*event);
+  run(*reader, [&] { seen = value; });
+  fast->record(*event);
+  fast->record(*fast_done);
+  fast_done->wait();  // the second record is marked before the first
+  EXPECT_FALSE(event->reached());
+  gate.open();
+  reader->synchronize();
+  EXPECT_EQ(seen, 1);
+  event->wait();
+  EXPECT_TRUE(event->reached());
+}
+
+TEST_F(StreamTest, ManyOvertakingRecordsAllArrive) {
+  auto slow = make("slow"), fast = make("fast");
+  Gate gate;
+  auto event = device_->make_event();
+  gate.hold(*slow);
+  slow->record(*event);
+  for (int i = 0; i < 300; ++i) fast->record(*event);  // more than the window of 64
+  gate.open();
+  event->wait();
+  EXPECT_TRUE(event->reached());
+}
+
+TEST_F(StreamTest, AnEventMayBeDestroyedBeforeItsRecordIsReached) {
+  int value = 0;
+  auto first = make("first"), second = make("second");
+  for (int round = 0; round < 50; ++round) {
+    Gate gate;
+    {
+      auto event = device_->make_event();
+      gate.hold(*first);
+      run(*first, [&value] { ++value; });
+      first->record(*event);
+      second->wait(*event);
+    }
+    run(*second, [&value] { ++value; });
+    gate.open();
+    second->synchronize();
+    ASSERT_EQ(value, 2 * (round + 1));
+  }
+}
+
+TEST_F(StreamTest, AFullRingMakesTheHostWaitAndLosesNothing) {
+  auto stream = make();
+  Gate gate;
+  std::atomic<int> ran{0}, queued{0};
+  constexpr int count = 3000;
+  gate.hold(*stream);
+  gate.wait_until_entered();
+  std::thread host([&] {
+    for (int i = 0; i < count; ++i) {
+      run(*stream, [&ran] { ++ran; });
+      queued.store(i + 1);
+      queued.notify_all();
+    }
+  });
+  for (int seen = queued.load(); seen < 1024; seen = queued.load()) queued.wait(seen);
+  EXPECT_EQ(ran.load(), 0);
+  EXPECT_EQ(queued.load(), 1024) << "the ring holds 1024 tasks";
+  gate.open();
+  host.join();
+  stream->synchronize();
+  EXPECT_EQ(ran.load(), count);
+}
+
+TEST_F(StreamTest, TwoFullStreamsThatWaitForEachOtherDoNotLock) {
+  auto first = make("first"), second = make("second");
+  auto ping = device_->make_event(), pong = device_->make_event();
+  std::uint64_t sum = 0;
+  for (int i = 0; i < 2000; ++i) {
+    run(*first, [&sum] { ++sum; });
+    first->record(*ping);
+    second->wait(*ping);
+    run(*second, [&sum] { sum *= 3; });
+    second->record(*pong);
+    first->wait(*pong);
+  }
+  first->synchronize();
+  std::uint64_t expected = 0;
+  for (int i = 0; i < 2000; ++i) expected = (expected + 1) * 3;
+  EXPECT_EQ(sum, expected);
+}
+
+TEST_F(StreamTest, TheDestructorRunsWhatIsQueued) {
+  int ran = 0;
+  {
+    auto stream = make();
+    for (int i = 0; i < 100; ++i) run(*stream, [&ran] { ++ran; });
+  }
+  EXPECT_EQ(ran, 100);
+}
+
+TEST_F(StreamTest, AFailureSkipsWhatFollowsAndComesOutWhereTheHostWaits) {
+  bool skipped = true;
+  auto stream = make();
+  auto before = device_->make_event(), after = device_->make_event();
+  stream->record(*before);
+  run(*stream, [] { throw CommError("MPI", "MPI_Send", "gone", __FILE__, __LINE__); });
+  run(*stream, [&skipped] { skipped = false; });
+  stream->record(*after);
+  EXPECT_THROW(after->wait(), CommError);
+  EXPECT_TRUE(skipped);
+  EXPECT_TRUE(after->reached());
+  EXPECT_NO_THROW(before->wait());
+  EXPECT_THROW(after->wait(), CommError) << "every waiter is told";
+  EXPECT_THROW(stream->synchronize(), CommError);
+  run(*stream, [&skipped] { skipped = false; });
+  EXPECT_THROW(stream->synchronize(), CommError) << "the stream stays stopped";
+  EXPECT_TRUE(skipped);
+}
+
+TEST_F(StreamTest, AFailureSpreadsToTheStreamsThatWait) {
+  bool ran = false;
+  auto first = make("first"), second = make("second"), third = make("third");
+  auto host = make("host", StreamMode::inlined);
+  auto a = device_->make_event(), b = device_->make_event();
+  run(*first, [] { throw std::runtime_error("first of all"); });
+  first->record(*a);
+  second->wait(*a);
+  second->record(*b);
+  third->wait(*b);
+  run(*third, [&ran] { ran = true; });
+  try {
+    third->synchronize();
+    FAIL() << "the failure was lost";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "first of all");
+  }
+  EXPECT_FALSE(ran);
+  EXPECT_THROW(host->wait(*b), std::runtime_error);
+  EXPECT_THROW(first->synchronize(), std::runtime_error);
+}
+
+TEST_F(StreamTest, TheFirstFailureIsTheOneThatIsTold) {
+  auto first = make("first"), second = make("second");
+  auto event = device_->make_event();
+  run(*first, [] { throw std::runtime_error("theirs"); });
+  first->record(*event);
+  run(*second, [] { throw std::logic_error("mine"); });
+  second->wait(*event);
+  EXPECT_THROW(second->synchronize(), std::logic_error);
+  EXPECT_THROW(first->synchronize(), std::runtime_error);
+}
+
+TEST_F(StreamTest, AFullRingBehindAFailureStillDrains) {
+  auto stream = make();
+  Gate gate;
+  std::atomic<int> ran{0};
+  gate.hold(*stream);
+  run(*stream, [] { throw std::runtime_error("early"); });
+  std::thread opener([&] { gate.open(); });
+  for (int i = 0; i < 3000; ++i) run(*stream, [&ran] { ++ran; });
+  opener.join();
+  EXPECT_THROW(stream->synchronize(), std::runtime_error);
+  EXPECT_EQ(ran.load(), 0);
+}
+
+TEST_F(StreamTest, ManyThreadsMayWaitForOneFailure) {
+  auto stream = make();
+  Gate gate;
+  auto event = device_->make_event();
+  gate.hold(*stream);
+  run(*stream, [] { throw std::runtime_error("for all"); });
+  stream->record(*event);
+  std::atomic<int> told{0};
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < 4; ++i)
+    waiters.emplace_back([&] {
+      try {
+        event->wait();
+      } catch (const std::runtime_error&) {
+        ++told;
+      }
+    });
+  gate.open();
+  for (auto& waiter : waiters) waiter.join();
+  EXPECT_EQ(told.load(), 4);
+}
+
+TEST_F(StreamTest, AFailureNobodyAskedForIsPrinted) {
+  testing::internal::CaptureStderr();
+  {
+    run(*make("mute"), [] { throw std::runtime_error("unheard"); });
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("stream mute failed"));
+  testing::internal::CaptureStderr();
+  {
+    auto stream = make("heard");
+    run(*stream, [] { throw std::runtime_error("heard"); });
+    EXPECT_THROW(stream->synchronize(), std::runtime_error);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(StreamTest, AFailingInlineTaskTellsItsCaller) {
+  auto stream = make("inline", StreamMode::inlined);
+  auto event = device_->make_event();
+  EXPECT_THROW(run(*stream, [] { throw std::runtime_error("now"); }), std::runtime_error);
+  stream->record(*event);
+  EXPECT_NO_THROW(event->wait());
+}
+
+}  // namespace
+}  // namespace trireme::device
