@@ -403,6 +403,9 @@ const layout::Plan& Engine::plan() const {
 bool Engine::sharded() const {
   return impl_->sharded_;
 }
+bool Engine::cached_shards() const {
+  return impl_->config_.cached_shards;
+}
 DType Engine::parameter_dtype() const {
   return impl_->parameter_dtype_;
 }

@@ -113,6 +113,7 @@ class Engine {
 
   [[nodiscard]] const layout::Plan& plan() const;
   [[nodiscard]] bool sharded() const;
+  [[nodiscard]] bool cached_shards() const;
   [[nodiscard]] DType parameter_dtype() const;
   /// Whose shards owned() are.
   [[nodiscard]] int rank() const;

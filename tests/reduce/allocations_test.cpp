@@ -14,16 +14,17 @@ namespace {
 std::atomic<long> num_allocations{0};  // NOLINT: operator new has nowhere else to count
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Not inlined, else compilers see malloc paired with delete and warn.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++num_allocations;
   if (void* at = std::malloc(bytes))
     return at;
   throw std::bad_alloc();
 }
-void operator delete(void* at) noexcept {
+[[gnu::noinline]] void operator delete(void* at) noexcept {
   std::free(at);
 }
-void operator delete(void* at, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept {
   std::free(at);
 }
 

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/adamw.hpp"
+
+#include <cmath>
+#include <string>
+
+#include "base/error.hpp"
+
+#include "ops/adamw.hpp"
+#include "ops/elementwise.hpp"
+
+#include "optim/schedule.hpp"
+
+namespace trireme::optim {
+namespace {
+
+/// Added to the norm before dividing. Source: torch.nn.utils.clip_grad_norm_, and Megatron-LM's
+/// clip_grads.py.
+constexpr double clip_guard = 1e-6;
+
+double clip_factor(double clip_norm, double grad_norm) {
+  if (clip_norm <= 0)
+    return 1;
+  const double factor = clip_norm / (grad_norm + clip_guard);
+  return factor < 1 ? factor : 1;
+}
+
+}  // namespace
+
+AdamW::AdamW(const OptimizerConfig& config,
+             reduce::Engine& engine,
+             comm::World& world,
+             device::Device& device,
+             device::Stream& compute)
+    : config_(config), engine_(engine), world_(world), compute_(compute) {
+  const layout::Plan& plan = engine_.plan();
+  TRIREME_EXPECT(config_.sharded == engine_.sharded() && world_.size() == plan.ranks(),
+                 "an optimizer ({} ranks, sharded {}) on an engine ({} ranks, sharded {})",
+                 world_.size(), config_.sharded, plan.ranks(), engine_.sharded());
+  const std::int64_t kept = plan.owned_elements() * (engine_.sharded() ? 1 : plan.ranks());
+  const std::size_t bytes = static_cast<std::size_t>(kept) * size_bytes(DType::f32);
+  if (engine_.parameter_dtype() != DType::f32)
+    master_ = device.allocate(bytes, "master weights");
+  m_ = device.allocate(bytes, "first moments");
+  v_ = device.allocate(bytes, "second moments");
+
+  buckets_.resize(plan.buckets().size());
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    find_updates(bucket);
+    const auto pieces = engine_.sharded()
+                            ? plan.find_pieces(bucket, engine_.rank())
+                            : plan.find_pieces(bucket, 0, plan.bucket(bucket).elements);
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const Update& update = buckets_[b].updates[i];
+      state_.push_back(
+          {pieces[i].parameter, pieces[i].parameter_begin, update.master, update.m, update.v});
+    }
+  }
+}
+
+void AdamW::find_updates(BucketIndex bucket) {
+  const layout::Plan& plan = engine_.plan();
+  const layout::Bucket& place = plan.bucket(bucket);
+  const bool sharded = engine_.sharded();
+  const reduce::OwnedShard& owned = engine_.owned()[at(bucket)];
+  const std::int64_t state_begin = plan.owned_begin(bucket) * (sharded ? 1 : plan.ranks());
+  BucketUpdates& mine = buckets_[at(bucket)];
+
+  mine.updates.clear();
+  const std::int64_t begin = sharded ? engine_.rank() * place.shard_elements : 0;
+  for (const layout::Piece& piece : plan.find_pieces(bucket, begin, owned.gradient.elements)) {
+    const std::int64_t in_state = state_begin + piece.shard_begin;
+    Update update;
+    update.gradient = owned.gradient.slice(piece.shard_begin, piece.elements);
+    update.parameter = owned.parameter.slice(piece.shard_begin, piece.elements);
+    update.master = master_.bytes() == 0 ? update.parameter
+                                         : master_.view(DType::f32).slice(in_state, piece.elements);
+    update.m = m_.view(DType::f32).slice(in_state, piece.elements);
+    update.v = v_.view(DType::f32).slice(in_state, piece.elements);
+    update.decays = plan.parameter(piece.parameter).decay;
+    mine.updates.push_back(update);
+  }
+  mine.squared.clear();
+  const std::int64_t own_begin = sharded ? 0 : engine_.rank() * place.shard_elements;
+  for (const layout::Piece& piece : plan.pieces(bucket, engine_.rank()))
+    mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
+}
+
+double AdamW::gradient_norm(double gradient_scale) {
+  squares_ = {};
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    engine_.wait_for_shard(bucket);
+    if (!engine_.cached_shards())
+      find_updates(bucket);
+    for (const ConstView& gradient : buckets_[b].squared)
+      ops::add_squares(squares_, gradient, compute_);
+  }
+  compute_.synchronize();
+  squares_.normalize();
+  world_.sum(squares_.words());
+  return std::sqrt(squares_.value()) * gradient_scale;
+}
+
+StepResult AdamW::step(std::int64_t step, std::int64_t total_steps, double gradient_scale) {
+  engine_.finish_reduction();
+  StepResult result;
+  result.learning_rate = learning_rate(config_, step, total_steps);
+  result.grad_norm = gradient_norm(gradient_scale);
+  if (!std::isfinite(result.grad_norm))
+    report_not_finite(step);
+
+  const auto n = static_cast<double>(step);
+  ops::AdamwStep update;
+  update.learning_rate = static_cast<float>(result.learning_rate);
+  update.beta1 = static_cast<float>(config_.beta1);
+  update.beta2 = static_cast<float>(config_.beta2);
+  update.epsilon = static_cast<float>(config_.epsilon);
+  update.correction1 = static_cast<float>(1 - std::pow(config_.beta1, n));
+  update.correction2 = static_cast<float>(1 - std::pow(config_.beta2, n));
+  update.scale =
+      static_cast<float>(gradient_scale * clip_factor(config_.clip_norm, result.grad_norm));
+  for (std::size_t b = buckets_.size(); b-- > 0;) {
+    for (const Update& piece : buckets_[b].updates) {
+      update.weight_decay = piece.decays ? static_cast<float>(config_.weight_decay) : 0.0F;
+      ops::adamw(piece.parameter, piece.master, piece.m, piece.v, piece.gradient, update, compute_);
+    }
+    engine_.mark_updated(static_cast<BucketIndex>(b));
+  }
+  return result;
+}
+
+// Every rank looks through what it owns; the first finding of the lowest rank is what all report.
+void AdamW::report_not_finite(std::int64_t step) {
+  const layout::Plan& plan = engine_.plan();
+  std::string mine;
+  for (std::size_t b = 0; b < buckets_.size() && mine.empty(); ++b) {
+    const auto& pieces = plan.pieces(static_cast<BucketIndex>(b), engine_.rank());
+    for (std::size_t p = 0; p < pieces.size() && mine.empty(); ++p) {
+      const ConstView gradient = buckets_[b].squared[p];
+      for (std::int64_t i = 0; i < gradient.elements && mine.empty(); ++i)
+        if (const float value = gradient.as<float>()[i]; !std::isfinite(value))
+          mine = fmt::format("{}[{}] is {} (bucket {}, owned by rank {})",
+                             plan.parameter(pieces[p].parameter).name,
+                             pieces[p].parameter_begin + i, value, b, engine_.rank());
+    }
+  }
+  for (const std::string& found : world_.gather_all(mine))
+    if (!found.empty())
+      throw UserError(fmt::format(
+          "the gradient of step {} is not finite: {}; nothing was updated. Usual reasons are too "
+          "high a learning rate or too little warm-up",
+          step, found));
+  // Squares of finite fp32 values cannot overflow an fp64 sum.
+  throw ContractError("expected", "a gradient element that is not finite",
+                      "the norm is not finite, but every element is", __FILE__, __LINE__);
+}
+
+void AdamW::publish_parameters() {
+  for (const BucketUpdates& bucket : buckets_)
+    for (const Update& piece : bucket.updates)
+      if (piece.master.data != piece.parameter.data)
+        ops::cast(piece.parameter, piece.master, compute_);
+  engine_.publish_parameters();
+}
+
+}  // namespace trireme::optim

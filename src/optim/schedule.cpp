@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/schedule.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.hpp"
+
+namespace trireme::optim {
+namespace {
+
+/// Where `step` lies between `begin` (0) and `end` (1), held inside.
+double progress(std::int64_t step, std::int64_t begin, std::int64_t end) {
+  if (step <= begin)
+    return 0;
+  if (step >= end)
+    return 1;
+  return static_cast<double>(step - begin) / static_cast<double>(end - begin);
+}
+
+}  // namespace
+
+double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps) {
+  TRIREME_EXPECT(step >= 1 && total_steps >= 1, "step {} of {}", step, total_steps);
+  const ScheduleConfig& schedule = config.schedule;
+  const double peak = config.learning_rate;
+  if (step < schedule.warmup_steps)
+    return peak * static_cast<double>(step) / static_cast<double>(schedule.warmup_steps);
+
+  const std::int64_t peak_step = std::max<std::int64_t>(schedule.warmup_steps, 1);
+  const double rest = schedule.final_fraction;
+  switch (schedule.kind) {
+    case Schedule::constant:
+      return peak;
+    case Schedule::linear:
+      return peak * (1 - (1 - rest) * progress(step, peak_step, total_steps));
+    case Schedule::cosine: {
+      const double turn = std::numbers::pi * progress(step, peak_step, total_steps);
+      return peak * (rest + (1 - rest) * 0.5 * (1 + std::cos(turn)));
+    }
+    case Schedule::wsd: {
+      const auto decay_steps =
+          static_cast<std::int64_t>(schedule.decay_fraction * static_cast<double>(total_steps));
+      const std::int64_t begin = std::max(peak_step, total_steps - decay_steps);
+      return peak * (1 - (1 - rest) * progress(step, begin, total_steps));
+    }
+  }
+  return peak;
+}
+
+}  // namespace trireme::optim

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The learning rate as a pure function of the step. Steps count from 1; `total_steps` is the last
+// one.
+//
+//   warm-up   step <= warmup_steps: peak · step / warmup_steps
+//   constant  the peak until the end
+//   linear    in a straight line from the peak to final_fraction · peak at the last step
+//   cosine    the same ends, half a cosine between. Source: Loshchilov, Hutter, SGDR, 2017, eq. 5
+//   wsd       the peak, then linear over the last decay_fraction of all steps, rounded down.
+//             Source: Hu et al., MiniCPM, 2024, section 4
+//
+// The peak stands at step max(warmup_steps, 1), where the decay of linear and cosine begins; wsd
+// begins its decay there if warm-up ends later than the decay should begin.
+#pragma once
+
+#include <cstdint>
+
+#include "optim/config.hpp"
+
+namespace trireme::optim {
+
+/// Requires: step >= 1, total_steps >= 1. Behind total_steps it stays what it is there.
+double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps);
+
+}  // namespace trireme::optim

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/schedule.hpp"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+namespace trireme::optim {
+namespace {
+
+OptimizerConfig config_of(Schedule kind, std::int64_t warmup_steps, double final_fraction = 0.1) {
+  OptimizerConfig config;
+  config.learning_rate = 2.0;
+  config.schedule = {kind, warmup_steps, final_fraction, 0.2};
+  return config;
+}
+
+constexpr Schedule kinds[] = {Schedule::constant, Schedule::linear, Schedule::cosine,
+                              Schedule::wsd};
+
+TEST(Schedule, WarmsUpInAStraightLineToThePeak) {
+  for (const Schedule kind : kinds) {
+    const auto config = config_of(kind, 10);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 1, 100), 0.2);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 5, 100), 1.0);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 9, 100), 1.8);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 10, 100), 2.0);
+  }
+}
+
+TEST(Schedule, StartsAtThePeakWithoutWarmUp) {
+  for (const Schedule kind : kinds)
+    EXPECT_DOUBLE_EQ(learning_rate(config_of(kind, 0), 1, 100), 2.0) << word(kind);
+}
+
+TEST(Schedule, EndsAtTheFinalFractionOfThePeak) {
+  for (const Schedule kind : {Schedule::linear, Schedule::cosine, Schedule::wsd}) {
+    EXPECT_NEAR(learning_rate(config_of(kind, 10), 100, 100), 0.2, 1e-15) << word(kind);
+    EXPECT_NEAR(learning_rate(config_of(kind, 10, 0.0), 100, 100), 0.0, 1e-15) << word(kind);
+    EXPECT_NEAR(learning_rate(config_of(kind, 10), 5000, 100), 0.2, 1e-15) << word(kind);
+  }
+  EXPECT_DOUBLE_EQ(learning_rate(config_of(Schedule::constant, 10), 100, 100), 2.0);
+}
+
+TEST(Schedule, IsHalfWayDownInTheMiddle) {
+  EXPECT_NEAR(learning_rate(config_of(Schedule::linear, 20), 60, 100), 1.1, 1e-15);
+  EXPECT_NEAR(learning_rate(config_of(Schedule::cosine, 20), 60, 100), 1.1, 1e-15);
+  // A quarter of the way the cosine is still higher: 0.5 (1 + cos(pi/4)) of the way.
+  EXPECT_NEAR(learning_rate(config_of(Schedule::cosine, 20), 40, 100),
+              2 * (0.1 + 0.9 * 0.5 * (1 + std::sqrt(0.5))), 1e-12);
+}
+
+TEST(Schedule, WsdHoldsThePeakAndThenFalls) {
+  const auto config = config_of(Schedule::wsd, 10);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 80, 100), 2.0);
+  EXPECT_NEAR(learning_rate(config, 81, 100), 2 * (1 - 0.9 / 20), 1e-15);
+  EXPECT_NEAR(learning_rate(config, 90, 100), 1.1, 1e-15);
+}
+
+TEST(Schedule, StaysFiniteAndInsideItsBoundsAtEveryEdge) {
+  for (const Schedule kind : kinds)
+    for (const std::int64_t warmup : {0, 1, 2, 7, 50})
+      for (const std::int64_t total : {1, 2, 3, 7, 8})
+        for (const double decay : {0.0, 0.2, 1.0})
+          for (std::int64_t step = 1; step <= total + 2; ++step) {
+            auto config = config_of(kind, warmup);
+            config.schedule.decay_fraction = decay;
+            const double rate = learning_rate(config, step, total);
+            ASSERT_TRUE(std::isfinite(rate));
+            ASSERT_GT(rate, 0.0);
+            ASSERT_LE(rate, 2.0);
+          }
+}
+
+TEST(Schedule, FallsWithoutAStepUp) {
+  for (const Schedule kind : {Schedule::linear, Schedule::cosine, Schedule::wsd}) {
+    const auto config = config_of(kind, 5);
+    for (std::int64_t step = 5; step < 60; ++step)
+      ASSERT_GE(learning_rate(config, step, 60), learning_rate(config, step + 1, 60));
+  }
+}
+
+TEST(Schedule, CountsStepsFromOne) {
+  EXPECT_THROW(learning_rate(config_of(Schedule::cosine, 0), 0, 10), ContractError);
+}
+
+}  // namespace
+}  // namespace trireme::optim
