@@ -92,6 +92,13 @@ Type string_type() {
   return type;
 }
 
+Type compound_type(std::size_t size_bytes, std::initializer_list<Member> members) {
+  Type type(TRIREME_H5(H5Tcreate(H5T_COMPOUND, size_bytes)));
+  for (const Member& member : members)
+    TRIREME_H5(H5Tinsert(type.get(), member.name, member.offset, member.type.get()));
+  return type;
+}
+
 Dataset Dataset::create_extendible(hid_t parent,
                                    const std::string& name,
                                    const Type& type,

@@ -7,7 +7,9 @@
 // stored as a 2-byte float that h5py reads as float32, and is read back without conversion.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +26,14 @@ Type type_of();
 Type type_of(DType dtype);
 /// Variable-length UTF-8.
 Type string_type();
+
+/// The type of a plain struct. Padding between members is not stored apart.
+struct Member {
+  const char* name;
+  std::size_t offset;
+  const Type& type;
+};
+Type compound_type(std::size_t size_bytes, std::initializer_list<Member> members);
 
 class Dataset {
  public:
@@ -65,6 +75,9 @@ class Dataset {
   }
   void append_strings(std::span<const std::string> values);
   [[nodiscard]] std::vector<std::string> read_strings() const;
+
+  /// See h5::abandon.
+  void abandon() noexcept { id_.release(); }
 
  private:
   explicit Dataset(DatasetId id) : id_(std::move(id)) {}

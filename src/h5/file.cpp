@@ -54,6 +54,11 @@ void close(File file) {
   TRIREME_H5(H5Fclose(file.release()));
 }
 
+void abandon(File file) noexcept {
+  detail::silence();
+  H5Fclose(file.release());
+}
+
 Probe probe(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0)

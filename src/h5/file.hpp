@@ -24,6 +24,9 @@ File open_file(const std::string& path, Access access);
 void flush(const File& file);
 /// As the destructor, but a failure is a StorageError.
 void close(File file);
+/// For a file that could not be written: lets go of it without a word about what is lost. Its
+/// datasets must have been abandoned before.
+void abandon(File file) noexcept;
 
 enum class Probe : std::uint8_t { whole, absent, unreadable, not_hdf5, damaged };
 /// Looks at a file without changing it: damaged means that it starts like HDF5 and does not open.

@@ -42,6 +42,9 @@ std::string innermost_message() {
 namespace detail {
 
 void silence() noexcept {
+  // Before the library starts itself (later calls change nothing): its exit handler crashes when a
+  // file could not be closed, and owners leave it nothing to do.
+  H5dont_atexit();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 

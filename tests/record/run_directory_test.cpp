@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run_directory.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+
+#include "support/scratch_directory.hpp"
+
+namespace trireme::record {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(RunDirectory, IsMadeWithItsParentsAndLocked) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  const RunDirectory directory(scratch / "a/b/c/", *world);
+  EXPECT_EQ(directory.path(), scratch / "a/b/c");
+  EXPECT_EQ(directory.run_file(), scratch / "a/b/c/run.h5");
+  EXPECT_TRUE(directory.locked());
+  EXPECT_TRUE(std::filesystem::is_directory(scratch / "a/b/c"));
+}
+
+TEST(RunDirectory, RefusesAFileInTheWay) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  test::write_bytes(scratch / "notes", "mine");
+  for (const char* path : {"notes", "notes/run"}) try {
+      const RunDirectory directory(scratch / path, *world);
+      FAIL() << path;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(scratch / "notes: error: a file is in the way"),
+                                      HasSubstr(scratch / path)));
+    }
+  EXPECT_EQ(test::bytes_of(scratch / "notes"), "mine");
+}
+
+TEST(RunDirectory, RefusesASecondRunByNameAndIsFreeWhenTheFirstDies) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const RunDirectory directory(scratch / "run", *world);
+    const char done = 'x';
+    if (::write(ready[1], &done, 1) != 1)
+      ::_exit(1);
+    for (;;) ::pause();
+  }
+  char done = 0;
+  ASSERT_EQ(::read(ready[0], &done, 1), 1);
+  try {
+    const RunDirectory second(scratch / "run", *world);
+    ADD_FAILURE() << "two runs in one directory";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("run: error: the run directory is in use by process " +
+                                std::to_string(child) + " on " + world->host())));
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(RunDirectory(scratch / "run", *world).locked());
+}
+
+TEST(RunDirectory, ReportsADirectoryThatCannotBeWritten) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  std::filesystem::create_directory(scratch / "run");
+  ::chmod(scratch.path().c_str(), 0755);
+  ::chmod((scratch / "run").c_str(), 0555);
+  const auto attempt = [&](const std::string& path) {
+    if (::geteuid() == 0 && ::setuid(65534) != 0)  // root may write anywhere: be nobody
+      std::exit(1);
+    try {
+      const RunDirectory directory(path, *world);
+    } catch (const StorageError& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::exit(3);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(attempt(scratch / "run"), testing::ExitedWithCode(3),
+              "file system: write into run directory.*Permission denied");
+  EXPECT_EXIT(attempt(scratch / "run/deeper"), testing::ExitedWithCode(3),
+              "file system: create directory .*Permission denied");
+}
+
+}  // namespace
+}  // namespace trireme::record

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run_file.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+
+#include "h5/attribute.hpp"
+#include "h5/dataset.hpp"
+#include "h5/file.hpp"
+
+#include "support/scratch_directory.hpp"
+
+namespace trireme::record {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const RunHeader header{.facts = {{"software", "trireme"}, {"git_sha1", "abc123"}},
+                       .deck = {{"run.name", "tiny"}, {"optimizer.learning_rate", "0.001"}},
+                       .hosts = {"node1", "node1", "node2"}};
+
+StepRow row(std::int64_t step) {
+  const double x = static_cast<double>(step);
+  return {.step = step,
+          .loss = 5 - 0.1 * x,
+          .grad_norm = x,
+          .learning_rate = 1e-3,
+          .tokens = 100 * step,
+          .seconds = 0.5,
+          .tokens_per_s = 200,
+          .flops_per_s = 1e9,
+          .exposed_s = 0.01 * x,
+          .allocations = 0};
+}
+
+timing::Sample sample(std::uint32_t step, std::uint32_t rank) {
+  return {.step = step,
+          .micro = 1,
+          .name = 6,
+          .index = 2,
+          .rank = rank,
+          .begin_s = 0.5,
+          .duration_s = 0.25};
+}
+
+template <class T>
+std::vector<T> column(const std::string& path, const std::string& name) {
+  return h5::Dataset::open(h5::open_file(path, h5::Access::read).get(), name).read_all<T>();
+}
+
+/// What rank 0 would print.
+std::string refusal_of(const std::string& path, std::int64_t step = 1) {
+  try {
+    RunFile::resume(path, header, step);
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.findings().size(), 1U);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(RunFile, HoldsHeaderDeckRowsAndUnits) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  RunFile file = RunFile::create(path, header);
+  for (std::int64_t step = 1; step <= 40; ++step) file.append(row(step));
+  file.append_validation(0, 5.5);
+  file.append_validation(40, 1.5);
+  file.append_samples(std::vector<timing::Sample>{sample(1, 0), sample(40, 1)});
+  file.set_anchors(std::vector<double>{1.0, 2.0, 3.0});
+  file.set_timing_fact("flops_per_token", 6e6, "FLOP/token");
+  file.set_timing_fact("flops_per_token", 7e6, "FLOP/token");
+  file.set_memory("pool.peak", 4096);
+  file.close();
+
+  const h5::File back = h5::open_file(path, h5::Access::read);
+  EXPECT_EQ(h5::read_attribute<std::string>(back.get(), "filetype"), "trireme-run");
+  EXPECT_THAT(h5::read_attribute<std::vector<std::int64_t>>(back.get(), "version"),
+              ElementsAre(1, 0));
+  EXPECT_EQ(h5::read_attribute<std::string>(back.get(), "machine"), "node1 node2");
+  EXPECT_EQ(h5::read_attribute<std::string>(back.get(), "git_sha1"), "abc123");
+  EXPECT_THAT(h5::read_attribute<std::string>(back.get(), "date_and_time"),
+              testing::MatchesRegex("20..-..-.. ..:..:.. .0000"));
+  EXPECT_THAT(h5::attribute_names(h5::open_group(back.get(), "deck").get()),
+              ElementsAre("optimizer.learning_rate", "run.name"));
+  EXPECT_EQ(column<std::int64_t>(path, "steps/step").size(), 40U);
+  EXPECT_EQ(column<double>(path, "steps/loss")[39], row(40).loss);
+  EXPECT_EQ(column<std::int64_t>(path, "steps/tokens")[39], 4000);
+  EXPECT_EQ(column<double>(path, "steps/exposed_s")[39], row(40).exposed_s);
+  EXPECT_EQ(
+      h5::read_attribute<std::string>(h5::Dataset::open(back.get(), "steps/seconds").id(), "unit"),
+      "s");
+  EXPECT_THAT(column<std::int64_t>(path, "validation/step"), ElementsAre(0, 40));
+  EXPECT_THAT(column<double>(path, "validation/loss"), ElementsAre(5.5, 1.5));
+  EXPECT_EQ(h5::Dataset::open(back.get(), "timings/samples").elements(), 2);
+  EXPECT_EQ(h5::Dataset::open(back.get(), "timings/names")
+                .read_strings()[static_cast<std::size_t>(timing::Name::reduce_exposed)],
+            "reduce.exposed");
+  EXPECT_THAT(column<double>(path, "timings/anchors/calendar_s"), ElementsAre(1.0, 2.0, 3.0));
+  EXPECT_EQ(
+      h5::read_attribute<double>(h5::open_group(back.get(), "timings").get(), "flops_per_token"),
+      7e6);
+  EXPECT_EQ(
+      h5::read_attribute<std::int64_t>(h5::open_group(back.get(), "memory").get(), "pool.peak"),
+      4096);
+}
+
+TEST(RunFile, WritesWhatWaitsWhenEnoughRowsOrSecondsHavePassed) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  double now = 0;
+  RunFile file = RunFile::create(
+      path, header, {.flush_rows = 4, .flush_seconds = 10, .clock = [&now] { return now; }});
+  const auto rows = [&] { return column<double>(path, "steps/loss").size(); };
+  for (int step = 1; step <= 3; ++step) file.append(row(step));
+  EXPECT_EQ(rows(), 0U);
+  file.append(row(4));
+  EXPECT_EQ(rows(), 4U);
+  now = 9;
+  file.append(row(5));
+  EXPECT_EQ(rows(), 4U);
+  now = 10;
+  file.append(row(6));
+  EXPECT_EQ(rows(), 6U);
+}
+
+TEST(RunFile, KeepsItsRowsWhenTheProcessIsKilled) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    RunFile file = RunFile::create(path, header, {.flush_rows = 10, .flush_seconds = 1e9});
+    for (std::int64_t step = 1; step <= 5000; ++step) {
+      file.append_samples(
+          std::vector<timing::Sample>(20, sample(static_cast<std::uint32_t>(step), 0)));
+      file.append(row(step));
+    }
+    file.append(row(5001));  // waits, and is lost
+    const char done = 'x';
+    if (::write(ready[1], &done, 1) != 1)
+      ::_exit(1);
+    for (;;) ::pause();
+  }
+  char done = 0;
+  ASSERT_EQ(::read(ready[0], &done, 1), 1);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+
+  EXPECT_EQ(column<std::int64_t>(path, "steps/step").size(), 5000U);
+  RunFile file = RunFile::resume(path, header, 4000);
+  file.append(row(4001));
+  file.close();
+  const auto steps = column<std::int64_t>(path, "steps/step");
+  ASSERT_EQ(steps.size(), 4001U);
+  EXPECT_EQ(steps.back(), 4001);
+}
+
+TEST(RunFile, DropsRowsBeyondTheResumedStep) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  {
+    RunFile file = RunFile::create(path, header);
+    file.set_anchors(std::vector<double>{10.0, 20.0});
+    file.append_validation(0, 5.5);
+    for (std::int64_t step = 1; step <= 9; ++step) file.append(row(step));
+    file.append_validation(4, 4.5);
+    file.append_validation(8, 3.5);
+    // As gathered from ranks: not sorted by step.
+    file.append_samples(std::vector<timing::Sample>{sample(1, 0), sample(7, 0), sample(2, 1),
+                                                    sample(6, 1), sample(6, 1)});
+  }
+  RunHeader other = header;
+  other.deck = {{"run.name", "tiny"}};
+  other.hosts = {"node7"};
+  {
+    RunFile file = RunFile::resume(path, other, 6);
+    file.set_anchors(std::vector<double>{30.0});
+    file.append(row(7));
+  }
+  EXPECT_THAT(column<std::int64_t>(path, "steps/step"), ElementsAre(1, 2, 3, 4, 5, 6, 7));
+  for (const char* name : {"loss", "grad_norm", "learning_rate", "seconds", "exposed_s"})
+    EXPECT_EQ(column<double>(path, std::string("steps/") + name).size(), 7U) << name;
+  EXPECT_THAT(column<std::int64_t>(path, "validation/step"), ElementsAre(0, 4));
+  EXPECT_THAT(column<std::int64_t>(path, "sessions/first_step"), ElementsAre(1, 7));
+  EXPECT_THAT(column<std::int64_t>(path, "sessions/ranks"), ElementsAre(3, 1));
+  EXPECT_THAT(column<double>(path, "timings/anchors/calendar_s"), ElementsAre(10.0, 20.0, 30.0));
+  EXPECT_THAT(column<std::int64_t>(path, "timings/anchors/first_step"), ElementsAre(1, 1, 7));
+
+  const h5::File file = h5::open_file(path, h5::Access::read);
+  EXPECT_THAT(h5::attribute_names(h5::open_group(file.get(), "deck").get()),
+              ElementsAre("run.name"));
+  EXPECT_EQ(h5::read_attribute<std::string>(file.get(), "machine"), "node1 node2");
+  const h5::Dataset samples = h5::Dataset::open(file.get(), "timings/samples");
+  const auto u32 = h5::type_of<std::uint32_t>();
+  struct StepAndRank {
+    std::uint32_t step, rank;
+  };
+  std::vector<StepAndRank> kept(4);
+  ASSERT_EQ(samples.elements(), 4);
+  samples.read(0, 4, h5::compound_type(8, {{"step", 0, u32}, {"rank", 4, u32}}), kept.data());
+  std::vector<std::uint32_t> steps;
+  for (const StepAndRank& one : kept) steps.push_back(one.step);
+  EXPECT_THAT(steps, ElementsAre(1, 2, 6, 6));
+}
+
+TEST(RunFile, NeverOverwrites) {
+  const test::ScratchDirectory scratch;
+  test::write_bytes(scratch / "run.h5", "somebody's notes");
+  EXPECT_THROW(RunFile::create(scratch / "run.h5", header), UserError);
+  EXPECT_EQ(test::bytes_of(scratch / "run.h5"), "somebody's notes");
+}
+
+TEST(RunFile, RefusesWhatItCannotContinueAndLeavesItAlone) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  EXPECT_THAT(refusal_of(path), HasSubstr("run.h5: error: there is no run file to continue"));
+
+  test::write_bytes(path, "not HDF5");
+  EXPECT_THAT(refusal_of(path), HasSubstr("run.h5: error: not an HDF5 file: move it away"));
+  EXPECT_EQ(test::bytes_of(path), "not HDF5");
+  std::filesystem::remove(path);
+
+  {
+    const h5::File other = h5::create_file(path);
+    h5::write_attribute(other.get(), "filetype", "statepoint");
+  }
+  EXPECT_THAT(refusal_of(path), HasSubstr("not a run file of trireme"));
+  std::filesystem::remove(path);
+
+  RunFile::create(path, header).close();
+  {
+    const h5::File file = h5::open_file(path, h5::Access::read_write);
+    h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{2, 0});
+  }
+  EXPECT_THAT(refusal_of(path), HasSubstr("run file version 2.0; this trireme continues 1.0"));
+  std::filesystem::resize_file(path, 1000);
+  EXPECT_THAT(refusal_of(path), HasSubstr("truncated or damaged"));
+}
+
+TEST(RunFile, ReportsAFullDiskAndEndsTheProcessInOrder) {
+  const test::ScratchDirectory scratch;
+  const auto fill = [&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{100'000, 100'000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      RunFile file = RunFile::create(scratch / "run.h5", header);
+      for (std::uint32_t step = 1; step < 10'000; ++step) {
+        file.append_samples(std::vector<timing::Sample>(100, sample(step, 0)));
+        file.append(row(step));
+      }
+    } catch (const StorageError& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::exit(3);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(fill(), testing::ExitedWithCode(3), "HDF5: H5.* failed: File too large: .*run.h5");
+}
+
+TEST(RunFile, LeavesNothingBehindWhenItCannotBeCreated) {
+  const test::ScratchDirectory scratch;
+  const auto fill = [&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{4'000, 4'000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      RunFile::create(scratch / "run.h5", header);
+    } catch (const StorageError& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::exit(3);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(fill(), testing::ExitedWithCode(3), "File too large");
+  EXPECT_FALSE(std::filesystem::exists(scratch / "run.h5"));
+}
+
+TEST(RunFile, ReportsADirectoryThatIsMissing) {
+  const test::ScratchDirectory scratch;
+  try {
+    RunFile::create(scratch / "none/run.h5", header);
+    FAIL() << "created";
+  } catch (const StorageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::record
