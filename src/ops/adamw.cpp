@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/adamw.hpp"
+
+#include "ops/adamw_cpu.hpp"
+#include "ops/dispatch.hpp"
+
+namespace trireme::ops {
+
+void adamw(View parameter,
+           View master,
+           View m,
+           View v,
+           ConstView gradient,
+           const AdamwStep& step,
+           device::Stream& stream) {
+  const std::int64_t n = parameter.elements;
+  TRIREME_EXPECT(
+      master.elements == n && m.elements == n && v.elements == n && gradient.elements == n,
+      "{} parameters, {} masters, {} and {} moments, {} gradients", n, master.elements, m.elements,
+      v.elements, gradient.elements);
+  with_float_type(parameter.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "adamw")
+        .run([to = parameter.as<T>(), exact = master.as<float>(), first = m.as<float>(),
+              second = v.as<float>(), from = gradient.as<float>(), step,
+              n] { cpu::adamw(to, exact, first, second, from, step, n); });
+  });
+}
+
+}  // namespace trireme::ops

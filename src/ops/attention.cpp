@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/attention.hpp"
+
+#include "base/error.hpp"
+
+#include "ops/attention_backend.hpp"
+
+namespace trireme::ops {
+namespace {
+
+std::unique_ptr<Attention::Implementation> make(device::Device& device, const AttentionShape& s) {
+  TRIREME_EXPECT(s.batch >= 1 && s.time >= 1 && s.heads >= 1 && s.head_channels >= 1,
+                 "attention over {} x {} positions, {} heads of {}", s.batch, s.time, s.heads,
+                 s.head_channels);
+  TRIREME_EXPECT(s.dtype == DType::f32 || s.dtype == DType::bf16, "attention on {}", name(s.dtype));
+  if (device.kind() == device::Kind::cpu)
+    return make_attention_cpu(device, s);
+  throw DeviceError(device.description(), "attention", "this build has the CPU's operations only",
+                    __FILE__, __LINE__);
+}
+
+void expect_sizes(
+    const AttentionShape& s, ConstView qkv, ConstView out, ConstView lse, const Dropout& dropout) {
+  const std::int64_t elements = s.batch * s.time * s.heads * s.head_channels;
+  TRIREME_EXPECT(qkv.elements == 3 * elements && qkv.dtype == s.dtype, "QKV is {} {}, not {} {}",
+                 qkv.elements, name(qkv.dtype), 3 * elements, name(s.dtype));
+  TRIREME_EXPECT(out.elements == elements && out.dtype == s.dtype, "out is {} {}, not {} {}",
+                 out.elements, name(out.dtype), elements, name(s.dtype));
+  TRIREME_EXPECT(lse.elements == s.batch * s.heads * s.time && lse.dtype == DType::f32,
+                 "lse is {} {}, not {} fp32", lse.elements, name(lse.dtype),
+                 s.batch * s.heads * s.time);
+  TRIREME_EXPECT(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {}", dropout.rate);
+}
+
+}  // namespace
+
+Attention::Attention(device::Device& device, const AttentionShape& shape)
+    : shape_(shape), implementation_(make(device, shape)) {}
+Attention::~Attention() = default;
+Attention::Attention(Attention&&) noexcept = default;
+Attention& Attention::operator=(Attention&&) noexcept = default;
+
+void Attention::forward(
+    View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) const {
+  expect_sizes(shape_, qkv, out, lse, dropout);
+  implementation_->forward(out, lse, qkv, dropout, stream);
+}
+
+void Attention::backward(View dqkv,
+                         ConstView dout,
+                         ConstView qkv,
+                         ConstView out,
+                         ConstView lse,
+                         const Dropout& dropout,
+                         device::Stream& stream) const {
+  expect_sizes(shape_, qkv, out, lse, dropout);
+  expect_sizes(shape_, dqkv, dout, lse, dropout);
+  implementation_->backward(dqkv, dout, qkv, out, lse, dropout, stream);
+}
+
+double Attention::forward_flops() const {
+  const auto time = static_cast<double>(shape_.time);
+  return 4.0 * static_cast<double>(shape_.batch * shape_.heads * shape_.head_channels) * time *
+         (time + 1) / 2;
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cross_entropy.hpp"
+
+#include "ops/cross_entropy_cpu.hpp"
+#include "ops/dispatch.hpp"
+
+namespace trireme::ops {
+namespace {
+
+std::int64_t vocabulary_of(ConstView losses, ConstView logits, ConstView targets) {
+  const std::int64_t rows = targets.elements;
+  TRIREME_EXPECT(rows >= 1 && losses.elements == rows && logits.elements % rows == 0 &&
+                     logits.elements >= rows,
+                 "{} logits, {} targets, {} losses", logits.elements, rows, losses.elements);
+  return logits.elements / rows;
+}
+
+}  // namespace
+
+void cross_entropy_forward(View losses,
+                           ConstView logits,
+                           ConstView targets,
+                           device::Stream& stream) {
+  const std::int64_t V = vocabulary_of(losses, logits, targets);
+  with_float_type(logits.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "cross_entropy_forward")
+        .run([to = losses.as<float>(), from = logits.as<T>(), ids = targets.as<std::int32_t>(),
+              rows = targets.elements, V] { cpu::cross_entropy_forward(to, from, ids, rows, V); });
+  });
+}
+
+void cross_entropy_forward_backward(
+    View losses, View logits, ConstView targets, float scale, device::Stream& stream) {
+  const std::int64_t V = vocabulary_of(losses, logits, targets);
+  with_float_type(logits.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "cross_entropy_forward_backward")
+        .run([to = losses.as<float>(), from = logits.as<T>(), ids = targets.as<std::int32_t>(),
+              scale, rows = targets.elements,
+              V] { cpu::cross_entropy_forward_backward(to, from, ids, scale, rows, V); });
+  });
+}
+
+}  // namespace trireme::ops

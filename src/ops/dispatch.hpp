@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a dtype-erased call to the body of one backend and one type; used by the x.cpp files only.
+#pragma once
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/view.hpp"
+
+#include "device/cpu/cpu_stream.hpp"
+#include "device/device.hpp"
+
+namespace trireme::ops {
+
+/// Calls body(T{}) with T = float or Bf16. Throws ContractError for other dtypes.
+template <class Body>
+decltype(auto) with_float_type(DType dtype, Body&& body) {
+  TRIREME_EXPECT(dtype == DType::f32 || dtype == DType::bf16, "an operation on {}", name(dtype));
+  if (dtype == DType::bf16)
+    return std::forward<Body>(body)(Bf16{});
+  return std::forward<Body>(body)(float{});
+}
+
+/// The CPU stream behind `stream`. Throws DeviceError when `operation` has no body for its device.
+inline device::cpu::Stream& on_cpu(device::Stream& stream, const char* operation) {
+  if (stream.device().kind() != device::Kind::cpu)
+    throw DeviceError(stream.device().description(), operation,
+                      "this build has the CPU's operations only", __FILE__, __LINE__);
+  return device::cpu::stream_of(stream);
+}
+
+}  // namespace trireme::ops

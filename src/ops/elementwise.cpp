@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/elementwise.hpp"
+
+#include "ops/dispatch.hpp"
+#include "ops/elementwise_cpu.hpp"
+
+namespace trireme::ops {
+namespace {
+
+void expect_alike(ConstView a, ConstView b, const char* operation) {
+  TRIREME_EXPECT(a.elements == b.elements && a.dtype == b.dtype, "{} of {} {} and {} {}", operation,
+                 a.elements, name(a.dtype), b.elements, name(b.dtype));
+}
+
+void expect_samples(ConstView x, std::int64_t per_sample, const Dropout& dropout) {
+  TRIREME_EXPECT(per_sample >= 1 && x.elements % per_sample == 0,
+                 "{} elements are not samples of {}", x.elements, per_sample);
+  TRIREME_EXPECT(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {}", dropout.rate);
+}
+
+}  // namespace
+
+void gelu_forward(View y, ConstView x, device::Stream& stream) {
+  expect_alike(y, x, "gelu_forward");
+  with_float_type(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "gelu_forward").run([to = y.as<T>(), from = x.as<T>(), n = x.elements] {
+      cpu::gelu_forward(to, from, n);
+    });
+  });
+}
+
+void gelu_backward(View dx, ConstView dy, ConstView x, device::Stream& stream) {
+  expect_alike(dx, x, "gelu_backward");
+  expect_alike(dy, x, "gelu_backward");
+  with_float_type(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "gelu_backward")
+        .run([to = dx.as<T>(), from = dy.as<T>(), at = x.as<T>(), n = x.elements] {
+          cpu::gelu_backward(to, from, at, n);
+        });
+  });
+}
+
+void residual_forward(View y,
+                      ConstView x,
+                      ConstView branch,
+                      std::int64_t elements_per_sample,
+                      const Dropout& dropout,
+                      device::Stream& stream) {
+  expect_alike(y, x, "residual_forward");
+  expect_alike(branch, x, "residual_forward");
+  expect_samples(x, elements_per_sample, dropout);
+  with_float_type(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "residual_forward")
+        .run([to = y.as<T>(), from = x.as<T>(), add = branch.as<T>(), n = x.elements,
+              elements_per_sample, dropout] {
+          cpu::residual_forward(to, from, add, n / elements_per_sample, elements_per_sample,
+                                dropout);
+        });
+  });
+}
+
+void dropout_backward(View dbranch,
+                      ConstView dy,
+                      std::int64_t elements_per_sample,
+                      const Dropout& dropout,
+                      device::Stream& stream) {
+  expect_alike(dbranch, dy, "dropout_backward");
+  expect_samples(dy, elements_per_sample, dropout);
+  with_float_type(dy.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "dropout_backward")
+        .run([to = dbranch.as<T>(), from = dy.as<T>(), n = dy.elements, elements_per_sample,
+              dropout] {
+          cpu::dropout_backward(to, from, n / elements_per_sample, elements_per_sample, dropout);
+        });
+  });
+}
+
+void bias_backward(View db, ConstView dy, device::Stream& stream) {
+  TRIREME_EXPECT(db.elements >= 1 && dy.elements % db.elements == 0,
+                 "{} gradients are not rows of {}", dy.elements, db.elements);
+  with_float_type(dy.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "bias_backward")
+        .run([to = db.as<float>(), from = dy.as<T>(), columns = db.elements, n = dy.elements] {
+          cpu::bias_backward(to, from, n / columns, columns);
+        });
+  });
+}
+
+void cast(View to, ConstView from, device::Stream& stream) {
+  TRIREME_EXPECT(to.elements == from.elements, "cast of {} elements to {}", from.elements,
+                 to.elements);
+  with_float_type(to.dtype, [&](auto zero_to) {
+    with_float_type(from.dtype, [&](auto zero_from) {
+      using To = decltype(zero_to);
+      using From = decltype(zero_from);
+      on_cpu(stream, "cast").run([out = to.as<To>(), in = from.as<From>(), n = to.elements] {
+        cpu::cast(out, in, n);
+      });
+    });
+  });
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// CPU bodies of elementwise.hpp; T, From and To are float or Bf16.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/dropout.hpp"
+
+namespace trireme::ops::cpu {
+
+template <class T>
+void gelu_forward(T* y, const T* x, std::int64_t count);
+template <class T>
+void gelu_backward(T* dx, const T* dy, const T* x, std::int64_t count);
+template <class T>
+void residual_forward(
+    T* y, const T* x, const T* branch, std::int64_t rows, std::int64_t columns, const Dropout& d);
+template <class T>
+void dropout_backward(
+    T* dbranch, const T* dy, std::int64_t rows, std::int64_t columns, const Dropout& d);
+template <class T>
+void bias_backward(float* db, const T* dy, std::int64_t rows, std::int64_t columns);
+template <class To, class From>
+void cast(To* to, const From* from, std::int64_t count);
+
+}  // namespace trireme::ops::cpu

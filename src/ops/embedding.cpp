@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/embedding.hpp"
+
+#include "ops/dispatch.hpp"
+#include "ops/embedding_cpu.hpp"
+
+namespace trireme::ops {
+namespace {
+
+void expect_sizes(ConstView out,
+                  ConstView tokens,
+                  ConstView wte,
+                  ConstView wpe,
+                  const EmbeddingShape& s,
+                  const Dropout& dropout) {
+  TRIREME_EXPECT(s.batch >= 1 && s.time >= 1 && s.channels >= 1 && s.vocabulary >= 1,
+                 "an embedding of {} x {} x {}, vocabulary {}", s.batch, s.time, s.channels,
+                 s.vocabulary);
+  TRIREME_EXPECT(tokens.elements == s.batch * s.time, "{} tokens for {} x {}", tokens.elements,
+                 s.batch, s.time);
+  TRIREME_EXPECT(out.elements == s.batch * s.time * s.channels, "{} elements for {} x {} x {}",
+                 out.elements, s.batch, s.time, s.channels);
+  TRIREME_EXPECT(wte.elements == s.vocabulary * s.channels, "{} token weights for {} x {}",
+                 wte.elements, s.vocabulary, s.channels);
+  TRIREME_EXPECT(wpe.elements >= s.time * s.channels && wpe.elements % s.channels == 0,
+                 "{} position weights for {} x {}", wpe.elements, s.time, s.channels);
+  TRIREME_EXPECT(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {}", dropout.rate);
+}
+
+}  // namespace
+
+void embedding_forward(View out,
+                       ConstView tokens,
+                       ConstView wte,
+                       ConstView wpe,
+                       const EmbeddingShape& shape,
+                       const Dropout& dropout,
+                       device::Stream& stream) {
+  expect_sizes(out, tokens, wte, wpe, shape, dropout);
+  with_float_type(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "embedding_forward")
+        .run([to = out.as<T>(), ids = tokens.as<std::int32_t>(), token = wte.as<T>(),
+              position = wpe.as<T>(), shape,
+              dropout] { cpu::embedding_forward(to, ids, token, position, shape, dropout); });
+  });
+}
+
+void embedding_backward(View dwte,
+                        View dwpe,
+                        ConstView dout,
+                        ConstView tokens,
+                        const EmbeddingShape& shape,
+                        const Dropout& dropout,
+                        device::Stream& stream) {
+  expect_sizes(dout, tokens, dwte, dwpe, shape, dropout);
+  with_float_type(dout.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "embedding_backward")
+        .run([token = dwte.as<float>(), position = dwpe.as<float>(), from = dout.as<T>(),
+              ids = tokens.as<std::int32_t>(), shape,
+              dropout] { cpu::embedding_backward(token, position, from, ids, shape, dropout); });
+  });
+}
+
+}  // namespace trireme::ops

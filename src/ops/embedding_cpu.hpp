@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// CPU bodies of embedding.hpp; T is float or Bf16.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/dropout.hpp"
+#include "ops/embedding.hpp"
+
+namespace trireme::ops::cpu {
+
+template <class T>
+void embedding_forward(T* out,
+                       const std::int32_t* tokens,
+                       const T* wte,
+                       const T* wpe,
+                       const EmbeddingShape& shape,
+                       const Dropout& dropout);
+template <class T>
+void embedding_backward(float* dwte,
+                        float* dwpe,
+                        const T* dout,
+                        const std::int32_t* tokens,
+                        const EmbeddingShape& shape,
+                        const Dropout& dropout);
+
+}  // namespace trireme::ops::cpu

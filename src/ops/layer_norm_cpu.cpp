@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/layer_norm_cpu.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ops/cpu_loops.hpp"
+
+namespace trireme::ops::cpu {
+namespace {
+
+constexpr float epsilon = 1e-5F;
+
+template <class T>
+TRIREME_CLONES void forward_kernel(T* y,
+                                   float* mean,
+                                   float* rstd,
+                                   const T* x,
+                                   const T* gamma,
+                                   const T* beta,
+                                   std::int64_t rows,
+                                   std::int64_t channels) {
+  const float inverse = 1.0F / static_cast<float>(channels);
+  for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t c = 0; c < channels; ++c) sum += to_float(x[c]);
+    const float m = sum * inverse;
+    float squares = 0;
+#pragma omp simd reduction(+ : squares)
+    for (std::int64_t c = 0; c < channels; ++c)
+      squares += (to_float(x[c]) - m) * (to_float(x[c]) - m);
+    const float s = 1.0F / std::sqrt(squares * inverse + epsilon);
+    mean[r] = m;
+    rstd[r] = s;
+    if (beta != nullptr) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c)
+        y[c] = from_float<T>((to_float(x[c]) - m) * s * to_float(gamma[c]) + to_float(beta[c]));
+    } else {
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c)
+        y[c] = from_float<T>((to_float(x[c]) - m) * s * to_float(gamma[c]));
+    }
+  }
+}
+
+/// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
+template <class T>
+TRIREME_CLONES void backward_kernel(T* dx,
+                                    const LayerNormSaved<T>* saved,
+                                    std::int64_t begin,
+                                    std::int64_t end,
+                                    std::int64_t channels,
+                                    bool accumulate) {
+  const T* gamma = saved->gamma;
+  const float inverse = 1.0F / static_cast<float>(channels);
+  for (std::int64_t r = begin; r < end; ++r) {
+    const T* dy = saved->dy + r * channels;
+    const T* x = saved->x + r * channels;
+    T* to = dx + r * channels;
+    const float m = saved->mean[r], s = saved->rstd[r];
+    float sum = 0, product = 0;
+#pragma omp simd reduction(+ : sum, product)
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const float g = to_float(dy[c]) * to_float(gamma[c]);
+      sum += g;
+      product += g * ((to_float(x[c]) - m) * s);
+    }
+    sum *= inverse;
+    product *= inverse;
+    if (accumulate) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const float g = to_float(dy[c]) * to_float(gamma[c]);
+        const float d = s * (g - sum - (to_float(x[c]) - m) * s * product);
+        to[c] = from_float<T>(to_float(to[c]) + d);
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const float g = to_float(dy[c]) * to_float(gamma[c]);
+        to[c] = from_float<T>(s * (g - sum - (to_float(x[c]) - m) * s * product));
+      }
+    }
+  }
+}
+
+constexpr std::int64_t columns_per_piece = 32;
+constexpr std::int64_t rows_per_sum = 64;
+using Piece = std::array<float, columns_per_piece>;
+
+template <class T>
+TRIREME_INLINE void add_rows(Piece& scale,
+                             Piece& shift,
+                             const LayerNormSaved<T>& saved,
+                             std::int64_t begin,
+                             std::int64_t end,
+                             std::int64_t column,
+                             std::int64_t count,
+                             std::int64_t channels) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const T* dy = saved.dy + r * channels + column;
+    const T* x = saved.x + r * channels + column;
+    const float m = saved.mean[r], s = saved.rstd[r];
+#pragma omp simd
+    for (std::int64_t c = 0; c < count; ++c) {
+      const float d = to_float(dy[c]);
+      scale[static_cast<std::size_t>(c)] += d * ((to_float(x[c]) - m) * s);
+      shift[static_cast<std::size_t>(c)] += d;
+    }
+  }
+}
+
+/// Sums of 64 rows are added up, so the error grows with rows / 64.
+template <class T>
+TRIREME_CLONES void parameters_kernel(float* dgamma,
+                                      float* dbeta,
+                                      const LayerNormSaved<T>* saved,
+                                      std::int64_t rows,
+                                      std::int64_t column,
+                                      std::int64_t count,
+                                      std::int64_t channels) {
+  alignas(64) Piece scale_total{}, shift_total{};
+  for (std::int64_t begin = 0; begin < rows; begin += rows_per_sum) {
+    alignas(64) Piece scale{}, shift{};
+    const std::int64_t end = std::min(rows, begin + rows_per_sum);
+    if (count == columns_per_piece)
+      add_rows(scale, shift, *saved, begin, end, column, columns_per_piece, channels);
+    else
+      add_rows(scale, shift, *saved, begin, end, column, count, channels);
+    for (std::size_t c = 0; c < columns_per_piece; ++c) {
+      scale_total[c] += scale[c];
+      shift_total[c] += shift[c];
+    }
+  }
+  for (std::int64_t c = 0; c < count; ++c) {
+    dgamma[column + c] += scale_total[static_cast<std::size_t>(c)];
+    if (dbeta != nullptr)
+      dbeta[column + c] += shift_total[static_cast<std::size_t>(c)];
+  }
+}
+
+std::int64_t rows_per_chunk(std::int64_t channels) {
+  return std::max<std::int64_t>(1, elements_per_chunk / channels);
+}
+
+}  // namespace
+
+template <class T>
+void layer_norm_forward(T* y,
+                        float* mean,
+                        float* rstd,
+                        const T* x,
+                        const T* gamma,
+                        const T* beta,
+                        std::int64_t rows,
+                        std::int64_t channels) {
+  for_chunks(rows, rows_per_chunk(channels), [=](std::int64_t begin, std::int64_t end) {
+    forward_kernel(y + begin * channels, mean + begin, rstd + begin, x + begin * channels, gamma,
+                   beta, end - begin, channels);
+  });
+}
+
+template <class T>
+void layer_norm_backward(T* dx,
+                         float* dgamma,
+                         float* dbeta,
+                         const LayerNormSaved<T>& saved,
+                         std::int64_t rows,
+                         std::int64_t channels,
+                         bool accumulate) {
+  // The parameters first: dx may be dy.
+  for_chunks(channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
+    parameters_kernel(dgamma, dbeta, &saved, rows, begin, end - begin, channels);
+  });
+  for_chunks(rows, rows_per_chunk(channels), [&](std::int64_t begin, std::int64_t end) {
+    backward_kernel(dx, &saved, begin, end, channels, accumulate);
+  });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                     \
+  template void layer_norm_forward(T*, float*, float*, const T*, const T*, const T*, std::int64_t, \
+                                   std::int64_t);                                                  \
+  template void layer_norm_backward(T*, float*, float*, const LayerNormSaved<T>&, std::int64_t,    \
+                                    std::int64_t, bool);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(Bf16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::ops::cpu

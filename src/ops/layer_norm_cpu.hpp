@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// CPU bodies of layer_norm.hpp; T is float or Bf16; beta and dbeta may be null.
+#pragma once
+
+#include <cstdint>
+
+namespace trireme::ops::cpu {
+
+template <class T>
+void layer_norm_forward(T* y,
+                        float* mean,
+                        float* rstd,
+                        const T* x,
+                        const T* gamma,
+                        const T* beta,
+                        std::int64_t rows,
+                        std::int64_t channels);
+
+/// What backward reads; dy, x = [rows, channels].
+template <class T>
+struct LayerNormSaved {
+  const T* dy;
+  const T* x;
+  const T* gamma;
+  const float* mean;
+  const float* rstd;
+};
+template <class T>
+void layer_norm_backward(T* dx,
+                         float* dgamma,
+                         float* dbeta,
+                         const LayerNormSaved<T>& saved,
+                         std::int64_t rows,
+                         std::int64_t channels,
+                         bool accumulate);
+
+}  // namespace trireme::ops::cpu

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/matmul.hpp"
+
+#include "base/error.hpp"
+
+#include "ops/matmul_backend.hpp"
+
+namespace trireme::ops {
+namespace {
+
+std::unique_ptr<Matmul::Implementation> make(device::Device& device, const MatmulShape& shape) {
+  TRIREME_EXPECT(shape.m >= 1 && shape.n >= 1 && shape.k >= 1, "a matmul of {} x {} x {}", shape.m,
+                 shape.n, shape.k);
+  TRIREME_EXPECT(!shape.accumulate || shape.c == DType::f32, "accumulation in {}", name(shape.c));
+  if (device.kind() == device::Kind::cpu)
+    return make_matmul_cpu(device, shape);
+  throw DeviceError(device.description(), "matmul", "this build has the CPU's operations only",
+                    __FILE__, __LINE__);
+}
+
+}  // namespace
+
+Matmul::Matmul(device::Device& device, const MatmulShape& shape)
+    : shape_(shape), implementation_(make(device, shape)) {}
+Matmul::~Matmul() = default;
+Matmul::Matmul(Matmul&&) noexcept = default;
+Matmul& Matmul::operator=(Matmul&&) noexcept = default;
+
+double Matmul::flops() const {
+  return 2.0 * static_cast<double>(shape_.m) * static_cast<double>(shape_.n) *
+         static_cast<double>(shape_.k);
+}
+
+void Matmul::operator()(ConstView a, ConstView b, View c, device::Stream& stream) const {
+  TRIREME_EXPECT(!shape_.bias, "a matmul with bias was called without one");
+  (*this)(a, b, ConstView(), c, stream);
+}
+
+void Matmul::operator()(
+    ConstView a, ConstView b, ConstView bias, View c, device::Stream& stream) const {
+  const auto& s = shape_;
+  TRIREME_EXPECT(a.elements == s.m * s.k && a.dtype == s.a, "A is {} {}, not {} x {} {}",
+                 a.elements, name(a.dtype), s.m, s.k, name(s.a));
+  TRIREME_EXPECT(b.elements == s.k * s.n && b.dtype == s.b, "B is {} {}, not {} x {} {}",
+                 b.elements, name(b.dtype), s.k, s.n, name(s.b));
+  TRIREME_EXPECT(c.elements == s.m * s.n && c.dtype == s.c, "C is {} {}, not {} x {} {}",
+                 c.elements, name(c.dtype), s.m, s.n, name(s.c));
+  TRIREME_EXPECT(bias.elements == (s.bias ? s.n : 0) && (!s.bias || bias.dtype == s.b),
+                 "the bias is {} {}, not {} {}", bias.elements, name(bias.dtype), s.bias ? s.n : 0,
+                 name(s.b));
+  implementation_->run(a.data, b.data, s.bias ? bias.data : nullptr, c.data, stream);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands behind a Matmul, one class per backend.
+#pragma once
+
+#include <memory>
+
+#include "ops/matmul.hpp"
+
+namespace trireme::ops {
+
+struct Matmul::Implementation {
+  virtual ~Implementation() = default;
+  /// Sizes and dtypes are checked; `bias` is null without bias.
+  virtual void run(const std::byte* a,
+                   const std::byte* b,
+                   const std::byte* bias,
+                   std::byte* c,
+                   device::Stream& stream) = 0;
+};
+
+std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,
+                                                        const MatmulShape& shape);
+
+}  // namespace trireme::ops

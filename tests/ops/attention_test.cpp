@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/attention.hpp"
+
+#include "ops/tensors.hpp"
+
+namespace trireme::test {
+namespace {
+
+using ops::Attention;
+using ops::AttentionShape;
+using ops::Dropout;
+
+std::size_t ix(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// One (sample, head) of the reference: rows of Q, K and V, all probabilities at once.
+struct Reference {
+  AttentionShape s;
+  Dropout dropout;
+
+  [[nodiscard]] std::int64_t packed(std::int64_t b,
+                                    std::int64_t t,
+                                    int part,
+                                    std::int64_t h) const {
+    return (((b * s.time + t) * 3 + part) * s.heads + h) * s.head_channels;
+  }
+  [[nodiscard]] std::int64_t plain(std::int64_t b, std::int64_t t, std::int64_t h) const {
+    return ((b * s.time + t) * s.heads + h) * s.head_channels;
+  }
+  [[nodiscard]] double factor(std::int64_t b,
+                              std::int64_t h,
+                              std::int64_t t,
+                              std::int64_t u) const {
+    return dropout.active() ? static_cast<double>(ops::dropout_factor(
+                                  dropout, static_cast<std::uint64_t>(b),
+                                  static_cast<std::uint64_t>((h * s.time + t) * s.time + u)))
+                            : 1.0;
+  }
+  static double dot(
+      const Values& a, std::int64_t i, const Values& b, std::int64_t j, std::int64_t n) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < n; ++c) sum += a[ix(i + c)] * b[ix(j + c)];
+    return sum;
+  }
+  static void add(
+      Values& to, std::int64_t i, double f, const Values& from, std::int64_t j, std::int64_t n) {
+    for (std::int64_t c = 0; c < n; ++c) to[ix(i + c)] += f * from[ix(j + c)];
+  }
+  /// The probabilities of row t and the log of their denominator.
+  [[nodiscard]] std::pair<Values, double> row(const Values& qkv,
+                                              std::int64_t b,
+                                              std::int64_t h,
+                                              std::int64_t t) const {
+    const std::int64_t D = s.head_channels;
+    Values p(ix(t + 1));
+    double largest = -1e300, sum = 0;
+    for (std::int64_t u = 0; u <= t; ++u) {
+      p[ix(u)] = dot(qkv, packed(b, t, 0, h), qkv, packed(b, u, 1, h), D) /
+                 std::sqrt(static_cast<double>(D));
+      largest = std::max(largest, p[ix(u)]);
+    }
+    for (auto& v : p) sum += v = std::exp(v - largest);
+    for (auto& v : p) v /= sum;
+    return {p, largest + std::log(sum)};
+  }
+
+  [[nodiscard]] std::pair<Values, Values> forward(const Values& qkv) const {
+    Values out(ix(s.batch * s.time * s.heads * s.head_channels)), lse;
+    for (std::int64_t b = 0; b < s.batch; ++b)
+      for (std::int64_t h = 0; h < s.heads; ++h)
+        for (std::int64_t t = 0; t < s.time; ++t) {
+          const auto [p, log_sum] = row(qkv, b, h, t);
+          lse.push_back(log_sum);
+          for (std::int64_t u = 0; u <= t; ++u)
+            add(out, plain(b, t, h), p[ix(u)] * factor(b, h, t, u), qkv, packed(b, u, 2, h),
+                s.head_channels);
+        }
+    return {out, lse};
+  }
+
+  [[nodiscard]] Values backward(const Values& qkv, const Values& dout) const {
+    const std::int64_t D = s.head_channels;
+    const double scale = 1 / std::sqrt(static_cast<double>(D));
+    Values dqkv(qkv.size());
+    for (std::int64_t b = 0; b < s.batch; ++b)
+      for (std::int64_t h = 0; h < s.heads; ++h)
+        for (std::int64_t t = 0; t < s.time; ++t) {
+          const auto p = row(qkv, b, h, t).first;
+          const std::int64_t at = plain(b, t, h);
+          Values dp(p.size());
+          double delta = 0;
+          for (std::int64_t u = 0; u <= t; ++u) {
+            dp[ix(u)] = factor(b, h, t, u) * dot(dout, at, qkv, packed(b, u, 2, h), D);
+            delta += p[ix(u)] * dp[ix(u)];
+            add(dqkv, packed(b, u, 2, h), p[ix(u)] * factor(b, h, t, u), dout, at, D);
+          }
+          for (std::int64_t u = 0; u <= t; ++u) {
+            const double ds = p[ix(u)] * (dp[ix(u)] - delta) * scale;
+            add(dqkv, packed(b, t, 0, h), ds, qkv, packed(b, u, 1, h), D);
+            add(dqkv, packed(b, u, 1, h), ds, qkv, packed(b, t, 0, h), D);
+          }
+        }
+    return dqkv;
+  }
+};
+
+class AttentionTest : public OpsTest {
+ protected:
+  static Dropout dropped(float rate) { return {rate, RandomKey::of(99, Draw::dropout), 1234, 5}; }
+
+  void check(std::int64_t batch,
+             std::int64_t time,
+             std::int64_t heads,
+             std::int64_t channels,
+             float rate) {
+    SCOPED_TRACE(fmt::format("{} x {} x {} x {}, dropout {}", batch, time, heads, channels, rate));
+    const AttentionShape s{batch, time, heads, channels, dtype()};
+    const Reference reference{s, dropped(rate)};
+    const std::int64_t elements = batch * time * heads * channels;
+    const auto qkv_values = rounded_to(dtype(), normals(1, 3 * elements));
+    const auto dout_values = rounded_to(dtype(), normals(2, elements));
+    const auto qkv = tensor(dtype(), qkv_values), dout = tensor(dtype(), dout_values);
+    auto out = tensor(dtype(), elements), lse = tensor(DType::f32, batch * heads * time);
+    auto dqkv = tensor(dtype(), normals(3, 3 * elements));
+    const Attention attention(device(), s);
+    attention.forward(out.view(), lse.view(), qkv.view(), dropped(rate), stream());
+    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), dropped(rate),
+                       stream());
+    const auto [expected_out, expected_lse] = reference.forward(qkv_values);
+    expect_near(out.values(), expected_out, tolerance().attention, "out");
+    expect_near(lse.values(), expected_lse, 1e-6, "lse");
+    expect_near(dqkv.values(), reference.backward(qkv_values, dout_values), tolerance().attention,
+                "dqkv");
+  }
+};
+
+TEST_P(AttentionTest, AttendsByHand) {
+  // One head of one channel; queries 0, so both past positions weigh the same; the first row sees
+  // itself only.
+  const AttentionShape s{1, 2, 1, 1, dtype()};
+  const auto qkv = tensor(dtype(), Values{0, 3, 4, 0, -1, 8});
+  auto out = tensor(dtype(), 2), lse = tensor(DType::f32, 2);
+  Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), {}, stream());
+  EXPECT_EQ(out.values(), (Values{4, 6}));
+  expect_near(lse.values(), {0, std::log(2.0)}, 1e-6, "lse");
+}
+
+TEST_P(AttentionTest, AgreesWithReferenceAtAwkwardSizes) {
+  for (const float rate : {0.0F, 0.2F}) {
+    check(1, 1, 1, 1, rate);
+    check(2, 3, 2, 5, rate);
+    check(1, 17, 3, 16, rate);
+    check(2, 63, 1, 7, rate);
+    check(1, 64, 2, 32, rate);
+    check(2, 65, 2, 33, rate);
+    check(1, 131, 1, 64, rate);
+    check(1, 257, 2, 20, rate);
+  }
+}
+
+TEST_P(AttentionTest, SurvivesLargeScores) {
+  const AttentionShape s{1, 70, 1, 4, dtype()};
+  const auto values = rounded_to(dtype(), normals(1, 3 * 280, 30));
+  const auto qkv = tensor(dtype(), values);
+  auto out = tensor(dtype(), 280), lse = tensor(DType::f32, 70);
+  Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), {}, stream());
+  const auto [expected, expected_lse] = Reference{s, {}}.forward(values);
+  // Scores reach thousands, where fp32 resolves 1e-4: so much may the probabilities differ.
+  expect_near(out.values(), expected, std::max(1e-3, tolerance().attention), "out");
+  expect_near(lse.values(), expected_lse, 1e-6, "lse");
+}
+
+TEST_P(AttentionTest, DoesNotDependOnThreads) {
+  const AttentionShape s{3, 130, 3, 24, dtype()};
+  const std::int64_t elements = s.batch * s.time * s.heads * s.head_channels;
+  const auto qkv = tensor(dtype(), normals(1, 3 * elements)),
+             dout = tensor(dtype(), normals(2, elements));
+  const Attention attention(device(), s);
+  expect_same_on_threads([&] {
+    auto out = tensor(dtype(), elements), lse = tensor(DType::f32, s.batch * s.heads * s.time);
+    auto dqkv = tensor(dtype(), 3 * elements);
+    attention.forward(out.view(), lse.view(), qkv.view(), dropped(0.1F), stream());
+    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), dropped(0.1F),
+                       stream());
+    return joined({&out, &lse, &dqkv});
+  });
+}
+
+TEST_P(AttentionTest, DoesNotDependOnTheMicroBatch) {
+  // Two samples at once or one after the other: same bits, with dropout.
+  const std::int64_t time = 66, heads = 2, channels = 8, elements = time * heads * channels;
+  const auto both = rounded_to(dtype(), normals(1, 6 * elements));
+  const auto qkv = tensor(dtype(), both);
+  auto out = tensor(dtype(), 2 * elements), lse = tensor(DType::f32, 2 * heads * time);
+  Attention(device(), {2, time, heads, channels, dtype()})
+      .forward(out.view(), lse.view(), qkv.view(), dropped(0.3F), stream());
+  const Attention single(device(), {1, time, heads, channels, dtype()});
+  auto joined_out = tensor(dtype(), 2 * elements),
+       joined_lse = tensor(DType::f32, 2 * heads * time);
+  for (std::int64_t b = 0; b < 2; ++b) {
+    auto dropout = dropped(0.3F);
+    dropout.first_sample += static_cast<std::uint64_t>(b);
+    single.forward(joined_out.view().slice(b * elements, elements),
+                   joined_lse.view().slice(b * heads * time, heads * time),
+                   qkv.view().slice(3 * b * elements, 3 * elements), dropout, stream());
+  }
+  EXPECT_EQ(out.values(), joined_out.values());
+  EXPECT_EQ(lse.values(), joined_lse.values());
+}
+
+TEST_P(AttentionTest, RejectsWrongViews) {
+  const AttentionShape s{1, 2, 1, 3, dtype()};
+  const auto qkv = tensor(dtype(), 18), out = tensor(dtype(), 6), lse = tensor(DType::f32, 2);
+  const Attention attention(device(), s);
+  EXPECT_THROW(attention.forward(qkv.view(), lse.view(), qkv.view(), {}, stream()), ContractError);
+  EXPECT_THROW(attention.forward(out.view(), lse.view(), out.view(), {}, stream()), ContractError);
+  EXPECT_THROW(attention.forward(out.view(), out.view(), qkv.view(), {}, stream()), ContractError);
+  EXPECT_THROW(Attention(device(), {1, 0, 1, 1, dtype()}), ContractError);
+}
+
+TEST_P(AttentionTest, CountsTheCausalHalf) {
+  EXPECT_EQ(Attention(device(), {2, 3, 4, 5, dtype()}).forward_flops(), 4.0 * 2 * 4 * 5 * 6);
+}
+
+TRIREME_ON_BACKENDS(AttentionTest);
+
+TEST(AttentionReference, BackwardIsTheGradientOfForward) {
+  for (const float rate : {0.0F, 0.4F}) {
+    const Reference reference{{2, 4, 2, 3, DType::f32},
+                              {rate, RandomKey::of(3, Draw::dropout), 8, 1}};
+    const auto qkv = normals(1, 3 * 2 * 4 * 2 * 3), weights = normals(2, 2 * 4 * 2 * 3);
+    const auto loss = [&](const Values& x) {
+      const auto out = reference.forward(x).first;
+      return Reference::dot(out, 0, weights, 0, static_cast<std::int64_t>(out.size()));
+    };
+    expect_gradient(loss, qkv, reference.backward(qkv, weights), "dqkv");
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/matmul.hpp"
+
+#include "ops/tensors.hpp"
+
+namespace trireme::test {
+namespace {
+
+using ops::Matmul;
+using ops::MatmulShape;
+
+std::string text(const MatmulShape& s) {
+  return fmt::format("{}x{}x{}{}{}{}{}", s.m, s.n, s.k, s.a_transposed ? " A^T" : "",
+                     s.b_transposed ? " B^T" : "", s.bias ? " bias" : "",
+                     s.accumulate ? " accumulate" : "");
+}
+
+Values reference(
+    const MatmulShape& s, const Values& a, const Values& b, const Values& bias, const Values& c) {
+  Values result(static_cast<std::size_t>(s.m * s.n));
+  for (std::int64_t i = 0; i < s.m; ++i)
+    for (std::int64_t j = 0; j < s.n; ++j) {
+      double sum = s.bias ? bias[static_cast<std::size_t>(j)] : 0;
+      for (std::int64_t k = 0; k < s.k; ++k)
+        sum += a[static_cast<std::size_t>(s.a_transposed ? k * s.m + i : i * s.k + k)] *
+               b[static_cast<std::size_t>(s.b_transposed ? j * s.k + k : k * s.n + j)];
+      const auto at = static_cast<std::size_t>(i * s.n + j);
+      result[at] = sum + (s.accumulate ? c[at] : 0);
+    }
+  return result;
+}
+
+class MatmulTest : public OpsTest {
+ protected:
+  MatmulShape shape(std::int64_t m, std::int64_t n, std::int64_t k) {
+    return {.m = m, .n = n, .k = k, .a = dtype(), .b = dtype(), .c = dtype()};
+  }
+
+  void call(const Matmul& matmul, const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
+    if (matmul.shape().bias)
+      matmul(a.view(), b.view(), bias.view(), c.view(), stream());
+    else
+      matmul(a.view(), b.view(), c.view(), stream());
+  }
+
+  void check(const MatmulShape& s) {
+    SCOPED_TRACE(text(s));
+    const auto av = rounded_to(s.a, normals(1, s.m * s.k));
+    const auto bv = rounded_to(s.b, normals(2, s.k * s.n));
+    const auto biasv = rounded_to(s.b, normals(3, s.n));
+    const auto cv = rounded_to(s.c, normals(4, s.m * s.n));
+    const auto a = tensor(s.a, av), b = tensor(s.b, bv), bias = tensor(s.b, biasv);
+    auto c = tensor(s.c, cv);
+    const Matmul matmul(device(), s);
+    call(matmul, a, b, bias, c);
+    expect_near(c.values(), reference(s, av, bv, biasv, cv), tolerance().matmul, "C");
+  }
+};
+
+TEST_P(MatmulTest, MultipliesByHand) {
+  // [1 2; 3 4] [5 6; 7 8] = [19 22; 43 50], exact in every dtype.
+  auto s = shape(2, 2, 2);
+  const auto a = tensor(dtype(), Values{1, 2, 3, 4}), b = tensor(dtype(), Values{5, 6, 7, 8});
+  auto c = tensor(dtype(), Values{-1, -1, -1, -1});
+  Matmul(device(), s)(a.view(), b.view(), c.view(), stream());
+  EXPECT_EQ(c.values(), (Values{19, 22, 43, 50}));
+  s.a_transposed = true;
+  Matmul(device(), s)(a.view(), b.view(), c.view(), stream());
+  EXPECT_EQ(c.values(), (Values{26, 30, 38, 44}));
+  s.a_transposed = false;
+  s.b_transposed = true;
+  Matmul(device(), s)(a.view(), b.view(), c.view(), stream());
+  EXPECT_EQ(c.values(), (Values{17, 23, 39, 53}));
+  s.bias = true;
+  const auto bias = tensor(dtype(), Values{100, 0});
+  Matmul(device(), s)(a.view(), b.view(), bias.view(), c.view(), stream());
+  EXPECT_EQ(c.values(), (Values{117, 23, 139, 53}));
+}
+
+TEST_P(MatmulTest, AccumulatesInFp32) {
+  auto s = shape(2, 2, 2);
+  s.c = DType::f32;
+  s.accumulate = true;
+  const auto a = tensor(dtype(), Values{1, 2, 3, 4}), b = tensor(dtype(), Values{5, 6, 7, 8});
+  auto c = tensor(DType::f32, Values{1000, 0.25, 0, -50});
+  const Matmul matmul(device(), s);
+  matmul(a.view(), b.view(), c.view(), stream());
+  EXPECT_EQ(c.values(), (Values{1019, 22.25, 43, 0}));
+  matmul(a.view(), b.view(), c.view(), stream());
+  EXPECT_EQ(c.values(), (Values{1038, 44.25, 86, 50}));
+}
+
+TEST_P(MatmulTest, AgreesWithReferenceAtAwkwardSizes) {
+  const std::vector<std::array<std::int64_t, 3>> sizes{
+      {1, 1, 1},    {1, 7, 3},     {5, 1, 2},    {3, 2, 1},      {17, 13, 29},  {64, 64, 64},
+      {65, 63, 67}, {129, 257, 5}, {257, 65, 1}, {31, 300, 128}, {130, 70, 513}};
+  for (const auto& [m, n, k] : sizes)
+    for (int mode = 0; mode < 4; ++mode) {
+      auto s = shape(m, n, k);
+      s.a_transposed = (mode & 1) != 0;
+      s.b_transposed = (mode & 2) != 0;
+      check(s);
+      s.bias = true;
+      check(s);
+      s.bias = false;
+      s.c = DType::f32;
+      check(s);
+      s.accumulate = true;
+      check(s);
+    }
+}
+
+TEST_P(MatmulTest, DoesNotDependOnThreads) {
+  const std::vector<std::array<std::int64_t, 3>> sizes{
+      {384, 128, 1024}, {100, 50, 2000}, {1, 513, 77}, {300, 260, 64}};
+  for (const auto& [m, n, k] : sizes)
+    for (const bool transposed : {false, true}) {
+      auto s = shape(m, n, k);
+      s.a_transposed = transposed;
+      s.b_transposed = !transposed;
+      const auto a = tensor(dtype(), normals(1, m * k)), b = tensor(dtype(), normals(2, k * n));
+      const Matmul made_for_all(device(), s);
+      const auto run = [&](const Matmul& matmul) {
+        auto c = tensor(dtype(), m * n);
+        matmul(a.view(), b.view(), c.view(), stream());
+        return c.bytes();
+      };
+      expect_same_on_threads([&] { return run(made_for_all); });
+      expect_same_on_threads([&] { return run(Matmul(device(), s)); });
+    }
+}
+
+TEST_P(MatmulTest, RunsOnAConcurrentStream) {
+  auto s = shape(70, 90, 33);
+  const auto av = rounded_to(dtype(), normals(1, s.m * s.k)),
+             bv = rounded_to(dtype(), normals(2, s.k * s.n));
+  const auto a = tensor(dtype(), av), b = tensor(dtype(), bv);
+  auto c = tensor(dtype(), s.m * s.n);
+  const Matmul matmul(device(), s);
+  const auto other = device().make_stream(device::StreamMode::concurrent, "other");
+  matmul(a.view(), b.view(), c.view(), *other);
+  other->synchronize();
+  expect_near(c.values(), reference(s, av, bv, {}, {}), tolerance().matmul, "C");
+}
+
+TEST_P(MatmulTest, RejectsWrongViews) {
+  auto s = shape(2, 3, 4);
+  const auto a = tensor(dtype(), 8), b = tensor(dtype(), 12), bias = tensor(dtype(), 3);
+  const auto c = tensor(dtype(), 6), small = tensor(dtype(), 5);
+  const auto integers = tensor(DType::i32, 6);
+  const Matmul matmul(device(), s);
+  EXPECT_THROW(matmul(a.view(), b.view(), small.view(), stream()), ContractError);
+  EXPECT_THROW(matmul(b.view(), b.view(), c.view(), stream()), ContractError);
+  EXPECT_THROW(matmul(a.view(), a.view(), c.view(), stream()), ContractError);
+  EXPECT_THROW(matmul(a.view(), b.view(), integers.view(), stream()), ContractError);
+  EXPECT_THROW(matmul(a.view(), b.view(), bias.view(), c.view(), stream()), ContractError);
+  s.bias = true;
+  const Matmul biased(device(), s);
+  EXPECT_THROW(biased(a.view(), b.view(), c.view(), stream()), ContractError);
+  s.m = 0;
+  EXPECT_THROW(Matmul(device(), s), ContractError);
+}
+
+TEST_P(MatmulTest, RejectsDtypesThatTheLibraryCannotMultiply) {
+  auto s = shape(2, 2, 2);
+  s.a = DType::f32;
+  s.b = DType::bf16;
+  EXPECT_THROW(Matmul(device(), s), DeviceError);
+}
+
+TEST_P(MatmulTest, CountsFlops) {
+  EXPECT_EQ(Matmul(device(), shape(3, 5, 7)).flops(), 210.0);
+}
+
+TRIREME_ON_BACKENDS(MatmulTest);
+
+TEST(MatrixLibrary, SaysItsVersion) {
+  EXPECT_EQ(std::string(ops::matrix_library_version()).rfind("oneDNN ", 0), 0U);
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Test tensors: values are doubles on the host, whatever dtype and device the operation works on.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "base/random.hpp"
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+
+#include "support/backends.hpp"
+
+namespace trireme::test {
+
+using Values = std::vector<double>;
+
+/// Standard normals times `scale`, a function of (seed, index).
+inline Values normals(std::uint64_t seed, std::int64_t count, double scale = 1) {
+  Values values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto w = philox({static_cast<std::uint32_t>(seed), 7}, i);
+    values[i] = scale * normal(w.w[0], w.w[1]);
+  }
+  return values;
+}
+
+/// The values as `dtype` can hold them.
+inline Values rounded_to(DType dtype, Values values) {
+  for (double& v : values)
+    v = dtype == DType::bf16 ? static_cast<double>(static_cast<float>(Bf16(static_cast<float>(v))))
+                             : static_cast<double>(static_cast<float>(v));
+  return values;
+}
+
+/// Memory on the device under test, filled and read through host copies.
+class Tensor {
+ public:
+  Tensor(device::Device& device, device::Stream& stream, DType dtype, std::int64_t elements)
+      : device_(&device),
+        stream_(&stream),
+        buffer_(device.allocate(static_cast<std::size_t>(elements) * size_bytes(dtype), "test")),
+        view_(buffer_.view(dtype, 0, elements)) {}
+
+  [[nodiscard]] View view() const { return view_; }
+
+  void fill(const Values& values) {
+    std::vector<std::byte> host(view_.bytes());
+    for (std::size_t i = 0; i < values.size(); ++i) write(host, i, values[i]);
+    device_->copy(view_, View(host.data(), view_.elements, view_.dtype), *stream_);
+    stream_->synchronize();
+  }
+  [[nodiscard]] std::vector<std::byte> bytes() const {
+    std::vector<std::byte> host(view_.bytes());
+    device_->copy(View(host.data(), view_.elements, view_.dtype), view_, *stream_);
+    stream_->synchronize();
+    return host;
+  }
+  [[nodiscard]] Values values() const {
+    const auto host = bytes();
+    Values values(static_cast<std::size_t>(view_.elements));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = read(host, i);
+    return values;
+  }
+
+ private:
+  void write(std::vector<std::byte>& host, std::size_t i, double value) const {
+    const auto put = [&](auto typed) {
+      std::memcpy(host.data() + i * sizeof(typed), &typed, sizeof(typed));
+    };
+    if (view_.dtype == DType::bf16)
+      put(Bf16(static_cast<float>(value)));
+    else if (view_.dtype == DType::i32)
+      put(static_cast<std::int32_t>(value));
+    else
+      put(static_cast<float>(value));
+  }
+  [[nodiscard]] double read(const std::vector<std::byte>& host, std::size_t i) const {
+    const auto get = [&](auto typed) {
+      std::memcpy(&typed, host.data() + i * sizeof(typed), sizeof(typed));
+      return typed;
+    };
+    if (view_.dtype == DType::bf16)
+      return static_cast<double>(static_cast<float>(get(Bf16())));
+    if (view_.dtype == DType::i32)
+      return get(std::int32_t{});
+    return static_cast<double>(get(0.0F));
+  }
+
+  device::Device* device_;
+  device::Stream* stream_;
+  device::Buffer buffer_;
+  View view_;
+};
+
+/// `actual` is near `expected`: errors are measured against the largest expected value.
+inline void expect_near(const Values& actual,
+                        const Values& expected,
+                        double tolerance,
+                        const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  double largest = 1e-30, worst = 0;
+  std::size_t where = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(actual[i])) << what << "[" << i << "] is " << actual[i];
+    largest = std::max(largest, std::abs(expected[i]));
+    if (std::abs(actual[i] - expected[i]) > worst) {
+      worst = std::abs(actual[i] - expected[i]);
+      where = i;
+    }
+  }
+  if (expected.empty())
+    return;
+  EXPECT_LE(worst / largest, tolerance)
+      << what << "[" << where << "] is " << actual[where] << ", not " << expected[where]
+      << "; the largest value is " << largest;
+}
+
+/// `gradient` of the scalar function `f` at `x` agrees with central differences.
+inline void expect_gradient(const std::function<double(const Values&)>& f,
+                            Values x,
+                            const Values& gradient,
+                            const std::string& what) {
+  ASSERT_EQ(x.size(), gradient.size());
+  Values numeric(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    constexpr double h = 1e-5;
+    const double at = x[i];
+    x[i] = at + h;
+    const double above = f(x);
+    x[i] = at - h;
+    const double below = f(x);
+    x[i] = at;
+    numeric[i] = (above - below) / (2 * h);
+  }
+  expect_near(gradient, numeric, 1e-7, what);
+}
+
+/// Device, stream and tensors of one backend.
+class OpsTest : public testing::TestWithParam<Backend> {
+ protected:
+  static constexpr int max_threads = 3;
+
+  void SetUp() override {
+    omp_set_num_threads(max_threads);
+    device_ = make_device(GetParam(), max_threads);
+    stream_ = device_->make_stream(device::StreamMode::inlined, "test");
+  }
+
+  [[nodiscard]] DType dtype() const { return GetParam().dtype; }
+  [[nodiscard]] const Tolerances& tolerance() const { return GetParam().tolerance; }
+  device::Device& device() { return *device_; }
+  device::Stream& stream() { return *stream_; }
+
+  Tensor tensor(DType type, std::int64_t elements) { return {device(), stream(), type, elements}; }
+  Tensor tensor(DType type, const Values& values) {
+    Tensor made = tensor(type, static_cast<std::int64_t>(values.size()));
+    made.fill(values);
+    return made;
+  }
+
+  /// `run` gives the same bytes on 1, 2 and 3 threads.
+  static void expect_same_on_threads(const std::function<std::vector<std::byte>()>& run) {
+    omp_set_num_threads(1);
+    const auto one = run();
+    ASSERT_FALSE(one.empty());
+    for (const int threads : {2, 3}) {
+      omp_set_num_threads(threads);
+      EXPECT_TRUE(run() == one) << "1 thread and " << threads << " threads differ";
+    }
+    omp_set_num_threads(max_threads);
+  }
+
+ private:
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> stream_;
+};
+
+inline std::vector<std::byte> joined(const std::vector<const Tensor*>& tensors) {
+  std::vector<std::byte> all;
+  for (const auto* tensor : tensors) {
+    const auto bytes = tensor->bytes();
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  return all;
+}
+
+}  // namespace trireme::test
