@@ -3,7 +3,6 @@
 # mpirun with the options that trireme wants on one machine: ranks are not bound to single cores (Open MPI would bind each of one or two
 # ranks to one core and so take its threads away), more ranks than cores are allowed, and root may run it inside a container.
 #   usage: bash jobs/mpirun.sh -n 4 build/trireme input/quickstart.yaml [section.key=value …]
-# On a cluster use jobs/train.sbatch or the site's own launcher instead.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 

@@ -14,5 +14,6 @@ tool=$(command -v clang-tidy-14 || command -v clang-tidy) || {
 }
 [ $# -gt 0 ] || set -- src
 find "$@" -type f -name '*.cpp' -print0 | sort -z |
-  xargs -0 -n 1 -P "${JOBS:-$(nproc)}" "$tool" -p build --quiet --extra-arg=-Wno-unknown-warning-option
+  xargs -0 -n 1 -P "${JOBS:-$(nproc)}" "$tool" -p build --quiet --extra-arg=-Wno-unknown-warning-option \
+    2> >(grep -v 'warnings generated' >&2)
 echo "clang-tidy: nothing found"

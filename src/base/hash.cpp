@@ -56,7 +56,7 @@ std::uint64_t hash_bytes(std::string_view bytes, std::uint64_t seed) {
   if (bytes.size() >= 32) {
     std::uint64_t lanes[4] = {seed + prime1 + prime2, seed + prime2, seed, seed - prime1};
     for (; end - at >= 32; at += 32)
-      for (int lane = 0; lane < 4; ++lane)
+      for (std::size_t lane = 0; lane < 4; ++lane)
         lanes[lane] = round(lanes[lane], word_at<std::uint64_t>(at + 8 * lane));
     hash = std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) +
            std::rotl(lanes[3], 18);
