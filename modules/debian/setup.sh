@@ -8,7 +8,8 @@ set -euo pipefail
 packages=(
   build-essential cmake ninja-build git ca-certificates
   libopenmpi-dev openmpi-bin openssh-client # mpirun looks for ssh even when every rank is on this machine
-  libdnnl-dev libhdf5-openmpi-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
+  libdnnl-dev ocl-icd-opencl-dev # oneDNN's CMake package asks for OpenCL
+  libhdf5-openmpi-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
   libgtest-dev libgmock-dev clang-format-14
   python3 python3-venv python3-pip python3-setuptools python3-wheel python3-numpy python3-h5py python3-matplotlib
 )
