@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads RUN_DIR/run.h5. The format is described in src/record/run_file.hpp.
+
+A run may have been killed at any moment, or may still be running: columns can have different
+lengths, and any of them can be empty or absent.
+"""
+
+import os
+import re
+
+# A running trainer holds a lock on its file; reading beside it does no harm. h5py reads this once.
+os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
+
+import h5py  # noqa: E402
+import numpy as np  # noqa: E402
+
+FILETYPE = "trireme-run"
+MAJOR_VERSION = 1
+
+
+class RunFileError(Exception):
+    """One line for the user: what is wrong with the file that was given."""
+
+
+class Column:
+    """One dataset: values with the unit and the meaning that the file states."""
+
+    def __init__(self, values, unit="", help_text=""):
+        self.values = np.asarray(values)
+        self.unit = unit
+        self.help = help_text
+
+    def __len__(self):
+        return len(self.values)
+
+
+class Span:
+    """One name of the file's table of timings."""
+
+    def __init__(self, name, index_of="", help_text=""):
+        self.name = name
+        self.index_of = index_of
+        self.help = help_text
+        within = re.match(r"Within ([A-Za-z0-9_.]+):", help_text)
+        self.parent = within.group(1) if within else None
+
+
+def _plain(value):
+    """An attribute as Python has it: str, int, float, or a list of them."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value.tolist()]
+    return value
+
+
+def _attributes(node):
+    return {name: _plain(value) for name, value in node.attrs.items()}
+
+
+class RunFile:
+    """Everything of a run, in memory.
+
+    attributes  dict      of the root: software, machine, …
+    deck        dict      dotted key → value
+    steps, validation, sessions
+                dict      column name → Column, cut to their common length
+    spans       list      of Span; a sample's `name` is a position in it
+    samples     ndarray   structured, as the file has it
+    sample_units dict     field of samples → unit
+    timing_facts, memory
+                dict      name → (value, unit)
+    """
+
+    def __init__(self, path):
+        self.path = locate(path)
+        try:
+            with h5py.File(self.path, "r") as file:
+                self._check(file)
+                self._read(file)
+        except OSError as error:
+            reason = str(error).splitlines()[0]
+            raise RunFileError(f"{self.path}: cannot be read as an HDF5 file: {reason}") from error
+
+    def _check(self, file):
+        attributes = _attributes(file)
+        filetype = attributes.get("filetype")
+        if filetype is None:
+            raise RunFileError(f"{self.path}: no run file of trireme: it has no attribute 'filetype'")
+        if filetype != FILETYPE:
+            raise RunFileError(f"{self.path}: filetype is '{filetype}', expected '{FILETYPE}'")
+        version = attributes.get("version")
+        if not isinstance(version, list) or not version or version[0] != MAJOR_VERSION:
+            text = ".".join(str(part) for part in version) if isinstance(version, list) else version
+            raise RunFileError(
+                f"{self.path}: format version {text}, this program reads version {MAJOR_VERSION}.x"
+            )
+
+    def _read(self, file):
+        self.attributes = _attributes(file)
+        self.deck = _attributes(file["deck"]) if "deck" in file else {}
+        self.steps = _columns(file, "steps")
+        self.validation = _columns(file, "validation")
+        self.sessions = _columns(file, "sessions")
+        self.spans = []
+        self.samples = np.zeros(0, dtype=[("step", "u4"), ("name", "u2"), ("rank", "u4")])
+        self.sample_units = {}
+        self.timing_facts = {}
+        self.memory = {}
+        if "memory" in file:
+            facts = _attributes(file["memory"])
+            unit = facts.pop("unit", "")
+            self.memory = {name: (value, unit) for name, value in facts.items()}
+        if "timings" in file:
+            self._read_timings(file["timings"])
+
+    def _read_timings(self, group):
+        facts = _attributes(group)
+        self.timing_facts = {
+            name: (value, facts.get(name + "_unit", ""))
+            for name, value in facts.items()
+            if not (name.endswith("_unit") and name[: -len("_unit")] in facts)
+        }
+        if "names" in group:
+            names = group["names"]
+            attributes = _attributes(names)
+            texts = [_plain(name) for name in names[:]]
+            index_of = attributes.get("index_of", [""] * len(texts))
+            help_of = attributes.get("help_of", [""] * len(texts))
+            self.spans = [Span(*row) for row in zip(texts, index_of, help_of)]
+        if "samples" in group:
+            samples = group["samples"]
+            self.samples = samples[:]
+            # "begin_s: s since the rank's anchor; duration_s: s"
+            for part in _attributes(samples).get("unit", "").split(";"):
+                field, _, unit = part.partition(":")
+                self.sample_units[field.strip()] = unit.strip()
+
+    def finished(self):
+        """Whether the last recorded step is the last one of the deck; None where nobody knows."""
+        steps = self.steps.get("step")
+        try:
+            wanted = int(self.deck["run.steps"])
+        except (KeyError, ValueError):
+            return None
+        return steps is not None and len(steps) > 0 and int(steps.values[-1]) >= wanted
+
+
+def locate(path):
+    """The run file that a run directory or a path names."""
+    candidate = os.path.join(path, "run.h5") if os.path.isdir(path) else path
+    if not os.path.exists(candidate):
+        what = "holds no run.h5" if os.path.isdir(path) else "does not exist"
+        raise RunFileError(f"{path}: {what}")
+    return candidate
+
+
+def _columns(file, name):
+    """The 1-D datasets of a group, cut to the length that all of them have."""
+    if name not in file:
+        return {}
+    columns = {}
+    for key, dataset in file[name].items():
+        if isinstance(dataset, h5py.Dataset) and dataset.ndim == 1:
+            values = dataset[:]
+            if values.dtype.kind == "O":
+                values = np.array([_plain(value) for value in values], dtype=object)
+            attributes = _attributes(dataset)
+            columns[key] = Column(values, attributes.get("unit", ""), attributes.get("help", ""))
+    rows = min((len(column) for column in columns.values()), default=0)
+    for column in columns.values():
+        column.values = column.values[:rows]
+    return columns

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of a run: what it was, what it learned, how fast, and where its time went."""
+
+import numpy as np
+
+from . import timings
+
+MISSING = "–"
+# Facts of the root that open the table when the file has them, in this order.
+FIRST = ("software", "software_version", "git_sha1", "date_and_time", "machine")
+SHAPE = ("layers", "heads", "channels", "context", "vocabulary")
+
+
+def number(value, digits=4):
+    """A whole number in groups of three digits, any other with so many significant digits."""
+    if isinstance(value, (int, np.integer)):
+        return f"{int(value):,}".replace(",", " ")
+    value = float(value)
+    if not np.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e9:
+        decimals = max(0, digits - 1 - int(np.floor(np.log10(abs(value)))))
+        return f"{value:,.{decimals}f}".replace(",", " ")
+    return f"{value:.{digits - 1}e}"
+
+
+def scaled(value, unit):
+    """The same quantity with a prefix that makes the number easy to read."""
+    if unit == "s" and 0 < abs(value) < 1:
+        return value * 1e3, "ms"
+    if unit.startswith("FLOP"):
+        for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M")):
+            if abs(value) >= 10**power:
+                return value / 10**power, prefix + unit
+    return value, unit
+
+
+def with_unit(value, unit):
+    value, unit = scaled(value, unit)
+    return number(value) if unit in ("", "1") else f"{number(value)} {unit}"
+
+
+def size(value, unit):
+    """Bytes in binary multiples; any other unit as it is."""
+    if unit not in ("byte", "bytes", "B"):
+        return with_unit(value, unit)
+    for prefix in ("", "Ki", "Mi", "Gi"):
+        if abs(value) < 1024:
+            break
+        value /= 1024
+    else:
+        prefix = "Ti"
+    return f"{number(float(value), 3)} {prefix}B" if prefix else f"{value} B"
+
+
+def columns_text(rows, indent=""):
+    """Rows of texts as columns: the first to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return lines
+
+
+def _model(run):
+    deck = run.deck
+    preset = deck.get("model.preset", "none")
+    shape = ", ".join(f"{deck['model.' + key]} {key}" for key in SHAPE if "model." + key in deck)
+    if preset not in ("none", "", "~", "null"):
+        return f"{preset} ({shape})" if shape else preset
+    return shape or MISSING
+
+
+def _parameters(run):
+    for name in ("parameters", "num_parameters"):
+        for source in (run.attributes, {k: v[0] for k, v in run.timing_facts.items()}):
+            if name in source:
+                try:
+                    return number(int(float(source[name])))
+                except ValueError:
+                    return str(source[name])
+    return MISSING
+
+
+def facts(run):
+    """Pairs (name, text)."""
+    rows = [("run", str(run.deck.get("run.name", MISSING))), ("file", run.path)]
+    for name in FIRST:
+        value = str(run.attributes.get(name, ""))
+        if value:
+            rows.append((name.replace("_", " "), value))
+    rows += [("model", _model(run)), ("parameters", _parameters(run))]
+    sessions = run.sessions.get("ranks")
+    if sessions is not None and len(sessions):
+        ranks = [str(int(r)) for r in sessions.values]
+        text = ranks[0] if len(set(ranks)) == 1 else ", then ".join(ranks)
+        rows.append(("ranks", text))
+        if len(ranks) > 1:
+            rows.append(("sessions", str(len(ranks))))
+    return rows
+
+
+def _last(column):
+    return column.values[-1]
+
+
+def results(run):
+    """Pairs (name, text) from /steps and /validation; units as the file says."""
+    rows = []
+    steps = run.steps
+    step = steps.get("step")
+    done = int(_last(step)) if step is not None and len(step) else 0
+    wanted = run.deck.get("run.steps")
+    note = " (not finished)" if run.finished() is False else ""
+    rows.append(("steps", f"{done} of {wanted}{note}" if wanted else str(done)))
+
+    loss = steps.get("loss")
+    if loss is not None and len(loss):
+        rows.append(("loss, first", with_unit(loss.values[0], loss.unit)))
+        rows.append(("loss, last", with_unit(_last(loss), loss.unit)))
+    checked = run.validation.get("loss")
+    if checked is not None and len(checked):
+        at = run.validation.get("step")
+        finite = np.where(np.isfinite(checked.values), checked.values, np.inf)
+        best = int(np.argmin(finite))
+
+        def where(row):
+            return f" (step {int(at.values[row])})" if at is not None else ""
+
+        rows.append(("validation, first", with_unit(checked.values[0], checked.unit) + where(0)))
+        rows.append(("validation, best", with_unit(checked.values[best], checked.unit) + where(best)))
+        rows.append(("validation, last", with_unit(_last(checked), checked.unit) + where(-1)))
+    else:
+        rows.append(("validation", MISSING))
+
+    tokens = steps.get("tokens")
+    if tokens is not None and len(tokens):
+        rows.append(("tokens", with_unit(_last(tokens), tokens.unit)))
+    seconds = steps.get("seconds")
+    if seconds is not None and len(seconds):
+        rows.append(("time in steps", with_unit(seconds.values.sum(), seconds.unit)))
+        rows.append(("step, median", with_unit(np.median(seconds.values), seconds.unit)))
+    for name, label in (("tokens_per_s", "speed, median"), ("flops_per_s", "arithmetic, median")):
+        column = steps.get(name)
+        if column is not None and len(column):
+            rows.append((label, with_unit(np.median(column.values), column.unit)))
+    exposed = steps.get("exposed_s")
+    if exposed is not None and len(exposed):
+        text = with_unit(exposed.values.mean(), exposed.unit) + " per step"
+        if seconds is not None and len(seconds) and seconds.values.sum() > 0:
+            text += f" ({100 * exposed.values.sum() / seconds.values.sum():.1f} % of the step)"
+        rows.append(("exposed communication", text))
+    for name, (value, unit) in run.memory.items():
+        rows.append((f"memory, {name.replace('_', ' ')}", size(value, unit)))
+    dropped = run.timing_facts.get("dropped", (0, ""))[0]
+    if dropped:
+        rows.append(("spans dropped", number(dropped)))
+    return rows
+
+
+def time_table(run):
+    """Lines: the time by span name, indented as the spans are nested."""
+    rows = timings.totals(run)
+    if not rows:
+        return ["no spans were recorded"]
+    unit = run.sample_units.get("duration_s", "")
+    whole = next((row.total for row in rows if row.span.name == timings.ROOT), 0.0)
+    by_name = {row.span.name: row for row in rows}
+    factor, small = (1e3, "ms") if unit == "s" else (1.0, unit)
+    table = [
+        ("span", "count", f"total [{unit}]", f"per step [{small}]", f"longest [{small}]", "share")
+    ]
+
+    def add(row, depth):
+        share = f"{100 * row.total / whole:.1f} %" if whole and depth is not None else ""
+        table.append(
+            (
+                "  " * (depth or 0) + row.span.name,
+                number(row.count),
+                number(row.total),
+                number(row.per_step * factor),
+                number(row.longest * factor),
+                share,
+            )
+        )
+        for inner in rows:
+            if inner.span.parent == row.span.name:
+                add(inner, (depth or 0) + 1)
+
+    if timings.ROOT in by_name:
+        add(by_name[timings.ROOT], 0)
+    for row in rows:
+        if row.span.name != timings.ROOT and row.span.parent not in by_name:
+            add(row, None)
+    ranks = timings.num_ranks(run)
+    head = f"time by span ({ranks} rank{'s' if ranks != 1 else ''}; per step and rank)"
+    return [head] + columns_text(table, "  ")
+
+
+def summary(run):
+    """The whole table as text."""
+    lines = []
+    tables = (facts(run), results(run))
+    width = max(len(name) for rows in tables for name, _ in rows)
+    for rows in tables:
+        lines += [f"{name.ljust(width)}  {text}" for name, text in rows] + [""]
+    return "\n".join(lines + time_table(run)) + "\n"

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes small run files laid out as src/record/run_file.hpp says, so that no training is needed."""
+
+import h5py
+import numpy as np
+
+STEP_UNITS = {
+    "step": "steps",
+    "loss": "nat/token",
+    "grad_norm": "1",
+    "learning_rate": "1",
+    "tokens": "tokens",
+    "seconds": "s",
+    "tokens_per_s": "tokens/s",
+    "flops_per_s": "FLOP/s",
+    "exposed_s": "s",
+    "allocations": "allocations",
+}
+SPANS = [
+    ("step", "", "One optimizer step."),
+    ("data.next", "", "Within step: fetching one micro-batch."),
+    ("model.train", "", "Within step: forward and backward."),
+    ("model.forward", "", "Within model.train: forward."),
+    ("model.backward", "", "Within model.train: backward."),
+    ("reduce.bucket", "bucket", "Reduction of one bucket on the network."),
+    ("reduce.exposed", "bucket", "Within step: compute stood still."),
+    ("optim.step", "", "Within step: AdamW."),
+    ("evaluate", "", "One evaluation."),
+]
+SAMPLE = np.dtype(
+    {
+        "names": ["step", "micro", "name", "index", "rank", "begin_s", "duration_s"],
+        "formats": ["u4", "u2", "u2", "u4", "u4", "f8", "f8"],
+        "offsets": [0, 4, 6, 8, 12, 16, 24],
+        "itemsize": 32,
+    }
+)
+SECONDS = {
+    "step": 0.100,
+    "data.next": 0.002,
+    "model.train": 0.080,
+    "model.forward": 0.025,
+    "model.backward": 0.050,
+    "reduce.bucket": 0.006,
+    "reduce.exposed": 0.004,
+    "optim.step": 0.010,
+}
+
+
+def samples(steps, ranks=2, micros=2, buckets=2):
+    """Every step takes what SECONDS says: the micro-steps and buckets share it."""
+    rows = []
+    for step in range(1, steps + 1):
+        for rank in range(ranks):
+            for name, (dotted, index_of, _) in enumerate(SPANS):
+                if dotted not in SECONDS:
+                    continue
+                pieces = buckets if index_of else micros
+                if dotted in ("step", "optim.step"):
+                    pieces = 1
+                for piece in range(pieces):
+                    micro, index = (0, piece) if index_of else (piece, 0)
+                    rows.append(
+                        (step, micro, name, index, rank, 0.1 * step, SECONDS[dotted] / pieces)
+                    )
+    return np.array(rows, dtype=SAMPLE)
+
+
+def write(
+    path,
+    steps=40,
+    validation=True,
+    spans=True,
+    version=(1, 0),
+    filetype="trireme-run",
+    wanted=None,
+    units=None,
+    noise=0.05,
+):
+    """A run of so many steps of 4096 tokens on two ranks."""
+    rng = np.random.default_rng(1)
+    step = np.arange(1, steps + 1, dtype=np.int64)
+    loss = 1.6 + 3.9 * np.exp(-step / max(1, steps / 6)) + rng.normal(0, noise, steps)
+    seconds = np.full(steps, 0.1) * (1 + rng.normal(0, noise, steps))
+    values = {
+        "step": step,
+        "loss": loss,
+        "grad_norm": 1 + rng.random(steps),
+        "learning_rate": 6e-4 * np.minimum(step / 10, 0.55 + 0.45 * np.cos(np.pi * step / max(1, steps))),
+        "tokens": step * 4096,
+        "seconds": seconds,
+        "tokens_per_s": 4096 / seconds,
+        "flops_per_s": 4096 / seconds * 5e6,
+        "exposed_s": np.full(steps, 0.004),
+        "allocations": np.zeros(steps, dtype=np.int64),
+    }
+    with h5py.File(path, "w") as file:
+        file.attrs["filetype"] = filetype
+        file.attrs["version"] = np.array(version, dtype=np.int64)
+        file.attrs["software"] = "trireme"
+        file.attrs["date_and_time"] = "2026-08-01 17:04:05 +0000"
+        file.attrs["machine"] = "node07"
+        file.attrs["parameters"] = "842240"
+        deck = file.create_group("deck")
+        deck.attrs["run.name"] = "made-up"
+        deck.attrs["run.steps"] = str(steps if wanted is None else wanted)
+        deck.attrs["model.layers"] = "4"
+        deck.attrs["model.channels"] = "128"
+        unit_of = {**STEP_UNITS, **(units or {})}
+        for name, column in values.items():
+            dataset = file.create_dataset(f"steps/{name}", data=column, maxshape=(None,))
+            dataset.attrs["unit"] = unit_of[name]
+            dataset.attrs["help"] = f"What {name} means."
+        at = np.arange(0, steps + 1, max(1, steps // 8)) if validation else np.zeros(0)
+        for name, column, unit in (
+            ("step", at.astype(np.int64), "steps"),
+            ("loss", 1.7 + 3.8 * np.exp(-at / max(1, steps / 6)), "nat/token"),
+        ):
+            file.create_dataset(f"validation/{name}", data=column, maxshape=(None,)).attrs["unit"] = unit
+        file.create_dataset("sessions/ranks", data=np.array([2], dtype=np.int64)).attrs["unit"] = "ranks"
+        table = file.create_dataset("timings/names", data=[name for name, _, _ in SPANS])
+        table.attrs["index_of"] = [index for _, index, _ in SPANS]
+        table.attrs["help_of"] = [text for _, _, text in SPANS]
+        rows = samples(steps) if spans else samples(0)
+        dataset = file.create_dataset("timings/samples", data=rows, maxshape=(None,))
+        dataset.attrs["unit"] = "begin_s: s since the rank's anchor; duration_s: s"
+        file["timings"].attrs["dropped"] = 0.0
+        file["timings"].attrs["dropped_unit"] = "samples"
+        memory = file.create_group("memory")
+        memory.attrs["unit"] = "byte"
+        memory.attrs["peak_resident"] = np.int64(3 * 2**29)
+    return str(path)
