@@ -15,6 +15,8 @@
 
 #include "base/error.hpp"
 
+#include "layout/budget.hpp"
+
 #include "reduce/thread_ranks.hpp"
 
 namespace trireme::reduce {
@@ -292,12 +294,21 @@ TEST_F(OneRank, AccumulatesOverMicroStepsAndStartsFromZero) {
   }
 }
 
-TEST_F(OneRank, AllocatesWhatThePlanSays) {
-  const Engine& engine = make();
-  const auto flat = static_cast<std::size_t>(plan_.flat_elements());
-  EXPECT_EQ(engine.gradient_bytes(), flat * 4);
-  EXPECT_EQ(engine.parameter_bytes(), flat * 4);
-  EXPECT_EQ(rank_.communicator.allocated_bytes(), flat * 8);
+TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
+  for (const int ranks : {1, 3})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const layout::Padding padding : {layout::Padding::aligned, layout::Padding::none})
+        run_ranks(ranks, [&](ThreadRank& rank) {
+          const layout::Plan plan(table(), {ranks, 350, padding});
+          const Engine engine(plan, dtype, true, {}, rank.communicator, *rank.device,
+                              *rank.compute);
+          const layout::Budget budget = layout::budget_of(plan, dtype, true);
+          const auto planned =
+              static_cast<std::size_t>(budget.gradient_bytes + budget.parameter_bytes);
+          ASSERT_EQ(static_cast<std::int64_t>(engine.gradient_bytes()), budget.gradient_bytes);
+          ASSERT_EQ(static_cast<std::int64_t>(engine.parameter_bytes()), budget.parameter_bytes);
+          ASSERT_EQ(rank.communicator.allocated_bytes(), planned);
+        });
 }
 
 TEST_F(OneRank, LooksShardsUpOnceOrEveryStep) {

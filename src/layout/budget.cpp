@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layout/budget.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace trireme::layout {
+namespace {
+
+constexpr std::int64_t fp32_bytes = size_bytes(DType::f32);
+
+std::int64_t largest_power_of_two_in(std::int64_t value) {
+  return value & -value;
+}
+
+BucketRow row_of(const Plan& plan, BucketIndex index, std::int64_t parameter_element_bytes) {
+  const Bucket& bucket = plan.bucket(index);
+  BucketRow row;
+  row.bucket = index;
+  row.first = bucket.parameters.front();
+  row.last = bucket.parameters.back();
+  row.num_parameters = static_cast<std::int64_t>(bucket.parameters.size());
+  row.begin = bucket.begin;
+  row.elements = bucket.elements;
+  row.padding = bucket.elements;
+  for (const ParameterIndex parameter : bucket.parameters)
+    row.padding -= plan.placement(parameter).elements;
+  row.shard_elements = bucket.shard_elements;
+  // Shard starts are begin + r·shard; with one rank there is only `begin`.
+  const std::int64_t stride =
+      plan.ranks() == 1 ? bucket.begin : std::gcd(bucket.begin, bucket.shard_elements);
+  const std::int64_t shared = stride == 0 ? plan.granule() : stride;
+  row.gradient_alignment_bytes = largest_power_of_two_in(shared * fp32_bytes);
+  row.parameter_alignment_bytes = largest_power_of_two_in(shared * parameter_element_bytes);
+  // Parameters follow one another with fewer than 64 elements between them, so a shard can lie in
+  // such a gap; only looking tells.
+  for (int rank = 0; rank < plan.ranks(); ++rank)
+    if (plan.find_pieces(index, rank).empty())
+      ++row.num_padding_only_ranks;
+  return row;
+}
+
+}  // namespace
+
+Budget budget_of(const Plan& plan, DType parameter_dtype, bool sharded) {
+  const auto parameter_element_bytes = static_cast<std::int64_t>(size_bytes(parameter_dtype));
+  Budget budget;
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+    budget.buckets.push_back(row_of(plan, static_cast<BucketIndex>(b), parameter_element_bytes));
+
+  budget.gradient_bytes = plan.flat_elements() * fp32_bytes;
+  budget.parameter_bytes = plan.flat_elements() * parameter_element_bytes;
+  const std::int64_t kept = plan.owned_elements() * (sharded ? 1 : plan.ranks());
+  budget.master_bytes = parameter_dtype == DType::f32 ? 0 : kept * fp32_bytes;
+  budget.moment_bytes = 2 * kept * fp32_bytes;
+
+  const std::int64_t foreign = plan.owned_elements() * (plan.ranks() - 1);
+  budget.gradient_wire_bytes = foreign * fp32_bytes * (sharded ? 1 : 2);
+  budget.parameter_wire_bytes = sharded ? foreign * parameter_element_bytes : 0;
+  return budget;
+}
+
+}  // namespace trireme::layout

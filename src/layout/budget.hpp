@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan costs: the bucket table, the bytes that each rank holds, and the bytes that it sends
+// per step. The numbers are those of the plan object that the engine runs on, in exact integers, so
+// they can be printed for any rank count without MPI or a device and compared with what a run
+// allocates.
+//
+// Every rank holds and sends the same number of bytes, because shards are equal.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/index.hpp"
+
+#include "layout/plan.hpp"
+
+namespace trireme::layout {
+
+/// One line of the bucket table, in elements where not said otherwise.
+struct BucketRow {
+  BucketIndex bucket{};
+  ParameterIndex first{}, last{};  ///< in layout order
+  std::int64_t num_parameters = 0;
+  std::int64_t begin = 0;
+  std::int64_t elements = 0;        ///< padding included
+  std::int64_t padding = 0;         ///< between parameters and at the end
+  std::int64_t shard_elements = 0;  ///< rank r owns [begin + r·shard, begin + (r+1)·shard)
+  /// Largest power of two that divides the address of every rank's shard, counted from the start of
+  /// the arena, which itself is aligned to 128 bytes or more.
+  std::int64_t gradient_alignment_bytes = 0;
+  std::int64_t parameter_alignment_bytes = 0;
+  int num_padding_only_ranks = 0;  ///< ranks that own no parameter element of it
+};
+
+struct Budget {
+  std::vector<BucketRow> buckets;
+
+  // Bytes that one rank holds.
+  std::int64_t gradient_bytes = 0;
+  std::int64_t parameter_bytes = 0;
+  std::int64_t master_bytes = 0;  ///< 0 in fp32 runs, where the parameters are the masters
+  std::int64_t moment_bytes = 0;
+
+  // Bytes that one rank sends per step, and receives: every element that another rank owns once per
+  // collective, which is the least that a reduce-scatter or an all-gather can do. Source: Chan et
+  // al., "Collective communication: theory, practice, and experience", 2007, table 1.
+  std::int64_t gradient_wire_bytes = 0;   ///< reduce-scatter; not sharded: all-reduce
+  std::int64_t parameter_wire_bytes = 0;  ///< all-gather; not sharded: 0
+
+  [[nodiscard]] std::int64_t held_bytes() const {
+    return gradient_bytes + parameter_bytes + master_bytes + moment_bytes;
+  }
+  [[nodiscard]] std::int64_t wire_bytes() const {
+    return gradient_wire_bytes + parameter_wire_bytes;
+  }
+};
+
+/// Gradients, masters and moments are fp32. `sharded`: the optimizer's state covers owned elements
+/// only.
+Budget budget_of(const Plan& plan, DType parameter_dtype, bool sharded);
+
+}  // namespace trireme::layout

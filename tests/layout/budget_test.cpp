@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layout/budget.hpp"
+
+#include <ctime>
+
+#include <gtest/gtest.h>
+
+#include "layout/models.hpp"
+
+namespace trireme::layout {
+namespace {
+
+using namespace testing;
+
+TEST(Budget, OfASmallPlanIsWhatAPencilSays) {
+  // Two buckets: p1 alone (200 -> 256 elements at two ranks), p0 alone (100 -> 128).
+  const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
+  const Budget budget = budget_of(plan, DType::bf16, true);
+  ASSERT_EQ(budget.buckets.size(), 2U);
+  EXPECT_EQ(budget.buckets[0].first, ParameterIndex{1});
+  EXPECT_EQ(budget.buckets[0].elements, 256);
+  EXPECT_EQ(budget.buckets[0].padding, 56);
+  EXPECT_EQ(budget.buckets[0].shard_elements, 128);
+  EXPECT_EQ(budget.buckets[0].gradient_alignment_bytes, 512);
+  EXPECT_EQ(budget.buckets[1].begin, 256);
+  EXPECT_EQ(budget.buckets[1].shard_elements, 64);
+  EXPECT_EQ(budget.buckets[1].parameter_alignment_bytes, 128);
+  EXPECT_EQ(budget.gradient_bytes, 384 * 4);
+  EXPECT_EQ(budget.parameter_bytes, 384 * 2);
+  EXPECT_EQ(budget.master_bytes, 192 * 4);
+  EXPECT_EQ(budget.moment_bytes, 192 * 8);
+  EXPECT_EQ(budget.held_bytes(), 384 * 6 + 192 * 12);
+  EXPECT_EQ(budget.gradient_wire_bytes, 192 * 4);
+  EXPECT_EQ(budget.parameter_wire_bytes, 192 * 2);
+
+  const Budget whole = budget_of(plan, DType::f32, false);
+  EXPECT_EQ(whole.master_bytes, 0);
+  EXPECT_EQ(whole.moment_bytes, 384 * 8);
+  EXPECT_EQ(whole.gradient_wire_bytes, 2 * 192 * 4);
+  EXPECT_EQ(whole.parameter_wire_bytes, 0);
+}
+
+TEST(Budget, OfOneRankSendsNothing) {
+  const Plan plan(table_of({100, 200}), {1, 150, Padding::aligned});
+  EXPECT_EQ(budget_of(plan, DType::bf16, true).wire_bytes(), 0);
+  EXPECT_EQ(budget_of(plan, DType::bf16, false).wire_bytes(), 0);
+}
+
+TEST(Budget, ShowsShardsThatLoseTheirAlignment) {
+  // The golden table's case: Megatron's granule leaves odd shards of the 1.5B model at 128 ranks.
+  const auto table = gpt2_table(gpt2_1558m);
+  const auto worst = [&](Padding padding) {
+    std::int64_t bytes = 1 << 30;
+    for (const BucketRow& row :
+         budget_of(Plan(table, {128, 128'000'000, padding}), DType::bf16, true).buckets)
+      bytes = std::min(bytes, row.parameter_alignment_bytes);
+    return bytes;
+  };
+  EXPECT_EQ(worst(Padding::megatron), 2);
+  EXPECT_GE(worst(Padding::aligned), 128);
+}
+
+TEST(Budget, CountsRanksThatOwnPaddingOnly) {
+  const Plan plan(table_of({100}), {4, 1000, Padding::aligned});
+  EXPECT_EQ(budget_of(plan, DType::f32, true).buckets[0].num_padding_only_ranks, 2);
+}
+
+TEST(Budget, OfTheOptimizerFallsAsOneOverRanks) {
+  const auto table = gpt2_table(gpt2_124m);
+  const auto state = [&](int ranks) {
+    const Budget budget =
+        budget_of(Plan(table, {ranks, 40'000'000, Padding::aligned}), DType::bf16, true);
+    return budget.master_bytes + budget.moment_bytes;
+  };
+  const std::int64_t one = state(1);
+  for (const int ranks : {2, 3, 7, 64, 97, 512, 4096}) {
+    EXPECT_GE(state(ranks) * ranks, one);
+    EXPECT_LE(state(ranks) * ranks * 1000, one * 1010) << ranks << " ranks: padding above 1 %";
+  }
+}
+
+TEST(Budget, OfALargeModelAtManyRanksTakesLessThanATenthOfASecond) {
+  const std::clock_t begin = std::clock();
+  const Plan plan(gpt2_table(gpt2_1558m), {4096, 40'000'000, Padding::aligned});
+  const Budget budget = budget_of(plan, DType::bf16, true);
+  const std::clock_t end = std::clock();
+  EXPECT_EQ(budget.buckets.size(), plan.buckets().size());
+  EXPECT_LT(static_cast<double>(end - begin) / CLOCKS_PER_SEC, 0.1);
+}
+
+}  // namespace
+}  // namespace trireme::layout
