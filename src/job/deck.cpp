@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -32,6 +31,16 @@ constexpr std::size_t largest_deck = std::size_t{1} << 20U;
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
+
+/// Findings on the command line name the override that they are about.
+void cite_override(Diagnostic& finding, const std::vector<std::string>& overrides) {
+  if (finding.place.file != command_line)
+    return;
+  const std::string quoted =
+      "'" + overrides.at(static_cast<std::size_t>(finding.place.line) - 1) + "'";
+  if (finding.text.find(quoted) == std::string::npos)
+    finding.text += " (in " + quoted + ")";
+}
 
 }  // namespace
 
@@ -123,18 +132,16 @@ Deck parse(const std::string& bytes,
     check(deck, *circumstances, findings);
   if (findings.empty())
     return deck;
+  for (Diagnostic& finding : findings) cite_override(finding, overrides);
   sort(findings);
   throw UserError(std::move(findings));
 }
 
 void sort(std::vector<Diagnostic>& findings) {
   const auto key = [](const Diagnostic& d) {
-    return std::tuple(d.place.file == command_line, d.place.line, d.place.column,
-                      std::string_view(d.subject), std::string_view(d.text));
+    return std::tuple(d.place.file == command_line, d.place.line, d.place.column);
   };
   std::ranges::stable_sort(findings, {}, key);
-  const auto [from, to] = std::ranges::unique(findings, {}, key);
-  findings.erase(from, to);
 }
 
 }  // namespace trireme::job

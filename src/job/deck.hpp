@@ -77,7 +77,7 @@ Deck parse(const std::string& bytes,
            const std::vector<std::string>& overrides,
            const std::optional<Circumstances>& circumstances = std::nullopt);
 
-/// By place: the deck from top to bottom, then the command line; equal findings once.
+/// By place: the deck from top to bottom, then the command line.
 void sort(std::vector<Diagnostic>& findings);
 
 }  // namespace trireme::job

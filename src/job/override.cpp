@@ -85,7 +85,9 @@ void apply_override(Node& root,
   if ((value.kind == Node::Kind::null && !raw.empty() && raw.front() == '#') ||
       (value.kind == Node::Kind::word && !value.quoted && value.word != raw)) {
     findings.push_back(
-        {place(equals + 1), path, fmt::format("# begins a comment in '{}'; quote the value", raw)});
+        {place(equals + 1), path,
+         fmt::format("'{}' is not one YAML word{}; quote the value", raw,
+                     raw.find('#') == std::string::npos ? "" : " (# begins a comment)")});
     return;
   }
   if (value.kind == Node::Kind::null)

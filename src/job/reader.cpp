@@ -99,12 +99,14 @@ std::string Reader::hint(const std::string& unknown) const {
   for (const std::string& known : known_)
     if (folded(known) == wanted)
       return fmt::format("did you mean '{}'?", known);
+  if (std::ranges::find(all_keys_, unknown) != all_keys_.end())
+    return fmt::format("in a deck, '{}' stands below its section", leaf(unknown));
   const auto near = nearest(unknown, known_);
   if (near && edit_distance(*near, unknown) < std::min(near->size(), unknown.size()))
     return fmt::format("did you mean '{}'?", *near);
   std::string elsewhere;
   for (const std::string& path : all_keys_)
-    if (folded(leaf(path)) == wanted || folded(path) == wanted)
+    if (folded(leaf(path)) == wanted)
       elsewhere += fmt::format("{}'{}'", elsewhere.empty() ? "" : " or ", path);
   if (!elsewhere.empty())
     return fmt::format("did you mean {}?", elsewhere);

@@ -45,11 +45,18 @@ std::string leaf(const std::string& path) {
   return path.substr(path.rfind('.') + 1);
 }
 
+/// A file name fit for a comment.
+std::string in_one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
 std::string origin(const Places& places, const std::string& path) {
   if (!places.given(path))
     return "default";
   const Place place = places.of(path);
-  return fmt::format("{}:{}:{}", place.file, place.line, place.column);
+  return fmt::format("{}:{}:{}", in_one_line(place.file), place.line, place.column);
 }
 
 /// `text` in lines of at most `width`, each after `indent` blanks.
@@ -79,7 +86,7 @@ std::string explained(const Entry& entry) {
   if (!entry.range.empty())
     takes += ", in " + entry.range;
   takes += entry.required ? "; required" : "; default " + entry.text;
-  return fmt::format("{:<32}  {}\n", entry.path, takes) + wrapped(entry.help, 4, 100);
+  return fmt::format("{:<34} {}\n", entry.path, takes) + wrapped(entry.help, 4, 100);
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name, const std::vector<Entry>& entries) {
@@ -125,7 +132,7 @@ bool operator==(const JobConfig& a, const JobConfig& b) {
 std::string echo(const Deck& deck) {
   std::string text = fmt::format(
       "# Every key of the deck {} as trireme understood it, and where each value comes from.\n",
-      yaml_text(deck.places.file()));
+      in_one_line(deck.places.file()));
   std::set<std::string> open;
   for (const Entry& entry : survey(deck.config)) {
     std::size_t depth = 0;

@@ -60,7 +60,8 @@ Problem convert(const std::string& word, T& value, const char* wanted) {
   T parsed{};
   const auto [stop, error] = std::from_chars(begin, end, parsed);
   if (error == std::errc::result_out_of_range && stop == end)
-    return fmt::format("'{}' does not fit into 64 bits", word);
+    return fmt::format("'{}' is too large{}", word,
+                       std::is_same_v<T, double> ? " or too small" : "");
   if (error != std::errc{} || stop != end)
     return fmt::format("'{}' is not {}", word, wanted);
   value = parsed;
@@ -183,9 +184,11 @@ std::string not_one_of(const Node& node, const std::vector<std::string>& words) 
     return fmt::format("no value given; one of {} belongs here", list);
   if (node.kind != Node::Kind::word)
     return fmt::format("{} where one of {} belongs", in_words(node), list);
+  if (words.size() == 1)
+    return fmt::format("{} is not {}, the only choice", in_words(node), list);
   const auto hint = nearest(lower(node.word), words);
   return fmt::format("{} is not one of {}{}", in_words(node), list,
-                     hint && words.size() > 1 ? "; did you mean '" + *hint + "'?" : "");
+                     hint ? "; did you mean '" + *hint + "'?" : "");
 }
 
 std::string yaml_text(bool value) {
