@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine and optimizer over MPI: sharded and whole, overlapped and not, must agree to the bit on
+// every rank.
+#include <cstring>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/communicator.hpp"
+#include "comm/world.hpp"
+
+#include "optim/adamw.hpp"
+#include "optim/training.hpp"
+
+namespace trireme::optim {
+namespace {
+
+using namespace trireme::testing;
+
+TrainingResult train(const TrainingSetting& setting) {
+  const auto world = comm::make_mpi_world();
+  const auto device = device::make_cpu_device(1);
+  const auto compute = device->make_stream(device::StreamMode::inlined, "compute");
+  const auto communicator = comm::make_communicator(comm::Transport::automatic,
+                                                    setting.parallel.reduction, *world, *device);
+  Training training(setting, *world, *communicator, *device, *compute);
+  return training.run();
+}
+
+void expect_equal(const TrainingResult& a, const TrainingResult& b) {
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  EXPECT_EQ(0, std::memcmp(a.parameters.data(), b.parameters.data(),
+                           a.parameters.size() * sizeof(float)));
+  EXPECT_EQ(a.grad_norms, b.grad_norms);
+}
+
+TEST(AdamWOverMpi, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    TrainingSetting setting;
+    setting.dtype = dtype;
+    setting.parallel.reduction = comm::Reduction::ordered;
+    const auto reference = train(setting);
+    for (int bits = 0; bits < 16; ++bits) {
+      setting.sharded = (bits & 1) != 0;
+      setting.parallel.overlap_gradients = (bits & 2) != 0;
+      setting.parallel.overlap_parameters = (bits & 4) != 0;
+      setting.parallel.cached_shards = (bits & 8) != 0;
+      setting.parallel.bucket_elements = bits % 3 == 0 ? 1 : bits % 3 == 1 ? 350 : 40'000;
+      SCOPED_TRACE(bits);
+      expect_equal(train(setting), reference);
+    }
+  }
+}
+
+TEST(AdamWOverMpi, LeavesTheSameParametersOnEveryRank) {
+  TrainingSetting setting;
+  setting.parallel.bucket_elements = 350;
+  const auto result = train(setting);
+  const auto world = comm::make_mpi_world();
+  const std::string mine(reinterpret_cast<const char*>(result.parameters.data()),
+                         result.parameters.size() * sizeof(float));
+  for (const std::string& other : world->gather_all(mine)) EXPECT_EQ(other, mine);
+}
+
+}  // namespace
+}  // namespace trireme::optim

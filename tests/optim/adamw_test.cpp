@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// The optimizer on ranks that are threads: against a loop in double precision, sharded against
+// whole, and its refusals.
+#include "optim/adamw.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "layout/budget.hpp"
+
+#include "reduce/thread_ranks.hpp"
+
+#include "optim/schedule.hpp"
+#include "optim/training.hpp"
+
+namespace trireme::optim {
+namespace {
+
+using namespace trireme::testing;
+
+TrainingResult train(int ranks, const TrainingSetting& setting) {
+  std::vector<TrainingResult> results(static_cast<std::size_t>(ranks));
+  run_ranks(ranks, [&](ThreadRank& rank) {
+    Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+    results[static_cast<std::size_t>(rank.world.rank())] = training.run();
+  });
+  for (const TrainingResult& other : results) {
+    EXPECT_EQ(0, std::memcmp(other.parameters.data(), results[0].parameters.data(),
+                             other.parameters.size() * sizeof(float)));
+    EXPECT_EQ(other.grad_norms, results[0].grad_norms);
+  }
+  return results[0];
+}
+
+/// AdamW as its paper says, in double, one element after another.
+TrainingResult train_in_double(int ranks, const TrainingSetting& setting) {
+  const auto table = training_table();
+  const OptimizerConfig config = setting.optimizer();
+  std::vector<std::vector<double>> value, m, v;
+  for (std::size_t p = 0; p < table.size(); ++p) {
+    const auto elements = static_cast<std::size_t>(table[p].elements());
+    value.emplace_back(elements);
+    for (std::size_t i = 0; i < elements; ++i)
+      value[p][i] = static_cast<double>(initial_value(p, static_cast<std::int64_t>(i)));
+    m.emplace_back(elements);
+    v.emplace_back(elements);
+  }
+  TrainingResult result;
+  for (int step = 1; step <= setting.steps; ++step) {
+    auto gradient = value;
+    double squares = 0;
+    for (std::size_t p = 0; p < table.size(); ++p)
+      for (std::size_t i = 0; i < value[p].size(); ++i) {
+        double sum = 0;
+        for (int rank = 0; rank < ranks; ++rank)
+          sum += static_cast<double>(gradient_value(rank, step, p, static_cast<std::int64_t>(i)));
+        gradient[p][i] = sum / ranks;
+        squares += gradient[p][i] * gradient[p][i];
+      }
+    const double norm = std::sqrt(squares);
+    result.grad_norms.push_back(norm);
+    const double clip = config.clip_norm > 0 ? std::min(1.0, config.clip_norm / (norm + 1e-6)) : 1;
+    const double rate = learning_rate(config, step, setting.steps);
+    for (std::size_t p = 0; p < table.size(); ++p)
+      for (std::size_t i = 0; i < value[p].size(); ++i) {
+        const double g = gradient[p][i] * clip;
+        m[p][i] = config.beta1 * m[p][i] + (1 - config.beta1) * g;
+        v[p][i] = config.beta2 * v[p][i] + (1 - config.beta2) * g * g;
+        const double first = m[p][i] / (1 - std::pow(config.beta1, step));
+        const double second = v[p][i] / (1 - std::pow(config.beta2, step));
+        const double decay = table[p].decay ? config.weight_decay : 0;
+        value[p][i] -= rate * (first / (std::sqrt(second) + config.epsilon) + decay * value[p][i]);
+      }
+  }
+  for (const auto& values : value)
+    for (const double x : values) result.parameters.push_back(static_cast<float>(x));
+  return result;
+}
+
+class AdamWAtRanks : public ::testing::TestWithParam<int> {};
+
+TEST_P(AdamWAtRanks, FollowsTheDoublePrecisionLoop) {
+  for (const double clip_norm : {0.0, 1.0, 1e6}) {
+    TrainingSetting setting;
+    setting.clip_norm = clip_norm;
+    setting.steps = 8;
+    setting.parallel.bucket_elements = 350;
+    const auto result = train(GetParam(), setting);
+    const auto expected = train_in_double(GetParam(), setting);
+    ASSERT_EQ(result.parameters.size(), expected.parameters.size());
+    for (std::size_t i = 0; i < result.parameters.size(); ++i)
+      ASSERT_NEAR(result.parameters[i], expected.parameters[i], 2e-6) << "element " << i;
+    for (std::size_t s = 0; s < result.grad_norms.size(); ++s)
+      ASSERT_NEAR(result.grad_norms[s], expected.grad_norms[s], 1e-12 * expected.grad_norms[s]);
+  }
+}
+
+TEST_P(AdamWAtRanks, GivesTheSameBitsShardedOrWholeWithAnyBucketsAndSwitches) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    // The thread communicator adds fp32 only, which is what gradients are; bf16 is gathered.
+    TrainingSetting setting;
+    setting.dtype = dtype;
+    const auto reference = train(GetParam(), setting);
+    for (int bits = 0; bits < 16; ++bits) {
+      setting.sharded = (bits & 1) != 0;
+      setting.parallel.overlap_gradients = (bits & 2) != 0;
+      setting.parallel.overlap_parameters = (bits & 4) != 0;
+      setting.parallel.cached_shards = (bits & 8) != 0;
+      for (const layout::Padding padding : {layout::Padding::aligned, layout::Padding::none})
+        for (const std::int64_t bucket_elements : {1, 350, 40'000}) {
+          setting.parallel.padding = padding;
+          setting.parallel.bucket_elements = bucket_elements;
+          const auto result = train(GetParam(), setting);
+          ASSERT_EQ(0, std::memcmp(result.parameters.data(), reference.parameters.data(),
+                                   result.parameters.size() * sizeof(float)))
+              << name(dtype) << ", switches " << bits << ", padding " << word(padding)
+              << ", bucket_elements " << bucket_elements;
+          ASSERT_EQ(result.grad_norms, reference.grad_norms);
+        }
+    }
+  }
+}
+
+TEST_P(AdamWAtRanks, KeepsEveryElementOnExactlyOneRank) {
+  const int ranks = GetParam();
+  std::vector<std::vector<int>> owners;
+  for (const layout::Parameter& parameter : training_table())
+    owners.emplace_back(static_cast<std::size_t>(parameter.elements()), 0);
+  std::mutex mutex;
+  run_ranks(ranks, [&](ThreadRank& rank) {
+    TrainingSetting setting;
+    setting.parallel.bucket_elements = 350;
+    Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+    const std::lock_guard lock(mutex);
+    for (const StatePiece& piece : training.optimizer().state())
+      for (std::int64_t i = 0; i < piece.m.elements; ++i)
+        ++owners[at(piece.parameter)][static_cast<std::size_t>(piece.parameter_begin + i)];
+  });
+  for (const auto& parameter : owners) EXPECT_THAT(parameter, ::testing::Each(1));
+}
+
+TEST_P(AdamWAtRanks, AllocatesExactlyTheBytesOfTheBudget) {
+  const int ranks = GetParam();
+  run_ranks(ranks, [&](ThreadRank& rank) {
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const bool sharded : {true, false}) {
+        TrainingSetting setting;
+        setting.sharded = sharded;
+        setting.dtype = dtype;
+        Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+        const layout::Budget budget = layout::budget_of(training.plan(), dtype, sharded);
+        const AdamW& optimizer = training.optimizer();
+        ASSERT_EQ(static_cast<std::int64_t>(optimizer.moment_bytes()), budget.moment_bytes);
+        ASSERT_EQ(static_cast<std::int64_t>(optimizer.master_bytes()), budget.master_bytes);
+        rank.world.barrier();
+      }
+  });
+}
+
+TEST_P(AdamWAtRanks, NamesAGradientThatIsNotFiniteOnEveryRank) {
+  const int ranks = GetParam();
+  for (const float poison :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+    run_ranks(ranks, [&](ThreadRank& rank) {
+      TrainingSetting setting;
+      setting.parallel.bucket_elements = 350;
+      Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+      const ParameterIndex c{3};
+      // Written before the step's own gradient, which is added to it.
+      training.engine().begin_step();
+      training.engine().wait_for_parameters();
+      if (rank.world.rank() == ranks - 1)
+        training.engine().gradient(c).as<float>()[17] = poison;
+      for (int p = 6; p >= 0; --p) training.engine().mark_ready(static_cast<ParameterIndex>(p));
+      const float before = training.engine().parameter(c).as<float>()[0];
+      std::string message;
+      try {
+        training.update(1);
+      } catch (const UserError& error) {
+        message = error.what();
+      }
+      ASSERT_THAT(message, ::testing::HasSubstr("gradient of step 1 is not finite: c[17] is"));
+      ASSERT_THAT(message, ::testing::HasSubstr("bucket 0"));
+      ASSERT_EQ(training.engine().parameter(c).as<float>()[0], before);
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(, AdamWAtRanks, ::testing::Values(1, 2, 3, 4));
+
+TEST(AdamW, KeepsPaddingZeroAndWorksWhereARankOwnsPaddingOnly) {
+  run_ranks(4, [](ThreadRank& rank) {
+    TrainingSetting setting;
+    setting.parallel.bucket_elements = 1;  // "d" has one element: three ranks own padding of it
+    Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+    const layout::Plan& plan = training.plan();
+    const BucketIndex d = plan.placement(ParameterIndex{4}).bucket;
+    ASSERT_EQ(plan.pieces(d, rank.world.rank()).empty(), rank.world.rank() != 0);
+    training.run();
+    for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
+      const layout::Bucket& bucket = plan.buckets()[b];
+      // The first parameter of a bucket begins where the bucket does.
+      const float* values = training.engine().parameter(bucket.parameters[0]).as<float>();
+      for (std::int64_t i = bucket.unpadded; i < bucket.elements; ++i) ASSERT_EQ(values[i], 0.0F);
+    }
+  });
+}
+
+TEST(AdamW, ClipsToTheNorm) {
+  // With beta1 = beta2 = 0 the first moment is the clipped gradient itself.
+  run_ranks(2, [](ThreadRank& rank) {
+    TrainingSetting setting;
+    Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+    OptimizerConfig config = setting.optimizer();
+    config.beta1 = config.beta2 = 0;
+    config.clip_norm = 0.5;
+    AdamW optimizer(config, training.engine(), rank.world, *rank.device, *rank.compute);
+    training.backward(1);
+    const StepResult result = optimizer.step(1, 5, 0.5);
+    ASSERT_GT(result.grad_norm, 0.5);
+    double squares = 0;
+    for (const StatePiece& piece : optimizer.state())
+      for (std::int64_t i = 0; i < piece.m.elements; ++i)
+        squares += std::pow(static_cast<double>(piece.m.as<float>()[i]), 2);
+    const auto all = rank.world.gather_all(std::span<const double>(&squares, 1));
+    ASSERT_NEAR(std::sqrt(all[0] + all[1]), 0.5, 1e-6);
+  });
+}
+
+TEST(AdamW, RefusesAnEngineOfTheOtherKind) {
+  run_ranks(1, [](ThreadRank& rank) {
+    TrainingSetting setting;
+    Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+    OptimizerConfig config = setting.optimizer();
+    config.sharded = false;
+    ASSERT_THROW(AdamW(config, training.engine(), rank.world, *rank.device, *rank.compute),
+                 ContractError);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::optim

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training without a model: gradients are a function of (rank, step, parameter, element) and of
+// the parameter's value, so that stale or wrong parameters show in the result.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/world.hpp"
+
+#include "reduce/engine.hpp"
+
+#include "optim/adamw.hpp"
+
+namespace trireme::testing {
+
+/// Sizes around vector lengths and alignments; one has its own bucket; some decay.
+inline std::vector<layout::Parameter> training_table() {
+  return {{"wte", {23, 17}, true, true}, {"a", {300}, false, true}, {"b", {65}, false, false},
+          {"c", {41, 20}, false, true},  {"d", {1}, false, false},  {"e", {129}, false, true},
+          {"f", {7}, false, false}};
+}
+
+struct TrainingSetting {
+  bool sharded = true;
+  reduce::ParallelConfig parallel;
+  DType dtype = DType::f32;
+  double clip_norm = 1.0;
+  int steps = 5;
+
+  [[nodiscard]] optim::OptimizerConfig optimizer() const {
+    optim::OptimizerConfig config;
+    config.learning_rate = 0.02;
+    config.schedule.warmup_steps = 2;
+    config.clip_norm = clip_norm;
+    config.sharded = sharded;
+    return config;
+  }
+};
+
+inline float initial_value(std::size_t parameter, std::int64_t element) {
+  return static_cast<float>(static_cast<std::int64_t>(parameter + 1) *
+                            ((element * 37) % 101 - 50)) *
+         0.01F;
+}
+/// A quarter-integer, so that sums over ranks are exact whatever their order.
+inline float gradient_value(int rank, int step, std::size_t parameter, std::int64_t element) {
+  const auto p = static_cast<std::int64_t>(parameter);
+  return static_cast<float>((element * 13 + p * 5 + step * 3 + rank * 7) % 23 - 11) * 0.25F;
+}
+
+struct TrainingResult {
+  std::vector<float> parameters;  ///< in registration order
+  std::vector<double> grad_norms;
+};
+
+/// One rank's engine and optimizer.
+class Training {
+ public:
+  Training(const TrainingSetting& setting,
+           comm::World& world,
+           comm::Communicator& communicator,
+           device::Device& device,
+           device::Stream& compute)
+      : setting_(setting),
+        world_(world),
+        plan_(training_table(),
+              {world.size(), setting.parallel.bucket_elements, setting.parallel.padding}),
+        engine_(
+            plan_, setting.dtype, setting.sharded, setting.parallel, communicator, device, compute),
+        optimizer_(setting.optimizer(), engine_, world, device, compute) {
+    for (const optim::StatePiece& piece : optimizer_.state())
+      for (std::int64_t i = 0; i < piece.master.elements; ++i)
+        piece.master.as<float>()[i] = initial_value(at(piece.parameter), piece.parameter_begin + i);
+    optimizer_.publish_parameters();
+  }
+
+  [[nodiscard]] const layout::Plan& plan() const { return plan_; }
+  [[nodiscard]] reduce::Engine& engine() { return engine_; }
+  [[nodiscard]] optim::AdamW& optimizer() { return optimizer_; }
+
+  void backward(int step) {
+    engine_.begin_step();
+    engine_.wait_for_parameters();
+    for (std::size_t p = plan_.parameters().size(); p-- > 0;) {
+      const auto index = static_cast<ParameterIndex>(p);
+      const View gradient = engine_.gradient(index);
+      for (std::int64_t i = 0; i < gradient.elements; ++i)
+        gradient.as<float>()[i] += gradient_value(world_.rank(), step, p, i);
+      engine_.mark_ready(index);
+    }
+  }
+  optim::StepResult update(int step) {
+    return optimizer_.step(step, setting_.steps, 1.0 / world_.size());
+  }
+  TrainingResult run() {
+    TrainingResult result;
+    for (int step = 1; step <= setting_.steps; ++step) {
+      backward(step);
+      result.grad_norms.push_back(update(step).grad_norm);
+    }
+    engine_.wait_for_parameters();
+    for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
+      const View values = engine_.parameter(static_cast<ParameterIndex>(p));
+      for (std::int64_t i = 0; i < values.elements; ++i)
+        result.parameters.push_back(setting_.dtype == DType::f32
+                                        ? values.as<float>()[i]
+                                        : static_cast<float>(values.as<Bf16>()[i]));
+    }
+    return result;
+  }
+
+ private:
+  TrainingSetting setting_;
+  comm::World& world_;
+  layout::Plan plan_;
+  reduce::Engine engine_;
+  optim::AdamW optimizer_;
+};
+
+}  // namespace trireme::testing
