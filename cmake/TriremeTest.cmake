@@ -3,22 +3,11 @@
 # Builds test_NAME from GoogleTest sources. Without RANKS it is one ctest, NAME, on one process without MPI. With RANKS the
 # executable gets a main() that initializes MPI, and one ctest NAME.npN per rank count starts it under mpirun. Every test has a
 # time-out. Labels: `unit` or `mpi`, plus the given ones; `threads` marks what the thread sanitizer is to see. The target
-# `unit_tests` builds every unit test.
+# `unit_tests` builds what the unit tests need, the executable included.
 set(TRIREME_MPIRUN ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none ${MPIEXEC_NUMPROC_FLAG})
 set(TRIREME_TEST_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMP_NUM_THREADS=1"
     "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_rmaps_base_oversubscribe=1")
-set(TRIREME_SANITIZER_ENVIRONMENT)
-if(TRIREME_SANITIZE)
-  set(suppressions ${PROJECT_SOURCE_DIR}/tests/support)
-  # OpenMP threads synchronize inside libgomp, which no sanitizer sees; one thread is what the thread sanitizer can judge.
-  set(TRIREME_SANITIZER_ENVIRONMENT
-      "LSAN_OPTIONS=suppressions=${suppressions}/lsan.supp:print_suppressions=0"
-      "TSAN_OPTIONS=suppressions=${suppressions}/tsan.supp:halt_on_error=1" "UBSAN_OPTIONS=print_stacktrace=1")
-  if(TRIREME_SANITIZE MATCHES thread)
-    list(APPEND TRIREME_SANITIZER_ENVIRONMENT "OMP_NUM_THREADS=1")
-  endif()
-endif()
-add_custom_target(unit_tests)
+add_custom_target(unit_tests DEPENDS trireme)
 
 function(trireme_test name)
   cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;ROOMS;RANKS;LABELS" ${ARGN})
@@ -34,13 +23,12 @@ function(trireme_test name)
     foreach(ranks IN LISTS TEST_RANKS)
       add_test(NAME ${name}.np${ranks} COMMAND ${TRIREME_MPIRUN} ${ranks} $<TARGET_FILE:test_${name}>)
       set_tests_properties(${name}.np${ranks} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS 2 LABELS "mpi;${TEST_LABELS}"
-        ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT};${TRIREME_SANITIZER_ENVIRONMENT}")
+        ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
     endforeach()
   else()
     target_link_libraries(test_${name} PRIVATE GTest::gtest_main)
     add_dependencies(unit_tests test_${name})
     add_test(NAME ${name} COMMAND test_${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "unit;${TEST_LABELS}"
-      ENVIRONMENT "${TRIREME_SANITIZER_ENVIRONMENT}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "unit;${TEST_LABELS}")
   endif()
 endfunction()
