@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/communicator.hpp"
 
+#include <utility>
+
+#include "comm/shared_segment.hpp"
 #include "comm/transports.hpp"
 
 namespace trireme::comm {
@@ -19,24 +22,66 @@ void expect_bucket(View full, int size) {
                  size);
 }
 
+namespace {
+
+/// Whether the ranks of every node can map each other's memory; false in some containers.
+bool memory_can_be_shared(MpiWorld& world, const OwnedComm& node) {
+  std::int64_t refused = 0;
+  try {
+    const SharedSegment trial(node.get(), 4096, "a trial of shared memory");
+  } catch (const CommError&) {
+    refused = 1;
+  }
+  world.max({&refused, 1});
+  return refused == 0;
+}
+
+Transport chosen(MpiWorld& world, const OwnedComm& node) {
+  if (!nodes_are_equal(world, node) || node.size() == 1 || !memory_can_be_shared(world, node))
+    return Transport::mpi;
+  return node.size() == world.size() ? Transport::shared_memory : Transport::hierarchical;
+}
+
+void expect_fitting(Transport transport, MpiWorld& world, const OwnedComm& node) {
+  const bool equal = nodes_are_equal(world, node);
+  if (transport == Transport::shared_memory && node.size() != world.size())
+    throw UserError(
+        fmt::format("parallel.transport: shared_memory carries the ranks of one host, and {} of "
+                    "the {} ranks of this run are on {}; hierarchical, mpi and auto carry all",
+                    node.size(), world.size(), world.host()));
+  if (transport == Transport::hierarchical && !equal)
+    throw UserError(
+        fmt::format("parallel.transport: hierarchical needs the same number of ranks on every "
+                    "host, and {} has {} of {}; mpi and auto carry any",
+                    world.host(), node.size(), world.size()));
+}
+
+}  // namespace
+
 std::unique_ptr<Communicator> make_communicator(Transport transport,
                                                 Reduction reduction,
                                                 World& world,
                                                 device::Device& device,
                                                 const Options& options) {
-  if (transport == Transport::automatic)
-    transport = world.size() == 1 ? Transport::self : Transport::mpi;
-  if (transport == Transport::self) {
-    if (world.size() > 1)
-      throw UserError(fmt::format("parallel.transport: self carries one rank, and this run has {}",
-                                  world.size()));
+  TRIREME_EXPECT(options.chunk_bytes >= 64 && options.chunk_bytes % 64 == 0 &&
+                     options.chunk_bytes <= std::size_t{1} << 30U,
+                 "chunks of {} bytes", options.chunk_bytes);
+  if (transport == Transport::self && world.size() > 1)
+    throw UserError(fmt::format("parallel.transport: self carries one rank, and this run has {}",
+                                world.size()));
+  if (transport == Transport::self || (transport == Transport::automatic && world.size() == 1))
     return make_self_communicator(device);
-  }
   auto* mpi = dynamic_cast<MpiWorld*>(&world);
   if (mpi == nullptr)
     throw UserError(fmt::format("parallel.transport: {} needs MPI, and this run was made without",
                                 word(transport)));
-  return make_mpi_communicator(reduction, *mpi, device, options);
+  OwnedComm node = split_by_host(*mpi);
+  if (transport == Transport::automatic)
+    transport = chosen(*mpi, node);
+  expect_fitting(transport, *mpi, node);
+  if (transport == Transport::mpi)
+    return make_mpi_communicator(reduction, *mpi, device, options);
+  return make_node_communicator(transport, reduction, *mpi, device, options, std::move(node));
 }
 
 }  // namespace trireme::comm

@@ -6,17 +6,16 @@
 // collectives are in place.
 //
 // 1. Memory that travels comes from allocate(), so that a transport can place it where peers reach
-// it (a shared window, a
-//    registered arena). allocate() is collective, and every rank asks for the same sizes in the
-//    same order.
+// it (memory that the node shares, a registered arena). allocate() is collective, and every rank
+// asks for the same sizes in the same order.
 // 2. `shards(full)` does the address arithmetic and registration look-ups once; the result stays
-// valid as long as the memory. The
-//    step path uses only such tables ("cached shards"); calling shards() every step is the slow
-//    path that can be measured.
+// valid as long as the memory, and must outlive the collectives enqueued with it. The step path
+// uses only such tables ("cached shards"); calling shards() every step is the slow path that can be
+// measured.
 // 3. Collectives are enqueued on `stream` and return; all ranks enqueue the same collectives in the
-// same order. The memory must
-//    not be touched until an event recorded on the stream after the call is reached.
-//    A communicator carries one collective at a time: use one stream, or order streams by events.
+// same order. The memory must not be touched until an event recorded on the stream after the call
+// is reached. A communicator carries one collective at a time: use one stream, or order streams by
+// events.
 // 4. SUM only; whoever wants a mean folds 1/size into the optimizer's scale. Sums over ranks use
 // fp32 accumulators.
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …

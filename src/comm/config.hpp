@@ -9,7 +9,9 @@
 
 namespace trireme::comm {
 
-enum class Transport : std::uint8_t { automatic, self, mpi };
+/// shared_memory: ranks of one host read each other's buckets. mpi: messages. hierarchical: shared
+/// memory inside a host, messages between hosts.
+enum class Transport : std::uint8_t { automatic, self, shared_memory, mpi, hierarchical };
 
 /// sum: whatever order is fastest. ordered: rank order, the same bits on every transport and
 /// placement.
@@ -21,7 +23,11 @@ template <>
 struct trireme::EnumNames<trireme::comm::Transport> {
   using enum comm::Transport;
   static constexpr std::pair<comm::Transport, const char*> table[] = {
-      {automatic, "auto"}, {self, "self"}, {mpi, "mpi"}};
+      {automatic, "auto"},
+      {self, "self"},
+      {shared_memory, "shared_memory"},
+      {mpi, "mpi"},
+      {hierarchical, "hierarchical"}};
 };
 template <>
 struct trireme::EnumNames<trireme::comm::Reduction> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cpu/cpu_stream.hpp"
 
+#include "comm/exchange.hpp"
 #include "comm/progress.hpp"
 #include "comm/ring.hpp"
 #include "comm/transports.hpp"
@@ -26,7 +27,9 @@ class MpiCommunicator final : public Communicator {
         rank_(comm_.rank()),
         size_(comm_.size()),
         progress_(comm_.get(), world.gather_all(world.host()), options.deadline_s),
-        ring_(comm_.get(), progress_, device, options.chunk_bytes) {}
+        ring_(comm_.get(), progress_, device, options.chunk_bytes),
+        exchange_(comm_.get(), progress_, device, options.chunk_bytes),
+        nobody_(static_cast<std::size_t>(size_), nullptr) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -42,33 +45,33 @@ class MpiCommunicator final : public Communicator {
   }
 
   void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    device::cpu::stream_of(stream).run([this, full = shards.full, bucket] {
+    device::cpu::stream_of(stream).run([this, table = &shards, bucket] {
       const auto entered = progress_.enter("reduce_scatter", bucket);
-      reduce(full);
+      reduce(*table);
     });
   }
 
   void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    device::cpu::stream_of(stream).run([this, full = shards.full, bucket] {
+    device::cpu::stream_of(stream).run([this, table = &shards, bucket] {
       const auto entered = progress_.enter("all_gather", bucket);
-      ring_.all_gather(full);
+      ring_.all_gather(table->ranks);
     });
   }
 
   void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    device::cpu::stream_of(stream).run([this, full = shards.full, bucket] {
+    device::cpu::stream_of(stream).run([this, table = &shards, bucket] {
       const auto entered = progress_.enter("all_reduce", bucket);
-      reduce(full);
-      ring_.all_gather(full);
+      reduce(*table);
+      ring_.all_gather(table->ranks);
     });
   }
 
  private:
-  void reduce(View full) {
-    if (reduction_ == Reduction::ordered || full.dtype != DType::f32)
-      ring_.reduce_scatter_ordered(full);
+  void reduce(const Shards& shards) {
+    if (reduction_ == Reduction::ordered || shards.full.dtype != DType::f32)
+      exchange_.reduce_scatter(shards.ranks, nobody_);
     else
-      ring_.reduce_scatter(full);
+      ring_.reduce_scatter(shards.ranks);
   }
 
   device::Device& device_;
@@ -78,6 +81,8 @@ class MpiCommunicator final : public Communicator {
   int size_;
   Progress progress_;
   Ring ring_;
+  Exchange exchange_;
+  std::vector<const std::byte*> nobody_;  // no peer's memory is readable
 };
 
 }  // namespace

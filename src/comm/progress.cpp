@@ -21,8 +21,8 @@ constexpr int longest_nap_us = 200;
 
 constexpr int question_tag = 1;
 constexpr int answer_tag = 2;
-/// How long the roll waits for answers; waiting ranks look for questions once per nap.
-constexpr double roll_call_s = 2.0;
+/// How long the roll waits for answers, at most; waiting ranks look for questions once per nap.
+constexpr double longest_roll_call_s = 2.0;
 
 bool message_waits(MPI_Comm comm, int tag, int& source) {
   int found = 0;
@@ -36,7 +36,7 @@ bool message_waits(MPI_Comm comm, int tag, int& source) {
 
 Patience::Patience(double deadline_s) : deadline_s_(deadline_s) {}
 
-double Patience::pause() {
+int Patience::turn(int longest_us) {
   ++turns_;
   if (turns_ < spin_turns)
     return 0;
@@ -49,9 +49,11 @@ double Patience::pause() {
     return 0;
   }
   const int doublings = std::min((turns_ - spin_turns - yield_turns) / 4, 10);
-  std::this_thread::sleep_for(
-      std::chrono::microseconds(std::min(shortest_nap_us << doublings, longest_nap_us)));
-  return std::chrono::duration<double>(Clock::now() - since_).count();
+  return std::min(shortest_nap_us << doublings, longest_us);
+}
+
+double Patience::idle_s() const {
+  return idle_ ? std::chrono::duration<double>(Clock::now() - since_).count() : 0;
 }
 
 Progress::Progress(MPI_Comm parent, std::vector<std::string> hosts, double deadline_s)
@@ -73,12 +75,17 @@ Progress::Entered Progress::enter(const char* operation, BucketIndex bucket) {
 }
 
 void Progress::pause() {
-  const double idle_s = patience_.pause();
-  if (idle_s <= 0)
+  const int nap_us = turn(longest_nap_us);
+  if (nap_us == 0)
     return;
+  std::this_thread::sleep_for(std::chrono::microseconds(nap_us));
+  after_nap();
+}
+
+void Progress::after_nap() {
   answer_questions();
-  if (patience_.expired(idle_s))
-    call_the_roll(idle_s);
+  if (patience_.expired())
+    call_the_roll();
 }
 
 void Progress::answer_questions() {
@@ -89,14 +96,16 @@ void Progress::answer_questions() {
   }
 }
 
-void Progress::call_the_roll(double idle_s) {
+void Progress::call_the_roll() {
+  const double idle_s = patience_.idle_s();
   std::vector<bool> here(static_cast<std::size_t>(size_), false);
   here[static_cast<std::size_t>(rank_)] = true;
   for (int r = 0; r < size_; ++r)
     if (r != rank_)
       TRIREME_MPI(MPI_Send(nullptr, 0, MPI_INT64_T, r, question_tag, comm_.get()));
-  Patience patience(roll_call_s);
-  while (!patience.expired(patience.pause()) && std::ranges::count(here, false) > 0) {
+  Patience patience(std::min(longest_roll_call_s, patience_.deadline_s()));
+  while (!patience.expired() && std::ranges::count(here, false) > 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(patience.turn(longest_nap_us)));
     answer_questions();
     for (int source = -1; message_waits(comm_.get(), answer_tag, source);) {
       std::int64_t reached = 0;

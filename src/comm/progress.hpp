@@ -38,10 +38,12 @@ class Patience {
     turns_ = 0;
     idle_ = false;
   }
-  /// Nothing moved. Lets time pass; returns how long it has been so, in seconds, or 0 while
-  /// still spinning.
-  double pause();
-  [[nodiscard]] bool expired(double idle_s) const { return idle_s > deadline_s_; }
+  /// Nothing moved. Returns 0 after having spun or yielded, else how long to nap, at most
+  /// `longest_us`.
+  int turn(int longest_us);
+  /// For how long nothing has moved, spinning aside.
+  [[nodiscard]] double idle_s() const;
+  [[nodiscard]] bool expired() const { return idle_s() > deadline_s_; }
   [[nodiscard]] double deadline_s() const { return deadline_s_; }
 
  private:
@@ -72,13 +74,17 @@ class Progress {
 
   /// A message was completed.
   void moved() { patience_.renew(); }
-  /// No message was. Throws CommError naming the collective and the missing ranks after the
-  /// deadline.
+  /// No message was: spins, yields or naps. Throws CommError naming the collective and the missing
+  /// ranks after the deadline.
   void pause();
+  /// The same in two halves, for who naps in its own way: if turn() is not 0, nap so many
+  /// microseconds and call after_nap().
+  int turn(int longest_us) { return patience_.turn(longest_us); }
+  void after_nap();
 
  private:
   void answer_questions();
-  [[noreturn]] void call_the_roll(double idle_s);
+  [[noreturn]] void call_the_roll();
 
   OwnedComm comm_;
   std::vector<std::string> hosts_;

@@ -6,6 +6,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_world.hpp"
+#include "comm/node_grid.hpp"
 
 namespace trireme::comm {
 
@@ -16,6 +17,15 @@ std::unique_ptr<Communicator> make_mpi_communicator(Reduction reduction,
                                                     MpiWorld& world,
                                                     device::Device& device,
                                                     const Options& options);
+
+/// Shared memory among the ranks of `node`, messages between nodes; called `transport`. Collective.
+/// Requires: nodes_are_equal.
+std::unique_ptr<Communicator> make_node_communicator(Transport transport,
+                                                     Reduction reduction,
+                                                     MpiWorld& world,
+                                                     device::Device& device,
+                                                     const Options& options,
+                                                     OwnedComm node);
 
 /// What every transport checks of a bucket: dtype f32 or bf16, elements divisible by `size`.
 void expect_bucket(View full, int size);

@@ -12,6 +12,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/payload.hpp"
+#include "comm/transports.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -29,17 +30,47 @@ constexpr std::size_t chunk_bytes = 1024;
 /// fp32: less than one chunk, exactly one, a little more, and more chunks than the window holds.
 const std::vector<std::int64_t> shard_sizes{1, 64, 251, 256, 257, 2503};
 
-using Case = std::tuple<Transport, Reduction, DType, StreamMode>;
+/// How the ranks are connected. The tests run on one host; the hierarchical cases are told that it
+/// is several.
+enum class Wiring : std::uint8_t {
+  mpi,
+  shared_memory,
+  blocks,  ///< nodes of consecutive ranks: 0 1 | 2 3
+  dealt,   ///< ranks dealt to nodes in turn: 0 2 | 1 3
+};
+
+using Case = std::tuple<Wiring, Reduction, DType, StreamMode>;
+
+/// Which pretended node a rank is on, so that all nodes have equally many.
+int pretended_node(Wiring wiring, int rank, int size) {
+  if (size % 2 != 0)
+    return rank;
+  return wiring == Wiring::blocks ? rank * 2 / size : rank % (size / 2);
+}
+
+std::unique_ptr<Communicator> connect(Wiring wiring,
+                                      Reduction reduction,
+                                      MpiWorld& world,
+                                      device::Device& device) {
+  const Options options{.deadline_s = 60, .chunk_bytes = chunk_bytes};
+  if (wiring == Wiring::mpi)
+    return make_communicator(Transport::mpi, reduction, world, device, options);
+  if (wiring == Wiring::shared_memory)
+    return make_communicator(Transport::shared_memory, reduction, world, device, options);
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split(world.comm(), pretended_node(wiring, world.rank(), world.size()), world.rank(),
+                 &node);
+  return make_node_communicator(Transport::hierarchical, reduction, world, device, options,
+                                OwnedComm(node));
+}
 
 class Collectives : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    world_ = make_mpi_world();
     device_ = device::make_cpu_device(1);
     stream_ = device_->make_stream(std::get<StreamMode>(GetParam()), "comm");
     communicator_ =
-        make_communicator(std::get<Transport>(GetParam()), std::get<Reduction>(GetParam()), *world_,
-                          *device_, {.deadline_s = 60, .chunk_bytes = chunk_bytes});
+        connect(std::get<Wiring>(GetParam()), std::get<Reduction>(GetParam()), world_, *device_);
   }
 
   [[nodiscard]] DType dtype() const { return std::get<DType>(GetParam()); }
@@ -68,7 +99,7 @@ class Collectives : public ::testing::TestWithParam<Case> {
   }
 
   // Order of destruction: buffers (in the tests), communicator, stream, device, world.
-  std::unique_ptr<World> world_;
+  MpiWorld world_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<Communicator> communicator_;
@@ -123,7 +154,7 @@ TEST_P(Collectives, AllReduceGivesEveryRankTheSameBits) {
     stream_->synchronize();
     for (std::int64_t i = 0; i < shards->full.elements; ++i)
       expect_sum(element(buffer.data(), i, dtype()), i, 0);
-    const auto all = world_->gather_all(
+    const auto all = world_.gather_all(
         std::string(reinterpret_cast<const char*>(buffer.data()), shards->full.bytes()));
     for (const std::string& bits : all) EXPECT_EQ(bits, all[0]);
   }
@@ -150,7 +181,7 @@ TEST_P(Collectives, RunInTheOrderInWhichTheyWereEnqueued) {
       for (std::int64_t i = 0; i < full.elements; ++i)
         expect_sum(element(full.data, i, dtype()), i, round);
     }
-    world_->barrier();
+    world_.barrier();
   }
 }
 
@@ -167,20 +198,64 @@ TEST_P(Collectives, ShardsAreEqualSlicesInRankOrder) {
   EXPECT_EQ(shards->own.data, shards->ranks[static_cast<std::size_t>(rank())].data);
 }
 
+TEST_P(Collectives, MemoryIsZeroAndBucketsMayShareIt) {
+  const auto buffer = communicator_->allocate(
+      static_cast<std::size_t>(3 * 64 * size()) * size_bytes(dtype()), "three buckets");
+  for (std::size_t i = 0; i < buffer.bytes(); ++i) ASSERT_EQ(buffer.data()[i], std::byte{0});
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 128, 0U);
+  const std::size_t bucket_bytes = buffer.bytes() / 3;
+  const auto middle =
+      communicator_->shards(buffer.view(dtype(), bucket_bytes, std::int64_t{64} * size()));
+  fill(middle->full, rank());
+  communicator_->all_reduce(*middle, BucketIndex{0}, *stream_);
+  stream_->synchronize();
+  for (std::int64_t i = 0; i < middle->full.elements; ++i)
+    expect_sum(element(middle->full.data, i, dtype()), i, 0);
+  for (std::size_t i = 0; i < bucket_bytes; ++i) {
+    ASSERT_EQ(buffer.data()[i], std::byte{0}) << "before the bucket";
+    ASSERT_EQ(buffer.data()[2 * bucket_bytes + i], std::byte{0}) << "behind the bucket";
+  }
+  EXPECT_EQ(communicator_->allocate(0, "nothing").bytes(), 0U);
+}
+
+const char* wiring_name(Wiring wiring) {
+  switch (wiring) {
+    case Wiring::mpi:
+      return "mpi";
+    case Wiring::shared_memory:
+      return "shared_memory";
+    case Wiring::blocks:
+      return "hierarchical_blocks";
+    case Wiring::dealt:
+      return "hierarchical_dealt";
+  }
+  return "?";
+}
+
 std::string case_name(const ::testing::TestParamInfo<Case>& tested) {
-  const auto [transport, reduction, dtype, mode] = tested.param;
-  return std::string(word(transport)) + "_" + word(reduction) + "_" + name(dtype) + "_" +
+  const auto [wiring, reduction, dtype, mode] = tested.param;
+  return std::string(wiring_name(wiring)) + "_" + word(reduction) + "_" + name(dtype) + "_" +
          (mode == StreamMode::inlined ? "inlined" : "concurrent");
 }
 
-INSTANTIATE_TEST_SUITE_P(,
-                         Collectives,
-                         ::testing::Combine(::testing::Values(Transport::mpi),
-                                            ::testing::Values(Reduction::sum, Reduction::ordered),
-                                            ::testing::Values(DType::f32, DType::bf16),
-                                            ::testing::Values(StreamMode::inlined,
-                                                              StreamMode::concurrent)),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(
+    ,
+    Collectives,
+    ::testing::Combine(
+        ::testing::Values(Wiring::mpi, Wiring::shared_memory, Wiring::blocks, Wiring::dealt),
+        ::testing::Values(Reduction::sum, Reduction::ordered),
+        ::testing::Values(DType::f32, DType::bf16),
+        ::testing::Values(StreamMode::inlined, StreamMode::concurrent)),
+    case_name);
+
+TEST(MakeCommunicator, AutoSharesMemoryOnOneHost) {
+  MpiWorld world;
+  const auto device = device::make_cpu_device(1);
+  const auto made = make_communicator(Transport::automatic, Reduction::sum, world, *device);
+  EXPECT_EQ(made->name(), world.size() == 1 ? "self" : "shared_memory");
+  EXPECT_EQ(made->size(), world.size());
+  EXPECT_EQ(made->rank(), world.rank());
+}
 
 }  // namespace
 }  // namespace trireme::comm

@@ -23,7 +23,7 @@ TEST_P(Deadline, NamesTheBucketAndTheRankThatNeverArrived) {
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(device::StreamMode::concurrent, "comm");
   const auto communicator = make_communicator(GetParam(), Reduction::ordered, *world, *device,
-                                              {.deadline_s = 0.3, .chunk_bytes = 4096});
+                                              {.deadline_s = 0.5, .chunk_bytes = 4096});
   const auto buffer = communicator->allocate(
       static_cast<std::size_t>(64 * world->size()) * sizeof(float), "test bucket");
   const auto shards = communicator->shards(buffer.view(DType::f32));
@@ -50,9 +50,12 @@ TEST_P(Deadline, NamesTheBucketAndTheRankThatNeverArrived) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Deadline, ::testing::Values(Transport::mpi), [](const auto& tested) {
-  return std::string(word(tested.param));
-});
+INSTANTIATE_TEST_SUITE_P(,
+                         Deadline,
+                         ::testing::Values(Transport::mpi,
+                                           Transport::shared_memory,
+                                           Transport::hierarchical),
+                         [](const auto& tested) { return std::string(word(tested.param)); });
 
 }  // namespace
 }  // namespace trireme::comm

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reduce-scatter in rank order: every rank receives all peers' copies of its own block and adds
+// them as ((g0 + g1) + g2) + …. The same bytes cross the wire as in a ring, in more messages; the
+// bits depend on nothing but the ranks' numbers.
+//
+// A group is one chunk of every peer. While one group is added, the next ones are under way.
+//
+// 1. Peers whose memory is readable here (the same node) are read in place; only the others send.
+// 2. Sums are in fp32, and bf16 is rounded once, at the end.
+// 3. Scratch is allocated at construction and does not grow with the ranks beyond
+// `smallest_chunk_bytes` each; a collective allocates nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <mpi.h>
+
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+
+#include "comm/progress.hpp"
+
+namespace trireme::comm {
+
+class Exchange {
+ public:
+  /// Borrows `comm` and `progress`. `chunk_bytes`: size of one message at most.
+  Exchange(MPI_Comm comm, Progress& progress, device::Device& device, std::size_t chunk_bytes);
+
+  /// Shapes: blocks = one per rank, of equal lengths, fp32 or bf16; readable = one per rank: its
+  /// copy of this rank's block where this process can read it, null where it must be sent (the
+  /// own entry does not matter). The relation is mutual. Leaves the sum of this rank's block in
+  /// place. Requires: readable copies stay as they are until all who read them are done.
+  void reduce_scatter(std::span<const View> blocks, std::span<const std::byte* const> readable);
+
+ private:
+  static constexpr std::size_t groups = 3;
+  static constexpr std::size_t smallest_chunk_bytes = 8192;
+
+  void send_group(std::span<const View> blocks,
+                  std::span<const std::byte* const> readable,
+                  std::int64_t group);
+  void receive_group(const View& own,
+                     std::span<const std::byte* const> readable,
+                     std::int64_t group);
+  void add_group(const View& own, std::span<const std::byte* const> readable, std::int64_t group);
+  [[nodiscard]] View chunk_of(const View& block, std::int64_t group) const;
+  [[nodiscard]] std::byte* landing(std::int64_t group, int peer) const;
+
+  MPI_Comm comm_;
+  Progress& progress_;
+  int rank_ = 0;
+  int size_ = 1;
+  std::size_t chunk_bytes_ = 0;
+  device::Buffer scratch_;  // [groups][size][chunk_bytes]
+  std::array<std::vector<MPI_Request>, groups> sending_;
+  std::array<std::vector<MPI_Request>, groups> receiving_;
+  std::vector<const std::byte*> sources_;
+};
+
+}  // namespace trireme::comm
