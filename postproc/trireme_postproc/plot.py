@@ -220,7 +220,7 @@ def plot(run, output):
             1, 2, left=0.065, right=0.975, top=0.855, bottom=0.55, width_ratios=(1.75, 1), wspace=0.2
         )
         lower = figure.add_gridspec(
-            1, 2, left=0.065, right=0.81, top=0.42, bottom=0.075, width_ratios=(1, 1.2), wspace=0.27
+            1, 2, left=0.065, right=0.80, top=0.42, bottom=0.075, width_ratios=(1, 1.2), wspace=0.27
         )
         loss, rate = figure.add_subplot(upper[0]), figure.add_subplot(upper[1])
         speed, time = figure.add_subplot(lower[0]), figure.add_subplot(lower[1])

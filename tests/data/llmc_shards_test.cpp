@@ -23,7 +23,8 @@ std::string shard(std::int32_t magic, std::int32_t version, const std::vector<To
   header[2] = static_cast<std::int32_t>(tokens.size());
   std::string bytes(1024 + tokens.size() * sizeof(Token), '\0');
   std::memcpy(bytes.data(), header.data(), 1024);
-  std::memcpy(bytes.data() + 1024, tokens.data(), tokens.size() * sizeof(Token));
+  if (!tokens.empty())
+    std::memcpy(bytes.data() + 1024, tokens.data(), tokens.size() * sizeof(Token));
   return bytes;
 }
 std::string gpt2(const std::vector<std::uint16_t>& tokens) {
