@@ -8,6 +8,7 @@
 
 #include "ops/adamw.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/finite.hpp"
 
 #include "optim/schedule.hpp"
 
@@ -131,30 +132,55 @@ StepResult AdamW::step(std::int64_t step, std::int64_t total_steps, double gradi
   return result;
 }
 
-// Every rank looks through what it owns; the first finding of the lowest rank is what all report.
+// What a rank found before reducing says who made it; what an owner finds afterwards is all there
+// is when finite gradients overflowed in their sum, or when nobody looked before.
 void AdamW::report_not_finite(std::int64_t step) {
+  const std::string before = found_before_reduction();
+  std::string first;
+  int others = -1;
+  for (const std::string& found : world_.gather_all(before))
+    if (!found.empty()) {
+      first = first.empty() ? found : first;
+      ++others;
+    }
+  if (others > 0)
+    first += fmt::format(", and on {} more rank{}", others, others == 1 ? "" : "s");
+  if (first.empty())
+    for (const std::string& found : world_.gather_all(found_in_sum()))
+      if (first.empty())
+        first = found;
+  // Squares of finite fp32 values cannot overflow an fp64 sum, so there is a culprit.
+  TRIREME_EXPECT(!first.empty(), "the norm of step {} is not finite, but every element is", step);
+  throw UserError(
+      fmt::format("the gradient of step {} is not finite: {}; nothing was updated. Usual reasons "
+                  "are too high a learning rate or too little warm-up",
+                  step, first));
+}
+
+std::string AdamW::found_before_reduction() const {
+  const auto found = engine_.first_not_finite();
+  if (!found)
+    return {};
+  return fmt::format("{}[{}] in bucket {}, computed by rank {}",
+                     engine_.plan().parameter(found->parameter).name, found->element,
+                     at(found->bucket), engine_.rank());
+}
+
+std::string AdamW::found_in_sum() const {
   const layout::Plan& plan = engine_.plan();
-  std::string mine;
-  for (std::size_t b = 0; b < buckets_.size() && mine.empty(); ++b) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto& pieces = plan.pieces(static_cast<BucketIndex>(b), engine_.rank());
-    for (std::size_t p = 0; p < pieces.size() && mine.empty(); ++p) {
-      const ConstView gradient = buckets_[b].squared[p];
-      for (std::int64_t i = 0; i < gradient.elements && mine.empty(); ++i)
-        if (const float value = gradient.as<float>()[i]; !std::isfinite(value))
-          mine = fmt::format("{}[{}] is {} (bucket {}, owned by rank {})",
-                             plan.parameter(pieces[p].parameter).name,
-                             pieces[p].parameter_begin + i, value, b, engine_.rank());
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+      std::int64_t element = -1;
+      ops::find_not_finite(element, buckets_[b].squared[p], compute_);
+      compute_.synchronize();
+      if (element >= 0)
+        return fmt::format("{}[{}] in bucket {}, in the sum over ranks",
+                           plan.parameter(pieces[p].parameter).name,
+                           pieces[p].parameter_begin + element, b);
     }
   }
-  for (const std::string& found : world_.gather_all(mine))
-    if (!found.empty())
-      throw UserError(fmt::format(
-          "the gradient of step {} is not finite: {}; nothing was updated. Usual reasons are too "
-          "high a learning rate or too little warm-up",
-          step, found));
-  // Squares of finite fp32 values cannot overflow an fp64 sum.
-  throw ContractError("expected", "a gradient element that is not finite",
-                      "the norm is not finite, but every element is", __FILE__, __LINE__);
+  return {};
 }
 
 void AdamW::publish_parameters() {

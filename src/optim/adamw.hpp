@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/view.hpp"
@@ -97,6 +98,8 @@ class AdamW {
   void find_updates(BucketIndex bucket);
   double gradient_norm(double gradient_scale);
   [[noreturn]] void report_not_finite(std::int64_t step);
+  [[nodiscard]] std::string found_before_reduction() const;
+  [[nodiscard]] std::string found_in_sum() const;
 
   const OptimizerConfig config_;
   reduce::Engine& engine_;

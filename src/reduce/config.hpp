@@ -26,6 +26,7 @@ struct ParallelConfig {
   bool overlap_gradients = true;
   bool overlap_parameters = true;
   bool cached_shards = true;
+  bool check_gradients = true;
 };
 
 template <class V>
@@ -47,6 +48,9 @@ void describe(V& v, ParallelConfig& c) {
   v("overlap_parameters", c.overlap_parameters,
     {.help = "Gather updated parameters while the next forward already runs."});
   v("cached_shards", c.cached_shards, {.help = "Look shard addresses up once; off: every step."});
+  v("check_gradients", c.check_gradients,
+    {.help = "Look for NaN and infinities before a bucket is reduced, to name the rank that made "
+             "them."});
 }
 
 }  // namespace trireme::reduce

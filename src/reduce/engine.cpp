@@ -7,6 +7,8 @@
 
 #include "base/error.hpp"
 
+#include "ops/finite.hpp"
+
 namespace trireme::reduce {
 namespace {
 
@@ -61,6 +63,7 @@ class Engine::Impl {
   void begin_step();
   void mark_ready(ParameterIndex parameter);
   void finish_reduction() const;
+  [[nodiscard]] std::optional<NotFinite> first_not_finite() const;
   void wait_for_shard(BucketIndex bucket);
   void mark_updated(BucketIndex bucket);
   void before_use(std::span<const ParameterIndex> parameters);
@@ -84,6 +87,7 @@ class Engine::Impl {
 
   device::Buffer gradients_, parameters_;
   std::vector<View> gradient_views_, parameter_views_;  // by parameter
+  std::vector<std::int64_t> not_finite_;                // by parameter: first element, or -1
   std::vector<OwnedShard> owned_;                       // by bucket
   std::vector<BucketTimes> times_;                      // by bucket
   double exposed_seconds_ = 0;
@@ -139,6 +143,7 @@ Engine::Impl::Impl(const layout::Plan& plan,
   owned_.resize(buckets_.size());
   times_.resize(buckets_.size());
   reported_.resize(plan_.parameters().size());
+  not_finite_.resize(plan_.parameters().size(), -1);
   for (std::size_t b = 0; b < buckets_.size(); ++b) make_bucket(static_cast<BucketIndex>(b));
 
   const bool overlaps =
@@ -193,6 +198,8 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
       "the gradient of {} was reported ready twice, or outside of a step (bucket {} is {})",
       plan_.parameter(parameter).name, at(bucket), name(run.phase));
   reported_[at(parameter)] = 1;
+  if (config_.check_gradients)
+    ops::find_not_finite(not_finite_[at(parameter)], gradient_views_[at(parameter)], compute_);
   if (--run.num_pending > 0)
     return;
   TRIREME_EXPECT(!run.gathering,
@@ -232,6 +239,13 @@ void Engine::Impl::finish_reduction() const {
     if (reported_[p] == 0)
       missing += (missing.empty() ? "" : ", ") + plan_.parameters()[p].name;
   TRIREME_EXPECT(missing.empty(), "gradients were never reported ready: {}", missing);
+}
+
+std::optional<NotFinite> Engine::Impl::first_not_finite() const {
+  for (std::size_t p = not_finite_.size(); p-- > 0;)
+    if (const auto parameter = static_cast<ParameterIndex>(p); not_finite_[p] >= 0)
+      return NotFinite{plan_.placement(parameter).bucket, parameter, not_finite_[p]};
+  return std::nullopt;
 }
 
 void Engine::Impl::wait_for_shard(BucketIndex bucket) {
@@ -371,6 +385,9 @@ void Engine::mark_ready(ParameterIndex parameter) {
 }
 void Engine::finish_reduction() {
   impl_->finish_reduction();
+}
+std::optional<NotFinite> Engine::first_not_finite() const {
+  return impl_->first_not_finite();
 }
 std::span<const OwnedShard> Engine::owned() const {
   return impl_->owned_;

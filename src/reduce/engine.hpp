@@ -28,11 +28,15 @@
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at
 // finish_reduction(), before anyone waits.
 // 5. Same calls, same order, same bits with every setting of the switches.
-// 6. All members are called from one host thread, the one that enqueues on the compute stream.
+// 6. With check_gradients every gradient is looked through when it is reported ready, before sums
+// over ranks can hide who made a NaN. The engine only remembers; the optimizer, which sees the norm
+// fail on all ranks at once, asks and tells.
+// 7. All members are called from one host thread, the one that enqueues on the compute stream.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -65,6 +69,13 @@ struct OwnedShard {
   View parameter;  ///< the run's dtype; written by the optimizer
 };
 
+/// A gradient element that was NaN or infinite on this rank before its bucket was reduced.
+struct NotFinite {
+  BucketIndex bucket{};
+  ParameterIndex parameter{};
+  std::int64_t element = 0;  ///< within the parameter
+};
+
 class Engine {
  public:
   /// Requires: plan.ranks() == communicator.size(). The communicator, the device and the compute
@@ -92,6 +103,9 @@ class Engine {
   void mark_ready(ParameterIndex parameter);
   /// Checks that every bucket is on its way to wait_for_shard. Never blocks.
   void finish_reduction();
+  /// The first finding of this step in layout order; none with check_gradients off. Requires:
+  /// finish_reduction() was called, and the host has waited for compute.
+  [[nodiscard]] std::optional<NotFinite> first_not_finite() const;
   /// The optimizer's pieces in layout order; wait_for_shard before reading a gradient. Update them
   /// in forward order, last bucket first, so that the first layers' parameters travel first.
   [[nodiscard]] std::span<const OwnedShard> owned() const;

@@ -165,32 +165,45 @@ TEST_P(AdamWAtRanks, AllocatesExactlyTheBytesOfTheBudget) {
   });
 }
 
-TEST_P(AdamWAtRanks, NamesAGradientThatIsNotFiniteOnEveryRank) {
-  const int ranks = GetParam();
+/// What each rank's optimizer says after `values` were written to c[17], one per rank.
+std::vector<std::string> messages_after(const std::vector<float>& values, bool check_gradients) {
+  std::vector<std::string> messages(values.size());
+  run_ranks(static_cast<int>(values.size()), [&](ThreadRank& rank) {
+    TrainingSetting setting;
+    setting.parallel.bucket_elements = 350;
+    setting.parallel.check_gradients = check_gradients;
+    Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+    const auto mine = static_cast<std::size_t>(rank.world.rank());
+    const ParameterIndex c{3};
+    training.engine().begin_step();
+    training.engine().wait_for_parameters();
+    training.engine().gradient(c).as<float>()[17] = values[mine];
+    for (int p = 6; p >= 0; --p) training.engine().mark_ready(static_cast<ParameterIndex>(p));
+    const float before = training.engine().parameter(c).as<float>()[0];
+    try {
+      training.update(1);
+    } catch (const UserError& error) {
+      messages[mine] = error.what();
+    }
+    ASSERT_EQ(training.engine().parameter(c).as<float>()[0], before) << "something was updated";
+  });
+  return messages;
+}
+
+TEST_P(AdamWAtRanks, NamesWhoComputedAGradientThatIsNotFinite) {
+  const auto ranks = static_cast<std::size_t>(GetParam());
   for (const float poison :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
-    run_ranks(ranks, [&](ThreadRank& rank) {
-      TrainingSetting setting;
-      setting.parallel.bucket_elements = 350;
-      Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
-      const ParameterIndex c{3};
-      // Written before the step's own gradient, which is added to it.
-      training.engine().begin_step();
-      training.engine().wait_for_parameters();
-      if (rank.world.rank() == ranks - 1)
-        training.engine().gradient(c).as<float>()[17] = poison;
-      for (int p = 6; p >= 0; --p) training.engine().mark_ready(static_cast<ParameterIndex>(p));
-      const float before = training.engine().parameter(c).as<float>()[0];
-      std::string message;
-      try {
-        training.update(1);
-      } catch (const UserError& error) {
-        message = error.what();
-      }
-      ASSERT_THAT(message, ::testing::HasSubstr("gradient of step 1 is not finite: c[17] is"));
-      ASSERT_THAT(message, ::testing::HasSubstr("bucket 0"));
-      ASSERT_EQ(training.engine().parameter(c).as<float>()[0], before);
-    });
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    std::vector<float> values(ranks, 1.0F);
+    values[ranks - 1] = poison;
+    const std::string expected =
+        "gradient of step 1 is not finite: c[17] in bucket 0, computed by "
+        "rank " +
+        std::to_string(ranks - 1) + ";";
+    EXPECT_THAT(messages_after(values, true), ::testing::Each(::testing::HasSubstr(expected)));
+    EXPECT_THAT(messages_after(values, false),
+                ::testing::Each(::testing::HasSubstr("c[17] in bucket 0, in the sum over ranks")));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(, AdamWAtRanks, ::testing::Values(1, 2, 3, 4));
@@ -211,6 +224,18 @@ TEST(AdamW, KeepsPaddingZeroAndWorksWhereARankOwnsPaddingOnly) {
       for (std::int64_t i = bucket.unpadded; i < bucket.elements; ++i) ASSERT_EQ(values[i], 0.0F);
     }
   });
+}
+
+TEST(AdamW, CountsTheRanksWithGradientsThatAreNotFinite) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(messages_after({0, nan, 0, nan}, true),
+              ::testing::Each(::testing::HasSubstr("computed by rank 1, and on 1 more rank;")));
+}
+
+TEST(AdamW, FindsGradientsThatOverflowOnlyInTheirSum) {
+  const float large = std::numeric_limits<float>::max();
+  EXPECT_THAT(messages_after({large, large}, true),
+              ::testing::Each(::testing::HasSubstr("c[17] in bucket 0, in the sum over ranks")));
 }
 
 TEST(AdamW, ClipsToTheNorm) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/finite.hpp"
+
+#include "ops/dispatch.hpp"
+#include "ops/finite_cpu.hpp"
+
+namespace trireme::ops {
+
+void find_not_finite(std::int64_t& first, ConstView values, device::Stream& stream) {
+  on_cpu(stream, "find_not_finite")
+      .run([to = &first, from = values.as<float>(), n = values.elements] {
+        *to = cpu::find_not_finite(from, n);
+      });
+}
+
+}  // namespace trireme::ops

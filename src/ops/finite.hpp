@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a tensor stops being numbers: one pass that only reads.
+#pragma once
+
+#include <cstdint>
+
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+
+namespace trireme::ops {
+
+/// Writes to `first` the index of the first element of `values` (fp32) that is NaN or infinite, or
+/// -1. `first` is host memory that outlives the call; it is written in stream order.
+void find_not_finite(std::int64_t& first, ConstView values, device::Stream& stream);
+
+}  // namespace trireme::ops
