@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 
 #include "job/commands.hpp"
+#include "job/plan_command.hpp"
 #include "job/survey.hpp"
 
 namespace {
@@ -20,6 +21,7 @@ using namespace trireme;
 
 constexpr const char* usage =
     "usage: trireme check DECK [section.key=value ...] [--ranks N]\n"
+    "       trireme plan  DECK [section.key=value ...] [--ranks N] [--json FILE]\n"
     "       trireme help deck [SECTION | KEY]\n"
     "       trireme --version | --help\n";
 
@@ -28,6 +30,7 @@ struct Request {
   std::string deck;
   std::vector<std::string> overrides;
   int ranks = 1;
+  std::string json;
   std::string topic;
   std::string key;
 };
@@ -36,15 +39,34 @@ void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
 }
 
-void describe_check(CLI::App& app, Request& request) {
-  CLI::App* verb = app.add_subcommand("check", "Find every mistake in a deck; needs no MPI");
+/// The words that check and plan share.
+CLI::App* add_deck_verb(CLI::App& app, const char* name, const char* help, Request& request) {
+  CLI::App* verb = app.add_subcommand(name, help);
   verb->add_option("DECK", request.deck, "YAML file")->required();
   verb->add_option("OVERRIDES", request.overrides, "section.key=value, as on a run");
   verb->add_option("--ranks", request.ranks, "Ranks that the run will have")
       ->check(CLI::Range(1, 1 << 20));
+  return verb;
+}
+
+job::Circumstances circumstances_of(const Request& request) {
+  return {.ranks = request.ranks, .cuda = build_info().has_cuda};
+}
+
+void describe_check(CLI::App& app, Request& request) {
+  add_deck_verb(app, "check", "Find every mistake in a deck; needs no MPI", request)
+      ->callback([&request] {
+        print(job::check_command(request.deck, request.overrides, circumstances_of(request)));
+      });
+}
+
+void describe_plan(CLI::App& app, Request& request) {
+  CLI::App* verb =
+      add_deck_verb(app, "plan", "Buckets, padding, and the bytes that each rank holds", request);
+  verb->add_option("--json", request.json, "Write the plan into this new file as well");
   verb->callback([&request] {
-    print(job::check_command(request.deck, request.overrides,
-                             {.ranks = request.ranks, .cuda = build_info().has_cuda}));
+    print(job::plan_command(request.deck, request.overrides, circumstances_of(request),
+                            request.json));
   });
 }
 
@@ -61,6 +83,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", build_info_text());
   describe_check(app, request);
+  describe_plan(app, request);
   describe_help(app, request);
   try {
     app.parse(argc, argv);

@@ -237,7 +237,7 @@ TEST_F(DeckFile, CheckCommandSaysWhatTheDeckDoes) {
   const std::string text = check_command(path("a.yaml"), {"run.steps=50"}, {.ranks = 2});
   EXPECT_THAT(text, HasSubstr("no mistakes found for 2 ranks\n"));
   EXPECT_THAT(text, HasSubstr("2 ranks x 2 micro-steps of 3 sequences"));
-  EXPECT_THAT(text, HasSubstr("50 steps, 4.8 k tokens, into runs/a"));
+  EXPECT_THAT(text, HasSubstr("50 steps, 4.80 k tokens, into runs/a"));
 }
 
 /// Whatever the bytes, the answer is a deck or a UserError with places in the text.

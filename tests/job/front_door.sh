@@ -49,6 +49,9 @@ expect 2 '' "command line:1:12: error: run.device: 'gpu' is not one of auto, cpu
 expect 2 '' "did you mean 'run.steps'?" help deck steps
 expect 0 'no mistakes found for 3 ranks' '' check "$source/input/quickstart.yaml" --ranks 3
 expect 0 '50 steps' '' check "$source/input/quickstart.yaml" run.steps=50 'data.train.text=[/a, /b]'
+expect 0 'wte.weight' '' plan "$source/input/quickstart.yaml" --ranks 3 --json plan.json
+expect 2 '' 'plan.json: error: this file exists already' plan "$source/input/quickstart.yaml" --json plan.json
+expect 3 '' 'file system: write no/plan.json failed' plan "$source/input/quickstart.yaml" --json no/plan.json
 expect 0 'optimizer.schedule.kind' '' help deck
 expect 0 'default cosine' '' help deck optimizer.schedule.kind
 expect 0 'oneDNN' '' --version

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job/plan_command.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+#include "model/gpt.hpp"
+
+namespace trireme::job {
+namespace {
+
+using trireme::train::Precision;
+
+/// What one rank holds or sends, by name; JSON keys and table rows are made of it.
+struct Amount {
+  const char* key;
+  const char* label;
+  std::int64_t bytes;
+};
+
+std::vector<Amount> amounts_of(const layout::Budget& budget) {
+  return {{"gradient_bytes", "gradients", budget.gradient_bytes},
+          {"parameter_bytes", "parameters", budget.parameter_bytes},
+          {"master_bytes", "master weights", budget.master_bytes},
+          {"moment_bytes", "moments", budget.moment_bytes},
+          {"held_bytes", "together, without activations", budget.held_bytes()},
+          {"gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes},
+          {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes}};
+}
+
+std::int64_t padding_of(const layout::Budget& budget) {
+  std::int64_t padding = 0;
+  for (const layout::BucketRow& row : budget.buckets) padding += row.padding;
+  return padding;
+}
+
+double percent(std::int64_t part, std::int64_t whole) {
+  return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// Names in the model's table are letters, digits and dots.
+std::string quoted(const std::string& name) {
+  return "\"" + name + "\"";
+}
+
+void write_new_file(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "wbx");
+  if (file == nullptr && errno == EEXIST)
+    throw UserError(Place{path, 0, 0}, "this file exists already; it is not overwritten");
+  const bool written =
+      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const int reason = errno;
+  const bool closed = file != nullptr && std::fclose(file) == 0;
+  if (!written || !closed)
+    throw StorageError("file system", "write " + path, std::strerror(written ? errno : reason),
+                       __FILE__, __LINE__);
+}
+
+}  // namespace
+
+DeckPlan plan_of(const JobConfig& config, int ranks) {
+  DeckPlan result{layout::Plan(trireme::model::parameter_table(shape_of(config)),
+                               {.ranks = ranks,
+                                .bucket_elements = config.parallel.bucket_elements,
+                                .padding = config.parallel.padding}),
+                  config.optimizer.sharded,
+                  {},
+                  {}};
+  if (config.run.precision != Precision::bf16)
+    result.dtypes.push_back(DType::f32);
+  if (config.run.precision != Precision::fp32)
+    result.dtypes.push_back(DType::bf16);
+  for (const DType dtype : result.dtypes)
+    result.budgets.push_back(layout::budget_of(result.plan, dtype, result.sharded));
+  return result;
+}
+
+std::string plan_text(const DeckPlan& deck_plan) {
+  const layout::Plan& plan = deck_plan.plan;
+  const layout::Budget& first = deck_plan.budgets.front();
+  const std::int64_t padding = padding_of(first);
+  std::string text = fmt::format(
+      "{} elements of {} parameters in {} buckets; {} elements of padding ({:.4f} %), padding {} "
+      "(granule {}), {} {}, optimizer {}\n\n",
+      plan.parameter_elements(), plan.parameters().size(), plan.buckets().size(), padding,
+      percent(padding, plan.flat_elements()), word(plan.options().padding), plan.granule(),
+      plan.ranks(), plan.ranks() == 1 ? "rank" : "ranks",
+      deck_plan.sharded ? "sharded" : "not sharded");
+
+  text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", "bucket", "parameters",
+                      "elements", "padding", "shard", "aligned", "idle ranks", "first .. last");
+  for (const layout::BucketRow& row : first.buckets) {
+    const std::int64_t aligned =
+        std::min(row.gradient_alignment_bytes,
+                 deck_plan.budgets.back().buckets[at(row.bucket)].parameter_alignment_bytes);
+    text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", at(row.bucket),
+                        row.num_parameters, row.elements, row.padding, row.shard_elements,
+                        bytes_text(static_cast<double>(aligned)), row.num_padding_only_ranks,
+                        plan.parameter(row.first).name +
+                            (row.first == row.last ? "" : " .. " + plan.parameter(row.last).name));
+  }
+
+  text += fmt::format("\n{:<32}", "each rank, parameters in");
+  for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));
+  text += '\n';
+  const std::vector<Amount> rows = amounts_of(first);
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    text += fmt::format("{:<32}", rows[row].label);
+    for (const layout::Budget& budget : deck_plan.budgets)
+      text += fmt::format("{:>12}", bytes_text(static_cast<double>(amounts_of(budget)[row].bytes)));
+    text += '\n';
+  }
+  return text;
+}
+
+std::string plan_json(const DeckPlan& deck_plan) {
+  const layout::Plan& plan = deck_plan.plan;
+  std::string text = fmt::format(
+      "{{\n  \"ranks\": {},\n  \"padding\": \"{}\",\n  \"granule\": {},\n  \"bucket_elements\": "
+      "{},\n  \"sharded\": {},\n  \"parameter_elements\": {},\n  \"padding_elements\": {},\n  "
+      "\"flat_elements\": {},\n  \"owned_elements\": {},\n  \"fingerprint\": \"{:016x}\",\n",
+      plan.ranks(), word(plan.options().padding), plan.granule(), plan.options().bucket_elements,
+      deck_plan.sharded, plan.parameter_elements(), padding_of(deck_plan.budgets.front()),
+      plan.flat_elements(), plan.owned_elements(), plan.fingerprint());
+  text += "  \"buckets\": [";
+  const char* comma = "";
+  for (const layout::BucketRow& row : deck_plan.budgets.front().buckets) {
+    std::string names;
+    for (const ParameterIndex parameter : plan.bucket(row.bucket).parameters)
+      names += (names.empty() ? "" : ", ") + quoted(plan.parameter(parameter).name);
+    text += fmt::format(
+        "{}\n    {{\"begin\": {}, \"elements\": {}, \"padding\": {}, \"shard_elements\": {}, "
+        "\"gradient_alignment_bytes\": {}, \"idle_ranks\": {}, \"parameters\": [{}]}}",
+        comma, row.begin, row.elements, row.padding, row.shard_elements,
+        row.gradient_alignment_bytes, row.num_padding_only_ranks, names);
+    comma = ",";
+  }
+  text += "\n  ],\n  \"per_rank\": {";
+  comma = "";
+  for (std::size_t i = 0; i < deck_plan.dtypes.size(); ++i) {
+    std::string amounts;
+    for (const Amount& amount : amounts_of(deck_plan.budgets[i]))
+      amounts += fmt::format("{}\"{}\": {}", amounts.empty() ? "" : ", ", amount.key, amount.bytes);
+    text += fmt::format("{}\n    \"{}\": {{{}}}", comma, name(deck_plan.dtypes[i]), amounts);
+    comma = ",";
+  }
+  return text + "\n  }\n}\n";
+}
+
+std::string plan_command(const std::string& deck_path,
+                         const std::vector<std::string>& overrides,
+                         const Circumstances& circumstances,
+                         const std::string& json_path) {
+  const Deck deck = parse(read_deck_file(deck_path), deck_path, overrides, circumstances);
+  const DeckPlan plan = plan_of(deck.config, circumstances.ranks);
+  if (!json_path.empty())
+    write_new_file(json_path, plan_json(plan));
+  return plan_text(plan);
+}
+
+}  // namespace trireme::job

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme plan`: the layout that a deck gets on a number of ranks, from the very Plan object that
+// a run would build. Runs anywhere, without MPI or a device.
+//
+// `run.precision: auto` is decided by the hardware of the run; the plan then shows what both
+// precisions would hold and send.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+
+#include "layout/budget.hpp"
+#include "layout/plan.hpp"
+
+#include "job/deck.hpp"
+
+namespace trireme::job {
+
+struct DeckPlan {
+  layout::Plan plan;
+  bool sharded = true;
+  std::vector<DType> dtypes;            ///< of the parameters, one or both
+  std::vector<layout::Budget> budgets;  ///< one per dtype
+};
+
+/// Requires: a deck that check() found good for `ranks`.
+DeckPlan plan_of(const JobConfig& config, int ranks);
+
+/// The bucket table and the bytes per rank, for people.
+std::string plan_text(const DeckPlan& plan);
+/// The same numbers, and more digits of them, for programs.
+std::string plan_json(const DeckPlan& plan);
+
+/// `trireme plan`: reads, checks and plans; the JSON goes into a new file when `json_path` is not
+/// empty. Throws UserError, also when that file exists, and StorageError.
+std::string plan_command(const std::string& deck_path,
+                         const std::vector<std::string>& overrides,
+                         const Circumstances& circumstances,
+                         const std::string& json_path);
+
+}  // namespace trireme::job

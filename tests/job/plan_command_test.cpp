@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job/plan_command.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "job/bad_deck.hpp"
+#include "job/yaml.hpp"
+
+namespace trireme::job {
+namespace {
+
+using testing::HasSubstr;
+
+DeckPlan planned(int ranks, const std::vector<std::string>& overrides = {}) {
+  std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
+                                  "batch.sequences=" + std::to_string(ranks)};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return plan_of(parse(completed(""), "deck.yaml", all, Circumstances{.ranks = ranks}).config,
+                 ranks);
+}
+
+const Node& member(const Node& map, const std::string& key) {
+  const auto found = std::ranges::find(map.children, key, &Node::key);
+  if (found == map.children.end())
+    throw std::runtime_error("no member " + key);
+  return *found;
+}
+std::int64_t number(const Node& map, const std::string& key) {
+  return std::stoll(member(map, key).word);
+}
+
+/// JSON is YAML.
+Node read_json(const std::string& text) {
+  std::vector<Diagnostic> findings;
+  Node root = parse_yaml(text, {"plan.json"}, findings);
+  EXPECT_TRUE(findings.empty());
+  return root;
+}
+
+TEST(PlanCommand, CountsWhatTheModelHas) {
+  // Of a 2-layer GPT with C = 64, T = 16, V = 256, by hand: a block has 12 C^2 + 13 C.
+  const std::int64_t expected = 256 * 64 + 16 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64;
+  const Node json = read_json(plan_json(planned(3)));
+  EXPECT_EQ(number(json, "parameter_elements"), expected);
+  EXPECT_EQ(number(json, "ranks"), 3);
+  EXPECT_EQ(number(json, "granule"), 384);
+  EXPECT_EQ(number(json, "owned_elements") * 3, number(json, "flat_elements"));
+}
+
+TEST(PlanCommand, AddsUp) {
+  for (const int ranks : {1, 2, 3, 5, 8, 512}) {
+    SCOPED_TRACE(ranks);
+    const DeckPlan plan = planned(ranks, {"parallel.bucket_elements=30000"});
+    const Node json = read_json(plan_json(plan));
+    std::int64_t elements = 0, padding = 0, shards = 0;
+    std::size_t names = 0;
+    for (const Node& bucket : member(json, "buckets").children) {
+      EXPECT_EQ(number(bucket, "begin"), elements);
+      elements += number(bucket, "elements");
+      padding += number(bucket, "padding");
+      shards += number(bucket, "shard_elements");
+      names += member(bucket, "parameters").children.size();
+    }
+    EXPECT_EQ(elements, number(json, "flat_elements"));
+    EXPECT_EQ(elements - padding, number(json, "parameter_elements"));
+    EXPECT_EQ(shards, number(json, "owned_elements"));
+    EXPECT_EQ(names, plan.plan.parameters().size());
+    const Node& fp32 = member(member(json, "per_rank"), "fp32");
+    EXPECT_EQ(number(fp32, "gradient_bytes"), 4 * elements);
+    EXPECT_EQ(number(fp32, "moment_bytes"), 8 * elements / ranks);
+    EXPECT_EQ(number(fp32, "held_bytes"), 8 * elements + 8 * elements / ranks);
+    EXPECT_EQ(number(fp32, "gradient_wire_bytes"), 4 * (elements - elements / ranks));
+  }
+}
+
+TEST(PlanCommand, FollowsTheDeck) {
+  EXPECT_EQ(planned(2).dtypes.size(), 2U) << "auto: both";
+  EXPECT_EQ(planned(2, {"run.precision=bf16"}).dtypes, std::vector{DType::bf16});
+  EXPECT_EQ(planned(2, {"parallel.padding=megatron_high_bandwidth"}).plan.granule(), 65536);
+  EXPECT_EQ(planned(2, {"optimizer.sharded=false"}).budgets[0].moment_bytes,
+            2 * planned(2).budgets[0].moment_bytes);
+  const std::string text = plan_text(planned(2, {"parallel.bucket_elements=30000"}));
+  EXPECT_THAT(text, HasSubstr("2 ranks, optimizer sharded"));
+  EXPECT_THAT(text, HasSubstr("wte.weight\n"));
+  EXPECT_THAT(text, HasSubstr("ln_f.bias .. "));
+}
+
+TEST(PlanCommand, WritesItsFileOnceAndNeverOverAnother) {
+  const std::string directory = testing::TempDir() + "/trireme_plan_command";
+  std::filesystem::create_directory(directory);
+  const std::string deck = directory + "/deck.yaml", json = directory + "/plan.json";
+  std::ofstream(deck) << completed("");
+  plan_command(deck, {}, {.ranks = 2}, json);
+  std::stringstream bytes;
+  bytes << std::ifstream(json).rdbuf();
+  EXPECT_EQ(number(read_json(bytes.str()), "ranks"), 2);
+  EXPECT_THROW(plan_command(deck, {}, {.ranks = 4}, json), UserError);
+  std::stringstream again;
+  again << std::ifstream(json).rdbuf();
+  EXPECT_EQ(again.str(), bytes.str());
+  EXPECT_THROW(plan_command(deck, {}, {.ranks = 2}, directory + "/no/plan.json"), StorageError);
+  EXPECT_THROW(plan_command(deck, {}, {.ranks = 3}, ""), UserError) << "4 sequences on 3 ranks";
+  std::filesystem::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace trireme::job
