@@ -13,13 +13,12 @@
 // elements; a parameter's content hash is the sum over its pieces. So it does not depend on who
 // wrote what, one pass yields both, and a reader checks what it read while it reads it.
 //
-// 1. Everything is written into step-N.tmp-…, fsync'ed, the manifest last, then renamed: a
+// 1. Everything is written into step-N.tmp, fsync'ed, the manifest last, then renamed: a
 // directory named step-N is whole, or was damaged later. The directories are the truth; `latest` is
 // a hint.
 // 2. A save removes the temporary directories that an earlier crash left, and afterwards the oldest
 // whole checkpoints beyond `keep`; never the one just written, never one that it cannot read.
-// 3. Collective calls end the same way on all ranks: when one rank fails, every rank throws, with
-// the text of the first that failed.
+// 3. Collective calls end the same way on all ranks (comm/together.hpp): when one fails, all throw.
 // 4. Views are host memory.
 #pragma once
 
@@ -66,7 +65,8 @@ struct CheckpointFacts {
 
 struct SavedCheckpoint {
   std::string directory;
-  std::int64_t bytes = 0;  ///< of all ranks
+  std::int64_t bytes = 0;  ///< of all ranks' files
+  std::string warning;     ///< on rank 0: older checkpoints that could not be removed, and why
 };
 
 struct FoundCheckpoint {
@@ -79,7 +79,8 @@ struct FoundCheckpoint {
 /// Collective. Writes RUN_DIR/checkpoints/step-N from every rank's slabs, which together must cover
 /// each (state, parameter) that occurs exactly once; one dtype per state. `keep` 0 keeps all.
 ///
-/// Throws:   StorageError when writing fails anywhere; ContractError when slabs overlap or leave a
+/// Throws:   StorageError when writing fails (FailedElsewhere on the other ranks); ContractError
+/// when slabs overlap or leave a
 ///           hole.
 SavedCheckpoint save_checkpoint(const std::string& run_directory,
                                 const layout::Plan& plan,

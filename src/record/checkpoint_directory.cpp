@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/checkpoint_directory.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+
+#include "h5/file.hpp"
+
+#include "record/checkpoint.hpp"
+#include "record/manifest.hpp"
+
+namespace trireme::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* temporary_suffix = ".tmp";
+constexpr const char* latest_file = "latest";
+
+[[noreturn]] void fail(const std::string& what, const std::string& reason) {
+  throw StorageError("file system", what, reason, __FILE__, __LINE__);
+}
+
+void check(const std::error_code& problem, const std::string& what) {
+  if (problem)
+    fail(what, problem.message());
+}
+
+void rename(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0)
+    fail("rename " + from + " to " + to, std::strerror(errno));
+}
+
+/// The step that `name` says, or -1: "step-" and digits, nothing else.
+std::int64_t step_of(const std::string& name) {
+  static constexpr std::string_view prefix = "step-";
+  if (name.size() <= prefix.size() || name.size() > prefix.size() + 18 ||
+      name.compare(0, prefix.size(), prefix) != 0 ||
+      !std::all_of(name.begin() + prefix.size(), name.end(),
+                   [](unsigned char c) { return std::isdigit(c) != 0; }))
+    return -1;
+  return std::stoll(name.substr(prefix.size()));
+}
+
+/// Directories left half-written or half-removed.
+void remove_leftovers(const std::string& checkpoints) {
+  std::error_code problem;
+  std::vector<fs::path> stale;
+  for (const auto& entry : fs::directory_iterator(checkpoints, problem))
+    if (entry.path().filename().string().find(temporary_suffix) != std::string::npos)
+      stale.push_back(entry.path());
+  check(problem, "list " + checkpoints);
+  for (const fs::path& path : stale) {
+    fs::remove_all(path, problem);
+    check(problem, "remove " + path.string());
+  }
+}
+
+void point_latest_at(const std::string& checkpoints, const std::string& name) {
+  const std::string temporary = checkpoints + "/" + latest_file + temporary_suffix;
+  std::FILE* file = std::fopen(temporary.c_str(), "w");
+  if (file == nullptr)
+    fail("write " + temporary, std::strerror(errno));
+  const bool written = std::fprintf(file, "%s\n", name.c_str()) > 0;
+  const bool closed = std::fclose(file) == 0;
+  if (!written || !closed)
+    fail("write " + temporary, std::strerror(errno));
+  h5::sync_file(temporary);
+  rename(temporary, checkpoints + "/" + latest_file);
+  h5::sync_directory(checkpoints);
+}
+
+}  // namespace
+
+std::string checkpoints_of(const std::string& run_directory) {
+  return run_directory + "/checkpoints";
+}
+
+std::string checkpoint_name(std::int64_t step) {
+  return fmt::format("step-{:08}", step);
+}
+
+std::string temporary_name(std::int64_t step) {
+  return checkpoint_name(step) + temporary_suffix;
+}
+
+void prepare_temporary(const std::string& run_directory, std::int64_t step) {
+  const std::string checkpoints = checkpoints_of(run_directory);
+  std::error_code problem;
+  fs::create_directories(checkpoints, problem);
+  check(problem, "create directory " + checkpoints);
+  remove_leftovers(checkpoints);
+  const std::string temporary = checkpoints + "/" + temporary_name(step);
+  fs::create_directory(temporary, problem);
+  check(problem, "create directory " + temporary);
+}
+
+void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept {
+  std::error_code ignored;  // it is in nobody's way: the next save tries again
+  fs::remove_all(checkpoints_of(run_directory) + "/" + temporary_name(step), ignored);
+}
+
+void commit_temporary(const std::string& run_directory, std::int64_t step) {
+  const std::string checkpoints = checkpoints_of(run_directory);
+  const std::string temporary = checkpoints + "/" + temporary_name(step);
+  const std::string whole = checkpoints + "/" + checkpoint_name(step);
+  h5::sync_directory(temporary);
+  if (!fs::exists(whole)) {
+    rename(temporary, whole);
+  } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, whole.c_str(), RENAME_EXCHANGE) ==
+             0) {
+    remove_temporary(run_directory, step);
+  } else {  // a file system that cannot exchange: between the two moves there is no checkpoint
+    rename(whole, temporary + ".old");
+    rename(temporary, whole);
+    std::error_code ignored;
+    fs::remove_all(temporary + ".old", ignored);
+  }
+  h5::sync_directory(checkpoints);
+  point_latest_at(checkpoints, checkpoint_name(step));
+}
+
+std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory) {
+  std::vector<FoundCheckpoint> found;
+  std::error_code problem;
+  for (const auto& entry : fs::directory_iterator(checkpoints_of(run_directory), problem)) {
+    const std::int64_t step = step_of(entry.path().filename().string());
+    if (step < 0 || !entry.is_directory(problem))
+      continue;
+    FoundCheckpoint one{entry.path().string(), step, false, ""};
+    try {
+      one.problem = missing_files(one.directory, read_manifest(one.directory));
+      one.whole = one.problem.empty();
+    } catch (const UserError& error) {
+      one.problem = error.findings().front().text;
+    }
+    found.push_back(std::move(one));
+  }
+  std::ranges::sort(found, {}, &FoundCheckpoint::step);
+  return found;
+}
+
+std::optional<FoundCheckpoint> newest_checkpoint(const std::string& run_directory) {
+  auto all = list_checkpoints(run_directory);
+  if (all.empty())
+    return std::nullopt;
+  return std::move(all.back());
+}
+
+std::string prune(const std::string& run_directory, std::int64_t newest, std::int64_t keep) {
+  if (keep == 0)
+    return "";
+  auto all = list_checkpoints(run_directory);
+  std::erase_if(all, [](const FoundCheckpoint& one) { return !one.whole; });
+  const auto excess = static_cast<std::int64_t>(all.size()) - keep;
+  std::string failed;
+  for (std::int64_t i = 0; i < excess; ++i) {
+    const FoundCheckpoint& one = all[static_cast<std::size_t>(i)];
+    if (one.step == newest)
+      continue;
+    // Renamed first, so that a half-removed one is never taken for whole.
+    const std::string doomed = one.directory + temporary_suffix + ".removed";
+    std::error_code problem;
+    fs::rename(one.directory, doomed, problem);
+    if (!problem)
+      fs::remove_all(doomed, problem);
+    if (problem)
+      failed += (failed.empty() ? "" : "; ") + one.directory + ": " + problem.message();
+  }
+  return failed;
+}
+
+std::string way_out(const std::string& directory) {
+  const fs::path path(directory);
+  const std::int64_t step = step_of(path.filename().string());
+  const std::string run_directory = path.parent_path().parent_path().string();
+  const std::string name = path.filename().string();
+  std::string older;
+  for (const FoundCheckpoint& one : list_checkpoints(run_directory))
+    if (one.whole && one.step < step)
+      older = fs::path(one.directory).filename().string();
+  if (older.empty())
+    return fmt::format(
+        "no older whole checkpoint is left; choose another run.directory, or "
+        "remove {} to start again",
+        name);
+  return fmt::format("remove {} to go on from {}, which is whole", name, older);
+}
+
+}  // namespace trireme::record

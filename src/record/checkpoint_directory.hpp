@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where checkpoints lie and how one becomes visible: names, the atomic commit, pruning. One process
+// (rank 0 under the run directory's lock) changes anything here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme::record {
+
+/// RUN_DIR/checkpoints
+std::string checkpoints_of(const std::string& run_directory);
+/// "step-00000500"
+std::string checkpoint_name(std::int64_t step);
+/// checkpoints/step-00000500.tmp: where it is written before it is whole.
+std::string temporary_name(std::int64_t step);
+
+/// Makes the temporary directory, after removing those that an earlier crash left.
+/// Throws StorageError.
+void prepare_temporary(const std::string& run_directory, std::int64_t step);
+void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept;
+/// Makes the temporary directory the checkpoint of its step, replacing one of that name in one
+/// move, then points `latest` at it. All files in it must be fsync'ed. Throws StorageError.
+void commit_temporary(const std::string& run_directory, std::int64_t step);
+/// Removes the oldest whole checkpoints beyond `keep` (0: none), never that of `newest`. Returns
+/// what could not be removed, in words; empty when all went well.
+std::string prune(const std::string& run_directory, std::int64_t newest, std::int64_t keep);
+
+/// How to go on when the checkpoint in `directory` is of no use: names the next older whole one.
+std::string way_out(const std::string& directory);
+
+}  // namespace trireme::record
