@@ -5,6 +5,10 @@
 #include <array>
 #include <cstring>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "base/error.hpp"
 
 // One body per instruction set, chosen when the program starts. Additions only: no fused
@@ -98,6 +102,30 @@ void sum_in_order(std::byte* out,
     sum_f32(reinterpret_cast<float*>(out), sources, elements);
   else
     sum_bf16(reinterpret_cast<Bf16*>(out), sources, elements);
+}
+
+void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
+#ifdef __SSE2__
+  constexpr std::size_t line = 64, worthwhile = std::size_t{256} << 10U;
+  if (bytes >= worthwhile && reinterpret_cast<std::uintptr_t>(to) % line == 0) {
+    const std::size_t lines = bytes / line;
+    const auto* source = reinterpret_cast<const __m128i*>(from);
+    auto* target = reinterpret_cast<__m128i*>(to);
+    for (std::size_t i = 0; i < lines; ++i, source += 4, target += 4) {
+      const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);
+      const __m128i c = _mm_loadu_si128(source + 2), d = _mm_loadu_si128(source + 3);
+      _mm_stream_si128(target, a);
+      _mm_stream_si128(target + 1, b);
+      _mm_stream_si128(target + 2, c);
+      _mm_stream_si128(target + 3, d);
+    }
+    _mm_sfence();  // streamed stores are ordered with the flags that follow
+    to += lines * line;
+    from += lines * line;
+    bytes -= lines * line;
+  }
+#endif
+  std::memcpy(to, from, bytes);
 }
 
 void add_to(float* to, const float* from, std::int64_t elements) {

@@ -11,7 +11,6 @@
 //
 // The last meeting lets nobody leave, and overwrite its bucket, while a peer still reads it.
 #include <algorithm>
-#include <cstring>
 #include <list>
 #include <utility>
 
@@ -200,7 +199,7 @@ class NodeCommunicator final : public Communicator {
     for (int step = 1; step < grid_.num_columns(); ++step) {
       barrier_.wait_for((grid_.local_rank + step) % grid_.num_columns());
       for (int row = 0; row < grid_.num_rows(); ++row, ++copy)
-        std::memcpy(copy->to.data, copy->from, copy->to.bytes());
+        copy_past_caches(copy->to.data, copy->from, copy->to.bytes());
     }
   }
 

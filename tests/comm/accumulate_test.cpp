@@ -58,6 +58,21 @@ TEST(SumOfThree, DependsOnTheOrder) {
   EXPECT_EQ(out, 1.0F);
 }
 
+TEST(CopyPastCaches, CopiesEveryByteAndNoMore) {
+  for (const std::size_t bytes : {0UL, 1UL, 63UL, 262'143UL, 262'144UL, 300'001UL})
+    for (const std::size_t shift : {0UL, 4UL}) {  // streamed stores want whole lines
+      std::vector<std::byte> from(bytes), to(bytes + shift + 192, std::byte{0x55});
+      for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<std::byte>(i * 31 % 251);
+      const auto misalignment = reinterpret_cast<std::uintptr_t>(to.data()) % 64;
+      const std::size_t start = (64 - misalignment) % 64 + shift;
+      copy_past_caches(to.data() + start, from.data(), bytes);
+      for (std::size_t i = 0; i < to.size(); ++i) {
+        const bool inside = i >= start && i < start + bytes;
+        ASSERT_EQ(to[i], inside ? from[i - start] : std::byte{0x55}) << i << " of " << bytes;
+      }
+    }
+}
+
 TEST(AddTo, AddsInPlace) {
   std::vector<float> to(1029), from(1029);
   for (std::size_t i = 0; i < to.size(); ++i) {

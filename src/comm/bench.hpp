@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme bench reduce`: how fast buckets travel, beside MPI's own collectives in the same run.
+//
+// The columns are those of nccl-tests (doc/PERFORMANCE.md there): `bytes` is the whole bucket,
+// algbw = bytes / seconds, and busbw = algbw x (n-1)/n for reduce-scatter and all-gather, x
+// 2(n-1)/n for all-reduce: what a rank has to send at least, so that rank counts can be compared.
+//
+// 1. A repetition starts behind a barrier and takes as long as its slowest rank; a row holds the
+// median over the repetitions.
+// 2. All rows of one size take turns, repetition by repetition, so that a disturbance of the
+// machine hits all of them and ratios hold.
+// 3. Baselines are rows too; their operation is the MPI function's name, or `memcpy`: every rank
+// copies `bytes` once, from and to its own memory (busbw = algbw).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+
+#include "device/device.hpp"
+
+#include "comm/communicator.hpp"
+
+namespace trireme::comm {
+
+struct BenchRequest {
+  std::vector<std::int64_t> bytes{1 << 20, 1 << 24, 1 << 26};
+  std::vector<Transport> transports{Transport::automatic};
+  std::vector<DType> dtypes{DType::f32};  ///< f32, bf16
+  Reduction reduction = Reduction::sum;
+  int repetitions = 21;
+  bool baselines = true;
+};
+
+struct BenchRow {
+  std::string operation;  ///< reduce_scatter, all_gather, all_reduce, MPI_Allreduce, …, memcpy
+  std::string transport;  ///< as in the deck; `MPI` or `none` for baselines
+  DType dtype = DType::f32;
+  int ranks = 1;
+  std::int64_t bytes =
+      0;               ///< of the whole bucket, rounded up to a whole shard of 128 bytes per rank
+  double seconds = 0;  ///< median
+  double algbw = 0;    ///< bytes per second
+  double busbw = 0;    ///< bytes per second
+};
+
+/// Collective; the same rows on every rank. MPI's rows need an MPI world. Throws UserError when a
+/// transport does not fit the world.
+std::vector<BenchRow> bench_reduce(World& world,
+                                   device::Device& device,
+                                   const BenchRequest& request);
+
+/// For people: GB/s, one line per row.
+std::string bench_table(const std::vector<BenchRow>& rows);
+/// {"rows": [{"operation": …, "seconds": …, …}, …]}; SI units.
+std::string bench_json(const std::vector<BenchRow>& rows);
+
+/// Factor from algbw to busbw. Source: nccl-tests, doc/PERFORMANCE.md.
+double bus_factor(const std::string& operation, int ranks);
+
+}  // namespace trireme::comm

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/bench.hpp"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trireme::comm {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(BenchReduce, FactorsAreThoseOfNcclTests) {
+  EXPECT_DOUBLE_EQ(bus_factor("all_reduce", 4), 1.5);
+  EXPECT_DOUBLE_EQ(bus_factor("MPI_Allreduce", 2), 1.0);
+  EXPECT_DOUBLE_EQ(bus_factor("reduce_scatter", 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor("MPI_Allgather", 8), 0.875);
+  EXPECT_DOUBLE_EQ(bus_factor("memcpy", 8), 1.0);
+}
+
+TEST(BenchReduce, OneRowPerOperationTransportDtypeAndSize) {
+  const auto world = make_mpi_world();
+  const auto device = device::make_cpu_device(1);
+  BenchRequest request;
+  request.bytes = {1, 5000};
+  request.transports = {Transport::mpi, Transport::shared_memory};
+  request.dtypes = {DType::f32, DType::bf16};
+  request.repetitions = 2;
+  const auto rows = bench_reduce(*world, *device, request);
+  // Per size and transport 3 operations; per size and dtype a memcpy; fp32 has MPI's three.
+  EXPECT_EQ(rows.size(), 2U * (2U * 2U * 3U + 2U + 3U));
+  std::set<std::string> operations;
+  const std::int64_t granule = 128 * world->size();
+  for (const BenchRow& row : rows) {
+    operations.insert(row.operation);
+    EXPECT_EQ(row.ranks, world->size());
+    EXPECT_EQ(row.bytes % granule, 0) << row.operation;
+    EXPECT_TRUE(row.bytes == granule || row.bytes - 5000 < granule) << row.bytes;
+    EXPECT_GT(row.seconds, 0) << row.operation;
+    EXPECT_NEAR(row.algbw * row.seconds, static_cast<double>(row.bytes), 1e-3);
+    EXPECT_NEAR(row.busbw, row.algbw * bus_factor(row.operation, row.ranks), 1e-3);
+  }
+  EXPECT_EQ(operations,
+            (std::set<std::string>{"reduce_scatter", "all_gather", "all_reduce", "MPI_Allreduce",
+                                   "MPI_Reduce_scatter_block", "MPI_Allgather", "memcpy"}));
+}
+
+TEST(BenchReduce, WithoutBaselinesOrMpi) {
+  const auto world = make_self_world();
+  const auto device = device::make_cpu_device(1);
+  BenchRequest request;
+  request.bytes = {4096};
+  request.repetitions = 1;
+  EXPECT_EQ(bench_reduce(*world, *device, request).size(), 4U);  // MPI's rows need MPI
+  request.baselines = false;
+  const auto rows = bench_reduce(*world, *device, request);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].transport, "self");
+}
+
+TEST(BenchReduce, TableAndJsonSayTheSame) {
+  const std::vector<BenchRow> rows{
+      {"all_reduce", "mpi", DType::bf16, 2, 2'000'000, 0.001, 2e9, 2e9}};
+  EXPECT_EQ(bench_json(rows),
+            "{\"rows\": [\n  {\"operation\": \"all_reduce\", \"transport\": \"mpi\", \"dtype\": "
+            "\"bf16\", \"ranks\": 2, \"bytes\": 2000000, \"seconds\": 0.001, \"algbw\": 2e+09, "
+            "\"busbw\": 2e+09}\n]}\n");
+  const std::string table = bench_table(rows);
+  EXPECT_THAT(table, HasSubstr("all_reduce"));
+  EXPECT_THAT(table, HasSubstr("1.0000"));
+  EXPECT_THAT(table, HasSubstr("2.000"));
+}
+
+}  // namespace
+}  // namespace trireme::comm
