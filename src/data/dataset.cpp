@@ -82,7 +82,7 @@ std::vector<Diagnostic> findings(std::int64_t num_tokens,
   return found;
 }
 
-Split split(std::shared_ptr<const TokenStream> stream, const Demand& demand) {
+Split split(const std::shared_ptr<const TokenStream>& stream, const Demand& demand) {
   TRIREME_EXPECT(stream != nullptr, "a split of no stream");
   const std::int64_t size = stream->size();
   if (auto found = findings(size, stream->vocabulary(), demand); !found.empty())

@@ -78,6 +78,6 @@ std::vector<Diagnostic> findings(std::int64_t num_tokens,
                                  const Demand& demand);
 
 /// Throws UserError with the findings.
-Split split(std::shared_ptr<const TokenStream> stream, const Demand& demand);
+Split split(const std::shared_ptr<const TokenStream>& stream, const Demand& demand);
 
 }  // namespace trireme::data

@@ -126,8 +126,9 @@ class Finder {
         names.emplace_back(item->d_name);
     ::closedir(listing);
     std::ranges::sort(names);
+    const std::string prefix = directory.ends_with('/') ? directory : directory + "/";
     for (const auto& name : names) {
-      const std::string path = directory + (directory.ends_with('/') ? "" : "/") + name;
+      const std::string path = prefix + name;
       struct stat inner {};
       if (::stat(path.c_str(), &inner) != 0 || !(S_ISREG(inner.st_mode) || S_ISDIR(inner.st_mode)))
         ++sources.left_out;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "data/hash.hpp"
 #include "data/scratch.hpp"
@@ -173,24 +174,19 @@ TEST_F(TokenCache, StorageErrorsNameTheStatement) {
   EXPECT_THROW(open_cache(at("missing.tokens")), StorageError);
 }
 
-TEST(TokenCacheOnAFullDisk, IsAStorageError) {
+TEST_F(TokenCache, AFullDiskIsAStorageError) {
   if (!fs::exists("/dev/full"))
     GTEST_SKIP() << "no /dev/full here";
-  // The draft's name is /tmp/…/text.tokens.PID.part; a link sends it to a disk that is always full.
-  const fs::path directory = testing::TempDir() + "trireme-full-" + std::to_string(::getpid());
-  fs::create_directories(directory);
-  const std::string path = (directory / "text.tokens").string();
-  const std::string draft = path + "." + std::to_string(::getpid()) + ".part";
-  fs::create_symlink("/dev/full", draft);
-  const std::vector<std::string> entries{__FILE__};
+  // The draft's name is text.tokens.PID.part; a link sends it to a disk that is always full.
+  fs::create_directories(at("tokens"));
+  fs::create_symlink("/dev/full", path() + "." + std::to_string(::getpid()) + ".part");
   try {
-    build_cache(path, find_text(entries), entries);
+    build({write("text", "abc")});
     ADD_FAILURE() << "no StorageError";
   } catch (const StorageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("No space left on device"));
   }
-  EXPECT_TRUE(fs::is_empty(directory));
-  fs::remove_all(directory);
+  EXPECT_TRUE(fs::is_empty(at("tokens")));
 }
 
 }  // namespace
