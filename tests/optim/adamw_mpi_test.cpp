@@ -2,6 +2,7 @@
 // Engine and optimizer over MPI: sharded and whole, overlapped and not, must agree to the bit on
 // every rank.
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,12 +18,13 @@ namespace {
 
 using namespace trireme::testing;
 
-TrainingResult train(const TrainingSetting& setting) {
+TrainingResult train(const TrainingSetting& setting,
+                     comm::Transport transport = comm::Transport::automatic) {
   const auto world = comm::make_mpi_world();
   const auto device = device::make_cpu_device(1);
   const auto compute = device->make_stream(device::StreamMode::inlined, "compute");
-  const auto communicator = comm::make_communicator(comm::Transport::automatic,
-                                                    setting.parallel.reduction, *world, *device);
+  const auto communicator =
+      comm::make_communicator(transport, setting.parallel.reduction, *world, *device);
   Training training(setting, *world, *communicator, *device, *compute);
   return training.run();
 }
@@ -34,12 +36,14 @@ void expect_equal(const TrainingResult& a, const TrainingResult& b) {
   EXPECT_EQ(a.grad_norms, b.grad_norms);
 }
 
-TEST(AdamWOverMpi, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
+class AdamWOver : public ::testing::TestWithParam<comm::Transport> {};
+
+TEST_P(AdamWOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     TrainingSetting setting;
     setting.dtype = dtype;
     setting.parallel.reduction = comm::Reduction::ordered;
-    const auto reference = train(setting);
+    const auto reference = train(setting, comm::Transport::mpi);
     for (int bits = 0; bits < 16; ++bits) {
       setting.sharded = (bits & 1) != 0;
       setting.parallel.overlap_gradients = (bits & 2) != 0;
@@ -47,10 +51,17 @@ TEST(AdamWOverMpi, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
       setting.parallel.cached_shards = (bits & 8) != 0;
       setting.parallel.bucket_elements = bits % 3 == 0 ? 1 : bits % 3 == 1 ? 350 : 40'000;
       SCOPED_TRACE(bits);
-      expect_equal(train(setting), reference);
+      expect_equal(train(setting, GetParam()), reference);
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(,
+                         AdamWOver,
+                         ::testing::Values(comm::Transport::mpi,
+                                           comm::Transport::shared_memory,
+                                           comm::Transport::hierarchical),
+                         [](const auto& choice) { return std::string(word(choice.param)); });
 
 TEST(AdamWOverMpi, LeavesTheSameParametersOnEveryRank) {
   TrainingSetting setting;

@@ -61,7 +61,8 @@ TrainingResult train_in_double(int ranks, const TrainingSetting& setting) {
       for (std::size_t i = 0; i < value[p].size(); ++i) {
         double sum = 0;
         for (int rank = 0; rank < ranks; ++rank)
-          sum += static_cast<double>(gradient_value(rank, step, p, static_cast<std::int64_t>(i)));
+          sum += static_cast<double>(
+              gradient_value(rank, step, p, static_cast<std::int64_t>(i), true));
         gradient[p][i] = sum / ranks;
         squares += gradient[p][i] * gradient[p][i];
       }
@@ -91,6 +92,7 @@ TEST_P(AdamWAtRanks, FollowsTheDoublePrecisionLoop) {
   for (const double clip_norm : {0.0, 1.0, 1e6}) {
     TrainingSetting setting;
     setting.clip_norm = clip_norm;
+    setting.exact_sums = true;
     setting.steps = 8;
     setting.parallel.bucket_elements = 350;
     const auto result = train(GetParam(), setting);
