@@ -21,7 +21,8 @@ def number(value, digits=4):
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 1e9:
-        decimals = max(0, digits - 1 - int(np.floor(np.log10(abs(value)))))
+        exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # of the rounded value
+        decimals = max(0, digits - 1 - exponent)
         return f"{value:,.{decimals}f}".replace(",", " ")
     return f"{value:.{digits - 1}e}"
 

@@ -138,7 +138,7 @@ class NumberTest(unittest.TestCase):
     def test_numbers(self):
         for value, text in (
             (0, "0"), (7, "7"), (1234567, "1 234 567"), (0.0, "0"), (1.0, "1.000"), (123.456, "123.5"),
-            (0.00123456, "0.001235"), (1.5e-7, "1.500e-07"), (40870.2, "40 870"), (float("nan"), "nan"),
+            (0.00123456, "0.001235"), (1.5e-7, "1.500e-07"), (40870.2, "40 870"), (99.99999, "100.0"), (float("nan"), "nan"),
         ):
             self.assertEqual(number(value), text)
 
