@@ -10,13 +10,19 @@
 // 1. Parameters and gradients are views bound from outside (rule 2 of the design): the model owns
 // activations only.
 // 2. Forward asks `before_use` once per group of parameters, in forward order, before the first op
-// that reads them; backward
-//    reports `gradient_ready` once per parameter on the last micro-step, in layout order (reverse
-//    registration; a tied embedding last).
+//    that reads them: the embeddings; each block; the final norm with an untied head. A tied head
+//    is not asked for again. Training reports `gradient_ready` once per parameter on the last
+//    micro-step, in exactly reverse registration order, which puts the token embedding last.
 // 3. Gradients are added to; whoever owns them zeroes them at the start of a step.
 // 4. Everything is planned at construction: activations, matmuls, scratch. A step allocates
-// nothing.
-// 5. All work goes to the one stream given; with an inline CPU stream the calls return finished.
+//    nothing.
+// 5. The logits of all rows never exist at once: the head works on a chunk of rows at a time, and
+// in
+//    training takes loss, gradient of the logits, of the head and of its input from each chunk
+//    before the next. So a tied embedding receives the head's part of its gradient first and the
+//    embedding's part last.
+// 6. The results of a row depend on that row alone: not on B, nor on the place in the batch.
+// 7. All work goes to the one stream given; with an inline CPU stream the calls return finished.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +36,7 @@
 #include "device/device.hpp"
 #include "layout/plan.hpp"
 
+#include "model/activations.hpp"
 #include "model/config.hpp"
 
 namespace trireme::model {
@@ -42,6 +49,14 @@ class Hooks {
   virtual void before_use(std::span<const ParameterIndex> parameters, device::Stream& stream) = 0;
   /// The last write to this gradient in this step has been enqueued on `stream`.
   virtual void gradient_ready(ParameterIndex parameter, device::Stream& stream) = 0;
+};
+
+/// Hooks for evaluation and sampling with parameters that are current: nobody listens.
+class NoHooks final : public Hooks {
+ public:
+  void before_use(std::span<const ParameterIndex> /*parameters*/,
+                  device::Stream& /*stream*/) override {}
+  void gradient_ready(ParameterIndex /*parameter*/, device::Stream& /*stream*/) override {}
 };
 
 /// The parameter table in registration order: "wte.weight", "wpe.weight", "h.0.ln_1.weight", …
@@ -62,18 +77,24 @@ double flops_per_token(const GptShape& shape);
 struct Batch {
   ConstView tokens;
   ConstView targets;
-  std::uint64_t first_sample = 0;  ///< global index of row 0, for dropout
+  /// Global index of row 0, for dropout; the rows are consecutive samples. It counts through the
+  /// whole run and never comes back, so every step has its own masks.
+  std::uint64_t first_sample = 0;
 };
 
 class Gpt {
  public:
-  /// `micro_sequences` is the largest B of any call. `dtype` is that of parameters and activations.
+  /// `micro_sequences` is the largest B of any call; products for a smaller one are made at its
+  /// first use and kept. `dtype` is that of parameters and activations, fp32 or bf16; `seed` is
+  /// that of dropout.
   Gpt(device::Device& device,
       const GptShape& shape,
       DType dtype,
       std::int64_t micro_sequences,
       std::uint64_t seed);
   ~Gpt();
+  Gpt(const Gpt&) = delete;
+  Gpt& operator=(const Gpt&) = delete;
 
   /// Views in registration order; gradients fp32, may be empty for evaluation and sampling.
   void bind(std::vector<ConstView> parameters, std::vector<View> gradients);
@@ -86,12 +107,15 @@ class Gpt {
   /// Losses per token without dropout and without gradients. B may be smaller than micro_sequences.
   void evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream);
 
-  /// Logits [V] fp32 after the last of `tokens` ([T], 1 <= T <= context): for sampling.
+  /// Logits [V] fp32 after the last of `tokens` ([n], 1 <= n <= context): for sampling. Runs one
+  /// row of the whole context, filled up with token 0: what stands behind a token does not reach it
+  /// through causal attention, so the result is exact.
   void next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream);
 
   [[nodiscard]] const GptShape& shape() const;
   /// Bytes of activations and scratch planned at construction.
   [[nodiscard]] std::size_t activation_bytes() const;
+  [[nodiscard]] const ActivationPlan& activation_plan() const;
 
  private:
   class Impl;

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/activations.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace trireme::model {
+namespace {
+
+/// As buffers are aligned: a pair of cache lines.
+constexpr std::size_t alignment = 128;
+
+/// So many bytes of fp32 logits exist at a time: enough rows for an efficient product at any
+/// vocabulary, little beside the other activations. Whole sequences, or equal parts of one.
+std::int64_t rows_of_logits(const GptShape& shape, std::int64_t rows) {
+  constexpr std::int64_t target_bytes = std::int64_t{64} << 20U, even = 64;
+  const std::int64_t T = shape.context;
+  const std::int64_t fitting = std::max(target_bytes / (4 * shape.vocabulary), even);
+  if (fitting >= T)
+    return std::min(rows, fitting / T * T);
+  const std::int64_t parts = (T + fitting - 1) / fitting;
+  return std::min(T, ((T + parts - 1) / parts + even - 1) / even * even);
+}
+
+/// Names every item, in one order, for the plan and for the views alike.
+/// `take(name, dtype, elements)` gives the view.
+template <class Take>
+Activations lay_out(
+    const GptShape& shape, DType dtype, std::int64_t B, std::int64_t head_rows, Take take) {
+  const std::int64_t R = B * shape.context, C = shape.channels;
+  Activations all;
+  all.blocks.resize(static_cast<std::size_t>(shape.layers));
+  for (std::size_t l = 0; l < all.blocks.size(); ++l) {
+    const std::string h = fmt::format("h.{}.", l);
+    BlockActivations& b = all.blocks[l];
+    b.x = take(h + "x", dtype, R * C);
+    b.mean_1 = take(h + "ln_1.mean", DType::f32, R);
+    b.rstd_1 = take(h + "ln_1.rstd", DType::f32, R);
+    b.norm_1 = take(h + "ln_1", dtype, R * C);
+    b.qkv = take(h + "qkv", dtype, 3 * R * C);
+    b.attention = take(h + "attention", dtype, R * C);
+    b.lse = take(h + "attention.lse", DType::f32, R * shape.heads);
+    b.x_middle = take(h + "x_middle", dtype, R * C);
+    b.mean_2 = take(h + "ln_2.mean", DType::f32, R);
+    b.rstd_2 = take(h + "ln_2.rstd", DType::f32, R);
+    b.norm_2 = take(h + "ln_2", dtype, R * C);
+    b.fc = take(h + "fc", dtype, 4 * R * C);
+    b.gelu = take(h + "gelu", dtype, 4 * R * C);
+  }
+  all.x_last = take("x_last", dtype, R * C);
+  all.mean_f = take("ln_f.mean", DType::f32, R);
+  all.rstd_f = take("ln_f.rstd", DType::f32, R);
+  all.norm_f = take("ln_f", dtype, R * C);
+  all.logits = take("logits", DType::f32, std::min(R, head_rows) * shape.vocabulary);
+  all.d_logits = dtype == DType::f32
+                     ? all.logits
+                     : take("logits.gradient", dtype, std::min(R, head_rows) * shape.vocabulary);
+  all.narrow = take("narrow", dtype, R * C);
+  all.wide = take("wide", dtype, 4 * R * C);
+  all.dx = take("x.gradient", dtype, R * C);
+  all.d_branch = shape.dropout > 0 ? take("branch.gradient", dtype, R * C) : all.dx;
+  all.tokens = take("tokens", DType::i32, shape.context);
+  return all;
+}
+
+}  // namespace
+
+ActivationPlan::ActivationPlan(const GptShape& shape, DType dtype, std::int64_t micro_sequences)
+    : context_(shape.context), head_rows_(rows_of_logits(shape, micro_sequences * shape.context)) {
+  lay_out(shape, dtype, micro_sequences, head_rows_,
+          [&](std::string name, DType type, std::int64_t elements) {
+            items_.push_back({std::move(name), type, elements, bytes_});
+            bytes_ += (items_.back().bytes() + alignment - 1) / alignment * alignment;
+            return View();
+          });
+}
+
+std::int64_t ActivationPlan::head_rows(std::int64_t begin, std::int64_t rows) const {
+  const std::int64_t end = head_rows_ < context_ ? (begin / context_ + 1) * context_ : rows;
+  return std::min(head_rows_, end - begin);
+}
+
+std::int64_t ActivationPlan::piece_rows(std::int64_t rows) const {
+  return std::min(rows, context_);
+}
+
+Activations view_activations(const GptShape& shape,
+                             DType dtype,
+                             std::int64_t batch,
+                             const ActivationPlan& plan,
+                             const device::Buffer& buffer) {
+  std::size_t next = 0;
+  return lay_out(shape, dtype, batch, plan.head_rows(),
+                 [&](const std::string& name, DType type, std::int64_t elements) {
+                   const ActivationPlan::Item& item = plan.items()[next++];
+                   TRIREME_ASSERT(item.name == name && elements <= item.elements,
+                                  "{} elements of '{}' where {} of '{}' were planned", elements,
+                                  name, item.elements, item.name);
+                   return buffer.view(type, item.offset, elements);
+                 });
+}
+
+}  // namespace trireme::model

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward visits the parameters in reverse registration order: a bias before its weight, a layer's
+// own gradients before its input's, so that a gradient is reported as early as it can be.
+#include "ops/cross_entropy.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/embedding.hpp"
+#include "ops/layer_norm.hpp"
+
+#include "model/gpt_impl.hpp"
+
+namespace trireme::model {
+
+void Gpt::Impl::train_head(const Call& call, ConstView targets, View losses) const {
+  const float scale = 1.0F / static_cast<float>(losses.elements);
+  for (const HeadChunk& chunk : call.batch.head) {
+    chunk.linear->forward(chunk.logits, chunk.norm, value(set_.head), {}, call.stream);
+    ops::cross_entropy_forward_backward(losses.slice(chunk.begin, chunk.rows), chunk.logits,
+                                        targets.slice(chunk.begin, chunk.rows), scale, call.stream);
+    if (dtype_ != DType::f32)
+      ops::cast(chunk.d_logits, chunk.logits, call.stream);
+    chunk.linear->backward_weight(gradient(set_.head), chunk.d_logits, chunk.norm, call.stream);
+    chunk.linear->backward_input(chunk.d_norm, chunk.d_logits, value(set_.head), call.stream);
+  }
+  if (!shape.tied_head)
+    report(call, set_.head);
+}
+
+void Gpt::Impl::backward(const Call& call, ConstView tokens) const {
+  const Activations& a = call.batch.activations;
+  backward_norm(call, set_.ln_f, a.narrow, a.x_last, a.mean_f, a.rstd_f, false);
+  for (std::size_t l = a.blocks.size(); l-- > 0;) {
+    backward_mlp(call, l);
+    backward_attention(call, l);
+  }
+  const ops::EmbeddingShape embedding{.batch = call.batch.batch,
+                                      .time = shape.context,
+                                      .channels = shape.channels,
+                                      .vocabulary = shape.vocabulary};
+  ops::embedding_backward(gradient(set_.wte), gradient(set_.wpe), a.dx, tokens, embedding,
+                          embedding_dropout(call), call.stream);
+  report(call, set_.wpe);
+  report(call, set_.wte);
+}
+
+void Gpt::Impl::backward_mlp(const Call& call, std::size_t l) const {
+  const BlockParameters& p = set_.blocks[l];
+  const BatchPlan& batch = call.batch;
+  const BlockActivations& a = batch.activations.blocks[l];
+  const View narrow = batch.activations.narrow, wide = batch.activations.wide;
+  const View dy = branch_gradient(call, l, DropoutSite::mlp_residual);
+  backward_linear(call, batch.mlp_projection, p.mlp_projection, dy, a.gelu);
+  batch.mlp_projection.backward_input(wide, dy, value(p.mlp_projection.weight), call.stream);
+  ops::gelu_backward(wide, wide, a.fc, call.stream);
+  backward_linear(call, batch.fc, p.fc, wide, a.norm_2);
+  batch.fc.backward_input(narrow, wide, value(p.fc.weight), call.stream);
+  backward_norm(call, p.ln_2, narrow, a.x_middle, a.mean_2, a.rstd_2, true);
+}
+
+void Gpt::Impl::backward_attention(const Call& call, std::size_t l) const {
+  const BlockParameters& p = set_.blocks[l];
+  const BatchPlan& batch = call.batch;
+  const BlockActivations& a = batch.activations.blocks[l];
+  const View narrow = batch.activations.narrow;
+  const View d_qkv = batch.activations.wide.slice(0, a.qkv.elements);
+  const View dy = branch_gradient(call, l, DropoutSite::attention_residual);
+  backward_linear(call, batch.attention_projection, p.attention_projection, dy, a.attention);
+  batch.attention_projection.backward_input(narrow, dy, value(p.attention_projection.weight),
+                                            call.stream);
+  batch.attention.backward(d_qkv, narrow, a.qkv, a.attention, a.lse,
+                           block_dropout(call, l, DropoutSite::attention), call.stream);
+  backward_linear(call, batch.qkv, p.qkv, d_qkv, a.norm_1);
+  batch.qkv.backward_input(narrow, d_qkv, value(p.qkv.weight), call.stream);
+  backward_norm(call, p.ln_1, narrow, a.x, a.mean_1, a.rstd_1, true);
+}
+
+void Gpt::Impl::backward_linear(const Call& call,
+                                const Linear& linear,
+                                const WeightAndBias& which,
+                                ConstView dy,
+                                ConstView x) const {
+  if (which.bias != absent)
+    ops::bias_backward(gradient(which.bias), dy, call.stream);
+  report(call, which.bias);
+  linear.backward_weight(gradient(which.weight), dy, x, call.stream);
+  report(call, which.weight);
+}
+
+void Gpt::Impl::backward_norm(const Call& call,
+                              const WeightAndBias& which,
+                              ConstView dy,
+                              ConstView x,
+                              ConstView mean,
+                              ConstView rstd,
+                              bool accumulate) const {
+  ops::layer_norm_backward(call.batch.activations.dx, gradient(which.weight), gradient(which.bias),
+                           dy, x, value(which.weight), mean, rstd, accumulate, call.stream);
+  report(call, which.bias);
+  report(call, which.weight);
+}
+
+View Gpt::Impl::branch_gradient(const Call& call, std::size_t l, DropoutSite site) const {
+  const Activations& a = call.batch.activations;
+  const ops::Dropout dropout = block_dropout(call, l, site);
+  if (!dropout.active())
+    return a.dx;
+  ops::dropout_backward(a.d_branch, a.dx, shape.context * shape.channels, dropout, call.stream);
+  return a.d_branch;
+}
+
+}  // namespace trireme::model

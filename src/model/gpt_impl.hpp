@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of Gpt: the pieces of forward and backward, one small function per part of the model.
+//
+// What depends on B (views, products, attention) lives in a BatchPlan, so the step path looks up
+// one object and computes no addresses. Training keeps the activations of every block; evaluation
+// lets all blocks use those of block 0.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "ops/attention.hpp"
+#include "ops/dropout.hpp"
+
+#include "model/activations.hpp"
+#include "model/gpt.hpp"
+#include "model/linear.hpp"
+#include "model/parameters.hpp"
+
+namespace trireme::model {
+
+/// A chunk of rows of the head.
+struct HeadChunk {
+  std::int64_t begin = 0, rows = 0;
+  Linear* linear = nullptr;
+  View norm, d_norm;  ///< these rows of norm_f and of its gradient
+  View logits, d_logits;
+};
+
+/// Everything for one B.
+struct BatchPlan {
+  std::int64_t batch = 0;
+  Activations activations;
+  Linear qkv, attention_projection, fc, mlp_projection;
+  ops::Attention attention;
+  std::vector<HeadChunk> head;
+};
+
+/// The dropout sites of the model; block l has three behind the embedding's.
+enum class DropoutSite : std::uint32_t { attention = 1, attention_residual = 2, mlp_residual = 3 };
+
+class Gpt::Impl {
+ public:
+  Impl(device::Device& device,
+       const GptShape& shape,
+       DType dtype,
+       std::int64_t micro_sequences,
+       std::uint64_t seed);
+
+  void bind(std::vector<ConstView> parameters, std::vector<View> gradients);
+  void train(
+      const Batch& batch, View losses, bool last_micro_step, Hooks& hooks, device::Stream& stream);
+  void evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream);
+  void next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream);
+
+  const GptShape shape;
+  const ActivationPlan plan;
+
+ private:
+  /// One call of train, evaluate or next_logits.
+  struct Call {
+    BatchPlan& batch;
+    std::uint64_t first_sample = 0;
+    bool training = false;
+    bool report = false;  ///< gradient_ready speaks
+    Hooks& hooks;
+    device::Stream& stream;
+  };
+
+  // gpt.cpp
+  BatchPlan& batch_plan(std::int64_t batch);
+  Linear& head_linear(std::int64_t rows);
+  std::int64_t checked_batch(const Batch& batch, const View& losses) const;
+  [[nodiscard]] ConstView value(ParameterIndex index) const;
+  [[nodiscard]] View gradient(ParameterIndex index) const;
+  void announce(const Call& call, ParameterIndex first, std::size_t count) const;
+  static void report(const Call& call, ParameterIndex index);
+  [[nodiscard]] ops::Dropout embedding_dropout(const Call& call) const;
+  [[nodiscard]] ops::Dropout block_dropout(const Call& call, std::size_t l, DropoutSite site) const;
+
+  // gpt_forward.cpp; all return or fill views of the call's activations
+  View forward(const Call& call, ConstView tokens) const;
+  void forward_attention(const Call& call, std::size_t l, const BlockActivations& a) const;
+  void forward_mlp(const Call& call, std::size_t l, const BlockActivations& a, View out) const;
+  void forward_head_norm(const Call& call, View x) const;
+  void evaluate_head(const Call& call, ConstView targets, View losses) const;
+
+  // gpt_backward.cpp
+  void train_head(const Call& call, ConstView targets, View losses) const;
+  void backward(const Call& call, ConstView tokens) const;
+  void backward_mlp(const Call& call, std::size_t l) const;
+  void backward_attention(const Call& call, std::size_t l) const;
+  void backward_linear(const Call& call,
+                       const Linear& linear,
+                       const WeightAndBias& which,
+                       ConstView dy,
+                       ConstView x) const;
+  void backward_norm(const Call& call,
+                     const WeightAndBias& which,
+                     ConstView dy,
+                     ConstView x,
+                     ConstView mean,
+                     ConstView rstd,
+                     bool accumulate) const;
+  /// The gradient of what a branch adds to the residual stream: dx behind the branch's dropout.
+  [[nodiscard]] View branch_gradient(const Call& call, std::size_t l, DropoutSite site) const;
+
+  device::Device& device_;
+  const DType dtype_;
+  const std::int64_t micro_sequences_;
+  const RandomKey dropout_key_;
+  const ParameterSet set_;
+  std::vector<ParameterIndex> indices_;  // 0, 1, …: spans of it go to before_use
+  device::Buffer buffer_;
+  std::map<std::int64_t, Linear> heads_;                        // by rows
+  std::map<std::int64_t, std::unique_ptr<BatchPlan>> batches_;  // by B
+  std::vector<ConstView> values_;
+  std::vector<View> gradients_;
+};
+
+}  // namespace trireme::model

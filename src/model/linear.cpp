@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/linear.hpp"
+
+#include "base/error.hpp"
+
+namespace trireme::model {
+
+Linear::Linear(device::Device& device, const LinearShape& shape)
+    : shape_(shape),
+      forward_(device,
+               {.m = shape.piece_rows,
+                .n = shape.out,
+                .k = shape.in,
+                .b_transposed = true,
+                .a = shape.dtype,
+                .b = shape.dtype,
+                .c = shape.y,
+                .bias = shape.bias}) {
+  TRIREME_EXPECT(shape.rows % shape.piece_rows == 0, "{} rows in pieces of {}", shape.rows,
+                 shape.piece_rows);
+}
+
+void Linear::prepare_backward(device::Device& device) {
+  if (input_)
+    return;
+  const DType dtype = shape_.dtype;
+  input_.emplace(
+      device,
+      ops::MatmulShape{
+          .m = shape_.rows, .n = shape_.in, .k = shape_.out, .a = dtype, .b = dtype, .c = dtype});
+  weight_.emplace(device, ops::MatmulShape{.m = shape_.out,
+                                           .n = shape_.in,
+                                           .k = shape_.rows,
+                                           .a_transposed = true,
+                                           .a = dtype,
+                                           .b = dtype,
+                                           .c = DType::f32,
+                                           .accumulate = true});
+}
+
+void Linear::forward(
+    View y, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const {
+  const std::int64_t n = shape_.piece_rows;
+  for (std::int64_t begin = 0; begin < shape_.rows; begin += n) {
+    const ConstView from = x.slice(begin * shape_.in, n * shape_.in);
+    const View to = y.slice(begin * shape_.out, n * shape_.out);
+    if (shape_.bias)
+      forward_(from, weight, bias, to, s);
+    else
+      forward_(from, weight, to, s);
+  }
+}
+
+void Linear::backward_input(View dx, ConstView dy, ConstView weight, device::Stream& s) const {
+  TRIREME_ASSERT(input_.has_value(), "backward of a linear layer that was prepared for forward");
+  (*input_)(dy, weight, dx, s);
+}
+
+void Linear::backward_weight(View dweight, ConstView dy, ConstView x, device::Stream& s) const {
+  TRIREME_ASSERT(weight_.has_value(), "backward of a linear layer that was prepared for forward");
+  (*weight_)(dy, x, dweight, s);
+}
+
+}  // namespace trireme::model

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three matrix products of one linear layer shape, y = x · Wᵀ + b, made once and used by every
+// layer of that shape.
+//
+// Shapes: x, dx = [rows, in], y, dy = [rows, out], weight = [out, in], bias = [out]; weight
+// gradients are fp32 and added to. All other dtypes are `dtype`, except y, which may be fp32 (the
+// logits).
+//
+// Forward goes through the rows in equal pieces of `piece_rows`. A matrix library may add up a row
+// in another order when the number of rows is another; with a piece that does not depend on B, the
+// result of a row does not depend on B either.
+#pragma once
+
+#include <optional>
+
+#include "ops/matmul.hpp"
+
+namespace trireme::model {
+
+struct LinearShape {
+  std::int64_t rows = 0, in = 0, out = 0;
+  std::int64_t piece_rows = 0;  ///< divides rows
+  bool bias = false;
+  DType dtype = DType::f32;
+  DType y = DType::f32;
+};
+
+class Linear {
+ public:
+  Linear(device::Device& device, const LinearShape& shape);
+  /// Makes the products of backward; once, before the first of them.
+  void prepare_backward(device::Device& device);
+
+  /// `bias` is empty exactly when the shape has none.
+  void forward(View y, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const;
+  /// dx = dy · W.
+  void backward_input(View dx, ConstView dy, ConstView weight, device::Stream& s) const;
+  /// dW += dyᵀ · x.
+  void backward_weight(View dweight, ConstView dy, ConstView x, device::Stream& s) const;
+
+  [[nodiscard]] const LinearShape& shape() const { return shape_; }
+
+ private:
+  LinearShape shape_;
+  ops::Matmul forward_;  // of one piece
+  std::optional<ops::Matmul> input_;
+  std::optional<ops::Matmul> weight_;
+};
+
+}  // namespace trireme::model

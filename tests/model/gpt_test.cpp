@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Gpt promises beside right numbers: who hears what and when, independence of the cut into
+// batches, of the stream and of earlier calls, memory that is planned once, and that it learns.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/counting_device.hpp"
+#include "model/small_model.hpp"
+
+namespace trireme::model::testing {
+namespace {
+
+using ::testing::ElementsAreArray;
+using Tokens = std::vector<std::int32_t>;
+
+std::vector<ParameterIndex> range(std::size_t begin, std::size_t end) {
+  std::vector<ParameterIndex> indices;
+  for (std::size_t i = begin; i < end; ++i) indices.push_back(static_cast<ParameterIndex>(i));
+  return indices;
+}
+
+Tokens part(const Tokens& all, std::int64_t first_row, std::int64_t rows, std::int64_t T) {
+  return {all.begin() + first_row * T, all.begin() + (first_row + rows) * T};
+}
+
+class GptTest : public ::testing::TestWithParam<DType> {
+ protected:
+  Tokens tokens = random_tokens(3 * 5, 11, 1);
+  Tokens targets = random_tokens(3 * 5, 11, 2);
+
+  /// whole = apart / 2, up to rounding, in every parameter.
+  static void expect_half(const std::vector<std::vector<float>>& whole,
+                          const std::vector<std::vector<float>>& apart,
+                          const std::vector<layout::Parameter>& table) {
+    const double tolerance = GetParam() == DType::f32 ? 1e-5 : 3e-2;
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      double largest = 0, worst = 0;
+      for (std::size_t e = 0; e < whole[i].size(); ++e) {
+        const auto expected = static_cast<double>(whole[i][e]);
+        largest = std::max(largest, std::abs(expected));
+        worst = std::max(worst, std::abs(static_cast<double>(apart[i][e]) / 2 - expected));
+      }
+      EXPECT_GT(largest, 0) << table[i].name;
+      EXPECT_LE(worst, tolerance * largest) << table[i].name;
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(,
+                         GptTest,
+                         ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& test) { return name(test.param); });
+
+TEST_P(GptTest, ParametersAreAskedForInForwardOrderEachOnce) {
+  for (const bool tied : {true, false}) {
+    GptShape shape = small_shape();
+    shape.tied_head = tied;
+    SmallModel model(shape, GetParam());
+    const auto expect_groups = [&] {
+      ASSERT_EQ(model.hooks.groups.size(), 4U);
+      EXPECT_EQ(model.hooks.groups[0], range(0, 2));
+      EXPECT_EQ(model.hooks.groups[1], range(2, 14));
+      EXPECT_EQ(model.hooks.groups[2], range(14, 26));
+      EXPECT_EQ(model.hooks.groups[3], range(26, tied ? 28 : 29));
+      model.hooks.groups.clear();
+    };
+    model.train(tokens, targets);
+    expect_groups();
+    EXPECT_FALSE(model.hooks.used_after_ready);
+    model.evaluate(tokens, targets);
+    expect_groups();
+    model.next_logits({1, 2});
+    expect_groups();
+  }
+}
+
+TEST_P(GptTest, GradientsAreReadyInReverseRegistrationOrderOnTheLastMicroStepOnly) {
+  for (const bool tied : {true, false})
+    for (const bool bias : {true, false}) {
+      GptShape shape = small_shape();
+      shape.tied_head = tied;
+      shape.bias = bias;
+      SmallModel model(shape, GetParam());
+      model.train(tokens, targets, 0, false);
+      model.evaluate(tokens, targets);
+      model.next_logits({3});
+      EXPECT_TRUE(model.hooks.ready.empty());
+      model.train(tokens, targets, 0, true);
+      auto expected = range(0, model.table.size());
+      std::reverse(expected.begin(), expected.end());
+      EXPECT_THAT(model.hooks.ready, ElementsAreArray(expected));
+    }
+}
+
+/// When a gradient is reported, it must have its final value.
+TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
+  class Snapshots final : public Hooks {
+   public:
+    void before_use(std::span<const ParameterIndex> /*p*/, device::Stream& /*s*/) override {}
+    void gradient_ready(ParameterIndex parameter, device::Stream& /*s*/) override {
+      taken.emplace_back(at(parameter), (*gradients)[at(parameter)]);
+    }
+    const std::vector<std::vector<float>>* gradients = nullptr;
+    std::vector<std::pair<std::size_t, std::vector<float>>> taken;
+  };
+  GptShape shape = small_shape();
+  shape.dropout = 0.1;
+  SmallModel model(shape, GetParam());
+  Snapshots hooks;
+  hooks.gradients = &model.gradients;
+  std::vector<float> losses(tokens.size());
+  const auto n = static_cast<std::int64_t>(tokens.size());
+  model.gpt.train({view_of(tokens.data(), n), view_of(targets.data(), n), 0},
+                  view_of(losses.data(), n), true, hooks, *model.stream);
+  ASSERT_EQ(hooks.taken.size(), model.table.size());
+  for (const auto& [i, gradient] : hooks.taken)
+    EXPECT_EQ(gradient, model.gradients[i]) << model.table[i].name;
+}
+
+TEST_P(GptTest, EvaluationGivesTheLossesOfTrainingWithoutDropout) {
+  SmallModel model(small_shape(), GetParam());
+  EXPECT_EQ(model.train(tokens, targets), model.evaluate(tokens, targets));
+}
+
+TEST_P(GptTest, LossesDoNotDependOnTheCutIntoBatches) {
+  for (const double dropout : {0.0, 0.3}) {
+    GptShape shape = small_shape();
+    shape.dropout = dropout;
+    SmallModel model(shape, GetParam());
+    const auto whole = model.train(tokens, targets, 100);
+    const auto evaluated = model.evaluate(tokens, targets);
+    std::vector<float> trained_apart, evaluated_apart;
+    for (std::int64_t row = 0; row < 3; ++row) {
+      const auto x = part(tokens, row, 1, 5), y = part(targets, row, 1, 5);
+      const auto t = model.train(x, y, 100 + static_cast<std::uint64_t>(row));
+      const auto e = model.evaluate(x, y);
+      trained_apart.insert(trained_apart.end(), t.begin(), t.end());
+      evaluated_apart.insert(evaluated_apart.end(), e.begin(), e.end());
+    }
+    EXPECT_EQ(whole, trained_apart) << "dropout " << dropout;
+    EXPECT_EQ(evaluated, evaluated_apart) << "dropout " << dropout;
+  }
+}
+
+/// Sizes at which the matrix library adds up a row in another order when the rows are more or
+/// fewer.
+TEST_P(GptTest, NorDoTheyAtSizesThatAreNoMultipleOfATile) {
+  for (const GptShape& shape :
+       {GptShape{.layers = 1, .heads = 3, .channels = 51, .context = 7, .vocabulary = 257},
+        GptShape{.layers = 1, .heads = 3, .channels = 48, .context = 37, .vocabulary = 101},
+        GptShape{.layers = 1, .heads = 2, .channels = 96, .context = 129, .vocabulary = 1000},
+        GptShape{.layers = 1, .heads = 4, .channels = 200, .context = 192, .vocabulary = 5003}}) {
+    SmallModel model(shape, GetParam(), 3);
+    const std::int64_t T = shape.context;
+    const Tokens x = random_tokens(3 * T, shape.vocabulary, 3);
+    const Tokens y = random_tokens(3 * T, shape.vocabulary, 4);
+    const auto whole = model.evaluate(x, y);
+    EXPECT_EQ(model.train(x, y), whole) << "context " << T;
+    auto apart = model.evaluate(part(x, 0, 2, T), part(y, 0, 2, T));
+    const auto rest = model.evaluate(part(x, 2, 1, T), part(y, 2, 1, T));
+    apart.insert(apart.end(), rest.begin(), rest.end());
+    EXPECT_EQ(apart, whole) << "context " << T;
+  }
+}
+
+TEST_P(GptTest, GradientsOfMicroStepsAddUpToThatOfTheWholeBatch) {
+  SmallModel whole(small_shape(), GetParam()), apart(small_shape(), GetParam());
+  const auto x = part(tokens, 0, 2, 5), y = part(targets, 0, 2, 5);
+  whole.train(x, y);
+  apart.train(part(x, 0, 1, 5), part(y, 0, 1, 5), 0, false);
+  apart.train(part(x, 1, 1, 5), part(y, 1, 1, 5), 1, true);
+  expect_half(whole.gradients, apart.gradients, whole.table);
+}
+
+TEST_P(GptTest, TheSameMicroStepTwiceGivesTwiceTheGradient) {
+  SmallModel once(small_shape(), GetParam()), twice(small_shape(), GetParam());
+  once.train(tokens, targets);
+  twice.train(tokens, targets, 0, false);
+  twice.evaluate(targets, tokens);  // must not disturb what has been added up
+  twice.train(tokens, targets, 0, true);
+  for (std::size_t i = 0; i < once.gradients.size(); ++i)
+    for (std::size_t e = 0; e < once.gradients[i].size(); ++e)
+      ASSERT_NEAR(twice.gradients[i][e], 2 * once.gradients[i][e],
+                  2e-6F * std::abs(once.gradients[i][e]) + 1e-6F)
+          << once.table[i].name << " element " << e;
+}
+
+TEST_P(GptTest, AConcurrentStreamGivesTheSameBits) {
+  GptShape shape = small_shape();
+  shape.dropout = 0.2;
+  SmallModel inlined(shape, GetParam());
+  SmallModel concurrent(shape, GetParam(), 3, device::StreamMode::concurrent);
+  EXPECT_EQ(inlined.train(tokens, targets, 5), concurrent.train(tokens, targets, 5));
+  EXPECT_EQ(inlined.gradients, concurrent.gradients);
+  EXPECT_EQ(inlined.evaluate(tokens, targets), concurrent.evaluate(tokens, targets));
+  EXPECT_EQ(inlined.next_logits({1, 2, 3}), concurrent.next_logits({1, 2, 3}));
+}
+
+TEST_P(GptTest, DropoutIsAFunctionOfTheSample) {
+  GptShape shape = small_shape();
+  shape.dropout = 0.3;
+  SmallModel model(shape, GetParam());
+  EXPECT_EQ(model.train(tokens, targets, 5), model.train(tokens, targets, 5));
+  EXPECT_NE(model.train(tokens, targets, 5), model.train(tokens, targets, 6));
+}
+
+TEST_P(GptTest, NextLogitsAreTheDistributionThatEvaluationJudges) {
+  SmallModel model(small_shape(), GetParam());
+  const Tokens x = part(tokens, 0, 1, 5);
+  for (std::size_t length = 1; length <= x.size(); ++length) {
+    const auto logits = model.next_logits({x.begin(), x.begin() + static_cast<long>(length)});
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+    for (std::int32_t target = 0; target < 11; ++target) {
+      Tokens y(5, 0);
+      y[length - 1] = target;
+      const double loss = model.evaluate(x, y)[length - 1];
+      EXPECT_NEAR(std::log(sum) - logits[static_cast<std::size_t>(target)], loss, 1e-5)
+          << "length " << length << ", token " << target;
+    }
+  }
+}
+
+TEST_P(GptTest, AStepAllocatesNoDeviceMemory) {
+  CountingDevice device;
+  GptShape shape = small_shape();
+  shape.dropout = 0.1;
+  SmallModel model(shape, GetParam(), 3, device::StreamMode::inlined, &device);
+  const std::size_t planned = device.num_allocations();
+  EXPECT_GT(planned, 0U);
+  for (int step = 0; step < 2; ++step) {
+    model.train(tokens, targets);
+    model.evaluate(tokens, targets);
+  }
+  EXPECT_EQ(device.num_allocations(), planned);
+  // A smaller batch gets its own products, at its first use only.
+  model.evaluate(part(tokens, 0, 1, 5), part(targets, 0, 1, 5));
+  model.next_logits({1});
+  const std::size_t with_smaller = device.num_allocations();
+  model.evaluate(part(tokens, 0, 1, 5), part(targets, 0, 1, 5));
+  model.next_logits({1, 2});
+  EXPECT_EQ(device.num_allocations(), with_smaller);
+}
+
+/// A vocabulary so large that the head takes a sequence in two chunks, the second one shorter.
+TEST_P(GptTest, TheHeadInChunksGivesTheSameAsRowByRow) {
+  GptShape shape{.layers = 1, .heads = 1, .channels = 4, .context = 70, .vocabulary = 1 << 18};
+  SmallModel model(shape, GetParam(), 2);
+  ASSERT_EQ(model.gpt.activation_plan().head_rows(), 64);
+  const Tokens x = random_tokens(140, shape.vocabulary, 3);
+  const Tokens y = random_tokens(140, shape.vocabulary, 4);
+  const auto losses = model.evaluate(x, y);
+  EXPECT_EQ(model.train(x, y), losses);
+  double sum = 0;
+  const auto logits = model.next_logits(part(x, 1, 1, 70));  // the last row of the shorter chunk
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+  EXPECT_NEAR(losses.back(), std::log(sum) - logits[static_cast<std::size_t>(y.back())], 1e-4);
+
+  // In the gradient too: sequence by sequence it must be the same.
+  SmallModel apart(shape, GetParam(), 1);
+  for (std::int64_t row = 0; row < 2; ++row) apart.train(part(x, row, 1, 70), part(y, row, 1, 70));
+  expect_half(model.gradients, apart.gradients, model.table);
+}
+
+TEST_P(GptTest, RefusesWhatDoesNotFit) {
+  SmallModel model(small_shape(), GetParam(), 2);
+  EXPECT_THROW(model.train(random_tokens(15, 11, 1), random_tokens(15, 11, 1)), ContractError);
+  EXPECT_THROW(model.evaluate(random_tokens(4, 11, 1), random_tokens(4, 11, 1)), ContractError);
+  EXPECT_THROW(model.evaluate(random_tokens(5, 11, 1), random_tokens(10, 11, 1)), ContractError);
+  EXPECT_THROW(model.next_logits(random_tokens(6, 11, 1)), ContractError);
+  EXPECT_THROW(model.next_logits({}), ContractError);
+  Gpt unbound(model.device, small_shape(), GetParam(), 1, 1);
+  std::vector<float> logits(11);
+  EXPECT_THROW(unbound.next_logits(view_of(targets.data(), 1), view_of(logits.data(), 11),
+                                   model.hooks, *model.stream),
+               ContractError);
+  EXPECT_THROW(unbound.bind({}, {}), ContractError);
+  GptShape odd = small_shape();
+  odd.heads = 3;
+  EXPECT_THROW(Gpt(model.device, odd, GetParam(), 1, 1), ContractError);
+}
+
+TEST_P(GptTest, LearnsOneBatchByHeart) {
+  GptShape shape{.layers = 2, .heads = 2, .channels = 32, .context = 8, .vocabulary = 17};
+  SmallModel model(shape, GetParam(), 4);
+  for (std::size_t i = 0; i < model.values.size(); ++i)
+    initialize_parameter(shape, static_cast<ParameterIndex>(i), 1,
+                         view_of(model.values[i].data(), model.table[i].elements()));
+  model.bind();
+  const Tokens x = random_tokens(32, 17, 5), y = random_tokens(32, 17, 6);
+  std::vector<std::vector<float>> m(model.values.size()), v(model.values.size());
+  double first = 0, last = 0;
+  for (int step = 1; step <= 300; ++step) {
+    model.zero_gradients();
+    const auto losses = model.train(x, y);
+    last = std::accumulate(losses.begin(), losses.end(), 0.0) / 32;
+    if (step == 1)
+      first = last;
+    for (std::size_t i = 0; i < model.values.size(); ++i) {
+      m[i].resize(model.values[i].size());
+      v[i].resize(model.values[i].size());
+      for (std::size_t e = 0; e < m[i].size(); ++e) {
+        const float g = model.gradients[i][e];
+        m[i][e] = 0.9F * m[i][e] + 0.1F * g;
+        v[i][e] = 0.99F * v[i][e] + 0.01F * g * g;
+        const float unbiased = m[i][e] / (1 - std::pow(0.9F, static_cast<float>(step)));
+        const float scale = std::sqrt(v[i][e] / (1 - std::pow(0.99F, static_cast<float>(step))));
+        model.values[i][e] -= 3e-3F * unbiased / (scale + 1e-8F);
+      }
+    }
+    model.bind();
+  }
+  EXPECT_NEAR(first, std::log(17.0), 0.3);  // untrained: every token as likely as any other
+  EXPECT_LT(last, 0.1);
+}
+
+}  // namespace
+}  // namespace trireme::model::testing

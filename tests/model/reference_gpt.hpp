@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-2 forward in double precision, written for reading: one position at a time, nothing cached,
+// nothing shared with src/model but the parameter names and the rule for dropout. Finite
+// differences of it judge the model's gradients.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "ops/dropout.hpp"
+
+#include "model/gpt.hpp"
+
+namespace trireme::model::testing {
+
+using Row = std::vector<double>;
+using Rows = std::vector<Row>;
+
+class ReferenceGpt {
+ public:
+  /// Values in registration order; `dropout_seed` is the model's seed.
+  ReferenceGpt(const GptShape& shape, std::uint64_t dropout_seed)
+      : shape_(shape), key_(RandomKey::of(dropout_seed, Draw::dropout)) {
+    const auto table = parameter_table(shape);
+    for (std::size_t i = 0; i < table.size(); ++i) index_[table[i].name] = i;
+  }
+
+  std::vector<std::vector<double>> parameters;
+
+  /// Logits [T, V] of one sample.
+  [[nodiscard]] Rows logits(const std::int32_t* tokens, std::uint64_t sample, bool dropout) const {
+    const auto T = static_cast<std::size_t>(shape_.context);
+    const auto C = static_cast<std::size_t>(shape_.channels);
+    Rows x(T, Row(C));
+    for (std::size_t t = 0; t < T; ++t)
+      for (std::size_t c = 0; c < C; ++c)
+        x[t][c] = (p("wte.weight")[static_cast<std::size_t>(tokens[t]) * C + c] +
+                   p("wpe.weight")[t * C + c]) *
+                  factor(dropout, 0, sample, t * C + c);
+    for (std::int64_t l = 0; l < shape_.layers; ++l) {
+      const std::string h = "h." + std::to_string(l) + ".";
+      const auto site = static_cast<std::uint32_t>(3 * l);
+      const Rows a =
+          attention(linear(norm(x, h + "ln_1"), h + "attn.qkv"), site + 1, sample, dropout);
+      add_branch(x, linear(a, h + "attn.proj"), site + 2, sample, dropout);
+      Rows wide = linear(norm(x, h + "ln_2"), h + "mlp.fc");
+      for (Row& row : wide)
+        for (double& value : row) value = gelu(value);
+      add_branch(x, linear(wide, h + "mlp.proj"), site + 3, sample, dropout);
+    }
+    return linear(norm(x, "ln_f"), shape_.tied_head ? "wte" : "head");
+  }
+
+  /// Losses per token, [B·T]; row b is global sample first_sample + b.
+  [[nodiscard]] std::vector<double> losses(const std::vector<std::int32_t>& tokens,
+                                           const std::vector<std::int32_t>& targets,
+                                           std::uint64_t first_sample,
+                                           bool dropout) const {
+    const auto T = static_cast<std::size_t>(shape_.context);
+    std::vector<double> all;
+    for (std::size_t b = 0; b * T < tokens.size(); ++b) {
+      const Rows rows = logits(tokens.data() + b * T, first_sample + b, dropout);
+      for (std::size_t t = 0; t < T; ++t) {
+        double sum = 0;
+        for (const double logit : rows[t]) sum += std::exp(logit);
+        all.push_back(std::log(sum) - rows[t][static_cast<std::size_t>(targets[b * T + t])]);
+      }
+    }
+    return all;
+  }
+
+  [[nodiscard]] double mean_loss(const std::vector<std::int32_t>& tokens,
+                                 const std::vector<std::int32_t>& targets,
+                                 std::uint64_t first_sample,
+                                 bool dropout) const {
+    double sum = 0;
+    for (const double loss : losses(tokens, targets, first_sample, dropout)) sum += loss;
+    return sum / static_cast<double>(tokens.size());
+  }
+
+ private:
+  [[nodiscard]] const std::vector<double>& p(const std::string& name) const {
+    return parameters[index_.at(name)];
+  }
+  [[nodiscard]] bool has(const std::string& name) const { return index_.contains(name); }
+
+  [[nodiscard]] double factor(bool dropout,
+                              std::uint32_t site,
+                              std::uint64_t sample,
+                              std::uint64_t element) const {
+    if (!dropout || shape_.dropout == 0)
+      return 1;
+    const ops::Dropout d{static_cast<float>(shape_.dropout), key_, sample, site};
+    return static_cast<double>(ops::dropout_factor(d, 0, element));
+  }
+
+  [[nodiscard]] Rows norm(const Rows& x, const std::string& name) const {
+    Rows y = x;
+    for (Row& row : y) {
+      const auto n = static_cast<double>(row.size());
+      double mean = 0, variance = 0;
+      for (const double value : row) mean += value / n;
+      for (const double value : row) variance += (value - mean) * (value - mean) / n;
+      for (std::size_t c = 0; c < row.size(); ++c)
+        row[c] = (row[c] - mean) / std::sqrt(variance + 1e-5) * p(name + ".weight")[c] +
+                 (has(name + ".bias") ? p(name + ".bias")[c] : 0.0);
+    }
+    return y;
+  }
+
+  [[nodiscard]] Rows linear(const Rows& x, const std::string& name) const {
+    const std::vector<double>& w = p(name + ".weight");
+    const std::size_t in = x.front().size(), out = w.size() / in;
+    Rows y(x.size(), Row(out));
+    for (std::size_t t = 0; t < x.size(); ++t)
+      for (std::size_t o = 0; o < out; ++o) {
+        double sum = has(name + ".bias") ? p(name + ".bias")[o] : 0.0;
+        for (std::size_t i = 0; i < in; ++i) sum += x[t][i] * w[o * in + i];
+        y[t][o] = sum;
+      }
+    return y;
+  }
+
+  [[nodiscard]] Rows attention(const Rows& qkv,
+                               std::uint32_t site,
+                               std::uint64_t sample,
+                               bool dropout) const {
+    const auto C = static_cast<std::size_t>(shape_.channels);
+    const auto D = static_cast<std::size_t>(shape_.head_channels());
+    const std::size_t T = qkv.size();
+    Rows y(T, Row(C));
+    for (std::size_t h = 0; h * D < C; ++h)
+      for (std::size_t t = 0; t < T; ++t) {
+        Row weight(t + 1);
+        double sum = 0;
+        for (std::size_t s = 0; s <= t; ++s) {
+          double dot = 0;
+          for (std::size_t d = 0; d < D; ++d) dot += qkv[t][h * D + d] * qkv[s][C + h * D + d];
+          weight[s] = std::exp(dot / std::sqrt(static_cast<double>(D)));
+          sum += weight[s];
+        }
+        for (std::size_t s = 0; s <= t; ++s)
+          for (std::size_t d = 0; d < D; ++d)
+            y[t][h * D + d] += weight[s] / sum *
+                               factor(dropout, site, sample, (h * T + t) * T + s) *
+                               qkv[s][2 * C + h * D + d];
+      }
+    return y;
+  }
+
+  void add_branch(
+      Rows& x, const Rows& branch, std::uint32_t site, std::uint64_t sample, bool dropout) const {
+    for (std::size_t t = 0; t < x.size(); ++t)
+      for (std::size_t c = 0; c < x[t].size(); ++c)
+        x[t][c] += branch[t][c] * factor(dropout, site, sample, t * x[t].size() + c);
+  }
+
+  static double gelu(double x) {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  }
+
+  GptShape shape_;
+  RandomKey key_;
+  std::map<std::string, std::size_t> index_;
+};
+
+}  // namespace trireme::model::testing
