@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <ctime>
 #include <filesystem>
+#include <new>
 #include <numeric>
 #include <sstream>
 #include <stdexcept>
@@ -281,6 +282,8 @@ Manifest read_manifest(const std::string& directory) {
     return manifest;
   } catch (const StorageError& problem) {
     throw UserError(Place{path}, fmt::format("the checkpoint is damaged: {}", problem.what()));
+  } catch (const std::bad_alloc&) {
+    throw UserError(Place{path}, "the checkpoint is damaged: it claims sizes beyond all memory");
   } catch (const std::logic_error& problem) {  // numbers that are none, tables of unequal length
     throw UserError(Place{path}, fmt::format("the checkpoint is damaged: {}", problem.what()));
   }

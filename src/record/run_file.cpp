@@ -115,9 +115,9 @@ void append_one(hid_t file, const char* path, const T& value) {
   throw UserError(Place{path}, text);
 }
 
+constexpr const char* move_away = "move it away, and the run goes on with a new record from here";
+
 void check_kind(const std::string& path) {
-  static constexpr const char* way_out =
-      "move it away, and the run goes on with a new record from here";
   switch (h5::probe(path)) {
     case h5::Probe::whole:
       break;
@@ -126,20 +126,20 @@ void check_kind(const std::string& path) {
     case h5::Probe::unreadable:
       refuse(path, "the run file cannot be read: check what it is and its permissions");
     case h5::Probe::not_hdf5:
-      refuse(path, fmt::format("not an HDF5 file: {}", way_out));
+      refuse(path, fmt::format("not an HDF5 file: {}", move_away));
     case h5::Probe::damaged:
-      refuse(path, fmt::format("the run file is truncated or damaged: {}", way_out));
+      refuse(path, fmt::format("the run file is truncated or damaged: {}", move_away));
   }
   const h5::File file = h5::open_file(path, h5::Access::read);
   if (!h5::has_attribute(file.get(), "filetype") || !h5::has_attribute(file.get(), "version") ||
       h5::read_attribute<std::string>(file.get(), "filetype") != filetype)
-    refuse(path, fmt::format("an HDF5 file, but not a run file of trireme: {}", way_out));
+    refuse(path, fmt::format("an HDF5 file, but not a run file of trireme: {}", move_away));
   const auto version = h5::read_attribute<std::vector<std::int64_t>>(file.get(), "version");
   if (version.size() != 2 || version[0] != version_major || version[1] > version_minor)
     refuse(path, fmt::format("run file version {}.{}; this trireme continues {}.{}: continue with "
                              "the version that wrote it, or {}",
                              version.empty() ? 0 : version[0], version.size() < 2 ? 0 : version[1],
-                             version_major, version_minor, way_out));
+                             version_major, version_minor, move_away));
 }
 
 }  // namespace
@@ -418,8 +418,12 @@ RunFile RunFile::resume(const std::string& path,
   check_kind(path);
   auto impl =
       std::make_unique<Impl>(h5::open_file(path, h5::Access::read_write), std::move(options));
+  try {
+    impl->open_datasets();
+  } catch (const StorageError& problem) {
+    refuse(path, fmt::format("the run file is damaged: {}: {}", problem.what(), move_away));
+  }
   impl->drop_after(step);
-  impl->open_datasets();
   impl->write_deck(header.deck);
   impl->start_session(header, step + 1);
   impl->flush();

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -316,6 +317,29 @@ TEST(Damage, OfTheManifestNeverPasses) {
   }
   EXPECT_THAT(refusal_of(scratch / "checkpoints/step-00000005"),
               HasSubstr("its manifest contradicts itself"));
+}
+
+TEST(Damage, OfRandomBitsIsRefusedOrHarmless) {
+  const test::ScratchDirectory scratch;
+  save_on(2, scratch.path(), 5);
+  const std::string directory = scratch / "checkpoints/step-00000005";
+  std::mt19937 random(1);
+  int refused = 0;
+  for (const char* name : {"/manifest.h5", "/rank-00001.h5"}) {
+    const std::string whole = test::bytes_of(directory + name);
+    for (int attempt = 0; attempt < 60; ++attempt) {
+      std::string bytes = whole;
+      for (int flip = 0; flip < 4; ++flip) {
+        const auto position = random() % bytes.size();
+        bytes[position] = static_cast<char>(bytes[position] ^ (1U << (random() % 8)));
+      }
+      test::write_bytes(directory + name, bytes);
+      refused += refusal_of(directory, 1) == "accepted" ? 0 : 1;  // compares every element
+    }
+    test::write_bytes(directory + name, whole);
+  }
+  EXPECT_GT(refused, 40);
+  EXPECT_EQ(refusal_of(directory), "accepted");
 }
 
 TEST(Version, OfAnotherFormatIsRefused) {

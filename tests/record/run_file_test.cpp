@@ -248,6 +248,14 @@ TEST(RunFile, RefusesWhatItCannotContinueAndLeavesItAlone) {
     h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{2, 0});
   }
   EXPECT_THAT(refusal_of(path), HasSubstr("run file version 2.0; this trireme continues 1.0"));
+  std::filesystem::remove(path);
+
+  RunFile::create(path, header).close();
+  {
+    const h5::File file = h5::open_file(path, h5::Access::read_write);
+    TRIREME_H5(H5Ldelete(file.get(), "steps/loss", H5P_DEFAULT));
+  }
+  EXPECT_THAT(refusal_of(path), HasSubstr("the run file is damaged: HDF5: H5Dopen2"));
   std::filesystem::resize_file(path, 1000);
   EXPECT_THAT(refusal_of(path), HasSubstr("truncated or damaged"));
 }
