@@ -8,6 +8,8 @@
 // is (h·T + t)·T + s.
 // 1. Work is tiled by query block; no more than a tile of scores per thread exists at a time.
 // 2. Results do not depend on the number of threads.
+// 3. The CPU's scratch is made for the threads that OpenMP has at construction; later calls use no
+// more. One call at a time per object.
 #pragma once
 
 #include <memory>

@@ -15,8 +15,9 @@ namespace {
 constexpr float two_slope = 1.59576912161F;  // 2 sqrt(2/pi)
 constexpr float cubic = 0.044715F;
 
-TRIREME_INLINE float gate(float x) {
-  return 1.0F / (1.0F + fast_exp(-two_slope * (x + cubic * x * x * x)));
+/// e^(-2u): sigmoid(2u) is 1 / (1 + it).
+TRIREME_INLINE float gate_exponential(float x) {
+  return fast_exp(-two_slope * (x + cubic * x * x * x));
 }
 
 template <class T>
@@ -24,7 +25,7 @@ TRIREME_CLONES void gelu_forward_kernel(T* y, const T* x, std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
     const float at = to_float(x[i]);
-    y[i] = from_float<T>(at * gate(at));
+    y[i] = from_float<T>(at / (1.0F + gate_exponential(at)));
   }
 }
 
@@ -33,10 +34,11 @@ TRIREME_CLONES void gelu_backward_kernel(T* dx, const T* dy, const T* x, std::in
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
     const float at = to_float(x[i]);
-    const float s = gate(at);
+    const float e = gate_exponential(at);
+    const float s = 1.0F / (1.0F + e);
     const float slope = two_slope * (1.0F + 3.0F * cubic * at * at);
-    // Far from zero s(1 - s) vanishes before the slope can overflow against it.
-    const float bend = at * at < 1.0e3F ? at * s * (1.0F - s) * slope : 0.0F;
+    // s(1 - s) = e s s. Far from zero it vanishes before the slope can overflow against it.
+    const float bend = at * at < 1.0e3F ? at * (e * s) * s * slope : 0.0F;
     dx[i] = from_float<T>(to_float(dy[i]) * (s + bend));
   }
 }

@@ -101,13 +101,15 @@ class Tensor {
   View view_;
 };
 
-/// `actual` is near `expected`: errors are measured against the largest expected value.
+/// `actual` is near `expected`: errors are measured against the largest expected value, or against
+/// `terms`, the size of what was subtracted to get there, if that is larger.
 inline void expect_near(const Values& actual,
                         const Values& expected,
                         double tolerance,
-                        const std::string& what) {
+                        const std::string& what,
+                        double terms = 1e-30) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
-  double largest = 1e-30, worst = 0;
+  double largest = terms, worst = 0;
   std::size_t where = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     ASSERT_TRUE(std::isfinite(actual[i])) << what << "[" << i << "] is " << actual[i];

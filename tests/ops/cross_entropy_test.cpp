@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cross_entropy.hpp"
+
+#include "ops/tensors.hpp"
+
+namespace trireme::test {
+namespace {
+
+struct Reference {
+  std::size_t V;
+  Values targets;
+
+  [[nodiscard]] double log_sum(const Values& logits, std::size_t r) const {
+    double largest = -1e300, sum = 0;
+    for (std::size_t v = 0; v < V; ++v) largest = std::max(largest, logits[r * V + v]);
+    for (std::size_t v = 0; v < V; ++v) sum += std::exp(logits[r * V + v] - largest);
+    return largest + std::log(sum);
+  }
+  [[nodiscard]] Values losses(const Values& logits) const {
+    Values all(targets.size());
+    for (std::size_t r = 0; r < targets.size(); ++r)
+      if (targets[r] >= 0)
+        all[r] = log_sum(logits, r) - logits[r * V + static_cast<std::size_t>(targets[r])];
+    return all;
+  }
+  [[nodiscard]] Values gradient(const Values& logits, double scale) const {
+    Values all(logits.size());
+    for (std::size_t r = 0; r < targets.size(); ++r) {
+      if (targets[r] < 0)
+        continue;
+      const double denominator = log_sum(logits, r);
+      for (std::size_t v = 0; v < V; ++v)
+        all[r * V + v] = scale * (std::exp(logits[r * V + v] - denominator) -
+                                  (v == static_cast<std::size_t>(targets[r]) ? 1.0 : 0.0));
+    }
+    return all;
+  }
+};
+
+class CrossEntropyTest : public OpsTest {};
+
+TEST_P(CrossEntropyTest, ByHand) {
+  // Softmax of (0, 0, log 2): 1/4, 1/4, 1/2 in fp32; equal logits keep bf16 exact.
+  const auto targets = tensor(DType::i32, Values{1, -1});
+  auto logits = tensor(dtype(), Values{0, 0, 0, 0, 7, 7, 7, 7}),
+       losses = tensor(DType::f32, Values{9, 9});
+  ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), stream());
+  expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
+  ops::cross_entropy_forward_backward(losses.view(), logits.view(), targets.view(), 2.0F, stream());
+  expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
+  EXPECT_EQ(logits.values(), (Values{0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0}));
+}
+
+TEST_P(CrossEntropyTest, AgreesWithReferenceAtAwkwardSizes) {
+  const std::vector<std::array<std::int64_t, 2>> shapes{{1, 1},     {1, 2},    {7, 17},
+                                                        {130, 256}, {65, 257}, {3, 50257}};
+  for (const auto& [rows, V] : shapes) {
+    SCOPED_TRACE(fmt::format("{} x {}", rows, V));
+    const auto values = rounded_to(dtype(), normals(1, rows * V, 4));
+    Reference reference{static_cast<std::size_t>(V), {}};
+    for (std::int64_t r = 0; r < rows; ++r)
+      reference.targets.push_back(r % 5 == 3 ? -1 - static_cast<double>(r)
+                                             : static_cast<double>(r * 31 % V));
+    const auto targets = tensor(DType::i32, reference.targets);
+    auto logits = tensor(dtype(), values), losses = tensor(DType::f32, rows),
+         again = tensor(DType::f32, rows);
+    ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), stream());
+    EXPECT_EQ(logits.values(), values) << "forward alone changed the logits";
+    ops::cross_entropy_forward_backward(again.view(), logits.view(), targets.view(), 0.125F,
+                                        stream());
+    EXPECT_EQ(losses.bytes(), again.bytes());
+    expect_near(losses.values(), reference.losses(values), 2e-6, "losses");
+    expect_near(logits.values(), reference.gradient(values, 0.125), tolerance().cross_entropy,
+                "gradient");
+  }
+}
+
+TEST_P(CrossEntropyTest, SurvivesLargeLogits) {
+  const Reference reference{3, {0, 2}};
+  const Values values{30000, -30000, 0, -1e30, 1e30, 0};
+  const auto rounded = rounded_to(dtype(), values);
+  const auto targets = tensor(DType::i32, reference.targets);
+  auto logits = tensor(dtype(), values), losses = tensor(DType::f32, 2);
+  ops::cross_entropy_forward_backward(losses.view(), logits.view(), targets.view(), 1.0F, stream());
+  expect_near(losses.values(), reference.losses(rounded), 1e-6, "losses");
+  EXPECT_EQ(logits.values(), (Values{0, 0, 0, 0, 1, -1}));
+}
+
+TEST_P(CrossEntropyTest, ShowsNan) {
+  const auto targets = tensor(DType::i32, Values{0});
+  const auto logits = tensor(dtype(), Values{1, std::nan(""), 2});
+  auto losses = tensor(DType::f32, 1);
+  ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), stream());
+  EXPECT_TRUE(std::isnan(losses.values()[0]));
+}
+
+TEST_P(CrossEntropyTest, DoesNotDependOnThreads) {
+  const std::int64_t rows = 301, V = 259;
+  Values ids;
+  for (std::int64_t r = 0; r < rows; ++r) ids.push_back(static_cast<double>(r % V));
+  const auto targets = tensor(DType::i32, ids);
+  expect_same_on_threads([&] {
+    auto logits = tensor(dtype(), normals(1, rows * V)), losses = tensor(DType::f32, rows);
+    ops::cross_entropy_forward_backward(losses.view(), logits.view(), targets.view(), 1.0F,
+                                        stream());
+    return joined({&logits, &losses});
+  });
+}
+
+TEST_P(CrossEntropyTest, RejectsWrongViews) {
+  const auto targets = tensor(DType::i32, 2), logits = tensor(dtype(), 5), six = tensor(dtype(), 6);
+  const auto losses = tensor(DType::f32, 2), three = tensor(DType::f32, 3);
+  EXPECT_THROW(ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), stream()),
+               ContractError);
+  EXPECT_THROW(ops::cross_entropy_forward(three.view(), six.view(), targets.view(), stream()),
+               ContractError);
+  EXPECT_THROW(ops::cross_entropy_forward(losses.view(), six.view(), losses.view(), stream()),
+               ContractError);
+}
+
+TRIREME_ON_BACKENDS(CrossEntropyTest);
+
+TEST(CrossEntropyReference, GradientIsTheGradientOfTheLoss) {
+  const Reference reference{5, {1, 4, -1}};
+  const auto logits = normals(1, 15);
+  const auto loss = [&](const Values& at) {
+    double sum = 0;
+    for (const double l : reference.losses(at)) sum += l;
+    return sum;
+  };
+  expect_gradient(loss, logits, reference.gradient(logits, 1), "gradient");
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/elementwise.hpp"
+
+#include <limits>
+#include <numbers>
+
+#include "ops/tensors.hpp"
+
+namespace trireme::test {
+namespace {
+
+using ops::Dropout;
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+
+double gelu_slope(double x) {
+  const double a = std::sqrt(2 / std::numbers::pi);
+  const double t = std::tanh(a * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * a * (1 + 3 * 0.044715 * x * x);
+}
+
+class ElementwiseTest : public OpsTest {
+ protected:
+  static Dropout dropped(float rate) {
+    return {rate, RandomKey::of(77, Draw::dropout), (std::uint64_t{1} << 33U) + 5, 9};
+  }
+  static const std::vector<std::int64_t>& sizes() {
+    static const std::vector<std::int64_t> all{1, 2, 15, 17, 255, 257, 16384, 16385, 40009};
+    return all;
+  }
+};
+
+TEST_P(ElementwiseTest, GeluAgreesWithReference) {
+  for (const auto n : sizes()) {
+    SCOPED_TRACE(n);
+    auto xv = normals(1, n, 3);
+    xv[0] = 0;
+    if (n > 8) {
+      xv[1] = 50;
+      xv[2] = -50;
+      xv[3] = 3e4;
+      xv[4] = -3e4;
+      xv[5] = 1e-20;
+    }
+    xv = rounded_to(dtype(), xv);
+    const auto dyv = rounded_to(dtype(), normals(2, n));
+    Values y_expected(xv.size()), dx_expected(xv.size());
+    for (std::size_t i = 0; i < xv.size(); ++i) {
+      y_expected[i] = gelu(xv[i]);
+      dx_expected[i] = dyv[i] * gelu_slope(xv[i]);
+    }
+    const auto x = tensor(dtype(), xv);
+    auto y = tensor(dtype(), n), dx = tensor(dtype(), dyv);
+    ops::gelu_forward(y.view(), x.view(), stream());
+    ops::gelu_backward(dx.view(), dx.view(), x.view(), stream());
+    const auto yv = y.values();
+    for (std::size_t i = 0; i < xv.size(); ++i)
+      ASSERT_NEAR(yv[i], y_expected[i], tolerance().elementwise * (1e-2 + std::abs(y_expected[i])))
+          << "x = " << xv[i];
+    expect_near(dx.values(), dx_expected, tolerance().elementwise, "dx");
+  }
+}
+
+TEST_P(ElementwiseTest, GeluByHand) {
+  const auto x = tensor(dtype(), Values{0, 1, -1});
+  auto y = tensor(dtype(), 3);
+  ops::gelu_forward(y.view(), x.view(), stream());
+  expect_near(y.values(), {0, 0.841192, -0.158808}, std::max(2e-6, tolerance().elementwise), "y");
+}
+
+TEST_P(ElementwiseTest, GeluKeepsNan) {
+  const auto x = tensor(dtype(), Values{std::nan(""), 1}), dy = tensor(dtype(), Values{1, 1});
+  auto y = tensor(dtype(), 2), dx = tensor(dtype(), 2);
+  ops::gelu_forward(y.view(), x.view(), stream());
+  ops::gelu_backward(dx.view(), dy.view(), x.view(), stream());
+  EXPECT_TRUE(std::isnan(y.values()[0]));
+  EXPECT_FALSE(std::isnan(y.values()[1]));
+  EXPECT_FALSE(std::isnan(dx.values()[1]));
+}
+
+TEST_P(ElementwiseTest, DropsWhatTheFactorsSay) {
+  // x = 0 and branch = 1 leave the factors themselves.
+  for (const std::int64_t per_sample : {1, 3, 64, 257, 20001}) {
+    const std::int64_t rows = per_sample > 1000 ? 2 : 5, n = rows * per_sample;
+    const auto dropout = dropped(0.25F);
+    const auto x = tensor(dtype(), Values(static_cast<std::size_t>(n), 0.0)),
+               ones = tensor(dtype(), Values(static_cast<std::size_t>(n), 1.0));
+    auto y = tensor(dtype(), n), dbranch = tensor(dtype(), n);
+    ops::residual_forward(y.view(), x.view(), ones.view(), per_sample, dropout, stream());
+    ops::dropout_backward(dbranch.view(), ones.view(), per_sample, dropout, stream());
+    Values factors;
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t e = 0; e < per_sample; ++e)
+        factors.push_back(static_cast<double>(ops::dropout_factor(
+            dropout, static_cast<std::uint64_t>(r), static_cast<std::uint64_t>(e))));
+    factors = rounded_to(dtype(), factors);
+    EXPECT_EQ(y.values(), factors) << per_sample;
+    EXPECT_EQ(dbranch.values(), factors) << per_sample;
+    if (n > 10000) {
+      const auto kept = static_cast<double>(
+          std::count_if(factors.begin(), factors.end(), [](double f) { return f > 0; }));
+      // Five standard deviations of a binomial.
+      EXPECT_NEAR(kept / static_cast<double>(n), 0.75,
+                  5 * std::sqrt(0.1875 / static_cast<double>(n)));
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, AddsResiduals) {
+  for (const auto n : sizes()) {
+    const auto xv = rounded_to(dtype(), normals(1, n)), bv = rounded_to(dtype(), normals(2, n));
+    Values expected(xv.size());
+    for (std::size_t i = 0; i < xv.size(); ++i) expected[i] = xv[i] + bv[i];
+    auto x = tensor(dtype(), xv);
+    const auto branch = tensor(dtype(), bv);
+    auto dbranch = tensor(dtype(), n);
+    ops::residual_forward(x.view(), x.view(), branch.view(), n, {}, stream());
+    expect_near(x.values(), expected, tolerance().elementwise, "y");
+    ops::dropout_backward(dbranch.view(), branch.view(), n, {}, stream());
+    EXPECT_EQ(dbranch.values(), bv);
+  }
+}
+
+TEST_P(ElementwiseTest, DoesNotDependOnTheMicroBatch) {
+  const std::int64_t per_sample = 303;
+  const auto dropout = dropped(0.5F);
+  const auto x = tensor(dtype(), normals(1, 2 * per_sample)),
+             branch = tensor(dtype(), normals(2, 2 * per_sample));
+  auto both = tensor(dtype(), 2 * per_sample), single = tensor(dtype(), 2 * per_sample);
+  ops::residual_forward(both.view(), x.view(), branch.view(), per_sample, dropout, stream());
+  for (std::int64_t b = 0; b < 2; ++b) {
+    auto mine = dropout;
+    mine.first_sample += static_cast<std::uint64_t>(b);
+    const auto at = [&](const Tensor& t) { return t.view().slice(b * per_sample, per_sample); };
+    ops::residual_forward(at(single), at(x), at(branch), per_sample, mine, stream());
+  }
+  EXPECT_EQ(both.bytes(), single.bytes());
+}
+
+TEST_P(ElementwiseTest, SumsBiasGradients) {
+  const std::vector<std::array<std::int64_t, 2>> shapes{{1, 1},   {3, 2},    {64, 32},
+                                                        {65, 33}, {1000, 7}, {129, 300}};
+  for (const auto& [rows, columns] : shapes) {
+    const auto dyv = rounded_to(dtype(), normals(1, rows * columns));
+    auto expected = rounded_to(DType::f32, normals(2, columns));
+    auto db = tensor(DType::f32, expected);
+    for (std::size_t i = 0; i < dyv.size(); ++i) expected[i % expected.size()] += dyv[i];
+    const auto dy = tensor(dtype(), dyv);
+    ops::bias_backward(db.view(), dy.view(), stream());
+    expect_near(db.values(), expected, 2e-6, "db");
+  }
+}
+
+TEST_P(ElementwiseTest, CastsBothWays) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const auto n : sizes()) {
+    auto values = rounded_to(DType::f32, normals(1, n));
+    values[0] = 1.00390625;  // halfway between 1 and 1.0078125: to even, 1
+    if (n > 2)
+      values[1] = -infinity;
+    const auto from = tensor(DType::f32, values);
+    auto to = tensor(dtype(), n), back = tensor(DType::f32, n);
+    ops::cast(to.view(), from.view(), stream());
+    ops::cast(back.view(), to.view(), stream());
+    EXPECT_EQ(to.values(), rounded_to(dtype(), values));
+    EXPECT_EQ(back.values(), rounded_to(dtype(), values));
+  }
+  const auto nan = tensor(DType::f32, Values{std::nan(""), 1});
+  auto to = tensor(dtype(), 2);
+  ops::cast(to.view(), nan.view(), stream());
+  EXPECT_TRUE(std::isnan(to.values()[0]));
+}
+
+TEST_P(ElementwiseTest, DoesNotDependOnThreads) {
+  const std::int64_t rows = 9, columns = 12345, n = rows * columns;
+  const auto x = tensor(dtype(), normals(1, n)), dy = tensor(dtype(), normals(2, n));
+  expect_same_on_threads([&] {
+    auto y = tensor(dtype(), n), dx = tensor(dtype(), n), sum = tensor(dtype(), n);
+    auto dbranch = tensor(dtype(), n), db = tensor(DType::f32, columns),
+         copy = tensor(DType::f32, n);
+    ops::gelu_forward(y.view(), x.view(), stream());
+    ops::gelu_backward(dx.view(), dy.view(), x.view(), stream());
+    ops::residual_forward(sum.view(), x.view(), dy.view(), columns, dropped(0.1F), stream());
+    ops::dropout_backward(dbranch.view(), dy.view(), columns, dropped(0.1F), stream());
+    ops::bias_backward(db.view(), dy.view(), stream());
+    ops::cast(copy.view(), x.view(), stream());
+    return joined({&y, &dx, &sum, &dbranch, &db, &copy});
+  });
+}
+
+TEST_P(ElementwiseTest, RejectsWrongViews) {
+  const auto three = tensor(dtype(), 3), four = tensor(dtype(), 4),
+             integers = tensor(DType::i32, 4);
+  EXPECT_THROW(ops::gelu_forward(three.view(), four.view(), stream()), ContractError);
+  EXPECT_THROW(ops::gelu_forward(integers.view(), integers.view(), stream()), ContractError);
+  EXPECT_THROW(ops::residual_forward(four.view(), four.view(), four.view(), 3, {}, stream()),
+               ContractError);
+  EXPECT_THROW(ops::dropout_backward(four.view(), four.view(), 2, dropped(1.0F), stream()),
+               ContractError);
+  EXPECT_THROW(ops::cast(three.view(), four.view(), stream()), ContractError);
+  const auto db = tensor(DType::f32, 3);
+  EXPECT_THROW(ops::bias_backward(db.view(), four.view(), stream()), ContractError);
+}
+
+TRIREME_ON_BACKENDS(ElementwiseTest);
+
+TEST(GeluReference, SlopeIsTheGradient) {
+  for (const double x : {-3.0, -0.7, 0.0, 0.3, 2.0}) {
+    expect_gradient([](const Values& at) { return gelu(at[0]); }, {x}, {gelu_slope(x)}, "slope");
+  }
+}
+
+TEST(Dropout, IsKeptWithProbabilityOneMinusRate) {
+  for (const float rate : {0.0F, 0.1F, 0.5F, 0.9F}) {
+    const Dropout dropout{rate, RandomKey::of(1, Draw::dropout), 0, 0};
+    const int n = 100000;
+    double sum = 0;
+    for (int e = 0; e < n; ++e)
+      sum += static_cast<double>(ops::dropout_factor(dropout, 0, static_cast<std::uint64_t>(e)));
+    EXPECT_NEAR(sum / n, 1.0, 5 * std::sqrt(static_cast<double>(rate / (1 - rate)) / n) + 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/embedding.hpp"
+
+#include "ops/tensors.hpp"
+
+namespace trireme::test {
+namespace {
+
+using ops::Dropout;
+using ops::EmbeddingShape;
+
+class EmbeddingTest : public OpsTest {
+ protected:
+  static Dropout dropped(float rate) { return {rate, RandomKey::of(5, Draw::dropout), 40, 0}; }
+};
+
+TEST_P(EmbeddingTest, LooksUpByHand) {
+  const EmbeddingShape s{1, 2, 2, 3};
+  const auto tokens = tensor(DType::i32, Values{2, 0});
+  const auto wte = tensor(dtype(), Values{1, 2, 3, 4, 5, 6});
+  const auto wpe = tensor(dtype(), Values{10, 20, 30, 40, 50, 60});
+  auto out = tensor(dtype(), 4);
+  ops::embedding_forward(out.view(), tokens.view(), wte.view(), wpe.view(), s, {}, stream());
+  EXPECT_EQ(out.values(), (Values{15, 26, 31, 42}));
+  auto dwte = tensor(DType::f32, Values{0, 0, 0.5, 0, 0, 0}),
+       dwpe = tensor(DType::f32, Values{1, 0, 0, 0, 0, 0});
+  ops::embedding_backward(dwte.view(), dwpe.view(), out.view(), tokens.view(), s, {}, stream());
+  EXPECT_EQ(dwte.values(), (Values{31, 42, 0.5, 0, 15, 26}));
+  EXPECT_EQ(dwpe.values(), (Values{16, 26, 31, 42, 0, 0}));
+}
+
+TEST_P(EmbeddingTest, AgreesWithReferenceAtAwkwardSizes) {
+  const std::vector<std::array<std::int64_t, 4>> shapes{
+      {1, 1, 1, 1}, {2, 3, 5, 7}, {3, 17, 65, 11}, {2, 9, 301, 4}};
+  for (const auto& [batch, time, channels, vocabulary] : shapes)
+    for (const float rate : {0.0F, 0.3F}) {
+      SCOPED_TRACE(fmt::format("{} x {} x {}, dropout {}", batch, time, channels, rate));
+      const EmbeddingShape s{batch, time, channels, vocabulary};
+      const auto wtev = rounded_to(dtype(), normals(1, vocabulary * channels)),
+                 wpev = rounded_to(dtype(), normals(2, (time + 2) * channels)),
+                 doutv = rounded_to(dtype(), normals(3, batch * time * channels));
+      Values ids;
+      for (std::int64_t i = 0; i < batch * time; ++i)
+        ids.push_back(static_cast<double>((i * i + 3) % vocabulary));
+      Values expected(doutv.size()), dwtev(wtev.size(), 0.5), dwpev(wpev.size(), -0.5);
+      for (std::size_t i = 0; i < doutv.size(); ++i) {
+        const auto C = static_cast<std::size_t>(channels), r = i / C, c = i % C,
+                   t = r % static_cast<std::size_t>(time), b = r / static_cast<std::size_t>(time);
+        const auto token = static_cast<std::size_t>(ids[r]) * C + c, position = t * C + c;
+        const double f =
+            rate > 0 ? static_cast<double>(ops::dropout_factor(dropped(rate), b, position)) : 1;
+        expected[i] = f * (wtev[token] + wpev[position]);
+        dwtev[token] += f * doutv[i];
+        dwpev[position] += f * doutv[i];
+      }
+      const auto tokens = tensor(DType::i32, ids), wte = tensor(dtype(), wtev),
+                 wpe = tensor(dtype(), wpev);
+      const auto dout = tensor(dtype(), doutv);
+      auto out = tensor(dtype(), batch * time * channels);
+      auto dwte = tensor(DType::f32, Values(wtev.size(), 0.5)),
+           dwpe = tensor(DType::f32, Values(wpev.size(), -0.5));
+      ops::embedding_forward(out.view(), tokens.view(), wte.view(), wpe.view(), s, dropped(rate),
+                             stream());
+      expect_near(out.values(), expected, tolerance().embedding, "out");
+      ops::embedding_backward(dwte.view(), dwpe.view(), dout.view(), tokens.view(), s,
+                              dropped(rate), stream());
+      expect_near(dwte.values(), dwtev, 1e-6, "dwte");
+      expect_near(dwpe.values(), dwpev, 1e-6, "dwpe");
+    }
+}
+
+TEST_P(EmbeddingTest, DoesNotDependOnThreads) {
+  const EmbeddingShape s{40, 13, 200, 5};
+  Values ids;
+  for (int i = 0; i < 40 * 13; ++i) ids.push_back(i * 7 % 5);
+  const auto tokens = tensor(DType::i32, ids), wte = tensor(dtype(), normals(1, 1000)),
+             wpe = tensor(dtype(), normals(2, 2600));
+  expect_same_on_threads([&] {
+    auto out = tensor(dtype(), 40 * 13 * 200), dwte = tensor(DType::f32, 1000),
+         dwpe = tensor(DType::f32, 2600);
+    ops::embedding_forward(out.view(), tokens.view(), wte.view(), wpe.view(), s, dropped(0.1F),
+                           stream());
+    ops::embedding_backward(dwte.view(), dwpe.view(), out.view(), tokens.view(), s, dropped(0.1F),
+                            stream());
+    return joined({&out, &dwte, &dwpe});
+  });
+}
+
+TEST_P(EmbeddingTest, RejectsWrongViews) {
+  const EmbeddingShape s{1, 2, 2, 3};
+  const auto tokens = tensor(DType::i32, 2), wte = tensor(dtype(), 6), wpe = tensor(dtype(), 4),
+             out = tensor(dtype(), 4);
+  const auto forward = [&](const Tensor& o, const Tensor& ids, const Tensor& token,
+                           const Tensor& position) {
+    ops::embedding_forward(o.view(), ids.view(), token.view(), position.view(), s, {}, stream());
+  };
+  EXPECT_THROW(forward(wte, tokens, wte, wpe), ContractError);
+  EXPECT_THROW(forward(out, out, wte, wpe), ContractError);
+  EXPECT_THROW(forward(out, tokens, wpe, wpe), ContractError);
+  EXPECT_THROW(forward(out, tokens, wte, tokens), ContractError);
+}
+
+TRIREME_ON_BACKENDS(EmbeddingTest);
+
+}  // namespace
+}  // namespace trireme::test
