@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The front door: words of the command line, one verb, one exit code. Every mistake and failure
 // ends in verdict_of(): its lines go to standard error, its code to the shell.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -11,17 +13,23 @@
 #include "base/build_info.hpp"
 #include "base/error.hpp"
 
+#include "train/text_sample.hpp"
+
 #include "job/commands.hpp"
 #include "job/plan_command.hpp"
 #include "job/survey.hpp"
+
+#include "main_train.hpp"
 
 namespace {
 
 using namespace trireme;
 
 constexpr const char* usage =
-    "usage: trireme check DECK [section.key=value ...] [--ranks N]\n"
-    "       trireme plan  DECK [section.key=value ...] [--ranks N] [--json FILE]\n"
+    "usage: trireme DECK [section.key=value ...]          train; start it with mpirun or srun\n"
+    "       trireme check DECK [section.key=value ...] [--ranks N]\n"
+    "       trireme plan DECK [section.key=value ...] [--ranks N] [--json FILE]\n"
+    "       trireme sample RUN_DIR [--prompt TEXT] [--tokens K] [--temperature T] [--seed S]\n"
     "       trireme help deck [SECTION | KEY]\n"
     "       trireme --version | --help\n";
 
@@ -33,6 +41,8 @@ struct Request {
   std::string json;
   std::string topic;
   std::string key;
+  std::string run_directory;
+  train::TextRequest text{.prompt = "int main", .tokens = 256, .temperature = 0.8, .seed = 1};
 };
 
 void print(const std::string& text) {
@@ -77,13 +87,40 @@ void describe_help(CLI::App& app, Request& request) {
   verb->callback([&request] { print(job::help(request.key)); });
 }
 
+void describe_sample(CLI::App& app, Request& request) {
+  CLI::App* verb = app.add_subcommand("sample", "Text from the newest checkpoint of a run");
+  verb->add_option("RUN_DIR", request.run_directory, "The run's directory")->required();
+  verb->add_option("--prompt", request.text.prompt, "What the text continues");
+  verb->add_option("--tokens", request.text.tokens, "How many tokens")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  verb->add_option("--temperature", request.text.temperature, "0: the most likely token each time")
+      ->check(CLI::Range(0.0, 100.0));
+  verb->add_option("--seed", request.text.seed, "Another seed gives another text");
+  verb->callback([&request] {
+    Log log(false, "trireme");
+    print(train::for_terminal(train::sample_run(request.run_directory, request.text, log)) + "\n");
+  });
+}
+
+/// A first word that is no verb and no option names a deck.
+bool trains(int argc, char** argv) {
+  constexpr std::string_view verbs[] = {"check", "plan", "sample", "help"};
+  return argc > 1 && argv[1][0] != '-' &&
+         std::ranges::find(verbs, std::string_view(argv[1])) == std::end(verbs);
+}
+
 int run(int argc, char** argv) {
+  if (trains(argc, argv)) {
+    const std::vector<std::string> overrides(argv + 2, argv + argc);
+    return static_cast<int>(train_command(argc, argv, argv[1], overrides));
+  }
   CLI::App app{"trireme: data-parallel GPT training for MPI clusters", "trireme"};
   Request request;
   app.require_subcommand(1);
   app.set_version_flag("--version", build_info_text());
   describe_check(app, request);
   describe_plan(app, request);
+  describe_sample(app, request);
   describe_help(app, request);
   try {
     app.parse(argc, argv);

@@ -23,7 +23,7 @@ namespace trireme::train {
 
 struct Job {
   const RunConfig& run;
-  const model::ModelConfig& model;
+  const model::GptShape& shape;
   const data::DataConfig& data;
   const BatchConfig& batch;
   const optim::OptimizerConfig& optimizer;

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main_train.hpp"
+
+#include <cstdio>
+
+#include "base/build_info.hpp"
+#include "base/log.hpp"
+
+#include "comm/together.hpp"
+#include "comm/world.hpp"
+#include "timing/recorder.hpp"
+
+#include "train/trainer.hpp"
+
+#include "job/deck.hpp"
+#include "job/survey.hpp"
+
+namespace trireme {
+namespace {
+
+std::string as_text(const job::Value& value) {
+  return std::visit([](const auto& v) { return job::yaml_text(v); }, value);
+}
+
+train::Job job_of(const job::Deck& deck, const model::GptShape& shape) {
+  const job::JobConfig& c = deck.config;
+  train::Job job{c.run,           shape,    c.data,       c.batch,    c.optimizer, c.parallel,
+                 c.memory,        c.record, c.checkpoint, c.evaluate, c.sample,    {},
+                 job::echo(deck), {}};
+  for (const auto& [path, value] : job::attributes(c)) job.deck.emplace_back(path, as_text(value));
+  const BuildInfo& build = build_info();
+  job.build = {{"software", "trireme"},
+               {"software_version", build.version},
+               {"git_sha1", build.git_revision},
+               {"compiler", build.compiler},
+               {"build_type", build.build_type},
+               {"mpi", comm::mpi_version()},
+               {"hdf5", build.hdf5},
+               {"onednn", build.onednn},
+               {"cuda", build.cuda},
+               {"nccl", build.nccl}};
+  return job;
+}
+
+ExitCode train_deck(comm::World& world,
+                    const std::string& deck_path,
+                    const std::vector<std::string>& overrides,
+                    double started_at) {
+  std::string bytes;
+  comm::on_first_rank(world, [&] { bytes = job::read_deck_file(deck_path); });
+  bytes = world.broadcast(std::move(bytes), 0);
+  const job::Deck deck = job::parse(bytes, deck_path, overrides,
+                                    job::Circumstances{world.size(), build_info().has_cuda});
+  const model::GptShape shape = job::shape_of(deck.config);
+  Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
+  return train::train(job_of(deck, shape), world, log, started_at);
+}
+
+}  // namespace
+
+ExitCode train_command(int& argc,
+                       char**& argv,
+                       const std::string& deck_path,
+                       const std::vector<std::string>& overrides) {
+  const double started_at = timing::steady_seconds();
+  const comm::MpiScope mpi(argc, argv);
+  const auto world = comm::make_mpi_world();
+  try {
+    return train_deck(*world, deck_path, overrides, started_at);
+  } catch (const UserError& mistake) {  // the same on all ranks
+    if (world->rank() == 0)
+      std::fprintf(stderr, "%s\n", mistake.what());
+    return ExitCode::user_error;
+  } catch (const comm::FailedElsewhere&) {  // that rank speaks for itself
+    return ExitCode::environment;
+  } catch (const std::exception& problem) {
+    const Verdict verdict = verdict_of(problem);
+    for (const std::string& line : verdict.lines)
+      std::fprintf(stderr, "[rank %d %s] %s\n", world->rank(), world->host().c_str(), line.c_str());
+    if (world->size() > 1)
+      world->abort(verdict.code);
+    return verdict.code;
+  }
+}
+
+}  // namespace trireme

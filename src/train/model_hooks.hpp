@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wire between the model and the gradient engine.
+#pragma once
+
+#include "model/gpt.hpp"
+#include "reduce/engine.hpp"
+
+namespace trireme::train {
+
+class EngineHooks final : public model::Hooks {
+ public:
+  explicit EngineHooks(reduce::Engine& engine) : engine_(engine) {}
+
+  void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*stream*/) override {
+    engine_.before_use(parameters);
+  }
+  void gradient_ready(ParameterIndex parameter, device::Stream& /*stream*/) override {
+    engine_.mark_ready(parameter);
+  }
+
+ private:
+  reduce::Engine& engine_;
+};
+
+/// For a model whose parameters lie still, as in sampling.
+class NoHooks final : public model::Hooks {
+ public:
+  void before_use(std::span<const ParameterIndex> /*parameters*/,
+                  device::Stream& /*stream*/) override {}
+  void gradient_ready(ParameterIndex /*parameter*/, device::Stream& /*stream*/) override {}
+};
+
+}  // namespace trireme::train

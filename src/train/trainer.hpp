@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run: from an opened machine to the last checkpoint. Every room meets here and nowhere else.
+//
+// A step is: zero the gradients; for each micro-step load, forward, backward; the engine reduces
+// buckets as they become ready; the optimizer updates what this rank owns; one small exchange gives
+// the loss and what was asked for. Between steps, in this order: record, evaluation, sample,
+// checkpoint, stop.
+//
+// 1. Collective calls happen in the same order on all ranks, whatever a single rank meets; what may
+// fail on some ranks only goes
+//    through comm::together().
+// 2. A run that finds a checkpoint in its directory continues after it and gives the same bits as
+// one that was never interrupted.
+// 3. Rank 0 alone writes run.h5, the log and deck.resolved.yaml.
+#pragma once
+
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+
+#include "comm/world.hpp"
+
+#include "train/job.hpp"
+
+namespace trireme::train {
+
+/// Trains as `job` says. All ranks call. Returns `done`, or `requeue` when it stopped early behind
+/// a checkpoint. `started_at` is the steady clock at process start, for run.walltime.
+ExitCode train(const Job& job, comm::World& world, Log& log, double started_at);
+
+}  // namespace trireme::train
