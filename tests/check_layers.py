@@ -71,9 +71,9 @@ def check_includes(root, path, room, floors, links, found):
                     found.append(f"{where}: <{name}> belongs to {' and '.join(sorted(o or 'main.cpp' for o in owners))}")
             continue
         other = name.split("/")[0]
-        if "/" not in name:
+        if "/" not in name and not (room == "" and name.startswith("main")):
             found.append(f'{where}: "{name}" does not name its room')
-        elif other == room or (room == "" and other in floors):
+        elif other == room or (room == "" and ("/" not in name or other in floors)):
             continue
         elif other not in floors:
             found.append(f"{where}: '{other}' is no room")
