@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the built executable as a user would, on a deck small enough for seconds.
+
+TRIREME names the executable and TRIREME_MPIRUN the launcher; CMake sets both.
+"""
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import h5py
+
+TRIREME = os.environ["TRIREME"]
+MPIRUN = os.environ["TRIREME_MPIRUN"]
+HERE = os.path.dirname(os.path.abspath(__file__))
+DECK = os.path.join(HERE, "tiny.yaml")
+TIMEOUT_S = 120
+
+
+def is_root():
+    return os.geteuid() == 0
+
+
+class Run:
+    """What one start of the executable said and returned."""
+
+    def __init__(self, done):
+        self.code = done.returncode
+        self.out = done.stdout
+        self.err = done.stderr
+
+    @property
+    def errors(self):
+        """The lines that speak of an error, without the launcher's own."""
+        return [line for line in self.err.splitlines() if "error: " in line]
+
+    def __str__(self):
+        return f"exit {self.code}\n--- stdout\n{self.out}--- stderr\n{self.err}"
+
+
+def start(*arguments, ranks=1, prefix=()):
+    """`prefix` goes before everything, as in ("unshare", "-m")."""
+    command = [*prefix, MPIRUN, "-q", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), TRIREME]
+    return Run(subprocess.run([*command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", timeout=TIMEOUT_S, check=False))
+
+
+class TrainingTest(unittest.TestCase):
+    """A temporary folder with some text in it, and the tiny deck pointed at both."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="trireme-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.text = os.path.join(self.folder, "text")
+        os.mkdir(self.text)
+        with open(os.path.join(self.text, "a.txt"), "w", encoding="ascii") as out:
+            for line in range(400):
+                out.write(f"{line}: the quick brown fox jumps over {line * 7 % 31} lazy dogs\n")
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def train(self, *overrides, ranks=1, name="run", deck=DECK, prefix=()):
+        return start(deck, f"run.directory={self.path(name)}", f"data.train.text=[{self.text}]", *overrides,
+                     ranks=ranks, prefix=prefix)
+
+    def train_well(self, *overrides, **keywords):
+        run = self.train(*overrides, **keywords)
+        self.assertEqual(run.code, 0, run)
+        return run
+
+    def column(self, name, column, run="run"):
+        with h5py.File(os.path.join(self.path(run), "run.h5"), "r") as file:
+            return list(file[column][name][:])
+
+    def losses(self, run="run"):
+        return self.column("loss", "steps", run)
+
+    def weights(self, step, run="run"):
+        """Every parameter of a checkpoint, whole, as bytes."""
+        manifest = os.path.join(self.path(run), "checkpoints", f"step-{step:08d}", "manifest.h5")
+        found = {}
+        with h5py.File(manifest, "r") as file:
+            for state, group in file["tensors"].items():
+                group.visititems(lambda name, node, state=state: found.update({f"{state}/{name}": node[:].tobytes()})
+                                 if isinstance(node, h5py.Dataset) else None)
+        self.assertTrue(found)
+        return found
+
+    def assert_refused(self, run, code, *parts):
+        """One line on standard error (or one per part when several are due), which holds the parts; the code; no trace."""
+        self.assertEqual(run.code, code, run)
+        self.assertEqual(len(run.errors), 1, run)
+        for part in parts:
+            self.assertIn(part, run.errors[0], run)
+        self.assertNotIn("terminate called", run.err)
+        self.assertNotIn("Signal", run.err)

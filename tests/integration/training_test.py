@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job from end to end: what must not depend on ranks, on restarts or on switches."""
+import glob
+import os
+import shutil
+import subprocess
+import unittest
+
+from harness import TRIREME, TrainingTest
+
+
+class RankCounts(TrainingTest):
+    def test_losses_of_50_steps_agree_on_1_to_4_ranks(self):
+        reference = None
+        for ranks in (1, 2, 3, 4):
+            self.train_well("run.steps=50", "checkpoint.every_steps=0", "model.dropout=0.1", ranks=ranks, name=f"r{ranks}")
+            losses = self.losses(f"r{ranks}")
+            self.assertEqual(len(losses), 50)
+            reference = reference or losses
+            worst = max(abs(a - b) / b for a, b in zip(losses, reference))
+            print(f"{ranks} ranks: largest relative difference of 50 losses to 1 rank {worst:.2e}")
+            self.assertLess(worst, 1e-4)
+        self.assertLess(reference[-1], 0.8 * reference[0])
+
+    def test_more_ranks_than_cores(self):
+        self.train_well(ranks=6)
+        self.assertEqual(len(self.losses()), 12)
+
+
+class Bits(TrainingTest):
+    def test_a_run_repeats_to_the_bit(self):
+        for name in ("one", "two"):
+            self.train_well(ranks=3, name=name)
+        self.assertEqual(self.losses("one"), self.losses("two"))
+        self.assertEqual(self.weights(12, "one"), self.weights(12, "two"))
+
+    def test_a_resumed_run_equals_an_uninterrupted_one(self):
+        for ranks in (1, 2):
+            whole, parts = f"whole{ranks}", f"parts{ranks}"
+            self.train_well(ranks=ranks, name=whole)
+            shutil.copytree(self.path(whole), self.path(parts))
+            shutil.rmtree(os.path.join(self.path(parts), "checkpoints", "step-00000012"))
+            self.train_well(ranks=ranks, name=parts)
+            self.assertEqual(self.weights(12, parts), self.weights(12, whole))
+            self.assertEqual(self.losses(parts), self.losses(whole))
+            self.assertEqual(self.column("step", "steps", parts), list(range(1, 13)))
+
+    def test_switches_do_not_change_the_numbers(self):
+        self.train_well(ranks=2, name="reference")
+        for switch in ("parallel.overlap_gradients=false", "parallel.overlap_parameters=false", "parallel.cached_shards=false",
+                       "parallel.bucket_elements=1000000", "parallel.bucket_elements=1", "parallel.padding=none",
+                       "optimizer.sharded=false"):
+            name = switch.replace("=", "-")
+            self.train_well(switch, ranks=2, name=name)
+            self.assertEqual(self.weights(12, name), self.weights(12, "reference"), switch)
+
+    def test_threads_do_not_change_the_numbers(self):
+        for threads in (1, 2, 3):
+            self.train_well(f"run.threads={threads}", name=f"t{threads}")
+            self.assertEqual(self.weights(12, f"t{threads}"), self.weights(12, "t1"))
+
+
+class RunDirectory(TrainingTest):
+    def test_a_finished_run_is_left_alone(self):
+        self.train_well()
+        before = {path: os.stat(path).st_mtime_ns for path in glob.glob(self.path("run/**/*.h5"), recursive=True)}
+        run = self.train_well()
+        self.assertIn("is finished", run.out)
+        after = {path: os.stat(path).st_mtime_ns for path in glob.glob(self.path("run/**/*.h5"), recursive=True)}
+        self.assertEqual(before, after)
+
+    def test_a_longer_deck_goes_on(self):
+        self.train_well()
+        run = self.train_well("run.steps=18")
+        self.assertIn("resumed from", run.out)
+        self.assertEqual(self.column("step", "steps"), list(range(1, 19)))
+
+    def test_a_run_resumes_on_another_rank_count(self):
+        self.train_well(ranks=2)
+        self.train_well("run.steps=14", ranks=3)
+        self.assertEqual(self.column("step", "steps"), list(range(1, 15)))
+
+    def test_sample_continues_the_prompt_the_same_way_each_time(self):
+        self.train_well()
+        say = [TRIREME, "sample", self.path("run"), "--prompt", "the quick", "--tokens", "20", "--temperature", "0"]
+        first = subprocess.run(say, capture_output=True, text=True, timeout=60, check=True).stdout
+        again = subprocess.run(say, capture_output=True, text=True, timeout=60, check=True).stdout
+        self.assertTrue(first.startswith("the quick"), first)
+        self.assertGreaterEqual(len(first), len("the quick") + 20)
+        self.assertEqual(first, again)
+
+    def test_the_walltime_stops_behind_a_checkpoint(self):
+        run = self.train("run.steps=100000", "run.walltime=3", ranks=2)
+        self.assertEqual(run.code, 75, run)
+        steps = self.column("step", "steps")
+        self.assertTrue(os.path.isdir(self.path(f"run/checkpoints/step-{steps[-1]:08d}")), run)
+
+
+if __name__ == "__main__":
+    unittest.main()
