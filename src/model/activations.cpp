@@ -28,38 +28,38 @@ std::int64_t rows_of_logits(const GptShape& shape, std::int64_t rows) {
 template <class Take>
 Activations lay_out(
     const GptShape& shape, DType dtype, std::int64_t B, std::int64_t head_rows, Take take) {
-  const std::int64_t R = B * shape.context, C = shape.channels;
+  const std::int64_t rows = B * shape.context, C = shape.channels;
   Activations all;
   all.blocks.resize(static_cast<std::size_t>(shape.layers));
   for (std::size_t l = 0; l < all.blocks.size(); ++l) {
     const std::string h = fmt::format("h.{}.", l);
     BlockActivations& b = all.blocks[l];
-    b.x = take(h + "x", dtype, R * C);
-    b.mean_1 = take(h + "ln_1.mean", DType::f32, R);
-    b.rstd_1 = take(h + "ln_1.rstd", DType::f32, R);
-    b.norm_1 = take(h + "ln_1", dtype, R * C);
-    b.qkv = take(h + "qkv", dtype, 3 * R * C);
-    b.attention = take(h + "attention", dtype, R * C);
-    b.lse = take(h + "attention.lse", DType::f32, R * shape.heads);
-    b.x_middle = take(h + "x_middle", dtype, R * C);
-    b.mean_2 = take(h + "ln_2.mean", DType::f32, R);
-    b.rstd_2 = take(h + "ln_2.rstd", DType::f32, R);
-    b.norm_2 = take(h + "ln_2", dtype, R * C);
-    b.fc = take(h + "fc", dtype, 4 * R * C);
-    b.gelu = take(h + "gelu", dtype, 4 * R * C);
+    b.x = take(h + "x", dtype, rows * C);
+    b.mean_1 = take(h + "ln_1.mean", DType::f32, rows);
+    b.rstd_1 = take(h + "ln_1.rstd", DType::f32, rows);
+    b.norm_1 = take(h + "ln_1", dtype, rows * C);
+    b.qkv = take(h + "qkv", dtype, 3 * rows * C);
+    b.attention = take(h + "attention", dtype, rows * C);
+    b.lse = take(h + "attention.lse", DType::f32, rows * shape.heads);
+    b.x_middle = take(h + "x_middle", dtype, rows * C);
+    b.mean_2 = take(h + "ln_2.mean", DType::f32, rows);
+    b.rstd_2 = take(h + "ln_2.rstd", DType::f32, rows);
+    b.norm_2 = take(h + "ln_2", dtype, rows * C);
+    b.fc = take(h + "fc", dtype, 4 * rows * C);
+    b.gelu = take(h + "gelu", dtype, 4 * rows * C);
   }
-  all.x_last = take("x_last", dtype, R * C);
-  all.mean_f = take("ln_f.mean", DType::f32, R);
-  all.rstd_f = take("ln_f.rstd", DType::f32, R);
-  all.norm_f = take("ln_f", dtype, R * C);
-  all.logits = take("logits", DType::f32, std::min(R, head_rows) * shape.vocabulary);
+  all.x_last = take("x_last", dtype, rows * C);
+  all.mean_f = take("ln_f.mean", DType::f32, rows);
+  all.rstd_f = take("ln_f.rstd", DType::f32, rows);
+  all.norm_f = take("ln_f", dtype, rows * C);
+  all.logits = take("logits", DType::f32, std::min(rows, head_rows) * shape.vocabulary);
   all.d_logits = dtype == DType::f32
                      ? all.logits
-                     : take("logits.gradient", dtype, std::min(R, head_rows) * shape.vocabulary);
-  all.narrow = take("narrow", dtype, R * C);
-  all.wide = take("wide", dtype, 4 * R * C);
-  all.dx = take("x.gradient", dtype, R * C);
-  all.d_branch = shape.dropout > 0 ? take("branch.gradient", dtype, R * C) : all.dx;
+                     : take("logits.gradient", dtype, std::min(rows, head_rows) * shape.vocabulary);
+  all.narrow = take("narrow", dtype, rows * C);
+  all.wide = take("wide", dtype, 4 * rows * C);
+  all.dx = take("x.gradient", dtype, rows * C);
+  all.d_branch = shape.dropout > 0 ? take("branch.gradient", dtype, rows * C) : all.dx;
   all.tokens = take("tokens", DType::i32, shape.context);
   return all;
 }

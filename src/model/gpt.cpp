@@ -50,12 +50,12 @@ Gpt::Impl::Impl(device::Device& device,
 BatchPlan& Gpt::Impl::batch_plan(std::int64_t batch) {
   if (const auto found = batches_.find(batch); found != batches_.end())
     return *found->second;
-  const std::int64_t R = batch * shape.context, C = shape.channels;
+  const std::int64_t all_rows = batch * shape.context, C = shape.channels;
   const auto linear = [&](std::int64_t in, std::int64_t out) {
-    Linear made(device_, {.rows = R,
+    Linear made(device_, {.rows = all_rows,
                           .in = in,
                           .out = out,
-                          .piece_rows = plan.piece_rows(R),
+                          .piece_rows = plan.piece_rows(all_rows),
                           .bias = shape.bias,
                           .dtype = dtype_,
                           .y = dtype_});
@@ -76,8 +76,8 @@ BatchPlan& Gpt::Impl::batch_plan(std::int64_t batch) {
                                                       .dtype = dtype_}),
                 .head = {}});
   const Activations& a = made->activations;
-  for (std::int64_t begin = 0, rows = 0; begin < R; begin += rows) {
-    rows = plan.head_rows(begin, R);
+  for (std::int64_t begin = 0, rows = 0; begin < all_rows; begin += rows) {
+    rows = plan.head_rows(begin, all_rows);
     Linear& head = head_linear(rows);
     head.prepare_backward(device_);
     made->head.push_back({.begin = begin,
