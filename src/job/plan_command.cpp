@@ -80,7 +80,8 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
   if (config.run.precision != Precision::fp32)
     result.dtypes.push_back(DType::bf16);
   for (const DType dtype : result.dtypes)
-    result.budgets.push_back(layout::budget_of(result.plan, dtype, result.sharded));
+    result.budgets.push_back(layout::budget_of(result.plan, dtype, result.sharded,
+                                               reduce::dtype_of(config.parallel.gradient_dtype)));
   return result;
 }
 

@@ -42,20 +42,22 @@ BucketRow row_of(const Plan& plan, BucketIndex index, std::int64_t parameter_ele
 
 }  // namespace
 
-Budget budget_of(const Plan& plan, DType parameter_dtype, bool sharded) {
+Budget budget_of(const Plan& plan, DType parameter_dtype, bool sharded, DType wire_dtype) {
   const auto parameter_element_bytes = static_cast<std::int64_t>(size_bytes(parameter_dtype));
   Budget budget;
   for (std::size_t b = 0; b < plan.buckets().size(); ++b)
     budget.buckets.push_back(row_of(plan, static_cast<BucketIndex>(b), parameter_element_bytes));
 
-  budget.gradient_bytes = plan.flat_elements() * fp32_bytes;
+  const auto wire_element_bytes = static_cast<std::int64_t>(size_bytes(wire_dtype));
+  const bool copies = wire_dtype != DType::f32 && plan.ranks() > 1;
+  budget.gradient_bytes = plan.flat_elements() * (fp32_bytes + (copies ? wire_element_bytes : 0));
   budget.parameter_bytes = plan.flat_elements() * parameter_element_bytes;
   const std::int64_t kept = plan.owned_elements() * (sharded ? 1 : plan.ranks());
   budget.master_bytes = parameter_dtype == DType::f32 ? 0 : kept * fp32_bytes;
   budget.moment_bytes = 2 * kept * fp32_bytes;
 
   const std::int64_t foreign = plan.owned_elements() * (plan.ranks() - 1);
-  budget.gradient_wire_bytes = foreign * fp32_bytes * (sharded ? 1 : 2);
+  budget.gradient_wire_bytes = foreign * wire_element_bytes * (sharded ? 1 : 2);
   budget.parameter_wire_bytes = sharded ? foreign * parameter_element_bytes : 0;
   return budget;
 }

@@ -37,7 +37,7 @@ struct Budget {
   std::vector<BucketRow> buckets;
 
   // Bytes that one rank holds.
-  std::int64_t gradient_bytes = 0;
+  std::int64_t gradient_bytes = 0;  ///< fp32, and the copy that travels where it is not fp32
   std::int64_t parameter_bytes = 0;
   std::int64_t master_bytes = 0;  ///< 0 in fp32 runs, where the parameters are the masters
   std::int64_t moment_bytes = 0;
@@ -56,8 +56,11 @@ struct Budget {
   }
 };
 
-/// Gradients, masters and moments are fp32. `sharded`: the optimizer's state covers owned elements
-/// only.
-Budget budget_of(const Plan& plan, DType parameter_dtype, bool sharded);
+/// Gradients, masters and moments are fp32; `wire_dtype` is what gradients travel as. `sharded`:
+/// the optimizer's state covers owned elements only.
+Budget budget_of(const Plan& plan,
+                 DType parameter_dtype,
+                 bool sharded,
+                 DType wire_dtype = DType::f32);
 
 }  // namespace trireme::layout

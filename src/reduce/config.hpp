@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The deck section `parallel`: how gradients and parameters travel. Every switch is invisible in
-// the numbers (rule 6 of the design): it changes time and memory only.
+// the numbers (rule 6 of the design): it changes time and memory only. Two exceptions:
+// gradient_dtype: bf16 rounds, and reduction: sum may add in another order.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 
+#include "base/dtype.hpp"
 #include "base/key.hpp"
 
 #include "layout/config.hpp"
@@ -14,8 +16,12 @@
 
 namespace trireme::reduce {
 
-/// The type in which gradients are accumulated and travel.
-enum class GradientDType : std::uint8_t { fp32 };
+/// What gradients travel as; they are accumulated, and reach the optimizer, in fp32.
+enum class GradientDType : std::uint8_t { fp32, bf16 };
+
+constexpr DType dtype_of(GradientDType choice) {
+  return choice == GradientDType::bf16 ? DType::bf16 : DType::f32;
+}
 
 struct ParallelConfig {
   comm::Transport transport = comm::Transport::automatic;
@@ -43,7 +49,8 @@ void describe(V& v, ParallelConfig& c) {
   v("reduction", c.reduction,
     {.help = "Order of gradient sums over ranks: sum is fastest, ordered adds in rank order."});
   v("gradient_dtype", c.gradient_dtype,
-    {.help = "Type in which gradients are accumulated and travel."});
+    {.help = "What gradients travel as. bf16 halves the bytes and rounds each rank's gradient and "
+             "the sum; one rank sends and rounds nothing."});
   v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward goes on."});
   v("overlap_parameters", c.overlap_parameters,
     {.help = "Gather updated parameters while the next forward already runs."});
@@ -58,5 +65,6 @@ void describe(V& v, ParallelConfig& c) {
 template <>
 struct trireme::EnumNames<trireme::reduce::GradientDType> {
   using enum reduce::GradientDType;
-  static constexpr std::pair<reduce::GradientDType, const char*> table[] = {{fp32, "fp32"}};
+  static constexpr std::pair<reduce::GradientDType, const char*> table[] = {{fp32, "fp32"},
+                                                                            {bf16, "bf16"}};
 };

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 
+#include "ops/elementwise.hpp"
 #include "ops/finite.hpp"
 
 namespace trireme::reduce {
@@ -33,6 +34,7 @@ struct GatherEvents {
 
 struct BucketRun {
   View gradient, parameter;  // whole, padding included
+  View wire;                 // what is reduced: the gradient itself, or its rounded copy
   std::unique_ptr<comm::Shards> gradient_shards, parameter_shards;
   ReductionEvents reduction;
   std::array<GatherEvents, 2> gathers;  // this step's and the last one's, in turns
@@ -85,7 +87,9 @@ class Engine::Impl {
   device::Device& device_;
   device::Stream& compute_;
 
-  device::Buffer gradients_, parameters_;
+  const bool rounds_;  // gradients travel as a copy
+
+  device::Buffer gradients_, wire_, parameters_;
   std::vector<View> gradient_views_, parameter_views_;  // by parameter
   std::vector<std::int64_t> not_finite_;                // by parameter: first element, or -1
   std::vector<OwnedShard> owned_;                       // by bucket
@@ -126,12 +130,20 @@ Engine::Impl::Impl(const layout::Plan& plan,
       config_(config),
       communicator_(communicator),
       device_(device),
-      compute_(compute) {
+      compute_(compute),
+      rounds_(config.gradient_dtype != GradientDType::fp32 && communicator.size() > 1) {
   TRIREME_EXPECT(plan_.ranks() == communicator_.size(),
                  "a plan for {} ranks on a communicator of {}", plan_.ranks(),
                  communicator_.size());
   const auto flat = static_cast<std::size_t>(plan_.flat_elements());
-  gradients_ = communicator_.allocate(flat * size_bytes(DType::f32), "gradients");
+  // Only what travels comes from the communicator.
+  if (rounds_) {
+    gradients_ = device_.allocate(flat * size_bytes(DType::f32), "gradients");
+    wire_ = communicator_.allocate(flat * size_bytes(dtype_of(config_.gradient_dtype)),
+                                   "rounded gradients");
+  } else {
+    gradients_ = communicator_.allocate(flat * size_bytes(DType::f32), "gradients");
+  }
   parameters_ = communicator_.allocate(flat * size_bytes(parameter_dtype_), "parameters");
 
   for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
@@ -157,7 +169,9 @@ void Engine::Impl::make_bucket(BucketIndex bucket) {
   BucketRun& run = run_of(bucket);
   run.gradient = view_in(gradients_, DType::f32, place.begin, place.elements);
   run.parameter = view_in(parameters_, parameter_dtype_, place.begin, place.elements);
-  run.gradient_shards = communicator_.shards(run.gradient);
+  run.wire = rounds_ ? view_in(wire_, dtype_of(config_.gradient_dtype), place.begin, place.elements)
+                     : run.gradient;
+  run.gradient_shards = communicator_.shards(run.wire);
   run.parameter_shards = communicator_.shards(run.parameter);
   for (EventPtr* event : {&run.reduction.ready, &run.reduction.start, &run.reduction.end,
                           &run.reduction.wait_begin, &run.reduction.wait_end})
@@ -171,8 +185,10 @@ void Engine::Impl::make_bucket(BucketIndex bucket) {
 
 void Engine::Impl::find_owned(BucketIndex bucket) {
   const BucketRun& run = run_of(bucket);
-  owned_[at(bucket)] = {bucket, sharded_ ? run.gradient_shards->own : run.gradient,
-                        sharded_ ? run.parameter_shards->own : run.parameter};
+  const std::int64_t shard = plan_.bucket(bucket).shard_elements;
+  owned_[at(bucket)] = {
+      bucket, sharded_ ? run.gradient.slice(communicator_.rank() * shard, shard) : run.gradient,
+      sharded_ ? run.parameter_shards->own : run.parameter};
 }
 
 void Engine::Impl::begin_step() {
@@ -218,13 +234,18 @@ void Engine::Impl::reduce(BucketIndex bucket) {
   if (!config_.overlap_gradients)
     compute_.record(*events.wait_begin);
   if (!config_.cached_shards)
-    run.gradient_shards = communicator_.shards(run.gradient);
+    run.gradient_shards = communicator_.shards(run.wire);
   communication_->wait(*events.ready);
   communication_->record(*events.start);
+  if (rounds_)
+    ops::cast(run.wire, run.gradient, *communication_);
   if (sharded_)
     communicator_.reduce_scatter(*run.gradient_shards, bucket, *communication_);
   else
     communicator_.all_reduce(*run.gradient_shards, bucket, *communication_);
+  if (rounds_)
+    ops::cast(owned_[at(bucket)].gradient, sharded_ ? run.gradient_shards->own : run.wire,
+              *communication_);
   communication_->record(*events.end);
   run.phase = Phase::reducing;
   if (!config_.overlap_gradients) {
@@ -430,7 +451,7 @@ int Engine::rank() const {
   return impl_->communicator_.rank();
 }
 std::size_t Engine::gradient_bytes() const {
-  return impl_->gradients_.bytes();
+  return impl_->gradients_.bytes() + impl_->wire_.bytes();
 }
 std::size_t Engine::parameter_bytes() const {
   return impl_->parameters_.bytes();

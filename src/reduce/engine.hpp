@@ -16,6 +16,9 @@
 //            gathering
 //   gathered communication stream, after the gather; compute waits before the first reader
 //
+// Where gradient_dtype is bf16, the communication stream rounds a bucket into a second arena before
+// it reduces, and widens the result back behind it.
+//
 // There is one communication stream, so collectives run in the order of their enqueueing, and that
 // order is the same on all ranks: reductions in layout order, gathers in the order of
 // mark_updated. An overlap switch that is off makes compute wait right behind each collective of
@@ -131,6 +134,7 @@ class Engine {
   [[nodiscard]] DType parameter_dtype() const;
   /// Whose shards owned() are.
   [[nodiscard]] int rank() const;
+  /// fp32 gradients, and the copy that travels where gradient_dtype is not fp32.
   [[nodiscard]] std::size_t gradient_bytes() const;
   [[nodiscard]] std::size_t parameter_bytes() const;
 

@@ -40,6 +40,15 @@ TEST(Budget, OfASmallPlanIsWhatAPencilSays) {
   EXPECT_EQ(whole.parameter_wire_bytes, 0);
 }
 
+TEST(Budget, OfNarrowGradientsHoldsACopyAndSendsHalf) {
+  const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
+  const Budget budget = budget_of(plan, DType::f32, true, DType::bf16);
+  EXPECT_EQ(budget.gradient_bytes, 384 * (4 + 2));
+  EXPECT_EQ(budget.gradient_wire_bytes, 192 * 2);
+  const Plan alone(table_of({100, 200}), {1, 150, Padding::aligned});
+  EXPECT_EQ(budget_of(alone, DType::f32, true, DType::bf16).gradient_bytes, 384 * 4);
+}
+
 TEST(Budget, OfOneRankSendsNothing) {
   const Plan plan(table_of({100, 200}), {1, 150, Padding::aligned});
   EXPECT_EQ(budget_of(plan, DType::bf16, true).wire_bytes(), 0);

@@ -43,6 +43,8 @@ TEST_P(AdamWOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
     TrainingSetting setting;
     setting.dtype = dtype;
     setting.parallel.reduction = comm::Reduction::ordered;
+    setting.parallel.gradient_dtype =
+        dtype == DType::f32 ? reduce::GradientDType::fp32 : reduce::GradientDType::bf16;
     const auto reference = train(setting, comm::Transport::mpi);
     for (int bits = 0; bits < 16; ++bits) {
       setting.sharded = (bits & 1) != 0;

@@ -43,12 +43,14 @@ struct Setting {
   bool sharded = true, overlap_gradients = true, overlap_parameters = true, cached_shards = true;
   std::int64_t bucket_elements = 350;
   layout::Padding padding = layout::Padding::aligned;
+  GradientDType gradient_dtype = GradientDType::fp32;
 
   [[nodiscard]] ParallelConfig config() const {
     ParallelConfig c;
     c.overlap_gradients = overlap_gradients;
     c.overlap_parameters = overlap_parameters;
     c.cached_shards = cached_shards;
+    c.gradient_dtype = gradient_dtype;
     return c;
   }
 };
@@ -119,7 +121,13 @@ std::vector<float> train(int ranks, const Setting& setting, int steps) {
 }
 
 /// The same training without engine, buckets and threads.
-std::vector<float> train_plainly(int ranks, int steps) {
+std::vector<float> train_plainly(int ranks,
+                                 int steps,
+                                 GradientDType gradient_dtype = GradientDType::fp32) {
+  const auto travel = [&](float value) {
+    return gradient_dtype == GradientDType::bf16 && ranks > 1 ? static_cast<float>(Bf16(value))
+                                                              : value;
+  };
   std::vector<float> all;
   const auto parameters = table();
   for (std::size_t p = 0; p < parameters.size(); ++p) {
@@ -132,9 +140,9 @@ std::vector<float> train_plainly(int ranks, int steps) {
           float gradient = 0;
           gradient += 0.1F * static_cast<float>(rank + 1) * value +
                       static_cast<float>((i * 7 + step) % 13) * 0.01F;
-          sum += gradient;
+          sum += travel(gradient);
         }
-        value -= 0.125F * sum;
+        value -= 0.125F * travel(sum);
       }
       all.push_back(value);
     }
@@ -158,6 +166,17 @@ TEST_P(EngineAtRanks, TrainsAsAPlainLoopWithEverySwitch) {
       ASSERT_EQ(0, std::memcmp(result.data(), expected.data(), result.size() * sizeof(float)))
           << "switches " << bits << ", bucket_elements " << bucket_elements;
     }
+}
+
+TEST_P(EngineAtRanks, RoundsGradientsThatTravelAsBf16) {
+  const int ranks = GetParam(), steps = 3;
+  const auto expected = train_plainly(ranks, steps, GradientDType::bf16);
+  ASSERT_EQ(ranks == 1, expected == train_plainly(ranks, steps));
+  for (int bits = 0; bits < 16; ++bits) {
+    Setting setting{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+    setting.gradient_dtype = GradientDType::bf16;
+    ASSERT_EQ(train(ranks, setting, steps), expected) << "switches " << bits;
+  }
 }
 
 TEST_P(EngineAtRanks, EnqueuesTheSameCollectivesInTheSameOrderOnAllRanks) {
@@ -298,17 +317,22 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
   for (const int ranks : {1, 3})
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const layout::Padding padding : {layout::Padding::aligned, layout::Padding::none})
-        run_ranks(ranks, [&](ThreadRank& rank) {
-          const layout::Plan plan(table(), {ranks, 350, padding});
-          const Engine engine(plan, dtype, true, {}, rank.communicator, *rank.device,
-                              *rank.compute);
-          const layout::Budget budget = layout::budget_of(plan, dtype, true);
-          const auto planned =
-              static_cast<std::size_t>(budget.gradient_bytes + budget.parameter_bytes);
-          ASSERT_EQ(static_cast<std::int64_t>(engine.gradient_bytes()), budget.gradient_bytes);
-          ASSERT_EQ(static_cast<std::int64_t>(engine.parameter_bytes()), budget.parameter_bytes);
-          ASSERT_EQ(rank.communicator.allocated_bytes(), planned);
-        });
+        for (const GradientDType wire : {GradientDType::fp32, GradientDType::bf16})
+          run_ranks(ranks, [&](ThreadRank& rank) {
+            const layout::Plan plan(table(), {ranks, 350, padding});
+            ParallelConfig config;
+            config.gradient_dtype = wire;
+            const Engine engine(plan, dtype, true, config, rank.communicator, *rank.device,
+                                *rank.compute);
+            const auto budget = layout::budget_of(plan, dtype, true, dtype_of(wire));
+            ASSERT_EQ(static_cast<std::int64_t>(engine.gradient_bytes()), budget.gradient_bytes);
+            ASSERT_EQ(static_cast<std::int64_t>(engine.parameter_bytes()), budget.parameter_bytes);
+            // What travels comes from the communicator, and nothing else does.
+            const std::size_t on_wire = size_bytes(ranks > 1 ? dtype_of(wire) : DType::f32);
+            ASSERT_EQ(rank.communicator.allocated_bytes(),
+                      static_cast<std::size_t>(plan.flat_elements()) * on_wire +
+                          engine.parameter_bytes());
+          });
 }
 
 TEST_F(OneRank, LooksShardsUpOnceOrEveryStep) {

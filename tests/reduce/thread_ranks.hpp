@@ -177,12 +177,20 @@ class ThreadCommunicator final : public comm::Communicator {
     });
   }
   void sum_own() {
+    if (hub_.buckets_[static_cast<std::size_t>(rank_)]->own.dtype == DType::bf16)
+      sum_own_as<Bf16>();
+    else
+      sum_own_as<float>();
+  }
+  template <class T>
+  void sum_own_as() {
     const auto mine = static_cast<std::size_t>(rank_);
     const View own = hub_.buckets_[mine]->own;
     for (std::int64_t i = 0; i < own.elements; ++i) {
       float sum = 0;
-      for (const comm::Shards* peer : hub_.buckets_) sum += peer->ranks[mine].as<float>()[i];
-      own.as<float>()[i] = sum;
+      for (const comm::Shards* peer : hub_.buckets_)
+        sum += static_cast<float>(peer->ranks[mine].as<T>()[i]);
+      own.as<T>()[i] = T(sum);
     }
   }
   void copy_others() {
