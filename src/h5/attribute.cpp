@@ -102,6 +102,7 @@ void write_attribute(hid_t object,
                      const std::string& name,
                      const std::vector<std::string>& values) {
   std::vector<const char*> texts;
+  texts.reserve(values.size());
   for (const std::string& value : values) texts.push_back(value.c_str());
   write(object, name, string_type(), list(values.size()), texts.data());
 }

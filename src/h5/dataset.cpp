@@ -180,6 +180,7 @@ void Dataset::resize(std::int64_t elements) {
 
 void Dataset::append_strings(std::span<const std::string> values) {
   std::vector<const char*> texts;
+  texts.reserve(values.size());
   for (const std::string& value : values) texts.push_back(value.c_str());
   append(static_cast<std::int64_t>(texts.size()), string_type(), texts.data());
 }
@@ -189,6 +190,7 @@ std::vector<std::string> Dataset::read_strings() const {
   const Type type = string_type();
   read(0, elements(), type, texts.data());
   std::vector<std::string> values;
+  values.reserve(texts.size());
   for (const char* text : texts) values.emplace_back(text == nullptr ? "" : text);
   if (!texts.empty())
     TRIREME_H5(

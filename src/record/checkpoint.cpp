@@ -106,6 +106,7 @@ Manifest assemble(const layout::Plan& plan,
   for (const layout::Parameter& parameter : plan.parameters())
     manifest.parameters.push_back({parameter.name, parameter.shape, parameter.elements()});
   std::vector<Part> all;
+  all.reserve(parts.size());
   for (const std::string& part : parts) all.push_back(unpacked(part));
   for (const Part& part : all)
     for (const SavedState& state : part.states)

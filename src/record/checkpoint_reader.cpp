@@ -15,6 +15,8 @@ class CheckpointReader::Impl {
  public:
   explicit Impl(const std::string& path)
       : directory(path), manifest(read_manifest(directory)), reader(directory, manifest) {
+    states.reserve(manifest.states.size());
+    parameters.reserve(manifest.parameters.size());
     for (const SavedState& state : manifest.states) states.push_back(state.name);
     for (const SavedParameter& parameter : manifest.parameters)
       parameters.push_back(parameter.name);

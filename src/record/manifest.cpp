@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <ctime>
 #include <filesystem>
 #include <new>
 #include <numeric>
@@ -20,6 +19,8 @@
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
+
+#include "record/date.hpp"
 
 namespace trireme::record {
 namespace {
@@ -83,15 +84,6 @@ NameValues read_group(const h5::File& file, const char* name) {
 NameValues sorted(NameValues values) {
   std::ranges::sort(values);
   return values;
-}
-
-std::string date_and_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S +0000", &utc);
-  return text;
 }
 
 void write_tables(const h5::File& file, const Manifest& manifest) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
-#include <ctime>
 #include <exception>
 #include <utility>
 #include <variant>
@@ -14,6 +13,8 @@
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
+
+#include "record/date.hpp"
 
 namespace trireme::record {
 namespace {
@@ -49,16 +50,6 @@ constexpr StepColumn step_columns[] = {
     {"allocations", "allocations", "Scratch requests that the pool could not serve.",
      &StepRow::allocations},
 };
-
-/// "2026-08-01 17:04:05 +0000", as openPMD writes dates.
-std::string date_and_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S +0000", &utc);
-  return text;
-}
 
 /// Distinct hosts in rank order.
 std::string machine(const std::vector<std::string>& hosts) {
@@ -287,6 +278,7 @@ void RunFile::Impl::keep_rows(const std::string& group,
   const auto end = std::ranges::find_if(values, [&](std::int64_t v) { return v > most; });
   std::int64_t rows = end - values.begin();
   std::vector<h5::Dataset> all;
+  all.reserve(datasets.size());
   for (const std::string& name : datasets)
     all.push_back(h5::Dataset::open(file_.get(), group + "/" + name));
   for (const h5::Dataset& dataset : all) rows = std::min(rows, dataset.elements());
@@ -353,6 +345,7 @@ void RunFile::Impl::write_waiting() {
     std::visit(
         [&](auto member) {
           std::vector<std::decay_t<decltype(rows_.front().*member)>> values;
+          values.reserve(rows_.size());
           for (const StepRow& row : rows_) values.push_back(row.*member);
           columns_[i].append<typename decltype(values)::value_type>(values);
         },
