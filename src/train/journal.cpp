@@ -115,19 +115,18 @@ void Journal::collect() {
   });
 }
 
-void Journal::close(const reduce::Engine& engine,
-                    std::size_t optimizer_bytes,
-                    std::size_t activation_bytes) {
+void Journal::close(const Session& session) {
   collect();
   std::int64_t highest[] = {peak_resident_bytes()};
   world_.max(highest);
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
   comm::on_first_rank(world_, [&] {
-    file_->set_memory("gradients", static_cast<std::int64_t>(engine.gradient_bytes()));
-    file_->set_memory("parameters", static_cast<std::int64_t>(engine.parameter_bytes()));
-    file_->set_memory("optimizer", static_cast<std::int64_t>(optimizer_bytes));
-    file_->set_memory("activations", static_cast<std::int64_t>(activation_bytes));
+    file_->set_memory("gradients", static_cast<std::int64_t>(session.engine.gradient_bytes()));
+    file_->set_memory("parameters", static_cast<std::int64_t>(session.engine.parameter_bytes()));
+    file_->set_memory("optimizer", static_cast<std::int64_t>(session.optimizer.master_bytes() +
+                                                             session.optimizer.moment_bytes()));
+    file_->set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));
     file_->set_memory("peak_resident", highest[0]);
     file_->set_timing_fact("dropped", static_cast<double>(dropped[0]), "samples");
     file_->close();

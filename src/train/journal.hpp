@@ -23,6 +23,7 @@
 #include "record/run_file.hpp"
 
 #include "train/job.hpp"
+#include "train/session.hpp"
 
 namespace trireme::train {
 
@@ -45,9 +46,7 @@ class Journal {
   /// Collective: brings all ranks' samples to the file. Called every few steps and at the end.
   void collect();
   /// Collective: the last samples, memory figures, and the file closed.
-  void close(const reduce::Engine& engine,
-             std::size_t optimizer_bytes,
-             std::size_t activation_bytes);
+  void close(const Session& session);
 
   /// Where the time of a step went, one line per span name. Rank 0 only.
   void print_summary(Log& log) const;

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/session.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "comm/together.hpp"
+#include "data/open.hpp"
+
+#include "train/machine.hpp"
+
+namespace trireme::train {
+
+data::Split open_data(const Job& job,
+                      const std::string& cache_directory,
+                      comm::World& world,
+                      Log& log) {
+  const auto seed = static_cast<std::uint64_t>(job.run.seed);
+  const data::Setup setup{job.data, cache_directory, seed, job.shape.vocabulary};
+  comm::on_first_rank(world, [&] { data::prepare_tokens(setup, log); });
+  std::optional<data::Split> split;
+  comm::together(world, [&] {
+    split = data::split(data::open_tokens(setup),
+                        {job.shape.context, job.batch.sequences, job.shape.vocabulary,
+                         job.data.validation_fraction, seed});
+  });
+  return std::move(*split);
+}
+
+Session::Session(const Job& the_job, const data::Split& the_data, comm::World& the_world)
+    : job(the_job),
+      data(the_data),
+      world(the_world),
+      batches{job.batch.sequences, job.batch.micro_sequences, world.size()},
+      device(open_device(job.run.device, choose_threads(job.run.threads, world))),
+      dtype(choose_dtype(job.run.precision, *device)),
+      compute_stream(device->make_stream(device::StreamMode::inlined, "compute")),
+      plan(model::parameter_table(job.shape),
+           {world.size(), job.parallel.bucket_elements, job.parallel.padding}),
+      communicator(
+          comm::make_communicator(job.parallel.transport, job.parallel.reduction, world, *device)),
+      engine(plan,
+             dtype,
+             job.optimizer.sharded,
+             job.parallel,
+             *communicator,
+             *device,
+             *compute_stream),
+      model(*device,
+            job.shape,
+            dtype,
+            job.batch.micro_sequences,
+            static_cast<std::uint64_t>(job.run.seed)),
+      optimizer(job.optimizer, engine, world, *device, *compute_stream),
+      hooks(engine),
+      recorder({.enabled = job.record.spans, .rank = static_cast<std::uint32_t>(world.rank())},
+               device.get()),
+      micro_batch_(*device, job.batch.micro_sequences, job.shape.context),
+      exchange_(world) {
+  batches.validate();
+  std::vector<ConstView> parameters;
+  std::vector<View> gradients;
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+    parameters.emplace_back(engine.parameter(static_cast<ParameterIndex>(p)));
+    gradients.push_back(engine.gradient(static_cast<ParameterIndex>(p)));
+  }
+  model.bind(std::move(parameters), std::move(gradients));
+  if (job.evaluate.every_steps > 0 && data.validation)
+    evaluator_.emplace(
+        *data.validation,
+        std::min(job.evaluate.batches * job.batch.sequences, data.validation->num_samples()),
+        micro_batch_, world);
+}
+
+void Session::micro_steps() {
+  const auto first = static_cast<std::int64_t>(next_sample);
+  for (std::int64_t micro = 0; micro < batches.micro_steps(); ++micro) {
+    recorder.at_micro_step(micro);
+    timing::Span loading(recorder, timing::Name::data_next);
+    micro_batch_.load(data.train, batches.first_sample(first, world.rank(), micro),
+                      batches.micro_sequences);
+    loading.end();
+    const timing::Span training(recorder, timing::Name::model_train);
+    const bool last = micro + 1 == batches.micro_steps();
+    model.train(micro_batch_.batch(), micro_batch_.losses(), last, hooks, *compute_stream);
+    ops::add_values(losses_, micro_batch_.losses(), *compute_stream);
+  }
+  next_sample += static_cast<std::uint64_t>(batches.sequences);
+}
+
+void Session::compute(std::int64_t number) {
+  recorder.at_step(number);
+  losses_ = {};
+  engine.begin_step();
+  micro_steps();
+  engine.finish_reduction();
+  const timing::Span updating(recorder, timing::Name::optim_step);
+  result_ = optimizer.step(number, job.run.steps,
+                           1.0 / static_cast<double>(world.size() * batches.micro_steps()));
+}
+
+StepOutcome Session::finish_step(double begin, const Requests& mine, timing::Span& whole) {
+  const std::int64_t tokens = batches.sequences * job.shape.context;
+  const Agreed agreed = exchange_.agree(losses_, tokens, mine);
+  whole.end();
+  return {agreed.mean_loss,
+          result_.grad_norm,
+          result_.learning_rate,
+          tokens,
+          timing::steady_seconds() - begin,
+          agreed.checkpoint,
+          agreed.stop};
+}
+
+std::optional<double> Session::evaluate() {
+  if (!evaluator_)
+    return std::nullopt;
+  const timing::Span span(recorder, timing::Name::evaluate);
+  return evaluator_->mean_loss(model, hooks, *compute_stream);
+}
+
+}  // namespace trireme::train
