@@ -19,12 +19,19 @@ TRIREME_INLINE float largest_of(const T* row, std::int64_t V) {
   return largest;
 }
 
+/// Sums of 512 are added up, so that large vocabularies keep their digits on any lane count.
 template <class T>
 TRIREME_INLINE float exponentials_of(const T* row, float largest, std::int64_t V) {
-  float sum = 0;
+  constexpr std::int64_t together = 512;
+  float total = 0;
+  for (std::int64_t begin = 0; begin < V; begin += together) {
+    const std::int64_t end = std::min(V, begin + together);
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t v = 0; v < V; ++v) sum += fast_exp(to_float(row[v]) - largest);
-  return sum;
+    for (std::int64_t v = begin; v < end; ++v) sum += fast_exp(to_float(row[v]) - largest);
+    total += sum;
+  }
+  return total;
 }
 
 template <class T>
