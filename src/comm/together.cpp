@@ -55,7 +55,7 @@ void settle(World& world, const std::string& mine, const std::exception_ptr& own
       continue;
     if (said[0] == user)
       throw UserError(unpacked(said.substr(1)));
-    if (own)
+    if (rank == world.rank())
       std::rethrow_exception(own);
     throw FailedElsewhere(rank, said.substr(1));
   }

@@ -6,7 +6,7 @@
 //     });
 //
 // When the action throws anywhere, every rank throws: a UserError as the same UserError on all
-// ranks (rank 0 prints it), an EnvironmentError as itself on the rank that met it and as
+// ranks (rank 0 prints it), an EnvironmentError as itself on the first rank that met it and as
 // FailedElsewhere on the others, which have nothing to print. A ContractError is not carried over:
 // it is our bug, and the rank that met it ends the job.
 #pragma once

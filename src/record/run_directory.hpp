@@ -18,8 +18,9 @@ class RunDirectory {
  public:
   /// Collective: rank 0 creates and locks, all ranks learn the outcome.
   ///
-  /// Throws on every rank: UserError when a file is in the way or another run holds the lock (with
-  /// its process id and host); StorageError when the directory cannot be created or written.
+  /// Throws on every rank (comm::together): UserError when a file is in the way or another run
+  /// holds the lock (with its process id and host); StorageError when the directory cannot be
+  /// created or written.
   RunDirectory(std::string path, comm::World& world);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
@@ -33,6 +34,8 @@ class RunDirectory {
   [[nodiscard]] bool locked() const { return locked_; }
 
  private:
+  void create_and_lock(const std::string& host);
+
   std::string path_;
   int lock_ = -1;
   bool locked_ = false;

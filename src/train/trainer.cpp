@@ -187,6 +187,8 @@ void Trainer::save(std::int64_t step) {
   walltime_.checkpoint_took(seconds);
   saved_step_ = step;
   clear_progress();
+  if (!saved.warning.empty())
+    log_.warning("{}", saved.warning);
   log_.info("step {:>6}/{}  checkpoint {} ({} in {})", step, job_.run.steps, saved.directory,
             bytes_text(static_cast<double>(saved.bytes)), duration_text(seconds));
 }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/together.hpp"
+
+#include <gtest/gtest.h>
+
+namespace trireme::comm {
+namespace {
+
+TEST(Together, PassesWhenNobodyFails) {
+  const auto world = make_mpi_world();
+  int done = 0;
+  together(*world, [&] { ++done; });
+  on_first_rank(*world, [&] { ++done; });
+  EXPECT_EQ(done, world->rank() == 0 ? 2 : 1);
+}
+
+TEST(Together, AUserErrorOfTheLastRankIsTheSameOnAllRanks) {
+  const auto world = make_mpi_world();
+  const int last = world->size() - 1;
+  try {
+    together(*world, [&] {
+      if (world->rank() == last)
+        throw UserError({{{"deck.yaml", 3, 17}, "run.steps", "first"}, {{}, "", "second: a b"}});
+    });
+    FAIL() << "no error on rank " << world->rank();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(), "deck.yaml:3:17: error: run.steps: first\nerror: second: a b");
+    ASSERT_EQ(error.findings().size(), 2U);
+    EXPECT_EQ(error.findings()[0].place.column, 17);
+  }
+}
+
+TEST(Together, AnEnvironmentErrorSpeaksOnceWhoeverMetIt) {
+  const auto world = make_mpi_world();
+  for (const bool all : {false, true}) {
+    const int speaker = all ? 0 : world->size() - 1;
+    bool spoke = false;
+    try {
+      together(*world, [&] {
+        if (all || world->rank() == speaker)
+          throw StorageError("disk", "write", "full", __FILE__, __LINE__);
+      });
+      FAIL() << "no error on rank " << world->rank();
+    } catch (const FailedElsewhere&) {
+      EXPECT_NE(world->rank(), speaker);
+    } catch (const StorageError&) {
+      spoke = true;
+    }
+    EXPECT_EQ(spoke, world->rank() == speaker);
+  }
+}
+
+TEST(Together, TheNextCollectiveWorks) {
+  const auto world = make_mpi_world();
+  EXPECT_THROW(on_first_rank(*world, [] { throw UserError("no"); }), UserError);
+  std::int64_t one[] = {1};
+  world->sum(one);
+  EXPECT_EQ(one[0], world->size());
+}
+
+}  // namespace
+}  // namespace trireme::comm

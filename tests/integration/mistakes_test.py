@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bad input and a bad environment get: one clear line, the right code, no hang, nothing overwritten."""
+import fcntl
+import os
+import shutil
+import unittest
+
+import h5py
+
+from harness import TrainingTest, is_root, start
+
+USER, ENVIRONMENT = 2, 3
+
+
+class Sources(TrainingTest):
+    """Decks and data."""
+
+    def test_a_missing_deck(self):
+        for ranks in (1, 2):
+            run = start(self.path("nope.yaml"), ranks=ranks)
+            self.assert_refused(run, USER, "nope.yaml", "No such file")
+
+    def test_an_empty_deck(self):
+        open(self.path("empty.yaml"), "w", encoding="ascii").close()
+        run = start(self.path("empty.yaml"), ranks=2)
+        self.assertEqual(run.code, USER, run)
+        self.assertIn("empty.yaml", run.errors[0])
+
+    def test_several_mistakes_are_told_at_once_by_one_rank(self):
+        run = self.train("run.steps=0", "model.heads=3", "optimizer.clip_norm=.nan", ranks=3)
+        self.assertEqual(run.code, USER, run)
+        told = "\n".join(run.errors)
+        for part in ("run.steps", "model.heads", "optimizer.clip_norm"):
+            self.assertIn(part, told)
+        self.assertEqual(len(run.errors), len(set(run.errors)), run)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_text_that_is_not_there(self):
+        run = self.train(f"data.train.text=[{self.path('gone.txt')}]", ranks=2)
+        self.assert_refused(run, USER, "gone.txt")
+
+    def test_text_that_cannot_be_read(self):
+        run = self.train("data.train.text=[/proc/self/mem]", ranks=2)
+        self.assertIn(run.code, (USER, ENVIRONMENT), run)
+        self.assertEqual(len(run.errors), 1, run)
+        self.assertIn("/proc/self/mem", run.errors[0])
+
+    def test_an_empty_text_file(self):
+        empty = self.path("empty.txt")
+        open(empty, "w", encoding="ascii").close()
+        run = self.train(f"data.train.text=[{empty}]", ranks=2)
+        self.assert_refused(run, USER, "empty")
+
+    def test_a_directory_without_text(self):
+        os.mkdir(self.path("bare"))
+        run = self.train(f"data.train.text=[{self.path('bare')}]", ranks=2)
+        self.assert_refused(run, USER, "bare")
+
+    def test_more_ranks_than_sequences(self):
+        run = self.train("batch.sequences=2", ranks=3)
+        self.assertEqual(run.code, USER, run)
+        self.assertTrue(all("batch." in line for line in run.errors), run)
+        self.assertLessEqual(len(run.errors), 2, run)
+
+    def test_text_shorter_than_a_batch(self):
+        with open(self.path("short.txt"), "w", encoding="ascii") as out:
+            out.write("too short")
+        run = self.train(f"data.train.text=[{self.path('short.txt')}]", ranks=2)
+        self.assertEqual(run.code, USER, run)
+        self.assertGreaterEqual(len(run.errors), 1, run)
+
+    def test_a_vocabulary_that_does_not_hold_bytes(self):
+        run = self.train("model.vocabulary=100", ranks=2)
+        self.assertEqual(run.code, USER, run)
+        self.assertIn("model.vocabulary", run.errors[0])
+
+    def test_a_device_that_this_build_does_not_have(self):
+        run = self.train("run.device=cuda")
+        self.assertEqual(run.code, USER, run)
+        self.assertIn("CUDA", run.errors[0])
+
+
+class Leftovers(TrainingTest):
+    """Files of an earlier run that are damaged or belong to something else."""
+
+    def setUp(self):
+        super().setUp()
+        self.train_well(ranks=2)
+
+    def cache(self):
+        folder = self.path("run/tokens")
+        return os.path.join(folder, os.listdir(folder)[0])
+
+    def newest(self, name):
+        return self.path(f"run/checkpoints/step-00000012/{name}")
+
+    def refused_without_a_trace(self, *overrides, parts=()):
+        """Refused, and every file is as it was."""
+        def fingerprint():
+            return {os.path.join(at, name): os.stat(os.path.join(at, name)).st_mtime_ns
+                    for at, _, names in os.walk(self.path("run")) for name in names if name != "lock"}
+        before = fingerprint()
+        run = self.train("run.steps=18", *overrides, ranks=2)
+        self.assert_refused(run, USER, *parts)
+        self.assertEqual(fingerprint(), before)
+
+    def test_a_truncated_token_cache(self):
+        os.truncate(self.cache(), os.path.getsize(self.cache()) // 2)
+        self.refused_without_a_trace(parts=[self.cache()])
+
+    def test_a_token_cache_of_another_version(self):
+        with open(self.cache(), "r+b") as file:
+            head = bytearray(file.read(16))
+            head[8] ^= 0x40
+            file.seek(0)
+            file.write(head)
+        self.refused_without_a_trace(parts=[self.cache()])
+
+    def test_a_truncated_checkpoint(self):
+        for name in ("rank-00001.h5", "manifest.h5"):
+            with self.subTest(name):
+                whole = self.newest(name) + ".whole"
+                shutil.copy2(self.newest(name), whole)
+                os.truncate(self.newest(name), os.path.getsize(whole) // 2)
+                self.refused_without_a_trace(parts=["step-00000012", "step-00000006"])
+                os.replace(whole, self.newest(name))
+
+    def test_a_checkpoint_of_another_version(self):
+        with h5py.File(self.newest("manifest.h5"), "r+") as file:
+            file.attrs["version"] = [99, 0]
+        self.refused_without_a_trace(parts=["manifest.h5", "99"])
+
+    def test_a_checkpoint_of_another_model(self):
+        self.refused_without_a_trace("model.channels=64", parts=["channels", "32", "64"])
+
+    def test_a_checkpoint_of_another_seed(self):
+        self.refused_without_a_trace("run.seed=8", parts=["run.seed", "7", "8"])
+
+    def test_a_run_file_that_is_something_else(self):
+        with open(self.path("run/run.h5"), "w", encoding="ascii") as out:
+            out.write("not HDF5 at all")
+        self.refused_without_a_trace(parts=["run.h5"])
+
+
+class Disks(TrainingTest):
+    """File systems that refuse."""
+
+    def mounted(self, options):
+        """A prefix that starts the job in a mount namespace of its own, with a file system on self.path('disk')."""
+        if not is_root() or shutil.which("unshare") is None:
+            self.skipTest("mounting a small file system needs root and unshare")
+        os.mkdir(self.path("disk"))
+        return ("unshare", "-m", "sh", "-c", f'mount -t tmpfs -o {options} none "{self.path("disk")}" && exec "$@"', "sh")
+
+    def test_a_file_in_the_place_of_the_run_directory(self):
+        with open(self.path("run"), "w", encoding="ascii") as out:
+            out.write("mine")
+        run = self.train(ranks=2)
+        self.assert_refused(run, USER, self.path("run"))
+        with open(self.path("run"), encoding="ascii") as kept:
+            self.assertEqual(kept.read(), "mine")
+
+    def test_a_read_only_run_directory(self):
+        run = self.train(name="disk/run", prefix=self.mounted("ro"), ranks=2)
+        self.assert_refused(run, ENVIRONMENT, "disk/run", "Read-only file system")
+
+    def test_a_full_disk(self):
+        run = self.train("run.steps=400", "checkpoint.every_steps=5", "checkpoint.keep=0", name="disk/run",
+                         prefix=self.mounted("size=1m"), ranks=2)
+        self.assert_refused(run, ENVIRONMENT, "No space left on device")
+
+    def test_two_runs_on_one_directory(self):
+        holder = self.path("run")
+        os.mkdir(holder)
+        with open(os.path.join(holder, "lock"), "w", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            run = self.train(ranks=2)
+        self.assert_refused(run, USER, holder)
+
+
+if __name__ == "__main__":
+    unittest.main()
