@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
+#include <type_traits>
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -38,6 +40,11 @@ TRIREME_CLONES void copy_add3(
 TRIREME_CLONES void copy_add4(
     float* to, const float* a, const float* b, const float* c, const float* d, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = ((a[i] + b[i]) + c[i]) + d[i];
+}
+
+TRIREME_CLONES void copy_add_pairs(
+    float* to, const float* a, const float* b, const float* c, const float* d, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = (a[i] + b[i]) + (c[i] + d[i]);
 }
 
 TRIREME_CLONES void widen(float* __restrict to, const Bf16* __restrict from, std::int64_t n) {
@@ -92,6 +99,33 @@ void sum_bf16(Bf16* out, std::span<const std::byte* const> sources, std::int64_t
   }
 }
 
+/// A subtree of the sources, elements [at, at + n), into `to`, which is none of them; n <= block.
+template <class T>
+void add_tree(float* to,
+              std::span<const std::byte* const> sources,
+              std::int64_t at,
+              std::int64_t n) {
+  const std::size_t count = sources.size();
+  const auto source = [&](std::size_t s) { return reinterpret_cast<const T*>(sources[s]) + at; };
+  if constexpr (std::is_same_v<T, float>) {
+    if (count == 2)
+      return copy_add(to, source(0), source(1), n);
+    if (count == 4)
+      return copy_add_pairs(to, source(0), source(1), source(2), source(3), n);
+    if (count == 1) {
+      std::memcpy(to, source(0), static_cast<std::size_t>(n) * sizeof(float));
+      return;
+    }
+  } else if (count == 1) {
+    return widen(to, source(0), n);
+  }
+  const std::size_t left = std::bit_ceil(count) / 2;
+  add_tree<T>(to, sources.first(left), at, n);
+  alignas(64) std::array<float, block> right;
+  add_tree<T>(right.data(), sources.subspan(left), at, n);
+  copy_add(to, to, right.data(), n);
+}
+
 }  // namespace
 
 void sum_in_order(std::byte* out,
@@ -102,6 +136,28 @@ void sum_in_order(std::byte* out,
     sum_f32(reinterpret_cast<float*>(out), sources, elements);
   else
     sum_bf16(reinterpret_cast<Bf16*>(out), sources, elements);
+}
+
+void sum_in_pairs(std::byte* out,
+                  std::span<const std::byte* const> sources,
+                  std::int64_t elements,
+                  DType dtype) {
+  if (sources.size() <= 3) {
+    sum_in_order(out, sources, elements, dtype);
+    return;
+  }
+  alignas(64) std::array<float, block> sum;
+  for (std::int64_t at = 0; at < elements; at += block) {
+    const std::int64_t n = std::min(block, elements - at);
+    if (dtype == DType::f32) {
+      add_tree<float>(sum.data(), sources, at, n);
+      std::memcpy(reinterpret_cast<float*>(out) + at, sum.data(),
+                  static_cast<std::size_t>(n) * sizeof(float));
+    } else {
+      add_tree<Bf16>(sum.data(), sources, at, n);
+      narrow(reinterpret_cast<Bf16*>(out) + at, sum.data(), n);
+    }
+  }
 }
 
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {

@@ -2,7 +2,7 @@
 // Sums of several sources in a given order, and copies: what every collective on the CPU does to
 // memory.
 //
-// 1. out[i] = ((s0[i] + s1[i]) + s2[i]) + …, in fp32, in exactly that order, whatever the
+// 1. Additions are in fp32, in exactly the order that the function promises, whatever the
 // instruction set; with bf16 the fp32 sum is rounded once, at the end.
 // 2. `out` may be one of the sources; otherwise nothing overlaps.
 #pragma once
@@ -12,14 +12,33 @@
 
 #include "base/dtype.hpp"
 
+#include "comm/config.hpp"
+
 namespace trireme::comm {
 
 /// Requires: sources not empty, dtype f32 or bf16.
+using Summation = void (*)(std::byte* out,
+                           std::span<const std::byte* const> sources,
+                           std::int64_t elements,
+                           DType dtype);
 
+/// out[i] = ((s0[i] + s1[i]) + s2[i]) + …
 void sum_in_order(std::byte* out,
                   std::span<const std::byte* const> sources,
                   std::int64_t elements,
                   DType dtype);
+
+/// out[i] = ((s0[i] + s1[i]) + (s2[i] + s3[i])) + …: the sources before the largest power of two
+/// that is smaller than their number, plus those behind it, each summed the same way.
+void sum_in_pairs(std::byte* out,
+                  std::span<const std::byte* const> sources,
+                  std::int64_t elements,
+                  DType dtype);
+
+/// The one that keeps what `reduction` promises.
+constexpr Summation summation_of(Reduction reduction) {
+  return reduction == Reduction::tree ? sum_in_pairs : sum_in_order;
+}
 
 /// Copies bytes that nobody reads soon: past the caches when they are many. Source: reading 32 MiB
 /// that a peer has just written takes 2.7 ms this way and 4.1 ms with memcpy (two Zen 4 cores).

@@ -18,7 +18,9 @@
 // events.
 // 4. SUM only; whoever wants a mean folds 1/size into the optimizer's scale. Sums over ranks use
 // fp32 accumulators.
-// 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …
+// 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
+// with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
+// power of two is split behind the largest power of two below it.
 #pragma once
 
 #include <cstdint>

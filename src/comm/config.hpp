@@ -13,9 +13,9 @@ namespace trireme::comm {
 /// memory inside a host, messages between hosts.
 enum class Transport : std::uint8_t { automatic, self, shared_memory, mpi, hierarchical };
 
-/// sum: whatever order is fastest. ordered: rank order, the same bits on every transport and
-/// placement.
-enum class Reduction : std::uint8_t { sum, ordered };
+/// sum: whatever order is fastest. ordered: rank order. tree: pairs, then pairs of pairs. With the
+/// last two, the same bits on every transport and placement.
+enum class Reduction : std::uint8_t { sum, ordered, tree };
 
 }  // namespace trireme::comm
 
@@ -32,6 +32,6 @@ struct trireme::EnumNames<trireme::comm::Transport> {
 template <>
 struct trireme::EnumNames<trireme::comm::Reduction> {
   using enum comm::Reduction;
-  static constexpr std::pair<comm::Reduction, const char*> table[] = {{sum, "sum"},
-                                                                      {ordered, "ordered"}};
+  static constexpr std::pair<comm::Reduction, const char*> table[] = {
+      {sum, "sum"}, {ordered, "ordered"}, {tree, "tree"}};
 };

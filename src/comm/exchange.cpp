@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "comm/accumulate.hpp"
 #include "comm/requests.hpp"
 
 namespace trireme::comm {
@@ -15,9 +14,10 @@ constexpr int tag = 12;
 
 Exchange::Exchange(MPI_Comm comm,
                    Progress& progress,
+                   Summation sum,
                    device::Device& device,
                    std::size_t chunk_bytes)
-    : comm_(comm), progress_(progress) {
+    : comm_(comm), progress_(progress), sum_(sum) {
   TRIREME_MPI(MPI_Comm_rank(comm_, &rank_));
   TRIREME_MPI(MPI_Comm_size(comm_, &size_));
   const auto num_ranks = static_cast<std::size_t>(size_);
@@ -79,7 +79,7 @@ void Exchange::add_group(const View& own,
     sources_[r] = r == static_cast<std::size_t>(rank_) ? mine.data
                   : readable[r] != nullptr             ? readable[r] + offset
                                                        : landing(group, static_cast<int>(r));
-  sum_in_order(mine.data, sources_, mine.elements, mine.dtype);
+  sum_(mine.data, sources_, mine.elements, mine.dtype);
 }
 
 void Exchange::reduce_scatter(std::span<const View> blocks,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduce-scatter in rank order: every rank receives all peers' copies of its own block and adds
-// them as ((g0 + g1) + g2) + …. The same bytes cross the wire as in a ring, in more messages; the
-// bits depend on nothing but the ranks' numbers.
+// Reduce-scatter in a promised order: every rank receives all peers' copies of its own block and
+// adds them by rank, one after another or in pairs. The same bytes cross the wire as in a ring, in
+// more messages; the bits depend on nothing but the ranks' numbers.
 //
 // A group is one chunk of every peer. While one group is added, the next ones are under way.
 //
@@ -22,6 +22,7 @@
 
 #include "device/device.hpp"
 
+#include "comm/accumulate.hpp"
 #include "comm/progress.hpp"
 
 namespace trireme::comm {
@@ -29,7 +30,11 @@ namespace trireme::comm {
 class Exchange {
  public:
   /// Borrows `comm` and `progress`. `chunk_bytes`: size of one message at most.
-  Exchange(MPI_Comm comm, Progress& progress, device::Device& device, std::size_t chunk_bytes);
+  Exchange(MPI_Comm comm,
+           Progress& progress,
+           Summation sum,
+           device::Device& device,
+           std::size_t chunk_bytes);
 
   /// Shapes: blocks = one per rank, of equal lengths, fp32 or bf16; readable = one per rank: its
   /// copy of this rank's block where this process can read it, null where it must be sent (the
@@ -53,6 +58,7 @@ class Exchange {
 
   MPI_Comm comm_;
   Progress& progress_;
+  Summation sum_;
   int rank_ = 0;
   int size_ = 1;
   std::size_t chunk_bytes_ = 0;

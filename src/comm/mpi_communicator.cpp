@@ -28,7 +28,7 @@ class MpiCommunicator final : public Communicator {
         size_(comm_.size()),
         progress_(comm_.get(), world.gather_all(world.host()), options.deadline_s),
         ring_(comm_.get(), progress_, device, options.chunk_bytes),
-        exchange_(comm_.get(), progress_, device, options.chunk_bytes),
+        exchange_(comm_.get(), progress_, summation_of(reduction), device, options.chunk_bytes),
         nobody_(static_cast<std::size_t>(size_), nullptr) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -68,7 +68,7 @@ class MpiCommunicator final : public Communicator {
 
  private:
   void reduce(const Shards& shards) {
-    if (reduction_ == Reduction::ordered || shards.full.dtype != DType::f32)
+    if (reduction_ != Reduction::sum || shards.full.dtype != DType::f32)
       exchange_.reduce_scatter(shards.ranks, nobody_);
     else
       ring_.reduce_scatter(shards.ranks);

@@ -110,6 +110,7 @@ class NodeCommunicator final : public Communicator {
                    NodeGrid grid)
       : transport_(transport),
         reduction_(reduction),
+        sum_(summation_of(reduction)),
         comm_(OwnedComm::duplicate(world.comm())),
         rank_(world.rank()),
         size_(world.size()),
@@ -120,6 +121,7 @@ class NodeCommunicator final : public Communicator {
         ring_(grid_.column.get(), progress_, device, options.chunk_bytes),
         exchange_(grid_.num_rows() > 1 ? comm_.get() : MPI_COMM_SELF,
                   progress_,
+                  summation_of(reduction),
                   device,
                   options.chunk_bytes) {}
 
@@ -179,15 +181,15 @@ class NodeCommunicator final : public Communicator {
 
   void reduce(const NodeShards& s) {
     barrier_.meet();
-    if (grid_.num_rows() > 1 && (reduction_ == Reduction::ordered || s.full.dtype != DType::f32)) {
+    if (grid_.num_rows() > 1 && (reduction_ != Reduction::sum || s.full.dtype != DType::f32)) {
       exchange_.reduce_scatter(s.ranks, s.readable);
       return;
     }
     const auto num_local = static_cast<std::size_t>(grid_.num_columns());
     for (std::size_t row = 0; row < s.column_blocks.size(); ++row) {
       const View block = s.column_blocks[row];
-      sum_in_order(block.data, std::span(s.sources).subspan(row * num_local, num_local),
-                   block.elements, block.dtype);
+      sum_(block.data, std::span(s.sources).subspan(row * num_local, num_local), block.elements,
+           block.dtype);
     }
     ring_.reduce_scatter(s.column_blocks);
   }
@@ -205,6 +207,7 @@ class NodeCommunicator final : public Communicator {
 
   Transport transport_;
   Reduction reduction_;
+  Summation sum_;
   OwnedComm comm_;
   int rank_;
   int size_;

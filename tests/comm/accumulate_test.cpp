@@ -13,12 +13,14 @@ namespace {
 using testing::element;
 using testing::fill;
 using testing::ordered_sum;
+using testing::paired_sum;
 
-class SumInOrder : public ::testing::TestWithParam<DType> {};
+class Sums : public ::testing::TestWithParam<DType> {};
 
-TEST_P(SumInOrder, GivesTheBitsOfTheSequentialSum) {
-  const DType dtype = GetParam();
-  for (const int num_sources : {1, 2, 3, 4, 5, 6, 7, 9})
+using Expected = float (*)(int num_ranks, std::int64_t i, DType dtype, int round);
+
+void expect_bits(Summation sum, Expected expected_sum, DType dtype) {
+  for (const int num_sources : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 32})
     for (const std::int64_t elements : {1, 3, 16, 17, 1023, 1024, 1025, 5003}) {
       std::vector<std::vector<std::byte>> data;
       std::vector<const std::byte*> sources;
@@ -28,11 +30,11 @@ TEST_P(SumInOrder, GivesTheBitsOfTheSequentialSum) {
       }
       for (const auto& bytes : data) sources.push_back(bytes.data());
       std::vector<std::byte> apart(data[0].size());
-      sum_in_order(apart.data(), sources, elements, dtype);
+      sum(apart.data(), sources, elements, dtype);
       // In place, the result over the last source.
-      sum_in_order(data.back().data(), sources, elements, dtype);
+      sum(data.back().data(), sources, elements, dtype);
       for (std::int64_t i = 0; i < elements; ++i) {
-        const float expected = ordered_sum(num_sources, i, dtype);
+        const float expected = expected_sum(num_sources, i, dtype, 0);
         ASSERT_EQ(element(apart.data(), i, dtype), expected)
             << num_sources << " sources, element " << i << " of " << elements;
         ASSERT_EQ(element(data.back().data(), i, dtype), expected) << "in place, element " << i;
@@ -40,8 +42,44 @@ TEST_P(SumInOrder, GivesTheBitsOfTheSequentialSum) {
     }
 }
 
+TEST_P(Sums, OneAfterAnotherHaveTheBitsOfThePlainLoop) {
+  expect_bits(sum_in_order, ordered_sum, GetParam());
+  expect_bits(summation_of(Reduction::ordered), ordered_sum, GetParam());
+}
+
+TEST_P(Sums, InPairsHaveTheBitsOfTheTree) {
+  expect_bits(sum_in_pairs, paired_sum, GetParam());
+  expect_bits(summation_of(Reduction::tree), paired_sum, GetParam());
+}
+
+// What makes results independent of the rank count: a tree over subtrees of equal size is the tree.
+TEST(SumInPairs, OfSubtreesIsTheWholeTree) {
+  constexpr std::int64_t elements = 1500;
+  constexpr std::size_t leaves = 16;
+  std::vector<std::vector<float>> data(leaves, std::vector<float>(elements));
+  for (std::size_t r = 0; r < leaves; ++r)
+    fill({reinterpret_cast<std::byte*>(data[r].data()), elements, DType::f32}, static_cast<int>(r));
+  const auto sum_of = [&](const std::vector<std::vector<float>>& terms) {
+    std::vector<const std::byte*> sources;
+    for (const auto& term : terms)
+      sources.push_back(reinterpret_cast<const std::byte*>(term.data()));
+    std::vector<float> sum(elements);
+    sum_in_pairs(reinterpret_cast<std::byte*>(sum.data()), sources, elements, DType::f32);
+    return sum;
+  };
+  const auto whole = sum_of(data);
+  for (const std::size_t ranks : {1U, 2U, 4U, 8U}) {
+    std::vector<std::vector<float>> parts;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const auto begin = data.begin() + static_cast<std::ptrdiff_t>(r * leaves / ranks);
+      parts.push_back(sum_of({begin, begin + static_cast<std::ptrdiff_t>(leaves / ranks)}));
+    }
+    EXPECT_EQ(sum_of(parts), whole) << ranks << " ranks";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(,
-                         SumInOrder,
+                         Sums,
                          ::testing::Values(DType::f32, DType::bf16),
                          [](const auto& tested) { return std::string(name(tested.param)); });
 

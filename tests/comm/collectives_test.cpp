@@ -22,6 +22,7 @@ using testing::element;
 using testing::fill;
 using testing::gradient;
 using testing::ordered_sum;
+using testing::paired_sum;
 using testing::rounded;
 using testing::set_element;
 
@@ -83,9 +84,13 @@ class Collectives : public ::testing::TestWithParam<Case> {
 
   /// The sum that this case promises for element i, or a bound around it.
   void expect_sum(float got, std::int64_t i, int round) const {
-    const float ordered = ordered_sum(size(), i, dtype(), round);
-    if (std::get<Reduction>(GetParam()) == Reduction::ordered || dtype() == DType::bf16) {
-      ASSERT_EQ(got, ordered) << "element " << i;
+    const auto reduction = std::get<Reduction>(GetParam());
+    if (reduction == Reduction::tree) {
+      ASSERT_EQ(got, paired_sum(size(), i, dtype(), round)) << "element " << i;
+      return;
+    }
+    if (reduction == Reduction::ordered || dtype() == DType::bf16) {
+      ASSERT_EQ(got, ordered_sum(size(), i, dtype(), round)) << "element " << i;
       return;
     }
     double sum = 0, magnitude = 0;
@@ -243,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(
     Collectives,
     ::testing::Combine(
         ::testing::Values(Wiring::mpi, Wiring::shared_memory, Wiring::blocks, Wiring::dealt),
-        ::testing::Values(Reduction::sum, Reduction::ordered),
+        ::testing::Values(Reduction::sum, Reduction::ordered, Reduction::tree),
         ::testing::Values(DType::f32, DType::bf16),
         ::testing::Values(StreamMode::inlined, StreamMode::concurrent)),
     case_name);

@@ -48,4 +48,19 @@ inline float ordered_sum(int num_ranks, std::int64_t i, DType dtype, int round =
   return rounded(sum, dtype);
 }
 
+/// (g0 + g1) + (g2 + g3) …: neighbours in pairs, level by level, who has no neighbour waits; in
+/// fp32, rounded once to `dtype`.
+inline float paired_sum(int num_ranks, std::int64_t i, DType dtype, int round = 0) {
+  std::vector<float> level;
+  for (int r = 0; r < num_ranks; ++r) level.push_back(rounded(gradient(r, i, round), dtype));
+  while (level.size() > 1) {
+    std::vector<float> next;
+    for (std::size_t k = 0; k + 1 < level.size(); k += 2) next.push_back(level[k] + level[k + 1]);
+    if (level.size() % 2 != 0)
+      next.push_back(level.back());
+    level.swap(next);
+  }
+  return rounded(level[0], dtype);
+}
+
 }  // namespace trireme::comm::testing

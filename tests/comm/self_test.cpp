@@ -60,7 +60,7 @@ TEST(SelfWorld, AbortEndsTheProcessWithTheCode) {
 TEST(SelfCommunicator, LeavesTheBucketAsItIs) {
   const auto device = device::make_cpu_device(1);
   const auto world = make_self_world();
-  for (const auto reduction : {Reduction::sum, Reduction::ordered})
+  for (const auto reduction : {Reduction::sum, Reduction::ordered, Reduction::tree})
     for (const auto mode : {device::StreamMode::inlined, device::StreamMode::concurrent}) {
       const auto stream = device->make_stream(mode, "comm");
       const auto communicator = make_communicator(Transport::automatic, reduction, *world, *device);
