@@ -153,7 +153,8 @@ std::vector<BenchRow> bench_reduce(World& world,
       std::vector<Contestant> contestants;
       for (const Transport transport : request.transports) {
         entrants.push_back(make_entrant(
-            make_communicator(transport, request.reduction, world, device), count, dtype));
+            make_communicator(transport, request.reduction, world, device, request.options), count,
+            dtype));
         add_transport(*entrants.back(), *stream, contestants);
       }
       const auto from = device.allocate(count, "the baselines' source");

@@ -31,6 +31,7 @@ struct BenchRequest {
   Reduction reduction = Reduction::sum;
   int repetitions = 21;
   bool baselines = true;
+  Options options{};  ///< of the transports
 };
 
 struct BenchRow {

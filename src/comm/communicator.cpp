@@ -22,6 +22,14 @@ void expect_bucket(View full, int size) {
                  size);
 }
 
+std::size_t message_bytes(const Options& options, bool one_host) {
+  constexpr std::size_t inside_a_host = std::size_t{512} << 10U;
+  constexpr std::size_t between_hosts = std::size_t{60} << 10U;
+  if (options.chunk_bytes != 0)
+    return options.chunk_bytes;
+  return one_host ? inside_a_host : between_hosts;
+}
+
 namespace {
 
 /// Whether the ranks of every node can map each other's memory; false in some containers.
@@ -63,8 +71,7 @@ std::unique_ptr<Communicator> make_communicator(Transport transport,
                                                 World& world,
                                                 device::Device& device,
                                                 const Options& options) {
-  TRIREME_EXPECT(options.chunk_bytes >= 64 && options.chunk_bytes % 64 == 0 &&
-                     options.chunk_bytes <= std::size_t{1} << 30U,
+  TRIREME_EXPECT(options.chunk_bytes % 64 == 0 && options.chunk_bytes <= std::size_t{1} << 30U,
                  "chunks of {} bytes", options.chunk_bytes);
   if (transport == Transport::self && world.size() > 1)
     throw UserError(fmt::format("parallel.transport: self carries one rank, and this run has {}",

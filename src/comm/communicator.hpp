@@ -81,8 +81,8 @@ class Communicator {
 struct Options {
   /// Seconds in which nothing moves until a collective gives up and names who never arrived.
   double deadline_s = 600;
-  /// Largest single message; a multiple of 64.
-  std::size_t chunk_bytes = std::size_t{512} << 10U;
+  /// Largest single message, a multiple of 64; 0 chooses by placement: message_bytes().
+  std::size_t chunk_bytes = 0;
 };
 
 /// The transport that the deck asks for; `automatic` chooses by the world's size and placement.

@@ -26,9 +26,16 @@ Exchange::Exchange(MPI_Comm comm,
       std::min(chunk_bytes, std::max(4 * chunk_bytes / num_ranks / 64 * 64, smallest_chunk_bytes));
   if (size_ > 1)
     scratch_ = device.allocate(groups * num_ranks * chunk_bytes_, "exchange messages");
-  for (auto& requests : sending_) requests.assign(num_ranks, MPI_REQUEST_NULL);
-  for (auto& requests : receiving_) requests.assign(num_ranks, MPI_REQUEST_NULL);
+  sending_.assign(groups * num_ranks, MPI_REQUEST_NULL);
+  receiving_.assign(groups * num_ranks, MPI_REQUEST_NULL);
   sources_.resize(num_ranks);
+}
+
+std::span<MPI_Request> Exchange::of_group(std::vector<MPI_Request>& requests,
+                                          std::int64_t group) const {
+  const auto num_ranks = static_cast<std::size_t>(size_);
+  return std::span(requests).subspan(static_cast<std::size_t>(group) % groups * num_ranks,
+                                     num_ranks);
 }
 
 View Exchange::chunk_of(const View& block, std::int64_t group) const {
@@ -46,7 +53,7 @@ std::byte* Exchange::landing(std::int64_t group, int peer) const {
 void Exchange::send_group(std::span<const View> blocks,
                           std::span<const std::byte* const> readable,
                           std::int64_t group) {
-  auto& requests = sending_[static_cast<std::size_t>(group) % groups];
+  const auto requests = of_group(sending_, group);
   for (int step = 1; step < size_; ++step) {
     const auto peer = static_cast<std::size_t>((rank_ + step) % size_);
     if (readable[peer] != nullptr)
@@ -60,7 +67,7 @@ void Exchange::send_group(std::span<const View> blocks,
 void Exchange::receive_group(const View& own,
                              std::span<const std::byte* const> readable,
                              std::int64_t group) {
-  auto& requests = receiving_[static_cast<std::size_t>(group) % groups];
+  const auto requests = of_group(receiving_, group);
   const auto bytes = static_cast<int>(chunk_of(own, group).bytes());
   for (int step = 1; step < size_; ++step) {
     const int peer = (rank_ + size_ - step) % size_;
@@ -87,13 +94,10 @@ void Exchange::reduce_scatter(std::span<const View> blocks,
   const View own = blocks[static_cast<std::size_t>(rank_)];
   if (size_ == 1 || own.empty())
     return;
-  const Abandon s0(sending_[0]), s1(sending_[1]), s2(sending_[2]);
-  const Abandon r0(receiving_[0]), r1(receiving_[1]), r2(receiving_[2]);
-  static_assert(groups == 3);
+  const Abandon sends(sending_), receives(receiving_);
   const auto elements = static_cast<std::int64_t>(chunk_bytes_ / size_bytes(own.dtype));
   const std::int64_t total = (own.elements + elements - 1) / elements;
   constexpr auto depth = static_cast<std::int64_t>(groups);
-  const auto slot = [](std::int64_t g) { return static_cast<std::size_t>(g % depth); };
   std::int64_t received = 0, expected = 0, sent = 0, started = 0;
   while (received < total || sent < total) {
     for (; expected < std::min(total, received + depth); ++expected)
@@ -101,12 +105,12 @@ void Exchange::reduce_scatter(std::span<const View> blocks,
     for (; started < std::min(total, sent + depth); ++started)
       send_group(blocks, readable, started);
     bool moved = false;
-    if (received < expected && completed(receiving_[slot(received)])) {
+    if (received < expected && completed(of_group(receiving_, received))) {
       add_group(own, readable, received);
       ++received;
       moved = true;
     }
-    if (sent < started && completed(sending_[slot(sent)])) {
+    if (sent < started && completed(of_group(sending_, sent))) {
       ++sent;
       moved = true;
     }

@@ -11,7 +11,6 @@
 // `smallest_chunk_bytes` each; a collective allocates nothing.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -43,7 +42,7 @@ class Exchange {
   void reduce_scatter(std::span<const View> blocks, std::span<const std::byte* const> readable);
 
  private:
-  static constexpr std::size_t groups = 3;
+  static constexpr std::size_t groups = 8;
   static constexpr std::size_t smallest_chunk_bytes = 8192;
 
   void send_group(std::span<const View> blocks,
@@ -53,6 +52,9 @@ class Exchange {
                      std::span<const std::byte* const> readable,
                      std::int64_t group);
   void add_group(const View& own, std::span<const std::byte* const> readable, std::int64_t group);
+  /// The group's requests, one per peer.
+  [[nodiscard]] std::span<MPI_Request> of_group(std::vector<MPI_Request>& requests,
+                                                std::int64_t group) const;
   [[nodiscard]] View chunk_of(const View& block, std::int64_t group) const;
   [[nodiscard]] std::byte* landing(std::int64_t group, int peer) const;
 
@@ -62,9 +64,9 @@ class Exchange {
   int rank_ = 0;
   int size_ = 1;
   std::size_t chunk_bytes_ = 0;
-  device::Buffer scratch_;  // [groups][size][chunk_bytes]
-  std::array<std::vector<MPI_Request>, groups> sending_;
-  std::array<std::vector<MPI_Request>, groups> receiving_;
+  device::Buffer scratch_;              // [groups][size][chunk_bytes]
+  std::vector<MPI_Request> sending_;    // [groups][size]
+  std::vector<MPI_Request> receiving_;  // [groups][size]
   std::vector<const std::byte*> sources_;
 };
 

@@ -14,6 +14,10 @@ class MpiShards final : public Shards {
   MpiShards(View bucket, int rank, int size) : Shards(bucket, rank, size) {}
 };
 
+std::size_t chunk_bytes_of(const MpiWorld& world, const Options& options) {
+  return message_bytes(options, world.local_size() == world.size());
+}
+
 /// Collectives run on the stream, whichever thread that is; the stream keeps them in order.
 class MpiCommunicator final : public Communicator {
  public:
@@ -27,8 +31,12 @@ class MpiCommunicator final : public Communicator {
         rank_(comm_.rank()),
         size_(comm_.size()),
         progress_(comm_.get(), world.gather_all(world.host()), options.deadline_s),
-        ring_(comm_.get(), progress_, device, options.chunk_bytes),
-        exchange_(comm_.get(), progress_, summation_of(reduction), device, options.chunk_bytes),
+        ring_(comm_.get(), progress_, device, chunk_bytes_of(world, options)),
+        exchange_(comm_.get(),
+                  progress_,
+                  summation_of(reduction),
+                  device,
+                  chunk_bytes_of(world, options)),
         nobody_(static_cast<std::size_t>(size_), nullptr) {}
 
   [[nodiscard]] int rank() const override { return rank_; }

@@ -118,12 +118,12 @@ class NodeCommunicator final : public Communicator {
         progress_(comm_.get(), world.gather_all(world.host()), options.deadline_s),
         barrier_(grid_.node.get(), progress_),
         windows_(grid_.node.get(), grid_.local_rank),
-        ring_(grid_.column.get(), progress_, device, options.chunk_bytes),
+        ring_(grid_.column.get(), progress_, device, message_bytes(options, false)),
         exchange_(grid_.num_rows() > 1 ? comm_.get() : MPI_COMM_SELF,
                   progress_,
                   summation_of(reduction),
                   device,
-                  options.chunk_bytes) {}
+                  message_bytes(options, false)) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }

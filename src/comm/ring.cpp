@@ -11,6 +11,11 @@ namespace {
 
 constexpr int tag = 11;
 
+/// Scratch, and messages under way, per direction. Source: 4 MiB fill a 2 Gbit/s link to 95 %.
+constexpr std::size_t window_bytes = std::size_t{4} << 20U;
+constexpr std::size_t least_window = 8;
+constexpr std::size_t largest_window = 64;
+
 }  // namespace
 
 /// Step s sends block first_sent - s and receives block first_sent - s - 1, around the ring.
@@ -37,18 +42,19 @@ Ring::Ring(MPI_Comm comm, Progress& progress, device::Device& device, std::size_
     : comm_(comm), progress_(progress), chunk_bytes_(chunk_bytes) {
   TRIREME_MPI(MPI_Comm_rank(comm_, &rank_));
   TRIREME_MPI(MPI_Comm_size(comm_, &size_));
+  const std::size_t window = std::clamp(window_bytes / chunk_bytes_, least_window, largest_window);
   if (size_ > 1)
     scratch_ = device.allocate(window * chunk_bytes_, "ring messages");
-  sending_.fill(MPI_REQUEST_NULL);
-  receiving_.fill(MPI_REQUEST_NULL);
+  sending_.assign(window, MPI_REQUEST_NULL);
+  receiving_.assign(window, MPI_REQUEST_NULL);
 }
 
 void Ring::run(const Walk& walk) {
   const Abandon sends(sending_), receives(receiving_);
   const int right = (rank_ + 1) % size_, left = (rank_ + size_ - 1) % size_;
   const std::int64_t total = walk.num_chunks * (size_ - 1);
-  constexpr auto depth = static_cast<std::int64_t>(window);
-  const auto slot = [](std::int64_t k) { return static_cast<std::size_t>(k % depth); };
+  const auto depth = static_cast<std::int64_t>(sending_.size());
+  const auto slot = [depth](std::int64_t k) { return static_cast<std::size_t>(k % depth); };
   const auto landing = [&](std::int64_t k) {
     return walk.reduces ? scratch_.data() + slot(k) * chunk_bytes_ : walk.received(k).data;
   };

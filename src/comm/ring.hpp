@@ -11,7 +11,8 @@
 //   all-gather      step s sends block r-s, receives block r-s-1 in place
 //
 // 1. Messages between two ranks are sent and received in the same order, so one tag is enough.
-// 2. At most `window` messages per direction are under way.
+// 2. At most `window` messages per direction are under way; a neighbour that comes late may find
+// one block's messages waiting.
 // 3. Scratch is allocated at construction; a collective allocates nothing.
 // 4. The sum runs around the ring, starting behind the owner: the same bits run to run, but not in
 // rank order; fp32 only, because partial sums travel.
@@ -20,9 +21,9 @@
 // between calls; `trireme bench reduce` shows both.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <mpi.h>
 
@@ -46,8 +47,6 @@ class Ring {
   void all_gather(std::span<const View> blocks);
 
  private:
-  static constexpr std::size_t window = 8;
-
   /// One walk: where chunk k of the sequence lies.
   struct Walk;
   void run(const Walk& walk);
@@ -57,9 +56,9 @@ class Ring {
   int rank_ = 0;
   int size_ = 1;
   std::size_t chunk_bytes_;
-  device::Buffer scratch_;  // [window][chunk_bytes]
-  std::array<MPI_Request, window> sending_;
-  std::array<MPI_Request, window> receiving_;
+  device::Buffer scratch_;              // [window][chunk_bytes]
+  std::vector<MPI_Request> sending_;    // [window]
+  std::vector<MPI_Request> receiving_;  // [window]
 };
 
 }  // namespace trireme::comm

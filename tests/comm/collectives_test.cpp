@@ -190,6 +190,41 @@ TEST_P(Collectives, RunInTheOrderInWhichTheyWereEnqueued) {
   }
 }
 
+TEST_P(Collectives, BucketsMayBeOverwrittenAsSoonAsACollectiveEnds) {
+  const std::int64_t shard = 2048;
+  const auto buffer = bucket(shard);
+  const auto shards = communicator_->shards(buffer.view(dtype()));
+  const auto set_all = [&](const View& view, int value) {
+    for (std::int64_t i = 0; i < view.elements; ++i)
+      set_element(view.data, i, dtype(), static_cast<float>(value));
+  };
+  int sum_of_ranks = 0;
+  for (int r = 0; r < size(); ++r) sum_of_ranks += r;
+  // Small integers: every order of addition, and bf16, is exact.
+  for (int round = 0; round < 20; ++round) {
+    set_all(shards->full, rank() + round % 3);
+    communicator_->reduce_scatter(*shards, BucketIndex{0}, *stream_);
+    stream_->synchronize();
+    set_all(shards->full.slice(0, rank() * shard), -1);
+    set_all(shards->full.slice((rank() + 1) * shard, (size() - rank() - 1) * shard), -1);
+    for (std::int64_t i = 0; i < shard; ++i)
+      ASSERT_EQ(element(shards->own.data, i, dtype()),
+                static_cast<float>(sum_of_ranks + size() * (round % 3)))
+          << "round " << round;
+    set_all(shards->own, rank() + round % 5);
+    communicator_->all_gather(*shards, BucketIndex{0}, *stream_);
+    stream_->synchronize();
+    set_all(shards->own, -1);
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank())
+        continue;
+      const std::byte* theirs = shards->ranks[static_cast<std::size_t>(r)].data;
+      ASSERT_EQ(element(theirs, shard - 1, dtype()), static_cast<float>(r + round % 5))
+          << "round " << round;
+    }
+  }
+}
+
 TEST_P(Collectives, ShardsAreEqualSlicesInRankOrder) {
   const auto buffer = bucket(48);
   const auto shards = communicator_->shards(buffer.view(dtype()));
