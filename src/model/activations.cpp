@@ -26,8 +26,7 @@ std::int64_t rows_of_logits(const GptShape& shape, std::int64_t rows) {
 /// Names every item, in one order, for the plan and for the views alike.
 /// `take(name, dtype, elements)` gives the view.
 template <class Take>
-Activations lay_out(
-    const GptShape& shape, DType dtype, std::int64_t B, std::int64_t head_rows, Take take) {
+Activations lay_out(const GptShape& shape, DType dtype, std::int64_t B, Take take) {
   const std::int64_t rows = B * shape.context, C = shape.channels;
   Activations all;
   all.blocks.resize(static_cast<std::size_t>(shape.layers));
@@ -52,14 +51,6 @@ Activations lay_out(
   all.mean_f = take("ln_f.mean", DType::f32, rows);
   all.rstd_f = take("ln_f.rstd", DType::f32, rows);
   all.norm_f = take("ln_f", dtype, rows * C);
-  all.logits = take("logits", DType::f32, std::min(rows, head_rows) * shape.vocabulary);
-  all.d_logits = dtype == DType::f32
-                     ? all.logits
-                     : take("logits.gradient", dtype, std::min(rows, head_rows) * shape.vocabulary);
-  all.narrow = take("narrow", dtype, rows * C);
-  all.wide = take("wide", dtype, 4 * rows * C);
-  all.dx = take("x.gradient", dtype, rows * C);
-  all.d_branch = shape.dropout > 0 ? take("branch.gradient", dtype, rows * C) : all.dx;
   all.tokens = take("tokens", DType::i32, shape.context);
   return all;
 }
@@ -68,12 +59,19 @@ Activations lay_out(
 
 ActivationPlan::ActivationPlan(const GptShape& shape, DType dtype, std::int64_t micro_sequences)
     : context_(shape.context), head_rows_(rows_of_logits(shape, micro_sequences * shape.context)) {
-  lay_out(shape, dtype, micro_sequences, head_rows_,
-          [&](std::string name, DType type, std::int64_t elements) {
-            items_.push_back({std::move(name), type, elements, bytes_});
-            bytes_ += (items_.back().bytes() + alignment - 1) / alignment * alignment;
-            return View();
-          });
+  lay_out(shape, dtype, micro_sequences, [&](std::string name, DType type, std::int64_t elements) {
+    items_.push_back({std::move(name), type, elements, bytes_});
+    bytes_ += (items_.back().bytes() + alignment - 1) / alignment * alignment;
+    return View();
+  });
+  const std::int64_t rows = micro_sequences * shape.context, C = shape.channels;
+  const std::int64_t logits = std::min(rows, head_rows_) * shape.vocabulary;
+  scratch_ = {.logits = {"logits", DType::f32, logits},
+              .d_logits = {"logits.gradient", dtype, dtype == DType::f32 ? 0 : logits},
+              .narrow = {"narrow", dtype, rows * C},
+              .wide = {"wide", dtype, 4 * rows * C},
+              .dx = {"x.gradient", dtype, rows * C},
+              .d_branch = {"branch.gradient", dtype, shape.dropout > 0 ? rows * C : 0}};
 }
 
 std::int64_t ActivationPlan::head_rows(std::int64_t begin, std::int64_t rows) const {
@@ -91,7 +89,7 @@ Activations view_activations(const GptShape& shape,
                              const ActivationPlan& plan,
                              const device::Buffer& buffer) {
   std::size_t next = 0;
-  return lay_out(shape, dtype, batch, plan.head_rows(),
+  return lay_out(shape, dtype, batch,
                  [&](const std::string& name, DType type, std::int64_t elements) {
                    const ActivationPlan::Item& item = plan.items()[next++];
                    TRIREME_ASSERT(item.name == name && elements <= item.elements,

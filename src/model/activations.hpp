@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model keeps between forward and backward, and its scratch: planned once for the largest
-// batch, laid into one buffer, handed out as views.
+// What the model keeps between forward and backward, laid into one buffer and handed out as views;
+// and what it needs only for a while, which it leases from a scratch pool. Both are planned once,
+// for the largest batch.
 //
-// The plan is plain arithmetic (no device), so that `trireme plan` can print it. Items lie one
-// after another, each at a multiple of 128 bytes. Nothing is shared over time yet except where a
-// comment says so; lifetimes and recomputation have their place here.
+// The plan is plain arithmetic (no device). Items of the buffer lie one after another, each at a
+// multiple of 128 bytes. A scratch item is leased with its planned size whatever the batch, so that
+// the pool's blocks have their final size after the first step.
 //
 // The residual stream has the dtype of the activations, also in bf16: half the memory traffic, and
 // the sums that matter (layer norm statistics, matrix products, weight gradients, loss) are fp32
@@ -28,19 +29,31 @@ class ActivationPlan {
   struct Item {
     std::string name;  ///< "h.3.qkv", "logits"
     DType dtype = DType::f32;
-    std::int64_t elements = 0;
-    std::size_t offset = 0;  ///< bytes from the start of the buffer
+    std::int64_t elements = 0;  ///< 0 in scratch: this model does not need it
+    std::size_t offset = 0;     ///< bytes from the start of the buffer; 0 in scratch
 
     [[nodiscard]] std::size_t bytes() const {
       return static_cast<std::size_t>(elements) * size_bytes(dtype);
     }
   };
 
+  /// R = B·T rows, C channels, V vocabulary.
+  struct Scratch {
+    Item logits;    ///< [rows, V] fp32, rows <= head_rows; in training, their gradient afterwards
+    Item d_logits;  ///< the rounded copy of that gradient in bf16
+    Item narrow;    ///< [R, C] forward: what a branch adds; backward: a gradient inside a branch
+    Item wide;      ///< [R, 4C] the gradient of fc or qkv
+    Item dx;        ///< [R, C] the gradient of the residual stream
+    Item d_branch;  ///< [R, C] dx behind dropout
+  };
+
   /// For batches of up to `micro_sequences` rows.
   ActivationPlan(const GptShape& shape, DType dtype, std::int64_t micro_sequences);
 
   [[nodiscard]] const std::vector<Item>& items() const { return items_; }
+  /// Of the buffer.
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  [[nodiscard]] const Scratch& scratch() const { return scratch_; }
   /// The most rows of logits that exist at a time.
   [[nodiscard]] std::int64_t head_rows() const { return head_rows_; }
   /// The rows of the head's chunk that begins at row `begin` of `rows`: whole sequences, or a part
@@ -51,6 +64,7 @@ class ActivationPlan {
 
  private:
   std::vector<Item> items_;
+  Scratch scratch_;
   std::size_t bytes_ = 0;
   std::int64_t context_ = 0;
   std::int64_t head_rows_ = 0;
@@ -71,13 +85,7 @@ struct Activations {
   std::vector<BlockActivations> blocks;
   View x_last;  ///< [R, C] the residual stream that leaves the last block
   View mean_f, rstd_f, norm_f;
-  View logits;    ///< [rows, V] fp32, rows <= head_rows; in training, their gradient afterwards
-  View d_logits;  ///< the same memory in fp32, a rounded copy in bf16
-  View narrow;    ///< [R, C] forward: what a branch adds; backward: a gradient inside a branch
-  View wide;      ///< [R, 4C] the gradient of fc or qkv
-  View dx;        ///< [R, C] the gradient of the residual stream
-  View d_branch;  ///< [R, C] dx behind dropout; dx itself without dropout
-  View tokens;    ///< [T] int32 the padded window of next_logits
+  View tokens;  ///< [T] int32 the padded window of next_logits
 };
 
 /// The views into `buffer` for batches of `batch` rows, at most the plan's micro_sequences.

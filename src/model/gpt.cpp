@@ -31,10 +31,13 @@ Gpt::Impl::Impl(device::Device& device,
                 const GptShape& given,
                 DType dtype,
                 std::int64_t micro_sequences,
-                std::uint64_t seed)
+                std::uint64_t seed,
+                device::ScratchPool* scratch)
     : shape(checked(given)),
       plan(given, dtype, micro_sequences),
       device_(device),
+      scratch_(scratch != nullptr ? *scratch
+                                  : own_scratch_.emplace(device, device::ScratchPool::Options{})),
       dtype_(dtype),
       micro_sequences_(micro_sequences),
       dropout_key_(RandomKey::of(seed, Draw::dropout)),
@@ -45,6 +48,10 @@ Gpt::Impl::Impl(device::Device& device,
   for (std::size_t i = 0; i < indices_.size(); ++i) indices_[i] = static_cast<ParameterIndex>(i);
   buffer_ = device.allocate(plan.bytes(), "activations");
   batch_plan(micro_sequences);
+}
+
+device::Lease Gpt::Impl::lease(const ActivationPlan::Item& item, device::Stream& stream) const {
+  return scratch_.lease(item.name, item.dtype, item.elements, stream);
 }
 
 BatchPlan& Gpt::Impl::batch_plan(std::int64_t batch) {
@@ -83,10 +90,7 @@ BatchPlan& Gpt::Impl::batch_plan(std::int64_t batch) {
     made->head.push_back({.begin = begin,
                           .rows = rows,
                           .linear = &head,
-                          .norm = a.norm_f.slice(begin * C, rows * C),
-                          .d_norm = a.narrow.slice(begin * C, rows * C),
-                          .logits = a.logits.slice(0, rows * shape.vocabulary),
-                          .d_logits = a.d_logits.slice(0, rows * shape.vocabulary)});
+                          .norm = a.norm_f.slice(begin * C, rows * C)});
   }
   return *batches_.emplace(batch, std::move(made)).first->second;
 }
@@ -174,7 +178,9 @@ void Gpt::Impl::train(
     const Batch& batch, View losses, bool last_micro_step, Hooks& hooks, device::Stream& stream) {
   const std::int64_t B = checked_batch(batch, losses);
   TRIREME_EXPECT(!gradients_.empty(), "training a model that was bound without gradients");
-  const Call call{batch_plan(B), batch.first_sample, true, last_micro_step, hooks, stream};
+  const device::Lease narrow = lease(plan.scratch().narrow, stream);
+  Call call{batch_plan(B), batch.first_sample, true, last_micro_step, hooks, stream};
+  call.narrow = narrow.view().slice(0, losses.elements * shape.channels);
   const View x = forward(call, batch.tokens);
   forward_head_norm(call, x);
   train_head(call, batch.targets, losses);
@@ -183,7 +189,9 @@ void Gpt::Impl::train(
 
 void Gpt::Impl::evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream) {
   const std::int64_t B = checked_batch(batch, losses);
-  const Call call{batch_plan(B), batch.first_sample, false, false, hooks, stream};
+  const device::Lease narrow = lease(plan.scratch().narrow, stream);
+  Call call{batch_plan(B), batch.first_sample, false, false, hooks, stream};
+  call.narrow = narrow.view().slice(0, losses.elements * shape.channels);
   const View x = forward(call, batch.tokens);
   forward_head_norm(call, x);
   evaluate_head(call, batch.targets, losses);
@@ -197,7 +205,9 @@ void Gpt::Impl::next_logits(ConstView tokens, View logits, Hooks& hooks, device:
                  "tokens of {}, {} logits of {} for a vocabulary of {}", name(tokens.dtype),
                  logits.elements, name(logits.dtype), shape.vocabulary);
   TRIREME_EXPECT(!values_.empty(), "a model without parameters: bind() comes first");
-  const Call call{batch_plan(1), 0, false, false, hooks, stream};
+  const device::Lease narrow = lease(plan.scratch().narrow, stream);
+  Call call{batch_plan(1), 0, false, false, hooks, stream};
+  call.narrow = narrow.view().slice(0, shape.context * shape.channels);
   const Activations& a = call.batch.activations;
   device_.fill_zero(a.tokens, stream);
   device_.copy(a.tokens.slice(0, tokens.elements), tokens, stream);
@@ -211,8 +221,9 @@ Gpt::Gpt(device::Device& device,
          const GptShape& shape,
          DType dtype,
          std::int64_t micro_sequences,
-         std::uint64_t seed)
-    : impl_(std::make_unique<Impl>(device, shape, dtype, micro_sequences, seed)) {}
+         std::uint64_t seed,
+         device::ScratchPool* scratch)
+    : impl_(std::make_unique<Impl>(device, shape, dtype, micro_sequences, seed, scratch)) {}
 
 Gpt::~Gpt() = default;
 

@@ -15,7 +15,7 @@
 //    micro-step, in exactly reverse registration order, which puts the token embedding last.
 // 3. Gradients are added to; whoever owns them zeroes them at the start of a step.
 // 4. Everything is planned at construction: activations, matmuls, scratch. A step allocates
-//    nothing.
+//    nothing, once the scratch pool is warm.
 // 5. The logits of all rows never exist at once: the head works on a chunk of rows at a time, and
 // in
 //    training takes loss, gradient of the logits, of the head and of its input from each chunk
@@ -34,6 +34,7 @@
 #include "base/view.hpp"
 
 #include "device/device.hpp"
+#include "device/pool.hpp"
 #include "layout/plan.hpp"
 
 #include "model/activations.hpp"
@@ -86,12 +87,14 @@ class Gpt {
  public:
   /// `micro_sequences` is the largest B of any call; products for a smaller one are made at its
   /// first use and kept. `dtype` is that of parameters and activations, fp32 or bf16; `seed` is
-  /// that of dropout.
+  /// that of dropout. Scratch is leased from `scratch`, which outlives the model; without one the
+  /// model has a pool of its own.
   Gpt(device::Device& device,
       const GptShape& shape,
       DType dtype,
       std::int64_t micro_sequences,
-      std::uint64_t seed);
+      std::uint64_t seed,
+      device::ScratchPool* scratch = nullptr);
   ~Gpt();
   Gpt(const Gpt&) = delete;
   Gpt& operator=(const Gpt&) = delete;
@@ -113,7 +116,7 @@ class Gpt {
   void next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream);
 
   [[nodiscard]] const GptShape& shape() const;
-  /// Bytes of activations and scratch planned at construction.
+  /// Bytes of what is kept between forward and backward; scratch is the pool's.
   [[nodiscard]] std::size_t activation_bytes() const;
   [[nodiscard]] const ActivationPlan& activation_plan() const;
 

@@ -12,22 +12,37 @@ namespace trireme::model {
 
 void Gpt::Impl::train_head(const Call& call, ConstView targets, View losses) const {
   const float scale = 1.0F / static_cast<float>(losses.elements);
+  const device::Lease all_logits = lease(plan.scratch().logits, call.stream);
+  const device::Lease rounded = lease(plan.scratch().d_logits, call.stream);
+  const bool rounds = dtype_ != DType::f32;
   for (const HeadChunk& chunk : call.batch.head) {
-    chunk.linear->forward(chunk.logits, chunk.norm, value(set_.head), {}, call.stream);
-    ops::cross_entropy_forward_backward(losses.slice(chunk.begin, chunk.rows), chunk.logits,
+    const std::int64_t count = chunk.rows * shape.vocabulary;
+    const View logits = all_logits.view().slice(0, count);
+    const View d_logits = rounds ? rounded.view().slice(0, count) : logits;
+    const View d_norm =
+        call.narrow.slice(chunk.begin * shape.channels, chunk.rows * shape.channels);
+    chunk.linear->forward(logits, chunk.norm, value(set_.head), {}, call.stream);
+    ops::cross_entropy_forward_backward(losses.slice(chunk.begin, chunk.rows), logits,
                                         targets.slice(chunk.begin, chunk.rows), scale, call.stream);
-    if (dtype_ != DType::f32)
-      ops::cast(chunk.d_logits, chunk.logits, call.stream);
-    chunk.linear->backward_weight(gradient(set_.head), chunk.d_logits, chunk.norm, call.stream);
-    chunk.linear->backward_input(chunk.d_norm, chunk.d_logits, value(set_.head), call.stream);
+    if (rounds)
+      ops::cast(d_logits, logits, call.stream);
+    chunk.linear->backward_weight(gradient(set_.head), d_logits, chunk.norm, call.stream);
+    chunk.linear->backward_input(d_norm, d_logits, value(set_.head), call.stream);
   }
   if (!shape.tied_head)
     report(call, set_.head);
 }
 
-void Gpt::Impl::backward(const Call& call, ConstView tokens) const {
+void Gpt::Impl::backward(Call& call, ConstView tokens) const {
   const Activations& a = call.batch.activations;
-  backward_norm(call, set_.ln_f, a.narrow, a.x_last, a.mean_f, a.rstd_f, false);
+  const device::Lease wide = lease(plan.scratch().wide, call.stream);
+  const device::Lease dx = lease(plan.scratch().dx, call.stream);
+  const device::Lease d_branch = lease(plan.scratch().d_branch, call.stream);
+  call.wide = wide.view().slice(0, 4 * call.narrow.elements);
+  call.dx = dx.view().slice(0, call.narrow.elements);
+  call.d_branch =
+      shape.dropout > 0 ? d_branch.view().slice(0, call.narrow.elements) : d_branch.view();
+  backward_norm(call, set_.ln_f, call.narrow, a.x_last, a.mean_f, a.rstd_f, false);
   for (std::size_t l = a.blocks.size(); l-- > 0;) {
     backward_mlp(call, l);
     backward_attention(call, l);
@@ -36,7 +51,7 @@ void Gpt::Impl::backward(const Call& call, ConstView tokens) const {
                                       .time = shape.context,
                                       .channels = shape.channels,
                                       .vocabulary = shape.vocabulary};
-  ops::embedding_backward(gradient(set_.wte), gradient(set_.wpe), a.dx, tokens, embedding,
+  ops::embedding_backward(gradient(set_.wte), gradient(set_.wpe), call.dx, tokens, embedding,
                           embedding_dropout(call), call.stream);
   report(call, set_.wpe);
   report(call, set_.wte);
@@ -46,7 +61,7 @@ void Gpt::Impl::backward_mlp(const Call& call, std::size_t l) const {
   const BlockParameters& p = set_.blocks[l];
   const BatchPlan& batch = call.batch;
   const BlockActivations& a = batch.activations.blocks[l];
-  const View narrow = batch.activations.narrow, wide = batch.activations.wide;
+  const View narrow = call.narrow, wide = call.wide;
   const View dy = branch_gradient(call, l, DropoutSite::mlp_residual);
   backward_linear(call, batch.mlp_projection, p.mlp_projection, dy, a.gelu);
   batch.mlp_projection.backward_input(wide, dy, value(p.mlp_projection.weight), call.stream);
@@ -60,8 +75,8 @@ void Gpt::Impl::backward_attention(const Call& call, std::size_t l) const {
   const BlockParameters& p = set_.blocks[l];
   const BatchPlan& batch = call.batch;
   const BlockActivations& a = batch.activations.blocks[l];
-  const View narrow = batch.activations.narrow;
-  const View d_qkv = batch.activations.wide.slice(0, a.qkv.elements);
+  const View narrow = call.narrow;
+  const View d_qkv = call.wide.slice(0, a.qkv.elements);
   const View dy = branch_gradient(call, l, DropoutSite::attention_residual);
   backward_linear(call, batch.attention_projection, p.attention_projection, dy, a.attention);
   batch.attention_projection.backward_input(narrow, dy, value(p.attention_projection.weight),
@@ -92,19 +107,19 @@ void Gpt::Impl::backward_norm(const Call& call,
                               ConstView mean,
                               ConstView rstd,
                               bool accumulate) const {
-  ops::layer_norm_backward(call.batch.activations.dx, gradient(which.weight), gradient(which.bias),
-                           dy, x, value(which.weight), mean, rstd, accumulate, call.stream);
+  ops::layer_norm_backward(call.dx, gradient(which.weight), gradient(which.bias), dy, x,
+                           value(which.weight), mean, rstd, accumulate, call.stream);
   report(call, which.bias);
   report(call, which.weight);
 }
 
 View Gpt::Impl::branch_gradient(const Call& call, std::size_t l, DropoutSite site) const {
-  const Activations& a = call.batch.activations;
   const ops::Dropout dropout = block_dropout(call, l, site);
   if (!dropout.active())
-    return a.dx;
-  ops::dropout_backward(a.d_branch, a.dx, shape.context * shape.channels, dropout, call.stream);
-  return a.d_branch;
+    return call.dx;
+  ops::dropout_backward(call.d_branch, call.dx, shape.context * shape.channels, dropout,
+                        call.stream);
+  return call.d_branch;
 }
 
 }  // namespace trireme::model

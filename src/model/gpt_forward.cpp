@@ -35,7 +35,7 @@ void Gpt::Impl::forward_attention(const Call& call,
                                   const BlockActivations& a) const {
   const BlockParameters& p = set_.blocks[l];
   const BatchPlan& batch = call.batch;
-  const View branch = batch.activations.narrow;
+  const View branch = call.narrow;
   ops::layer_norm_forward(a.norm_1, a.mean_1, a.rstd_1, a.x, value(p.ln_1.weight),
                           value(p.ln_1.bias), call.stream);
   batch.qkv.forward(a.qkv, a.norm_1, value(p.qkv.weight), value(p.qkv.bias), call.stream);
@@ -53,7 +53,7 @@ void Gpt::Impl::forward_mlp(const Call& call,
                             View out) const {
   const BlockParameters& p = set_.blocks[l];
   const BatchPlan& batch = call.batch;
-  const View branch = batch.activations.narrow;
+  const View branch = call.narrow;
   ops::layer_norm_forward(a.norm_2, a.mean_2, a.rstd_2, a.x_middle, value(p.ln_2.weight),
                           value(p.ln_2.bias), call.stream);
   batch.fc.forward(a.fc, a.norm_2, value(p.fc.weight), value(p.fc.bias), call.stream);
@@ -72,9 +72,11 @@ void Gpt::Impl::forward_head_norm(const Call& call, View x) const {
 }
 
 void Gpt::Impl::evaluate_head(const Call& call, ConstView targets, View losses) const {
+  const device::Lease all_logits = lease(plan.scratch().logits, call.stream);
   for (const HeadChunk& chunk : call.batch.head) {
-    chunk.linear->forward(chunk.logits, chunk.norm, value(set_.head), {}, call.stream);
-    ops::cross_entropy_forward(losses.slice(chunk.begin, chunk.rows), chunk.logits,
+    const View logits = all_logits.view().slice(0, chunk.rows * shape.vocabulary);
+    chunk.linear->forward(logits, chunk.norm, value(set_.head), {}, call.stream);
+    ops::cross_entropy_forward(losses.slice(chunk.begin, chunk.rows), logits,
                                targets.slice(chunk.begin, chunk.rows), call.stream);
   }
 }

@@ -2,13 +2,17 @@
 // Inside of Gpt: the pieces of forward and backward, one small function per part of the model.
 //
 // What depends on B (views, products, attention) lives in a BatchPlan, so the step path looks up
-// one object and computes no addresses. Training keeps the activations of every block; evaluation
-// lets all blocks use those of block 0.
+// one object. Training keeps the activations of every block; evaluation lets all blocks use those
+// of block 0. Scratch is leased for as long as it is needed: `narrow` for a whole call, the logits
+// for the head, the rest for backward.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
+
+#include "device/pool.hpp"
 
 #include "ops/attention.hpp"
 #include "ops/dropout.hpp"
@@ -24,8 +28,7 @@ namespace trireme::model {
 struct HeadChunk {
   std::int64_t begin = 0, rows = 0;
   Linear* linear = nullptr;
-  View norm, d_norm;  ///< these rows of norm_f and of its gradient
-  View logits, d_logits;
+  View norm;  ///< these rows of norm_f
 };
 
 /// Everything for one B.
@@ -46,7 +49,8 @@ class Gpt::Impl {
        const GptShape& shape,
        DType dtype,
        std::int64_t micro_sequences,
-       std::uint64_t seed);
+       std::uint64_t seed,
+       device::ScratchPool* scratch);
 
   void bind(std::vector<ConstView> parameters, std::vector<View> gradients);
   void train(
@@ -66,9 +70,12 @@ class Gpt::Impl {
     bool report = false;  ///< gradient_ready speaks
     Hooks& hooks;
     device::Stream& stream;
+    // Scratch of this call; what is not leased yet is empty.
+    View narrow{}, wide{}, dx{}, d_branch{};
   };
 
   // gpt.cpp
+  [[nodiscard]] device::Lease lease(const ActivationPlan::Item& item, device::Stream& stream) const;
   BatchPlan& batch_plan(std::int64_t batch);
   Linear& head_linear(std::int64_t rows);
   std::int64_t checked_batch(const Batch& batch, const View& losses) const;
@@ -88,7 +95,7 @@ class Gpt::Impl {
 
   // gpt_backward.cpp
   void train_head(const Call& call, ConstView targets, View losses) const;
-  void backward(const Call& call, ConstView tokens) const;
+  void backward(Call& call, ConstView tokens) const;
   void backward_mlp(const Call& call, std::size_t l) const;
   void backward_attention(const Call& call, std::size_t l) const;
   void backward_linear(const Call& call,
@@ -107,6 +114,8 @@ class Gpt::Impl {
   [[nodiscard]] View branch_gradient(const Call& call, std::size_t l, DropoutSite site) const;
 
   device::Device& device_;
+  std::optional<device::ScratchPool> own_scratch_;  // when nobody lends one
+  device::ScratchPool& scratch_;
   const DType dtype_;
   const std::int64_t micro_sequences_;
   const RandomKey dropout_key_;

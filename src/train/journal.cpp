@@ -127,6 +127,14 @@ void Journal::close(const Session& session) {
     file_->set_memory("optimizer", static_cast<std::int64_t>(session.optimizer.master_bytes() +
                                                              session.optimizer.moment_bytes()));
     file_->set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));
+    std::int64_t scratch = 0;
+    for (const device::ScratchPool::Usage& block : session.scratch.usage()) {
+      const auto bytes = static_cast<std::int64_t>(block.high_water_bytes);
+      scratch += bytes;
+      if (bytes > 0)
+        file_->set_memory("scratch." + block.name, bytes);
+    }
+    file_->set_memory("scratch", scratch);
     file_->set_memory("peak_resident", highest[0]);
     file_->set_timing_fact("dropped", static_cast<double>(dropped[0]), "samples");
     file_->close();

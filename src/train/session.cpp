@@ -28,7 +28,10 @@ data::Split open_data(const Job& job,
   return std::move(*split);
 }
 
-Session::Session(const Job& the_job, const data::Split& the_data, comm::World& the_world)
+Session::Session(const Job& the_job,
+                 const data::Split& the_data,
+                 comm::World& the_world,
+                 bool poison)
     : job(the_job),
       data(the_data),
       world(the_world),
@@ -36,6 +39,7 @@ Session::Session(const Job& the_job, const data::Split& the_data, comm::World& t
       device(open_device(job.run.device, choose_threads(job.run.threads, world))),
       dtype(choose_dtype(job.run.precision, *device)),
       compute_stream(device->make_stream(device::StreamMode::inlined, "compute")),
+      scratch(*device, {.pooled = job.memory.pool, .poison = poison}),
       plan(model::parameter_table(job.shape),
            {world.size(), job.parallel.bucket_elements, job.parallel.padding}),
       communicator(
@@ -51,7 +55,8 @@ Session::Session(const Job& the_job, const data::Split& the_data, comm::World& t
             job.shape,
             dtype,
             job.batch.micro_sequences,
-            static_cast<std::uint64_t>(job.run.seed)),
+            static_cast<std::uint64_t>(job.run.seed),
+            &scratch),
       optimizer(job.optimizer, engine, world, *device, *compute_stream),
       hooks(engine),
       recorder({.enabled = job.record.spans, .rank = static_cast<std::uint32_t>(world.rank())},
@@ -94,6 +99,7 @@ void Session::compute(std::int64_t number) {
   losses_ = {};
   engine.begin_step();
   micro_steps();
+  scratch.freeze();
   engine.finish_reduction();
   const timing::Span updating(recorder, timing::Name::optim_step);
   result_ = optimizer.step(number, job.run.steps,

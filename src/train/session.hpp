@@ -11,6 +11,7 @@
 // 1. Member order is construction order, and its reverse the order of teardown: what uses a stream
 // or a communicator goes first.
 // 2. Construction and step() are collective.
+// 3. The first step warms the scratch pool up; after it the pool no longer grows.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "base/log.hpp"
 
 #include "device/device.hpp"
+#include "device/pool.hpp"
 #include "layout/plan.hpp"
 
 #include "comm/communicator.hpp"
@@ -60,8 +62,8 @@ data::Split open_data(const Job& job,
 
 class Session {
  public:
-  /// `job`, `data` and `world` outlive the session.
-  Session(const Job& job, const data::Split& data, comm::World& world);
+  /// `job`, `data` and `world` outlive the session. `poison`: leased scratch is NaN until written.
+  Session(const Job& job, const data::Split& data, comm::World& world, bool poison = false);
 
   /// Step number `number`, counted from 1. `ask` is called once, when the step's work is done and
   /// before the exchange.
@@ -83,6 +85,7 @@ class Session {
   const std::unique_ptr<device::Device> device;
   const DType dtype;
   const std::unique_ptr<device::Stream> compute_stream;
+  device::ScratchPool scratch;
   const layout::Plan plan;
   const std::unique_ptr<comm::Communicator> communicator;
   reduce::Engine engine;

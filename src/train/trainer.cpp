@@ -115,6 +115,7 @@ void Trainer::open_files(std::optional<std::int64_t> resumed_step) {
 }
 
 StepOutcome Trainer::step(std::int64_t number) {
+  const std::uint64_t allocated = session_.scratch.num_allocations();
   const auto outcome = session_.step(number, [&] {
     Requests requests = signals_.take();
     if (world_.rank() == 0 && walltime_.ends(timing::steady_seconds()))
@@ -123,16 +124,18 @@ StepOutcome Trainer::step(std::int64_t number) {
   });
   walltime_.step_took(outcome.seconds);
   const double rate = static_cast<double>(outcome.tokens) / outcome.seconds;
-  journal_->step({.step = number,
-                  .loss = outcome.loss,
-                  .grad_norm = outcome.grad_norm,
-                  .learning_rate = outcome.learning_rate,
-                  .tokens = static_cast<std::int64_t>(session_.next_sample) * job_.shape.context,
-                  .seconds = outcome.seconds,
-                  .tokens_per_s = rate,
-                  .flops_per_s = rate * model::flops_per_token(job_.shape),
-                  .exposed_s = session_.engine.exposed_seconds()},
-                 session_.engine);
+  journal_->step(
+      {.step = number,
+       .loss = outcome.loss,
+       .grad_norm = outcome.grad_norm,
+       .learning_rate = outcome.learning_rate,
+       .tokens = static_cast<std::int64_t>(session_.next_sample) * job_.shape.context,
+       .seconds = outcome.seconds,
+       .tokens_per_s = rate,
+       .flops_per_s = rate * model::flops_per_token(job_.shape),
+       .exposed_s = session_.engine.exposed_seconds(),
+       .allocations = static_cast<std::int64_t>(session_.scratch.num_allocations() - allocated)},
+      session_.engine);
   if (progress_)
     progress_->step({number, outcome.loss, outcome.grad_norm, outcome.learning_rate,
                      outcome.seconds, static_cast<double>(outcome.tokens)});

@@ -230,6 +230,7 @@ TEST_P(GptTest, AStepAllocatesNoDeviceMemory) {
   GptShape shape = small_shape();
   shape.dropout = 0.1;
   SmallModel model(shape, GetParam(), 3, device::StreamMode::inlined, &device);
+  model.train(tokens, targets);  // the scratch pool warms up
   const std::size_t planned = device.num_allocations();
   EXPECT_GT(planned, 0U);
   for (int step = 0; step < 2; ++step) {
@@ -244,6 +245,34 @@ TEST_P(GptTest, AStepAllocatesNoDeviceMemory) {
   model.evaluate(part(tokens, 0, 1, 5), part(targets, 0, 1, 5));
   model.next_logits({1, 2});
   EXPECT_EQ(device.num_allocations(), with_smaller);
+}
+
+/// Nothing reads scratch before it wrote it, nothing needs its own scratch of the call before, and
+/// a lease has its planned size whatever the batch.
+TEST_P(GptTest, PoisonedScratchAndNoPoolGiveTheSameBits) {
+  GptShape shape = small_shape();
+  shape.dropout = 0.1;
+  SmallModel plain(shape, GetParam(), 3);
+  const auto losses = plain.train(tokens, targets);
+  const auto evaluated = plain.evaluate(tokens, targets);
+  for (const bool pooled : {true, false}) {
+    const auto device = device::make_cpu_device(1);
+    device::ScratchPool scratch(*device, {.pooled = pooled, .poison = true});
+    SmallModel model(shape, GetParam(), 3, device::StreamMode::inlined, device.get(), &scratch);
+    model.evaluate(part(tokens, 0, 1, 5), part(targets, 0, 1, 5));
+    EXPECT_EQ(model.train(tokens, targets), losses);
+    EXPECT_EQ(model.evaluate(tokens, targets), evaluated);
+    EXPECT_EQ(model.gradients, plain.gradients);
+    const std::uint64_t warm = scratch.num_allocations();
+    model.train(tokens, targets);
+    EXPECT_EQ(scratch.num_allocations() > warm, !pooled);
+    EXPECT_EQ(scratch.allocated_bytes() > 0, pooled);
+    for (const auto& block : scratch.usage()) {
+      if (block.name == "wide") {
+        EXPECT_EQ(block.high_water_bytes, 4 * 15 * 8 * size_bytes(GetParam()));
+      }
+    }
+  }
 }
 
 /// A vocabulary so large that the head takes a sequence in two chunks, the second one shorter.

@@ -58,14 +58,15 @@ class SmallModel {
                       DType type = DType::f32,
                       std::int64_t micro_sequences = 3,
                       device::StreamMode mode = device::StreamMode::inlined,
-                      device::Device* other = nullptr)
+                      device::Device* other = nullptr,
+                      device::ScratchPool* scratch = nullptr)
       : shape(given),
         dtype(type),
         own_device(device::make_cpu_device(1)),
         device(other != nullptr ? *other : *own_device),
         stream(device.make_stream(mode, "compute")),
         table(parameter_table(given)),
-        gpt(device, given, type, micro_sequences, model_seed) {
+        gpt(device, given, type, micro_sequences, model_seed, scratch) {
     for (std::size_t i = 0; i < table.size(); ++i) {
       std::vector<float> v(static_cast<std::size_t>(table[i].elements()));
       const bool gain = table[i].shape.size() == 1 && table[i].name.ends_with(".weight");
