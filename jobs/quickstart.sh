@@ -17,6 +17,8 @@ run=$(sed -n '/^run:/,/^[a-z]/s/.*directory: *\([^,}# ]*\).*/\1/p' "$deck" | hea
 for argument in "$@"; do
   case $argument in run.directory=*) run=${argument#run.directory=} ;; esac
 done
+# A finished run is kept and the next one lies beside it with a number: the newest record is this one's.
+run=$(dirname "$(ls -t "$run"/run.h5 "$run"-[0-9]*/run.h5 2>/dev/null | head -n 1)")
 
 post=build/postproc
 if [ ! -x "$post/bin/trireme-postproc" ] || [ -n "$(find postproc -name '*.py' -newer "$post/bin/trireme-postproc" -print -quit)" ]; then

@@ -13,6 +13,9 @@ namespace trireme::train {
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 enum class Precision : std::uint8_t { automatic, fp32, bf16 };
 
+/// What to do with a run directory whose run has made all its steps.
+enum class WhenFinished : std::uint8_t { keep, renew };
+
 struct RunConfig {
   std::string name = "run";
   std::string directory;
@@ -21,6 +24,7 @@ struct RunConfig {
   DeviceChoice device = DeviceChoice::automatic;
   Precision precision = Precision::automatic;
   Or<std::int64_t> threads;
+  WhenFinished when_finished = WhenFinished::keep;
   Or<Duration> walltime{.value = std::nullopt, .keyword = "none"};
 };
 
@@ -64,6 +68,9 @@ void describe(V& v, RunConfig& c) {
      .help = "CPU threads per rank; auto: this rank's share of its host's cores.",
      .min = 1,
      .max = 1024});
+  v("when_finished", c.when_finished,
+    {.help = "A run directory that holds all its steps is left as it is (keep), or a new run is "
+             "made beside it in DIRECTORY-2, DIRECTORY-3, ... (new)."});
   v("walltime", c.walltime,
     {.unit = "seconds",
      .help =
@@ -123,6 +130,12 @@ struct trireme::EnumNames<trireme::train::DeviceChoice> {
   using enum train::DeviceChoice;
   static constexpr std::pair<train::DeviceChoice, const char*> table[] = {
       {automatic, "auto"}, {cpu, "cpu"}, {cuda, "cuda"}};
+};
+template <>
+struct trireme::EnumNames<trireme::train::WhenFinished> {
+  using enum train::WhenFinished;
+  static constexpr std::pair<train::WhenFinished, const char*> table[] = {{keep, "keep"},
+                                                                          {renew, "new"}};
 };
 template <>
 struct trireme::EnumNames<trireme::train::Precision> {

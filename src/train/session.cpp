@@ -64,6 +64,7 @@ Session::Session(const Job& the_job,
       micro_batch_(*device, job.batch.micro_sequences, job.shape.context),
       exchange_(world) {
   batches.validate();
+  expect_equal_plans();
   std::vector<ConstView> parameters;
   std::vector<View> gradients;
   for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
@@ -76,6 +77,14 @@ Session::Session(const Job& the_job,
         *data.validation,
         std::min(job.evaluate.batches * job.batch.sequences, data.validation->num_samples()),
         micro_batch_, world);
+}
+
+void Session::expect_equal_plans() {
+  const auto mine = static_cast<std::int64_t>(plan.fingerprint());
+  std::int64_t extremes[] = {mine, ~mine};  // the largest, and the complement of the smallest
+  world.max(extremes);
+  TRIREME_EXPECT(extremes[0] == ~extremes[1], "rank {} plans {:#x}, another rank {:#x} or {:#x}",
+                 world.rank(), mine, extremes[0], ~extremes[1]);
 }
 
 void Session::micro_steps() {

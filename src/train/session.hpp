@@ -97,6 +97,8 @@ class Session {
   std::uint64_t next_sample = 0;
 
  private:
+  /// A rank with another plan would wait for collectives that never come.
+  void expect_equal_plans();
   void compute(std::int64_t number);
   void micro_steps();
   StepOutcome finish_step(double begin, const Requests& mine, timing::Span& whole);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include "base/text.hpp"
@@ -26,6 +27,20 @@ namespace {
 
 /// Samples travel to rank 0 this often.
 constexpr std::int64_t collect_every_steps = 50;
+
+/// The run directory, or the first of DIRECTORY-2, DIRECTORY-3, … that is not finished, when the
+/// deck wants a new run then.
+std::string choose_directory(const Job& job, comm::World& world) {
+  std::string path = job.run.directory;
+  const auto finished = [&] {
+    const auto newest = record::newest_checkpoint(path);
+    return newest && newest->step >= job.run.steps;
+  };
+  if (world.rank() == 0 && job.run.when_finished == WhenFinished::renew)
+    for (int number = 2; finished(); ++number)
+      path = fmt::format("{}-{}", job.run.directory, number);
+  return world.broadcast(std::move(path), 0);
+}
 
 class Trainer {
  public:
@@ -74,7 +89,7 @@ Trainer::Trainer(const Job& job, comm::World& world, Log& log, double started_at
     : job_(job),
       world_(world),
       log_(log),
-      directory_(job.run.directory, world),
+      directory_(choose_directory(job, world), world),
       data_(open_data(job, directory_.file("tokens"), world, log)),
       session_(job, data_, world),
       saver_(job, session_.plan, session_.optimizer, *session_.device, world),

@@ -69,6 +69,12 @@ class RunDirectory(TrainingTest):
         after = {path: os.stat(path).st_mtime_ns for path in glob.glob(self.path("run/**/*.h5"), recursive=True)}
         self.assertEqual(before, after)
 
+    def test_a_new_run_lies_beside_a_finished_one(self):
+        for expected in ("run", "run-2", "run-3"):
+            self.train_well("run.when_finished=new")
+            self.assertEqual(self.column("step", "steps", expected), list(range(1, 13)))
+        self.assertEqual(self.weights(12, "run-3"), self.weights(12, "run"))
+
     def test_a_longer_deck_goes_on(self):
         self.train_well()
         run = self.train_well("run.steps=18")
