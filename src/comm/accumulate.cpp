@@ -181,7 +181,8 @@ void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
     bytes -= lines * line;
   }
 #endif
-  std::memcpy(to, from, bytes);
+  if (bytes > 0)
+    std::memcpy(to, from, bytes);
 }
 
 void add_to(float* to, const float* from, std::int64_t elements) {
