@@ -15,6 +15,8 @@ function(trireme_test name)
     set(TEST_TIMEOUT 120)
   endif()
   add_executable(test_${name} ${TEST_SOURCES})
+  # What is tested is optimized; the tests themselves compile in two thirds of the time without.
+  target_compile_options(test_${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(test_${name} PRIVATE ${TEST_ROOMS} trireme_flags GTest::gtest GTest::gmock)
   if(TEST_RANKS)
