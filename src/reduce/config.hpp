@@ -33,6 +33,7 @@ struct ParallelConfig {
   bool overlap_parameters = true;
   bool cached_shards = true;
   bool check_gradients = true;
+  Duration deadline{600};
 };
 
 template <class V>
@@ -58,6 +59,12 @@ void describe(V& v, ParallelConfig& c) {
   v("check_gradients", c.check_gradients,
     {.help = "Look for NaN and infinities before a bucket is reduced, to name the rank that made "
              "them."});
+  v("deadline", c.deadline,
+    {.unit = "seconds",
+     .help = "When a bucket stands still for this long, the run ends and names it and the ranks "
+             "that never arrived.",
+     .min = 0.0,
+     .above_min = true});
 }
 
 }  // namespace trireme::reduce
