@@ -11,6 +11,7 @@ packages=(
   libdnnl-dev ocl-icd-opencl-dev # oneDNN's CMake package asks for OpenCL
   libhdf5-openmpi-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
   libgtest-dev libgmock-dev clang-format-14
+  iproute2 # tests/network joins two hosts on one machine with it
   python3 python3-venv python3-pip python3-setuptools python3-wheel python3-numpy python3-h5py python3-matplotlib
 )
 

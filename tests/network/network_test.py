@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training across two hosts: the same numbers as on one, and an end in words when a rank or the link dies.
+
+To be started by two_hosts.sh, which gives mpirun the hosts north and south.
+"""
+import glob
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
+from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest  # noqa: E402
+
+ONE_HOST = "north:%d"
+BOTH_HOSTS = "north:%d,south:%d"
+
+
+def link(change):
+    subprocess.run(["bash", os.environ["TRIREME_TWO_HOSTS"], "link", change], check=True, timeout=60)
+
+
+def processes_of_rank(rank):
+    """The process that runs the executable as this rank, from what mpirun told it."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as file:
+                told = file.read().split(b"\0")
+            if f"OMPI_COMM_WORLD_RANK={rank}".encode() in told and os.readlink(path[:-7] + "exe") == os.path.realpath(TRIREME):
+                found.append(int(path.split("/")[2]))
+        except OSError:  # it ended meanwhile, or is a kernel thread
+            pass
+    return found
+
+
+class Network(TrainingTest):
+    def launch(self, *overrides, hosts, name):
+        """`hosts` as in north:1,south:1; one rank per slot."""
+        ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
+        command = [MPIRUN, "-q", "-H", hosts, "--bind-to", "none", "-n", str(ranks), TRIREME, DECK,
+                   f"run.directory={self.path(name)}", f"data.train.text=[{self.text}]", *overrides]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                errors="replace")
+
+    def train_on(self, hosts, *overrides, name):
+        with self.launch(*overrides, hosts=hosts, name=name) as process:
+            try:
+                out, err = process.communicate(timeout=TIMEOUT_S)
+            finally:
+                process.kill()
+        run = Run(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+        self.assertEqual(run.code, 0, run)
+        return run
+
+    def break_after_step(self, step, damage, *overrides, hosts=BOTH_HOSTS % (1, 1), name="broken"):
+        """Starts a long run, does damage to it once rank 0 reports `step`, and sees it end: the run, and the seconds it took to end."""
+        with self.launch("run.steps=1000000", "checkpoint.every_steps=0", "evaluate.every_steps=0", *overrides, hosts=hosts,
+                         name=name) as process:
+            end = threading.Timer(TIMEOUT_S, process.kill)
+            end.start()
+            try:
+                err = []
+                listener = threading.Thread(target=lambda: err.append(process.stderr.read()))
+                listener.start()
+                out = ""
+                for line in process.stdout:
+                    out += line
+                    if re.search(rf"step +{step}/", line):
+                        break
+                else:
+                    self.fail(f"ended before step {step}:\n{out}")
+                damage()
+                since = time.monotonic()
+                out += process.stdout.read()
+                process.wait()
+                took = time.monotonic() - since
+                listener.join()
+            finally:
+                end.cancel()
+                process.kill()
+        return Run(subprocess.CompletedProcess(process.args, process.returncode, out, "".join(err))), took
+
+    def assert_same_training(self, name, reference):
+        self.assertEqual(self.losses(name), self.losses(reference), name)
+        self.assertEqual(self.weights(12, name), self.weights(12, reference), name)
+
+
+class Bits(Network):
+    def test_two_hosts_compute_what_one_does(self):
+        for per_host in (1, 2):
+            reference = f"one-host-{2 * per_host}"
+            self.train_on(ONE_HOST % (2 * per_host), name=reference)
+            self.assertEqual(len(self.losses(reference)), 12)
+            for transport in ("mpi", "hierarchical"):
+                name = f"{transport}-{per_host}"
+                run = self.train_on(BOTH_HOSTS % (per_host, per_host), f"parallel.transport={transport}", name=name)
+                self.assertIn(f"{2 * per_host} ranks over {transport}", run.out)
+                self.assert_same_training(name, reference)
+
+    def test_the_link_carries_the_buckets(self):
+        # 4 bytes of each of some 30 000 parameters cross twice per step, half of them each way; at 2 Mbit/s that is half a second.
+        link("2mbit")
+        self.addCleanup(link, "2gbit")
+        self.train_on(BOTH_HOSTS % (1, 1), "run.steps=6", name="slow")
+        self.train_on(ONE_HOST % 2, "run.steps=6", name="one-host")
+        self.assertEqual(self.losses("slow"), self.losses("one-host"))
+        seconds = {name: sorted(self.column("seconds", "steps", name))[3] for name in ("slow", "one-host")}
+        print(f"median step: {seconds['slow']:.3f} s over 2 Mbit/s, {seconds['one-host']:.3f} s on one host")
+        self.assertGreater(seconds["slow"], 0.1)
+
+
+class Placement(Network):
+    def test_auto_follows_the_placement(self):
+        for hosts, transport in ((BOTH_HOSTS % (1, 1), "mpi"), (BOTH_HOSTS % (2, 2), "hierarchical"),
+                                 ("north:2,south:1", "mpi"), (ONE_HOST % 2, "shared_memory")):
+            name = hosts.replace(":", "").replace(",", "-")
+            run = self.train_on(hosts, "run.steps=5", "checkpoint.every_steps=0", "evaluate.every_steps=0", name=name)
+            self.assertRegex(run.out, rf"ranks over {transport}\b", hosts)
+            for host in re.findall("[a-z]+", hosts):
+                self.assertRegex(run.out, rf"\b{host}\b", hosts)
+
+
+class Faults(Network):
+    def test_a_killed_rank_ends_the_job(self):
+        cases = ((BOTH_HOSTS % (1, 1), 1), (BOTH_HOSTS % (1, 1), 0), (BOTH_HOSTS % (2, 2), 2))
+        for number, (hosts, victim) in enumerate(cases):
+            with self.subTest(hosts=hosts, victim=victim):
+                def kill():
+                    found = processes_of_rank(victim)
+                    self.assertEqual(len(found), 1)
+                    os.kill(found[0], signal.SIGKILL)
+                run, took = self.break_after_step(3, kill, hosts=hosts, name=f"killed-{number}")
+                print(f"{hosts}: ended {took:.1f} s after rank {victim} was killed, with code {run.code}")
+                self.assertNotEqual(run.code, 0, run)
+                self.assertLess(took, 20, run)
+                self.assertEqual([pid for rank in range(4) for pid in processes_of_rank(rank)], [])
+
+    def test_a_dead_link_ends_the_job_and_is_named(self):
+        # A step takes half a second on the wire, so at this rate the ranks are inside a bucket when the link goes down.
+        link("2mbit")
+        self.addCleanup(link, "2gbit")
+        self.addCleanup(link, "up")
+        run, took = self.break_after_step(3, lambda: link("down"), "parallel.deadline=4")
+        print(f"ended {took:.1f} s after the link went down: {run.errors}")
+        self.assertEqual(run.code, 3, run)
+        self.assertTrue(run.errors, run)
+        self.assertRegex(run.errors[0], r"(reduce_scatter|all_gather|all_reduce) of bucket \d+")
+        self.assertRegex(run.errors[0], r"rank [01] on (north|south) never arrived|the data stands still")
+        self.assertLess(took, 30, run)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs a command beside two hosts on one machine, north and south: network namespaces joined by a link of a given rate.
+#   usage: bash two_hosts.sh [--rate RATE] COMMAND [ARGUMENT …]         RATE as tc writes it; 2gbit when not given
+#          bash two_hosts.sh link up|down|RATE                          from inside COMMAND: changes the link
+#   e.g.:  bash two_hosts.sh mpirun -H north:1,south:1 --bind-to none -n 2 build/trireme input/quickstart.yaml
+#
+# COMMAND runs on a third host, head, where mpirun is told by its environment how to reach the two. Two networks connect them:
+#   control   head, north and south on a bridge; mpirun starts and ends ranks over it; never slowed, never cut
+#   wire      north and south, one veth pair, each end limited by a token bucket; MPI's messages travel over it and nothing else does
+# Each host has its own name, since Open MPI takes equal names for one node, and its own /dev/shm. Processes, files and cores are
+# shared. There is no added latency: that needs netem, which many kernels lack.
+#
+# Everything lives in namespaces of this one start, temporary files included ($TMPDIR), so starts do not meet, need no cleaning
+# up, and end with the script however it ends. Root is not needed where users may make namespaces.
+#
+# exit code: COMMAND's; 77, with the reason, where this machine cannot do it
+set -euo pipefail
+
+self=$(realpath "${BASH_SOURCE[0]}")
+export PATH="$PATH:/usr/sbin:/sbin"
+hosts=(north south)
+
+skip() {
+  echo "skipped: two hosts need $1"
+  exit 77
+}
+
+on_host() { nsenter --net="/run/netns/$1" "${@:2}"; }
+
+limit() { # rate
+  for host in "${hosts[@]}"; do
+    tc -n "$host" qdisc replace dev wire root tbf rate "$1" burst 256kb latency 400ms
+  done
+}
+
+change_link() {
+  case "$1" in
+    up | down) ip -n north link set wire "$1" ;;
+    *) limit "$1" ;;
+  esac
+}
+
+make_networks() {
+  mount -t tmpfs tmpfs /run
+  mkdir /run/netns /run/tmp
+  ip link set lo up
+  ip link add control type bridge
+  ip address add 10.77.0.1/24 dev control
+  ip link set control up
+  local number=2
+  for host in "${hosts[@]}"; do
+    ip netns add "$host"
+    ip link add "$host" master control type veth peer name control netns "$host"
+    ip link set "$host" up
+    ip -n "$host" address add "10.77.0.$number/24" dev control
+    ip -n "$host" link set lo up
+    ip -n "$host" link set control up
+    number=$((number + 1))
+  done
+  ip -n north link add wire type veth peer name wire netns south
+  ip -n north address add 10.78.0.1/24 dev wire
+  ip -n south address add 10.78.0.2/24 dev wire
+  for host in "${hosts[@]}"; do ip -n "$host" link set wire up; done
+  limit 2gbit
+  hostname head
+}
+
+# What mpirun starts in place of ssh: HOST COMMAND-LINE …
+make_launch_agent() {
+  cat >/run/agent <<'AGENT'
+#!/bin/sh
+host=$1
+shift
+exec nsenter --net="/run/netns/$host" unshare --uts --mount sh -c \
+  'hostname "$1" && mount -t tmpfs tmpfs /dev/shm && eval "$2"' sh "$host" "$*"
+AGENT
+  chmod +x /run/agent
+  export TMPDIR=/run/tmp TRIREME_TWO_HOSTS="$self"
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent=/run/agent OMPI_MCA_plm_rsh_no_tree_spawn=1
+  export OMPI_MCA_oob_tcp_if_include=control OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,tcp,self OMPI_MCA_btl_tcp_if_include=wire
+  # Yielding costs a rank its whole time slice on some kernels (Linux 6.18), and beside a busy process it then stands still for minutes.
+  export OMPI_MCA_mpi_yield_when_idle=0
+}
+
+inside() { # rate, command …
+  local rate=$1 said
+  shift
+  # In a subshell, so that a step that fails ends it although the result is looked at.
+  set +e
+  said=$(set -e; make_networks 2>&1)
+  local made=$?
+  set -e
+  [ $made -eq 0 ] || skip "veth pairs, a bridge and a token bucket from the kernel, which said: ${said:-nothing}"
+  limit "$rate" || exit 2
+  make_launch_agent
+  "$@"
+}
+
+outside() {
+  local rate=2gbit
+  if [ "${1:-}" = --rate ]; then
+    rate=${2:?"--rate needs a RATE"}
+    shift 2
+  fi
+  [ $# -gt 0 ] || { sed -n '4,5s/^# *//p' "$self" >&2; exit 2; }
+  for tool in ip tc unshare nsenter setpriv hostname mpirun; do
+    command -v "$tool" >/dev/null || skip "the program $tool"
+  done
+  [[ $(mpirun --version) == *"(Open MPI) 4."* ]] || skip "Open MPI 4, whose launcher takes another agent than ssh in these words"
+  # The kernel kills what is left in the namespaces when their first process ends, and that one when this script does.
+  local enter=(setpriv --pdeathsig KILL unshare --net --uts --mount --pid --fork --kill-child --mount-proc) said
+  if ! said=$("${enter[@]}" true 2>&1); then
+    enter+=(--user --map-root-user)
+    said=$("${enter[@]}" true 2>&1) || skip "the right to make namespaces: ${said:-refused}"
+  fi
+  "${enter[@]}" bash "$self" inside "$rate" "$@" <&0 &
+  local child=$! status=0
+  trap 'kill -KILL $child' INT TERM HUP
+  wait $child || status=$?
+  exit $status
+}
+
+case "${1:-}" in
+  inside) inside "${@:2}" ;;
+  link) change_link "${2:?"link needs up, down or a RATE"}" ;;
+  *) outside "$@" ;;
+esac
