@@ -29,6 +29,9 @@ constexpr const char* usage =
     "usage: trireme DECK [section.key=value ...]          train; start it with mpirun or srun\n"
     "       trireme check DECK [section.key=value ...] [--ranks N]\n"
     "       trireme plan DECK [section.key=value ...] [--ranks N] [--json FILE]\n"
+    "       trireme verify DECK [section.key=value ...] [--steps K]    under mpirun: is every "
+    "switch\n"
+    "                                                     invisible in the numbers?\n"
     "       trireme sample RUN_DIR [--prompt TEXT] [--tokens K] [--temperature T] [--seed S]\n"
     "       trireme help deck [SECTION | KEY]\n"
     "       trireme --version | --help\n";
@@ -39,6 +42,7 @@ struct Request {
   std::vector<std::string> overrides;
   int ranks = 1;
   std::string json;
+  std::int64_t steps = 3;
   std::string topic;
   std::string key;
   std::string run_directory;
@@ -80,6 +84,15 @@ void describe_plan(CLI::App& app, Request& request) {
   });
 }
 
+CLI::App* describe_verify(CLI::App& app, Request& request) {
+  CLI::App* verb = app.add_subcommand("verify", "Train under every switch and compare the bits");
+  verb->add_option("DECK", request.deck, "YAML file")->required();
+  verb->add_option("OVERRIDES", request.overrides, "section.key=value, as on a run");
+  verb->add_option("--steps", request.steps, "Steps under each combination")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
+  return verb;
+}
+
 void describe_help(CLI::App& app, Request& request) {
   CLI::App* verb = app.add_subcommand("help", "Explain the keys of a deck");
   verb->add_option("TOPIC", request.topic, "deck")->required()->check(CLI::IsMember({"deck"}));
@@ -104,7 +117,7 @@ void describe_sample(CLI::App& app, Request& request) {
 
 /// A first word that is no verb and no option names a deck.
 bool trains(int argc, char** argv) {
-  constexpr std::string_view verbs[] = {"check", "plan", "sample", "help"};
+  constexpr std::string_view verbs[] = {"check", "plan", "verify", "sample", "help"};
   return argc > 1 && argv[1][0] != '-' &&
          std::ranges::find(verbs, std::string_view(argv[1])) == std::end(verbs);
 }
@@ -120,6 +133,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", build_info_text());
   describe_check(app, request);
   describe_plan(app, request);
+  CLI::App* verify = describe_verify(app, request);
   describe_sample(app, request);
   describe_help(app, request);
   try {
@@ -132,6 +146,9 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\n%s", problem.what(), usage);
     return static_cast<int>(ExitCode::user_error);
   }
+  if (verify->parsed())
+    return static_cast<int>(
+        verify_command(argc, argv, request.deck, request.overrides, request.steps));
   return static_cast<int>(ExitCode::done);
 }
 

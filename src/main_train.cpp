@@ -11,6 +11,7 @@
 #include "timing/recorder.hpp"
 
 #include "train/trainer.hpp"
+#include "train/verify.hpp"
 
 #include "job/deck.hpp"
 #include "job/survey.hpp"
@@ -42,10 +43,12 @@ train::Job job_of(const job::Deck& deck, const model::GptShape& shape) {
   return job;
 }
 
-ExitCode train_deck(comm::World& world,
-                    const std::string& deck_path,
-                    const std::vector<std::string>& overrides,
-                    double started_at) {
+/// `action` gets the job, the world and the log.
+template <class Action>
+ExitCode with_deck(comm::World& world,
+                   const std::string& deck_path,
+                   const std::vector<std::string>& overrides,
+                   Action&& action) {
   std::string bytes;
   comm::on_first_rank(world, [&] { bytes = job::read_deck_file(deck_path); });
   bytes = world.broadcast(std::move(bytes), 0);
@@ -53,20 +56,19 @@ ExitCode train_deck(comm::World& world,
                                     job::Circumstances{world.size(), build_info().has_cuda});
   const model::GptShape shape = job::shape_of(deck.config);
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
-  return train::train(job_of(deck, shape), world, log, started_at);
+  return action(job_of(deck, shape), world, log);
 }
 
-}  // namespace
-
-ExitCode train_command(int& argc,
-                       char**& argv,
-                       const std::string& deck_path,
-                       const std::vector<std::string>& overrides) {
-  const double started_at = timing::steady_seconds();
+template <class Action>
+ExitCode under_mpi(int& argc,
+                   char**& argv,
+                   const std::string& deck_path,
+                   const std::vector<std::string>& overrides,
+                   Action&& action) {
   const comm::MpiScope mpi(argc, argv);
   const auto world = comm::make_mpi_world();
   try {
-    return train_deck(*world, deck_path, overrides, started_at);
+    return with_deck(*world, deck_path, overrides, action);
   } catch (const UserError& mistake) {  // the same on all ranks
     if (world->rank() == 0)
       std::fprintf(stderr, "%s\n", mistake.what());
@@ -81,6 +83,36 @@ ExitCode train_command(int& argc,
       world->abort(verdict.code);
     return verdict.code;
   }
+}
+
+}  // namespace
+
+ExitCode train_command(int& argc,
+                       char**& argv,
+                       const std::string& deck_path,
+                       const std::vector<std::string>& overrides) {
+  const double started_at = timing::steady_seconds();
+  return under_mpi(argc, argv, deck_path, overrides,
+                   [&](const train::Job& job, comm::World& world, Log& log) {
+                     return train::train(job, world, log, started_at);
+                   });
+}
+
+ExitCode verify_command(int& argc,
+                        char**& argv,
+                        const std::string& deck_path,
+                        const std::vector<std::string>& overrides,
+                        std::int64_t steps) {
+  return under_mpi(argc, argv, deck_path, overrides,
+                   [&](const train::Job& job, comm::World& world, Log& log) {
+                     const auto verified = train::verify(job, world, log, {steps, {}});
+                     if (verified.difference.empty())
+                       return ExitCode::done;
+                     if (world.rank() == 0)
+                       std::fprintf(stderr, "error: combination %d differs: %s\n",
+                                    verified.combinations, verified.difference.c_str());
+                     return ExitCode::contract;
+                   });
 }
 
 }  // namespace trireme

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verb that needs MPI: train a deck on all ranks of the job.
+// The verbs that need MPI and a deck: train it, or verify its switches, on all ranks of the job.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,5 +17,12 @@ ExitCode train_command(int& argc,
                        char**& argv,
                        const std::string& deck_path,
                        const std::vector<std::string>& overrides);
+
+/// `trireme verify`: exit 4 and the first difference when a switch shows in the numbers.
+ExitCode verify_command(int& argc,
+                        char**& argv,
+                        const std::string& deck_path,
+                        const std::vector<std::string>& overrides,
+                        std::int64_t steps);
 
 }  // namespace trireme

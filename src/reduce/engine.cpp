@@ -398,6 +398,15 @@ View Engine::parameter(ParameterIndex parameter) const {
   return impl_->parameter_views_[at(parameter)];
 }
 
+View Engine::bucket_gradients(BucketIndex bucket) const {
+  const layout::Bucket& place = impl_->plan_.bucket(bucket);
+  return impl_->view_in(impl_->gradients_, DType::f32, place.begin, place.elements);
+}
+View Engine::bucket_parameters(BucketIndex bucket) const {
+  const layout::Bucket& place = impl_->plan_.bucket(bucket);
+  return impl_->view_in(impl_->parameters_, impl_->parameter_dtype_, place.begin, place.elements);
+}
+
 void Engine::begin_step() {
   impl_->begin_step();
 }

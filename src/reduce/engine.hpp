@@ -98,6 +98,9 @@ class Engine {
   /// Views of one parameter inside its bucket. Valid for the engine's life.
   [[nodiscard]] View gradient(ParameterIndex parameter) const;
   [[nodiscard]] View parameter(ParameterIndex parameter) const;
+  /// Whole buckets, padding included: for checks between steps.
+  [[nodiscard]] View bucket_gradients(BucketIndex bucket) const;
+  [[nodiscard]] View bucket_parameters(BucketIndex bucket) const;
 
   /// Zeroes the gradients. Call before the first micro-step.
   void begin_step();

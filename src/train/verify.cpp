@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/verify.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/text.hpp"
+
+#include "comm/together.hpp"
+
+#include "train/machine.hpp"
+#include "train/saver.hpp"
+#include "train/verify_checks.hpp"
+
+namespace trireme::train {
+namespace {
+
+/// A directory of this run's own for the token cache; removed at the end.
+class TemporaryDirectory {
+ public:
+  /// Collective.
+  explicit TemporaryDirectory(comm::World& world) {
+    std::string path;
+    comm::on_first_rank(world, [&] {
+      path = (std::filesystem::temp_directory_path() / "trireme-verify-XXXXXX").string();
+      if (mkdtemp(path.data()) == nullptr)
+        throw StorageError("file system", "mkdtemp " + path, std::strerror(errno), __FILE__,
+                           __LINE__);
+      made_here_ = true;
+    });
+    path_ = world.broadcast(std::move(path), 0);
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    if (made_here_)
+      std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool made_here_ = false;
+};
+
+/// The deck with one combination put in, and nothing to write or to evaluate.
+class Variant {
+ public:
+  Variant(const Job& job, const Combination& combination, std::int64_t steps)
+      : run_(job.run), optimizer_(job.optimizer), parallel_(job.parallel) {
+    run_.steps = std::max(run_.steps, steps);
+    optimizer_.sharded = combination.sharded;
+    parallel_.bucket_elements = combination.bucket_elements;
+    parallel_.padding = combination.padding;
+    parallel_.overlap_gradients = combination.overlap_gradients;
+    parallel_.overlap_parameters = combination.overlap_parameters;
+    parallel_.cached_shards = combination.cached_shards;
+    if (parallel_.reduction == comm::Reduction::sum)
+      parallel_.reduction = comm::Reduction::ordered;
+    memory_.pool = combination.pool;
+    record_.spans = false;
+    job_.emplace(Job{run_,
+                     job.shape,
+                     job.data,
+                     job.batch,
+                     optimizer_,
+                     parallel_,
+                     memory_,
+                     record_,
+                     job.checkpoint,
+                     evaluate_,
+                     job.sample,
+                     {},
+                     {},
+                     {}});
+  }
+  Variant(const Variant&) = delete;
+  Variant& operator=(const Variant&) = delete;
+
+  [[nodiscard]] const Job& job() const { return *job_; }
+
+ private:
+  RunConfig run_;
+  optim::OptimizerConfig optimizer_;
+  reduce::ParallelConfig parallel_;
+  device::MemoryConfig memory_;
+  record::RecordConfig record_;
+  EvaluateConfig evaluate_;
+  std::optional<Job> job_;
+};
+
+class Verifier {
+ public:
+  Verifier(const Job& job,
+           const data::Split& data,
+           comm::World& world,
+           Log& log,
+           const VerifyRequest& request)
+      : job_(job), data_(data), world_(world), log_(log), request_(request) {}
+
+  Verified run();
+
+ private:
+  /// Empty, or what differs.
+  std::string run_one(const Combination& combination);
+  std::string train(Session& session, const Combination& combination);
+  std::string check_last(Session& session, bool first);
+  void begin_group(const Combination& combination, const Session& session);
+  void end_group();
+
+  const Job& job_;
+  const data::Split& data_;
+  comm::World& world_;
+  Log& log_;
+  const VerifyRequest& request_;
+  Reference reference_;
+  int num_run_ = 0;
+
+  // The line of the table that is being gathered.
+  std::string group_;
+  int in_group_ = 0;
+  double group_began_ = 0;
+};
+
+Verified Verifier::run() {
+  const auto all = all_combinations(job_);
+  const double began = timing::steady_seconds();
+  log_.info("{} combinations of {} steps, {} {}", all.size(), request_.steps, world_.size(),
+            world_.size() == 1 ? "rank" : "ranks");
+  for (const Combination& combination : all) {
+    std::string difference = run_one(combination);
+    if (!difference.empty())
+      return {num_run_, fmt::format("{}\n  under     {}\n  but not   {}", difference,
+                                    combination.text(), all.front().text())};
+  }
+  end_group();
+  log_.info(
+      "{} combinations gave the same bits: loss, gradient norm and all parameters after each of {} "
+      "steps; every element was reduced exactly once, padding stayed zero, nothing read poison "
+      "({})",
+      num_run_, request_.steps, duration_text(timing::steady_seconds() - began));
+  return {num_run_, {}};
+}
+
+std::string Verifier::run_one(const Combination& combination) {
+  const Variant variant(job_, combination, request_.steps);
+  Session session(variant.job(), data_, world_, true);
+  begin_group(combination, session);
+  ++num_run_;
+  if (std::string found = agree(world_, check_reduced_once(session)); !found.empty())
+    return "before the first step, " + found;
+  poison_foreign_parameters(session);
+  Saver(session.job, session.plan, session.optimizer, *session.device, world_)
+      .initialize(*session.compute_stream);
+  std::string found = train(session, combination);
+  // Nobody takes memory away that a peer still reads.
+  world_.barrier();
+  return found;
+}
+
+std::string Verifier::train(Session& session, const Combination& combination) {
+  const bool first = num_run_ == 1;
+  const auto padding = owned_padding(session);
+  for (std::int64_t step = 1; step <= request_.steps; ++step) {
+    poison_gradients(session);
+    const StepOutcome outcome = session.step(step, [] { return Requests{}; });
+    if (request_.meddle)
+      request_.meddle(session, combination, step);
+    std::optional<Finding> mine = check_zero(padding);
+    if (first)
+      reference_.keep_step(session, outcome);
+    else if (!mine)
+      mine = reference_.compare_step(session, outcome, step);
+    if (std::string found = agree(world_, mine); !found.empty())
+      return fmt::format("after step {}, {}", step, found);
+  }
+  return check_last(session, first);
+}
+
+std::string Verifier::check_last(Session& session, bool first) {
+  session.engine.wait_for_parameters();
+  std::optional<Finding> mine = check_zero(gathered_padding(session));
+  if (first) {
+    reference_.keep_gathered(session);
+    for (const std::string& hash : world_.gather_all(std::to_string(reference_.hash())))
+      if (hash != std::to_string(reference_.hash()))
+        mine = Finding{0, "parameters differ from another rank's, though each computed all"};
+  } else if (!mine) {
+    mine = reference_.compare_gathered(session);
+  }
+  std::string found = agree(world_, mine);
+  return found.empty() ? found : "after the last step's gathers, " + found;
+}
+
+void Verifier::begin_group(const Combination& combination, const Session& session) {
+  const std::string group =
+      fmt::format("{:<20} {:>4} of up to {:>9} elements, padding {}", combination.buckets,
+                  session.plan.buckets().size(), session.plan.options().bucket_elements,
+                  word(combination.padding));
+  if (group != group_) {
+    end_group();
+    group_ = group;
+    in_group_ = 0;
+    group_began_ = timing::steady_seconds();
+  }
+  ++in_group_;
+}
+
+void Verifier::end_group() {
+  if (!group_.empty())
+    log_.info("  {:<64} {} settings equal ({})", group_, in_group_,
+              duration_text(timing::steady_seconds() - group_began_));
+  group_.clear();
+}
+
+}  // namespace
+
+std::string Combination::text() const {
+  return fmt::format(
+      "parallel.bucket_elements={} parallel.padding={} optimizer.sharded={} "
+      "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
+      "memory.pool={}",
+      bucket_elements, word(padding), sharded, overlap_gradients, overlap_parameters, cached_shards,
+      pool);
+}
+
+std::vector<Combination> all_combinations(const Job& job) {
+  const auto table = model::parameter_table(job.shape);
+  const auto num_buckets = [&](std::int64_t elements) {
+    return layout::Plan(table, {1, elements, layout::Padding::aligned}).buckets().size();
+  };
+  std::int64_t all_elements = 0;
+  for (const layout::Parameter& parameter : table) all_elements += parameter.elements();
+  const std::size_t own = num_buckets(job.parallel.bucket_elements);
+  const bool own_are_several = own > num_buckets(all_elements) && own < table.size();
+
+  struct Size {
+    const char* name;
+    std::int64_t elements;
+  };
+  const Size sizes[] = {
+      {"one bucket", all_elements},
+      {"several buckets", own_are_several ? job.parallel.bucket_elements : (all_elements + 3) / 4},
+      {"one per parameter", 1}};
+  std::vector<Combination> all;
+  for (const auto& [name, elements] : sizes)
+    for (const auto padding :
+         {layout::Padding::aligned, layout::Padding::megatron, layout::Padding::none})
+      for (unsigned bits = 0; bits < 32; ++bits) {
+        const auto on = [&](unsigned bit) { return (bits >> bit & 1U) != 0; };
+        all.push_back({name, elements, padding, on(4), on(0), on(1), on(2), on(3)});
+      }
+  return all;
+}
+
+Verified verify(const Job& job, comm::World& world, Log& log, const VerifyRequest& request) {
+  if (job.run.device == DeviceChoice::cuda)
+    throw UserError("trireme verify compares bits on the CPU; use run.device: cpu");
+  if (!job.data.train.text.empty() && !job.data.cache.given() && world.local_size() < world.size())
+    throw UserError(
+        "ranks on several hosts need a token cache that all of them see: give data.cache");
+  omp_set_num_threads(choose_threads(job.run.threads, world));
+  std::optional<data::Split> data;
+  {
+    const TemporaryDirectory cache(world);
+    data.emplace(open_data(job, cache.path(), world, log));  // mapped, so its file may go
+  }
+  return Verifier(job, *data, world, log, request).run();
+}
+
+}  // namespace trireme::train

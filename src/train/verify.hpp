@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme verify DECK`: the proof that no optimisation shows in the numbers (rule 6 of the
+// design). The deck's first steps are trained once under every combination of
+//
+//   buckets: one | several | one per parameter      padding: aligned | megatron | none
+//   sharded x overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
+//
+// which are 3 x 3 x 2^5 = 288, on the CPU, with a reduction in a fixed order (`sum` becomes
+// `ordered`). The first combination is the plainest one: not sharded, so every rank computes all of
+// it, and with every switch off. What each of the others gives must equal it to the bit.
+//
+// Per combination and rank:
+//
+// 1. Before training, gradients are powers of two that tell ranks apart (ones above 8 ranks): after
+// the reduction each owned element must be the exact sum, so each rank was added exactly once.
+// 2. What must not be read is NaN: all scratch when it is leased, all gradients (padding too)
+// before a step clears them, and the parameters that other ranks own before their first gather.
+// 3. After each step: loss, gradient norm and the owned fp32 masters equal the first combination's,
+// and padding of owned gradients and parameters is zero. Nothing waits for a gather that the step
+// itself would not wait for, so overlap is really tested.
+// 4. After the last step and its gathers: all parameters on all ranks, and their padding.
+//
+// Nothing is written but a token cache in a temporary directory (or data.cache), gone at the end.
+// Memory: each rank keeps `steps` + 1 copies of all parameters.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/log.hpp"
+
+#include "layout/config.hpp"
+
+#include "comm/world.hpp"
+
+#include "train/job.hpp"
+#include "train/session.hpp"
+
+namespace trireme::train {
+
+struct Combination {
+  const char* buckets = "one bucket";
+  std::int64_t bucket_elements = 1;
+  layout::Padding padding = layout::Padding::aligned;
+  bool sharded = false;
+  bool overlap_gradients = false;
+  bool overlap_parameters = false;
+  bool cached_shards = false;
+  bool pool = false;
+
+  /// As overrides of the deck, ready to be typed.
+  [[nodiscard]] std::string text() const;
+};
+
+/// All of them; those with equal buckets and padding are neighbours. `several` are the deck's own
+/// buckets where these are several, else a quarter of the parameters each.
+std::vector<Combination> all_combinations(const Job& job);
+
+struct VerifyRequest {
+  std::int64_t steps = 3;
+  /// For tests: called after each step, before it is looked at.
+  std::function<void(Session& session, const Combination& combination, std::int64_t step)> meddle;
+};
+
+struct Verified {
+  int combinations = 0;    ///< that were run
+  std::string difference;  ///< empty, or the first one: combination, step, parameter, element
+};
+
+/// Collective; the same result on every rank. Prints a line for each layout of buckets. Throws
+/// UserError when the deck's data or machine do not suit.
+Verified verify(const Job& job, comm::World& world, Log& log, const VerifyRequest& request);
+
+}  // namespace trireme::train

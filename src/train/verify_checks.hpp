@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `trireme verify` looks at in a session: see verify.hpp.
+//
+// A check gives the first thing that is wrong on this rank, or nothing; agree() makes all ranks
+// know the first one of all. CPU only: the host reads and writes the engine's memory between
+// steps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/view.hpp"
+
+#include "comm/world.hpp"
+
+#include "train/session.hpp"
+
+namespace trireme::train {
+
+struct Finding {
+  /// Small is first: parameter and element where there are such.
+  std::int64_t order = 0;
+  std::string text;
+};
+
+/// Collective. The finding of smallest order, with the rank that has it; empty when none has one.
+std::string agree(comm::World& world, const std::optional<Finding>& mine);
+
+/// What the first combination computed.
+class Reference {
+ public:
+  void keep_step(const Session& session, const StepOutcome& outcome);
+  /// Requires: the parameters are current.
+  void keep_gathered(const Session& session);
+
+  [[nodiscard]] std::optional<Finding> compare_step(const Session& session,
+                                                    const StepOutcome& outcome,
+                                                    std::int64_t step) const;
+  [[nodiscard]] std::optional<Finding> compare_gathered(const Session& session) const;
+
+  /// Equal on two ranks when all kept values are.
+  [[nodiscard]] std::uint64_t hash() const;
+
+ private:
+  using Bytes = std::vector<std::byte>;
+  struct Step {
+    double loss = 0, grad_norm = 0;
+    std::vector<Bytes> masters;  // by parameter
+  };
+  std::vector<Step> steps_;
+  std::vector<Bytes> gathered_;
+};
+
+/// Padding of all buckets, or of the parts that this rank owns: between parameters and behind them.
+std::vector<View> owned_padding(const Session& session);
+std::vector<View> gathered_padding(const Session& session);
+std::optional<Finding> check_zero(const std::vector<View>& padding);
+
+/// All gradients become NaN, padding included. Between steps only.
+void poison_gradients(Session& session);
+/// The parameters that other ranks own become NaN. Before they are published only.
+void poison_foreign_parameters(Session& session);
+
+/// One reduction of made-up gradients through the engine. Collective. Leaves the parameters as they
+/// are.
+std::optional<Finding> check_reduced_once(Session& session);
+
+}  // namespace trireme::train

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`trireme verify`: every combination of switches gives the same bits, at any rank count."""
+import os
+import unittest
+
+from harness import DECK, TrainingTest, start
+
+
+class Verify(TrainingTest):
+    def verify(self, *arguments, ranks):
+        run = start("verify", DECK, f"data.train.text=[{self.text}]", f"run.directory={self.path('run')}", *arguments,
+                    ranks=ranks)
+        self.assertFalse(os.path.exists(self.path("run")), "verify writes no run directory")
+        return run
+
+    def assert_all_equal(self, run, steps):
+        self.assertEqual(run.code, 0, run)
+        self.assertEqual(run.out.count("32 settings equal"), 9, run)
+        self.assertIn(f"288 combinations gave the same bits: loss, gradient norm and all parameters after each of {steps} steps",
+                      run.out)
+
+    def test_all_combinations_on_1_to_4_ranks(self):
+        for ranks in (1, 2, 3, 4):
+            with self.subTest(ranks=ranks):
+                self.assert_all_equal(self.verify(ranks=ranks), 3)
+
+    def test_bf16_on_the_wire_and_in_the_model(self):
+        self.assert_all_equal(self.verify("run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps", "2", ranks=2), 2)
+
+    def test_messages_instead_of_shared_memory(self):
+        self.assert_all_equal(self.verify("parallel.transport=mpi", "batch.sequences=3", "--steps", "2", ranks=3), 2)
+
+    def test_mistakes_are_the_users(self):
+        self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// That verify finds what it is there to find: each case damages a session between a step and its
+// check.
+#include "train/verify.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "train/verify_checks.hpp"
+
+namespace trireme::train {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class VerifyTest : public ::testing::Test {
+ protected:
+  VerifyTest() {
+    run.steps = 4;
+    run.precision = Precision::fp32;
+    run.threads.value = 1;
+    data.train.synthetic = 400;
+    batch = {2, 1};
+    parallel.bucket_elements = 600;
+  }
+
+  Verified verify_with(decltype(VerifyRequest::meddle) meddle) {
+    const Job job{run,    shape,      data,     batch,  optimizer, parallel, memory,
+                  record, checkpoint, evaluate, sample, {},        {},       {}};
+    const auto world = comm::make_self_world();
+    Log log(false, "test");
+    return verify(job, *world, log, {2, std::move(meddle)});
+  }
+
+  RunConfig run;
+  model::GptShape shape{
+      .layers = 1, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16, .dropout = 0.1};
+  data::DataConfig data;
+  BatchConfig batch;
+  optim::OptimizerConfig optimizer;
+  reduce::ParallelConfig parallel;
+  device::MemoryConfig memory;
+  record::RecordConfig record;
+  record::CheckpointConfig checkpoint;
+  EvaluateConfig evaluate;
+  SampleConfig sample;
+};
+
+TEST_F(VerifyTest, RunsEveryCombinationOnce) {
+  std::set<std::string> seen;
+  int steps = 0;
+  const auto verified = verify_with([&](Session& session, const Combination& combination, auto) {
+    seen.insert(combination.text());
+    ++steps;
+    EXPECT_EQ(session.job.memory.pool, combination.pool);
+    EXPECT_EQ(session.engine.sharded(), combination.sharded);
+    EXPECT_EQ(session.engine.cached_shards(), combination.cached_shards);
+    EXPECT_EQ(session.plan.options().padding, combination.padding);
+    EXPECT_EQ(session.job.parallel.reduction, comm::Reduction::ordered);
+  });
+  EXPECT_THAT(verified.difference, IsEmpty());
+  EXPECT_EQ(verified.combinations, 288);
+  EXPECT_EQ(seen.size(), 288U);
+  EXPECT_EQ(steps, 288 * 2);
+}
+
+TEST_F(VerifyTest, NamesCombinationStepParameterAndElement) {
+  const auto verified =
+      verify_with([](Session& session, const Combination& combination, std::int64_t step) {
+        if (step != 2 || !combination.pool || !combination.overlap_gradients)
+          return;
+        for (const optim::StatePiece& piece : session.optimizer.state())
+          if (session.plan.parameter(piece.parameter).name == "h.0.ln_1.weight")
+            piece.master.as<float>()[5] += 1e-6F;
+      });
+  EXPECT_THAT(verified.difference, HasSubstr("after step 2, on rank 0, h.0.ln_1.weight[5] is "));
+  EXPECT_THAT(verified.difference, HasSubstr("overlap_gradients=true"));
+  EXPECT_THAT(verified.difference, HasSubstr("memory.pool=true"));
+  EXPECT_EQ(verified.combinations, 10);  // bits 0 and 3
+}
+
+TEST_F(VerifyTest, SeesPaddingThatIsNotZero) {
+  const auto verified = verify_with([](Session& session, const Combination&, std::int64_t) {
+    owned_padding(session).back().as<float>()[0] = -0.0F;
+  });
+  EXPECT_THAT(verified.difference, HasSubstr("padding is not zero"));
+  EXPECT_EQ(verified.combinations, 1);
+}
+
+TEST_F(VerifyTest, SeesAnUpdateThatTheNextStepReads) {
+  const auto verified = verify_with([](Session& session, const Combination& combination, auto) {
+    if (combination.sharded)
+      session.next_sample += 1;
+  });
+  EXPECT_THAT(verified.difference, HasSubstr("after step 2, on rank 0, the loss is "));
+  EXPECT_EQ(verified.combinations, 17);
+}
+
+TEST_F(VerifyTest, RefusesAGpu) {
+  run.device = DeviceChoice::cuda;
+  EXPECT_THROW(verify_with({}), UserError);
+}
+
+}  // namespace
+}  // namespace trireme::train
