@@ -92,9 +92,10 @@ ExitCode train_command(int& argc,
                        const std::string& deck_path,
                        const std::vector<std::string>& overrides) {
   const double started_at = timing::steady_seconds();
+  train::SignalScope signals;  // before MPI starts threads
   return under_mpi(argc, argv, deck_path, overrides,
                    [&](const train::Job& job, comm::World& world, Log& log) {
-                     return train::train(job, world, log, started_at);
+                     return train::train(job, world, log, signals, started_at);
                    });
 }
 

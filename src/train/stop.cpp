@@ -2,47 +2,30 @@
 #include "train/stop.hpp"
 
 #include <algorithm>
-#include <array>
-#include <utility>
+#include <ctime>
 
 namespace trireme::train {
-namespace {
-
-// A handler can reach nothing but objects of static lifetime.
-volatile std::sig_atomic_t checkpoint_asked =
-    0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-volatile std::sig_atomic_t stop_asked =
-    0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-
-constexpr std::array<int, 3> signals{SIGUSR1, SIGUSR2, SIGTERM};
-
-void on_signal(int number) {
-  if (number == SIGUSR1)
-    checkpoint_asked = 1;
-  else
-    stop_asked = 1;
-}
-
-}  // namespace
 
 SignalScope::SignalScope() {
-  checkpoint_asked = 0;
-  stop_asked = 0;
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &action, &previous_[i]);
+  sigemptyset(&watched_);
+  for (const int number : {SIGUSR1, SIGUSR2, SIGTERM}) sigaddset(&watched_, number);
+  pthread_sigmask(SIG_BLOCK, &watched_, &previous_);
 }
 
 SignalScope::~SignalScope() {
-  for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &previous_[i], nullptr);
+  static_cast<void>(take());  // what arrived last must not strike when the mask goes back
+  pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
 }
 
 Requests SignalScope::take() {
-  const Requests taken{checkpoint_asked, stop_asked};
-  if (taken.checkpoint != 0)
-    checkpoint_asked = 0;
+  Requests taken;
+  constexpr timespec at_once{};
+  for (int number = 0; (number = sigtimedwait(&watched_, nullptr, &at_once)) > 0;)
+    if (number == SIGUSR1)
+      taken.checkpoint = 1;
+    else
+      stop_ = true;
+  taken.stop = stop_ ? 1 : 0;
   return taken;
 }
 

@@ -5,9 +5,13 @@
 // (exit 75); `run.walltime` is a stop asked for in time for one more step and one checkpoint, whose
 // costs are measured as the run goes.
 //
-// The handler only sets flags. Ranks agree at the end of a step: every rank adds its flags to the
-// step's exchange and all act on the sum, so they act at the same step even when the signal reached
-// one of them only.
+// 1. The signals are blocked in every thread and looked at between steps; no handler ever runs. A
+// handler would be unsafe here whatever it does: oneDNN's generated fp32 kernels point the stack
+// register at a buffer of theirs, and the kernel would write the signal frame over the heap before
+// it (seen: "corrupted size vs. prev_size" after a SIGTERM in the middle of a matrix product).
+// 2. So SignalScope is made before the first thread, MPI's included: threads inherit the mask.
+// 3. Ranks agree at the end of a step: every rank adds what it was asked to the step's exchange and
+// all act on the sum, so they act at the same step even when a signal reached one of them only.
 #pragma once
 
 #include <csignal>
@@ -21,7 +25,7 @@ struct Requests {
   std::int64_t stop = 0;
 };
 
-/// Installs the handlers for its lifetime and puts the previous ones back. One at a time.
+/// Blocks the signals for its lifetime. One at a time, in the main thread.
 class SignalScope {
  public:
   SignalScope();
@@ -29,11 +33,14 @@ class SignalScope {
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
 
-  /// Takes what has arrived. A stop stays asked for; a checkpoint is asked for once per signal.
+  /// Takes what has arrived; never waits. A stop stays asked for; a checkpoint is asked for once
+  /// per look.
   [[nodiscard]] Requests take();
 
  private:
-  struct sigaction previous_[3]{};
+  sigset_t watched_{};
+  sigset_t previous_{};
+  bool stop_ = false;
 };
 
 /// The wall clock of a run, on rank 0.

@@ -44,7 +44,7 @@ std::string choose_directory(const Job& job, comm::World& world) {
 
 class Trainer {
  public:
-  Trainer(const Job& job, comm::World& world, Log& log, double started_at);
+  Trainer(const Job& job, comm::World& world, Log& log, SignalScope& signals, double started_at);
   ExitCode run();
 
  private:
@@ -77,7 +77,7 @@ class Trainer {
   Saver saver_;
   std::optional<Journal> journal_;
   std::optional<Progress> progress_;  // rank 0 only
-  SignalScope signals_;
+  SignalScope& signals_;
   Walltime walltime_;
 
   std::int64_t first_step_ = 1;
@@ -85,7 +85,8 @@ class Trainer {
   std::optional<double> first_validation_, last_validation_;
 };
 
-Trainer::Trainer(const Job& job, comm::World& world, Log& log, double started_at)
+Trainer::Trainer(
+    const Job& job, comm::World& world, Log& log, SignalScope& signals, double started_at)
     : job_(job),
       world_(world),
       log_(log),
@@ -93,6 +94,7 @@ Trainer::Trainer(const Job& job, comm::World& world, Log& log, double started_at
       data_(open_data(job, directory_.file("tokens"), world, log)),
       session_(job, data_, world),
       saver_(job, session_.plan, session_.optimizer, *session_.device, world),
+      signals_(signals),
       walltime_(job.run.walltime.value_or({}).seconds, started_at) {}
 
 void Trainer::start() {
@@ -251,12 +253,13 @@ ExitCode Trainer::run() {
 
 }  // namespace
 
-ExitCode train(const Job& job, comm::World& world, Log& log, double started_at) {
+ExitCode train(
+    const Job& job, comm::World& world, Log& log, SignalScope& signals, double started_at) {
   const int threads = choose_threads(job.run.threads, world);
   omp_set_num_threads(threads);
   for (const auto& [text, warning] : comm::describe(comm::gather_placement(world, threads)))
     warning ? log.warning("{}", text) : log.info("{}", text);
-  return Trainer(job, world, log, started_at).run();
+  return Trainer(job, world, log, signals, started_at).run();
 }
 
 }  // namespace trireme::train

@@ -22,11 +22,13 @@
 #include "comm/world.hpp"
 
 #include "train/job.hpp"
+#include "train/stop.hpp"
 
 namespace trireme::train {
 
 /// Trains as `job` says. All ranks call. Returns `done`, or `requeue` when it stopped early behind
 /// a checkpoint. `started_at` is the steady clock at process start, for run.walltime.
-ExitCode train(const Job& job, comm::World& world, Log& log, double started_at);
+ExitCode train(
+    const Job& job, comm::World& world, Log& log, SignalScope& signals, double started_at);
 
 }  // namespace trireme::train

@@ -39,10 +39,13 @@ class Run:
         return f"exit {self.code}\n--- stdout\n{self.out}--- stderr\n{self.err}"
 
 
+def launch(ranks):
+    return [MPIRUN, "-q", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), TRIREME]
+
+
 def start(*arguments, ranks=1, prefix=()):
     """`prefix` goes before everything, as in ("unshare", "-m")."""
-    command = [*prefix, MPIRUN, "-q", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), TRIREME]
-    return Run(subprocess.run([*command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    return Run(subprocess.run([*prefix, *launch(ranks), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=TIMEOUT_S, check=False))
 
 
@@ -61,9 +64,26 @@ class TrainingTest(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def train(self, *overrides, ranks=1, name="run", deck=DECK, prefix=()):
-        return start(deck, f"run.directory={self.path(name)}", f"data.train.text=[{self.text}]", *overrides,
-                     ranks=ranks, prefix=prefix)
+    def words(self, name, overrides):
+        return [DECK, f"run.directory={self.path(name)}", f"data.train.text=[{self.text}]", *overrides]
+
+    def train(self, *overrides, ranks=1, name="run", prefix=()):
+        return start(*self.words(name, overrides), ranks=ranks, prefix=prefix)
+
+    def popen(self, *overrides, ranks=1, name="run"):
+        """A run that the test talks to while it goes on."""
+        running = subprocess.Popen([*launch(ranks), *self.words(name, overrides)], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+        self.addCleanup(running.stdout.close)
+        self.addCleanup(running.stderr.close)
+        self.addCleanup(running.kill)
+        return running
+
+    def wait_for_line(self, running, part):
+        for line in running.stdout:
+            if part in line:
+                return
+        self.fail(f"'{part}' was never said: {running.stderr.read()}")
 
     def train_well(self, *overrides, **keywords):
         run = self.train(*overrides, **keywords)

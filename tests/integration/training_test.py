@@ -3,10 +3,12 @@
 import glob
 import os
 import shutil
+import signal
 import subprocess
+import time
 import unittest
 
-from harness import TRIREME, TrainingTest
+from harness import TIMEOUT_S, TRIREME, TrainingTest
 
 
 class RankCounts(TrainingTest):
@@ -94,6 +96,33 @@ class RunDirectory(TrainingTest):
         self.assertTrue(first.startswith("the quick"), first)
         self.assertGreaterEqual(len(first), len("the quick") + 20)
         self.assertEqual(first, again)
+
+    def test_signals_in_the_middle_of_kernels_save_and_change_nothing(self):
+        steps = "run.steps=120"
+        self.train_well(steps, "checkpoint.every_steps=0", "checkpoint.keep=0", ranks=2, name="calm")
+        running = self.popen(steps, "checkpoint.every_steps=0", "checkpoint.keep=0", ranks=2, name="shaken")
+        self.wait_for_line(running, "step      1/")  # mpirun has its handlers by then
+        sent = 0
+        while running.poll() is None:
+            running.send_signal(signal.SIGUSR1)  # mpirun hands it on to all ranks
+            sent += 1
+            time.sleep(0.02)  # sets the rate of signals; nothing waits for it
+        self.assertEqual(running.returncode, 0, running.communicate())
+        saved = os.listdir(self.path("shaken/checkpoints"))
+        print(f"{sent} signals, {len(saved) - 1} checkpoints")
+        self.assertGreater(len(saved), 2)
+        self.assertEqual(self.losses("shaken"), self.losses("calm"))
+
+    def test_a_stop_signal_ends_behind_a_checkpoint_and_the_run_goes_on(self):
+        self.train_well("run.steps=600", ranks=2, name="calm")
+        running = self.popen("run.steps=600", ranks=2, name="stopped")
+        self.wait_for_line(running, "step     10/")
+        running.send_signal(signal.SIGUSR2)
+        rest = running.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(running.returncode, 75, rest)
+        self.train_well("run.steps=600", ranks=2, name="stopped")
+        self.assertEqual(self.losses("stopped"), self.losses("calm"))
+        self.assertEqual(self.weights(600, "stopped"), self.weights(600, "calm"))
 
     def test_the_walltime_stops_behind_a_checkpoint(self):
         run = self.train("run.steps=100000", "run.walltime=3", ranks=2)
