@@ -91,6 +91,13 @@ void bias_backward(View db, ConstView dy, device::Stream& stream) {
   });
 }
 
+void add(View sum, ConstView term, device::Stream& stream) {
+  expect_alike(sum, term, "add");
+  on_cpu(stream, "add").run([to = sum.as<float>(), from = term.as<float>(), n = sum.elements] {
+    cpu::add(to, from, n);
+  });
+}
+
 void cast(View to, ConstView from, device::Stream& stream) {
   TRIREME_EXPECT(to.elements == from.elements, "cast of {} elements to {}", from.elements,
                  to.elements);

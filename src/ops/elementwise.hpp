@@ -35,6 +35,9 @@ void dropout_backward(View dbranch,
 /// are added in a fixed order.
 void bias_backward(View db, ConstView dy, device::Stream& stream);
 
+/// sum += term. Shapes: fp32, of equal lengths; `term` may be `sum`.
+void add(View sum, ConstView term, device::Stream& stream);
+
 /// to = from, converted (fp32 -> bf16 rounds to nearest even).
 void cast(View to, ConstView from, device::Stream& stream);
 

@@ -111,6 +111,11 @@ TRIREME_CLONES void bias_kernel(
   for (std::int64_t c = 0; c < count; ++c) db[c] += total[static_cast<std::size_t>(c)];
 }
 
+TRIREME_CLONES void add_kernel(float* sum, const float* term, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) sum[i] += term[i];
+}
+
 template <class To, class From>
 TRIREME_CLONES void cast_kernel(To* to, const From* from, std::int64_t count) {
 #pragma omp simd
@@ -174,6 +179,12 @@ template <class T>
 void bias_backward(float* db, const T* dy, std::int64_t rows, std::int64_t columns) {
   for_chunks(columns, columns_per_piece, [=](std::int64_t begin, std::int64_t end) {
     bias_kernel(db + begin, dy + begin, rows, columns, end - begin);
+  });
+}
+
+void add(float* sum, const float* term, std::int64_t count) {
+  for_chunks(count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    add_kernel(sum + begin, term + begin, end - begin);
   });
 }
 

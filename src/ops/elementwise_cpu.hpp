@@ -20,6 +20,7 @@ void dropout_backward(
     T* dbranch, const T* dy, std::int64_t rows, std::int64_t columns, const Dropout& d);
 template <class T>
 void bias_backward(float* db, const T* dy, std::int64_t rows, std::int64_t columns);
+void add(float* sum, const float* term, std::int64_t count);
 template <class To, class From>
 void cast(To* to, const From* from, std::int64_t count);
 

@@ -153,6 +153,20 @@ TEST_P(ElementwiseTest, SumsBiasGradients) {
   }
 }
 
+TEST_P(ElementwiseTest, AddsInFp32) {
+  for (const auto n : sizes()) {
+    auto expected = rounded_to(DType::f32, normals(1, n));
+    const auto terms = rounded_to(DType::f32, normals(2, n));
+    auto sum = tensor(DType::f32, expected);
+    const auto term = tensor(DType::f32, terms);
+    ops::add(sum.view(), term.view(), stream());
+    for (std::size_t i = 0; i < terms.size(); ++i)
+      expected[i] = static_cast<float>(expected[i]) + static_cast<float>(terms[i]);
+    EXPECT_EQ(sum.values(), expected);
+    EXPECT_EQ(term.values(), terms);
+  }
+}
+
 TEST_P(ElementwiseTest, CastsBothWays) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   for (const auto n : sizes()) {
@@ -186,6 +200,7 @@ TEST_P(ElementwiseTest, DoesNotDependOnThreads) {
     ops::dropout_backward(dbranch.view(), dy.view(), columns, dropped(0.1F), stream());
     ops::bias_backward(db.view(), dy.view(), stream());
     ops::cast(copy.view(), x.view(), stream());
+    ops::add(copy.view(), copy.view(), stream());
     return joined({&y, &dx, &sum, &dbranch, &db, &copy});
   });
 }
@@ -201,6 +216,8 @@ TEST_P(ElementwiseTest, RejectsWrongViews) {
                ContractError);
   EXPECT_THROW(ops::cast(three.view(), four.view(), stream()), ContractError);
   const auto db = tensor(DType::f32, 3);
+  EXPECT_THROW(ops::add(db.view(), three.view().slice(0, 2), stream()), ContractError);
+  EXPECT_THROW(ops::add(integers.view(), integers.view(), stream()), ContractError);
   EXPECT_THROW(ops::bias_backward(db.view(), four.view(), stream()), ContractError);
 }
 
