@@ -14,6 +14,7 @@
 #include "base/text.hpp"
 
 #include "model/gpt.hpp"
+#include "reduce/leaves.hpp"
 
 namespace trireme::job {
 namespace {
@@ -79,9 +80,12 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
     result.dtypes.push_back(DType::f32);
   if (config.run.precision != Precision::fp32)
     result.dtypes.push_back(DType::bf16);
+  const int partial_sums =
+      reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, ranks));
   for (const DType dtype : result.dtypes)
     result.budgets.push_back(layout::budget_of(result.plan, dtype, result.sharded,
-                                               reduce::dtype_of(config.parallel.gradient_dtype)));
+                                               reduce::dtype_of(config.parallel.gradient_dtype),
+                                               partial_sums));
   return result;
 }
 

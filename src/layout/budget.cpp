@@ -42,7 +42,8 @@ BucketRow row_of(const Plan& plan, BucketIndex index, std::int64_t parameter_ele
 
 }  // namespace
 
-Budget budget_of(const Plan& plan, DType parameter_dtype, bool sharded, DType wire_dtype) {
+Budget budget_of(
+    const Plan& plan, DType parameter_dtype, bool sharded, DType wire_dtype, int partial_sums) {
   const auto parameter_element_bytes = static_cast<std::int64_t>(size_bytes(parameter_dtype));
   Budget budget;
   for (std::size_t b = 0; b < plan.buckets().size(); ++b)
@@ -50,7 +51,8 @@ Budget budget_of(const Plan& plan, DType parameter_dtype, bool sharded, DType wi
 
   const auto wire_element_bytes = static_cast<std::int64_t>(size_bytes(wire_dtype));
   const bool copies = wire_dtype != DType::f32 && plan.ranks() > 1;
-  budget.gradient_bytes = plan.flat_elements() * (fp32_bytes + (copies ? wire_element_bytes : 0));
+  budget.gradient_bytes =
+      plan.flat_elements() * (fp32_bytes * (1 + partial_sums) + (copies ? wire_element_bytes : 0));
   budget.parameter_bytes = plan.flat_elements() * parameter_element_bytes;
   const std::int64_t kept = plan.owned_elements() * (sharded ? 1 : plan.ranks());
   budget.master_bytes = parameter_dtype == DType::f32 ? 0 : kept * fp32_bytes;

@@ -37,7 +37,8 @@ struct Budget {
   std::vector<BucketRow> buckets;
 
   // Bytes that one rank holds.
-  std::int64_t gradient_bytes = 0;  ///< fp32, and the copy that travels where it is not fp32
+  /// fp32; also the copy that travels where it is not fp32, and the partial sums of a tree.
+  std::int64_t gradient_bytes = 0;
   std::int64_t parameter_bytes = 0;
   std::int64_t master_bytes = 0;  ///< 0 in fp32 runs, where the parameters are the masters
   std::int64_t moment_bytes = 0;
@@ -57,10 +58,12 @@ struct Budget {
 };
 
 /// Gradients, masters and moments are fp32; `wire_dtype` is what gradients travel as. `sharded`:
-/// the optimizer's state covers owned elements only.
+/// the optimizer's state covers owned elements only. `partial_sums`: how many further gradient
+/// arenas a rank needs to add up its leaves.
 Budget budget_of(const Plan& plan,
                  DType parameter_dtype,
                  bool sharded,
-                 DType wire_dtype = DType::f32);
+                 DType wire_dtype = DType::f32,
+                 int partial_sums = 0);
 
 }  // namespace trireme::layout

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The deck section `parallel`: how gradients and parameters travel. Every switch is invisible in
 // the numbers (rule 6 of the design): it changes time and memory only. Two exceptions:
-// gradient_dtype: bf16 rounds, and reduction: sum may add in another order.
+// gradient_dtype: bf16 rounds, and each reduction adds in its own order.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "base/dtype.hpp"
@@ -28,6 +29,7 @@ struct ParallelConfig {
   std::int64_t bucket_elements = 40'000'000;
   layout::Padding padding = layout::Padding::aligned;
   comm::Reduction reduction = comm::Reduction::sum;
+  Or<std::int64_t> logical_shards{.value = std::nullopt, .keyword = "none"};
   GradientDType gradient_dtype = GradientDType::fp32;
   bool overlap_gradients = true;
   bool overlap_parameters = true;
@@ -48,7 +50,15 @@ void describe(V& v, ParallelConfig& c) {
   v("padding", c.padding,
     {.help = "What a bucket's end is padded to; aligned suits every rank count."});
   v("reduction", c.reduction,
-    {.help = "Order of gradient sums over ranks: sum is fastest, ordered adds in rank order."});
+    {.help = "Order of gradient sums: sum is fastest, ordered adds in rank order, tree adds "
+             "logical_shards in pairs, for the same bits on 1, 2, 4, … ranks."});
+  v("logical_shards", c.logical_shards,
+    {.unit = "shards",
+     .help = "Equal parts of the global batch that reduction: tree adds up; a power of two and a "
+             "multiple of the rank count. Takes log2(logical_shards / ranks) more gradient buffers "
+             "per rank.",
+     .min = 1,
+     .max = 1 << 24});
   v("gradient_dtype", c.gradient_dtype,
     {.help = "What gradients travel as. bf16 halves the bytes and rounds each rank's gradient and "
              "the sum; one rank sends and rounds nothing."});

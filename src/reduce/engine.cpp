@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reduce/engine.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -9,6 +10,8 @@
 
 #include "ops/elementwise.hpp"
 #include "ops/finite.hpp"
+
+#include "reduce/leaves.hpp"
 
 namespace trireme::reduce {
 namespace {
@@ -63,6 +66,7 @@ class Engine::Impl {
        device::Stream& compute);
 
   void begin_step();
+  void next_leaf();
   void mark_ready(ParameterIndex parameter);
   void finish_reduction() const;
   [[nodiscard]] std::optional<NotFinite> first_not_finite() const;
@@ -90,6 +94,7 @@ class Engine::Impl {
   const bool rounds_;  // gradients travel as a copy
 
   device::Buffer gradients_, wire_, parameters_;
+  std::optional<Leaves> leaves_;                        // always there
   std::vector<View> gradient_views_, parameter_views_;  // by parameter
   std::vector<std::int64_t> not_finite_;                // by parameter: first element, or -1
   std::vector<OwnedShard> owned_;                       // by bucket
@@ -135,6 +140,9 @@ Engine::Impl::Impl(const layout::Plan& plan,
   TRIREME_EXPECT(plan_.ranks() == communicator_.size(),
                  "a plan for {} ranks on a communicator of {}", plan_.ranks(),
                  communicator_.size());
+  TRIREME_EXPECT(
+      config_.reduction != comm::Reduction::tree || config_.gradient_dtype == GradientDType::fp32,
+      "the partial sums of a tree are fp32, not {}", word(config_.gradient_dtype));
   const auto flat = static_cast<std::size_t>(plan_.flat_elements());
   // Only what travels comes from the communicator.
   if (rounds_) {
@@ -145,6 +153,8 @@ Engine::Impl::Impl(const layout::Plan& plan,
     gradients_ = communicator_.allocate(flat * size_bytes(DType::f32), "gradients");
   }
   parameters_ = communicator_.allocate(flat * size_bytes(parameter_dtype_), "parameters");
+  leaves_.emplace(leaves_per_rank(config_, plan_.ranks()), plan_, gradients_.view(DType::f32),
+                  device_);
 
   for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
     const layout::Placement& place = plan_.placement(static_cast<ParameterIndex>(p));
@@ -203,7 +213,19 @@ void Engine::Impl::begin_step() {
   next_to_reduce_ = 0;
   num_updated_ = 0;
   step_parity_ ^= 1U;
+  leaves_->begin_step();
   device_.fill_zero(gradients_.view(DType::f32), compute_);
+}
+
+void Engine::Impl::next_leaf() {
+  const bool between_leaves =
+      std::ranges::none_of(reported_, [](char reported) { return reported != 0; }) &&
+      std::ranges::all_of(buckets_, [](const BucketRun& b) { return b.phase == Phase::filling; });
+  TRIREME_EXPECT(between_leaves && !leaves_->in_last(),
+                 "leaf {} of {} ends outside of a step, or behind its last leaf, or with gradients "
+                 "reported ready",
+                 leaves_->finished(), leaves_->per_step());
+  leaves_->set_aside(compute_);
 }
 
 void Engine::Impl::mark_ready(ParameterIndex parameter) {
@@ -213,7 +235,11 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
       run.phase == Phase::filling && reported_[at(parameter)] == 0,
       "the gradient of {} was reported ready twice, or outside of a step (bucket {} is {})",
       plan_.parameter(parameter).name, at(bucket), name(run.phase));
+  TRIREME_EXPECT(leaves_->in_last(),
+                 "the gradient of {} was reported ready in leaf {} of a step of {}",
+                 plan_.parameter(parameter).name, leaves_->finished(), leaves_->per_step());
   reported_[at(parameter)] = 1;
+  leaves_->add_waiting(parameter, compute_);
   if (config_.check_gradients)
     ops::find_not_finite(not_finite_[at(parameter)], gradient_views_[at(parameter)], compute_);
   if (--run.num_pending > 0)
@@ -410,6 +436,9 @@ View Engine::bucket_parameters(BucketIndex bucket) const {
 void Engine::begin_step() {
   impl_->begin_step();
 }
+void Engine::next_leaf() {
+  impl_->next_leaf();
+}
 void Engine::mark_ready(ParameterIndex parameter) {
   impl_->mark_ready(parameter);
 }
@@ -444,6 +473,9 @@ std::span<const BucketTimes> Engine::times() const {
 double Engine::exposed_seconds() const {
   return impl_->exposed_seconds_;
 }
+std::int64_t Engine::leaves() const {
+  return impl_->leaves_->per_step();
+}
 const layout::Plan& Engine::plan() const {
   return impl_->plan_;
 }
@@ -460,7 +492,7 @@ int Engine::rank() const {
   return impl_->communicator_.rank();
 }
 std::size_t Engine::gradient_bytes() const {
-  return impl_->gradients_.bytes() + impl_->wire_.bytes();
+  return impl_->gradients_.bytes() + impl_->wire_.bytes() + impl_->leaves_->bytes();
 }
 std::size_t Engine::parameter_bytes() const {
   return impl_->parameters_.bytes();

@@ -16,6 +16,9 @@
 //            gathering
 //   gathered communication stream, after the gather; compute waits before the first reader
 //
+// With reduction: tree a step has several leaves per rank (reduce/leaves.hpp): each but the last
+// ends with next_leaf(), and gradients are reported ready in the last one only.
+//
 // Where gradient_dtype is bf16, the communication stream rounds a bucket into a second arena before
 // it reduces, and widens the result back behind it.
 //
@@ -104,6 +107,9 @@ class Engine {
 
   /// Zeroes the gradients. Call before the first micro-step.
   void begin_step();
+  /// Behind the last micro-step of each leaf but the last: sets the leaf's gradients aside and
+  /// zeroes them.
+  void next_leaf();
   /// The last write to this gradient has been enqueued on the compute stream. Starts the bucket's
   /// reduction when it is the last.
   void mark_ready(ParameterIndex parameter);
@@ -131,13 +137,16 @@ class Engine {
   /// Seconds in the last step in which compute waited for the network.
   [[nodiscard]] double exposed_seconds() const;
 
+  /// Leaves that this rank computes in a step.
+  [[nodiscard]] std::int64_t leaves() const;
   [[nodiscard]] const layout::Plan& plan() const;
   [[nodiscard]] bool sharded() const;
   [[nodiscard]] bool cached_shards() const;
   [[nodiscard]] DType parameter_dtype() const;
   /// Whose shards owned() are.
   [[nodiscard]] int rank() const;
-  /// fp32 gradients, and the copy that travels where gradient_dtype is not fp32.
+  /// fp32 gradients, the copy that travels where gradient_dtype is not fp32, and the partial sums
+  /// of a tree.
   [[nodiscard]] std::size_t gradient_bytes() const;
   [[nodiscard]] std::size_t parameter_bytes() const;
 

@@ -68,6 +68,8 @@ Session::Session(const Job& the_job,
       exchange_(world) {
   batches.validate();
   expect_equal_plans();
+  TRIREME_EXPECT(batches.micro_steps() % engine.leaves() == 0, "{} micro-steps for {} leaves",
+                 batches.micro_steps(), engine.leaves());
   std::vector<ConstView> parameters;
   std::vector<View> gradients;
   for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
@@ -92,7 +94,10 @@ void Session::expect_equal_plans() {
 
 void Session::micro_steps() {
   const auto first = static_cast<std::int64_t>(next_sample);
+  const std::int64_t per_leaf = batches.micro_steps() / engine.leaves();
   for (std::int64_t micro = 0; micro < batches.micro_steps(); ++micro) {
+    if (micro > 0 && micro % per_leaf == 0)
+      engine.next_leaf();
     recorder.at_micro_step(micro);
     timing::Span loading(recorder, timing::Name::data_next);
     micro_batch_.load(data.train, batches.first_sample(first, world.rank(), micro),

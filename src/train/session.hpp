@@ -4,9 +4,9 @@
 // session in a record; `trireme verify` and tests run several sessions of one deck side by side and
 // compare them.
 //
-// A step: zero the gradients; for each micro-step load, forward and backward; the engine reduces
-// buckets as they become ready; the optimizer updates what this rank owns; one small exchange gives
-// the loss and what was asked for.
+// A step: zero the gradients; for each micro-step load, forward and backward; where gradients are
+// added as a tree, set each leaf's aside; the engine reduces buckets as they become ready; the
+// optimizer updates what this rank owns; one small exchange gives the loss and what was asked for.
 //
 // 1. Member order is construction order, and its reverse the order of teardown: what uses a stream
 // or a communicator goes first.

@@ -247,11 +247,18 @@ std::optional<Finding> check_reduced_once(Session& session) {
   poison_gradients(session);
   engine.begin_step();
   engine.wait_for_parameters();
-  for (std::size_t p = session.plan.parameters().size(); p-- > 0;) {
-    const auto parameter = static_cast<ParameterIndex>(p);
-    const View gradient = engine.gradient(parameter);
-    std::fill_n(gradient.as<float>(), gradient.elements, own_term(session.world.rank(), ranks));
-    engine.mark_ready(parameter);
+  // The leaves of a tree share the rank's term: powers of two, so nothing is rounded.
+  const auto share = own_term(session.world.rank(), ranks) / static_cast<float>(engine.leaves());
+  for (std::int64_t leaf = 0; leaf < engine.leaves(); ++leaf) {
+    if (leaf > 0)
+      engine.next_leaf();
+    for (std::size_t p = session.plan.parameters().size(); p-- > 0;) {
+      const auto parameter = static_cast<ParameterIndex>(p);
+      const View gradient = engine.gradient(parameter);
+      std::fill_n(gradient.as<float>(), gradient.elements, share);
+      if (leaf + 1 == engine.leaves())
+        engine.mark_ready(parameter);
+    }
   }
   engine.finish_reduction();
   std::optional<Finding> first;

@@ -30,6 +30,11 @@ class Verify(TrainingTest):
     def test_messages_instead_of_shared_memory(self):
         self.assert_all_equal(self.verify("parallel.transport=mpi", "batch.sequences=3", "--steps", "2", ranks=3), 2)
 
+    def test_a_tree_of_leaves(self):
+        tree = ("parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=8", "--steps", "2")
+        for ranks in (1, 2):
+            self.assert_all_equal(self.verify(*tree, ranks=ranks), 2)
+
     def test_mistakes_are_the_users(self):
         self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")
 

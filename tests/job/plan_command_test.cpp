@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 DeckPlan planned(int ranks, const std::vector<std::string>& overrides = {}) {
   std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
-                                  "batch.sequences=" + std::to_string(ranks)};
+                                  "batch.sequences=" + std::to_string(8 * ranks)};
   all.insert(all.end(), overrides.begin(), overrides.end());
   return plan_of(parse(completed(""), "deck.yaml", all, Circumstances{.ranks = ranks}).config,
                  ranks);
@@ -79,6 +79,14 @@ TEST(PlanCommand, AddsUp) {
     EXPECT_EQ(number(fp32, "held_bytes"), 8 * elements + 8 * elements / ranks);
     EXPECT_EQ(number(fp32, "gradient_wire_bytes"), 4 * (elements - elements / ranks));
   }
+}
+
+TEST(PlanCommand, CountsThePartialSumsOfATree) {
+  const std::vector<std::string> tree = {"parallel.reduction=tree", "parallel.logical_shards=8"};
+  for (const auto& [ranks, arenas] : {std::pair{1, 4}, {2, 3}, {4, 2}, {8, 1}})
+    EXPECT_EQ(planned(ranks, tree).budgets[0].gradient_bytes,
+              arenas * planned(ranks).budgets[0].gradient_bytes)
+        << ranks << " ranks: log2(8 / ranks) sums wait";
 }
 
 TEST(PlanCommand, FollowsTheDeck) {

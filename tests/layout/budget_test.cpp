@@ -49,6 +49,13 @@ TEST(Budget, OfNarrowGradientsHoldsACopyAndSendsHalf) {
   EXPECT_EQ(budget_of(alone, DType::f32, true, DType::bf16).gradient_bytes, 384 * 4);
 }
 
+TEST(Budget, OfPartialSumsHoldsOneMoreArenaEachAndSendsNoMore) {
+  const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
+  const Budget budget = budget_of(plan, DType::f32, true, DType::f32, 3);
+  EXPECT_EQ(budget.gradient_bytes, 384 * 4 * 4);
+  EXPECT_EQ(budget.gradient_wire_bytes, 192 * 4);
+}
+
 TEST(Budget, OfOneRankSendsNothing) {
   const Plan plan(table_of({100, 200}), {1, 150, Padding::aligned});
   EXPECT_EQ(budget_of(plan, DType::bf16, true).wire_bytes(), 0);

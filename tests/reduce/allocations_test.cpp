@@ -38,6 +38,7 @@ void step(Engine& engine) {
   const auto count = static_cast<std::int32_t>(engine.plan().parameters().size());
   engine.begin_step();
   engine.wait_for_parameters();
+  for (std::int64_t leaf = 1; leaf < engine.leaves(); ++leaf) engine.next_leaf();
   for (std::int32_t p = count; p-- > 0;) engine.mark_ready(ParameterIndex{p});
   engine.finish_reduction();
   for (std::size_t b = engine.owned().size(); b-- > 0;) {
@@ -73,6 +74,10 @@ TEST(Allocations, AreNoneInAStep) {
   ParallelConfig inlined;
   inlined.overlap_gradients = inlined.overlap_parameters = false;
   EXPECT_EQ(allocations_of_steps(inlined, true), 0);
+  ParallelConfig tree;
+  tree.reduction = comm::Reduction::tree;
+  tree.logical_shards.value = 8;
+  EXPECT_EQ(allocations_of_steps(tree, true), 0);
 }
 
 TEST(Allocations, AreCountedWhenShardsAreLookedUpEveryStep) {

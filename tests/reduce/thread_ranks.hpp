@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads of one process: a World and a Communicator without MPI, so that the engine and
-// the optimizer can be run at any rank count under the sanitizers. Collectives add in rank order
-// and read the peers' buckets in place, behind barriers; every call is written down.
+// the optimizer can be run at any rank count under the sanitizers. Collectives add in rank order,
+// or in pairs where the hub is told so, and read the peers' buckets in place, behind barriers;
+// every call is written down.
 #pragma once
 
 #include <barrier>
@@ -21,11 +22,21 @@
 
 namespace trireme::testing {
 
+/// The sum of term(first), …, term(first + count - 1) in pairs. Requires: count is a power of two.
+template <class Term>
+float sum_of_pairs(std::size_t first, std::size_t count, const Term& term) {
+  if (count == 1)
+    return term(first);
+  const std::size_t half = count / 2;
+  return sum_of_pairs(first, half, term) + sum_of_pairs(first + half, half, term);
+}
+
 /// What the ranks share.
 class Hub {
  public:
-  explicit Hub(int size)
+  explicit Hub(int size, comm::Reduction reduction = comm::Reduction::ordered)
       : size_(size),
+        reduction_(reduction),
         buckets_(static_cast<std::size_t>(size)),
         integers_(static_cast<std::size_t>(size)),
         doubles_(static_cast<std::size_t>(size)),
@@ -49,6 +60,7 @@ class Hub {
   friend class ThreadCommunicator;
 
   int size_;
+  comm::Reduction reduction_;
   std::vector<const comm::Shards*> buckets_;
   std::vector<std::span<std::int64_t>> integers_;
   std::vector<std::span<const double>> doubles_;
@@ -186,10 +198,16 @@ class ThreadCommunicator final : public comm::Communicator {
   void sum_own_as() {
     const auto mine = static_cast<std::size_t>(rank_);
     const View own = hub_.buckets_[mine]->own;
+    const auto term = [&](std::size_t peer, std::int64_t i) {
+      return static_cast<float>(hub_.buckets_[peer]->ranks[mine].as<T>()[i]);
+    };
     for (std::int64_t i = 0; i < own.elements; ++i) {
       float sum = 0;
-      for (const comm::Shards* peer : hub_.buckets_)
-        sum += static_cast<float>(peer->ranks[mine].as<T>()[i]);
+      if (hub_.reduction_ == comm::Reduction::tree)
+        sum =
+            sum_of_pairs(0, hub_.buckets_.size(), [&](std::size_t peer) { return term(peer, i); });
+      else
+        for (std::size_t peer = 0; peer < hub_.buckets_.size(); ++peer) sum += term(peer, i);
       own.as<T>()[i] = T(sum);
     }
   }

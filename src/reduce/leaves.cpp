@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reduce/leaves.hpp"
+
+#include <bit>
+
+#include "base/error.hpp"
+
+#include "ops/elementwise.hpp"
+
+namespace trireme::reduce {
+
+std::int64_t leaves_per_rank(const ParallelConfig& config, int ranks) {
+  if (config.reduction != comm::Reduction::tree)
+    return 1;
+  const std::int64_t leaves = config.logical_shards.value_or(0);
+  TRIREME_EXPECT(
+      leaves > 0 && std::has_single_bit(static_cast<std::uint64_t>(leaves)) && leaves % ranks == 0,
+      "a tree of {} logical shards on {} ranks", leaves, ranks);
+  return leaves / ranks;
+}
+
+int num_waiting_sums(std::int64_t leaves) {
+  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(leaves))) - 1;
+}
+
+Leaves::Leaves(std::int64_t leaves,
+               const layout::Plan& plan,
+               View gradients,
+               device::Device& device)
+    : per_step_(leaves), gradients_(gradients), device_(device) {
+  const int num_waiting = num_waiting_sums(leaves);
+  if (num_waiting == 0)
+    return;
+  memory_ = device_.allocate(static_cast<std::size_t>(num_waiting) * gradients_.bytes(),
+                             "partial sums of gradients");
+  const View all = memory_.view(DType::f32);
+  for (int k = 0; k < num_waiting; ++k)
+    waiting_.push_back(all.slice(k * gradients_.elements, gradients_.elements));
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+    const layout::Placement& place = plan.placement(static_cast<ParameterIndex>(p));
+    own_.push_back(gradients_.slice(place.begin, place.elements));
+    for (const View& waiting : waiting_)
+      waiting_parts_.push_back(waiting.slice(place.begin, place.elements));
+  }
+}
+
+void Leaves::set_aside(device::Stream& stream) {
+  TRIREME_ASSERT(!in_last(), "leaf {} of {} is the last", finished_, per_step_);
+  const int num_pairs = std::countr_one(static_cast<std::uint64_t>(finished_));
+  for (int k = 0; k < num_pairs; ++k)
+    ops::add(gradients_, waiting_[static_cast<std::size_t>(k)], stream);
+  device_.copy(waiting_[static_cast<std::size_t>(num_pairs)], gradients_, stream);
+  device_.fill_zero(gradients_, stream);
+  ++finished_;
+}
+
+void Leaves::add_waiting(ParameterIndex parameter, device::Stream& stream) const {
+  TRIREME_ASSERT(in_last(), "leaf {} of {} is not the last", finished_, per_step_);
+  for (std::size_t k = 0; k < waiting_.size(); ++k)
+    ops::add(own_[at(parameter)], waiting_parts_[at(parameter) * waiting_.size() + k], stream);
+}
+
+}  // namespace trireme::reduce
