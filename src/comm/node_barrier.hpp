@@ -2,7 +2,7 @@
 // Meeting points of the ranks of a node, through counters in shared memory.
 //
 // Every rank has a seat with one counter: how many points it has reached. Reaching a point is one
-// store; waiting for a rank is reading its seat until it is far enough. A waiter spins, yields, and
+// store; waiting for a rank is reading its seat until it is far enough. A waiter spins and
 // then sleeps in the kernel on the seat (a futex), so a late rank costs the others no core.
 //
 // 1. All ranks pass the same points in the same order; numbers wrap around.

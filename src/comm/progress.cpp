@@ -5,15 +5,12 @@
 #include <thread>
 #include <utility>
 
-#include <sched.h>
-
 #include "comm/mpi_check.hpp"
 
 namespace trireme::comm {
 namespace {
 
 constexpr int spin_turns = 50;
-constexpr int yield_turns = 150;
 /// Source: naps of 200 us hide communication behind compute better than 50 us or spinning
 /// (2 ranks x 2 threads on 2 cores, 2 Gbit/s link: 92 ms against 105 and 103 of 80 ms compute).
 constexpr int shortest_nap_us = 20;
@@ -44,11 +41,7 @@ int Patience::turn(int longest_us) {
     idle_ = true;
     since_ = Clock::now();
   }
-  if (turns_ < spin_turns + yield_turns) {
-    sched_yield();
-    return 0;
-  }
-  const int doublings = std::min((turns_ - spin_turns - yield_turns) / 4, 10);
+  const int doublings = std::min((turns_ - spin_turns) / 4, 10);
   return std::min(shortest_nap_us << doublings, longest_us);
 }
 
