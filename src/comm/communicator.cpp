@@ -82,6 +82,7 @@ std::unique_ptr<Communicator> make_communicator(Transport transport,
   if (mpi == nullptr)
     throw UserError(fmt::format("parallel.transport: {} needs MPI, and this run was made without",
                                 word(transport)));
+  mpi->limit_waiting(options.deadline_s);
   OwnedComm node = split_by_host(*mpi);
   if (transport == Transport::automatic)
     transport = chosen(*mpi, node);

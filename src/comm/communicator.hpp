@@ -79,7 +79,8 @@ class Communicator {
 };
 
 struct Options {
-  /// Seconds in which nothing moves until a collective gives up and names who never arrived.
+  /// Seconds in which nothing moves until a collective gives up and names who never arrived. The
+  /// world's sums and maxima keep it as well from then on.
   double deadline_s = 600;
   /// Largest single message, a multiple of 64; 0 chooses by placement: message_bytes().
   std::size_t chunk_bytes = 0;

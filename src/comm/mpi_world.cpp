@@ -7,15 +7,19 @@
 #include <cstdlib>
 #include <limits>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "comm/mpi_check.hpp"
+#include "comm/progress.hpp"
+#include "comm/requests.hpp"
 
 namespace trireme::comm {
 namespace {
 
 /// Counts are ints in MPI-3.1; longer messages go in pieces of this many bytes.
 constexpr std::size_t piece_bytes = std::size_t{1} << 30U;
+constexpr int longest_nap_us = 200;
 
 std::string trimmed(const char* text, int length) {
   std::string words(text, static_cast<std::size_t>(std::max(length, 0)));
@@ -124,17 +128,29 @@ void MpiWorld::barrier() {
   TRIREME_MPI(MPI_Barrier(comm()));
 }
 
-void MpiWorld::reduce(std::span<std::int64_t> values, MPI_Op op) {
-  TRIREME_MPI(
-      MPI_Allreduce(MPI_IN_PLACE, values.data(), count_of(values.size()), MPI_INT64_T, op, comm()));
+// Polled with naps: MPI's own waiting would keep a core busy that a communication thread or another
+// rank may need.
+void MpiWorld::reduce(std::span<std::int64_t> values, MPI_Op op, const char* what) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(MPI_Iallreduce(MPI_IN_PLACE, values.data(), count_of(values.size()), MPI_INT64_T, op,
+                             comm(), &request));
+  Patience patience(deadline_s_);
+  while (!completed(request)) {
+    if (const int nap_us = patience.turn(longest_nap_us); nap_us > 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(nap_us));
+    if (patience.expired())
+      throw CommError("communication", what,
+                      fmt::format("another rank did not take part for {:.1f} s", patience.idle_s()),
+                      __FILE__, __LINE__);
+  }
 }
 
 void MpiWorld::sum(std::span<std::int64_t> values) {
-  reduce(values, MPI_SUM);
+  reduce(values, MPI_SUM, "a sum over the ranks");
 }
 
 void MpiWorld::max(std::span<std::int64_t> values) {
-  reduce(values, MPI_MAX);
+  reduce(values, MPI_MAX, "a maximum over the ranks");
 }
 
 std::vector<double> MpiWorld::gather_all(std::span<const double> values) {

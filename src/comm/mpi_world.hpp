@@ -2,6 +2,7 @@
 // The MPI world, for the transports of this room: they need its communicator to make their own.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -54,11 +55,16 @@ class MpiWorld final : public World {
 
   /// The control plane's communicator; transports duplicate it.
   [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
+  /// From now on a sum or maximum that waits for longer is a CommError; at first they wait for
+  /// ever. They are what a step exchanges beside its buckets; other exchanges may wait for one
+  /// rank's work on files.
+  void limit_waiting(double deadline_s) { deadline_s_ = deadline_s; }
 
  private:
-  void reduce(std::span<std::int64_t> values, MPI_Op op);
+  void reduce(std::span<std::int64_t> values, MPI_Op op, const char* what);
 
   OwnedComm comm_;
+  double deadline_s_ = std::numeric_limits<double>::infinity();
   int rank_ = 0;
   int size_ = 1;
   int local_rank_ = 0;
