@@ -19,6 +19,7 @@
 #include "job/plan_command.hpp"
 #include "job/survey.hpp"
 
+#include "main_bench.hpp"
 #include "main_train.hpp"
 
 namespace {
@@ -33,6 +34,10 @@ constexpr const char* usage =
     "switch\n"
     "                                                     invisible in the numbers?\n"
     "       trireme sample RUN_DIR [--prompt TEXT] [--tokens K] [--temperature T] [--seed S]\n"
+    "       trireme bench reduce [--bytes N,...] [--transport T,...] [--dtype fp32,bf16]\n"
+    "                            [--reduction R] [--no-baselines]      under mpirun\n"
+    "       trireme bench shards DECK [section.key=value ...] [--ranks N]\n"
+    "       trireme bench pool [--bytes N,...]     all three: [--repetitions K] [--json FILE]\n"
     "       trireme help deck [SECTION | KEY]\n"
     "       trireme --version | --help\n";
 
@@ -117,7 +122,7 @@ void describe_sample(CLI::App& app, Request& request) {
 
 /// A first word that is no verb and no option names a deck.
 bool trains(int argc, char** argv) {
-  constexpr std::string_view verbs[] = {"check", "plan", "verify", "sample", "help"};
+  constexpr std::string_view verbs[] = {"check", "plan", "verify", "sample", "bench", "help"};
   return argc > 1 && argv[1][0] != '-' &&
          std::ranges::find(verbs, std::string_view(argv[1])) == std::end(verbs);
 }
@@ -136,6 +141,7 @@ int run(int argc, char** argv) {
   CLI::App* verify = describe_verify(app, request);
   describe_sample(app, request);
   describe_help(app, request);
+  BenchVerb bench(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForVersion&) {
@@ -146,6 +152,8 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\n%s", problem.what(), usage);
     return static_cast<int>(ExitCode::user_error);
   }
+  if (bench.asked())
+    return static_cast<int>(bench.run(argc, argv));
   if (verify->parsed())
     return static_cast<int>(
         verify_command(argc, argv, request.deck, request.overrides, request.steps));

@@ -43,7 +43,7 @@ train::Job job_of(const job::Deck& deck, const model::GptShape& shape) {
   return job;
 }
 
-/// `action` gets the job, the world and the log.
+/// `action` gets the job and the log.
 template <class Action>
 ExitCode with_deck(comm::World& world,
                    const std::string& deck_path,
@@ -56,19 +56,16 @@ ExitCode with_deck(comm::World& world,
                                     job::Circumstances{world.size(), build_info().has_cuda});
   const model::GptShape shape = job::shape_of(deck.config);
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
-  return action(job_of(deck, shape), world, log);
+  return action(job_of(deck, shape), log);
 }
 
-template <class Action>
-ExitCode under_mpi(int& argc,
-                   char**& argv,
-                   const std::string& deck_path,
-                   const std::vector<std::string>& overrides,
-                   Action&& action) {
+}  // namespace
+
+ExitCode under_mpi(int& argc, char**& argv, const std::function<ExitCode(comm::World&)>& action) {
   const comm::MpiScope mpi(argc, argv);
   const auto world = comm::make_mpi_world();
   try {
-    return with_deck(*world, deck_path, overrides, action);
+    return action(*world);
   } catch (const UserError& mistake) {  // the same on all ranks
     if (world->rank() == 0)
       std::fprintf(stderr, "%s\n", mistake.what());
@@ -85,18 +82,17 @@ ExitCode under_mpi(int& argc,
   }
 }
 
-}  // namespace
-
 ExitCode train_command(int& argc,
                        char**& argv,
                        const std::string& deck_path,
                        const std::vector<std::string>& overrides) {
   const double started_at = timing::steady_seconds();
   train::SignalScope signals;  // before MPI starts threads
-  return under_mpi(argc, argv, deck_path, overrides,
-                   [&](const train::Job& job, comm::World& world, Log& log) {
-                     return train::train(job, world, log, signals, started_at);
-                   });
+  return under_mpi(argc, argv, [&](comm::World& world) {
+    return with_deck(world, deck_path, overrides, [&](const train::Job& job, Log& log) {
+      return train::train(job, world, log, signals, started_at);
+    });
+  });
 }
 
 ExitCode verify_command(int& argc,
@@ -104,16 +100,17 @@ ExitCode verify_command(int& argc,
                         const std::string& deck_path,
                         const std::vector<std::string>& overrides,
                         std::int64_t steps) {
-  return under_mpi(argc, argv, deck_path, overrides,
-                   [&](const train::Job& job, comm::World& world, Log& log) {
-                     const auto verified = train::verify(job, world, log, {steps, {}});
-                     if (verified.difference.empty())
-                       return ExitCode::done;
-                     if (world.rank() == 0)
-                       std::fprintf(stderr, "error: combination %d differs: %s\n",
-                                    verified.combinations, verified.difference.c_str());
-                     return ExitCode::contract;
-                   });
+  return under_mpi(argc, argv, [&](comm::World& world) {
+    return with_deck(world, deck_path, overrides, [&](const train::Job& job, Log& log) {
+      const auto verified = train::verify(job, world, log, {steps, {}});
+      if (verified.difference.empty())
+        return ExitCode::done;
+      if (world.rank() == 0)
+        std::fprintf(stderr, "error: combination %d differs: %s\n", verified.combinations,
+                     verified.difference.c_str());
+      return ExitCode::contract;
+    });
+  });
 }
 
 }  // namespace trireme

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs that need MPI and a deck: train it, or verify its switches, on all ranks of the job.
+// What needs MPI: the verbs that train a deck, or verify its switches, on all ranks of the job.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 
+#include "comm/world.hpp"
+
 namespace trireme {
 
-/// Rank 0 reads the deck's bytes, every rank parses the same bytes. Prints mistakes on rank 0 and
-/// failures on the rank that met them; a failure that the other ranks do not know of ends the whole
-/// job.
+/// `action` between MPI's beginning and end. Prints mistakes on rank 0 and failures on the rank
+/// that met them; a failure that the other ranks do not know of ends the whole job.
+ExitCode under_mpi(int& argc, char**& argv, const std::function<ExitCode(comm::World&)>& action);
+
+/// Rank 0 reads the deck's bytes, every rank parses the same bytes.
 ExitCode train_command(int& argc,
                        char**& argv,
                        const std::string& deck_path,

@@ -53,6 +53,8 @@ std::string quoted(const std::string& name) {
   return "\"" + name + "\"";
 }
 
+}  // namespace
+
 void write_new_file(const std::string& path, const std::string& text) {
   std::FILE* file = std::fopen(path.c_str(), "wbx");
   if (file == nullptr && errno == EEXIST)
@@ -65,8 +67,6 @@ void write_new_file(const std::string& path, const std::string& text) {
     throw StorageError("file system", "write " + path, std::strerror(written ? errno : reason),
                        __FILE__, __LINE__);
 }
-
-}  // namespace
 
 DeckPlan plan_of(const JobConfig& config, int ranks) {
   DeckPlan result{layout::Plan(trireme::model::parameter_table(shape_of(config)),

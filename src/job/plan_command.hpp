@@ -33,6 +33,9 @@ std::string plan_text(const DeckPlan& plan);
 /// The same numbers, and more digits of them, for programs.
 std::string plan_json(const DeckPlan& plan);
 
+/// Throws UserError when the file exists, StorageError when it cannot be written.
+void write_new_file(const std::string& path, const std::string& text);
+
 /// `trireme plan`: reads, checks and plans; the JSON goes into a new file when `json_path` is not
 /// empty. Throws UserError, also when that file exists, and StorageError.
 std::string plan_command(const std::string& deck_path,

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme bench reduce|shards|pool`: one part alone, as a table on standard output and, where
+// asked for, as JSON in a new file.
+#pragma once
+
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.hpp"
+
+namespace trireme {
+
+/// The verb with its three sub-verbs. It lives as long as the words that CLI11 fills in.
+class BenchVerb {
+ public:
+  explicit BenchVerb(CLI::App& app);
+  ~BenchVerb();
+  BenchVerb(const BenchVerb&) = delete;
+  BenchVerb& operator=(const BenchVerb&) = delete;
+
+  [[nodiscard]] bool asked() const;
+  /// `reduce` starts MPI; it is collective.
+  ExitCode run(int& argc, char**& argv);
+
+ private:
+  struct Words;
+  std::unique_ptr<Words> words_;
+};
+
+}  // namespace trireme
