@@ -2,6 +2,7 @@
 #include "main_train.hpp"
 
 #include <cstdio>
+#include <map>
 
 #include "base/build_info.hpp"
 #include "base/log.hpp"
@@ -28,7 +29,16 @@ train::Job job_of(const job::Deck& deck, const model::GptShape& shape) {
   train::Job job{c.run,           shape,    c.data,       c.batch,    c.optimizer, c.parallel,
                  c.memory,        c.record, c.checkpoint, c.evaluate, c.sample,    {},
                  job::echo(deck), {}};
-  for (const auto& [path, value] : job::attributes(c)) job.deck.emplace_back(path, as_text(value));
+  const std::map<std::string, std::int64_t> sizes{{"model.layers", shape.layers},
+                                                  {"model.heads", shape.heads},
+                                                  {"model.channels", shape.channels},
+                                                  {"model.context", shape.context},
+                                                  {"model.vocabulary", shape.vocabulary}};
+  for (const auto& [path, value] : job::attributes(c)) {
+    const auto size = sizes.find(path);  // what a preset or the tokenizer filled in
+    job.deck.emplace_back(path,
+                          size == sizes.end() ? as_text(value) : job::yaml_text(size->second));
+  }
   const BuildInfo& build = build_info();
   job.build = {{"software", "trireme"},
                {"software_version", build.version},
