@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -100,6 +101,23 @@ class Variant {
   std::optional<Job> job_;
 };
 
+/// Says under which combination it was when an exception goes by.
+class Witness {
+ public:
+  Witness(Log& log, const Combination& combination) : log_(log), combination_(combination) {}
+  ~Witness() {
+    if (std::uncaught_exceptions() > before_)
+      log_.error("while verifying {}", combination_.text());
+  }
+  Witness(const Witness&) = delete;
+  Witness& operator=(const Witness&) = delete;
+
+ private:
+  Log& log_;
+  const Combination& combination_;
+  const int before_ = std::uncaught_exceptions();
+};
+
 class Verifier {
  public:
   Verifier(const Job& job,
@@ -141,8 +159,8 @@ Verified Verifier::run() {
   for (const Combination& combination : all) {
     std::string difference = run_one(combination);
     if (!difference.empty())
-      return {num_run_, fmt::format("{}\n  under     {}\n  but not   {}", difference,
-                                    combination.text(), all.front().text())};
+      return {num_run_, fmt::format("{}\n  under     {}{}", difference, combination.text(),
+                                    num_run_ == 1 ? "" : "\n  but not   " + all.front().text())};
   }
   end_group();
   log_.info(
@@ -154,6 +172,7 @@ Verified Verifier::run() {
 }
 
 std::string Verifier::run_one(const Combination& combination) {
+  const Witness witness(log_, combination);
   const Variant variant(job_, combination, request_.steps);
   Session session(variant.job(), data_, world_, true);
   begin_group(combination, session);
@@ -174,7 +193,13 @@ std::string Verifier::train(Session& session, const Combination& combination) {
   const auto padding = owned_padding(session);
   for (std::int64_t step = 1; step <= request_.steps; ++step) {
     poison_gradients(session);
-    const StepOutcome outcome = session.step(step, [] { return Requests{}; });
+    StepOutcome outcome;
+    try {
+      outcome = session.step(step, [] { return Requests{}; });
+    } catch (const UserError& not_finite) {  // the same on all ranks, and here poison by our fault
+      return fmt::format("in step {}, {}; or memory was read before it was written", step,
+                         not_finite.what());
+    }
     if (request_.meddle)
       request_.meddle(session, combination, step);
     std::optional<Finding> mine = check_zero(padding);

@@ -3,7 +3,7 @@
 // check.
 #include "train/verify.hpp"
 
-#include <algorithm>
+#include <limits>
 #include <set>
 #include <string>
 
@@ -99,6 +99,26 @@ TEST_F(VerifyTest, SeesAnUpdateThatTheNextStepReads) {
   });
   EXPECT_THAT(verified.difference, HasSubstr("after step 2, on rank 0, the loss is "));
   EXPECT_EQ(verified.combinations, 17);
+}
+
+TEST_F(VerifyTest, TakesAGradientThatIsNotFiniteForADifference) {
+  const auto verified = verify_with([](Session& session, const Combination&, auto) {
+    session.engine.parameter(ParameterIndex{0}).as<float>()[0] =
+        std::numeric_limits<float>::quiet_NaN();
+  });
+  EXPECT_THAT(verified.difference, HasSubstr("in step 2, the gradient of step 2 is not finite"));
+  EXPECT_THAT(verified.difference, HasSubstr("under     parallel.bucket_elements="));
+  EXPECT_EQ(verified.combinations, 1);
+}
+
+TEST_F(VerifyTest, NamesTheCombinationWhenSomethingThrows) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_THROW(verify_with([](Session&, const Combination& combination, auto) {
+                 TRIREME_EXPECT(!combination.sharded, "made up");
+               }),
+               ContractError);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr("while verifying parallel.bucket_elements="));
 }
 
 TEST_F(VerifyTest, RefusesAGpu) {
