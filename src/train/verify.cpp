@@ -198,7 +198,7 @@ std::string Verifier::train(Session& session, const Combination& combination) {
       outcome = session.step(step, [] { return Requests{}; });
     } catch (const UserError& not_finite) {  // the same on all ranks, and here poison by our fault
       return fmt::format("in step {}, {}; or memory was read before it was written", step,
-                         not_finite.what());
+                         not_finite.findings().front().text);
     }
     if (request_.meddle)
       request_.meddle(session, combination, step);
