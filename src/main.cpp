@@ -146,8 +146,10 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::CallForVersion&) {
     print(build_info_text());
+    return static_cast<int>(ExitCode::done);
   } catch (const CLI::CallForHelp&) {
     print(usage);
+    return static_cast<int>(ExitCode::done);
   } catch (const CLI::ParseError& problem) {
     std::fprintf(stderr, "error: %s\n%s", problem.what(), usage);
     return static_cast<int>(ExitCode::user_error);

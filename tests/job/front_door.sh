@@ -56,6 +56,7 @@ expect 0 'optimizer.schedule.kind' '' help deck
 expect 0 'default cosine' '' help deck optimizer.schedule.kind
 expect 0 'oneDNN' '' --version
 expect 0 'usage: trireme' '' --help
+expect 0 'usage: trireme' '' bench pool --help
 
 # All findings of a deck come at once, in the order of their places, and nothing else with them.
 "$trireme" check bad.yaml 2>err
