@@ -80,14 +80,19 @@ ExitCode under_mpi(int& argc, char**& argv, const std::function<ExitCode(comm::W
     if (world->rank() == 0)
       std::fprintf(stderr, "%s\n", mistake.what());
     return ExitCode::user_error;
-  } catch (const comm::FailedElsewhere&) {  // that rank speaks for itself
-    return ExitCode::environment;
   } catch (const std::exception& problem) {
     const Verdict verdict = verdict_of(problem);
-    for (const std::string& line : verdict.lines)
-      std::fprintf(stderr, "[rank %d %s] %s\n", world->rank(), world->host().c_str(), line.c_str());
-    if (world->size() > 1)
-      world->abort(verdict.code);
+    if (dynamic_cast<const comm::FailedElsewhere*>(&problem) ==
+        nullptr)  // that rank speaks for itself
+      for (const std::string& line : verdict.lines)
+        std::fprintf(stderr, "[rank %d %s] %s\n", world->rank(), world->host().c_str(),
+                     line.c_str());
+    const auto* outside = dynamic_cast<const EnvironmentError*>(&problem);
+    if (outside != nullptr && outside->known_to_all())
+      world->barrier();  // the line is out before anybody ends the job
+    // Not by way of MPI_Finalize: it would let HDF5 close once more what a full disk kept it from
+    // closing, and crash in there.
+    world->abort(verdict.code);
     return verdict.code;
   }
 }

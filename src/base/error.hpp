@@ -67,6 +67,13 @@ class EnvironmentError : public std::runtime_error {
                    std::string_view reason,
                    const char* file,
                    int line);
+
+  /// Every rank has thrown for this failure, so all of them are on their way out (comm::together).
+  [[nodiscard]] bool known_to_all() const { return known_to_all_; }
+  void mark_known_to_all() { known_to_all_ = true; }
+
+ private:
+  bool known_to_all_ = false;
 };
 class DeviceError : public EnvironmentError {
  public:

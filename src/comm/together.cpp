@@ -55,9 +55,14 @@ void settle(World& world, const std::string& mine, const std::exception_ptr& own
       continue;
     if (said[0] == user)
       throw UserError(unpacked(said.substr(1)));
-    if (rank == world.rank())
+    if (rank != world.rank())
+      throw FailedElsewhere(rank, said.substr(1));
+    try {
       std::rethrow_exception(own);
-    throw FailedElsewhere(rank, said.substr(1));
+    } catch (EnvironmentError& error) {
+      error.mark_known_to_all();
+      throw;
+    }
   }
 }
 

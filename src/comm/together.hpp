@@ -24,7 +24,9 @@ class FailedElsewhere : public EnvironmentError {
  public:
   FailedElsewhere(int rank, const std::string& text)
       : EnvironmentError(
-            "rank " + std::to_string(rank), "a common step", text, __FILE__, __LINE__) {}
+            "rank " + std::to_string(rank), "a common step", text, __FILE__, __LINE__) {
+    mark_known_to_all();
+  }
 };
 
 namespace detail {

@@ -149,8 +149,9 @@ class Faults(Network):
         print(f"ended {took:.1f} s after the link went down: {run.errors}")
         self.assertEqual(run.code, 3, run)
         self.assertTrue(run.errors, run)
-        self.assertRegex(run.errors[0], r"(reduce_scatter|all_gather|all_reduce) of bucket \d+")
-        self.assertRegex(run.errors[0], r"rank [01] on (north|south) never arrived|the data stands still")
+        # Most of a step is spent in buckets; a rank that was between them stands in the step's control sum instead.
+        self.assertRegex("\n".join(run.errors), r"(reduce_scatter|all_gather|all_reduce) of bucket \d+ failed: .*"
+                         r"(rank [01] on (north|south) never arrived|the data stands still)|a sum over the ranks failed")
         self.assertLess(took, 30, run)
 
 
