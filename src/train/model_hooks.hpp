@@ -22,12 +22,4 @@ class EngineHooks final : public model::Hooks {
   reduce::Engine& engine_;
 };
 
-/// For a model whose parameters lie still, as in sampling.
-class NoHooks final : public model::Hooks {
- public:
-  void before_use(std::span<const ParameterIndex> /*parameters*/,
-                  device::Stream& /*stream*/) override {}
-  void gradient_ready(ParameterIndex /*parameter*/, device::Stream& /*stream*/) override {}
-};
-
 }  // namespace trireme::train

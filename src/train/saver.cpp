@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 
+#include "comm/together.hpp"
 #include "ops/elementwise.hpp"
 
 #include "model/gpt.hpp"
@@ -102,9 +103,10 @@ Saver::Saver(const Job& job,
 
 std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_directory, Log& log) {
   std::string directory;
-  if (world_.rank() == 0)
+  comm::on_first_rank(world_, [&] {
     if (const auto newest = record::newest_checkpoint(run_directory))
       directory = newest->directory;
+  });
   directory = world_.broadcast(std::move(directory), 0);
   if (directory.empty())
     return std::nullopt;

@@ -12,7 +12,6 @@
 #include "record/checkpoint.hpp"
 
 #include "train/machine.hpp"
-#include "train/model_hooks.hpp"
 #include "train/saver.hpp"
 
 namespace trireme::train {
@@ -75,7 +74,7 @@ std::string sample_run(const std::string& run_directory, const TextRequest& requ
   }
   model::Gpt model(*device, shape, DType::f32, 1, 0);
   model.bind(std::move(parameters), {});
-  NoHooks hooks;
+  model::NoHooks hooks;
   return request.prompt + continue_text(model, *device, request, hooks, *stream);
 }
 

@@ -36,9 +36,11 @@ std::string choose_directory(const Job& job, comm::World& world) {
     const auto newest = record::newest_checkpoint(path);
     return newest && newest->step >= job.run.steps;
   };
-  if (world.rank() == 0 && job.run.when_finished == WhenFinished::renew)
-    for (int number = 2; finished(); ++number)
-      path = fmt::format("{}-{}", job.run.directory, number);
+  comm::on_first_rank(world, [&] {
+    if (job.run.when_finished == WhenFinished::renew)
+      for (int number = 2; finished(); ++number)
+        path = fmt::format("{}-{}", job.run.directory, number);
+  });
   return world.broadcast(std::move(path), 0);
 }
 
