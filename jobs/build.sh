@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Configures and builds one preset of CMakePresets.json.
-#   usage: bash jobs/build.sh [TARGET …]        PRESET=cpu (default: build/), asan, tsan, audit, dev-cpu; JOBS=number of compilers
+#   usage: bash jobs/build.sh [TARGET …]        PRESET=cpu (default: build/), cuda, asan, tsan, audit, dev-cpu; JOBS=number of compilers
 # ccache is used when it is there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=${PRESET:-cpu}
 options=()
 if command -v ccache >/dev/null; then
-  options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

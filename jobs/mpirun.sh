@@ -16,6 +16,8 @@ mpirun=$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$here/build/CMakeCache.txt" 
 if [ "$(id -u)" -eq 0 ]; then # root is normal in a container, and Open MPI asks twice
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
+# hwloc would look for X displays and ask for the address of localhost: seconds, on a machine whose name service is slow.
+export HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--gl}
 # A rank that waits gives its core to the one that computes, should there be more ranks than cores.
 ranks=1 arguments=("$@")
 for ((i = 0; i + 1 < $#; ++i)); do

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -17,9 +16,13 @@
 
 #include "reduce/bench.hpp"
 
+#include "train/engine_bench.hpp"
+
 #include "job/deck.hpp"
 #include "job/plan_command.hpp"
 
+#include "main_bench_matmul.hpp"
+#include "main_bench_ops.hpp"
 #include "main_train.hpp"
 
 namespace trireme {
@@ -29,24 +32,43 @@ struct BenchVerb::Words {
   CLI::App* reduce = nullptr;
   CLI::App* shards = nullptr;
   CLI::App* pool = nullptr;
+  CLI::App* engine = nullptr;
   std::string json;
   int repetitions = 21;
   std::string deck;
   std::vector<std::string> overrides;
   int ranks = 1;
   std::vector<std::string> dtypes{"fp32"};
+  std::vector<comm::Reduction> reductions;
   bool no_baselines = false;
+  MatmulBenchVerb matmul;
+  OpsBenchVerb ops;
   comm::BenchRequest reduce_request;
   device::PoolBenchRequest pool_request;
 };
 
 namespace {
 
+/// The deck's words for an enumeration, as an option's type.
 template <class E>
-std::map<std::string, E> words_of() {
-  std::map<std::string, E> all;
-  for (const auto& [value, text] : EnumNames<E>::table) all.emplace(text, value);
-  return all;
+CLI::Option* add_enum(CLI::App& verb,
+                      const char* option,
+                      const char* help,
+                      std::vector<E>& values) {
+  std::vector<std::string> all;
+  for (const auto& [value, text] : EnumNames<E>::table) all.emplace_back(text);
+  return verb
+      .add_option_function<std::vector<std::string>>(
+          option,
+          [&values](const std::vector<std::string>& words) {
+            values.clear();
+            for (const std::string& word : words)
+              for (const auto& [value, text] : EnumNames<E>::table)
+                if (word == text)
+                  values.push_back(value);
+          },
+          help)
+      ->check(CLI::IsMember(all));
 }
 
 /// Prints, and writes the file; on one rank.
@@ -73,15 +95,17 @@ BenchVerb::BenchVerb(CLI::App& app) : words_(std::make_unique<Words>()) {
   w.reduce->add_option("--bytes", w.reduce_request.bytes, "Sizes of a bucket")
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  w.reduce->add_option("--transport", w.reduce_request.transports, "As parallel.transport")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(words_of<comm::Transport>()));
-  w.reduce->add_option("--reduction", w.reduce_request.reduction, "As parallel.reduction")
-      ->transform(CLI::CheckedTransformer(words_of<comm::Reduction>()));
+  add_enum(*w.reduce, "--transport", "As parallel.transport", w.reduce_request.transports)
+      ->delimiter(',');
+  add_enum(*w.reduce, "--reduction", "As parallel.reduction", w.reductions)->expected(1);
   w.reduce->add_option("--dtype", w.dtypes, "fp32, bf16")
       ->delimiter(',')
       ->check(CLI::IsMember({"fp32", "bf16"}));
   w.reduce->add_flag("--no-baselines", w.no_baselines, "Without MPI's functions and memcpy");
+
+  w.engine = add("engine", "A step at one rank beside the same step without the engine");
+  w.engine->add_option("DECK", w.deck, "YAML file")->required();
+  w.engine->add_option("OVERRIDES", w.overrides, "section.key=value, as on a run");
 
   w.shards = add("shards", "Finding every shard's address, with and without the cache");
   w.shards->add_option("DECK", w.deck, "YAML file")->required();
@@ -93,6 +117,9 @@ BenchVerb::BenchVerb(CLI::App& app) : words_(std::make_unique<Words>()) {
   w.pool->add_option("--bytes", w.pool_request.bytes, "Sizes")
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 34));
+
+  w.matmul.describe(*w.bench);
+  w.ops.describe(*w.bench);
 }
 
 BenchVerb::~BenchVerb() = default;
@@ -103,13 +130,20 @@ bool BenchVerb::asked() const {
 
 ExitCode BenchVerb::run(int& argc, char**& argv) {
   Words& w = *words_;
+  if (w.matmul.asked())
+    return w.matmul.run(argc, argv);
+  if (w.ops.asked())
+    return w.ops.run(argc, argv);
   if (w.reduce->parsed()) {
     w.reduce_request.repetitions = w.repetitions;
     w.reduce_request.baselines = !w.no_baselines;
     w.reduce_request.dtypes.clear();
+    if (!w.reductions.empty())
+      w.reduce_request.reduction = w.reductions.front();
     for (const std::string& dtype : w.dtypes)
       w.reduce_request.dtypes.push_back(dtype == "bf16" ? DType::bf16 : DType::f32);
     return under_mpi(argc, argv, [&](comm::World& world) {
+      comm::on_first_rank(world, [&] { job::expect_new_file(w.json); });
       const auto device = device::make_cpu_device(1);
       const auto rows = comm::bench_reduce(world, *device, w.reduce_request);
       comm::on_first_rank(world,
@@ -117,10 +151,19 @@ ExitCode BenchVerb::run(int& argc, char**& argv) {
       return ExitCode::done;
     });
   }
+  job::expect_new_file(w.json);
+  if (w.engine->parsed()) {
+    const auto world = comm::make_self_world();
+    return with_deck(*world, w.deck, w.overrides, [&](const train::Job& job, Log& log) {
+      const auto result = train::bench_engine(job, *world, log, w.repetitions);
+      give(train::engine_table(result), train::engine_json(result), w.json);
+      return ExitCode::done;
+    });
+  }
   const auto device = device::make_cpu_device(1);
   if (w.shards->parsed()) {
-    const job::Deck deck = job::parse(job::read_deck_file(w.deck), w.deck, w.overrides,
-                                      job::Circumstances{w.ranks, build_info().has_cuda});
+    const job::Deck deck =
+        job::parse_for_plan(w.deck, w.overrides, {.ranks = w.ranks, .cuda = build_info().has_cuda});
     const job::DeckPlan plan = job::plan_of(deck.config, w.ranks);
     const auto result = reduce::bench_shards(plan.plan, *device, w.repetitions);
     give(reduce::shards_table(result), reduce::shards_json(result), w.json);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench reduce|shards|pool`: one part alone, as a table on standard output and, where
-// asked for, as JSON in a new file.
+// `trireme bench reduce|engine|shards|pool|matmul|ops`: one part alone, as a table on standard
+// output and, where asked for, as JSON in a new file.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// The verb with its three sub-verbs. It lives as long as the words that CLI11 fills in.
+/// The verb with its sub-verbs. It lives as long as the words that CLI11 fills in.
 class BenchVerb {
  public:
   explicit BenchVerb(CLI::App& app);
@@ -20,7 +20,7 @@ class BenchVerb {
   BenchVerb& operator=(const BenchVerb&) = delete;
 
   [[nodiscard]] bool asked() const;
-  /// `reduce` starts MPI; it is collective.
+  /// All but `shards` and `pool` start MPI; they are collective.
   ExitCode run(int& argc, char**& argv);
 
  private:

@@ -49,27 +49,27 @@ train::Job job_of(const job::Deck& deck, const model::GptShape& shape) {
                {"hdf5", build.hdf5},
                {"onednn", build.onednn},
                {"cuda", build.cuda},
+               {"cudnn", build.cudnn},
                {"nccl", build.nccl}};
   return job;
 }
 
-/// `action` gets the job and the log.
-template <class Action>
+}  // namespace
+
 ExitCode with_deck(comm::World& world,
                    const std::string& deck_path,
                    const std::vector<std::string>& overrides,
-                   Action&& action) {
+                   const std::function<ExitCode(const train::Job&, Log&)>& action) {
   std::string bytes;
   comm::on_first_rank(world, [&] { bytes = job::read_deck_file(deck_path); });
   bytes = world.broadcast(std::move(bytes), 0);
   const job::Deck deck = job::parse(bytes, deck_path, overrides,
                                     job::Circumstances{world.size(), build_info().has_cuda});
+  world.limit_waiting(deck.config.parallel.deadline.seconds);
   const model::GptShape shape = job::shape_of(deck.config);
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   return action(job_of(deck, shape), log);
 }
-
-}  // namespace
 
 ExitCode under_mpi(int& argc, char**& argv, const std::function<ExitCode(comm::World&)>& action) {
   const comm::MpiScope mpi(argc, argv);

@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 
 #include "comm/world.hpp"
+
+#include "train/job.hpp"
 
 namespace trireme {
 
@@ -17,7 +20,12 @@ namespace trireme {
 /// that met them; a failure that the other ranks do not know of ends the whole job.
 ExitCode under_mpi(int& argc, char**& argv, const std::function<ExitCode(comm::World&)>& action);
 
-/// Rank 0 reads the deck's bytes, every rank parses the same bytes.
+/// `action` with the checked deck: rank 0 reads the deck's bytes, every rank parses the same bytes.
+ExitCode with_deck(comm::World& world,
+                   const std::string& deck_path,
+                   const std::vector<std::string>& overrides,
+                   const std::function<ExitCode(const train::Job&, Log&)>& action);
+
 ExitCode train_command(int& argc,
                        char**& argv,
                        const std::string& deck_path,

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, and runs every test; then builds the unit tests once more with the address and undefined-behaviour
-# sanitizers and runs those. Exits non-zero when a test fails or when there was none to run.
+# Installs what is missing, builds, and runs every test; then builds the unit tests, and the MPI tests for two ranks, once more with the
+# address and undefined-behaviour sanitizers and runs those, and lets clang's fuzzers look for five seconds each. Exits non-zero when a
+# test fails or when there was none to run.
 #   usage: bash tests/run.sh [CTEST_OPTION …]     e.g. bash tests/run.sh -R layout
 # TRIREME_SANITIZERS=off leaves the sanitizers out; with options for ctest they are left out too.
 set -euo pipefail
@@ -9,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 start=$SECONDS
 
-bash modules/debian/setup.sh
+bash modules/debian/setup.sh tests
 PRESET=cpu bash jobs/build.sh
 
 results=()
@@ -29,12 +30,15 @@ else
   run_tests unit ctest --preset cpu -j "$jobs" -L '^unit$'
   run_tests others ctest --preset cpu -j "$jobs" -LE '^unit$'
   if [ "${TRIREME_SANITIZERS:-on}" != off ]; then
-    if PRESET=asan bash jobs/build.sh unit_tests; then
+    if PRESET=asan bash jobs/build.sh unit_tests mpi_tests; then
       run_tests sanitized ctest --preset asan -j "$jobs"
     else
       results+=("sanitized  FAILED to build")
       status=1
     fi
+    fuzzing=0
+    bash tests/fuzz/run.sh 5 || fuzzing=$?
+    [ $fuzzing -eq 77 ] || run_tests fuzz test $fuzzing -eq 0
   fi
 fi
 

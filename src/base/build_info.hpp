@@ -17,6 +17,7 @@ struct BuildInfo {
   const char* hdf5;
   const char* onednn;
   const char* cuda;  ///< "not in this build" without CUDA
+  const char* cudnn;
   const char* nccl;
   bool has_cuda;
 };

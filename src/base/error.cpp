@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <system_error>
@@ -31,7 +32,11 @@ std::string to_string(const Diagnostic& diagnostic) {
   line += "error: ";
   if (!diagnostic.subject.empty())
     line += diagnostic.subject + ": ";
-  return line + diagnostic.text;
+  line += diagnostic.text;
+  // A deck's own bytes may be in it, and nobody's terminal is to obey them.
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return line;
 }
 
 UserError::UserError(std::vector<Diagnostic> findings) : findings_(std::move(findings)) {

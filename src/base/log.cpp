@@ -32,15 +32,9 @@ void Log::also_to_file(const std::string& path) {
     auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
     file->set_pattern("%Y-%m-%d %H:%M:%S %l %v");
     logger_->sinks().push_back(file);
-    file_logger_ = std::make_shared<spdlog::logger>("trireme-file", file);
-    file_logger_->flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& problem) {
     throw StorageError("file system", "open log " + path, problem.what(), __FILE__, __LINE__);
   }
-}
-
-void Log::flush() {
-  logger_->flush();
 }
 
 }  // namespace trireme

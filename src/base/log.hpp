@@ -32,19 +32,11 @@ class Log {
   void error(spdlog::format_string_t<Args...> text, Args&&... args) {
     logger_->error(text, std::forward<Args>(args)...);
   }
-  /// To the log file only: what the progress bar already shows on a terminal.
-  template <class... Args>
-  void file_only(spdlog::format_string_t<Args...> text, Args&&... args) {
-    if (file_logger_)
-      file_logger_->info(text, std::forward<Args>(args)...);
-  }
-  void flush();
 
  private:
   bool speaks_;
   std::string who_;
   std::shared_ptr<spdlog::logger> logger_;
-  std::shared_ptr<spdlog::logger> file_logger_;
 };
 
 }  // namespace trireme

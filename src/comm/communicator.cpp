@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "device/cuda/handle.hpp"
+
 #include "comm/shared_segment.hpp"
 #include "comm/transports.hpp"
 
@@ -36,7 +38,7 @@ namespace {
 bool memory_can_be_shared(MpiWorld& world, const OwnedComm& node) {
   std::int64_t refused = 0;
   try {
-    const SharedSegment trial(node.get(), 4096, "a trial of shared memory");
+    const SharedSegment trial(node.get(), world.progress(), 4096, "a trial of shared memory");
   } catch (const CommError&) {
     refused = 1;
   }
@@ -64,6 +66,30 @@ void expect_fitting(Transport transport, MpiWorld& world, const OwnedComm& node)
                     world.host(), node.size(), world.size()));
 }
 
+std::unique_ptr<Communicator> make_gpu_communicator(Transport transport,
+                                                    Reduction reduction,
+                                                    World& world,
+                                                    device::Device& device,
+                                                    const Options& options) {
+  if (device.kind() != device::Kind::cuda)
+    throw UserError(
+        "parallel.transport: nccl carries memory of GPUs, and this run computes on the "
+        "CPU");
+  if (transport != Transport::nccl && transport != Transport::automatic)
+    throw UserError(
+        fmt::format("parallel.transport: {} carries memory of the host, and this run "
+                    "computes on GPUs; nccl and auto carry theirs",
+                    word(transport)));
+  if (reduction != Reduction::sum && world.size() > 1)
+    throw UserError(
+        fmt::format("parallel.reduction: {} is an order that NCCL does not offer; sum "
+                    "is its own",
+                    word(reduction)));
+  if constexpr (device::cuda::in_this_build)
+    return make_nccl_communicator(world, device, options);
+  return nullptr;  // not reached: there is no such device
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> make_communicator(Transport transport,
@@ -78,11 +104,13 @@ std::unique_ptr<Communicator> make_communicator(Transport transport,
                                 world.size()));
   if (transport == Transport::self || (transport == Transport::automatic && world.size() == 1))
     return make_self_communicator(device);
+  if (device.kind() == device::Kind::cuda || transport == Transport::nccl)
+    return make_gpu_communicator(transport, reduction, world, device, options);
   auto* mpi = dynamic_cast<MpiWorld*>(&world);
   if (mpi == nullptr)
     throw UserError(fmt::format("parallel.transport: {} needs MPI, and this run was made without",
                                 word(transport)));
-  mpi->limit_waiting(options.deadline_s);
+  mpi->barrier();  // MPI splits communicators without a deadline: see that all are there
   OwnedComm node = split_by_host(*mpi);
   if (transport == Transport::automatic)
     transport = chosen(*mpi, node);

@@ -79,15 +79,17 @@ class Communicator {
 };
 
 struct Options {
-  /// Seconds in which nothing moves until a collective gives up and names who never arrived. The
-  /// world's sums and maxima keep it as well from then on.
-  double deadline_s = 600;
   /// Largest single message, a multiple of 64; 0 chooses by placement: message_bytes().
   std::size_t chunk_bytes = 0;
+  /// NCCL: register the memory of buckets once, and how many multiprocessors it may take at most
+  /// (0: its own choice).
+  bool registers_memory = true;
+  int most_blocks = 0;
 };
 
 /// The transport that the deck asks for; `automatic` chooses by the world's size and placement.
-/// Collective. Throws UserError when the choice does not fit the world (self with two ranks).
+/// Collectives keep the world's deadline. The world outlives the communicator. Collective. Throws
+/// UserError when the choice does not fit the world (self with two ranks).
 std::unique_ptr<Communicator> make_communicator(Transport transport,
                                                 Reduction reduction,
                                                 World& world,

@@ -10,8 +10,8 @@
 namespace trireme::comm {
 
 /// shared_memory: ranks of one host read each other's buckets. mpi: messages. hierarchical: shared
-/// memory inside a host, messages between hosts.
-enum class Transport : std::uint8_t { automatic, self, shared_memory, mpi, hierarchical };
+/// memory inside a host, messages between hosts. nccl: GPU memory.
+enum class Transport : std::uint8_t { automatic, self, shared_memory, mpi, hierarchical, nccl };
 
 /// sum: whatever order is fastest. ordered: rank order. tree: pairs, then pairs of pairs. With the
 /// last two, the same bits on every transport and placement.
@@ -27,7 +27,8 @@ struct trireme::EnumNames<trireme::comm::Transport> {
       {self, "self"},
       {shared_memory, "shared_memory"},
       {mpi, "mpi"},
-      {hierarchical, "hierarchical"}};
+      {hierarchical, "hierarchical"},
+      {nccl, "nccl"}};
 };
 template <>
 struct trireme::EnumNames<trireme::comm::Reduction> {

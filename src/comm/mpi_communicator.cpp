@@ -30,7 +30,7 @@ class MpiCommunicator final : public Communicator {
         comm_(OwnedComm::duplicate(world.comm())),
         rank_(comm_.rank()),
         size_(comm_.size()),
-        progress_(comm_.get(), world.gather_all(world.host()), options.deadline_s),
+        progress_(world.roll()),
         ring_(comm_.get(), progress_, device, chunk_bytes_of(world, options)),
         exchange_(comm_.get(),
                   progress_,

@@ -6,20 +6,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
-#include <numeric>
-#include <thread>
 #include <utility>
 
 #include "comm/mpi_check.hpp"
-#include "comm/progress.hpp"
 #include "comm/requests.hpp"
 
 namespace trireme::comm {
 namespace {
 
-/// Counts are ints in MPI-3.1; longer messages go in pieces of this many bytes.
-constexpr std::size_t piece_bytes = std::size_t{1} << 30U;
-constexpr int longest_nap_us = 200;
+/// Broadcasts go in pieces of this many bytes.
+constexpr std::size_t piece_bytes = std::size_t{1} << 24U;
 
 std::string trimmed(const char* text, int length) {
   std::string words(text, static_cast<std::size_t>(std::max(length, 0)));
@@ -72,44 +68,6 @@ std::string mpi_version() {
   return trimmed(text.data(), length);
 }
 
-OwnedComm::OwnedComm(MPI_Comm comm) : comm_(comm) {
-  if (comm_ != MPI_COMM_NULL)
-    TRIREME_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
-}
-
-OwnedComm::~OwnedComm() {
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (comm_ != MPI_COMM_NULL && finalized == 0)
-    MPI_Comm_free(&comm_);
-}
-
-OwnedComm::OwnedComm(OwnedComm&& other) noexcept
-    : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
-
-OwnedComm& OwnedComm::operator=(OwnedComm&& other) noexcept {
-  std::swap(comm_, other.comm_);
-  return *this;
-}
-
-OwnedComm OwnedComm::duplicate(MPI_Comm comm) {
-  MPI_Comm copy = MPI_COMM_NULL;
-  TRIREME_MPI(MPI_Comm_dup(comm, &copy));
-  return OwnedComm(copy);
-}
-
-int OwnedComm::rank() const {
-  int value = 0;
-  TRIREME_MPI(MPI_Comm_rank(comm_, &value));
-  return value;
-}
-
-int OwnedComm::size() const {
-  int value = 0;
-  TRIREME_MPI(MPI_Comm_size(comm_, &value));
-  return value;
-}
-
 MpiWorld::MpiWorld() : comm_(OwnedComm::duplicate(MPI_COMM_WORLD)) {
   rank_ = comm_.rank();
   size_ = comm_.size();
@@ -122,27 +80,38 @@ MpiWorld::MpiWorld() : comm_(OwnedComm::duplicate(MPI_COMM_WORLD)) {
   int length = 0;
   TRIREME_MPI(MPI_Get_processor_name(name.data(), &length));
   host_ = trimmed(name.data(), length);
+  // Names have a greatest length, so that one plain exchange is enough before there is a roll.
+  std::vector<char> names(static_cast<std::size_t>(size_) * name.size());
+  TRIREME_MPI(MPI_Allgather(name.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(),
+                            MPI_MAX_PROCESSOR_NAME, MPI_CHAR, comm()));
+  std::vector<std::string> hosts;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r)
+    hosts.emplace_back(names.data() + r * name.size());
+  roll_ = std::make_unique<Roll>(comm(), std::move(hosts));
+  progress_ = std::make_unique<Progress>(*roll_);
+}
+
+void MpiWorld::finish(MPI_Request& request) {
+  while (!completed(request)) progress_->pause();
+  progress_->moved();
 }
 
 void MpiWorld::barrier() {
-  TRIREME_MPI(MPI_Barrier(comm()));
+  const auto entered = progress_->enter("a barrier");
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(MPI_Ibarrier(comm(), &request));
+  finish(request);
 }
 
-// Polled with naps: MPI's own waiting would keep a core busy that a communication thread or another
-// rank may need.
 void MpiWorld::reduce(std::span<std::int64_t> values, MPI_Op op, const char* what) {
+  const auto entered = progress_->enter(what);
+  auto* at = room<std::int64_t>(values.size());
+  std::ranges::copy(values, at);
   MPI_Request request = MPI_REQUEST_NULL;
-  TRIREME_MPI(MPI_Iallreduce(MPI_IN_PLACE, values.data(), count_of(values.size()), MPI_INT64_T, op,
-                             comm(), &request));
-  Patience patience(deadline_s_);
-  while (!completed(request)) {
-    if (const int nap_us = patience.turn(longest_nap_us); nap_us > 0)
-      std::this_thread::sleep_for(std::chrono::microseconds(nap_us));
-    if (patience.expired())
-      throw CommError("communication", what,
-                      fmt::format("another rank did not take part for {:.1f} s", patience.idle_s()),
-                      __FILE__, __LINE__);
-  }
+  TRIREME_MPI(
+      MPI_Iallreduce(MPI_IN_PLACE, at, count_of(values.size()), MPI_INT64_T, op, comm(), &request));
+  finish(request);
+  std::copy_n(at, values.size(), values.begin());
 }
 
 void MpiWorld::sum(std::span<std::int64_t> values) {
@@ -154,38 +123,65 @@ void MpiWorld::max(std::span<std::int64_t> values) {
 }
 
 std::vector<double> MpiWorld::gather_all(std::span<const double> values) {
-  std::vector<double> all(values.size() * static_cast<std::size_t>(size_));
+  const auto entered = progress_->enter("a gather of numbers");
+  return gather(values);
+}
+
+std::vector<double> MpiWorld::gather(std::span<const double> values) {
+  const std::size_t total = values.size() * static_cast<std::size_t>(size_);
+  auto* at = room<double>(total);
+  std::ranges::copy(values, at + values.size() * static_cast<std::size_t>(rank_));
   const int count = count_of(values.size());
+  MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(
-      MPI_Allgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, comm()));
-  return all;
+      MPI_Iallgather(MPI_IN_PLACE, count, MPI_DOUBLE, at, count, MPI_DOUBLE, comm(), &request));
+  finish(request);
+  return {at, at + total};
 }
 
 std::vector<std::string> MpiWorld::gather_all(const std::string& text) {
+  const auto entered = progress_->enter("a gather of texts");
+  const auto length = static_cast<double>(text.size());
+  const auto lengths = gather({&length, 1});
   const auto num_ranks = static_cast<std::size_t>(size_);
-  std::vector<int> lengths(num_ranks), starts(num_ranks);
-  const int mine = count_of(text.size());
-  TRIREME_MPI(MPI_Allgather(&mine, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm()));
-  const auto total = std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
-  std::string joined(static_cast<std::size_t>(count_of(total)), '\0');
-  std::exclusive_scan(lengths.begin(), lengths.end(), starts.begin(), 0);
-  TRIREME_MPI(MPI_Allgatherv(text.data(), mine, MPI_CHAR, joined.data(), lengths.data(),
-                             starts.data(), MPI_CHAR, comm()));
+  // MPI reads these until the end, too.
+  lengths_.assign(num_ranks, 0);
+  starts_.assign(num_ranks, 0);
+  std::size_t total = 0;
+  for (std::size_t r = 0; r < num_ranks; ++r) {
+    starts_[r] = count_of(total);
+    lengths_[r] = count_of(static_cast<std::size_t>(lengths[r]));
+    total += static_cast<std::size_t>(lengths[r]);
+  }
+  char* at = room<char>(static_cast<std::size_t>(count_of(total)));
+  std::ranges::copy(text, at + starts_[static_cast<std::size_t>(rank_)]);
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_CHAR, at, lengths_.data(), starts_.data(),
+                              MPI_CHAR, comm(), &request));
+  finish(request);
   std::vector<std::string> all;
   all.reserve(num_ranks);
   for (std::size_t r = 0; r < num_ranks; ++r)
-    all.push_back(
-        joined.substr(static_cast<std::size_t>(starts[r]), static_cast<std::size_t>(lengths[r])));
+    all.emplace_back(at + starts_[r], static_cast<std::size_t>(lengths_[r]));
   return all;
 }
 
 std::string MpiWorld::broadcast(std::string bytes, int root) {
-  std::uint64_t length = bytes.size();
-  TRIREME_MPI(MPI_Bcast(&length, 1, MPI_UINT64_T, root, comm()));
-  bytes.resize(length);
-  for (std::size_t at = 0; at < length; at += piece_bytes)
-    TRIREME_MPI(MPI_Bcast(bytes.data() + at, count_of(std::min(piece_bytes, length - at)), MPI_BYTE,
-                          root, comm()));
+  const auto entered = progress_->enter("a broadcast");
+  auto* length = room<std::uint64_t>(1);
+  *length = bytes.size();
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(MPI_Ibcast(length, 1, MPI_UINT64_T, root, comm(), &request));
+  finish(request);
+  bytes.resize(*length);
+  for (std::size_t done = 0; done < bytes.size(); done += piece_bytes) {
+    const std::size_t count = std::min(piece_bytes, bytes.size() - done);
+    char* at = room<char>(count);
+    bytes.copy(at, count, done);
+    TRIREME_MPI(MPI_Ibcast(at, count_of(count), MPI_BYTE, root, comm(), &request));
+    finish(request);
+    std::copy_n(at, count, bytes.begin() + static_cast<std::ptrdiff_t>(done));
+  }
   return bytes;
 }
 

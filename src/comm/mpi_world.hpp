@@ -1,39 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MPI world, for the transports of this room: they need its communicator to make their own.
+// The MPI world, for the transports of this room: they need its communicator to make their own, and
+// its roll.
+//
+// Everything is exchanged by non-blocking MPI collectives and polled with naps. MPI's own waiting
+// would keep a core busy that a communication thread or another rank may need, and would never end.
 #pragma once
 
-#include <limits>
+#include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <mpi.h>
 
+#include "comm/owned_comm.hpp"
+#include "comm/progress.hpp"
+#include "comm/roll.hpp"
 #include "comm/world.hpp"
 
 namespace trireme::comm {
-
-/// Owns one MPI communicator. Frees it when it dies, unless MPI is finalized by then.
-class OwnedComm {
- public:
-  OwnedComm() = default;
-  /// Takes over `comm` and makes its errors come back as codes.
-  explicit OwnedComm(MPI_Comm comm);
-  ~OwnedComm();
-  OwnedComm(OwnedComm&& other) noexcept;
-  OwnedComm& operator=(OwnedComm&& other) noexcept;
-  OwnedComm(const OwnedComm&) = delete;
-  OwnedComm& operator=(const OwnedComm&) = delete;
-
-  /// Collective over `comm`.
-  static OwnedComm duplicate(MPI_Comm comm);
-
-  [[nodiscard]] MPI_Comm get() const { return comm_; }
-  [[nodiscard]] int rank() const;
-  [[nodiscard]] int size() const;
-
- private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
-};
 
 class MpiWorld final : public World {
  public:
@@ -53,23 +39,41 @@ class MpiWorld final : public World {
   std::string broadcast(std::string bytes, int root) override;
   [[noreturn]] void abort(ExitCode code) noexcept override;
 
+  void limit_waiting(double deadline_s) override { roll_->limit_waiting(deadline_s); }
+  [[nodiscard]] double deadline_s() const override { return roll_->deadline_s(); }
+
   /// The control plane's communicator; transports duplicate it.
   [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
-  /// From now on a sum or maximum that waits for longer is a CommError; at first they wait for
-  /// ever. They are what a step exchanges beside its buckets; other exchanges may wait for one
-  /// rank's work on files.
-  void limit_waiting(double deadline_s) { deadline_s_ = deadline_s; }
+  /// Where the transports' collectives are noted as well.
+  [[nodiscard]] Roll& roll() { return *roll_; }
+  /// What the control plane waits with.
+  [[nodiscard]] Progress& progress() { return *progress_; }
 
  private:
+  void begin_work() override { roll_->begin_work(); }
+  void end_work() override { roll_->end_work(); }
   void reduce(std::span<std::int64_t> values, MPI_Op op, const char* what);
+  std::vector<double> gather(std::span<const double> values);
+  /// Until `request` is complete, inside the collective that was entered.
+  void finish(MPI_Request& request);
+  /// Room for so many elements. MPI reads and writes nothing else, because a collective that was
+  /// given up is still under way, and a late rank's message may yet come.
+  template <class T>
+  T* room(std::size_t elements) {
+    room_.resize(std::max(room_.size(), (elements * sizeof(T) + 7) / 8));
+    return reinterpret_cast<T*>(room_.data());
+  }
 
   OwnedComm comm_;
-  double deadline_s_ = std::numeric_limits<double>::infinity();
   int rank_ = 0;
   int size_ = 1;
   int local_rank_ = 0;
   int local_size_ = 1;
   std::string host_;
+  std::vector<std::uint64_t> room_;
+  std::vector<int> lengths_, starts_;
+  std::unique_ptr<Roll> roll_;
+  std::unique_ptr<Progress> progress_;
 };
 
 }  // namespace trireme::comm

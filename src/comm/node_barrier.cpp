@@ -41,7 +41,7 @@ bool behind(std::uint32_t reached, std::uint32_t point) {
 }  // namespace
 
 NodeBarrier::NodeBarrier(MPI_Comm node, Progress& progress)
-    : segment_(node, sizeof(Seat), "the node's barrier"), progress_(progress) {
+    : segment_(node, progress, sizeof(Seat), "the node's barrier"), progress_(progress) {
   TRIREME_MPI(MPI_Comm_rank(node, &rank_));
   TRIREME_MPI(MPI_Comm_size(node, &size_));
 }

@@ -23,7 +23,7 @@ namespace trireme::comm {
 
 class NodeBarrier {
  public:
-  /// Collective over `node`. Borrows `progress`, which keeps the deadline.
+  /// Collective over `node`, of all nodes alike. Borrows `progress`, which keeps the deadline.
   NodeBarrier(MPI_Comm node, Progress& progress);
 
   /// This rank has come to its next point.

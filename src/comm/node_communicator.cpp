@@ -28,12 +28,13 @@ namespace {
 /// The node's bucket memory.
 class Windows final : public device::MemorySource {
  public:
-  Windows(MPI_Comm node, int local_rank) : node_(node), local_rank_(local_rank) {}
+  Windows(MPI_Comm node, Progress& progress, int local_rank)
+      : node_(node), progress_(progress), local_rank_(local_rank) {}
 
   device::Buffer allocate(std::size_t bytes, std::string_view what) {
     if (bytes == 0)
       return {};
-    const SharedSegment& segment = segments_.emplace_back(node_, bytes, what);
+    const SharedSegment& segment = segments_.emplace_back(node_, progress_, bytes, what);
     return {*this, segment.piece(local_rank_), bytes};
   }
 
@@ -55,6 +56,7 @@ class Windows final : public device::MemorySource {
   }
 
   MPI_Comm node_;
+  Progress& progress_;
   int local_rank_;
   std::list<SharedSegment> segments_;
 };
@@ -115,9 +117,9 @@ class NodeCommunicator final : public Communicator {
         rank_(world.rank()),
         size_(world.size()),
         grid_(std::move(grid)),
-        progress_(comm_.get(), world.gather_all(world.host()), options.deadline_s),
+        progress_(world.roll()),
         barrier_(grid_.node.get(), progress_),
-        windows_(grid_.node.get(), grid_.local_rank),
+        windows_(grid_.node.get(), world.progress(), grid_.local_rank),
         ring_(grid_.column.get(), progress_, device, message_bytes(options, false)),
         exchange_(grid_.num_rows() > 1 ? comm_.get() : MPI_COMM_SELF,
                   progress_,

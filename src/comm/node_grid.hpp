@@ -31,6 +31,6 @@ OwnedComm split_by_host(const MpiWorld& world);
 bool nodes_are_equal(MpiWorld& world, const OwnedComm& node);
 
 /// Collective. Requires: nodes_are_equal.
-NodeGrid make_grid(const MpiWorld& world, OwnedComm node);
+NodeGrid make_grid(MpiWorld& world, OwnedComm node);
 
 }  // namespace trireme::comm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a rank waits for its peers inside a collective: attentive at first, then out of the way, and
-// not for ever.
+// not for ever. All collectives of a run wait like this, those of the World and those of buckets.
 //
 // Open MPI moves messages only while somebody calls it, so waiting means polling. The cores are
 // shared with compute threads, so polling must not keep one busy: after a few microseconds the
@@ -10,23 +10,21 @@
 // core for a quarter of a second. Source: two hosts, 2 Gbit/s, input of tests/network/measure.py:
 // with yields a third of the communication stayed exposed, without them a sixteenth.
 //
-// When nothing has moved for the deadline, the waiter calls the roll: it asks every rank which
-// collective it is in. Ranks that wait answer; who does not answer, or is still in an earlier
-// collective, never arrived, and the CommError names them.
+// When nothing has moved for the deadline, the waiter calls the roll (comm/roll.hpp), which throws
+// a CommError naming who is missing, or lets it go on.
 //
 // 1. One collective at a time per object, from any thread; two at once are a ContractError.
-// 2. Nothing is sent for the roll while collectives go well.
+// 2. While everything moves, no clock is read and nothing is sent.
+// 3. Time in which this process itself stood still (SIGSTOP, a suspended job) does not count.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "base/index.hpp"
 
-#include "comm/mpi_world.hpp"
+#include "comm/roll.hpp"
 
 namespace trireme::comm {
 
@@ -35,7 +33,6 @@ class Patience {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Patience(double deadline_s);
   /// Something moved.
   void renew() {
     turns_ = 0;
@@ -44,39 +41,48 @@ class Patience {
   /// Nothing moved. Returns 0 while spinning, else how long to nap, at most
   /// `longest_us`.
   int turn(int longest_us);
-  /// For how long nothing has moved, spinning aside.
-  [[nodiscard]] double idle_s() const;
-  [[nodiscard]] bool expired() const { return idle_s() > deadline_s_; }
-  [[nodiscard]] double deadline_s() const { return deadline_s_; }
+  /// For how long nothing has moved, spinning aside; as of the last turn.
+  [[nodiscard]] double idle_s() const {
+    return idle_ ? std::chrono::duration<double>(last_ - since_).count() : 0;
+  }
 
  private:
-  double deadline_s_;
   int turns_ = 0;
   bool idle_ = false;
-  Clock::time_point since_;
+  Clock::time_point since_, last_;
 };
 
 class Progress {
  public:
-  /// Collective over `parent`. `deadline_s`: seconds without any movement until the roll is
-  /// called.
-  Progress(MPI_Comm parent, std::vector<std::string> hosts, double deadline_s);
+  /// Borrows `roll`. All ranks make theirs in the same order.
+  explicit Progress(Roll& roll) : roll_(roll), lane_(roll.add()) {}
+  ~Progress() { roll_.remove(lane_); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
 
-  /// Enters the next collective; `operation` is a literal. Ends with the returned object.
+  /// Enters the next collective. Ends with the returned object.
   class Entered {
    public:
     explicit Entered(Progress& progress) : progress_(progress) {}
-    ~Entered() { progress_.busy_.store(false, std::memory_order_release); }
+    ~Entered() { progress_.leave(); }
     Entered(const Entered&) = delete;
     Entered& operator=(const Entered&) = delete;
 
    private:
     Progress& progress_;
   };
-  [[nodiscard]] Entered enter(const char* operation, BucketIndex bucket);
+  /// `operation` is a literal.
+  [[nodiscard]] Entered enter(const char* operation) { return enter({operation, {}, false}); }
+  [[nodiscard]] Entered enter(const char* operation, BucketIndex bucket) {
+    return enter({operation, bucket, true});
+  }
 
   /// A message was completed.
-  void moved() { patience_.renew(); }
+  void moved() {
+    patience_.renew();
+    waited_s_ = 0;
+    all_were_there_ = false;
+  }
   /// No message was: spins or naps. Throws CommError naming the collective and the missing
   /// ranks after the deadline.
   void pause();
@@ -86,27 +92,15 @@ class Progress {
   void after_nap();
 
  private:
-  void answer_questions();
-  [[noreturn]] void call_the_roll();
+  [[nodiscard]] Entered enter(const Collective& collective);
+  void leave();
 
-  OwnedComm comm_;
-  std::vector<std::string> hosts_;
+  Roll& roll_;
+  Roll::Lane& lane_;
   Patience patience_;
-  int rank_;
-  int size_;
+  double waited_s_ = 0;  // until the last roll, since something moved
+  bool all_were_there_ = false;
   std::atomic<bool> busy_{false};
-  std::int64_t sequence_ = 0;
-  const char* operation_ = "";
-  BucketIndex bucket_{};
 };
-
-/// "reduce_scatter of bucket 3".
-std::string collective_text(const char* operation, BucketIndex bucket);
-/// The CommError of a collective that waited in vain. `missing`: ranks that never arrived; empty
-/// when all did and the data stood still.
-[[noreturn]] void fail_waiting(const std::string& collective,
-                               double idle_s,
-                               const std::vector<int>& missing,
-                               const std::vector<std::string>& hosts);
 
 }  // namespace trireme::comm

@@ -11,10 +11,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/error.hpp"
 #include "base/text.hpp"
 
 #include "comm/mpi_check.hpp"
-#include "comm/world.hpp"
+#include "comm/requests.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -73,16 +74,22 @@ void agree(const std::vector<Offer>& offers, std::size_t bytes, std::string_view
                       __FILE__, __LINE__);
 }
 
-std::vector<Offer> exchange(MPI_Comm node, const Offer& mine, int size) {
+std::vector<Offer> exchange(MPI_Comm node, Progress& progress, const Offer& mine, int size) {
+  const auto entered = progress.enter("sharing memory");
   std::vector<Offer> all(static_cast<std::size_t>(size));
   constexpr int bytes = sizeof(Offer);
-  TRIREME_MPI(MPI_Allgather(&mine, bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, node));
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(MPI_Iallgather(&mine, bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, node, &request));
+  while (!completed(request)) progress.pause();
   return all;
 }
 
 }  // namespace
 
-SharedSegment::SharedSegment(MPI_Comm node, std::size_t bytes, std::string_view what)
+SharedSegment::SharedSegment(MPI_Comm node,
+                             Progress& progress,
+                             std::size_t bytes,
+                             std::string_view what)
     : bytes_(bytes) {
   int rank = 0, size = 1;
   TRIREME_MPI(MPI_Comm_rank(node, &rank));
@@ -100,7 +107,7 @@ SharedSegment::SharedSegment(MPI_Comm node, std::size_t bytes, std::string_view 
     mine.error = take_pages(at, file.get(), bytes);
   }
   try {
-    const std::vector<Offer> offers = exchange(node, mine, size);
+    const std::vector<Offer> offers = exchange(node, progress, mine, size);
     agree(offers, bytes, what);
     for (int peer = 0; peer < size; ++peer) {
       if (peer == rank)
@@ -119,7 +126,7 @@ SharedSegment::SharedSegment(MPI_Comm node, std::size_t bytes, std::string_view 
       pieces_[static_cast<std::size_t>(peer)] = at;
     }
     // Also keeps every file open until all have mapped it.
-    agree(exchange(node, mine, size), bytes, what);
+    agree(exchange(node, progress, mine, size), bytes, what);
   } catch (...) {
     unmap();
     throw;

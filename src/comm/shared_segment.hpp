@@ -16,12 +16,15 @@
 
 #include <mpi.h>
 
+#include "comm/progress.hpp"
+
 namespace trireme::comm {
 
 class SharedSegment {
  public:
-  /// Collective over `node`. Throws CommError naming `what`, the bytes and the reason.
-  SharedSegment(MPI_Comm node, std::size_t bytes, std::string_view what);
+  /// Collective over `node`, of all nodes alike. `progress`: how to wait for the node's other ranks
+  /// meanwhile. Throws CommError naming `what`, the bytes and the reason.
+  SharedSegment(MPI_Comm node, Progress& progress, std::size_t bytes, std::string_view what);
   ~SharedSegment();
   SharedSegment(const SharedSegment&) = delete;
   SharedSegment& operator=(const SharedSegment&) = delete;

@@ -9,6 +9,8 @@
 // ranks (rank 0 prints it), an EnvironmentError as itself on the first rank that met it and as
 // FailedElsewhere on the others, which have nothing to print. A ContractError is not carried over:
 // it is our bug, and the rank that met it ends the job.
+//
+// The action may take any time (World::AtWork); the others wait for it as long as its rank lives.
 #pragma once
 
 #include <exception>
@@ -41,6 +43,7 @@ void together(World& world, Action&& action) {
   std::string mine;
   std::exception_ptr own;
   try {
+    const World::AtWork work(world);
     action();
   } catch (const UserError& error) {
     mine = detail::packed(error);

@@ -27,6 +27,11 @@ std::unique_ptr<Communicator> make_node_communicator(Transport transport,
                                                      const Options& options,
                                                      OwnedComm node);
 
+/// Collectives on GPUs, in builds with CUDA. Collective.
+std::unique_ptr<Communicator> make_nccl_communicator(World& world,
+                                                     device::Device& device,
+                                                     const Options& options);
+
 /// How long a single message is. Between hosts it stays below Open MPI's eager limit for TCP
 /// (64 KiB): longer ones wait for an answer that queues behind the data of the other direction.
 /// Source: `trireme bench reduce`, ring of 64 MiB on 2 ranks. 2 Gbit/s link (134 ms at wire speed):

@@ -10,6 +10,11 @@
 //    statement and MPI's own words.
 // 4. abort() ends every rank of the job at once; it is how a rank that failed alone keeps the
 // others from waiting for ever.
+// 5. Nobody waits for ever. When nothing moves for the deadline, a member throws a CommError that
+// names the ranks which are gone or late (comm/roll.hpp). A rank that is busy for a time that
+// nobody can bound, with files say, holds an AtWork meanwhile: then the others wait for as long as
+// it lives. together() and on_first_rank() do so. Left to MPI, which waits without end, are its own
+// start and end and the splitting of communicators, which a barrier goes before.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +50,27 @@ class World {
   /// Root's bytes on every rank.
   virtual std::string broadcast(std::string bytes, int root) = 0;
   [[noreturn]] virtual void abort(ExitCode code) noexcept = 0;
+
+  /// The deadline of this world and of the communicators made in it, in seconds. Before the first
+  /// call it is 600.
+  virtual void limit_waiting(double /*deadline_s*/) {}
+  [[nodiscard]] virtual double deadline_s() const { return 600; }
+
+  /// While one lives, this rank is known to be at work beside all collectives. Nests.
+  class AtWork {
+   public:
+    explicit AtWork(World& world) : world_(world) { world_.begin_work(); }
+    ~AtWork() { world_.end_work(); }
+    AtWork(const AtWork&) = delete;
+    AtWork& operator=(const AtWork&) = delete;
+
+   private:
+    World& world_;
+  };
+
+ private:
+  virtual void begin_work() {}
+  virtual void end_work() {}
 };
 
 std::unique_ptr<World> make_self_world();

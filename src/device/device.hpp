@@ -20,6 +20,7 @@
 // 6. An event may be destroyed before its record is reached. Memory may not: what a task uses stays
 //    until the task is done. A stream is destroyed before its device.
 //
+// A GPU's streams are asynchronous in both modes; `concurrent` ones go first (cuda_stream.hpp).
 // On the CPU, `StreamMode::inlined` runs work at once on the calling thread and
 // `StreamMode::concurrent` owns a worker thread, so the same engine overlaps communication with
 // compute on both backends, and switching overlap off is a choice of mode.
@@ -83,6 +84,12 @@ class Device : public MemorySource {
   /// Zeroed memory. Throws DeviceError naming `what` and the byte count when there is not enough.
   virtual Buffer allocate(std::size_t bytes, std::string_view what) = 0;
 
+  /// Zeroed memory of the host that the device reads and writes as well, page-locked where that
+  /// makes copies asynchronous. A host whose memory is the device's has just one kind.
+  virtual Buffer allocate_shared_with_host(std::size_t bytes, std::string_view what) {
+    return allocate(bytes, what);
+  }
+
   /// Same dtype and element count. Between host and device memory on a CUDA device.
   virtual void copy(View to, ConstView from, Stream& stream) = 0;
   virtual void fill_zero(View to, Stream& stream) = 0;
@@ -90,5 +97,17 @@ class Device : public MemorySource {
 
 /// The CPU of this process. `threads` is what ops may use (OpenMP), the caller included.
 std::unique_ptr<Device> make_cpu_device(int threads);
+
+/// The GPUs that this process may use, and why there is none.
+struct CudaCensus {
+  int count = 0;
+  std::string why_none;  ///< empty when there is one: "no CUDA-capable device is detected"
+};
+/// Never throws: a machine without a driver has no GPU.
+CudaCensus count_cuda_devices();
+
+/// GPU number `index` of those visible. Throws DeviceError when there is none, when it is older
+/// than compute capability 8.0, and in a build without CUDA.
+std::unique_ptr<Device> make_cuda_device(int index);
 
 }  // namespace trireme::device

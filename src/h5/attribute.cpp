@@ -34,7 +34,7 @@ Attribute open(hid_t object, const std::string& name, bool strings, std::size_t&
   Attribute attribute(TRIREME_H5(H5Aopen(object, name.c_str(), H5P_DEFAULT)));
   const Type type(TRIREME_H5(H5Aget_type(attribute.get())));
   const bool is_string = TRIREME_H5(H5Tget_class(type.get())) == H5T_STRING;
-  if (is_string != strings || (strings && H5Tis_variable_str(type.get()) <= 0))
+  if (is_string != strings || (strings && TRIREME_H5(H5Tis_variable_str(type.get())) == 0))
     throw StorageError("HDF5", "reading attribute '" + name + "'",
                        strings ? "it is not a string" : "it is not a number", __FILE__, __LINE__);
   const Space space(TRIREME_H5(H5Aget_space(attribute.get())));

@@ -6,10 +6,6 @@
 namespace trireme::h5 {
 namespace {
 
-Type copy_of(hid_t type) {
-  return Type(TRIREME_H5(H5Tcopy(type)));
-}
-
 Space line(std::int64_t elements, bool extendible) {
   const hsize_t dims[] = {static_cast<hsize_t>(elements)};
   const hsize_t most[] = {H5S_UNLIMITED};
@@ -19,6 +15,9 @@ Space line(std::int64_t elements, bool extendible) {
 Properties creation() {
   Properties properties(TRIREME_H5(H5Pcreate(H5P_DATASET_CREATE)));
   TRIREME_H5(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER));
+  // Times would make every file another one, and the files' own attributes tell when they were
+  // made.
+  TRIREME_H5(H5Pset_obj_track_times(properties.get(), false));
   return properties;
 }
 
@@ -32,36 +31,36 @@ void select(const Space& space, std::int64_t begin, std::int64_t count) {
 
 template <>
 Type type_of<std::int64_t>() {
-  return copy_of(H5T_NATIVE_INT64);
+  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_INT64)));
 }
 template <>
 Type type_of<std::uint64_t>() {
-  return copy_of(H5T_NATIVE_UINT64);
+  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_UINT64)));
 }
 template <>
 Type type_of<std::int32_t>() {
-  return copy_of(H5T_NATIVE_INT32);
+  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_INT32)));
 }
 template <>
 Type type_of<std::uint32_t>() {
-  return copy_of(H5T_NATIVE_UINT32);
+  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_UINT32)));
 }
 template <>
 Type type_of<std::uint16_t>() {
-  return copy_of(H5T_NATIVE_UINT16);
+  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_UINT16)));
 }
 template <>
 Type type_of<float>() {
-  return copy_of(H5T_NATIVE_FLOAT);
+  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_FLOAT)));
 }
 template <>
 Type type_of<double>() {
-  return copy_of(H5T_NATIVE_DOUBLE);
+  return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_DOUBLE)));
 }
 template <>
 Type type_of<Bf16>() {
   // Sign at bit 15, exponent of 8 bits at 7 with bias 127, mantissa of 7 bits at 0.
-  Type type = copy_of(H5T_IEEE_F32LE);
+  Type type(TRIREME_H5(H5Tcopy(H5T_IEEE_F32LE)));
   TRIREME_H5(H5Tset_fields(type.get(), 15, 7, 8, 0, 7));
   TRIREME_H5(H5Tset_precision(type.get(), 16));
   TRIREME_H5(H5Tset_size(type.get(), 2));
@@ -80,13 +79,13 @@ Type type_of(DType dtype) {
     case DType::i32:
       return type_of<std::int32_t>();
     case DType::u8:
-      return copy_of(H5T_NATIVE_UINT8);
+      return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_UINT8)));
   }
   TRIREME_EXPECT(false, "dtype {} has no HDF5 type", static_cast<int>(dtype));
 }
 
 Type string_type() {
-  Type type = copy_of(H5T_C_S1);
+  Type type(TRIREME_H5(H5Tcopy(H5T_C_S1)));
   TRIREME_H5(H5Tset_size(type.get(), H5T_VARIABLE));
   TRIREME_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
   return type;
@@ -138,6 +137,15 @@ Dataset Dataset::open(hid_t parent, const std::string& name) {
 std::int64_t Dataset::elements() const {
   const Space space(TRIREME_H5(H5Dget_space(id())));
   return TRIREME_H5(H5Sget_simple_extent_npoints(space.get()));
+}
+
+std::int64_t Dataset::file_offset() const {
+  const Turn turn;
+  detail::silence();
+  const haddr_t offset = H5Dget_offset(id());  // unsigned: no negative value says that it failed
+  if (offset == HADDR_UNDEF)
+    throw StorageError("HDF5", "H5Dget_offset", innermost_message(), __FILE__, __LINE__);
+  return static_cast<std::int64_t>(offset);
 }
 
 Type Dataset::type() const {

@@ -52,6 +52,9 @@ class Dataset {
 
   [[nodiscard]] hid_t id() const { return id_.get(); }
   [[nodiscard]] std::int64_t elements() const;
+  /// Where the data of one made by create_fixed() lies in its file, in bytes. They lie there as in
+  /// memory, one after another.
+  [[nodiscard]] std::int64_t file_offset() const;
   /// The type on disk.
   [[nodiscard]] Type type() const;
 

@@ -3,7 +3,10 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -55,6 +58,7 @@ void close(File file) {
 }
 
 void abandon(File file) noexcept {
+  const Turn turn;
   detail::silence();
   H5Fclose(file.release());
 }
@@ -72,6 +76,7 @@ Probe probe(const std::string& path) {
     return Probe::unreadable;
   if (got != static_cast<ssize_t>(begin.size()) || begin != signature)
     return Probe::not_hdf5;
+  const Turn turn;
   detail::silence();
   const Properties access = file_access();
   const File opened(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
@@ -94,6 +99,28 @@ bool exists(hid_t parent, const std::string& path) {
     if (end == std::string::npos)
       return true;
   }
+}
+
+std::string read_text_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || file.bad())
+    throw StorageError("file system", "read " + path, std::strerror(errno), __FILE__, __LINE__);
+  return text;
+}
+
+void write_text_file(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  const bool written =
+      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  int reason = errno;
+  if (file != nullptr && std::fclose(file) != 0 && written)
+    reason = errno;
+  else if (written)
+    reason = 0;
+  if (reason != 0)
+    throw StorageError("file system", "write " + path, std::strerror(reason), __FILE__, __LINE__);
+  sync_file(path);
 }
 
 void sync_file(const std::string& path) {

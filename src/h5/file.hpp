@@ -36,6 +36,11 @@ Probe probe(const std::string& path);
 Group open_group(hid_t parent, const std::string& path);
 bool exists(hid_t parent, const std::string& path);
 
+/// Small files beside HDF5's: all bytes, and a new file that is on the disk when this returns.
+/// Throw StorageError.
+std::string read_text_file(const std::string& path);
+void write_text_file(const std::string& path, const std::string& text);
+
 /// fsync. Throws StorageError.
 void sync_file(const std::string& path);
 void sync_directory(const std::string& path);

@@ -2,6 +2,7 @@
 #include "h5/handle.hpp"
 
 #include <cstdio>
+#include <mutex>
 
 #include "base/error.hpp"
 
@@ -31,7 +32,19 @@ herr_t take_innermost(unsigned depth, const H5E_error2_t* error, void* out) {
   return 0;
 }
 
+std::recursive_mutex& turns() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
 }  // namespace
+
+Turn::Turn() {
+  turns().lock();
+}
+Turn::~Turn() {
+  turns().unlock();
+}
 
 std::string innermost_message() {
   std::string text;

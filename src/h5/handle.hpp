@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owners of HDF5 ids, and the check around every HDF5 call.
 //
-// 1. HDF5 is not thread-safe: in the whole process one thread at a time calls into this room.
+// 1. HDF5 is not thread-safe. Every call of it in this room waits for its Turn, so threads may work
+// on different objects at the same time; one object belongs to one thread. A turn is as long as one
+// call, so nobody should move bulk data inside one (raw_file.hpp goes around HDF5).
 // 2. HDF5's own printing of errors is off; a failing call is a StorageError with the statement and
 // the innermost message of HDF5's error stack.
 // 3. Owners close their id when they go; a failing close is reported on stderr. Where a failing
@@ -15,6 +17,15 @@
 #include <hdf5.h>
 
 namespace trireme::h5 {
+
+/// The process's one turn at HDF5, held while it lives. A thread may take it again.
+class Turn {
+ public:
+  Turn();
+  ~Turn();
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+};
 
 namespace detail {
 template <class R, class A>
@@ -48,7 +59,10 @@ class Handle {
     return *this;
   }
   ~Handle() {
-    if (*this && Destroy(raw_) < 0)
+    if (!*this)
+      return;
+    const Turn turn;
+    if (Destroy(raw_) < 0)
       detail::report_failed_close("closing an HDF5 object");
   }
 
@@ -71,7 +85,8 @@ using DatasetId = Handle<&H5Dclose>;
 
 }  // namespace trireme::h5
 
-/// The value of an HDF5 call, or a StorageError.
-#define TRIREME_H5(call)             \
-  (::trireme::h5::detail::silence(), \
+/// The value of an HDF5 call, or a StorageError. The turn is taken before the arguments are looked
+/// at, because HDF5's constants are calls, and lasts to the end of the whole expression.
+#define TRIREME_H5(call)                                    \
+  (::trireme::h5::Turn(), ::trireme::h5::detail::silence(), \
    ::trireme::h5::detail::check((call), #call, __FILE__, __LINE__))

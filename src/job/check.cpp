@@ -54,6 +54,7 @@ class Checker {
     machine_is_there();
     tree_can_grow();
     walltime_can_checkpoint();
+    checkpoints_are_one_runs();
     sample_can_begin();
   }
 
@@ -86,7 +87,7 @@ class Checker {
   }
 
   void batch_splits() {
-    if (!readable({"batch.sequences", "batch.micro_sequences"}))
+    if (!circumstances_.trains || !readable({"batch.sequences", "batch.micro_sequences"}))
       return;
     const std::int64_t sequences = config_.batch.sequences;
     const std::int64_t micro = config_.batch.micro_sequences;
@@ -234,6 +235,14 @@ class Checker {
         !circumstances_.cuda)
       say("run.device", "cuda: this build has no CUDA");
     if (readable({"parallel.transport"}) &&
+        config_.parallel.transport == trireme::comm::Transport::nccl) {
+      if (!circumstances_.cuda)
+        say("parallel.transport", "nccl: this build has no CUDA");
+      else if (readable({"run.device"}) && config_.run.device == trireme::train::DeviceChoice::cpu)
+        disagree({{"parallel.transport", "nccl carries memory of GPUs, and run.device is cpu"},
+                  {"run.device", "cpu, but parallel.transport is nccl"}});
+    }
+    if (readable({"parallel.transport"}) &&
         config_.parallel.transport == trireme::comm::Transport::self && circumstances_.ranks > 1)
       say("parallel.transport",
           fmt::format("self is for one rank, and there are {}", circumstances_.ranks));
@@ -312,13 +321,25 @@ class Checker {
   }
 
   void walltime_can_checkpoint() {
-    if (!readable({"run.walltime", "checkpoint.every_steps"}) || !config_.run.walltime.given() ||
-        config_.checkpoint.every_steps > 0)
+    if (!readable({"run.walltime", "checkpoint.every_steps", "checkpoint.every_minutes"}) ||
+        !config_.run.walltime.given() || config_.checkpoint.regular())
       return;
     disagree(
         {{"run.walltime",
           "the run would stop with a checkpoint, but checkpoint.every_steps is 0 (none)"},
          {"checkpoint.every_steps", "0 (none) leaves run.walltime no checkpoint to stop with"}});
+  }
+
+  void checkpoints_are_one_runs() {
+    if (!readable({"run.when_finished", "checkpoint.directory"}) ||
+        config_.run.when_finished != trireme::train::WhenFinished::renew ||
+        config_.checkpoint.directory.empty())
+      return;
+    disagree({{"checkpoint.directory",
+               "one directory, but run.when_finished = new begins a new run beside a finished one"},
+              {"run.when_finished",
+               "new: the next run would find the finished one's checkpoints in "
+               "checkpoint.directory"}});
   }
 
   void sample_can_begin() {

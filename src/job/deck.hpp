@@ -58,7 +58,8 @@ struct Deck {
 /// What a deck is checked against besides itself.
 struct Circumstances {
   int ranks = 1;
-  bool cuda = false;  ///< this build has CUDA
+  bool cuda = false;   ///< this build has CUDA
+  bool trains = true;  ///< a plan can be made for ranks that the batch cannot be split over
 };
 
 /// The bytes of the file at `path`. Throws UserError when it is missing, unreadable or no deck.

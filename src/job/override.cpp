@@ -76,6 +76,12 @@ void apply_override(Node& root,
         {place(0), "", fmt::format("'{}' is no override; write section.key=value", text)});
     return;
   }
+  if (text.find_first_of("\n\r") != std::string::npos) {
+    findings.push_back(
+        {place(0), path,
+         "a line break in an override; a value of several lines belongs in the deck"});
+    return;
+  }
   const std::size_t found_before = findings.size();
   Node value = parse_yaml(text.substr(equals + 1),
                           {command_line, number, static_cast<int>(equals) + 2}, findings);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,12 +29,19 @@ struct Amount {
   std::int64_t bytes;
 };
 
-std::vector<Amount> amounts_of(const layout::Budget& budget) {
+std::vector<Amount> amounts_of(const layout::Budget& budget,
+                               const trireme::model::ActivationPlan& activations) {
+  const auto kept = static_cast<std::int64_t>(activations.bytes());
+  const auto scratch = static_cast<std::int64_t>(activations.scratch().bytes());
   return {{"gradient_bytes", "gradients", budget.gradient_bytes},
           {"parameter_bytes", "parameters", budget.parameter_bytes},
           {"master_bytes", "master weights", budget.master_bytes},
           {"moment_bytes", "moments", budget.moment_bytes},
+          {"snapshot_bytes", "snapshot for checkpoints", budget.snapshot_bytes},
           {"held_bytes", "together, without activations", budget.held_bytes()},
+          {"activation_bytes", "activations", kept},
+          {"scratch_bytes", "scratch of the model", scratch},
+          {"whole_bytes", "all together", budget.held_bytes() + kept + scratch},
           {"gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes},
           {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes}};
 }
@@ -53,7 +61,23 @@ std::string quoted(const std::string& name) {
   return "\"" + name + "\"";
 }
 
+/// Where the batch cannot be split over the ranks, what a run on so many needs; else nothing.
+std::string batch_note(const trireme::train::BatchConfig& batch, int ranks) {
+  const std::int64_t unit = batch.micro_sequences * ranks;
+  if (batch.sequences % unit == 0)
+    return {};
+  return fmt::format(
+      "\nnote: a run on {} ranks needs another batch: {} sequences are no multiple of {} = {} "
+      "micro_sequences x {} ranks\n",
+      ranks, batch.sequences, unit, batch.micro_sequences, ranks);
+}
+
 }  // namespace
+
+void expect_new_file(const std::string& path) {
+  if (!path.empty() && std::filesystem::exists(std::filesystem::symlink_status(path)))
+    throw UserError(Place{path, 0, 0}, "this file exists already; it is not overwritten");
+}
 
 void write_new_file(const std::string& path, const std::string& text) {
   std::FILE* file = std::fopen(path.c_str(), "wbx");
@@ -75,6 +99,7 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
                                 .padding = config.parallel.padding}),
                   config.optimizer.sharded,
                   {},
+                  {},
                   {}};
   if (config.run.precision != Precision::bf16)
     result.dtypes.push_back(DType::f32);
@@ -82,10 +107,12 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
     result.dtypes.push_back(DType::bf16);
   const int partial_sums =
       reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, ranks));
-  for (const DType dtype : result.dtypes)
+  for (const DType dtype : result.dtypes) {
     result.budgets.push_back(layout::budget_of(result.plan, dtype, result.sharded,
                                                reduce::dtype_of(config.parallel.gradient_dtype),
-                                               partial_sums));
+                                               partial_sums, config.checkpoint.asynchronous));
+    result.activations.emplace_back(shape_of(config), dtype, config.batch.micro_sequences);
+  }
   return result;
 }
 
@@ -114,14 +141,19 @@ std::string plan_text(const DeckPlan& deck_plan) {
                             (row.first == row.last ? "" : " .. " + plan.parameter(row.last).name));
   }
 
+  if (deck_plan.sharded)
+    text += "rank r owns elements [r * shard, (r + 1) * shard) of each bucket\n";
+
   text += fmt::format("\n{:<32}", "each rank, parameters in");
   for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));
   text += '\n';
-  const std::vector<Amount> rows = amounts_of(first);
+  const std::vector<Amount> rows = amounts_of(first, deck_plan.activations.front());
   for (std::size_t row = 0; row < rows.size(); ++row) {
     text += fmt::format("{:<32}", rows[row].label);
-    for (const layout::Budget& budget : deck_plan.budgets)
-      text += fmt::format("{:>12}", bytes_text(static_cast<double>(amounts_of(budget)[row].bytes)));
+    for (std::size_t i = 0; i < deck_plan.budgets.size(); ++i)
+      text += fmt::format(
+          "{:>12}", bytes_text(static_cast<double>(
+                        amounts_of(deck_plan.budgets[i], deck_plan.activations[i])[row].bytes)));
     text += '\n';
   }
   return text;
@@ -144,16 +176,19 @@ std::string plan_json(const DeckPlan& deck_plan) {
       names += (names.empty() ? "" : ", ") + quoted(plan.parameter(parameter).name);
     text += fmt::format(
         "{}\n    {{\"begin\": {}, \"elements\": {}, \"padding\": {}, \"shard_elements\": {}, "
-        "\"gradient_alignment_bytes\": {}, \"idle_ranks\": {}, \"parameters\": [{}]}}",
+        "\"gradient_alignment_bytes\": {}, \"parameter_alignment_bytes\": {}, \"idle_ranks\": {}, "
+        "\"parameters\": [{}]}}",
         comma, row.begin, row.elements, row.padding, row.shard_elements,
-        row.gradient_alignment_bytes, row.num_padding_only_ranks, names);
+        row.gradient_alignment_bytes,
+        deck_plan.budgets.back().buckets[at(row.bucket)].parameter_alignment_bytes,
+        row.num_padding_only_ranks, names);
     comma = ",";
   }
   text += "\n  ],\n  \"per_rank\": {";
   comma = "";
   for (std::size_t i = 0; i < deck_plan.dtypes.size(); ++i) {
     std::string amounts;
-    for (const Amount& amount : amounts_of(deck_plan.budgets[i]))
+    for (const Amount& amount : amounts_of(deck_plan.budgets[i], deck_plan.activations[i]))
       amounts += fmt::format("{}\"{}\": {}", amounts.empty() ? "" : ", ", amount.key, amount.bytes);
     text += fmt::format("{}\n    \"{}\": {{{}}}", comma, name(deck_plan.dtypes[i]), amounts);
     comma = ",";
@@ -161,15 +196,22 @@ std::string plan_json(const DeckPlan& deck_plan) {
   return text + "\n  }\n}\n";
 }
 
+Deck parse_for_plan(const std::string& deck_path,
+                    const std::vector<std::string>& overrides,
+                    Circumstances circumstances) {
+  circumstances.trains = false;
+  return parse(read_deck_file(deck_path), deck_path, overrides, circumstances);
+}
+
 std::string plan_command(const std::string& deck_path,
                          const std::vector<std::string>& overrides,
                          const Circumstances& circumstances,
                          const std::string& json_path) {
-  const Deck deck = parse(read_deck_file(deck_path), deck_path, overrides, circumstances);
+  const Deck deck = parse_for_plan(deck_path, overrides, circumstances);
   const DeckPlan plan = plan_of(deck.config, circumstances.ranks);
   if (!json_path.empty())
     write_new_file(json_path, plan_json(plan));
-  return plan_text(plan);
+  return plan_text(plan) + batch_note(deck.config.batch, circumstances.ranks);
 }
 
 }  // namespace trireme::job

@@ -14,6 +14,8 @@
 #include "layout/budget.hpp"
 #include "layout/plan.hpp"
 
+#include "model/activations.hpp"
+
 #include "job/deck.hpp"
 
 namespace trireme::job {
@@ -21,11 +23,12 @@ namespace trireme::job {
 struct DeckPlan {
   layout::Plan plan;
   bool sharded = true;
-  std::vector<DType> dtypes;            ///< of the parameters, one or both
-  std::vector<layout::Budget> budgets;  ///< one per dtype
+  std::vector<DType> dtypes;                       ///< of the parameters, one or both
+  std::vector<layout::Budget> budgets;             ///< one per dtype
+  std::vector<model::ActivationPlan> activations;  ///< one per dtype
 };
 
-/// Requires: a deck that check() found good for `ranks`.
+/// Requires: a deck that check() found good for `ranks`, its batch aside.
 DeckPlan plan_of(const JobConfig& config, int ranks);
 
 /// The bucket table and the bytes per rank, for people.
@@ -33,10 +36,18 @@ std::string plan_text(const DeckPlan& plan);
 /// The same numbers, and more digits of them, for programs.
 std::string plan_json(const DeckPlan& plan);
 
+/// Reads and checks a deck for a plan: all but whether the batch can be split over the ranks.
+Deck parse_for_plan(const std::string& deck_path,
+                    const std::vector<std::string>& overrides,
+                    Circumstances circumstances);
+
+/// Throws UserError when the file exists: before work whose result would be lost.
+void expect_new_file(const std::string& path);
 /// Throws UserError when the file exists, StorageError when it cannot be written.
 void write_new_file(const std::string& path, const std::string& text);
 
-/// `trireme plan`: reads, checks and plans; the JSON goes into a new file when `json_path` is not
+/// `trireme plan`: reads, checks all but the batch, and plans; says so when the batch cannot be
+/// split over the ranks; the JSON goes into a new file when `json_path` is not
 /// empty. Throws UserError, also when that file exists, and StorageError.
 std::string plan_command(const std::string& deck_path,
                          const std::vector<std::string>& overrides,

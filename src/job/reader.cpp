@@ -65,7 +65,8 @@ void Reader::remember(const char* name, const Node& node, const Problem& problem
   places_.give(dotted(name), node.place);
   if (problem)
     findings_.push_back({node.place, dotted(name), *problem});
-  if (problem || node.kind == Node::Kind::broken)
+  const auto broken = [](const Node& one) { return one.kind == Node::Kind::broken; };
+  if (problem || broken(node) || std::ranges::any_of(node.children, broken))
     places_.spoil(dotted(name));
 }
 
@@ -73,6 +74,21 @@ void Reader::remember_section(const char* name, const Node& node) {
   places_.give(dotted(name), node.key_place);
   if (node.kind != Node::Kind::map && node.kind != Node::Kind::null)
     places_.spoil(dotted(name));
+  for (const Node& child : map_->children)
+    if (child.key == name && &child != &node)
+      spoil_overruled(dotted(name), child, node);
+}
+
+void Reader::spoil_overruled(const std::string& path, const Node& earlier, const Node& counting) {
+  if (earlier.kind != Node::Kind::map)
+    return;
+  for (const Node& child : earlier.children) {
+    const auto same = std::ranges::find(counting.children, child.key, &Node::key);
+    if (same == counting.children.end())
+      places_.spoil(path + "." + child.key);
+    else
+      spoil_overruled(path + "." + child.key, child, *same);
+  }
 }
 
 void Reader::report_missing(const char* name) {

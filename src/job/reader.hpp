@@ -66,6 +66,8 @@ class Reader {
   const Node* find(const char* name);
   void remember(const char* name, const Node& node, const Problem& problem);
   void remember_section(const char* name, const Node& node);
+  /// What only a map before the one that counts gives was not forgotten: it is not missed.
+  void spoil_overruled(const std::string& path, const Node& earlier, const Node& counting);
   void report_missing(const char* name);
   [[nodiscard]] std::string dotted(const std::string& name) const;
   [[nodiscard]] std::string hint(const std::string& unknown) const;

@@ -43,8 +43,8 @@ class TreeBuilder final : public YAML::EventHandler {
                 const std::string& tag,
                 YAML::anchor_t,
                 const std::string& value) override {
-    check_tag(mark, tag);
-    Node node = at(mark, Node::Kind::word);
+    // What a tagged word would be is for the tag to say: nothing more is said about it.
+    Node node = at(mark, check_tag(mark, tag) ? Node::Kind::word : Node::Kind::broken);
     node.word = value;
     node.quoted = tag != "?" && !tag.empty();
     add(std::move(node));
@@ -87,9 +87,11 @@ class TreeBuilder final : public YAML::EventHandler {
     if (documents_ <= 2)
       findings_.push_back({place_of(mark, origin_), "", std::move(text)});
   }
-  void check_tag(const YAML::Mark& mark, const std::string& tag) {
-    if (!tag.empty() && tag != "?" && tag != "!")
-      report(mark, "tags (!name) are not used in a deck");
+  bool check_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (tag.empty() || tag == "?" || tag == "!")
+      return true;
+    report(mark, "tags (!name) are not used in a deck");
+    return false;
   }
   void close() {
     Node done = std::move(open_.back().node);

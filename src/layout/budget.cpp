@@ -42,8 +42,16 @@ BucketRow row_of(const Plan& plan, BucketIndex index, std::int64_t parameter_ele
 
 }  // namespace
 
-Budget budget_of(
-    const Plan& plan, DType parameter_dtype, bool sharded, DType wire_dtype, int partial_sums) {
+std::int64_t snapshot_bytes(const Plan& plan) {
+  return 3 * plan.owned_elements() * static_cast<std::int64_t>(fp32_bytes);
+}
+
+Budget budget_of(const Plan& plan,
+                 DType parameter_dtype,
+                 bool sharded,
+                 DType wire_dtype,
+                 int partial_sums,
+                 bool snapshot) {
   const auto parameter_element_bytes = static_cast<std::int64_t>(size_bytes(parameter_dtype));
   Budget budget;
   for (std::size_t b = 0; b < plan.buckets().size(); ++b)
@@ -57,6 +65,8 @@ Budget budget_of(
   const std::int64_t kept = plan.owned_elements() * (sharded ? 1 : plan.ranks());
   budget.master_bytes = parameter_dtype == DType::f32 ? 0 : kept * fp32_bytes;
   budget.moment_bytes = 2 * kept * fp32_bytes;
+
+  budget.snapshot_bytes = snapshot ? snapshot_bytes(plan) : 0;
 
   const std::int64_t foreign = plan.owned_elements() * (plan.ranks() - 1);
   budget.gradient_wire_bytes = foreign * wire_element_bytes * (sharded ? 1 : 2);

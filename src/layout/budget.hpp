@@ -42,6 +42,7 @@ struct Budget {
   std::int64_t parameter_bytes = 0;
   std::int64_t master_bytes = 0;  ///< 0 in fp32 runs, where the parameters are the masters
   std::int64_t moment_bytes = 0;
+  std::int64_t snapshot_bytes = 0;  ///< what is written while the run goes on; see below
 
   // Bytes that one rank sends per step, and receives: every element that another rank owns once per
   // collective, which is the least that a reduce-scatter or an all-gather can do. Source: Chan et
@@ -50,20 +51,25 @@ struct Budget {
   std::int64_t parameter_wire_bytes = 0;  ///< all-gather; not sharded: 0
 
   [[nodiscard]] std::int64_t held_bytes() const {
-    return gradient_bytes + parameter_bytes + master_bytes + moment_bytes;
+    return gradient_bytes + parameter_bytes + master_bytes + moment_bytes + snapshot_bytes;
   }
   [[nodiscard]] std::int64_t wire_bytes() const {
     return gradient_wire_bytes + parameter_wire_bytes;
   }
 };
 
+/// The copy of masters and moments from which one rank writes a checkpoint: what it owns, sharded
+/// or not.
+std::int64_t snapshot_bytes(const Plan& plan);
+
 /// Gradients, masters and moments are fp32; `wire_dtype` is what gradients travel as. `sharded`:
 /// the optimizer's state covers owned elements only. `partial_sums`: how many further gradient
-/// arenas a rank needs to add up its leaves.
+/// arenas a rank needs to add up its leaves. `snapshot`: checkpoints are written from a copy.
 Budget budget_of(const Plan& plan,
                  DType parameter_dtype,
                  bool sharded,
                  DType wire_dtype = DType::f32,
-                 int partial_sums = 0);
+                 int partial_sums = 0,
+                 bool snapshot = false);
 
 }  // namespace trireme::layout

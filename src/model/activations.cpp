@@ -31,9 +31,14 @@ Activations lay_out(const GptShape& shape, DType dtype, std::int64_t B, Take tak
   Activations all;
   all.blocks.resize(static_cast<std::size_t>(shape.layers));
   for (std::size_t l = 0; l < all.blocks.size(); ++l) {
-    const std::string h = fmt::format("h.{}.", l);
+    const bool shared = shape.recompute == Recompute::block;
     BlockActivations& b = all.blocks[l];
-    b.x = take(h + "x", dtype, rows * C);
+    if (shared && l > 0)
+      b = all.blocks.front();
+    b.x = take(fmt::format("h.{}.x", l), dtype, rows * C);
+    if (shared && l > 0)
+      continue;
+    const std::string h = shared ? "block." : fmt::format("h.{}.", l);
     b.mean_1 = take(h + "ln_1.mean", DType::f32, rows);
     b.rstd_1 = take(h + "ln_1.rstd", DType::f32, rows);
     b.norm_1 = take(h + "ln_1", dtype, rows * C);
@@ -45,7 +50,8 @@ Activations lay_out(const GptShape& shape, DType dtype, std::int64_t B, Take tak
     b.rstd_2 = take(h + "ln_2.rstd", DType::f32, rows);
     b.norm_2 = take(h + "ln_2", dtype, rows * C);
     b.fc = take(h + "fc", dtype, 4 * rows * C);
-    b.gelu = take(h + "gelu", dtype, 4 * rows * C);
+    if (shape.recompute != Recompute::gelu)
+      b.gelu = take(h + "gelu", dtype, 4 * rows * C);
   }
   all.x_last = take("x_last", dtype, rows * C);
   all.mean_f = take("ln_f.mean", DType::f32, rows);

@@ -3,6 +3,9 @@
 // and what it needs only for a while, which it leases from a scratch pool. Both are planned once,
 // for the largest batch.
 //
+// recompute: block keeps one block's activations, which all blocks share, and each block's input;
+// recompute: gelu keeps no GELU output, which passes through `wide`.
+//
 // The plan is plain arithmetic (no device). Items of the buffer lie one after another, each at a
 // multiple of 128 bytes. A scratch item is leased with its planned size whatever the batch, so that
 // the pool's blocks have their final size after the first step.
@@ -42,9 +45,14 @@ class ActivationPlan {
     Item logits;    ///< [rows, V] fp32, rows <= head_rows; in training, their gradient afterwards
     Item d_logits;  ///< the rounded copy of that gradient in bf16
     Item narrow;    ///< [R, C] forward: what a branch adds; backward: a gradient inside a branch
-    Item wide;      ///< [R, 4C] the gradient of fc or qkv
+    Item wide;      ///< [R, 4C] the gradient of fc or qkv; a GELU output that is not kept
     Item dx;        ///< [R, C] the gradient of the residual stream
     Item d_branch;  ///< [R, C] dx behind dropout
+
+    [[nodiscard]] std::size_t bytes() const {
+      return logits.bytes() + d_logits.bytes() + narrow.bytes() + wide.bytes() + dx.bytes() +
+             d_branch.bytes();
+    }
   };
 
   /// For batches of up to `micro_sequences` rows.
@@ -78,7 +86,7 @@ struct BlockActivations {
   View attention, lse;          ///< [R, C]; [B, H, T] fp32
   View x_middle;                ///< [R, C] the residual stream between attention and MLP
   View mean_2, rstd_2, norm_2;  ///< as above
-  View fc, gelu;                ///< [R, 4C] before and after the GELU
+  View fc, gelu;                ///< [R, 4C] before and after the GELU; gelu empty: not kept
 };
 
 struct Activations {

@@ -40,7 +40,8 @@ GptShape resolve(const ModelConfig& config) {
           .vocabulary = pick(config.vocabulary, preset.vocabulary),
           .bias = config.bias,
           .dropout = config.dropout,
-          .tied_head = config.tied_head};
+          .tied_head = config.tied_head,
+          .recompute = config.recompute};
 }
 
 }  // namespace trireme::model

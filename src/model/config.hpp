@@ -11,8 +11,9 @@ namespace trireme::model {
 
 enum class Preset : std::uint8_t { none, gpt2_124m, gpt2_350m, gpt2_774m, gpt2_1558m };
 
-/// What forward drops and backward computes again. none: everything is kept.
-enum class Recompute : std::uint8_t { none };
+/// What forward drops and backward computes again, to the same bits. none: everything is kept;
+/// gelu: all but the outputs of the GELUs, a quarter of it; block: only what enters each block.
+enum class Recompute : std::uint8_t { none, gelu, block };
 
 /// Sizes as given: 0 means "not given", to be filled from the preset by resolve().
 struct ModelConfig {
@@ -61,7 +62,9 @@ void describe(V& v, ModelConfig& c) {
      .below_max = true});
   v("tied_head", c.tied_head, {.help = "The output head shares the token embedding's weights."});
   v("recompute", c.recompute,
-    {.help = "Activations that backward computes again instead of keeping them."});
+    {.help = "Activations that backward computes again instead of keeping them: none; the GELU "
+             "outputs, a quarter of the memory; all of a block but its input, at a third more "
+             "work. Never changes the numbers."});
 }
 
 /// All sizes known and consistent.
@@ -70,6 +73,7 @@ struct GptShape {
   bool bias = true;
   double dropout = 0.0;
   bool tied_head = true;
+  Recompute recompute = Recompute::none;
 
   [[nodiscard]] std::int64_t head_channels() const { return channels / heads; }
   bool operator==(const GptShape&) const = default;
@@ -92,5 +96,6 @@ struct trireme::EnumNames<trireme::model::Preset> {
 template <>
 struct trireme::EnumNames<trireme::model::Recompute> {
   using enum model::Recompute;
-  static constexpr std::pair<model::Recompute, const char*> table[] = {{none, "none"}};
+  static constexpr std::pair<model::Recompute, const char*> table[] = {
+      {none, "none"}, {gelu, "gelu"}, {block, "block"}};
 };

@@ -179,8 +179,10 @@ void Gpt::Impl::train(
   const std::int64_t B = checked_batch(batch, losses);
   TRIREME_EXPECT(!gradients_.empty(), "training a model that was bound without gradients");
   const device::Lease narrow = lease(plan.scratch().narrow, stream);
+  const device::Lease wide = lease(plan.scratch().wide, stream);
   Call call{batch_plan(B), batch.first_sample, true, last_micro_step, hooks, stream};
   call.narrow = narrow.view().slice(0, losses.elements * shape.channels);
+  call.wide = wide.view().slice(0, 4 * call.narrow.elements);
   const View x = forward(call, batch.tokens);
   forward_head_norm(call, x);
   train_head(call, batch.targets, losses);
@@ -190,8 +192,10 @@ void Gpt::Impl::train(
 void Gpt::Impl::evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream) {
   const std::int64_t B = checked_batch(batch, losses);
   const device::Lease narrow = lease(plan.scratch().narrow, stream);
+  const device::Lease wide = lease(plan.scratch().wide, stream);
   Call call{batch_plan(B), batch.first_sample, false, false, hooks, stream};
   call.narrow = narrow.view().slice(0, losses.elements * shape.channels);
+  call.wide = wide.view().slice(0, 4 * call.narrow.elements);
   const View x = forward(call, batch.tokens);
   forward_head_norm(call, x);
   evaluate_head(call, batch.targets, losses);
@@ -206,8 +210,10 @@ void Gpt::Impl::next_logits(ConstView tokens, View logits, Hooks& hooks, device:
                  logits.elements, name(logits.dtype), shape.vocabulary);
   TRIREME_EXPECT(!values_.empty(), "a model without parameters: bind() comes first");
   const device::Lease narrow = lease(plan.scratch().narrow, stream);
+  const device::Lease wide = lease(plan.scratch().wide, stream);
   Call call{batch_plan(1), 0, false, false, hooks, stream};
   call.narrow = narrow.view().slice(0, shape.context * shape.channels);
+  call.wide = wide.view().slice(0, 4 * call.narrow.elements);
   const Activations& a = call.batch.activations;
   device_.fill_zero(a.tokens, stream);
   device_.copy(a.tokens.slice(0, tokens.elements), tokens, stream);

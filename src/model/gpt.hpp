@@ -21,7 +21,8 @@
 //    training takes loss, gradient of the logits, of the head and of its input from each chunk
 //    before the next. So a tied embedding receives the head's part of its gradient first and the
 //    embedding's part last.
-// 6. The results of a row depend on that row alone: not on B, nor on the place in the batch.
+// 6. The results of a row depend on that row alone: not on B, nor on the place in the batch. On a
+// GPU, where the products take all rows at once, this holds up to the rounding of their sums.
 // 7. All work goes to the one stream given; with an inline CPU stream the calls return finished.
 #pragma once
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward visits the parameters in reverse registration order: a bias before its weight, a layer's
-// own gradients before its input's, so that a gradient is reported as early as it can be.
+// own gradients before its input's, so that a gradient is reported as early as it can be. What
+// forward did not keep is computed again just before it is needed, by the very ops of forward.
 #include "ops/cross_entropy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/embedding.hpp"
@@ -35,15 +36,18 @@ void Gpt::Impl::train_head(const Call& call, ConstView targets, View losses) con
 
 void Gpt::Impl::backward(Call& call, ConstView tokens) const {
   const Activations& a = call.batch.activations;
-  const device::Lease wide = lease(plan.scratch().wide, call.stream);
   const device::Lease dx = lease(plan.scratch().dx, call.stream);
   const device::Lease d_branch = lease(plan.scratch().d_branch, call.stream);
-  call.wide = wide.view().slice(0, 4 * call.narrow.elements);
   call.dx = dx.view().slice(0, call.narrow.elements);
   call.d_branch =
       shape.dropout > 0 ? d_branch.view().slice(0, call.narrow.elements) : d_branch.view();
   backward_norm(call, set_.ln_f, call.narrow, a.x_last, a.mean_f, a.rstd_f, false);
   for (std::size_t l = a.blocks.size(); l-- > 0;) {
+    // Of the last block forward has left everything in place.
+    if (shape.recompute == Recompute::block && l + 1 < a.blocks.size()) {
+      forward_attention(call, l, a.blocks[l]);
+      static_cast<void>(forward_mlp_inside(call, l, a.blocks[l]));
+    }
     backward_mlp(call, l);
     backward_attention(call, l);
   }
@@ -63,7 +67,10 @@ void Gpt::Impl::backward_mlp(const Call& call, std::size_t l) const {
   const BlockActivations& a = batch.activations.blocks[l];
   const View narrow = call.narrow, wide = call.wide;
   const View dy = branch_gradient(call, l, DropoutSite::mlp_residual);
-  backward_linear(call, batch.mlp_projection, p.mlp_projection, dy, a.gelu);
+  const View gelu = gelu_of(call, a);
+  if (shape.recompute == Recompute::gelu)
+    ops::gelu_forward(gelu, a.fc, call.stream);
+  backward_linear(call, batch.mlp_projection, p.mlp_projection, dy, gelu);
   batch.mlp_projection.backward_input(wide, dy, value(p.mlp_projection.weight), call.stream);
   ops::gelu_backward(wide, wide, a.fc, call.stream);
   backward_linear(call, batch.fc, p.fc, wide, a.norm_2);

@@ -54,14 +54,23 @@ void Gpt::Impl::forward_mlp(const Call& call,
   const BlockParameters& p = set_.blocks[l];
   const BatchPlan& batch = call.batch;
   const View branch = call.narrow;
-  ops::layer_norm_forward(a.norm_2, a.mean_2, a.rstd_2, a.x_middle, value(p.ln_2.weight),
-                          value(p.ln_2.bias), call.stream);
-  batch.fc.forward(a.fc, a.norm_2, value(p.fc.weight), value(p.fc.bias), call.stream);
-  ops::gelu_forward(a.gelu, a.fc, call.stream);
-  batch.mlp_projection.forward(branch, a.gelu, value(p.mlp_projection.weight),
+  const View gelu = forward_mlp_inside(call, l, a);
+  batch.mlp_projection.forward(branch, gelu, value(p.mlp_projection.weight),
                                value(p.mlp_projection.bias), call.stream);
   ops::residual_forward(out, a.x_middle, branch, shape.context * shape.channels,
                         block_dropout(call, l, DropoutSite::mlp_residual), call.stream);
+}
+
+View Gpt::Impl::forward_mlp_inside(const Call& call,
+                                   std::size_t l,
+                                   const BlockActivations& a) const {
+  const BlockParameters& p = set_.blocks[l];
+  ops::layer_norm_forward(a.norm_2, a.mean_2, a.rstd_2, a.x_middle, value(p.ln_2.weight),
+                          value(p.ln_2.bias), call.stream);
+  call.batch.fc.forward(a.fc, a.norm_2, value(p.fc.weight), value(p.fc.bias), call.stream);
+  const View gelu = gelu_of(call, a);
+  ops::gelu_forward(gelu, a.fc, call.stream);
+  return gelu;
 }
 
 void Gpt::Impl::forward_head_norm(const Call& call, View x) const {

@@ -3,8 +3,8 @@
 //
 // What depends on B (views, products, attention) lives in a BatchPlan, so the step path looks up
 // one object. Training keeps the activations of every block; evaluation lets all blocks use those
-// of block 0. Scratch is leased for as long as it is needed: `narrow` for a whole call, the logits
-// for the head, the rest for backward.
+// of block 0. Scratch is leased for as long as it is needed: `narrow` and `wide` for a whole call,
+// the logits for the head, the rest for backward.
 #pragma once
 
 #include <map>
@@ -90,6 +90,15 @@ class Gpt::Impl {
   View forward(const Call& call, ConstView tokens) const;
   void forward_attention(const Call& call, std::size_t l, const BlockActivations& a) const;
   void forward_mlp(const Call& call, std::size_t l, const BlockActivations& a, View out) const;
+  /// The part of forward_mlp that backward needs, which is all up to the last projection. Returns
+  /// the GELU's output.
+  [[nodiscard]] View forward_mlp_inside(const Call& call,
+                                        std::size_t l,
+                                        const BlockActivations& a) const;
+  /// Where the GELU's output goes and, once there, comes from.
+  [[nodiscard]] static View gelu_of(const Call& call, const BlockActivations& a) {
+    return a.gelu.empty() ? call.wide : a.gelu;
+  }
   void forward_head_norm(const Call& call, View x) const;
   void evaluate_head(const Call& call, ConstView targets, View losses) const;
 

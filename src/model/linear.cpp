@@ -4,18 +4,26 @@
 #include "base/error.hpp"
 
 namespace trireme::model {
+namespace {
+
+ops::MatmulShape forward_shape(const device::Device& device, const LinearShape& shape) {
+  ops::MatmulShape product{.m = shape.rows,
+                           .n = shape.out,
+                           .k = shape.in,
+                           .b_transposed = true,
+                           .a = shape.dtype,
+                           .b = shape.dtype,
+                           .c = shape.y,
+                           .bias = shape.bias};
+  if (device.kind() == device::Kind::cpu && !ops::rows_are_independent(device, product))
+    product.m = shape.piece_rows;
+  return product;
+}
+
+}  // namespace
 
 Linear::Linear(device::Device& device, const LinearShape& shape)
-    : shape_(shape),
-      forward_(device,
-               {.m = shape.piece_rows,
-                .n = shape.out,
-                .k = shape.in,
-                .b_transposed = true,
-                .a = shape.dtype,
-                .b = shape.dtype,
-                .c = shape.y,
-                .bias = shape.bias}) {
+    : shape_(shape), forward_(device, forward_shape(device, shape)) {
   TRIREME_EXPECT(shape.rows % shape.piece_rows == 0, "{} rows in pieces of {}", shape.rows,
                  shape.piece_rows);
 }
@@ -40,7 +48,7 @@ void Linear::prepare_backward(device::Device& device) {
 
 void Linear::forward(
     View y, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const {
-  const std::int64_t n = shape_.piece_rows;
+  const std::int64_t n = forward_.shape().m;
   for (std::int64_t begin = 0; begin < shape_.rows; begin += n) {
     const ConstView from = x.slice(begin * shape_.in, n * shape_.in);
     const View to = y.slice(begin * shape_.out, n * shape_.out);

@@ -6,9 +6,10 @@
 // gradients are fp32 and added to. All other dtypes are `dtype`, except y, which may be fp32 (the
 // logits).
 //
-// Forward goes through the rows in equal pieces of `piece_rows`. A matrix library may add up a row
-// in another order when the number of rows is another; with a piece that does not depend on B, the
-// result of a row does not depend on B either.
+// On a CPU the result of a row of y does not depend on B. Where products do not promise that by
+// themselves (ops::rows_are_independent), forward goes through the rows in equal pieces of
+// `piece_rows`, which do not depend on B. A GPU takes all rows at once; there it holds up to the
+// rounding of sums.
 #pragma once
 
 #include <optional>

@@ -2,6 +2,7 @@
 #include "ops/adamw.hpp"
 
 #include "ops/adamw_cpu.hpp"
+#include "ops/adamw_cuda.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -20,6 +21,11 @@ void adamw(View parameter,
       v.elements, gradient.elements);
   with_float_type(parameter.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          cuda::adamw(parameter.as<T>(), master.as<float>(), m.as<float>(), v.as<float>(),
+                      gradient.as<float>(), step, n, raw);
+        }))
+      return;
     on_cpu(stream, "adamw")
         .run([to = parameter.as<T>(), exact = master.as<float>(), first = m.as<float>(),
               second = v.as<float>(), from = gradient.as<float>(), step,

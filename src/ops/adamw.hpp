@@ -15,13 +15,9 @@
 
 #include "device/device.hpp"
 
-namespace trireme::ops {
+#include "ops/adamw_step.hpp"
 
-struct AdamwStep {
-  float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
-  float correction1 = 1, correction2 = 1;  ///< 1 - beta^step, computed in double by the caller
-  float scale = 1;                         ///< 1/(ranks·micro-steps) times the clip factor
-};
+namespace trireme::ops {
 
 void adamw(View parameter,
            View master,

@@ -3,6 +3,8 @@
 
 #include "base/error.hpp"
 
+#include "device/cuda/handle.hpp"
+
 #include "ops/attention_backend.hpp"
 
 namespace trireme::ops {
@@ -15,6 +17,8 @@ std::unique_ptr<Attention::Implementation> make(device::Device& device, const At
   TRIREME_EXPECT(s.dtype == DType::f32 || s.dtype == DType::bf16, "attention on {}", name(s.dtype));
   if (device.kind() == device::Kind::cpu)
     return make_attention_cpu(device, s);
+  if constexpr (device::cuda::in_this_build)
+    return make_attention_cuda(device, s);
   throw DeviceError(device.description(), "attention", "this build has the CPU's operations only",
                     __FILE__, __LINE__);
 }

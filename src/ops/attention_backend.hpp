@@ -24,5 +24,8 @@ struct Attention::Implementation {
 
 std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& device,
                                                               const AttentionShape& shape);
+/// In builds with CUDA.
+std::unique_ptr<Attention::Implementation> make_attention_cuda(device::Device& device,
+                                                               const AttentionShape& shape);
 
 }  // namespace trireme::ops

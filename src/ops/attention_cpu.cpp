@@ -17,6 +17,9 @@
 #include "ops/cpu_loops.hpp"
 #include "ops/dropout_cpu.hpp"
 #include "ops/tile_product_cpu.hpp"
+#if defined(__x86_64__)
+#include "ops/avx512_attention_cpu.hpp"
+#endif
 
 namespace trireme::ops {
 namespace cpu {
@@ -39,13 +42,19 @@ struct Head {
 };
 
 /// to = [tile, width] from rows of `channels`; what is missing is zero.
-template <class T>
+template <Level level, class T>
 TRIREME_INLINE void load_rows(float* to,
                               const T* from,
                               std::int64_t stride,
                               std::int64_t rows,
                               const Head& head,
                               float scale) {
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    avx512::load_tile<tile>(to, head.width, from, stride, rows, head.channels, scale);
+    return;
+  }
+#endif
   for (std::int64_t r = 0; r < rows; ++r) {
     float* line = to + r * head.width;
 #pragma omp simd
@@ -57,9 +66,15 @@ TRIREME_INLINE void load_rows(float* to,
 }
 
 /// to = [channels, tile] from rows of `channels`.
-template <class T>
+template <Level level, class T>
 TRIREME_INLINE void load_transposed(
     float* to, const T* from, std::int64_t stride, std::int64_t rows, const Head& head) {
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    avx512::load_transposed_tile<tile>(to, from, stride, rows, head.channels);
+    return;
+  }
+#endif
   for (std::int64_t c = 0; c < head.channels; ++c) {
     float* line = to + c * tile;
     for (std::int64_t r = 0; r < rows; ++r) line[r] = to_float(from[r * stride + c]);
@@ -67,13 +82,19 @@ TRIREME_INLINE void load_transposed(
   }
 }
 
-template <class T>
+template <Level level, class T>
 TRIREME_INLINE void store_rows(T* to,
                                std::int64_t stride,
                                const float* from,
                                std::int64_t rows,
                                const Head& head,
                                float scale) {
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    avx512::store_tile(to, stride, from, head.width, rows, head.channels, scale);
+    return;
+  }
+#endif
   for (std::int64_t r = 0; r < rows; ++r) {
 #pragma omp simd
     for (std::int64_t c = 0; c < head.channels; ++c)
@@ -97,6 +118,7 @@ struct ForwardScratch {
 
 /// Softmax of one tile of scores against the rows' running maximum and sum; leaves the (dropped)
 /// probabilities in `scores` and rescales what the rows have gathered.
+template <Level level>
 TRIREME_INLINE void softmax_tile(const ForwardScratch& s,
                                  float* maximum,
                                  float* total,
@@ -107,6 +129,23 @@ TRIREME_INLINE void softmax_tile(const ForwardScratch& s,
                                  const Dropout& dropout) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   DropoutRun run;
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    alignas(64) std::array<float, tile> shrink;
+    avx512::softmax_rows(s.scores, maximum, total, shrink.data(), rows, query == key);
+    if (key > 0)
+      avx512::scale_rows(s.sums, head.width, shrink.data(), rows);
+    for (std::int64_t r = 0; r < rows && dropout.active(); ++r) {
+      float* line = s.scores + r * tile;
+      const std::int64_t valid = query == key ? r + 1 : tile;
+      const float* factors = dropout_run(run, dropout, head.sample,
+                                         head.first_element + (query + r) * head.time + key, valid);
+#pragma omp simd
+      for (std::int64_t c = 0; c < valid; ++c) line[c] *= factors[c];
+    }
+    return;
+  }
+#endif
   for (std::int64_t r = 0; r < rows; ++r) {
     float* line = s.scores + r * tile;
     const std::int64_t valid = query == key ? r + 1 : tile;
@@ -138,19 +177,19 @@ TRIREME_INLINE void softmax_tile(const ForwardScratch& s,
   }
 }
 
-template <class T>
-TRIREME_CLONES void forward_kernel(T* out,
-                                   float* lse,
-                                   const T* qkv,
-                                   const Head* head_at,
-                                   const Dropout* dropout,
-                                   std::int64_t query,
-                                   float* scratch) {
+template <Level level, class T>
+TRIREME_INLINE void forward_body(T* out,
+                                 float* lse,
+                                 const T* qkv,
+                                 const Head* head_at,
+                                 const Dropout* dropout,
+                                 std::int64_t query,
+                                 float* scratch) {
   const Head head = *head_at;
   const ForwardScratch s(scratch, head.width);
   const std::int64_t rows = std::min(tile, head.time - query);
   const std::int64_t part = head.out_stride;  // from Q to K to V
-  load_rows(s.q, qkv + query * head.qkv_stride, head.qkv_stride, rows, head, head.scale);
+  load_rows<level>(s.q, qkv + query * head.qkv_stride, head.qkv_stride, rows, head, head.scale);
   alignas(64) std::array<float, tile> maximum, total;
   maximum.fill(-std::numeric_limits<float>::infinity());
   total.fill(0);
@@ -158,19 +197,20 @@ TRIREME_CLONES void forward_kernel(T* out,
     const std::int64_t keys = std::min(tile, head.time - key);
     const bool diagonal = key == query;
     const T* k = qkv + key * head.qkv_stride + part;
-    load_transposed(s.k, k, head.qkv_stride, keys, head);
-    load_rows(s.v, k + part, head.qkv_stride, keys, head, 1.0F);
-    tile_product<false>(s.scores, tile, {s.q, head.width}, {s.k, tile}, rows, tile, head.channels,
-                        diagonal ? Triangle::result : Triangle::none, false);
-    softmax_tile(s, maximum.data(), total.data(), rows, query, key, head, *dropout);
-    tile_product<false>(s.sums, head.width, {s.scores, tile}, {s.v, head.width}, rows, head.width,
-                        keys, diagonal ? Triangle::depth_to_row : Triangle::none, key > 0);
+    load_transposed<level>(s.k, k, head.qkv_stride, keys, head);
+    load_rows<level>(s.v, k + part, head.qkv_stride, keys, head, 1.0F);
+    tile_product<level, false>(s.scores, tile, {s.q, head.width}, {s.k, tile}, rows, tile,
+                               head.channels, diagonal ? Triangle::result : Triangle::none, false);
+    softmax_tile<level>(s, maximum.data(), total.data(), rows, query, key, head, *dropout);
+    tile_product<level, false>(s.sums, head.width, {s.scores, tile}, {s.v, head.width}, rows,
+                               head.width, keys, diagonal ? Triangle::depth_to_row : Triangle::none,
+                               key > 0);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto i = static_cast<std::size_t>(r);
     lse[query + r] = maximum[i] + std::log(total[i]);
-    store_rows(out + (query + r) * head.out_stride, 0, s.sums + r * head.width, 1, head,
-               1.0F / total[i]);
+    store_rows<level>(out + (query + r) * head.out_stride, 0, s.sums + r * head.width, 1, head,
+                      1.0F / total[i]);
   }
 }
 
@@ -196,6 +236,7 @@ struct BackwardScratch {
 };
 
 /// From scores and dP to P (dropped) and dS = P (dP - delta), in place.
+template <Level level>
 TRIREME_INLINE void softmax_backward_tile(const BackwardScratch& s,
                                           const float* lse,
                                           std::int64_t rows,
@@ -203,6 +244,15 @@ TRIREME_INLINE void softmax_backward_tile(const BackwardScratch& s,
                                           std::int64_t key,
                                           const Head& head,
                                           const Dropout& dropout) {
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    if (!dropout.active()) {
+      avx512::softmax_backward_rows(s.scores, s.dscores, lse + query, s.delta + query, rows,
+                                    query == key);
+      return;
+    }
+  }
+#endif
   DropoutRun run;
   for (std::int64_t r = 0; r < rows; ++r) {
     float* p = s.scores + r * tile;
@@ -244,8 +294,14 @@ struct HeadGradient {
   const float* lse;
 };
 
-template <class T>
+template <Level level, class T>
 TRIREME_INLINE void row_products(float* delta, const HeadGradient<T>& g, const Head& head) {
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    avx512::multiply_rows(delta, g.dout, g.out, head.out_stride, head.time, head.channels);
+    return;
+  }
+#endif
   for (std::int64_t t = 0; t < head.time; ++t) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -255,48 +311,89 @@ TRIREME_INLINE void row_products(float* delta, const HeadGradient<T>& g, const H
   }
 }
 
-template <class T>
-TRIREME_CLONES void backward_kernel(const HeadGradient<T>* gradient,
-                                    const Head* head_at,
-                                    const Dropout* dropout,
-                                    float* scratch) {
+template <Level level, class T>
+TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
+                                  const Head* head_at,
+                                  const Dropout* dropout,
+                                  float* scratch) {
   const Head head = *head_at;
   const HeadGradient<T> g = *gradient;
   const BackwardScratch s(scratch, head.time, head.width);
   const std::int64_t W = head.width, stride = head.qkv_stride, part = head.out_stride;
-  row_products(s.delta, g, head);
+  row_products<level>(s.delta, g, head);
   std::fill(s.dq, s.dq + head.time * W, 0.0F);
   for (std::int64_t key = 0; key < head.time; key += tile) {
     const std::int64_t keys = std::min(tile, head.time - key);
     const T* k = g.qkv + key * stride + part;
-    load_rows(s.k, k, stride, keys, head, 1.0F);
-    load_transposed(s.k_transposed, k, stride, keys, head);
-    load_transposed(s.v_transposed, k + part, stride, keys, head);
+    load_rows<level>(s.k, k, stride, keys, head, 1.0F);
+    load_transposed<level>(s.k_transposed, k, stride, keys, head);
+    load_transposed<level>(s.v_transposed, k + part, stride, keys, head);
     for (std::int64_t query = key; query < head.time; query += tile) {
       const std::int64_t rows = std::min(tile, head.time - query);
       const bool diagonal = query == key;
       const auto result = diagonal ? Triangle::result : Triangle::none;
       const auto to_row = diagonal ? Triangle::depth_to_row : Triangle::none;
       const auto from_row = diagonal ? Triangle::depth_from_row : Triangle::none;
-      load_rows(s.q, g.qkv + query * stride, stride, rows, head, head.scale);
-      load_rows(s.dout, g.dout + query * head.out_stride, head.out_stride, rows, head, 1.0F);
-      tile_product<false>(s.scores, tile, {s.q, W}, {s.k_transposed, tile}, rows, tile,
-                          head.channels, result, false);
-      tile_product<false>(s.dscores, tile, {s.dout, W}, {s.v_transposed, tile}, rows, tile,
-                          head.channels, result, false);
-      softmax_backward_tile(s, g.lse, rows, query, key, head, *dropout);
-      tile_product<true>(s.dv, W, {s.scores, tile}, {s.dout, W}, keys, W, rows, from_row,
-                         !diagonal);
-      tile_product<true>(s.dk, W, {s.dscores, tile}, {s.q, W}, keys, W, rows, from_row, !diagonal);
-      tile_product<false>(s.dq + query * W, W, {s.dscores, tile}, {s.k, W}, rows, W, keys, to_row,
-                          true);
+      load_rows<level>(s.q, g.qkv + query * stride, stride, rows, head, head.scale);
+      load_rows<level>(s.dout, g.dout + query * head.out_stride, head.out_stride, rows, head, 1.0F);
+      tile_product<level, false>(s.scores, tile, {s.q, W}, {s.k_transposed, tile}, rows, tile,
+                                 head.channels, result, false);
+      tile_product<level, false>(s.dscores, tile, {s.dout, W}, {s.v_transposed, tile}, rows, tile,
+                                 head.channels, result, false);
+      softmax_backward_tile<level>(s, g.lse, rows, query, key, head, *dropout);
+      tile_product<level, true>(s.dv, W, {s.scores, tile}, {s.dout, W}, keys, W, rows, from_row,
+                                !diagonal);
+      tile_product<level, true>(s.dk, W, {s.dscores, tile}, {s.q, W}, keys, W, rows, from_row,
+                                !diagonal);
+      tile_product<level, false>(s.dq + query * W, W, {s.dscores, tile}, {s.k, W}, rows, W, keys,
+                                 to_row, true);
     }
     T* dk = g.dqkv + key * stride + part;
-    store_rows(dk, stride, s.dk, keys, head, 1.0F);
-    store_rows(dk + part, stride, s.dv, keys, head, 1.0F);
+    store_rows<level>(dk, stride, s.dk, keys, head, 1.0F);
+    store_rows<level>(dk + part, stride, s.dv, keys, head, 1.0F);
   }
-  store_rows(g.dqkv, stride, s.dq, head.time, head, head.scale);
+  store_rows<level>(g.dqkv, stride, s.dq, head.time, head, head.scale);
 }
+
+template <class T>
+TRIREME_CLONES void forward_kernel(T* out,
+                                   float* lse,
+                                   const T* qkv,
+                                   const Head* head,
+                                   const Dropout* dropout,
+                                   std::int64_t query,
+                                   float* scratch) {
+  forward_body<Level::any>(out, lse, qkv, head, dropout, query, scratch);
+}
+
+template <class T>
+TRIREME_CLONES void backward_kernel(const HeadGradient<T>* gradient,
+                                    const Head* head,
+                                    const Dropout* dropout,
+                                    float* scratch) {
+  backward_body<Level::any>(gradient, head, dropout, scratch);
+}
+
+#if defined(__x86_64__)
+template <class T>
+TRIREME_AVX512 void forward_kernel_avx512(T* out,
+                                          float* lse,
+                                          const T* qkv,
+                                          const Head* head,
+                                          const Dropout* dropout,
+                                          std::int64_t query,
+                                          float* scratch) {
+  forward_body<Level::avx512>(out, lse, qkv, head, dropout, query, scratch);
+}
+
+template <class T>
+TRIREME_AVX512 void backward_kernel_avx512(const HeadGradient<T>* gradient,
+                                           const Head* head,
+                                           const Dropout* dropout,
+                                           float* scratch) {
+  backward_body<Level::avx512>(gradient, head, dropout, scratch);
+}
+#endif
 
 template <class T>
 class AttentionCpu final : public Attention::Implementation {
@@ -309,7 +406,14 @@ class AttentionCpu final : public Attention::Implementation {
                                            BackwardScratch::elements(shape.time, width_)))),
         scratch_(
             device.allocate(static_cast<std::size_t>(scratch_elements_ * threads_) * sizeof(float),
-                            "attention scratch")) {}
+                            "attention scratch")) {
+#if defined(__x86_64__)
+    if (has_avx512()) {
+      forward_ = forward_kernel_avx512<T>;
+      backward_ = backward_kernel_avx512<T>;
+    }
+#endif
+  }
 
   void forward(
       View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) override {
@@ -346,7 +450,9 @@ class AttentionCpu final : public Attention::Implementation {
   [[nodiscard]] float* scratch() const {
     return scratch_.view(DType::f32).as<float>() + omp_get_thread_num() * scratch_elements_;
   }
-  [[nodiscard]] int threads() const { return std::min(threads_, omp_get_max_threads()); }
+  [[nodiscard]] int threads() const {
+    return std::min(threads_, omp_get_max_threads());
+  }
 
   void run_forward(T* out, float* lse, const T* qkv, const Dropout& dropout) const {
     const auto& s = shape_;
@@ -359,9 +465,9 @@ class AttentionCpu final : public Attention::Implementation {
       const std::int64_t sample = i % (s.batch * s.heads) / s.heads, h = i % s.heads;
       const Head head = head_of(sample, h);
       const std::int64_t first = sample * s.time * row + h * s.head_channels;
-      forward_kernel(out + first, lse + (sample * s.heads + h) * s.time,
-                     qkv + 3 * sample * s.time * row + h * s.head_channels, &head, &dropout, query,
-                     scratch());
+      forward_(out + first, lse + (sample * s.heads + h) * s.time,
+               qkv + 3 * sample * s.time * row + h * s.head_channels, &head, &dropout, query,
+               scratch());
     }
   }
 
@@ -376,12 +482,14 @@ class AttentionCpu final : public Attention::Implementation {
       const std::int64_t packed = 3 * sample * s.time * row + h * s.head_channels;
       const HeadGradient<T> mine{all.dqkv + packed, all.dout + first, all.qkv + packed,
                                  all.out + first, all.lse + i * s.time};
-      backward_kernel(&mine, &head, &dropout, scratch());
+      backward_(&mine, &head, &dropout, scratch());
     }
   }
 
   AttentionShape shape_;
   int threads_;  // at construction; more are not used
+  decltype(&forward_kernel<T>) forward_ = forward_kernel<T>;
+  decltype(&backward_kernel<T>) backward_ = backward_kernel<T>;
   std::int64_t width_;
   std::int64_t scratch_elements_;  // per thread
   device::Buffer scratch_;

@@ -16,8 +16,10 @@
 
 #include "base/dtype.hpp"
 
-// Sanitizers run before the loader's choice is safe, so they get the plain kernels.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Sanitizers run before the loader's choice is safe, so they get the plain kernels; clang 14 does
+// not clone templates.
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define TRIREME_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define TRIREME_CLONES
@@ -25,6 +27,17 @@
 #define TRIREME_INLINE inline __attribute__((always_inline))
 
 namespace trireme::ops::cpu {
+
+/// Whether kernels marked TRIREME_AVX512 (avx512_pack_cpu.hpp) may run here.
+inline bool has_avx512() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return has;
+#else
+  return false;
+#endif
+}
 
 /// Calls body(begin, end) for each chunk of [0, count), on all threads.
 template <class Body>

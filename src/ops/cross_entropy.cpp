@@ -2,6 +2,7 @@
 #include "ops/cross_entropy.hpp"
 
 #include "ops/cross_entropy_cpu.hpp"
+#include "ops/cross_entropy_cuda.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -24,6 +25,11 @@ void cross_entropy_forward(View losses,
   const std::int64_t V = vocabulary_of(losses, logits, targets);
   with_float_type(logits.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          cuda::cross_entropy_forward(losses.as<float>(), logits.as<T>(),
+                                      targets.as<std::int32_t>(), targets.elements, V, raw);
+        }))
+      return;
     on_cpu(stream, "cross_entropy_forward")
         .run([to = losses.as<float>(), from = logits.as<T>(), ids = targets.as<std::int32_t>(),
               rows = targets.elements, V] { cpu::cross_entropy_forward(to, from, ids, rows, V); });
@@ -35,6 +41,12 @@ void cross_entropy_forward_backward(
   const std::int64_t V = vocabulary_of(losses, logits, targets);
   with_float_type(logits.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          cuda::cross_entropy_forward_backward(losses.as<float>(), logits.as<T>(),
+                                               targets.as<std::int32_t>(), scale, targets.elements,
+                                               V, raw);
+        }))
+      return;
     on_cpu(stream, "cross_entropy_forward_backward")
         .run([to = losses.as<float>(), from = logits.as<T>(), ids = targets.as<std::int32_t>(),
               scale, rows = targets.elements,

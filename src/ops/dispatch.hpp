@@ -8,6 +8,7 @@
 #include "base/view.hpp"
 
 #include "device/cpu/cpu_stream.hpp"
+#include "device/cuda/handle.hpp"
 #include "device/device.hpp"
 
 namespace trireme::ops {
@@ -19,6 +20,21 @@ decltype(auto) with_float_type(DType dtype, Body&& body) {
   if (dtype == DType::bf16)
     return std::forward<Body>(body)(Bf16{});
   return std::forward<Body>(body)(float{});
+}
+
+/// On a GPU's stream calls body(raw stream) and returns true; elsewhere, and in a build without
+/// CUDA, returns false. `body` is generic, so that nothing of it is compiled without CUDA:
+///   if (on_cuda(stream, [&](auto raw) { cuda::cast(out, in, n, raw); }))
+///     return;
+template <class Body>
+bool on_cuda(device::Stream& stream, Body&& body) {
+  if constexpr (device::cuda::in_this_build) {
+    if (stream.device().kind() == device::Kind::cuda) {
+      std::forward<Body>(body)(device::cuda::handle_of(stream));
+      return true;
+    }
+  }
+  return false;
 }
 
 /// The CPU stream behind `stream`. Throws DeviceError when `operation` has no body for its device.

@@ -21,7 +21,7 @@ struct Dropout {
       0;  ///< global index of batch row 0; the rows of a micro-batch are consecutive samples
   std::uint32_t site = 0;  ///< which place in the model
 
-  [[nodiscard]] bool active() const { return rate > 0; }
+  [[nodiscard]] TRIREME_HOST_DEVICE bool active() const { return rate > 0; }
 };
 
 /// 0 or 1/(1 - rate) for one element.

@@ -3,6 +3,7 @@
 
 #include "ops/dispatch.hpp"
 #include "ops/elementwise_cpu.hpp"
+#include "ops/elementwise_cuda.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -24,6 +25,9 @@ void gelu_forward(View y, ConstView x, device::Stream& stream) {
   expect_alike(y, x, "gelu_forward");
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream,
+                [&](auto raw) { cuda::gelu_forward(y.as<T>(), x.as<T>(), x.elements, raw); }))
+      return;
     on_cpu(stream, "gelu_forward").run([to = y.as<T>(), from = x.as<T>(), n = x.elements] {
       cpu::gelu_forward(to, from, n);
     });
@@ -35,6 +39,10 @@ void gelu_backward(View dx, ConstView dy, ConstView x, device::Stream& stream) {
   expect_alike(dy, x, "gelu_backward");
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          cuda::gelu_backward(dx.as<T>(), dy.as<T>(), x.as<T>(), x.elements, raw);
+        }))
+      return;
     on_cpu(stream, "gelu_backward")
         .run([to = dx.as<T>(), from = dy.as<T>(), at = x.as<T>(), n = x.elements] {
           cpu::gelu_backward(to, from, at, n);
@@ -53,6 +61,12 @@ void residual_forward(View y,
   expect_samples(x, elements_per_sample, dropout);
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          cuda::residual_forward(y.as<T>(), x.as<T>(), branch.as<T>(),
+                                 x.elements / elements_per_sample, elements_per_sample, dropout,
+                                 raw);
+        }))
+      return;
     on_cpu(stream, "residual_forward")
         .run([to = y.as<T>(), from = x.as<T>(), add = branch.as<T>(), n = x.elements,
               elements_per_sample, dropout] {
@@ -71,6 +85,11 @@ void dropout_backward(View dbranch,
   expect_samples(dy, elements_per_sample, dropout);
   with_float_type(dy.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          cuda::dropout_backward(dbranch.as<T>(), dy.as<T>(), dy.elements / elements_per_sample,
+                                 elements_per_sample, dropout, raw);
+        }))
+      return;
     on_cpu(stream, "dropout_backward")
         .run([to = dbranch.as<T>(), from = dy.as<T>(), n = dy.elements, elements_per_sample,
               dropout] {
@@ -84,6 +103,12 @@ void bias_backward(View db, ConstView dy, device::Stream& stream) {
                  "{} gradients are not rows of {}", dy.elements, db.elements);
   with_float_type(dy.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          cuda::bias_backward(db.as<float>(), dy.as<T>(), dy.elements / db.elements, db.elements,
+                              device::cuda::workspace_of(stream), device::cuda::workspace_bytes,
+                              raw);
+        }))
+      return;
     on_cpu(stream, "bias_backward")
         .run([to = db.as<float>(), from = dy.as<T>(), columns = db.elements, n = dy.elements] {
           cpu::bias_backward(to, from, n / columns, columns);
@@ -93,6 +118,9 @@ void bias_backward(View db, ConstView dy, device::Stream& stream) {
 
 void add(View sum, ConstView term, device::Stream& stream) {
   expect_alike(sum, term, "add");
+  if (on_cuda(stream,
+              [&](auto raw) { cuda::add(sum.as<float>(), term.as<float>(), sum.elements, raw); }))
+    return;
   on_cpu(stream, "add").run([to = sum.as<float>(), from = term.as<float>(), n = sum.elements] {
     cpu::add(to, from, n);
   });
@@ -105,6 +133,9 @@ void cast(View to, ConstView from, device::Stream& stream) {
     with_float_type(from.dtype, [&](auto zero_from) {
       using To = decltype(zero_to);
       using From = decltype(zero_from);
+      if (on_cuda(stream,
+                  [&](auto raw) { cuda::cast(to.as<To>(), from.as<From>(), to.elements, raw); }))
+        return;
       on_cpu(stream, "cast").run([out = to.as<To>(), in = from.as<From>(), n = to.elements] {
         cpu::cast(out, in, n);
       });

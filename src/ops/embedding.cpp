@@ -3,6 +3,7 @@
 
 #include "ops/dispatch.hpp"
 #include "ops/embedding_cpu.hpp"
+#include "ops/embedding_cuda.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -39,6 +40,12 @@ void embedding_forward(View out,
   expect_sizes(out, tokens, wte, wpe, shape, dropout);
   with_float_type(out.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          cuda::embedding_forward(out.as<T>(), tokens.as<std::int32_t>(), wte.as<T>(), wpe.as<T>(),
+                                  {shape.batch, shape.time, shape.channels, shape.vocabulary},
+                                  dropout, raw);
+        }))
+      return;
     on_cpu(stream, "embedding_forward")
         .run([to = out.as<T>(), ids = tokens.as<std::int32_t>(), token = wte.as<T>(),
               position = wpe.as<T>(), shape,
@@ -56,6 +63,16 @@ void embedding_backward(View dwte,
   expect_sizes(dout, tokens, dwte, dwpe, shape, dropout);
   with_float_type(dout.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          TRIREME_EXPECT(
+              cuda::embedding_backward_bytes(tokens.elements) <= device::cuda::workspace_bytes,
+              "{} tokens in a micro-batch are too many to sort", tokens.elements);
+          cuda::embedding_backward(dwte.as<float>(), dwpe.as<float>(), dout.as<T>(),
+                                   tokens.as<std::int32_t>(),
+                                   {shape.batch, shape.time, shape.channels, shape.vocabulary},
+                                   dropout, device::cuda::workspace_of(stream), raw);
+        }))
+      return;
     on_cpu(stream, "embedding_backward")
         .run([token = dwte.as<float>(), position = dwpe.as<float>(), from = dout.as<T>(),
               ids = tokens.as<std::int32_t>(), shape,

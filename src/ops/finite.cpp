@@ -3,10 +3,16 @@
 
 #include "ops/dispatch.hpp"
 #include "ops/finite_cpu.hpp"
+#include "ops/reductions_cuda.hpp"
 
 namespace trireme::ops {
 
 void find_not_finite(std::int64_t& first, ConstView values, device::Stream& stream) {
+  if (on_cuda(stream, [&](auto raw) {
+        cuda::find_not_finite(&first, values.as<float>(), values.elements,
+                              device::cuda::workspace_of(stream), raw);
+      }))
+    return;
   on_cpu(stream, "find_not_finite")
       .run([to = &first, from = values.as<float>(), n = values.elements] {
         *to = cpu::find_not_finite(from, n);

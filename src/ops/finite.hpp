@@ -11,7 +11,8 @@
 namespace trireme::ops {
 
 /// Writes to `first` the index of the first element of `values` (fp32) that is NaN or infinite, or
-/// -1. `first` is host memory that outlives the call; it is written in stream order.
+/// -1. `first` is memory that host and device share (Device::allocate_shared_with_host) and that
+/// outlives the call; it is written in stream order.
 void find_not_finite(std::int64_t& first, ConstView values, device::Stream& stream);
 
 }  // namespace trireme::ops

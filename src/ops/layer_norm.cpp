@@ -3,6 +3,7 @@
 
 #include "ops/dispatch.hpp"
 #include "ops/layer_norm_cpu.hpp"
+#include "ops/layer_norm_cuda.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -38,6 +39,11 @@ void layer_norm_forward(View y,
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* shift = beta.empty() ? nullptr : beta.as<T>();
+    if (on_cuda(stream, [&](auto raw) {
+          cuda::layer_norm_forward(y.as<T>(), mean.as<float>(), rstd.as<float>(), x.as<T>(),
+                                   gamma.as<T>(), shift, size.rows, size.channels, raw);
+        }))
+      return;
     on_cpu(stream, "layer_norm_forward")
         .run([to = y.as<T>(), m = mean.as<float>(), r = rstd.as<float>(), from = x.as<T>(),
               scale = gamma.as<T>(), shift, size] {
@@ -66,6 +72,19 @@ void layer_norm_backward(View dx,
       "{} and {} gradients for {} channels", dgamma.elements, dbeta.elements, size.channels);
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) {
+          const cuda::LayerNormSaved<T> saved{dy.as<T>(),
+                                              x.as<T>(),
+                                              gamma.as<T>(),
+                                              mean.as<float>(),
+                                              rstd.as<float>(),
+                                              device::cuda::workspace_of(stream),
+                                              device::cuda::workspace_bytes};
+          cuda::layer_norm_backward(dx.as<T>(), dgamma.as<float>(),
+                                    dbeta.empty() ? nullptr : dbeta.as<float>(), saved, size.rows,
+                                    size.channels, accumulate, raw);
+        }))
+      return;
     const cpu::LayerNormSaved<T> saved{dy.as<T>(), x.as<T>(), gamma.as<T>(), mean.as<float>(),
                                        rstd.as<float>()};
     on_cpu(stream, "layer_norm_backward")

@@ -3,6 +3,8 @@
 
 #include "base/error.hpp"
 
+#include "device/cuda/handle.hpp"
+
 #include "ops/matmul_backend.hpp"
 
 namespace trireme::ops {
@@ -14,6 +16,8 @@ std::unique_ptr<Matmul::Implementation> make(device::Device& device, const Matmu
   TRIREME_EXPECT(!shape.accumulate || shape.c == DType::f32, "accumulation in {}", name(shape.c));
   if (device.kind() == device::Kind::cpu)
     return make_matmul_cpu(device, shape);
+  if constexpr (device::cuda::in_this_build)
+    return make_matmul_cuda(device, shape);
   throw DeviceError(device.description(), "matmul", "this build has the CPU's operations only",
                     __FILE__, __LINE__);
 }

@@ -54,9 +54,14 @@ class Matmul {
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// Whether `device` multiplies bf16 matrices in hardware made for it (AMX, tensor cores): what
-/// `precision: auto` asks.
+/// Whether `device` has matrix units for bf16 (AMX, tensor cores): what `precision: auto` asks.
+/// AVX-512 BF16 is not one: it doubles the rate of fp32 where AMX has ten times it, and whether a
+/// run gives up fp32's digits for that is its user's choice.
 bool has_fast_bf16(const device::Device& device);
+
+/// Whether a row of C has the same bits whatever the number of rows and its place among them. A
+/// matrix library may add up in another order when the rows are more or fewer; our kernels do not.
+bool rows_are_independent(const device::Device& device, const MatmulShape& shape);
 
 /// "oneDNN 2.6.3": the matrix library of this build's CPU backend.
 const char* matrix_library_version();

@@ -20,5 +20,10 @@ struct Matmul::Implementation {
 
 std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,
                                                         const MatmulShape& shape);
+std::unique_ptr<Matmul::Implementation> make_onednn_matmul(device::Device& device,
+                                                           const MatmulShape& shape);
+/// In builds with CUDA.
+std::unique_ptr<Matmul::Implementation> make_matmul_cuda(device::Device& device,
+                                                         const MatmulShape& shape);
 
 }  // namespace trireme::ops

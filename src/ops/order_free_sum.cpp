@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/error.hpp"
 
 #include "ops/dispatch.hpp"
 #include "ops/order_free_sum_cpu.hpp"
+#include "ops/reductions_cuda.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -121,16 +123,68 @@ double OrderFreeSum::value() const {
   return negative ? -magnitude : magnitude;
 }
 
-void add_squares(OrderFreeSum& sum, ConstView values, device::Stream& stream) {
-  on_cpu(stream, "add_squares").run([to = &sum, from = values.as<float>(), n = values.elements] {
+StreamSum::StreamSum(device::Device& device) {
+  if (device.kind() == device::Kind::cpu)
+    return;
+  constexpr std::size_t bytes = OrderFreeSum::num_words * sizeof(std::int64_t);
+  words_ = device.allocate(bytes, "an order-free sum");
+  host_words_ = device.allocate_shared_with_host(bytes, "an order-free sum");
+}
+
+void StreamSum::clear(device::Stream& stream) {
+  pending_ = 0;
+  if (words_.bytes() > 0)
+    stream.device().fill_zero(words_.view(DType::u8), stream);
+  else
+    on_cpu(stream, "clear").run([to = &sum_] { *to = {}; });
+}
+
+void StreamSum::add_squares(ConstView values, device::Stream& stream) {
+  if (words_.bytes() > 0)
+    return add_on_gpu(values, true, stream);
+  on_cpu(stream, "add_squares").run([to = &sum_, from = values.as<float>(), n = values.elements] {
     cpu::add_squares(*to, from, n);
   });
 }
 
-void add_values(OrderFreeSum& sum, ConstView values, device::Stream& stream) {
-  on_cpu(stream, "add_values").run([to = &sum, from = values.as<float>(), n = values.elements] {
+void StreamSum::add_values(ConstView values, device::Stream& stream) {
+  if (words_.bytes() > 0)
+    return add_on_gpu(values, false, stream);
+  on_cpu(stream, "add_values").run([to = &sum_, from = values.as<float>(), n = values.elements] {
     cpu::add_values(*to, from, n);
   });
+}
+
+void StreamSum::add_on_gpu(ConstView values, bool squared, device::Stream& stream) {
+  auto* words = reinterpret_cast<std::int64_t*>(words_.data());
+  for (std::int64_t begin = 0; begin < values.elements; begin += most_pending) {
+    const std::int64_t n = std::min(most_pending, values.elements - begin);
+    const float* from = values.as<float>() + begin;
+    const bool full = pending_ + n > most_pending;
+    on_cuda(stream, [&](auto raw) {
+      if (full)
+        cuda::carry(words, raw);
+      cuda::add_to_words(words, from, n, squared, raw);
+    });
+    pending_ = (full ? 1 : pending_) + n;
+  }
+}
+
+void StreamSum::fetch(device::Stream& stream) {
+  if (words_.bytes() == 0)
+    return;
+  on_cuda(stream,
+          [&](auto raw) { cuda::carry(reinterpret_cast<std::int64_t*>(words_.data()), raw); });
+  pending_ = 1;
+  stream.device().copy(host_words_.view(DType::u8), words_.view(DType::u8), stream);
+}
+
+OrderFreeSum& StreamSum::fetched() {
+  if (words_.bytes() > 0) {
+    sum_ = {};
+    std::memcpy(sum_.words().data(), host_words_.data(), host_words_.bytes());
+  }
+  return sum_;
 }
 
 }  // namespace trireme::ops

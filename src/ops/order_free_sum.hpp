@@ -45,10 +45,30 @@ class OrderFreeSum {
   std::int64_t pending_ = 0;  // additions since the last normalize
 };
 
-/// Adds the squares of `values` (fp32) to `sum`. Host-synchronous on the CPU's inline streams; the
-/// stream must be drained before `sum` is read.
-void add_squares(OrderFreeSum& sum, ConstView values, device::Stream& stream);
-/// Adds `values` (fp32) to `sum`, likewise.
-void add_values(OrderFreeSum& sum, ConstView values, device::Stream& stream);
+/// An OrderFreeSum that streams of a device add to, one stream at a time. On a GPU the words lie
+/// there, and come to the host when they are fetched.
+class StreamSum {
+ public:
+  /// Zero.
+  explicit StreamSum(device::Device& device);
+  StreamSum(const StreamSum&) = delete;
+  StreamSum& operator=(const StreamSum&) = delete;
+
+  void clear(device::Stream& stream);
+  /// Adds the squares of `values` (fp32), or the values.
+  void add_squares(ConstView values, device::Stream& stream);
+  void add_values(ConstView values, device::Stream& stream);
+  /// Sends what was added so far to the host, behind the additions.
+  void fetch(device::Stream& stream);
+  /// What the last fetch() sent. Requires: the host has waited for its stream since.
+  OrderFreeSum& fetched();
+
+ private:
+  void add_on_gpu(ConstView values, bool squared, device::Stream& stream);
+
+  OrderFreeSum sum_;
+  device::Buffer words_, host_words_;  // empty on a CPU
+  std::int64_t pending_ = 0;           // additions to words_ since they were last carried
+};
 
 }  // namespace trireme::ops

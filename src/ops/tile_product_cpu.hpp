@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of small fp32 tiles that lie in a thread's scratch, for attention, where a library call
-// per tile would cost as much as the tile. Register blocks are 6 rows by 16 columns: 12
-// accumulators of 8 lanes with AVX2, 6 of 16 lanes with AVX-512. Sums run over the depth in order.
+// per tile would cost as much as the tile. Sums run over the depth in order, so the size of a
+// register block decides no bits. `Level` is what the kernel around is compiled for: with AVX-512
+// blocks are 12 rows by 32 columns (24 accumulators of 16 lanes), else 6 by 16 (12 of 8 lanes).
 #pragma once
 
 #include <algorithm>
@@ -21,6 +22,8 @@ enum class Triangle : std::uint8_t {
   depth_from_row,  ///< transposed A is lower triangular: the depth starts with the row block
 };
 
+enum class Level : std::uint8_t { any, avx512 };
+
 using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
 inline constexpr std::int64_t lanes = 16;
 
@@ -29,7 +32,7 @@ struct TileOperand {
   std::int64_t stride;
 };
 
-template <int rows, bool a_transposed>
+template <int rows, int vectors, bool a_transposed>
 TRIREME_INLINE void register_block(float* c,
                                    std::int64_t c_stride,
                                    TileOperand a,
@@ -37,21 +40,33 @@ TRIREME_INLINE void register_block(float* c,
                                    std::int64_t depth_begin,
                                    std::int64_t depth_end,
                                    bool accumulate) {
-  Lanes sum[rows];
-#pragma GCC unroll 6
+  Lanes sum[rows][vectors];
+#pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
-    sum[r] = accumulate ? *reinterpret_cast<const Lanes*>(c + r * c_stride) : Lanes{};
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v)
+      sum[r][v] =
+          accumulate ? *reinterpret_cast<const Lanes*>(c + r * c_stride + v * lanes) : Lanes{};
   for (std::int64_t k = depth_begin; k < depth_end; ++k) {
-    const Lanes line = *reinterpret_cast<const Lanes*>(b.data + k * b.stride);
-#pragma GCC unroll 6
-    for (int r = 0; r < rows; ++r)
-      sum[r] += (a_transposed ? a.data[k * a.stride + r] : a.data[r * a.stride + k]) * line;
+    Lanes line[vectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v)
+      line[v] = *reinterpret_cast<const Lanes*>(b.data + k * b.stride + v * lanes);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; ++r) {
+      const float one = a_transposed ? a.data[k * a.stride + r] : a.data[r * a.stride + k];
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) sum[r][v] += one * line[v];
+    }
   }
-#pragma GCC unroll 6
-  for (int r = 0; r < rows; ++r) *reinterpret_cast<Lanes*>(c + r * c_stride) = sum[r];
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v)
+      *reinterpret_cast<Lanes*>(c + r * c_stride + v * lanes) = sum[r][v];
 }
 
-template <int rows, bool a_transposed>
+template <int rows, int vectors, bool a_transposed>
 TRIREME_INLINE void row_block(float* c,
                               std::int64_t c_stride,
                               TileOperand a,
@@ -66,14 +81,19 @@ TRIREME_INLINE void row_block(float* c,
   const std::int64_t end = triangle == Triangle::depth_to_row ? std::min(depth, row_end) : depth;
   const std::int64_t width = triangle == Triangle::result ? std::min(columns, row_end) : columns;
   const TileOperand block{a.data + first_row * (a_transposed ? 1 : a.stride), a.stride};
-  for (std::int64_t n = 0; n < width; n += lanes)
-    register_block<rows, a_transposed>(c + first_row * c_stride + n, c_stride, block,
-                                       {b.data + n, b.stride}, begin, end, accumulate);
+  std::int64_t n = 0;
+  if constexpr (vectors > 1)
+    for (; n + lanes < width; n += vectors * lanes)
+      register_block<rows, vectors, a_transposed>(c + first_row * c_stride + n, c_stride, block,
+                                                  {b.data + n, b.stride}, begin, end, accumulate);
+  for (; n < width; n += lanes)
+    register_block<rows, 1, a_transposed>(c + first_row * c_stride + n, c_stride, block,
+                                          {b.data + n, b.stride}, begin, end, accumulate);
 }
 
 /// C[rows, columns] = (or +=) A[rows, depth] · B[depth, columns]; a transposed A is stored as
 /// [depth, rows]. Strides in elements; B and C have room for `columns` rounded up to 16.
-template <bool a_transposed>
+template <Level level, bool a_transposed>
 TRIREME_INLINE void tile_product(float* c,
                                  std::int64_t c_stride,
                                  TileOperand a,
@@ -84,12 +104,20 @@ TRIREME_INLINE void tile_product(float* c,
                                  Triangle triangle,
                                  bool accumulate) {
   std::int64_t row = 0;
-  for (; row + 6 <= rows; row += 6)
-    row_block<6, a_transposed>(c, c_stride, a, b, row, columns, depth, triangle, accumulate);
-  for (; row + 2 <= rows; row += 2)
-    row_block<2, a_transposed>(c, c_stride, a, b, row, columns, depth, triangle, accumulate);
-  if (row < rows)
-    row_block<1, a_transposed>(c, c_stride, a, b, row, columns, depth, triangle, accumulate);
+  const auto blocks = [&]<int block_rows, int vectors>() __attribute__((always_inline)) {
+    for (; row + block_rows <= rows; row += block_rows)
+      row_block<block_rows, vectors, a_transposed>(c, c_stride, a, b, row, columns, depth, triangle,
+                                                   accumulate);
+  };
+  if constexpr (level == Level::avx512) {
+    blocks.template operator()<12, 2>();
+    blocks.template operator()<4, 2>();
+    blocks.template operator()<1, 2>();
+  } else {
+    blocks.template operator()<6, 1>();
+    blocks.template operator()<2, 1>();
+    blocks.template operator()<1, 1>();
+  }
 }
 
 }  // namespace trireme::ops::cpu

@@ -33,7 +33,7 @@ AdamW::AdamW(const OptimizerConfig& config,
              comm::World& world,
              device::Device& device,
              device::Stream& compute)
-    : config_(config), engine_(engine), world_(world), compute_(compute) {
+    : config_(config), engine_(engine), world_(world), compute_(compute), squares_(device) {
   const layout::Plan& plan = engine_.plan();
   TRIREME_EXPECT(config_.sharded == engine_.sharded() && world_.size() == plan.ranks(),
                  "an optimizer ({} ranks, sharded {}) on an engine ({} ranks, sharded {})",
@@ -89,19 +89,20 @@ void AdamW::find_updates(BucketIndex bucket) {
 }
 
 double AdamW::gradient_norm(double gradient_scale) {
-  squares_ = {};
+  squares_.clear(compute_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
     engine_.wait_for_shard(bucket);
     if (!engine_.cached_shards())
       find_updates(bucket);
-    for (const ConstView& gradient : buckets_[b].squared)
-      ops::add_squares(squares_, gradient, compute_);
+    for (const ConstView& gradient : buckets_[b].squared) squares_.add_squares(gradient, compute_);
   }
+  squares_.fetch(compute_);
   compute_.synchronize();
-  squares_.normalize();
-  world_.sum(squares_.words());
-  return std::sqrt(squares_.value()) * gradient_scale;
+  ops::OrderFreeSum& squares = squares_.fetched();
+  squares.normalize();
+  world_.sum(squares.words());
+  return std::sqrt(squares.value()) * gradient_scale;
 }
 
 StepResult AdamW::step(std::int64_t step, std::int64_t total_steps, double gradient_scale) {
@@ -168,10 +169,12 @@ std::string AdamW::found_before_reduction() const {
 
 std::string AdamW::found_in_sum() const {
   const layout::Plan& plan = engine_.plan();
+  const device::Buffer found =
+      compute_.device().allocate_shared_with_host(sizeof(std::int64_t), "the place of a NaN");
+  auto& element = *reinterpret_cast<std::int64_t*>(found.data());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto& pieces = plan.pieces(static_cast<BucketIndex>(b), engine_.rank());
     for (std::size_t p = 0; p < pieces.size(); ++p) {
-      std::int64_t element = -1;
       ops::find_not_finite(element, buckets_[b].squared[p], compute_);
       compute_.synchronize();
       if (element >= 0)

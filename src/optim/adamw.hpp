@@ -109,7 +109,7 @@ class AdamW {
   device::Buffer master_, m_, v_;
   std::vector<BucketUpdates> buckets_;
   std::vector<StatePiece> state_;
-  ops::OrderFreeSum squares_;
+  ops::StreamSum squares_;
 };
 
 }  // namespace trireme::optim

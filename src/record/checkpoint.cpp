@@ -2,132 +2,18 @@
 #include "record/checkpoint.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <filesystem>
-#include <sstream>
-#include <utility>
 
 #include "base/error.hpp"
-#include "base/hash.hpp"
-
-#include "h5/attribute.hpp"
-#include "h5/dataset.hpp"
-#include "h5/file.hpp"
 
 #include "comm/together.hpp"
 
 #include "record/checkpoint_directory.hpp"
+#include "record/checkpoint_writer.hpp"
 #include "record/manifest.hpp"
 #include "record/piece_reader.hpp"
 
 namespace trireme::record {
 namespace {
-
-/// What one rank wrote, as it travels: states by name, then its pieces with its own state numbers.
-struct Part {
-  std::vector<SavedState> states;
-  std::vector<Piece> pieces;
-  std::int64_t file_bytes = 0;
-};
-
-std::string packed(const Part& part) {
-  std::string text = fmt::format("{} {}", part.file_bytes, part.states.size());
-  for (const SavedState& state : part.states)
-    text += fmt::format(" {} {}", static_cast<int>(state.dtype), state.name);
-  text += '\n';
-  text.append(reinterpret_cast<const char*>(part.pieces.data()),
-              part.pieces.size() * sizeof(Piece));
-  return text;
-}
-
-Part unpacked(const std::string& text) {
-  Part part;
-  const auto line_end = text.find('\n');
-  std::istringstream line(text.substr(0, line_end));
-  std::size_t num_states = 0;
-  line >> part.file_bytes >> num_states;
-  for (std::size_t s = 0; s < num_states; ++s) {
-    int dtype = 0;
-    std::string name;
-    line >> dtype >> name;
-    part.states.push_back({name, static_cast<DType>(dtype)});
-  }
-  part.pieces.resize((text.size() - line_end - 1) / sizeof(Piece));
-  if (!part.pieces.empty())
-    std::memcpy(part.pieces.data(), text.data() + line_end + 1, part.pieces.size() * sizeof(Piece));
-  return part;
-}
-
-Part write_rank_file(const std::string& path,
-                     int rank,
-                     const layout::Plan& plan,
-                     std::span<const Slab> slabs) {
-  Part part;
-  h5::File file = h5::create_file(path);
-  h5::write_attribute(file.get(), "filetype", "trireme-checkpoint-rank");
-  h5::write_attribute(file.get(), "rank", std::int64_t{rank});
-  for (const Slab& slab : slabs) {
-    const auto known = std::ranges::find(part.states, slab.state, &SavedState::name);
-    const auto state = static_cast<std::uint32_t>(known - part.states.begin());
-    if (known == part.states.end())
-      part.states.push_back({slab.state, slab.data.dtype});
-    TRIREME_EXPECT(part.states[state].dtype == slab.data.dtype, "state {} in two dtypes",
-                   slab.state);
-    if (slab.data.empty())
-      continue;
-    const std::string& name = plan.parameter(slab.parameter).name;
-    const h5::Group group = h5::open_group(file.get(), slab.state);
-    TRIREME_EXPECT(!h5::exists(group.get(), name), "two slabs of {} {} on one rank", slab.state,
-                   name);
-    const h5::Type type = h5::type_of(slab.data.dtype);
-    h5::Dataset dataset = h5::Dataset::create_fixed(group.get(), name, type, slab.data.elements);
-    dataset.write(0, slab.data.elements, type, slab.data.data);
-    h5::write_attribute(dataset.id(), "begin", slab.begin);
-    part.pieces.push_back({.state = state,
-                           .parameter = static_cast<std::uint32_t>(slab.parameter),
-                           .rank = static_cast<std::uint32_t>(rank),
-                           .zero = 0,
-                           .begin = slab.begin,
-                           .count = slab.data.elements,
-                           .hash = hash_elements(slab.data, slab.begin)});
-  }
-  h5::close(std::move(file));
-  h5::sync_file(path);
-  part.file_bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
-  return part;
-}
-
-/// The same on every rank. States are numbered by name.
-Manifest assemble(const layout::Plan& plan,
-                  const CheckpointFacts& facts,
-                  const std::vector<std::string>& parts) {
-  Manifest manifest;
-  manifest.facts = facts;
-  for (const layout::Parameter& parameter : plan.parameters())
-    manifest.parameters.push_back({parameter.name, parameter.shape, parameter.elements()});
-  std::vector<Part> all;
-  all.reserve(parts.size());
-  for (const std::string& part : parts) all.push_back(unpacked(part));
-  for (const Part& part : all)
-    for (const SavedState& state : part.states)
-      if (std::ranges::find(manifest.states, state) == manifest.states.end())
-        manifest.states.push_back(state);
-  std::ranges::sort(manifest.states, {}, &SavedState::name);
-  for (std::size_t s = 1; s < manifest.states.size(); ++s)
-    TRIREME_EXPECT(manifest.states[s].name != manifest.states[s - 1].name,
-                   "state {} in two dtypes on different ranks", manifest.states[s].name);
-  for (const Part& part : all) {
-    manifest.file_bytes.push_back(part.file_bytes);
-    for (Piece piece : part.pieces) {
-      const auto found = std::ranges::find(manifest.states, part.states[piece.state]);
-      piece.state = static_cast<std::uint32_t>(found - manifest.states.begin());
-      manifest.pieces.push_back(piece);
-    }
-  }
-  const std::string problem = manifest.complete();
-  TRIREME_EXPECT(problem.empty(), "{}", problem);
-  return manifest;
-}
 
 void check_model(const std::string& directory, const NameValues& theirs, const NameValues& ours) {
   const auto value_in = [](const NameValues& values, const std::string& name) {
@@ -209,29 +95,9 @@ SavedCheckpoint save_checkpoint(const std::string& run_directory,
                                 std::span<const Slab> mine,
                                 std::int64_t keep,
                                 comm::World& world) {
-  const std::string checkpoints = checkpoints_of(run_directory);
-  const std::string temporary = checkpoints + "/" + temporary_name(facts.step);
-  SavedCheckpoint saved;
-  saved.directory = checkpoints + "/" + checkpoint_name(facts.step);
-  comm::on_first_rank(world, [&] { prepare_temporary(run_directory, facts.step); });
-  try {
-    Part part;
-    comm::together(world, [&] {
-      part = write_rank_file(temporary + "/" + rank_file(world.rank()), world.rank(), plan, mine);
-    });
-    const Manifest manifest = assemble(plan, facts, world.gather_all(packed(part)));
-    for (const std::int64_t bytes : manifest.file_bytes) saved.bytes += bytes;
-    comm::on_first_rank(world, [&] {
-      write_manifest(temporary, manifest);
-      commit_temporary(run_directory, facts.step);
-      saved.warning = prune(run_directory, facts.step, keep);
-    });
-  } catch (...) {
-    if (world.rank() == 0)
-      remove_temporary(run_directory, facts.step);
-    throw;
-  }
-  return saved;
+  CheckpointWriter writer(run_directory, plan, keep, world);
+  writer.start(facts, {mine.begin(), mine.end()});
+  return writer.finish();
 }
 
 CheckpointFacts load_checkpoint(const std::string& directory,

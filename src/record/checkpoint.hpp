@@ -5,7 +5,8 @@
 //   RUN_DIR/checkpoints/latest                     text: the name of the newest one (for people)
 //   RUN_DIR/checkpoints/step-00000500/
 //     rank-00000.h5 …   /STATE/PARAMETER: 1-D, this rank's contiguous piece; attribute `begin`
-//     manifest.h5       what and whose: facts, parameters, every piece with its hash and file,
+//     manifest.h5, manifest.xxh64   what and whose: facts, parameters, every piece with its hash
+//     and file,
 //                       and /tensors/STATE/PARAMETER, a virtual dataset over the pieces (1-D, with
 //                       attribute `shape`), so that h5py and h5dump see whole tensors
 //
@@ -60,13 +61,15 @@ struct CheckpointFacts {
   std::uint64_t next_sample = 0;  ///< global index of the first sample not yet trained on
   std::uint64_t seed = 0;
   NameValues model;  ///< sizes and options that a reader must share, compared on load
-  NameValues more;   ///< versions, precision, …: told, never compared
+  NameValues more;   ///< versions, precision, …: told, not compared here
 };
 
 struct SavedCheckpoint {
   std::string directory;
   std::int64_t bytes = 0;  ///< of all ranks' files
-  std::string warning;     ///< on rank 0: older checkpoints that could not be removed, and why
+  /// On rank 0: the slowest rank's file, the manifest and the commit, until all was on the disk.
+  double seconds = 0;
+  std::string warning;  ///< on rank 0: older checkpoints that could not be removed, and why
 };
 
 struct FoundCheckpoint {
@@ -76,7 +79,8 @@ struct FoundCheckpoint {
   std::string problem;  ///< why not
 };
 
-/// Collective. Writes RUN_DIR/checkpoints/step-N from every rank's slabs, which together must cover
+/// Collective. Writes RUN_DIR/checkpoints/step-N and waits for it (checkpoint_writer.hpp does not),
+/// from every rank's slabs, which together must cover
 /// each (state, parameter) that occurs exactly once; one dtype per state. `keep` 0 keeps all.
 ///
 /// Throws:   StorageError when writing fails (FailedElsewhere on the other ranks); ContractError

@@ -69,14 +69,7 @@ void remove_leftovers(const std::string& checkpoints) {
 
 void point_latest_at(const std::string& checkpoints, const std::string& name) {
   const std::string temporary = checkpoints + "/" + latest_file + temporary_suffix;
-  std::FILE* file = std::fopen(temporary.c_str(), "w");
-  if (file == nullptr)
-    fail("write " + temporary, std::strerror(errno));
-  const bool written = std::fprintf(file, "%s\n", name.c_str()) > 0;
-  const bool closed = std::fclose(file) == 0;
-  if (!written || !closed)
-    fail("write " + temporary, std::strerror(errno));
-  h5::sync_file(temporary);
+  h5::write_text_file(temporary, name + "\n");
   rename(temporary, checkpoints + "/" + latest_file);
   h5::sync_directory(checkpoints);
 }
@@ -85,6 +78,32 @@ void point_latest_at(const std::string& checkpoints, const std::string& name) {
 
 std::string checkpoints_of(const std::string& run_directory) {
   return run_directory + "/checkpoints";
+}
+
+void link_checkpoints(const std::string& run_directory, const std::string& directory) {
+  const std::string link = checkpoints_of(run_directory);
+  std::error_code problem;
+  const fs::path target = fs::canonical(directory, problem);
+  check(problem, "find " + directory);
+  const auto there = fs::symlink_status(link, problem);
+  if (fs::is_directory(there)) {
+    fs::remove(link, problem);  // an empty one
+    if (problem)
+      throw UserError(Place{link},
+                      fmt::format("checkpoints lie here already, and checkpoint.directory is {}: "
+                                  "move them there, or leave checkpoint.directory away",
+                                  directory));
+  } else if (fs::exists(there)) {
+    if (fs::canonical(link, problem) == target)
+      return;
+    throw UserError(Place{link},
+                    fmt::format("this does not lead to checkpoint.directory {}: remove "
+                                "it, or leave checkpoint.directory away",
+                                directory));
+  }
+  fs::create_directory_symlink(target, link, problem);
+  check(problem, "make the link " + link);
+  h5::sync_directory(run_directory);
 }
 
 std::string checkpoint_name(std::int64_t step) {

@@ -10,6 +10,9 @@ namespace trireme::record {
 
 /// RUN_DIR/checkpoints
 std::string checkpoints_of(const std::string& run_directory);
+/// Makes RUN_DIR/checkpoints a link to `directory`, which exists. Throws UserError when checkpoints
+/// lie there already or elsewhere, StorageError when it cannot be made.
+void link_checkpoints(const std::string& run_directory, const std::string& directory);
 /// "step-00000500"
 std::string checkpoint_name(std::int64_t step);
 /// checkpoints/step-00000500.tmp: where it is written before it is whole.

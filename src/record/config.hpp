@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/key.hpp"
 
@@ -15,7 +16,13 @@ struct RecordConfig {
 
 struct CheckpointConfig {
   std::int64_t every_steps = 500;
+  double every_minutes = 0;
   std::int64_t keep = 3;
+  bool asynchronous = true;
+  std::string directory;
+
+  /// Whether the run writes any without being asked.
+  [[nodiscard]] bool regular() const { return every_steps > 0 || every_minutes > 0; }
 };
 
 template <class V>
@@ -31,8 +38,19 @@ void describe(V& v, CheckpointConfig& c) {
     {.unit = "steps",
      .help = "A checkpoint every so many steps, and at the end. 0: none.",
      .min = 0});
+  v("every_minutes", c.every_minutes,
+    {.unit = "minutes",
+     .help = "A checkpoint when the newest is that old, by the first rank's clock. 0: none.",
+     .min = 0.0,
+     .max = 1e6});
   v("keep", c.keep,
     {.unit = "checkpoints", .help = "Older ones are removed. 0: keep all.", .min = 0});
+  v("asynchronous", c.asynchronous,
+    {.help = "The run goes on while a copy of its state is written; false: it waits, and needs no "
+             "memory for the copy."});
+  v("directory", c.directory,
+    {.help = "Where checkpoints lie; run.directory/checkpoints then is a link to it. Empty: in "
+             "run.directory/checkpoints itself."});
 }
 
 }  // namespace trireme::record

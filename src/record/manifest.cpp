@@ -26,7 +26,7 @@ namespace trireme::record {
 namespace {
 
 constexpr const char* filetype = "trireme-checkpoint";
-constexpr std::int64_t version_major = 1, version_minor = 0;
+constexpr std::int64_t version_major = 2, version_minor = 0;
 constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::u8};
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -50,7 +50,8 @@ h5::Type piece_type() {
                                            {"zero", offsetof(Piece, zero), u32},
                                            {"begin", offsetof(Piece, begin), i64},
                                            {"count", offsetof(Piece, count), i64},
-                                           {"hash", offsetof(Piece, hash), u64}});
+                                           {"hash", offsetof(Piece, hash), u64},
+                                           {"offset", offsetof(Piece, offset), i64}});
 }
 
 template <class T>
@@ -107,8 +108,9 @@ void write_tables(const h5::File& file, const Manifest& manifest) {
   const h5::Group group = h5::open_group(file.get(), "states");
   write_column(group.get(), "name", states);
   write_column(group.get(), "dtype", types);
-  write_column<std::int64_t>(h5::open_group(file.get(), "files").get(), "bytes",
-                             manifest.file_bytes);
+  const h5::Group files = h5::open_group(file.get(), "files");
+  write_column<std::int64_t>(files.get(), "bytes", manifest.file_bytes);
+  write_column<std::uint64_t>(files.get(), "frame", manifest.file_frames);
   h5::Dataset pieces = h5::Dataset::create_fixed(file.get(), "pieces", piece_type(),
                                                  static_cast<std::int64_t>(manifest.pieces.size()));
   pieces.write(0, pieces.elements(), piece_type(), manifest.pieces.data());
@@ -157,10 +159,31 @@ Manifest read_tables(const h5::File& file) {
     manifest.states.push_back({states[s], *dtype});
   }
   manifest.file_bytes = h5::Dataset::open(file.get(), "files/bytes").read_all<std::int64_t>();
+  manifest.file_frames = h5::Dataset::open(file.get(), "files/frame").read_all<std::uint64_t>();
+  if (manifest.file_frames.size() != manifest.file_bytes.size())
+    throw std::out_of_range("files without a hash");
   const h5::Dataset pieces = h5::Dataset::open(file.get(), "pieces");
   manifest.pieces.resize(static_cast<std::size_t>(pieces.elements()));
   pieces.read(0, pieces.elements(), piece_type(), manifest.pieces.data());
   return manifest;
+}
+
+/// Before HDF5 sees a byte of it.
+void expect_sum(const std::string& directory) {
+  const std::string path = directory + "/" + manifest_file;
+  const std::string sum_path = directory + "/" + manifest_sum_file;
+  if (!std::filesystem::exists(path))
+    throw UserError(Place{directory}, "no checkpoint: it has no manifest.h5");
+  try {
+    if (!std::filesystem::exists(sum_path))
+      throw UserError(Place{sum_path},
+                      "missing: the checkpoint is damaged, or older than format 2");
+    if (h5::read_text_file(sum_path) != manifest_sum(directory))
+      throw UserError(Place{path},
+                      "the checkpoint is truncated or damaged: manifest.xxh64 does not match it");
+  } catch (const StorageError& problem) {
+    throw UserError(Place{path}, fmt::format("the checkpoint cannot be read: {}", problem.what()));
+  }
 }
 
 }  // namespace
@@ -170,11 +193,12 @@ std::string rank_file(int rank) {
 }
 
 std::span<const Piece> Manifest::pieces_of(std::size_t state, std::size_t parameter) const {
-  const auto key = std::pair(state, parameter);
-  const auto found = std::ranges::equal_range(pieces, key, {}, [](const Piece& piece) {
-    return std::pair<std::size_t, std::size_t>(piece.state, piece.parameter);
-  });
-  return {found.begin(), found.end()};
+  const auto before = [](const Piece& piece, const std::pair<std::size_t, std::size_t>& key) {
+    return std::pair<std::size_t, std::size_t>(piece.state, piece.parameter) < key;
+  };
+  const auto begin =
+      std::lower_bound(pieces.begin(), pieces.end(), std::pair(state, parameter), before);
+  return {begin, std::lower_bound(begin, pieces.end(), std::pair(state, parameter + 1), before)};
 }
 
 std::uint64_t Manifest::content_hash(std::size_t state, std::size_t parameter) const {
@@ -184,6 +208,15 @@ std::uint64_t Manifest::content_hash(std::size_t state, std::size_t parameter) c
 }
 
 std::string Manifest::complete() {
+  for (const SavedParameter& parameter : parameters) {
+    std::int64_t elements = 1;
+    bool countable = true;
+    for (const std::int64_t extent : parameter.shape)
+      countable = countable && extent > 0 && !__builtin_mul_overflow(elements, extent, &elements);
+    if (!countable || elements != parameter.elements)
+      return fmt::format("{} has {} elements of shape {}", parameter.name, parameter.elements,
+                         shape_text(parameter.shape));
+  }
   std::ranges::sort(pieces, {}, [](const Piece& piece) {
     return std::tuple(piece.state, piece.parameter, piece.begin);
   });
@@ -196,6 +229,8 @@ std::string Manifest::complete() {
       const auto all = pieces_of(s, p);
       std::int64_t end = 0;
       for (const Piece& piece : all) {
+        if (piece.offset < 0 || piece.count > parameters[p].elements)
+          return "a piece that is in no file";
         if (piece.begin != end)
           return fmt::format("the pieces of {} {} {} at element {}", states[s].name,
                              parameters[p].name, piece.begin < end ? "overlap" : "leave a hole",
@@ -217,9 +252,10 @@ std::uint64_t Manifest::fingerprint() const {
     text += one.name + ":" + shape_text(one.shape) + fmt::format(":{};", one.elements);
   for (const SavedState& one : states) text += one.name + ":" + name(one.dtype) + ";";
   for (const std::int64_t bytes : file_bytes) text += std::to_string(bytes) + ";";
+  for (const std::uint64_t frame : file_frames) text += std::to_string(frame) + ";";
   for (const Piece& one : pieces)
-    text += fmt::format("{} {} {} {} {} {};", one.state, one.parameter, one.rank, one.begin,
-                        one.count, one.hash);
+    text += fmt::format("{} {} {} {} {} {} {};", one.state, one.parameter, one.rank, one.begin,
+                        one.count, one.hash, one.offset);
   return hash_bytes(text);
 }
 
@@ -241,10 +277,18 @@ void write_manifest(const std::string& directory, const Manifest& manifest) {
   write_tensors(file, manifest);
   h5::close(std::move(file));
   h5::sync_file(path);
+  h5::write_text_file(directory + "/" + manifest_sum_file, manifest_sum(directory));
+}
+
+std::string manifest_sum(const std::string& directory) {
+  return fmt::format("{:016x}  {}\n",
+                     hash_bytes(h5::read_text_file(directory + "/" + manifest_file)),
+                     manifest_file);
 }
 
 Manifest read_manifest(const std::string& directory) {
   const std::string path = directory + "/" + manifest_file;
+  expect_sum(directory);
   switch (h5::probe(path)) {
     case h5::Probe::whole:
       break;

@@ -10,6 +10,7 @@
 #include "h5/dataset.hpp"
 
 #include "record/checkpoint_directory.hpp"
+#include "record/rank_file.hpp"
 
 namespace trireme::record {
 namespace {
@@ -112,10 +113,20 @@ const h5::File& PieceReader::file(std::uint32_t rank) {
     return known->second;
   if (files_.size() == most_open_files)
     files_.clear();
-  return files_
-      .emplace(rank, h5::open_file(directory_ + "/" + rank_file(static_cast<int>(rank)),
-                                   h5::Access::read))
-      .first->second;
+  const std::string path = directory_ + "/" + rank_file(static_cast<int>(rank));
+  if (!framed_.contains(rank)) {
+    std::vector<Extent> data;
+    for (const Piece& piece : manifest_.pieces)
+      if (piece.rank == rank)
+        data.push_back({piece.offset, piece.count * static_cast<std::int64_t>(size_bytes(
+                                                        manifest_.states[piece.state].dtype))});
+    if (frame_hash(h5::RawFile(path, h5::Access::read), std::move(data)) !=
+        manifest_.file_frames[rank])
+      throw StorageError("checkpoint", "reading " + path, "its frame does not match its checksum",
+                         __FILE__, __LINE__);
+    framed_.insert(rank);
+  }
+  return files_.emplace(rank, h5::open_file(path, h5::Access::read)).first->second;
 }
 
 }  // namespace trireme::record

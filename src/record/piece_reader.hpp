@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads runs of elements out of a checkpoint's rank files, whoever wrote them. Every piece that is
-// touched is read whole, in blocks of fixed size, and its hash is compared with the manifest's.
+// touched is read whole, in blocks of fixed size, and its hash is compared with the manifest's;
+// what else lies in a file is compared before HDF5 opens it.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,7 @@ class PieceReader {
   const std::string& directory_;
   const Manifest& manifest_;
   std::map<std::uint32_t, h5::File> files_;
+  std::set<std::uint32_t> framed_;  ///< files whose frame was found to be as written
   std::vector<std::byte> block_;
 };
 

@@ -32,11 +32,12 @@ std::string text_of(int file) {
   return holder.empty() ? "another run" : holder;
 }
 
-void refuse_files_in_the_way(const std::string& path) {
+void refuse_files_in_the_way(const std::string& path, const std::string& key) {
   std::error_code problem;
   for (fs::path part = path; !part.empty(); part = part.parent_path()) {
     if (fs::exists(part, problem) && !fs::is_directory(part, problem))
-      throw UserError(Place{part.string()}, "a file is in the way of the run directory " + path);
+      throw UserError(Place{part.string()},
+                      fmt::format("a file is in the way of {} {}", key, path));
     if (part == part.parent_path())
       break;
   }
@@ -44,14 +45,15 @@ void refuse_files_in_the_way(const std::string& path) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(std::string path, comm::World& world) : path_(std::move(path)) {
+RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key)
+    : path_(std::move(path)), key_(std::move(key)) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   comm::on_first_rank(world, [&] { create_and_lock(world.host()); });
   locked_ = !world.broadcast(locked_ ? "locked" : "", 0).empty();
 }
 
 void RunDirectory::create_and_lock(const std::string& host) {
-  refuse_files_in_the_way(path_);
+  refuse_files_in_the_way(path_, key_);
   std::error_code problem;
   fs::create_directories(path_, problem);
   if (problem)
@@ -60,15 +62,15 @@ void RunDirectory::create_and_lock(const std::string& host) {
   const std::string name = file("lock");
   lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_ < 0)
-    fail("write into run directory: open " + name, errno);
+    fail("write into " + key_ + ": open " + name, errno);
   locked_ = ::flock(lock_, LOCK_EX | LOCK_NB) == 0;
   if (!locked_ && errno == EWOULDBLOCK) {
     const std::string holder = text_of(lock_);
     ::close(std::exchange(lock_, -1));
     throw UserError(Place{path_},
-                    fmt::format("the run directory is in use by {}: wait for it, stop "
-                                "it, or choose another run.directory",
-                                holder));
+                    fmt::format("{} is in use by {}: wait for it, stop it, or choose another "
+                                "directory",
+                                key_, holder));
   }
   const std::string text = fmt::format("process {} on {}\n", ::getpid(), host);
   if (::ftruncate(lock_, 0) != 0 ||

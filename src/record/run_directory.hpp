@@ -21,7 +21,8 @@ class RunDirectory {
   /// Throws on every rank (comm::together): UserError when a file is in the way or another run
   /// holds the lock (with its process id and host); StorageError when the directory cannot be
   /// created or written.
-  RunDirectory(std::string path, comm::World& world);
+  /// `key` is the deck's word for it.
+  RunDirectory(std::string path, comm::World& world, std::string key = "run.directory");
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
@@ -37,6 +38,7 @@ class RunDirectory {
   void create_and_lock(const std::string& host);
 
   std::string path_;
+  const std::string key_;
   int lock_ = -1;
   bool locked_ = false;
 };

@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -22,7 +25,7 @@ namespace {
 using timing::Sample;
 
 constexpr const char* filetype = "trireme-run";
-constexpr std::int64_t version_major = 1, version_minor = 0;
+constexpr std::int64_t version_major = 1, version_minor = 2;
 /// Elements that a dataset grows by on disk: 8 KiB to 128 KiB per column.
 constexpr std::int64_t chunk_rows = 1024, chunk_samples = 4096, chunk_few = 64;
 /// Samples that may wait before they are written ahead of time: 2 MiB.
@@ -49,6 +52,36 @@ constexpr StepColumn step_columns[] = {
     {"exposed_s", "s", "Compute waited for the network, on rank 0.", &StepRow::exposed_s},
     {"allocations", "allocations", "Scratch requests that the pool could not serve.",
      &StepRow::allocations},
+};
+
+struct CheckpointColumn {
+  const char* name;
+  const char* unit;
+  const char* help;
+  std::variant<std::int64_t CheckpointRow::*, double CheckpointRow::*> member;
+};
+constexpr CheckpointColumn checkpoint_columns[] = {
+    {"step", "steps", "Steps done when it was taken.", &CheckpointRow::step},
+    {"bytes", "byte", "Files of all ranks.", &CheckpointRow::bytes},
+    {"copy_s", "s", "Copying the state before the run went on.", &CheckpointRow::copy_s},
+    {"stall_s", "s", "The run stood still for it, the copy included.", &CheckpointRow::stall_s},
+    {"write_s", "s", "From the first byte to the last fsync, without waits between steps.",
+     &CheckpointRow::write_s},
+};
+
+struct BucketColumn {
+  const char* name;
+  const char* unit;
+  const char* help;
+  std::variant<std::int64_t BucketRow::*, std::string BucketRow::*> member;
+};
+constexpr BucketColumn bucket_columns[] = {
+    {"first_parameter", "", "The first that backward finishes.", &BucketRow::first_parameter},
+    {"last_parameter", "", "The last; those between them lie between them in the model.",
+     &BucketRow::last_parameter},
+    {"elements", "elements", "Padding included.", &BucketRow::elements},
+    {"padding", "elements", "Between parameters and at the end.", &BucketRow::padding},
+    {"shard_elements", "elements", "Of one rank.", &BucketRow::shard_elements},
 };
 
 /// Distinct hosts in rank order.
@@ -152,10 +185,13 @@ class RunFile::Impl {
   }
 
   void make_datasets();
+  void make_checkpoints();
+  void make_buckets();
   void open_datasets();
   void drop_after(std::int64_t step);
   void write_facts(const RunHeader& header);
   void write_deck(const NameValues& deck);
+  void append_buckets(const std::vector<BucketRow>& buckets);
   void start_session(const RunHeader& header, std::int64_t first_step);
 
   void append(const StepRow& row) {
@@ -166,6 +202,15 @@ class RunFile::Impl {
     validation_steps_.push_back(step);
     validation_losses_.push_back(loss);
     flush_if_due();
+  }
+  void append(const CheckpointRow& row) {
+    for (const CheckpointColumn& column : checkpoint_columns)
+      std::visit(
+          [&](auto member) {
+            append_one(file_.get(), fmt::format("checkpoints/{}", column.name).c_str(),
+                       row.*member);
+          },
+          column.member);
   }
   void append_samples(std::span<const Sample> samples) {
     samples_.insert(samples_.end(), samples.begin(), samples.end());
@@ -233,6 +278,9 @@ void RunFile::Impl::make_datasets() {
   add_dataset(validation.get(), "loss", real, chunk_few, "nat/token",
               "Mean over the validation batches.");
 
+  make_checkpoints();
+  make_buckets();
+
   const h5::Group sessions = h5::open_group(file_.get(), "sessions");
   add_dataset(sessions.get(), "date_and_time", text, chunk_few, "", "When the session began, UTC.");
   add_dataset(sessions.get(), "first_step", whole, chunk_few, "steps",
@@ -260,6 +308,46 @@ void RunFile::Impl::make_datasets() {
   add_dataset(anchors.get(), "rank", whole, chunk_few, "rank", "… samples of this rank …");
   add_dataset(anchors.get(), "calendar_s", real, chunk_few, "s since 1970 UTC", "… begin here.");
   h5::write_attribute(h5::open_group(file_.get(), "memory").get(), "unit", "byte");
+}
+
+void RunFile::Impl::make_checkpoints() {
+  const h5::Group checkpoints = h5::open_group(file_.get(), "checkpoints");
+  for (const CheckpointColumn& column : checkpoint_columns)
+    add_dataset(checkpoints.get(), column.name,
+                column.member.index() == 0 ? h5::type_of<std::int64_t>() : h5::type_of<double>(),
+                chunk_few, column.unit, column.help);
+}
+
+void RunFile::Impl::make_buckets() {
+  const h5::Group buckets = h5::open_group(file_.get(), "buckets");
+  const auto whole = h5::type_of<std::int64_t>();
+  const auto text = h5::string_type();
+  add_dataset(buckets.get(), "first_step", whole, chunk_few, "steps", "From this step on …");
+  add_dataset(buckets.get(), "bucket", whole, chunk_few, "bucket", "… this bucket holds:");
+  for (const BucketColumn& column : bucket_columns)
+    add_dataset(buckets.get(), column.name, column.member.index() == 0 ? whole : text, chunk_few,
+                column.unit, column.help);
+}
+
+void RunFile::Impl::append_buckets(const std::vector<BucketRow>& buckets) {
+  const h5::Group group = h5::open_group(file_.get(), "buckets");
+  std::vector<std::int64_t> numbers(buckets.size());
+  std::iota(numbers.begin(), numbers.end(), std::int64_t{0});
+  h5::Dataset::open(group.get(), "first_step")
+      .append<std::int64_t>(std::vector<std::int64_t>(buckets.size(), first_step_));
+  h5::Dataset::open(group.get(), "bucket").append<std::int64_t>(numbers);
+  for (const BucketColumn& column : bucket_columns) {
+    h5::Dataset dataset = h5::Dataset::open(group.get(), column.name);
+    const auto column_of = [&]<class T>(T BucketRow::*member) {
+      std::vector<T> values;
+      for (const BucketRow& bucket : buckets) values.push_back(bucket.*member);
+      if constexpr (std::is_same_v<T, std::string>)
+        dataset.append_strings(values);
+      else
+        dataset.append<T>(values);
+    };
+    std::visit(column_of, column.member);
+  }
 }
 
 void RunFile::Impl::open_datasets() {
@@ -304,6 +392,22 @@ void RunFile::Impl::drop_after(std::int64_t step) {
   for (const StepColumn& column : step_columns) names.emplace_back(column.name);
   keep_rows("steps", "step", names, step);
   keep_rows("validation", "step", {"step", "loss"}, step);
+  if (h5::exists(file_.get(), "checkpoints")) {
+    std::vector<std::string> columns;
+    for (const CheckpointColumn& column : checkpoint_columns) columns.emplace_back(column.name);
+    keep_rows("checkpoints", "step", columns, step);
+  } else {  // a file of version 1.0
+    make_checkpoints();
+  }
+  if (h5::exists(file_.get(), "buckets")) {
+    std::vector<std::string> columns = {"first_step", "bucket"};
+    for (const BucketColumn& column : bucket_columns) columns.emplace_back(column.name);
+    keep_rows("buckets", "first_step", columns, step);
+  } else {  // before 1.2
+    make_buckets();
+  }
+  h5::write_attribute(file_.get(), "version",
+                      std::vector<std::int64_t>{version_major, version_minor});
   keep_rows("timings/anchors", "first_step", {"first_step", "rank", "calendar_s"}, step);
   keep_samples(step);
 }
@@ -330,6 +434,7 @@ void RunFile::Impl::start_session(const RunHeader& header, std::int64_t first_st
   append_one(file_.get(), "sessions/ranks", static_cast<std::int64_t>(header.hosts.size()));
   append_one(file_.get(), "sessions/machine", machine(header.hosts));
   append_one(file_.get(), "sessions/facts", lines_of(header.facts));
+  append_buckets(header.buckets);
 }
 
 void RunFile::Impl::set_anchors(std::span<const double> seconds) {
@@ -404,6 +509,32 @@ RunFile RunFile::create(const std::string& path, const RunHeader& header, RunFil
   return RunFile(std::move(impl));
 }
 
+std::optional<std::int64_t> RunFile::last_step(const std::string& path) {
+  std::error_code ignored;
+  switch (h5::probe(path)) {
+    case h5::Probe::whole:
+      break;
+    case h5::Probe::damaged:
+      return 0;
+    case h5::Probe::not_hdf5:
+      if (std::filesystem::is_empty(path, ignored))
+        return 0;
+      return std::nullopt;
+    case h5::Probe::absent:
+    case h5::Probe::unreadable:
+      return std::nullopt;
+  }
+  const h5::File file = h5::open_file(path, h5::Access::read);
+  if (!h5::has_attribute(file.get(), "filetype"))
+    return h5::attribute_names(file.get()).empty() ? std::optional<std::int64_t>(0) : std::nullopt;
+  if (h5::read_attribute<std::string>(file.get(), "filetype") != filetype)
+    return std::nullopt;
+  if (!h5::exists(file.get(), "steps/step"))
+    return 0;
+  const auto steps = h5::Dataset::open(file.get(), "steps/step").read_all<std::int64_t>();
+  return steps.empty() ? 0 : steps.back();
+}
+
 RunFile RunFile::resume(const std::string& path,
                         const RunHeader& header,
                         std::int64_t step,
@@ -428,6 +559,9 @@ void RunFile::append(const StepRow& row) {
 }
 void RunFile::append_validation(std::int64_t step, double loss) {
   impl_->append_validation(step, loss);
+}
+void RunFile::append_checkpoint(const CheckpointRow& row) {
+  impl_->append(row);
 }
 void RunFile::append_samples(std::span<const timing::Sample> samples) {
   impl_->append_samples(samples);

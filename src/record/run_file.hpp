@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN_DIR/run.h5: what a run was, did and learned. Rank 0 alone opens and writes it.
 //
-//   /            attributes filetype "trireme-run", version [1, 0], date_and_time, machine, and the
+//   /            attributes filetype "trireme-run", version [1, 2], date_and_time, machine, and the
 //                facts of RunHeader (software, software_version, git_sha1, compiler, …)
 //   /deck        one string attribute per key of the resolved deck: "optimizer.learning_rate"
 //   /sessions    one row per start or resumption: date_and_time, first_step, ranks, machine
 //   /steps       one dataset per column of StepRow
+//   /buckets     one dataset per column of BucketRow, a row per bucket and start (since 1.2): what
+//                the `index` of samples named reduce.… and gather.… counts
 //   /validation  step, loss
+//   /checkpoints one dataset per column of CheckpointRow (since 1.1)
 //   /timings     samples (rows of timing::Sample), names (row i names id i), anchors; attributes
 //                dropped, flops_per_token, …
 //   /memory      one integer attribute per name, bytes
@@ -17,12 +20,13 @@
 // appended and the file is flushed. A process that is killed loses what waited, and no more.
 // 2. create() never overwrites; resume() drops the rows of steps after the one resumed from.
 // 3. After a StorageError the object is good for destruction only.
-// 4. HDF5 is not thread-safe: one thread at a time in the whole process uses it.
+// 4. One thread uses a RunFile.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,10 +52,29 @@ struct StepRow {
   std::int64_t allocations = 0;  ///< scratch memory requests that the pool could not serve
 };
 
+/// One row of /checkpoints, written when the checkpoint was safe.
+struct CheckpointRow {
+  std::int64_t step = 0;
+  std::int64_t bytes = 0;  ///< of all ranks' files
+  double copy_s = 0;       ///< of the state, before the run went on; 0: it was not copied
+  double stall_s = 0;      ///< the run stood still, the copy included
+  double write_s = 0;      ///< from the first byte to the last fsync, without waits between steps
+};
+
+/// One row of /buckets. How parameters share buckets follows from the deck, padding and shards from
+/// the number of ranks, so a resumption may change all of it.
+struct BucketRow {
+  std::string first_parameter, last_parameter;  ///< in the order in which backward finishes them
+  std::int64_t elements = 0;                    ///< padding included
+  std::int64_t padding = 0;                     ///< between parameters and at the end
+  std::int64_t shard_elements = 0;              ///< of one rank
+};
+
 struct RunHeader {
   NameValues facts;                ///< root attributes
   NameValues deck;                 ///< dotted key, value
   std::vector<std::string> hosts;  ///< of each rank, in rank order
+  std::vector<BucketRow> buckets;  ///< in bucket order
 };
 
 struct RunFileOptions {
@@ -67,12 +90,15 @@ class RunFile {
                         const RunHeader& header,
                         RunFileOptions options = {});
   /// Continues a file after `step`: later rows are dropped, /deck is replaced, /sessions gets a
-  /// row. Throws UserError when the file is missing, not a whole HDF5 file, not a run file or of
-  /// another version.
+  /// row and /buckets its rows. Throws UserError when the file is missing, not a whole HDF5 file,
+  /// not a run file or of another version.
   static RunFile resume(const std::string& path,
                         const RunHeader& header,
                         std::int64_t step,
                         RunFileOptions options = {});
+  /// The last step in a run file; 0 when it has none, or was killed while it was made. Nothing when
+  /// there is no file at `path`, or one that is not ours.
+  static std::optional<std::int64_t> last_step(const std::string& path);
   RunFile(RunFile&&) noexcept;
   RunFile& operator=(RunFile&&) noexcept;
   /// Writes what waits; reports a failure on stderr instead of throwing.
@@ -80,6 +106,7 @@ class RunFile {
 
   void append(const StepRow& row);
   void append_validation(std::int64_t step, double loss);
+  void append_checkpoint(const CheckpointRow& row);
   void append_samples(std::span<const timing::Sample> samples);
 
   /// Attributes of /timings: "flops_per_token", "dropped", … Replaces an earlier value.

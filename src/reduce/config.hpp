@@ -35,6 +35,8 @@ struct ParallelConfig {
   bool overlap_parameters = true;
   bool cached_shards = true;
   bool check_gradients = true;
+  bool register_buffers = true;
+  Or<std::int64_t> nccl_blocks;
   Duration deadline{600};
 };
 
@@ -69,10 +71,18 @@ void describe(V& v, ParallelConfig& c) {
   v("check_gradients", c.check_gradients,
     {.help = "Look for NaN and infinities before a bucket is reduced, to name the rank that made "
              "them."});
+  v("register_buffers", c.register_buffers,
+    {.help = "NCCL: register gradients and parameters once, for collectives without copies."});
+  v("nccl_blocks", c.nccl_blocks,
+    {.unit = "multiprocessors",
+     .help = "How many a collective of NCCL may take from compute; auto: NCCL chooses.",
+     .min = 1,
+     .max = 64});
   v("deadline", c.deadline,
     {.unit = "seconds",
-     .help = "When a bucket stands still for this long, the run ends and names it and the ranks "
-             "that never arrived.",
+     .help = "When ranks wait for others for this long and nothing moves, the run ends and names "
+             "what they wait for and the ranks that are gone or late. A rank that is at work on "
+             "files is waited for as long as it lives.",
      .min = 0.0,
      .above_min = true});
 }

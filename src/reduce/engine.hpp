@@ -64,8 +64,12 @@ namespace trireme::reduce {
 /// happened (unsharded, or the first step).
 struct BucketTimes {
   double ready = 0, start = 0, end = 0;  ///< gradient path
-  double waited = 0;  ///< seconds that compute stood still for this bucket's reduction
-  double gather_start = 0, gather_end = 0, gather_waited = 0;
+  double wait_begin = 0, waited = 0;     ///< compute stood still for this bucket's reduction
+  double gather_start = 0, gather_end = 0;
+  double gather_wait_begin = 0, gather_waited = 0;  ///< compute stood still for its parameters
+
+  [[nodiscard]] bool reduced() const { return end > 0; }
+  [[nodiscard]] bool gathered() const { return gather_end > 0; }
 };
 
 /// What the optimizer works on: this rank's piece of one bucket.
@@ -132,9 +136,19 @@ class Engine {
   /// owners, or declares them current.
   void publish_parameters();
 
+  /// For proofs. A collective that an overlap switch would let run beside compute, and that comes
+  /// up while they are held, starts only when compute waits for it or for a later one. A forgotten
+  /// wait then reads what was there before, every time and not only on a slow network. Call between
+  /// steps, on all ranks alike.
+  void hold_collectives(bool held);
+
   /// Times of the last finished step, by bucket. A step is finished by its last mark_updated().
   [[nodiscard]] std::span<const BucketTimes> times() const;
-  /// Seconds in the last step in which compute waited for the network.
+  /// Times of gathers that belong to no step, since no step followed; nothing of a reduction. Each
+  /// gather is told once. Call behind wait_for_parameters().
+  [[nodiscard]] std::span<const BucketTimes> take_last_gathers();
+  /// Seconds in the last step in which compute waited for the network. What it waited between steps
+  /// (an evaluation reads parameters first) is in times() only.
   [[nodiscard]] double exposed_seconds() const;
 
   /// Leaves that this rank computes in a step.

@@ -4,8 +4,10 @@
 //
 // 1. Ids are positions in the table. They may change between versions of trireme: a file carries
 // its own table (/timings/names), and readers go by the dotted name.
-// 2. A span whose name ends a dotted path ("reduce.bucket") lies in time within no other, unless
-// its help says so.
+// 2. The spans whose help says "Within step" make up a step. Some of them lie in time inside others
+// of them: compute waits for buckets in optim.step, and for parameters in model.train, or the other
+// way round where nothing overlaps. A reader who adds them up takes the inner ones out of the outer
+// ones; so does the summary at the end of a run.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +19,15 @@ enum class Name : std::uint16_t {
   step,
   data_next,
   model_train,
-  model_forward,
-  model_backward,
+  reduce_ready,
   reduce_bucket,
   reduce_exposed,
   gather_bucket,
   gather_wait,
   optim_step,
   evaluate,
+  checkpoint_copy,
+  checkpoint_stall,
   checkpoint_write,
   checkpoint_read,
   sample,
@@ -41,8 +44,8 @@ inline constexpr NameInfo names[] = {
     {Name::step, "step", "", "One optimizer step, from its first batch to its last update."},
     {Name::data_next, "data.next", "", "Within step: fetching one micro-batch."},
     {Name::model_train, "model.train", "", "Within step: forward and backward of one micro-step."},
-    {Name::model_forward, "model.forward", "", "Within model.train: forward of one micro-step."},
-    {Name::model_backward, "model.backward", "", "Within model.train: backward of one micro-step."},
+    {Name::reduce_ready, "reduce.ready", "bucket",
+     "From a bucket's last gradient until its reduction started."},
     {Name::reduce_bucket, "reduce.bucket", "bucket", "Reduction of one bucket on the network."},
     {Name::reduce_exposed, "reduce.exposed", "bucket",
      "Within step: compute stood still for this bucket's reduction."},
@@ -51,7 +54,11 @@ inline constexpr NameInfo names[] = {
      "Within step: compute stood still for this bucket's parameters."},
     {Name::optim_step, "optim.step", "", "Within step: gradient norm, clipping and AdamW."},
     {Name::evaluate, "evaluate", "", "One evaluation on the validation data."},
-    {Name::checkpoint_write, "checkpoint.write", "", "Writing one checkpoint, until it is safe."},
+    {Name::checkpoint_copy, "checkpoint.copy", "",
+     "Within checkpoint.stall: copying what is written while the run goes on."},
+    {Name::checkpoint_stall, "checkpoint.stall", "", "The run stood still for a checkpoint."},
+    {Name::checkpoint_write, "checkpoint.write", "",
+     "From asking for a checkpoint to knowing that it is safe; steps go on within it."},
     {Name::checkpoint_read, "checkpoint.read", "", "Reading the checkpoint that a run resumes."},
     {Name::sample, "sample", "", "Writing one sample text."},
 };

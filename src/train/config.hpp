@@ -61,8 +61,8 @@ void describe(V& v, RunConfig& c) {
     {.help = "Initialization, sample order and dropout are functions of it.", .min = 0});
   v("device", c.device, {.help = "Where to compute; auto: a GPU where one is present."});
   v("precision", c.precision,
-    {.help = "fp32 or bf16; auto: bf16 where the hardware multiplies bf16 matrices (AMX, tensor "
-             "cores)."});
+    {.help = "fp32 or bf16; auto: bf16 where the hardware has matrix units for it (AMX, "
+             "tensor cores)."});
   v("threads", c.threads,
     {.unit = "threads",
      .help = "CPU threads per rank; auto: this rank's share of its host's cores.",
@@ -73,9 +73,8 @@ void describe(V& v, RunConfig& c) {
              "made beside it in DIRECTORY-2, DIRECTORY-3, ... (new)."});
   v("walltime", c.walltime,
     {.unit = "seconds",
-     .help =
-         "After this long the run writes a checkpoint and ends with exit code 75, to be started "
-         "again; none: it runs to its last step.",
+     .help = "In time before this the run writes a checkpoint and ends with exit code 75, to be "
+             "started again. Under Slurm the end of the job counts as well; none: only that.",
      .min = 0.0,
      .above_min = true});
 }

@@ -17,15 +17,16 @@ Evaluator::Evaluator(const data::Dataset& validation,
 
 double Evaluator::mean_loss(model::Gpt& model, model::Hooks& hooks, device::Stream& stream) {
   const std::int64_t micro = micro_batch_.sequences();
-  ops::OrderFreeSum sum;
+  ops::StreamSum sum(stream.device());
   for (std::int64_t first = world_.rank() * micro; first < sequences_;
        first += world_.size() * micro) {
-    micro_batch_.load(validation_, first, std::min(micro, sequences_ - first));
+    micro_batch_.load(validation_, first, std::min(micro, sequences_ - first), stream);
     model.evaluate(micro_batch_.batch(), micro_batch_.losses(), hooks, stream);
-    ops::add_values(sum, micro_batch_.losses(), stream);
+    sum.add_values(micro_batch_.losses(), stream);
   }
+  sum.fetch(stream);
   stream.synchronize();
-  return exchange_.agree(sum, sequences_ * model.shape().context, {}).mean_loss;
+  return exchange_.agree(sum.fetched(), sequences_ * model.shape().context, {}).mean_loss;
 }
 
 }  // namespace trireme::train

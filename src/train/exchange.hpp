@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one control exchange at the end of a step: the global mean loss, and whether anybody was
-// asked to save or to stop.
+// The one control exchange at the end of a step: the global mean loss, whether anybody was asked to
+// save or to stop, and whether anybody is still writing a checkpoint.
 //
 // The loss is an order-free sum of fp32 token losses, so its bits do not depend on how tokens were
 // dealt out to ranks. Requests ride along in the same integer sum, so that all ranks act on them at
@@ -21,6 +21,7 @@ struct Agreed {
   double mean_loss = 0;
   bool checkpoint = false;
   bool stop = false;
+  bool writing = false;
 };
 
 class Exchange {

@@ -2,6 +2,7 @@
 #include "train/journal.hpp"
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <vector>
 
@@ -14,6 +15,8 @@
 
 #include "model/gpt.hpp"
 
+#include "train/matmul_bench.hpp"
+
 namespace trireme::train {
 namespace {
 
@@ -25,12 +28,25 @@ void write_text(const std::string& path, const std::string& text) {
     throw StorageError("file system", "write " + path, std::strerror(errno), __FILE__, __LINE__);
 }
 
+std::vector<record::BucketRow> buckets_of(const layout::Plan& plan) {
+  std::vector<record::BucketRow> rows;
+  for (const layout::Bucket& bucket : plan.buckets()) {
+    std::int64_t used = 0;
+    for (const ParameterIndex parameter : bucket.parameters)
+      used += plan.parameter(parameter).elements();
+    rows.push_back({plan.parameter(bucket.parameters.front()).name,
+                    plan.parameter(bucket.parameters.back()).name, bucket.elements,
+                    bucket.elements - used, bucket.shard_elements});
+  }
+  return rows;
+}
+
 record::RunHeader header_of(const Job& job,
                             const layout::Plan& plan,
                             const device::Device& device,
                             DType dtype,
                             std::vector<std::string> hosts) {
-  record::RunHeader header{job.build, job.deck, std::move(hosts)};
+  record::RunHeader header{job.build, job.deck, std::move(hosts), buckets_of(plan)};
   const auto fact = [&](const char* name, std::string value) {
     header.facts.emplace_back(name, std::move(value));
   };
@@ -51,6 +67,24 @@ std::int64_t peak_resident_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
+/// A run that was killed before its first checkpoint begins again. What it recorded stays, under
+/// another name; the record of a finished run is not touched, and refused by RunFile::create.
+void set_aside(const std::string& path, std::int64_t steps, Log& log) {
+  const auto last = record::RunFile::last_step(path);
+  if (!last || *last >= steps)
+    return;
+  std::string aside;
+  for (int number = 1; aside.empty() || std::filesystem::exists(aside); ++number)
+    aside = fmt::format("{}.attempt-{}", path, number);
+  std::error_code problem;
+  std::filesystem::rename(path, aside, problem);
+  if (problem)
+    throw StorageError("file system", "rename " + path + " to " + aside, problem.message(),
+                       __FILE__, __LINE__);
+  log.warning("no checkpoint is here, so the run begins anew; the record of its {} steps is now {}",
+              *last, aside);
+}
+
 }  // namespace
 
 Journal::Journal(const Job& job,
@@ -60,13 +94,16 @@ Journal::Journal(const Job& job,
                  const record::RunDirectory& directory,
                  std::optional<std::int64_t> resumed_step,
                  timing::Recorder& recorder,
-                 comm::World& world)
+                 comm::World& world,
+                 Log& log)
     : job_(job), world_(world), recorder_(recorder) {
   auto hosts = world.gather_all(world.host());
   const double anchor = recorder.anchor_calendar();
   const auto anchors = world.gather_all({&anchor, 1});
   comm::on_first_rank(world, [&] {
     const auto header = header_of(job, plan, device, dtype, std::move(hosts));
+    if (!resumed_step)
+      set_aside(directory.run_file(), job.run.steps, log);
     file_.emplace(resumed_step
                       ? record::RunFile::resume(directory.run_file(), header, *resumed_step)
                       : record::RunFile::create(directory.run_file(), header));
@@ -76,17 +113,34 @@ Journal::Journal(const Job& job,
   });
 }
 
-void Journal::step(const record::StepRow& row, const reduce::Engine& engine) {
-  const auto times = engine.times();
+void Journal::add_times(std::span<const reduce::BucketTimes> times) {
   for (std::size_t b = 0; b < times.size() && recorder_.enabled(); ++b) {
     const auto index = static_cast<std::uint32_t>(b);
     const reduce::BucketTimes& t = times[b];
-    recorder_.add(timing::Name::reduce_bucket, index, t.start, t.end - t.start);
-    recorder_.add(timing::Name::reduce_exposed, index, t.end - t.waited, t.waited);
-    recorder_.add(timing::Name::gather_bucket, index, t.gather_start,
-                  t.gather_end - t.gather_start);
-    recorder_.add(timing::Name::gather_wait, index, t.gather_end - t.gather_waited,
-                  t.gather_waited);
+    if (t.reduced()) {
+      recorder_.add(timing::Name::reduce_ready, index, t.ready, t.start - t.ready);
+      recorder_.add(timing::Name::reduce_bucket, index, t.start, t.end - t.start);
+      recorder_.add(timing::Name::reduce_exposed, index, t.wait_begin, t.waited);
+    }
+    if (t.gathered()) {
+      recorder_.add(timing::Name::gather_bucket, index, t.gather_start,
+                    t.gather_end - t.gather_start);
+      recorder_.add(timing::Name::gather_wait, index, t.gather_wait_begin, t.gather_waited);
+    }
+  }
+}
+
+void Journal::step(const record::StepRow& row,
+                   const reduce::Engine& engine,
+                   const StepOutcome& outcome) {
+  add_times(engine.times());
+  const auto note = [&](double begin, double waited) {
+    if (begin >= outcome.began)  // else it was between the steps
+      (begin >= outcome.optimizer_began ? waited_in_optim_s_ : waited_in_train_s_) += waited;
+  };
+  for (const reduce::BucketTimes& t : engine.times()) {
+    note(t.wait_begin, t.waited);
+    note(t.gather_wait_begin, t.gather_waited);
   }
   if (file_ && (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps))
     file_->append(row);
@@ -95,6 +149,25 @@ void Journal::step(const record::StepRow& row, const reduce::Engine& engine) {
 void Journal::validation(std::int64_t step, double loss) {
   if (file_)
     file_->append_validation(step, loss);
+}
+
+void Journal::flush() {
+  if (file_)
+    file_->flush();
+}
+
+void Journal::checkpoint(const Saver::Saved& saved) {
+  if (saved.copy_s > 0)
+    recorder_.add(timing::Name::checkpoint_copy, 0, saved.begin, saved.copy_s);
+  recorder_.add(timing::Name::checkpoint_stall, 0, saved.begin, saved.stall_s);
+  recorder_.add(timing::Name::checkpoint_write, 0, saved.begin,
+                timing::steady_seconds() - saved.begin);
+  if (file_)
+    file_->append_checkpoint({.step = saved.step,
+                              .bytes = saved.files.bytes,
+                              .copy_s = saved.copy_s,
+                              .stall_s = saved.stall_s,
+                              .write_s = saved.files.seconds});
 }
 
 void Journal::collect() {
@@ -115,9 +188,34 @@ void Journal::collect() {
   });
 }
 
-void Journal::close(const Session& session) {
+void Journal::compare_with_ceiling(const Session& session, Log& log) {
+  if (!recorder_.enabled())
+    return;
+  peak_resident_ = peak_resident_bytes();  // measuring needs memory of its own
+  const double ceiling = measure_ceiling(job_.shape, session.dtype, job_.batch.micro_sequences,
+                                         *session.device, world_);
+  const auto whole = recorder_.summary(timing::Name::step);
+  comm::on_first_rank(world_, [&] {
+    if (whole.count == 0)
+      return;
+    const double tokens = static_cast<double>(job_.batch.sequences * job_.shape.context);
+    const double achieved = tokens * model::flops_per_token(job_.shape) / whole.median_s /
+                            static_cast<double>(world_.size());
+    file_->set_timing_fact("ceiling_flops_per_s", ceiling, "FLOP/s of one rank");
+    file_->set_timing_fact("achieved_flops_per_s", achieved, "FLOP/s of one rank");
+    file_->set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
+    log.info(
+        "the median step: {} tokens/s, {:.4g} TFLOP/s per rank, {:.1f} % of the {:.4g} that matrix "
+        "products in {} reach here by themselves",
+        count_text(tokens / whole.median_s), achieved / 1e12, 100 * achieved / ceiling,
+        ceiling / 1e12, name(session.dtype));
+  });
+}
+
+void Journal::close(Session& session, const Saver& saver) {
+  add_times(session.engine.take_last_gathers());
   collect();
-  std::int64_t highest[] = {peak_resident_bytes()};
+  std::int64_t highest[] = {peak_resident_ > 0 ? peak_resident_ : peak_resident_bytes()};
   world_.max(highest);
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
@@ -127,6 +225,7 @@ void Journal::close(const Session& session) {
     file_->set_memory("optimizer", static_cast<std::int64_t>(session.optimizer.master_bytes() +
                                                              session.optimizer.moment_bytes()));
     file_->set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));
+    file_->set_memory("snapshot", static_cast<std::int64_t>(saver.snapshot_bytes()));
     std::int64_t scratch = 0;
     for (const device::ScratchPool::Usage& block : session.scratch.usage()) {
       const auto bytes = static_cast<std::int64_t>(block.high_water_bytes);
@@ -149,8 +248,12 @@ void Journal::print_summary(Log& log) const {
   log.info("where the time of a step went (rank 0, median {}):", duration_text(whole.median_s));
   for (const timing::NameInfo& known : timing::names) {
     const auto part = recorder_.summary(known.name);
-    if (part.count > 0 && std::string_view(known.help).starts_with("Within step"))
-      log.info("  {:<16} {:>6.2f} %", known.dotted, 100 * part.total_s / whole.total_s);
+    if (part.count == 0 || !std::string_view(known.help).starts_with("Within step"))
+      continue;
+    const double inside = known.name == timing::Name::model_train  ? waited_in_train_s_
+                          : known.name == timing::Name::optim_step ? waited_in_optim_s_
+                                                                   : 0;
+    log.info("  {:<16} {:>6.2f} %", known.dotted, 100 * (part.total_s - inside) / whole.total_s);
   }
 }
 

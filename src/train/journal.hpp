@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/dtype.hpp"
@@ -23,6 +24,7 @@
 #include "record/run_file.hpp"
 
 #include "train/job.hpp"
+#include "train/saver.hpp"
 #include "train/session.hpp"
 
 namespace trireme::train {
@@ -38,24 +40,41 @@ class Journal {
           const record::RunDirectory& directory,
           std::optional<std::int64_t> resumed_step,
           timing::Recorder& recorder,
-          comm::World& world);
+          comm::World& world,
+          Log& log);
 
   /// A row of /steps when one is due, and the engine's bucket times as samples.
-  void step(const record::StepRow& row, const reduce::Engine& engine);
+  void step(const record::StepRow& row, const reduce::Engine& engine, const StepOutcome& outcome);
   void validation(std::int64_t step, double loss);
+  /// Hands every row so far to the operating system. A checkpoint must not become visible before
+  /// the rows of its steps: the run that resumes there would miss them.
+  void flush();
+  /// A row of /checkpoints, and its samples.
+  void checkpoint(const Saver::Saved& saved);
   /// Collective: brings all ranks' samples to the file. Called every few steps and at the end.
   void collect();
-  /// Collective: the last samples, memory figures, and the file closed.
-  void close(const Session& session);
+  /// Collective, about a second, without touching the run's state: measures what matrix products
+  /// reach on this machine now, and says and records how much of it the median step achieved.
+  /// Nothing without spans.
+  void compare_with_ceiling(const Session& session, Log& log);
+  /// Collective: the last samples, memory figures, and the file closed. Requires: compute has
+  /// waited for all parameters.
+  void close(Session& session, const Saver& saver);
 
-  /// Where the time of a step went, one line per span name. Rank 0 only.
+  /// Where the time of a step went, one line per span name; what lies inside another span is taken
+  /// out of it, so the lines add up. Rank 0 only.
   void print_summary(Log& log) const;
 
  private:
+  void add_times(std::span<const reduce::BucketTimes> times);
+
   const Job& job_;
   comm::World& world_;
   timing::Recorder& recorder_;
   std::optional<record::RunFile> file_;  // rank 0 only
+  std::int64_t peak_resident_ = 0;       ///< before anything was measured; 0: not looked at yet
+  // Seconds that compute waited for buckets, inside spans of these names.
+  double waited_in_train_s_ = 0, waited_in_optim_s_ = 0;
 };
 
 }  // namespace trireme::train

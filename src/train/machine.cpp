@@ -3,33 +3,62 @@
 
 #include <algorithm>
 
-#include <sched.h>
-#include <unistd.h>
-
+#include "comm/placement.hpp"
+#include "comm/together.hpp"
 #include "ops/matmul.hpp"
 
 namespace trireme::train {
 
-int usable_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0)
-    return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  return CPU_COUNT(&set);
-}
-
 int choose_threads(const Or<std::int64_t>& asked, const comm::World& world) {
   if (asked.given())
     return static_cast<int>(*asked.value);
-  const int usable = usable_cpus();
-  const bool bound = usable < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  return std::max(1, bound ? usable : usable / world.local_size());
+  const comm::RankPlace here = comm::place_here(world.host(), 1);
+  const int usable = static_cast<int>(here.cpus.size());
+  return std::max(1, here.bound() ? usable : usable / world.local_size());
 }
 
-std::unique_ptr<device::Device> open_device(DeviceChoice choice, int threads) {
-  if (choice == DeviceChoice::cuda)
-    throw UserError("run.device: this build has no CUDA; use run.device: cpu");
-  return device::make_cpu_device(threads);
+namespace {
+
+int index_of_gpu(const device::CudaCensus& gpus, const comm::World& world) {
+  if (gpus.count == 0)
+    throw DeviceError("CUDA", "run.device: cuda on " + world.host(), gpus.why_none, __FILE__,
+                      __LINE__);
+  // A launcher that gives each rank its own GPU shows it as the only one.
+  if (gpus.count == 1)
+    return 0;
+  if (world.local_rank() >= gpus.count)
+    throw DeviceError("CUDA", "give each rank a GPU of " + world.host(),
+                      fmt::format("{} ranks and {} GPUs", world.local_size(), gpus.count), __FILE__,
+                      __LINE__);
+  return world.local_rank();
+}
+
+}  // namespace
+
+std::unique_ptr<device::Device> open_device(DeviceChoice choice, int threads, comm::World& world) {
+  if (choice == DeviceChoice::cpu)
+    return device::make_cpu_device(threads);
+  const device::CudaCensus gpus = device::count_cuda_devices();
+  if (choice == DeviceChoice::automatic) {
+    std::int64_t some_have_none = gpus.count == 0 ? 1 : 0;
+    world.max({&some_have_none, 1});
+    if (some_have_none != 0)
+      return device::make_cpu_device(threads);
+  }
+  std::unique_ptr<device::Device> opened;
+  comm::together(world, [&] { opened = device::make_cuda_device(index_of_gpu(gpus, world)); });
+  return opened;
+}
+
+std::vector<std::string> gpu_table(comm::World& world, const device::Device& device) {
+  if (device.kind() != device::Kind::cuda)
+    return {};
+  const auto mine = comm::place_here(world.host(), 1);
+  std::vector<std::string> lines = world.gather_all(fmt::format(
+      "{}: {}, CPUs {}", world.host(), device.description(), comm::ranges_text(mine.cpus)));
+  for (std::size_t rank = 0; rank < lines.size(); ++rank)
+    lines[rank] = fmt::format("rank {} on {}", rank, lines[rank]);
+  return lines;
 }
 
 DType choose_dtype(Precision precision, const device::Device& device) {

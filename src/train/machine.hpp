@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/dtype.hpp"
 
@@ -14,15 +16,17 @@
 
 namespace trireme::train {
 
-/// CPUs that this process may run on (its affinity mask).
-int usable_cpus();
-
 /// `threads: auto` is this rank's share of the CPUs that it may use: all of them when it is bound
 /// to some, an equal part when the ranks of its host share the whole machine. At least 1.
 int choose_threads(const Or<std::int64_t>& asked, const comm::World& world);
 
-/// Throws UserError when this build or machine has no such device.
-std::unique_ptr<device::Device> open_device(DeviceChoice choice, int threads);
+/// The CPU, or this rank's GPU: the only one that it sees, or the one with its local rank as
+/// number. `device: auto` takes GPUs when every rank has one. Collective. Throws DeviceError when
+/// there is none to be had.
+std::unique_ptr<device::Device> open_device(DeviceChoice choice, int threads, comm::World& world);
+
+/// For GPUs, one line per rank: host, GPU, UUID, and the CPUs that the rank may use. Collective.
+std::vector<std::string> gpu_table(comm::World& world, const device::Device& device);
 
 /// `precision: auto` is bf16 where the hardware multiplies bf16 matrices, else fp32.
 DType choose_dtype(Precision precision, const device::Device& device);

@@ -6,27 +6,59 @@ namespace trireme::train {
 MicroBatch::MicroBatch(device::Device& device, std::int64_t sequences, std::int64_t context)
     : sequences_(sequences), context_(context) {
   const auto bytes = static_cast<std::size_t>(sequences * context) * sizeof(std::int32_t);
-  tokens_ = device.allocate(bytes, "micro-batch tokens");
-  targets_ = device.allocate(bytes, "micro-batch targets");
   losses_ = device.allocate(bytes, "micro-batch losses");
+  const bool shares_memory = device.kind() == device::Kind::cpu;
+  slots_.resize(shares_memory ? 1 : 2);
+  for (Slot& slot : slots_) {
+    slot.host = device.allocate_shared_with_host(2 * bytes, "micro-batch tokens");
+    if (shares_memory)
+      continue;
+    slot.device = device.allocate(2 * bytes, "micro-batch tokens");
+    slot.arrived = device.make_event();
+    slot.consumed = device.make_event();
+  }
+  if (!shares_memory)
+    copies_ = device.make_stream(device::StreamMode::concurrent, "copies");
 }
 
-void MicroBatch::load(const data::Dataset& dataset, std::int64_t first, std::int64_t count) {
+const device::Buffer& MicroBatch::read_by_compute() const {
+  const Slot& slot = slots_[current_];
+  return copies_ ? slot.device : slot.host;
+}
+
+void MicroBatch::load(const data::Dataset& dataset,
+                      std::int64_t first,
+                      std::int64_t count,
+                      device::Stream& compute) {
   TRIREME_EXPECT(count >= 1 && count <= sequences_, "{} sequences into a micro-batch of {}", count,
                  sequences_);
-  auto* tokens = tokens_.view(DType::i32).as<std::int32_t>();
-  auto* targets = targets_.view(DType::i32).as<std::int32_t>();
+  if (copies_) {
+    compute.record(*slots_[current_].consumed);
+    current_ = (current_ + 1) % slots_.size();
+    slots_[current_].arrived->wait();
+  }
+  Slot& slot = slots_[current_];
+  auto* tokens = slot.host.view(DType::i32).as<std::int32_t>();
+  auto* targets = tokens + sequences_ * context_;
   const auto length = static_cast<std::size_t>(context_);
   for (std::int64_t row = 0; row < count; ++row)
     dataset.fill(first + row, {tokens + row * context_, length},
                  {targets + row * context_, length});
+  if (copies_) {
+    copies_->wait(*slot.consumed);
+    compute.device().copy(slot.device.view(DType::i32), slot.host.view(DType::i32), *copies_);
+    copies_->record(*slot.arrived);
+    compute.wait(*slot.arrived);
+  }
   first_ = first;
   count_ = count;
 }
 
 model::Batch MicroBatch::batch() const {
-  return {tokens_.view(DType::i32, 0, count_ * context_),
-          targets_.view(DType::i32, 0, count_ * context_), static_cast<std::uint64_t>(first_)};
+  const View both = read_by_compute().view(DType::i32);
+  const std::int64_t elements = count_ * context_;
+  return {both.slice(0, elements), both.slice(sequences_ * context_, elements),
+          static_cast<std::uint64_t>(first_)};
 }
 
 View MicroBatch::losses() const {

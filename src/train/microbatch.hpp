@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The input and output buffers of one micro-batch: tokens and targets in, one loss per token out.
 // Allocated once.
+//
+// On a GPU the host fills page-locked memory, and a stream of its own copies it ahead of compute,
+// while compute still works on the micro-batch before: hence two slots in turns. Per slot, compute
+// waits for `arrived`, and the copy into the slot waits for `consumed`. The host waits for the copy
+// that last left the slot, one micro-batch behind. On a CPU there is one slot, and the host fills
+// what compute reads.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "device/device.hpp"
 
@@ -19,23 +27,32 @@ class MicroBatch {
 
   /// The largest number of sequences.
   [[nodiscard]] std::int64_t sequences() const { return sequences_; }
-  [[nodiscard]] std::size_t bytes() const {
-    return tokens_.bytes() + targets_.bytes() + losses_.bytes();
-  }
 
-  /// Samples [first, first + count) of `dataset`. The buffers must not be in use on any stream.
-  void load(const data::Dataset& dataset, std::int64_t first, std::int64_t count);
+  /// Samples [first, first + count) of `dataset`, for the next work on `compute`. What the last
+  /// micro-batch is needed for has been enqueued there; on a CPU's stream it is done.
+  void load(const data::Dataset& dataset,
+            std::int64_t first,
+            std::int64_t count,
+            device::Stream& compute);
 
   [[nodiscard]] model::Batch batch() const;
   /// [count, context] fp32.
   [[nodiscard]] View losses() const;
 
  private:
+  struct Slot {
+    device::Buffer host;    // tokens, then targets
+    device::Buffer device;  // the copy; empty on a CPU
+    std::unique_ptr<device::Event> arrived, consumed;
+  };
+  [[nodiscard]] const device::Buffer& read_by_compute() const;
+
   const std::int64_t sequences_;
   const std::int64_t context_;
-  device::Buffer tokens_;
-  device::Buffer targets_;
+  std::vector<Slot> slots_;
   device::Buffer losses_;
+  std::unique_ptr<device::Stream> copies_;  // a GPU's only; goes before the memory
+  std::size_t current_ = 0;
   std::int64_t count_ = 0;
   std::int64_t first_ = 0;
 };

@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "base/text.hpp"
+#include "base/hash.hpp"
+
+#include "layout/budget.hpp"
 
 #include "comm/together.hpp"
-#include "ops/elementwise.hpp"
+#include "timing/recorder.hpp"
 
 #include "model/gpt.hpp"
 
@@ -52,6 +55,39 @@ std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
   return slabs;
 }
 
+/// Slabs for the record room to fill, in memory of the host: a GPU's are filled in a copy and sent.
+class HostSlabs {
+ public:
+  HostSlabs(std::vector<record::MutableSlab> slabs, device::Stream& stream)
+      : stream_(stream), there_(std::move(slabs)), here_(there_) {
+    if (stream_.device().kind() == device::Kind::cpu)
+      return;
+    std::size_t bytes = 0;
+    for (const auto& slab : there_) bytes += slab.data.bytes();
+    memory_.resize(bytes);
+    std::byte* next = memory_.data();
+    for (auto& slab : here_) {
+      slab.data.data = next;
+      next += slab.data.bytes();
+    }
+  }
+
+  [[nodiscard]] const std::vector<record::MutableSlab>& slabs() const { return here_; }
+
+  void send_back() {
+    if (memory_.empty())
+      return;
+    for (std::size_t i = 0; i < here_.size(); ++i)
+      stream_.device().copy(there_[i].data, here_[i].data, stream_);
+    stream_.synchronize();
+  }
+
+ private:
+  device::Stream& stream_;
+  std::vector<record::MutableSlab> there_, here_;
+  std::vector<std::byte> memory_;
+};
+
 std::int64_t number(const record::NameValues& facts,
                     const char* name,
                     const std::string& directory) {
@@ -63,6 +99,13 @@ std::int64_t number(const record::NameValues& facts,
   }
   throw UserError({directory, 0, 0},
                   fmt::format("the checkpoint does not tell the model's {}", name));
+}
+
+/// The parameters' precision in the run that wrote a checkpoint; nothing in one that does not tell.
+std::optional<std::string> told_precision(const record::CheckpointFacts& facts) {
+  const auto told =
+      std::ranges::find(facts.more, "precision", &record::NameValues::value_type::first);
+  return told == facts.more.end() ? std::nullopt : std::optional(told->second);
 }
 
 }  // namespace
@@ -90,18 +133,20 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
 
 Saver::Saver(const Job& job,
              const layout::Plan& plan,
-
+             reduce::Engine& engine,
              optim::AdamW& optimizer,
              device::Device& device,
              comm::World& world)
     : job_(job),
       plan_(plan),
-
+      engine_(engine),
       optimizer_(optimizer),
       device_(device),
       world_(world) {}
 
-std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_directory, Log& log) {
+std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_directory,
+                                                 Log& log,
+                                                 device::Stream& compute) {
   std::string directory;
   comm::on_first_rank(world_, [&] {
     if (const auto newest = record::newest_checkpoint(run_directory))
@@ -111,15 +156,23 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
   if (directory.empty())
     return std::nullopt;
 
-  const auto slabs = all_slabs(optimizer_);
+  HostSlabs slabs(all_slabs(optimizer_), compute);
   const auto facts =
-      record::load_checkpoint(directory, plan_, model_facts(job_.shape), slabs, world_);
+      record::load_checkpoint(directory, plan_, model_facts(job_.shape), slabs.slabs(), world_);
+  slabs.send_back();
   if (facts.seed != static_cast<std::uint64_t>(job_.run.seed))
     throw UserError(
         fmt::format("run.seed is {}, but {} was made with seed {}; resume with that seed, or name "
                     "another run.directory",
                     job_.run.seed, directory, facts.seed));
+  if (const auto told = told_precision(facts); told && *told != precision())
+    throw UserError(
+        fmt::format("run.precision is {0}{1}, but {2} was made with {3}; resume with "
+                    "run.precision={3}, or name another run.directory",
+                    precision(), job_.run.precision == Precision::automatic ? " (auto, here)" : "",
+                    directory, *told));
   optimizer_.publish_parameters();
+  expect_gathered(compute);
   log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
   return Resumed{facts.step, facts.next_sample};
 }
@@ -129,8 +182,8 @@ void Saver::initialize(device::Stream& compute) {
   std::int64_t largest = 0;
   for (const layout::Parameter& parameter : plan_.parameters())
     largest = std::max(largest, parameter.elements());
-  const device::Buffer scratch =
-      device_.allocate(static_cast<std::size_t>(largest) * sizeof(float), "initial values");
+  const device::Buffer scratch = device_.allocate_shared_with_host(
+      static_cast<std::size_t>(largest) * sizeof(float), "initial values");
   for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
     const auto parameter = static_cast<ParameterIndex>(p);
     const View values = scratch.view(DType::f32, 0, plan_.parameter(parameter).elements());
@@ -139,19 +192,102 @@ void Saver::initialize(device::Stream& compute) {
     for (const auto& slab : slabs)
       if (slab.parameter == parameter && slab.state == "master")
         device_.copy(slab.data, values.slice(slab.begin, slab.data.elements), compute);
+    compute.synchronize();  // the scratch is wanted again
   }
   optimizer_.publish_parameters();
 }
 
-record::SavedCheckpoint Saver::save(const std::string& run_directory,
-                                    std::int64_t step,
-                                    std::uint64_t next_sample) {
+void Saver::expect_gathered(device::Stream& compute) {
+  engine_.wait_for_parameters();
+  std::vector<std::byte> copied;
+  const auto on_host = [&](ConstView view) {
+    if (device_.kind() == device::Kind::cpu)
+      return view;
+    copied.resize(view.bytes());
+    const View copy(copied.data(), view.elements, view.dtype);
+    device_.copy(copy, view, compute);
+    compute.synchronize();
+    return ConstView(copy);
+  };
+  // Sums of element hashes, so that the owners' pieces add up to the whole; a factor per parameter
+  // keeps two parameters from changing places.
+  const auto weighted = [&](ParameterIndex parameter, std::int64_t begin, std::int64_t elements) {
+    return hash_elements(on_host(engine_.parameter(parameter).slice(begin, elements)), begin) *
+           (2 * static_cast<std::uint64_t>(parameter) + 1);
+  };
+  std::uint64_t here = 0, owned = 0;
+  for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
+    const auto parameter = static_cast<ParameterIndex>(p);
+    here += weighted(parameter, 0, plan_.parameter(parameter).elements());
+  }
+  for (std::size_t b = 0; b < plan_.buckets().size(); ++b)
+    for (const layout::Piece& piece : plan_.find_pieces(static_cast<BucketIndex>(b), world_.rank()))
+      owned += weighted(piece.parameter, piece.parameter_begin, piece.elements);
+  // Halves, because World adds signed numbers.
+  std::int64_t halves[] = {static_cast<std::int64_t>(owned & 0xffffffffU),
+                           static_cast<std::int64_t>(owned >> 32U)};
+  world_.sum(halves);
+  owned = static_cast<std::uint64_t>(halves[0]) + (static_cast<std::uint64_t>(halves[1]) << 32U);
+  TRIREME_EXPECT(here == owned, "rank {} gathered other parameters than their owners loaded",
+                 world_.rank());
+}
+
+void Saver::prepare(const std::string& run_directory) {
+  if (job_.checkpoint.asynchronous || device_.kind() != device::Kind::cpu)
+    snapshot_.resize(static_cast<std::size_t>(layout::snapshot_bytes(plan_)));
+  writer_.emplace(run_directory, plan_, job_.checkpoint.keep, world_);
+}
+
+std::vector<record::Slab> Saver::owned_state(device::Stream& compute) {
   std::vector<record::Slab> slabs;
-  for (const auto& slab : owned_slabs(plan_, optimizer_, world_.rank()))
-    slabs.push_back({slab.state, slab.parameter, slab.begin, slab.data});
-  const record::CheckpointFacts facts{step, next_sample, static_cast<std::uint64_t>(job_.run.seed),
-                                      model_facts(job_.shape), job_.build};
-  return record::save_checkpoint(run_directory, plan_, facts, slabs, job_.checkpoint.keep, world_);
+  std::size_t used = 0;
+  for (const auto& slab : owned_slabs(plan_, optimizer_, world_.rank())) {
+    View kept = slab.data;
+    if (!snapshot_.empty()) {
+      TRIREME_EXPECT(slab.data.bytes() <= snapshot_.size() - used, "a snapshot of {} bytes",
+                     snapshot_.size());
+      kept = View(snapshot_.data() + used, slab.data.elements, slab.data.dtype);
+      used += slab.data.bytes();
+      device_.copy(kept, slab.data, compute);
+    }
+    slabs.push_back({slab.state, slab.parameter, slab.begin, kept});
+  }
+  compute.synchronize();
+  return slabs;
+}
+
+std::string Saver::precision() const {
+  return name(engine_.parameter(ParameterIndex{}).dtype);
+}
+
+void Saver::begin(std::int64_t step, std::uint64_t next_sample, device::Stream& compute) {
+  saved_ = {.files = {}, .step = step, .begin = timing::steady_seconds()};
+  auto slabs = owned_state(compute);
+  if (!snapshot_.empty())
+    saved_.copy_s = timing::steady_seconds() - saved_.begin;
+  record::NameValues more = job_.build;
+  more.emplace_back("precision", precision());
+  writer_->start({step, next_sample, static_cast<std::uint64_t>(job_.run.seed),
+                  model_facts(job_.shape), std::move(more)},
+                 std::move(slabs));
+  saved_.stall_s = timing::steady_seconds() - saved_.begin;
+}
+
+std::optional<Saver::Saved> Saver::advance() {
+  const double begin = timing::steady_seconds();
+  auto files = writer_->advance();
+  saved_.stall_s += timing::steady_seconds() - begin;
+  if (!files)
+    return std::nullopt;
+  saved_.files = *std::move(files);
+  saved_.needed_s = saved_.copy_s + saved_.files.seconds;
+  return saved_;
+}
+
+Saver::Saved Saver::finish() {
+  for (;;)
+    if (auto saved = advance())
+      return *std::move(saved);
 }
 
 }  // namespace trireme::train

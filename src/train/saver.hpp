@@ -4,10 +4,17 @@
 //
 // A checkpoint holds, per parameter and in fp32, "master" (the weights), "moment1" and "moment2",
 // and the position of the data. bf16 parameters are the rounded master weights, so they are not
-// stored. Each rank saves and loads the pieces that it owns under the plan; what the others own
-// arrives by the engine's gather.
+// stored; which precision the run had is, because its losses depend on it: a run goes on in the
+// precision that it began with. Each rank saves and loads the pieces that it owns under the plan;
+// what the others own arrives by the engine's gather, and is compared with what its owners hold
+// before the first step.
+//
+// Saving copies what this rank owns into a snapshot, made once, and writes that while the steps go
+// on (record/checkpoint_writer.hpp). With `checkpoint.asynchronous: false` on a CPU there is no
+// snapshot: the state itself is written, and the run waits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,8 +27,10 @@
 
 #include "comm/world.hpp"
 
+#include "reduce/engine.hpp"
+
 #include "optim/adamw.hpp"
-#include "record/checkpoint.hpp"
+#include "record/checkpoint_writer.hpp"
 
 #include "train/job.hpp"
 
@@ -39,28 +48,61 @@ class Saver {
     std::uint64_t next_sample = 0;
   };
 
+  struct Saved {
+    record::SavedCheckpoint files;
+    std::int64_t step = 0;
+    double begin = 0;     ///< steady clock when the run was first held up for it
+    double copy_s = 0;    ///< into the snapshot
+    double stall_s = 0;   ///< the run stood still for it, the copy included
+    double needed_s = 0;  ///< what it would take alone: copy, files, commit
+  };
+
   Saver(const Job& job,
         const layout::Plan& plan,
+        reduce::Engine& engine,
         optim::AdamW& optimizer,
         device::Device& device,
         comm::World& world);
 
   /// Collective. Loads the newest checkpoint in `run_directory`; nothing when there is none. Throws
-  /// UserError when it is damaged or of another model or seed.
-  std::optional<Resumed> load_newest(const std::string& run_directory, Log& log);
+  /// UserError when it is damaged or of another model, seed or precision.
+  std::optional<Resumed> load_newest(const std::string& run_directory,
+                                     Log& log,
+                                     device::Stream& compute);
   /// Collective. GPT-2's initial values, a pure function of the seed.
   void initialize(device::Stream& compute);
-  /// Collective.
-  record::SavedCheckpoint save(const std::string& run_directory,
-                               std::int64_t step,
-                               std::uint64_t next_sample);
+
+  /// Makes the snapshot's memory and says where checkpoints go; before the first begin().
+  void prepare(const std::string& run_directory);
+  [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_.size(); }
+
+  /// Collective. Requires: nothing under way. Takes the snapshot and starts writing it.
+  void begin(std::int64_t step, std::uint64_t next_sample, device::Stream& compute);
+  /// The same on all ranks: a checkpoint was begun and is not done.
+  [[nodiscard]] bool under_way() const { return writer_ && writer_->under_way(); }
+  /// Only this rank knows: its part is still being written.
+  [[nodiscard]] bool writing() const { return writer_ && writer_->busy(); }
+  /// Collective. Requires: under_way(). The next stage; what was saved after the last one.
+  std::optional<Saved> advance();
+  /// Collective. Requires: under_way(). Waits until the checkpoint is done.
+  Saved finish();
 
  private:
+  void expect_gathered(device::Stream& compute);
+  /// Of the parameters, as the deck writes it: fp32, bf16.
+  [[nodiscard]] std::string precision() const;
+  std::vector<record::Slab> owned_state(device::Stream& compute);
+
   const Job& job_;
   const layout::Plan& plan_;
+  reduce::Engine& engine_;
   optim::AdamW& optimizer_;
   device::Device& device_;
   comm::World& world_;
+
+  std::vector<std::byte> snapshot_;
+  Saved saved_;
+  std::optional<record::CheckpointWriter> writer_;  // last: it reads the snapshot while it lives
 };
 
 }  // namespace trireme::train

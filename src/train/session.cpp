@@ -36,17 +36,19 @@ Session::Session(const Job& the_job,
       data(the_data),
       world(the_world),
       batches{job.batch.sequences, job.batch.micro_sequences, world.size()},
-      device(open_device(job.run.device, choose_threads(job.run.threads, world))),
+      device(open_device(job.run.device, choose_threads(job.run.threads, world), world)),
       dtype(choose_dtype(job.run.precision, *device)),
       compute_stream(device->make_stream(device::StreamMode::inlined, "compute")),
       scratch(*device, {.pooled = job.memory.pool, .poison = poison}),
       plan(model::parameter_table(job.shape),
            {world.size(), job.parallel.bucket_elements, job.parallel.padding}),
-      communicator(comm::make_communicator(job.parallel.transport,
-                                           job.parallel.reduction,
-                                           world,
-                                           *device,
-                                           {.deadline_s = job.parallel.deadline.seconds})),
+      communicator(comm::make_communicator(
+          job.parallel.transport,
+          job.parallel.reduction,
+          world,
+          *device,
+          {.registers_memory = job.parallel.register_buffers,
+           .most_blocks = static_cast<int>(job.parallel.nccl_blocks.value_or(0))})),
       engine(plan,
              dtype,
              job.optimizer.sharded,
@@ -65,7 +67,8 @@ Session::Session(const Job& the_job,
       recorder({.enabled = job.record.spans, .rank = static_cast<std::uint32_t>(world.rank())},
                device.get()),
       micro_batch_(*device, job.batch.micro_sequences, job.shape.context),
-      exchange_(world) {
+      exchange_(world),
+      losses_(*device) {
   batches.validate();
   expect_equal_plans();
   TRIREME_EXPECT(batches.micro_steps() % engine.leaves() == 0, "{} micro-steps for {} leaves",
@@ -101,23 +104,25 @@ void Session::micro_steps() {
     recorder.at_micro_step(micro);
     timing::Span loading(recorder, timing::Name::data_next);
     micro_batch_.load(data.train, batches.first_sample(first, world.rank(), micro),
-                      batches.micro_sequences);
+                      batches.micro_sequences, *compute_stream);
     loading.end();
     const timing::Span training(recorder, timing::Name::model_train);
     const bool last = micro + 1 == batches.micro_steps();
     model.train(micro_batch_.batch(), micro_batch_.losses(), last, hooks, *compute_stream);
-    ops::add_values(losses_, micro_batch_.losses(), *compute_stream);
+    losses_.add_values(micro_batch_.losses(), *compute_stream);
   }
   next_sample += static_cast<std::uint64_t>(batches.sequences);
 }
 
 void Session::compute(std::int64_t number) {
   recorder.at_step(number);
-  losses_ = {};
+  losses_.clear(*compute_stream);
   engine.begin_step();
   micro_steps();
+  losses_.fetch(*compute_stream);  // the optimizer waits for the stream
   scratch.freeze();
   engine.finish_reduction();
+  optimizer_began_ = timing::steady_seconds();
   const timing::Span updating(recorder, timing::Name::optim_step);
   result_ = optimizer.step(number, job.run.steps,
                            1.0 / static_cast<double>(world.size() * batches.micro_steps()));
@@ -125,15 +130,18 @@ void Session::compute(std::int64_t number) {
 
 StepOutcome Session::finish_step(double begin, const Requests& mine, timing::Span& whole) {
   const std::int64_t tokens = batches.sequences * job.shape.context;
-  const Agreed agreed = exchange_.agree(losses_, tokens, mine);
+  const Agreed agreed = exchange_.agree(losses_.fetched(), tokens, mine);
   whole.end();
   return {agreed.mean_loss,
           result_.grad_norm,
           result_.learning_rate,
           tokens,
           timing::steady_seconds() - begin,
+          begin,
+          optimizer_began_,
           agreed.checkpoint,
-          agreed.stop};
+          agreed.stop,
+          agreed.writing};
 }
 
 std::optional<double> Session::evaluate() {

@@ -49,8 +49,10 @@ struct StepOutcome {
   double learning_rate = 0;
   std::int64_t tokens = 0;
   double seconds = 0;
-  bool checkpoint = false;  ///< some rank was asked to save
-  bool stop = false;        ///< some rank was asked to end
+  double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
+  bool checkpoint = false;                ///< some rank was asked to save
+  bool stop = false;                      ///< some rank was asked to end
+  bool writing = false;                   ///< some rank is writing a checkpoint
 };
 
 /// The data of a deck, the same on every rank: rank 0 builds the token cache, then all map it.
@@ -106,8 +108,9 @@ class Session {
   MicroBatch micro_batch_;
   Exchange exchange_;
   std::optional<Evaluator> evaluator_;
-  ops::OrderFreeSum losses_;
+  ops::StreamSum losses_;
   optim::StepResult result_;
+  double optimizer_began_ = 0;
 };
 
 }  // namespace trireme::train

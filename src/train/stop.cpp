@@ -2,6 +2,9 @@
 #include "train/stop.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 
 namespace trireme::train {
@@ -29,6 +32,19 @@ Requests SignalScope::take() {
   return taken;
 }
 
+std::optional<double> slurm_end() {
+  const char* text = std::getenv("SLURM_JOB_END_TIME");  // NOLINT(concurrency-mt-unsafe)
+  if (text == nullptr)
+    return std::nullopt;
+  double seconds = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, problem] = std::from_chars(text, end, seconds);
+  // Slurm says 0 or the largest number where there is no limit.
+  if (problem != std::errc() || rest != end || seconds <= 0 || seconds >= 4e9)
+    return std::nullopt;
+  return seconds;
+}
+
 void Walltime::step_took(double seconds) {
   slowest_step_ = std::max(slowest_step_, seconds);
 }
@@ -37,9 +53,9 @@ void Walltime::checkpoint_took(double seconds) {
   slowest_checkpoint_ = std::max(slowest_checkpoint_, seconds);
 }
 
-bool Walltime::ends(double now) const {
-  return limit_seconds_ > 0 &&
-         now - started_at_ + 1.5 * (slowest_step_ + slowest_checkpoint_) >= limit_seconds_;
+bool Walltime::ends(double now, bool writing) const {
+  const double checkpoint = slowest_checkpoint_ > 0 ? slowest_checkpoint_ : expected_checkpoint_;
+  return deadline_ && now + 1.5 * (slowest_step_ + (writing ? 2 : 1) * checkpoint) >= *deadline_;
 }
 
 }  // namespace trireme::train

@@ -2,8 +2,8 @@
 // Why a run may end early or save out of turn: signals and the wall clock.
 //
 // SIGUSR1 asks for a checkpoint and goes on; SIGUSR2 and SIGTERM ask for a checkpoint and a stop
-// (exit 75); `run.walltime` is a stop asked for in time for one more step and one checkpoint, whose
-// costs are measured as the run goes.
+// (exit 75); `run.walltime`, and under Slurm the end of the job, are a stop asked for in time for
+// one more step and one checkpoint, whose costs are measured as the run goes.
 //
 // 1. The signals are blocked in every thread and looked at between steps; no handler ever runs. A
 // handler would be unsafe here whatever it does: oneDNN's generated fp32 kernels point the stack
@@ -16,13 +16,15 @@
 
 #include <csignal>
 #include <cstdint>
+#include <optional>
 
 namespace trireme::train {
 
-/// What was asked for since the last look, as 0 or 1 so that ranks can add them up.
+/// What one rank has to say at the end of a step, as 0 or 1 so that ranks can add it up.
 struct Requests {
-  std::int64_t checkpoint = 0;
+  std::int64_t checkpoint = 0;  ///< asked for since the last look
   std::int64_t stop = 0;
+  std::int64_t writing = 0;  ///< a checkpoint is being written here
 };
 
 /// Blocks the signals for its lifetime. One at a time, in the main thread.
@@ -43,23 +45,28 @@ class SignalScope {
   bool stop_ = false;
 };
 
+/// When the Slurm job that this process belongs to ends, in seconds since 1970, as the job's
+/// environment tells (SLURM_JOB_END_TIME). Nothing outside Slurm and for jobs without an end.
+std::optional<double> slurm_end();
+
 /// The wall clock of a run, on rank 0.
 class Walltime {
  public:
-  /// `limit_seconds` counts from process start; 0 or less: no limit. `started_at` is the steady
-  /// clock then.
-  Walltime(double limit_seconds, double started_at)
-      : limit_seconds_(limit_seconds), started_at_(started_at) {}
+  /// The run ends at `deadline` on the steady clock; nothing: it does not.
+  explicit Walltime(std::optional<double> deadline) : deadline_(deadline) {}
 
+  /// What the first checkpoint will take, to go by until one was written.
+  void expect_checkpoint(double seconds) { expected_checkpoint_ = seconds; }
+  /// One step and what was done until the next, without waiting for checkpoints.
   void step_took(double seconds);
   void checkpoint_took(double seconds);
-  /// Whether another step and a checkpoint after it might not fit any more. Both count at their
-  /// slowest so far, and a half more.
-  [[nodiscard]] bool ends(double now) const;
+  /// Whether another step and a checkpoint after it might not fit any more, and before that one the
+  /// rest of one that is being written. All count at their slowest so far, and a half more.
+  [[nodiscard]] bool ends(double now, bool writing) const;
 
  private:
-  double limit_seconds_;
-  double started_at_;
+  std::optional<double> deadline_;
+  double expected_checkpoint_ = 0;
   double slowest_step_ = 0;
   double slowest_checkpoint_ = 0;
 };

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include "comm/placement.hpp"
+
 #include "model/sampler.hpp"
 
 #include "record/checkpoint.hpp"
@@ -58,7 +60,7 @@ std::string sample_run(const std::string& run_directory, const TextRequest& requ
   const model::GptShape shape = shape_from(reader.facts().model, newest->directory);
   log.info("{}: step {}", newest->directory, reader.facts().step);
 
-  const int threads = usable_cpus();
+  const int threads = static_cast<int>(comm::place_here("", 1).cpus.size());
   omp_set_num_threads(threads);
   const auto device = device::make_cpu_device(threads);
   const auto stream = device->make_stream(device::StreamMode::inlined, "compute");

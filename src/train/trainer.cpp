@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.hpp"
 
+#include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <omp.h>
 
 #include "base/text.hpp"
 
+#include "layout/budget.hpp"
+
 #include "comm/placement.hpp"
 #include "comm/together.hpp"
 
+#include "record/checkpoint_directory.hpp"
 #include "record/run_directory.hpp"
+#include "record/run_file.hpp"
 
 #include "train/journal.hpp"
 #include "train/machine.hpp"
@@ -27,21 +34,45 @@ namespace {
 
 /// Samples travel to rank 0 this often.
 constexpr std::int64_t collect_every_steps = 50;
+/// Of one rank's part of a checkpoint, until the first was measured: a busy shared file system.
+constexpr double assumed_bytes_per_s = 50e6;
+
+/// Whether the run in `path` has made all its steps: by its newest checkpoint, or by its record
+/// where the deck asks for no checkpoints.
+bool is_finished(const Job& job, const std::string& path) {
+  if (const auto newest = record::newest_checkpoint(path); newest && newest->step >= job.run.steps)
+    return true;
+  return !job.checkpoint.regular() &&
+         record::RunFile::last_step(path + "/run.h5").value_or(0) >= job.run.steps;
+}
 
 /// The run directory, or the first of DIRECTORY-2, DIRECTORY-3, … that is not finished, when the
 /// deck wants a new run then.
 std::string choose_directory(const Job& job, comm::World& world) {
   std::string path = job.run.directory;
-  const auto finished = [&] {
-    const auto newest = record::newest_checkpoint(path);
-    return newest && newest->step >= job.run.steps;
-  };
   comm::on_first_rank(world, [&] {
     if (job.run.when_finished == WhenFinished::renew)
-      for (int number = 2; finished(); ++number)
+      for (int number = 2; is_finished(job, path); ++number)
         path = fmt::format("{}-{}", job.run.directory, number);
   });
   return world.broadcast(std::move(path), 0);
+}
+
+/// Slurm kills at the job's end, so the record is closed and MPI has ended a little earlier.
+constexpr double slurm_margin_s = 5;
+
+/// Where the run must end, on the steady clock: run.walltime after `started_at`, or shortly before
+/// the end of the Slurm job, whichever comes first.
+std::optional<double> deadline_of(const Job& job, double started_at) {
+  std::optional<double> deadline;
+  if (job.run.walltime.given())
+    deadline = started_at + job.run.walltime.value->seconds;
+  if (const auto end = slurm_end()) {
+    const double steady =
+        timing::steady_seconds() + *end - slurm_margin_s - timing::calendar_seconds();
+    deadline = std::min(deadline.value_or(steady), steady);
+  }
+  return deadline;
 }
 
 class Trainer {
@@ -55,11 +86,15 @@ class Trainer {
   void open_files(std::optional<std::int64_t> resumed_step);
   StepOutcome step(std::int64_t number);
   /// What is due after step `number`, in the order of the header.
-  void between_steps(std::int64_t number, const StepOutcome& outcome);
+  void between_steps(std::int64_t number);
   void evaluate(std::int64_t step);
   void print_sample(std::int64_t step);
-  void save(std::int64_t step);
-  void finish();
+  /// Begins a checkpoint, behind one that is under way, and waits for it where the run must.
+  void save(std::int64_t step, bool wait);
+  void note(const Saver::Saved& saved);
+  /// `whole`: the run has made its last step, so there is time to measure the machine.
+  void finish(bool whole);
+  ExitCode steps();
 
   [[nodiscard]] bool due(std::int64_t step, std::int64_t every) const {
     return every > 0 && (step % every == 0 || step == job_.run.steps);
@@ -74,6 +109,7 @@ class Trainer {
   comm::World& world_;
   Log& log_;
   record::RunDirectory directory_;
+  std::optional<record::RunDirectory> checkpoints_;  // where the deck wants them elsewhere
   data::Split data_;
   Session session_;
   Saver saver_;
@@ -82,8 +118,10 @@ class Trainer {
   SignalScope& signals_;
   Walltime walltime_;
 
+  bool finished_ = false;  ///< before it began: an earlier start made all its steps
   std::int64_t first_step_ = 1;
-  std::int64_t saved_step_ = -1;  ///< the step of the newest checkpoint
+  std::int64_t saved_step_ = -1;  ///< the step of the newest checkpoint, begun or done
+  double saved_at_ = timing::steady_seconds();  ///< when it was begun
   std::optional<double> first_validation_, last_validation_;
 };
 
@@ -95,37 +133,50 @@ Trainer::Trainer(
       directory_(choose_directory(job, world), world),
       data_(open_data(job, directory_.file("tokens"), world, log)),
       session_(job, data_, world),
-      saver_(job, session_.plan, session_.optimizer, *session_.device, world),
+      saver_(job, session_.plan, session_.engine, session_.optimizer, *session_.device, world),
       signals_(signals),
-      walltime_(job.run.walltime.value_or({}).seconds, started_at) {}
+      walltime_(deadline_of(job, started_at)) {}
 
 void Trainer::start() {
+  if (!job_.checkpoint.directory.empty()) {
+    checkpoints_.emplace(job_.checkpoint.directory, world_, "checkpoint.directory");
+    comm::on_first_rank(world_,
+                        [&] { record::link_checkpoints(directory_.path(), checkpoints_->path()); });
+  }
   std::optional<Saver::Resumed> resumed;
   {
     const timing::Span span(session_.recorder, timing::Name::checkpoint_read);
-    resumed = saver_.load_newest(directory_.path(), log_);
+    resumed = saver_.load_newest(directory_.path(), log_, *session_.compute_stream);
   }
   if (resumed) {
     first_step_ = resumed->step + 1;
     session_.next_sample = resumed->next_sample;
     saved_step_ = resumed->step;
-  } else {
-    saver_.initialize(*session_.compute_stream);
   }
-  if (first_step_ <= job_.run.steps)
-    open_files(resumed ? std::optional(resumed->step) : std::nullopt);
+  bool finished = false;
+  comm::on_first_rank(world_, [&] { finished = is_finished(job_, directory_.path()); });
+  finished_ = !world_.broadcast(finished ? "finished" : "", 0).empty();
+  if (finished_)
+    return;
+  if (!resumed)
+    saver_.initialize(*session_.compute_stream);
+  open_files(resumed ? std::optional(resumed->step) : std::nullopt);
+  saver_.prepare(directory_.path());
+  walltime_.expect_checkpoint(static_cast<double>(layout::snapshot_bytes(session_.plan)) /
+                              assumed_bytes_per_s);
 }
 
 void Trainer::open_files(std::optional<std::int64_t> resumed_step) {
   comm::on_first_rank(world_, [&] { log_.also_to_file(directory_.file("log.txt")); });
   journal_.emplace(job_, session_.plan, *session_.device, session_.dtype, directory_, resumed_step,
-                   session_.recorder, world_);
+                   session_.recorder, world_, log_);
   const auto count = [](std::int64_t number) { return count_text(static_cast<double>(number)); };
   log_.info(
       "{}: {} parameters in {} buckets, {} ranks over {}, {}, {} micro-steps of {} x {} tokens",
       job_.run.name, count(session_.plan.parameter_elements()), session_.plan.buckets().size(),
       world_.size(), session_.communicator->name(), name(session_.dtype),
       session_.batches.micro_steps(), session_.batches.micro_sequences, job_.shape.context);
+  for (const std::string& line : gpu_table(world_, *session_.device)) log_.info("{}", line);
   log_.info("data: {} training tokens, {} validation tokens", count(data_.train.num_tokens()),
             data_.validation ? count(data_.validation->num_tokens()) : "no");
   if (world_.rank() == 0)
@@ -137,11 +188,15 @@ StepOutcome Trainer::step(std::int64_t number) {
   const std::uint64_t allocated = session_.scratch.num_allocations();
   const auto outcome = session_.step(number, [&] {
     Requests requests = signals_.take();
-    if (world_.rank() == 0 && walltime_.ends(timing::steady_seconds()))
+    const double now = timing::steady_seconds();
+    if (world_.rank() == 0 && walltime_.ends(now, saver_.under_way()))
       requests.stop = 1;
+    if (world_.rank() == 0 && job_.checkpoint.every_minutes > 0 &&
+        now - saved_at_ >= 60 * job_.checkpoint.every_minutes)
+      requests.checkpoint = 1;
+    requests.writing = saver_.writing() ? 1 : 0;
     return requests;
   });
-  walltime_.step_took(outcome.seconds);
   const double rate = static_cast<double>(outcome.tokens) / outcome.seconds;
   journal_->step(
       {.step = number,
@@ -154,22 +209,20 @@ StepOutcome Trainer::step(std::int64_t number) {
        .flops_per_s = rate * model::flops_per_token(job_.shape),
        .exposed_s = session_.engine.exposed_seconds(),
        .allocations = static_cast<std::int64_t>(session_.scratch.num_allocations() - allocated)},
-      session_.engine);
+      session_.engine, outcome);
   if (progress_)
     progress_->step({number, outcome.loss, outcome.grad_norm, outcome.learning_rate,
                      outcome.seconds, static_cast<double>(outcome.tokens)});
   return outcome;
 }
 
-void Trainer::between_steps(std::int64_t number, const StepOutcome& outcome) {
+void Trainer::between_steps(std::int64_t number) {
   if (due(number, collect_every_steps))
     journal_->collect();
   if (due(number, job_.evaluate.every_steps))
     evaluate(number);
   if (due(number, job_.sample.every_steps))
     print_sample(number);
-  if (due(number, job_.checkpoint.every_steps) || outcome.checkpoint || outcome.stop)
-    save(number);
 }
 
 void Trainer::evaluate(std::int64_t step) {
@@ -199,57 +252,100 @@ void Trainer::print_sample(std::int64_t step) {
   });
 }
 
-void Trainer::save(std::int64_t step) {
+void Trainer::save(std::int64_t step, bool wait) {
+  if (saver_.under_way())
+    note(saver_.finish());
   if (saved_step_ == step)
     return;
-  const double begin = timing::steady_seconds();
-  const auto saved = saver_.save(directory_.path(), step, session_.next_sample);
-  const double seconds = timing::steady_seconds() - begin;
-  session_.recorder.add(timing::Name::checkpoint_write, 0, begin, seconds);
-  walltime_.checkpoint_took(seconds);
+  journal_->flush();
+  saver_.begin(step, session_.next_sample, *session_.compute_stream);
   saved_step_ = step;
-  clear_progress();
-  if (!saved.warning.empty())
-    log_.warning("{}", saved.warning);
-  log_.info("step {:>6}/{}  checkpoint {} ({} in {})", step, job_.run.steps, saved.directory,
-            bytes_text(static_cast<double>(saved.bytes)), duration_text(seconds));
+  saved_at_ = timing::steady_seconds();
+  if (wait || !job_.checkpoint.asynchronous)
+    note(saver_.finish());
 }
 
-void Trainer::finish() {
+void Trainer::note(const Saver::Saved& saved) {
+  walltime_.checkpoint_took(saved.needed_s);
+  journal_->checkpoint(saved);
+  clear_progress();
+  if (!saved.files.warning.empty())
+    log_.warning("{}", saved.files.warning);
+  const auto bytes = static_cast<double>(saved.files.bytes);
+  log_.info("step {:>6}/{}  checkpoint {} ({} in {}, {}/s; the run stood still for {})", saved.step,
+            job_.run.steps, saved.files.directory, bytes_text(bytes),
+            duration_text(saved.files.seconds), bytes_text(bytes / saved.files.seconds),
+            duration_text(saved.stall_s));
+}
+
+void Trainer::finish(bool whole) {
+  if (saver_.under_way())
+    note(saver_.finish());
   session_.engine.wait_for_parameters();
   progress_.reset();
   if (first_validation_ != last_validation_)
     log_.info("validation loss {:.4f} before, {:.4f} after", *first_validation_, *last_validation_);
   if (world_.rank() == 0)
     journal_->print_summary(log_);
-  journal_->close(session_);
-  log_.info("everything lies in {}: run.h5 (the record), log.txt, deck.resolved.yaml, checkpoints/",
-            directory_.path());
+  if (whole)
+    journal_->compare_with_ceiling(session_, log_);
+  journal_->close(session_, saver_);
+  std::error_code ignored;
+  const bool saved =
+      world_.rank() == 0 && std::filesystem::exists(directory_.checkpoints(), ignored);
+  log_.info("everything lies in {}: run.h5 (the record), log.txt, deck.resolved.yaml{}",
+            directory_.path(), saved ? ", checkpoints/" : "");
 }
 
 ExitCode Trainer::run() {
   start();
-  if (first_step_ > job_.run.steps) {
+  if (finished_ && first_step_ <= job_.run.steps) {
+    log_.info(
+        "the run in {} is finished: run.h5 holds all {} steps, and the deck asks for no checkpoint "
+        "of the last. To start anew, name another run.directory",
+        directory_.path(), job_.run.steps);
+    return ExitCode::done;
+  }
+  if (finished_) {
     log_.info(
         "the run in {} is finished: step {} of {}. To go on, raise run.steps; to start anew, name "
         "another run.directory",
         directory_.path(), first_step_ - 1, job_.run.steps);
     return ExitCode::done;
   }
+  try {
+    return steps();
+  } catch (const UserError&) {  // on all ranks alike: what was saved before the mistake stays saved
+    if (saver_.under_way())
+      note(saver_.finish());
+    throw;
+  }
+}
+
+ExitCode Trainer::steps() {
   if (first_step_ == 1 && job_.evaluate.every_steps > 0)
     evaluate(0);
   for (std::int64_t number = first_step_; number <= job_.run.steps; ++number) {
+    const double begin = timing::steady_seconds();
     const StepOutcome outcome = step(number);
-    between_steps(number, outcome);
-    if (outcome.stop && number < job_.run.steps) {
-      finish();
+    const bool stops = outcome.stop && number < job_.run.steps;
+    if (saver_.under_way() && !outcome.writing)
+      if (const auto saved = saver_.advance())
+        note(*saved);
+    between_steps(number);
+    walltime_.step_took(timing::steady_seconds() - begin);
+    if (due(number, job_.checkpoint.every_steps) || outcome.checkpoint || outcome.stop ||
+        (number == job_.run.steps && job_.checkpoint.regular()))
+      save(number, stops || number == job_.run.steps);
+    if (stops) {
+      finish(false);
       log_.info(
           "stopped after step {} of {} behind a checkpoint; start the same command again to go on",
           number, job_.run.steps);
       return ExitCode::requeue;
     }
   }
-  finish();
+  finish(true);
   return ExitCode::done;
 }
 

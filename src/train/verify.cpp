@@ -20,40 +20,11 @@
 
 #include "train/machine.hpp"
 #include "train/saver.hpp"
+#include "train/temporary_directory.hpp"
 #include "train/verify_checks.hpp"
 
 namespace trireme::train {
 namespace {
-
-/// A directory of this run's own for the token cache; removed at the end.
-class TemporaryDirectory {
- public:
-  /// Collective.
-  explicit TemporaryDirectory(comm::World& world) {
-    std::string path;
-    comm::on_first_rank(world, [&] {
-      path = (std::filesystem::temp_directory_path() / "trireme-verify-XXXXXX").string();
-      if (mkdtemp(path.data()) == nullptr)
-        throw StorageError("file system", "mkdtemp " + path, std::strerror(errno), __FILE__,
-                           __LINE__);
-      made_here_ = true;
-    });
-    path_ = world.broadcast(std::move(path), 0);
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    if (made_here_)
-      std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  bool made_here_ = false;
-};
 
 /// The deck with one combination put in, and nothing to write or to evaluate.
 class Variant {
@@ -61,6 +32,7 @@ class Variant {
   Variant(const Job& job, const Combination& combination, std::int64_t steps)
       : run_(job.run), optimizer_(job.optimizer), parallel_(job.parallel) {
     run_.steps = std::max(run_.steps, steps);
+    run_.device = DeviceChoice::cpu;
     optimizer_.sharded = combination.sharded;
     parallel_.bucket_elements = combination.bucket_elements;
     parallel_.padding = combination.padding;
@@ -180,7 +152,7 @@ std::string Verifier::run_one(const Combination& combination) {
   if (std::string found = agree(world_, check_reduced_once(session)); !found.empty())
     return "before the first step, " + found;
   poison_foreign_parameters(session);
-  Saver(session.job, session.plan, session.optimizer, *session.device, world_)
+  Saver(session.job, session.plan, session.engine, session.optimizer, *session.device, world_)
       .initialize(*session.compute_stream);
   std::string found = train(session, combination);
   // Nobody takes memory away that a peer still reads.
@@ -193,6 +165,8 @@ std::string Verifier::train(Session& session, const Combination& combination) {
   const auto padding = owned_padding(session);
   for (std::int64_t step = 1; step <= request_.steps; ++step) {
     poison_gradients(session);
+    const bool held = step % 2 == 1;
+    session.engine.hold_collectives(held);
     StepOutcome outcome;
     try {
       outcome = session.step(step, [] { return Requests{}; });
@@ -209,6 +183,8 @@ std::string Verifier::train(Session& session, const Combination& combination) {
       mine = reference_.compare_step(session, outcome, step);
     if (std::string found = agree(world_, mine); !found.empty())
       return fmt::format("after step {}, {}", step, found);
+    if (held && combination.overlap_parameters)
+      poison_foreign_parameters(session);  // none of the step's gathers has started
   }
   return check_last(session, first);
 }
@@ -280,8 +256,7 @@ std::vector<Combination> all_combinations(const Job& job) {
       {"one per parameter", 1}};
   std::vector<Combination> all;
   for (const auto& [name, elements] : sizes)
-    for (const auto padding :
-         {layout::Padding::aligned, layout::Padding::megatron, layout::Padding::none})
+    for (const auto& [padding, word] : EnumNames<layout::Padding>::table)
       for (unsigned bits = 0; bits < 32; ++bits) {
         const auto on = [&](unsigned bit) { return (bits >> bit & 1U) != 0; };
         all.push_back({name, elements, padding, on(4), on(0), on(1), on(2), on(3)});

@@ -2,10 +2,10 @@
 // `trireme verify DECK`: the proof that no optimisation shows in the numbers (rule 6 of the
 // design). The deck's first steps are trained once under every combination of
 //
-//   buckets: one | several | one per parameter      padding: aligned | megatron | none
+//   buckets: one | several | one per parameter      padding: each of the four
 //   sharded x overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
 //
-// which are 3 x 3 x 2^5 = 288, on the CPU, with a reduction in a fixed order (`sum` becomes
+// which are 3 x 4 x 2^5 = 384, on the CPU, with a reduction in a fixed order (`sum` becomes
 // `ordered`). The first combination is the plainest one: not sharded, so every rank computes all of
 // it, and with every switch off. What each of the others gives must equal it to the bit.
 //
@@ -18,6 +18,9 @@
 // 3. After each step: loss, gradient norm and the owned fp32 masters equal the first combination's,
 // and padding of owned gradients and parameters is zero. Nothing waits for a gather that the step
 // itself would not wait for, so overlap is really tested.
+// In every other step, collectives that overlap are held back until compute waits for them, and the
+// parameters that they will bring are NaN until then: so a wait that is missing shows, however fast
+// the network is.
 // 4. After the last step and its gathers: all parameters on all ranks, and their padding.
 //
 // Nothing is written but a token cache in a temporary directory (or data.cache), gone at the end.

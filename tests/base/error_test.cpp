@@ -23,6 +23,9 @@ TEST(DiagnosticTest, LeavesOutWhatIsEmpty) {
             "a.yaml:3:17: error: optimizer.beta1: 2 is outside [0, 1)");
   EXPECT_EQ(to_string(Diagnostic{{"a.yaml", 0, 0}, "", "is empty"}), "a.yaml: error: is empty");
   EXPECT_EQ(to_string(Diagnostic{{}, "", "no deck given"}), "error: no deck given");
+  EXPECT_EQ(to_string(Diagnostic{{"a\n", 0, 0}, "", "'\x1b[2J\x7f' is no key"}),
+            "a?: error: '?[2J?' is no key")
+      << "a deck's bytes do not command the terminal";
 }
 
 TEST(UserErrorTest, CarriesEveryFinding) {

@@ -53,7 +53,7 @@ std::unique_ptr<Communicator> connect(Wiring wiring,
                                       Reduction reduction,
                                       MpiWorld& world,
                                       device::Device& device) {
-  const Options options{.deadline_s = 60, .chunk_bytes = chunk_bytes};
+  const Options options{.chunk_bytes = chunk_bytes};
   if (wiring == Wiring::mpi)
     return make_communicator(Transport::mpi, reduction, world, device, options);
   if (wiring == Wiring::shared_memory)

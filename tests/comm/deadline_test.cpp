@@ -1,62 +1,191 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective in which somebody is missing ends with an error that names the bucket and the rank.
+// A collective in which somebody is missing ends with an error that names what was waited for and
+// the rank; one in which somebody is at work does not end. Ranks that do not answer at all are
+// tested with the executable, by stopping processes: tests/integration/watchdog_test.py.
+#include <array>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "comm/communicator.hpp"
+#include "comm/together.hpp"
 
 namespace trireme::comm {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Deadline : public ::testing::TestWithParam<Transport> {};
+constexpr double deadline_s = 0.2;
 
-TEST_P(Deadline, NamesTheBucketAndTheRankThatNeverArrived) {
-  const auto world = make_mpi_world();
-  if (world->size() == 1)
-    return;  // nobody can be late
-  const auto device = device::make_cpu_device(1);
-  const auto stream = device->make_stream(device::StreamMode::concurrent, "comm");
-  const auto communicator = make_communicator(GetParam(), Reduction::ordered, *world, *device,
-                                              {.deadline_s = 0.5, .chunk_bytes = 4096});
-  const auto buffer = communicator->allocate(
-      static_cast<std::size_t>(64 * world->size()) * sizeof(float), "test bucket");
-  const auto shards = communicator->shards(buffer.view(DType::f32));
-  const int late = world->size() - 1;
-  std::string words;
-  if (world->rank() != late) {
-    communicator->reduce_scatter(*shards, BucketIndex{7}, *stream);
+/// Two worlds of the same ranks: one that is tested and breaks, one for talking about it.
+class Deadline : public ::testing::Test {
+ protected:
+  [[nodiscard]] int late() const { return tested_->size() - 1; }
+  /// "rank 2 on host".
+  [[nodiscard]] std::string name_of(int rank) {
+    const auto hosts = talking_->gather_all(talking_->host());
+    return "rank " + std::to_string(rank) + " on " + hosts[static_cast<std::size_t>(rank)];
+  }
+  /// What the action throws on each rank; "" where it does not.
+  std::vector<std::string> said(const std::function<void()>& action) {
+    std::string words;
     try {
-      stream->synchronize();
+      action();
     } catch (const CommError& error) {
       words = error.what();
     }
+    return talking_->gather_all(words);
   }
-  const auto all = world->gather_all(words);
-  const std::string late_host = world->gather_all(world->host())[static_cast<std::size_t>(late)];
-  for (int r = 0; r < world->size(); ++r) {
-    if (r == late)
-      continue;
-    const std::string& said = all[static_cast<std::size_t>(r)];
-    EXPECT_THAT(said, HasSubstr("reduce_scatter of bucket 7")) << "on rank " << r;
-    EXPECT_THAT(said,
-                HasSubstr("rank " + std::to_string(late) + " on " + late_host + " never arrived"));
-    // Only the late one is named.
-    EXPECT_THAT(said, Not(HasSubstr("rank 0")));
+
+  std::unique_ptr<World> tested_ = make_mpi_world(), talking_ = make_mpi_world();
+};
+
+class BucketDeadline : public Deadline, public ::testing::WithParamInterface<Transport> {
+ protected:
+  void SetUp() override {
+    communicator_ = make_communicator(GetParam(), Reduction::ordered, *tested_, *device_,
+                                      {.chunk_bytes = 4096});
+    buffer_ = communicator_->allocate(
+        static_cast<std::size_t>(64 * tested_->size()) * sizeof(float), "test bucket");
+    shards_ = communicator_->shards(buffer_.view(DType::f32));
+    tested_->limit_waiting(deadline_s);
   }
+  void reduce() {
+    communicator_->reduce_scatter(*shards_, BucketIndex{7}, *stream_);
+    stream_->synchronize();
+  }
+
+  std::unique_ptr<device::Device> device_ = device::make_cpu_device(1);
+  std::unique_ptr<device::Stream> stream_ =
+      device_->make_stream(device::StreamMode::concurrent, "comm");
+  std::unique_ptr<Communicator> communicator_;
+  device::Buffer buffer_;
+  std::unique_ptr<Shards> shards_;
+};
+
+TEST_P(BucketDeadline, NamesTheBucketAndTheRankThatNeverArrived) {
+  if (tested_->size() == 1)
+    return;  // nobody can be late
+  const auto all = said([&] {
+    if (tested_->rank() != late())
+      reduce();
+  });
+  const std::string name = name_of(late());
+  for (int r = 0; r < late(); ++r)
+    EXPECT_THAT(
+        all[static_cast<std::size_t>(r)],
+        AllOf(HasSubstr("reduce_scatter of bucket 7"),
+              HasSubstr(name + " never arrived and is in no collective"), Not(HasSubstr("rank 0"))))
+        << "on rank " << r;
+}
+
+TEST_P(BucketDeadline, TellsWhereARankIsThatWaitsElsewhere) {
+  if (tested_->size() == 1)
+    return;
+  std::array<std::int64_t, 1> value{1};
+  const auto all = said([&] {
+    if (tested_->rank() != late())
+      reduce();
+    else
+      tested_->sum(value);
+  });
+  const std::string first = name_of(0), last = name_of(late());
+  for (int r = 0; r < late(); ++r)
+    EXPECT_THAT(
+        all[static_cast<std::size_t>(r)],
+        AllOf(HasSubstr("reduce_scatter of bucket 7 failed"), HasSubstr("nothing moved for"),
+              HasSubstr(last + " is still in a sum over the ranks")))
+        << "on rank " << r;
+  EXPECT_THAT(all[static_cast<std::size_t>(late())],
+              AllOf(HasSubstr("a sum over the ranks failed"),
+                    HasSubstr(first + " is still in reduce_scatter of bucket 7")));
 }
 
 INSTANTIATE_TEST_SUITE_P(,
-                         Deadline,
+                         BucketDeadline,
                          ::testing::Values(Transport::mpi,
                                            Transport::shared_memory,
                                            Transport::hierarchical),
                          [](const auto& tested) { return std::string(word(tested.param)); });
+
+TEST_F(Deadline, HoldsForEveryMemberOfTheWorld) {
+  if (tested_->size() == 1)
+    return;
+  struct Member {
+    const char* name;
+    std::function<void(World&)> call;
+  };
+  std::array<std::int64_t, 2> values{1, 2};
+  const std::vector<Member> members{
+      {"a barrier", [](World& world) { world.barrier(); }},
+      {"a sum over the ranks", [&](World& world) { world.sum(values); }},
+      {"a maximum over the ranks", [&](World& world) { world.max(values); }},
+      {"a gather of numbers", [](World& world) { world.gather_all(std::array{1.0}); }},
+      {"a gather of texts", [](World& world) { together(world, [] {}); }},
+      // Everybody needs the last rank's bytes.
+      {"a broadcast", [this](World& world) { world.broadcast("bytes", late()); }}};
+  const std::string name = name_of(late());
+  std::vector<std::unique_ptr<World>> broken;
+  for (const Member& member : members) {
+    World& world = *broken.emplace_back(make_mpi_world());
+    world.limit_waiting(deadline_s);
+    const auto all = said([&] {
+      if (world.rank() != late())
+        member.call(world);
+    });
+    EXPECT_THAT(all[0], AllOf(HasSubstr(std::string(member.name)),
+                              HasSubstr(name + " never arrived and is in no collective")));
+  }
+}
+
+TEST_F(Deadline, ARankAtWorkIsWaitedFor) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double long_deadline_s = 0.5;  // what follows the work must keep it
+  tested_->limit_waiting(long_deadline_s);
+  const auto all = said([&] {
+    on_first_rank(*tested_, [] {
+      const auto until = Clock::now() + std::chrono::duration<double>(2.5 * long_deadline_s);
+      while (Clock::now() < until) {
+      }
+    });
+    tested_->barrier();
+  });
+  for (const std::string& words : all) EXPECT_EQ(words, "");
+}
+
+// One that is late behind its work is late.
+TEST_F(Deadline, WorkThatIsOverIsNoExcuse) {
+  if (tested_->size() == 1)
+    return;
+  const auto all = said([&] {
+    together(*tested_, [] {});
+    tested_->limit_waiting(deadline_s);
+    if (tested_->rank() != late())
+      tested_->barrier();
+  });
+  EXPECT_THAT(all[0], HasSubstr("never arrived"));
+}
+
+// The other lanes of a rank end with the first one, without a roll of their own.
+TEST_F(Deadline, ABrokenWorldStaysBroken) {
+  if (tested_->size() == 1)
+    return;
+  tested_->limit_waiting(deadline_s);
+  const auto all = said([&] {
+    if (tested_->rank() == late())
+      return;
+    EXPECT_THROW(tested_->barrier(), CommError);
+    tested_->gather_all("x");
+  });
+  EXPECT_THAT(all[0], HasSubstr("a barrier"));
+}
 
 }  // namespace
 }  // namespace trireme::comm

@@ -31,7 +31,6 @@ class Open : public Scratch {
     Log log(true, "test");
     log.also_to_file(at("log"));
     prepare_tokens(setup, log);
-    log.flush();
     return content(at("log"));
   }
   static std::string first(const TokenStream& stream, std::size_t count) {

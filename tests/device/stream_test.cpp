@@ -14,6 +14,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include "base/error.hpp"
 
@@ -121,6 +122,15 @@ TEST_P(BothModesTest, RefusesEventsOfAnotherDevice) {
   auto stream = make("strict", GetParam());
   EXPECT_THROW(stream->record(stranger), ContractError);
   EXPECT_THROW(stream->wait(stranger), ContractError);
+}
+
+TEST_F(StreamTest, AWorkersParallelLoopsHaveTheDevicesThreads) {
+  const auto device = make_cpu_device(3);
+  const auto stream = device->make_stream(StreamMode::concurrent, "test");
+  int threads = 0;
+  run(*stream, [&threads] { threads = omp_get_max_threads(); });
+  stream->synchronize();
+  EXPECT_EQ(threads, 3);
 }
 
 TEST_F(StreamTest, InlineWorkRunsOnTheCallersThread) {

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "h5/file.hpp"
 
-#include <csignal>
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/error.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
+#include "h5/raw_file.hpp"
 
+#include "support/child_process.hpp"
 #include "support/scratch_directory.hpp"
 
 namespace trireme::h5 {
@@ -82,30 +85,64 @@ TEST(Probe, TellsTheKindsApart) {
 TEST(File, IsReadableWhileAnotherProcessWritesItAndAfterThatProcessWasKilled) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "live.h5";
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    File file = create_file(path);
-    auto data = Dataset::create_extendible(file.get(), "x", type_of<double>(), 64);
-    data.append<double>(std::vector<double>{1, 2, 3});
+  File file;
+  std::optional<Dataset> growing;
+  test::DoomedChild child([&] {
+    file = create_file(path);
+    growing = Dataset::create_extendible(file.get(), "x", type_of<double>(), 64);
+    growing->append<double>(std::vector<double>{1, 2, 3});
     flush(file);
-    data.append<double>(std::vector<double>{4});
-    const char done = 'x';
-    if (::write(ready[1], &done, 1) != 1)
-      ::_exit(1);
-    for (;;) ::pause();
-  }
-  char done = 0;
-  ASSERT_EQ(::read(ready[0], &done, 1), 1);
+    growing->append<double>(std::vector<double>{4});
+  });
   EXPECT_EQ(Dataset::open(open_file(path, Access::read).get(), "x").read_all<double>(),
             (std::vector<double>{1, 2, 3}));
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+  child.kill();
   File again = open_file(path, Access::read_write);
   Dataset data = Dataset::open(again.get(), "x");
   data.append<double>(std::vector<double>{9});
   EXPECT_EQ(data.read_all<double>(), (std::vector<double>{1, 2, 3, 9}));
+}
+
+TEST(Turns, LetThreadsWorkOnTheirOwnFilesAtTheSameTime) {
+  const test::ScratchDirectory scratch;
+  const auto fill = [&](const std::string& name, double value) {
+    for (int round = 0; round < 20; ++round) {
+      File file = create_file(scratch / (name + std::to_string(round)));
+      auto data = Dataset::create_extendible(file.get(), "a", type_of<double>(), 64);
+      for (int i = 0; i < 20; ++i) data.append<double>(std::vector<double>{value});
+      write_attribute(data.id(), "of", name);
+      EXPECT_THAT(message_of([&] { Dataset::open(file.get(), "none"); }), HasSubstr("none"));
+      close(std::move(file));
+    }
+  };
+  {
+    const std::jthread other([&] { fill("x", 1.5); });
+    fill("y", 2.5);
+  }
+  for (const char* name : {"x", "y"}) {
+    const File file = open_file(scratch / (name + std::string("19")), Access::read);
+    const Dataset data = Dataset::open(file.get(), "a");
+    EXPECT_EQ(data.read_all<double>(), std::vector<double>(20, *name == 'x' ? 1.5 : 2.5));
+    EXPECT_EQ(read_attribute<std::string>(data.id(), "of"), name);
+  }
+}
+
+TEST(RawFile, WritesWhereHdf5ReservedTheSpace) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "a.h5";
+  const std::vector<float> values = {1, 2, 3, 4, 5};
+  std::int64_t offset = 0;
+  {
+    File file = create_file(path);
+    offset = Dataset::create_fixed(file.get(), "x", type_of<float>(), 5).file_offset();
+    close(std::move(file));
+  }
+  RawFile raw(path);
+  raw.write(offset, std::as_bytes(std::span(values)).first(8));
+  raw.write(offset + 8, std::as_bytes(std::span(values)).subspan(8));
+  raw.sync();
+  EXPECT_EQ(Dataset::open(open_file(path, Access::read).get(), "x").read_all<float>(), values);
+  EXPECT_THAT(message_of([&] { RawFile(scratch / "none"); }), HasSubstr("No such file"));
 }
 
 TEST(Groups, AreMadeWithTheirParents) {

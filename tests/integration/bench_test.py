@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`trireme bench`: the rows that it writes, not how fast they are."""
 import json
+import os
 import subprocess
 import unittest
 
@@ -27,6 +28,54 @@ class Bench(TrainingTest):
     def test_shards(self):
         rows = self.rows("shards", DECK, "batch.sequences=96", "--ranks", "96")
         self.assertEqual([(r["operation"], r["buckets"], r["ranks"]) for r in rows], [("searched", 4, 96), ("cached", 4, 96)])
+
+    def compute(self, verb, ranks):
+        path = self.path(f"{verb}{ranks}.json")
+        run = start("bench", verb, DECK, "--repetitions", "2", "--json", path, ranks=ranks)
+        self.assertEqual(run.code, 0, run)
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        self.assertEqual((found["ranks"], found["threads"], found["precision"]), (ranks, 1, "fp32"))
+        self.assertTrue(all(row["seconds"] > 0 for row in found["rows"]), found)
+        return found
+
+    def test_matmul(self):
+        for ranks in (1, 2):
+            found = self.compute("matmul", ranks)
+            rows = found["rows"]
+            self.assertEqual({(r["layer"], r["pass"]) for r in rows},
+                             {(layer, way) for layer in ("qkv", "attention_projection", "fc", "mlp_projection", "head")
+                              for way in ("forward", "input", "weight")})
+            self.assertEqual({r["how"] for r in rows}, {"step", "library", "packed"})
+            self.assertEqual(found["ceiling_flops"], max(r["flops_per_s"] for r in rows))
+            # 12 sequences of 16 tokens, 2 layers of 12 * 32^2 weights and a head of 256 * 32, three products of each.
+            self.assertEqual(found["product_flops"], 3 * 2 * (2 * 12 * 32 * 32 + 256 * 32) * 12 * 16 / ranks)
+            self.assertLessEqual(found["floor_seconds"], found["step_seconds"])
+            self.assertGreaterEqual(found["floor_seconds"] * found["ceiling_flops"], 0.999 * found["product_flops"])
+
+    def test_ops(self):
+        for ranks in (1, 2):
+            found = self.compute("ops", ranks)
+            rows = {row["op"]: row for row in found["rows"]}
+            self.assertEqual(rows["attention.forward"]["per_step"], 2 * 12 / ranks)
+            self.assertEqual(rows["attention.forward"]["flops"], 4 * 32 * 16 * 17 / 2)
+            self.assertEqual(rows["adamw"]["per_step"], 1)
+            self.assertIn("dropout.backward", rows)
+            self.assertAlmostEqual(found["step_seconds"], sum(r["per_step"] * r["seconds"] for r in rows.values()), places=6)
+
+    def test_engine(self):
+        path = self.path("engine.json")
+        run = start("bench", "engine", *self.words("run", []), "--repetitions", "4", "--json", path)
+        self.assertEqual(run.code, 0, run)
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        engine, plain = found["rows"]
+        self.assertEqual((engine["operation"], plain["operation"]), ("engine", "plain"))
+        # 256 + 16 embeddings of 32, 2 layers of 12 * 32^2 weights and 13 * 32 biases and gains, the last norm's 2 * 32.
+        self.assertEqual(engine["parameters"], (256 + 16) * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32)
+        self.assertEqual((engine["buckets"], plain["buckets"]), (4, 0))
+        self.assertGreater(min(engine["seconds"], plain["seconds"], found["ratio"]), 0)
+        self.assertFalse(os.path.exists(self.path("run")), "bench writes no run directory")
 
     def test_reduce_on_two_ranks(self):
         path = self.path("reduce.json")

@@ -3,6 +3,8 @@
 import fcntl
 import os
 import shutil
+import struct
+import subprocess
 import unittest
 
 import h5py
@@ -10,6 +12,42 @@ import h5py
 from harness import TrainingTest, is_root, start
 
 USER, ENVIRONMENT = 2, 3
+
+
+def xxh64(data):
+    """XXH64 with seed 0, from its specification."""
+    p1, p2, p3, p4, p5 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
+    whole = (1 << 64) - 1
+
+    def rotated(x, by):
+        return (x << by | x >> (64 - by)) & whole
+
+    def mixed(lane, word):
+        return rotated((lane + word * p2) & whole, 31) * p1 & whole
+
+    at = len(data) // 32 * 32
+    hashed = p5
+    if at:
+        lanes = [(p1 + p2) & whole, p2, 0, -p1 & whole]
+        for stripe in struct.iter_unpack("<4Q", data[:at]):
+            lanes = [mixed(lane, word) for lane, word in zip(lanes, stripe)]
+        hashed = sum(rotated(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18))) & whole
+        for lane in lanes:
+            hashed = ((hashed ^ mixed(0, lane)) * p1 + p4) & whole
+    hashed = (hashed + len(data)) & whole
+    for size, code in ((8, "<Q"), (4, "<I"), (1, "<B")):
+        while len(data) - at >= size:
+            (word,) = struct.unpack_from(code, data, at)
+            at += size
+            if size == 8:
+                hashed = (rotated(hashed ^ mixed(0, word), 27) * p1 + p4) & whole
+            elif size == 4:
+                hashed = (rotated(hashed ^ word * p1 & whole, 23) * p2 + p3) & whole
+            else:
+                hashed = rotated(hashed ^ word * p5 & whole, 11) * p1 & whole
+    hashed = (hashed ^ hashed >> 33) * p2 & whole
+    hashed = (hashed ^ hashed >> 29) * p3 & whole
+    return hashed ^ hashed >> 32
 
 
 class Sources(TrainingTest):
@@ -41,9 +79,7 @@ class Sources(TrainingTest):
 
     def test_text_that_cannot_be_read(self):
         run = self.train("data.train.text=[/proc/self/mem]", ranks=2)
-        self.assertIn(run.code, (USER, ENVIRONMENT), run)
-        self.assertEqual(len(run.errors), 1, run)
-        self.assertIn("/proc/self/mem", run.errors[0])
+        self.assert_refused(run, USER, "/proc/self/mem")
 
     def test_an_empty_text_file(self):
         empty = self.path("empty.txt")
@@ -73,11 +109,6 @@ class Sources(TrainingTest):
         run = self.train("model.vocabulary=100", ranks=2)
         self.assertEqual(run.code, USER, run)
         self.assertIn("model.vocabulary", run.errors[0])
-
-    def test_a_device_that_this_build_does_not_have(self):
-        run = self.train("run.device=cuda")
-        self.assertEqual(run.code, USER, run)
-        self.assertIn("CUDA", run.errors[0])
 
 
 class Leftovers(TrainingTest):
@@ -125,16 +156,31 @@ class Leftovers(TrainingTest):
                 self.refused_without_a_trace(parts=["step-00000012", "step-00000006"])
                 os.replace(whole, self.newest(name))
 
-    def test_a_checkpoint_of_another_version(self):
+    def test_a_checkpoint_that_somebody_changed(self):
         with h5py.File(self.newest("manifest.h5"), "r+") as file:
-            file.attrs["version"] = [99, 0]
-        self.refused_without_a_trace(parts=["manifest.h5", "99"])
+            file.attrs["next_sample"] = 7
+        self.refused_without_a_trace(parts=["manifest.h5", "step-00000006"])
+
+    def test_a_checkpoint_of_another_format_version(self):
+        with h5py.File(self.newest("manifest.h5"), "r+") as file:
+            file.attrs["version"] = [file.attrs["version"][0] + 1, 0]
+        # Whole, but of another version: the sum that lies beside it is made anew.
+        with open(self.newest("manifest.h5"), "rb") as file:
+            digest = xxh64(file.read())
+        with open(self.newest("manifest.xxh64"), "w", encoding="ascii") as out:
+            out.write(f"{digest:016x}  manifest.h5\n")
+        self.refused_without_a_trace(parts=["manifest.h5", "checkpoint format 3.0", "reads format 2.x"])
 
     def test_a_checkpoint_of_another_model(self):
         self.refused_without_a_trace("model.channels=64", parts=["channels", "32", "64"])
 
     def test_a_checkpoint_of_another_seed(self):
         self.refused_without_a_trace("run.seed=8", parts=["run.seed", "7", "8"])
+
+    def test_a_checkpoint_of_another_precision(self):
+        self.refused_without_a_trace("run.precision=bf16", parts=["run.precision is bf16", "run.precision=fp32"])
+        run = self.train_well("run.steps=18", "run.precision=fp32", ranks=2)
+        self.assertIn("resumed from", run.out)
 
     def test_a_run_file_that_is_something_else(self):
         with open(self.path("run/run.h5"), "w", encoding="ascii") as out:
@@ -149,6 +195,9 @@ class Disks(TrainingTest):
         """A prefix that starts the job in a mount namespace of its own, with a file system on self.path('disk')."""
         if not is_root() or shutil.which("unshare") is None:
             self.skipTest("mounting a small file system needs root and unshare")
+        namespace = subprocess.run(["unshare", "-m", "true"], stderr=subprocess.PIPE, text=True, check=False)
+        if namespace.returncode != 0:  # in a chroot, say
+            self.skipTest(f"mounting a small file system needs a mount namespace: {namespace.stderr.strip()}")
         os.mkdir(self.path("disk"))
         return ("unshare", "-m", "sh", "-c", f'mount -t tmpfs -o {options} none "{self.path("disk")}" && exec "$@"', "sh")
 
@@ -165,9 +214,12 @@ class Disks(TrainingTest):
         self.assert_refused(run, ENVIRONMENT, "disk/run", "Read-only file system")
 
     def test_a_full_disk(self):
-        run = self.train("run.steps=400", "checkpoint.every_steps=5", "checkpoint.keep=0", name="disk/run",
-                         prefix=self.mounted("size=1m"), ranks=2)
-        self.assert_refused(run, ENVIRONMENT, "No space left on device")
+        prefix = self.mounted("size=1m")
+        for asynchronous in ("true", "false"):
+            with self.subTest(asynchronous=asynchronous):
+                run = self.train("run.steps=400", "checkpoint.every_steps=5", "checkpoint.keep=0",
+                                 f"checkpoint.asynchronous={asynchronous}", name="disk/run", prefix=prefix, ranks=2)
+                self.assert_refused(run, ENVIRONMENT, "No space left on device")
 
     def test_two_runs_on_one_directory(self):
         holder = self.path("run")

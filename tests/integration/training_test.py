@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import unittest
 
@@ -135,6 +136,25 @@ class RunDirectory(TrainingTest):
             self.assertEqual(self.column("step", "steps", expected), list(range(1, 13)))
         self.assertEqual(self.weights(12, "run-3"), self.weights(12, "run"))
 
+    def test_a_run_without_checkpoints_is_finished_by_its_record(self):
+        none = "checkpoint.every_steps=0"
+        self.train_well(none, ranks=2)
+        before = os.stat(self.path("run/run.h5")).st_mtime_ns
+        run = self.train_well(none, "run.when_finished=keep", ranks=2)
+        self.assertIn("is finished", run.out)
+        self.assertEqual(os.stat(self.path("run/run.h5")).st_mtime_ns, before)
+        self.assertEqual(os.listdir(self.folder).count("run-2"), 0)
+        self.train_well(none, "run.when_finished=new", ranks=2)
+        self.assertEqual(os.stat(self.path("run/run.h5")).st_mtime_ns, before)
+        self.assertEqual(self.losses("run-2"), self.losses("run"))
+
+    def test_what_lies_in_the_directory_is_named_and_nothing_else(self):
+        run = self.train_well("checkpoint.every_steps=0")
+        self.assertIn("everything lies in", run.out)
+        self.assertNotIn("checkpoints/", run.out)
+        run = self.train_well(name="saved")
+        self.assertIn("deck.resolved.yaml, checkpoints/", run.out)
+
     def test_a_longer_deck_goes_on(self):
         self.train_well()
         run = self.train_well("run.steps=18")
@@ -160,12 +180,23 @@ class RunDirectory(TrainingTest):
         self.train_well(steps, "checkpoint.every_steps=0", "checkpoint.keep=0", ranks=2, name="calm")
         running = self.popen(steps, "checkpoint.every_steps=0", "checkpoint.keep=0", ranks=2, name="shaken")
         self.wait_for_line(running, "step      1/")  # mpirun has its handlers by then
+        near_the_end = threading.Event()  # and takes them away before it ends
+
+        def read():
+            for line in running.stdout:
+                if "/120  checkpoint" in line and int(line.split("/")[0].split()[-1]) >= 100:
+                    break
+            near_the_end.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
         sent = 0
-        while running.poll() is None:
+        while not near_the_end.wait(0.02):  # sets the rate of signals
             running.send_signal(signal.SIGUSR1)  # mpirun hands it on to all ranks
             sent += 1
-            time.sleep(0.02)  # sets the rate of signals; nothing waits for it
-        self.assertEqual(running.returncode, 0, running.communicate())
+        reader.join()
+        said = running.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(running.returncode, 0, said[1])
         saved = os.listdir(self.path("shaken/checkpoints"))
         print(f"{sent} signals, {len(saved) - 1} checkpoints")
         self.assertGreater(len(saved), 2)
@@ -182,11 +213,51 @@ class RunDirectory(TrainingTest):
         self.assertEqual(self.losses("stopped"), self.losses("calm"))
         self.assertEqual(self.weights(600, "stopped"), self.weights(600, "calm"))
 
+    def test_checkpoints_hold_the_same_bytes_whether_or_not_the_run_waits(self):
+        for name in ("true", "false"):
+            self.train_well(f"checkpoint.asynchronous={name}", "checkpoint.every_steps=3", "checkpoint.keep=0", ranks=2, name=name)
+        for step in (3, 6, 9, 12):
+            for rank in range(2):
+                path = f"checkpoints/step-{step:08d}/rank-{rank:05d}.h5"
+                with open(self.path(f"true/{path}"), "rb") as one, open(self.path(f"false/{path}"), "rb") as other:
+                    self.assertEqual(one.read(), other.read(), path)
+        self.assertEqual(self.losses("true"), self.losses("false"))
+        self.assertEqual(self.column("step", "checkpoints", "true"), [3, 6, 9, 12])
+        for name in ("true", "false"):
+            copies, stalls = self.column("copy_s", "checkpoints", name), self.column("stall_s", "checkpoints", name)
+            self.assertTrue(all(copy < stall for copy, stall in zip(copies, stalls)), (copies, stalls))
+            self.assertEqual([copy > 0 for copy in copies], [name == "true"] * 4)
+            self.assertTrue(all(seconds > 0 for seconds in self.column("write_s", "checkpoints", name)))
+
+    def test_a_checkpoint_that_is_old_enough_is_followed_by_the_next(self):
+        self.train_well("run.steps=300", "checkpoint.every_steps=0", "checkpoint.every_minutes=0.002", "checkpoint.keep=0", ranks=2)
+        steps = self.column("step", "checkpoints")
+        self.assertGreater(len(steps), 2)
+        self.assertEqual(steps[-1], 300, "the last step is saved too")
+        self.assertEqual(sorted(int(name[5:]) for name in os.listdir(self.path("run/checkpoints")) if name != "latest"), steps)
+
+    def test_checkpoints_may_lie_elsewhere(self):
+        elsewhere = f"checkpoint.directory={self.path('scratch-disk')}"
+        self.train_well(elsewhere, ranks=2)
+        self.assertTrue(os.path.exists(self.path("scratch-disk/step-00000012/manifest.h5")))
+        run = self.train_well(elsewhere, "run.steps=14", ranks=2)
+        self.assertIn("resumed from", run.out)
+        self.assertEqual(self.column("step", "steps"), list(range(1, 15)))
+        other = self.train(elsewhere, "run.steps=16", ranks=2, name="other")
+        self.assert_refused(other, 2, "there is no run file to continue")
+
     def test_the_walltime_stops_behind_a_checkpoint(self):
         run = self.train("run.steps=100000", "run.walltime=3", ranks=2)
         self.assertEqual(run.code, 75, run)
         steps = self.column("step", "steps")
         self.assertTrue(os.path.isdir(self.path(f"run/checkpoints/step-{steps[-1]:08d}")), run)
+
+    def test_the_end_of_a_slurm_job_stops_it_too(self):
+        os.environ["SLURM_JOB_END_TIME"] = str(int(time.time()) + 9)
+        self.addCleanup(os.environ.pop, "SLURM_JOB_END_TIME")
+        run = self.train("run.steps=100000", "run.walltime=1:00:00", ranks=2)
+        self.assertEqual(run.code, 75, run)
+        self.assertLess(time.time(), int(os.environ["SLURM_JOB_END_TIME"]))
 
 
 if __name__ == "__main__":

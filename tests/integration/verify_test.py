@@ -15,23 +15,24 @@ class Verify(TrainingTest):
 
     def assert_all_equal(self, run, steps):
         self.assertEqual(run.code, 0, run)
-        self.assertEqual(run.out.count("32 settings equal"), 9, run)
-        self.assertIn(f"288 combinations gave the same bits: loss, gradient norm and all parameters after each of {steps} steps",
+        self.assertEqual(run.out.count("32 settings equal"), 12, run)
+        self.assertIn(f"384 combinations gave the same bits: loss, gradient norm and all parameters after each of {steps} steps",
                       run.out)
 
     def test_all_combinations_on_1_to_4_ranks(self):
         for ranks in (1, 2, 3, 4):
             with self.subTest(ranks=ranks):
-                self.assert_all_equal(self.verify(ranks=ranks), 3)
+                # One layer: a bucket per parameter, padded to 2^16 elements, is a lot of memory for many of them.
+                self.assert_all_equal(self.verify("model.layers=1", ranks=ranks), 3)
 
     def test_bf16_on_the_wire_and_in_the_model(self):
-        self.assert_all_equal(self.verify("run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps", "2", ranks=2), 2)
+        self.assert_all_equal(self.verify("model.layers=1", "run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps", "2", ranks=2), 2)
 
     def test_messages_instead_of_shared_memory(self):
-        self.assert_all_equal(self.verify("parallel.transport=mpi", "batch.sequences=3", "--steps", "2", ranks=3), 2)
+        self.assert_all_equal(self.verify("parallel.transport=mpi", "model.layers=1","batch.sequences=3", "--steps", "2", ranks=3), 2)
 
     def test_a_tree_of_leaves(self):
-        tree = ("parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=8", "--steps", "2")
+        tree = ("model.layers=1", "parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=8", "--steps", "2")
         for ranks in (1, 2):
             self.assert_all_equal(self.verify(*tree, ranks=ranks), 2)
 

@@ -144,6 +144,13 @@ TEST(Override, MayHoldEqualsSignsAndBlanks) {
             "a\nb");
 }
 
+TEST(Override, OfSeveralLinesIsRefusedUnderItsOwnNumber) {
+  EXPECT_THAT(
+      findings_of(good, {"run.seed=1", "run.name={a\n: b"}, 2),
+      ElementsAre("command line:2:1: error: run.name: a line break in an override; a value of "
+                  "several lines belongs in the deck (in 'run.name={a?: b')"));
+}
+
 TEST(Override, CompletesADeckThatLacksIt) {
   EXPECT_THAT(findings_of("run: {directory: r}\nmodel: {preset: gpt2-124m}\n",
                           {"run.steps=3", "batch={sequences: 4, micro_sequences: 2}",

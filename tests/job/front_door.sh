@@ -54,9 +54,25 @@ expect 2 '' 'plan.json: error: this file exists already' plan "$source/input/qui
 expect 3 '' 'file system: write no/plan.json failed' plan "$source/input/quickstart.yaml" --json no/plan.json
 expect 0 'optimizer.schedule.kind' '' help deck
 expect 0 'default cosine' '' help deck optimizer.schedule.kind
+expect 0 'a run on 4096 ranks needs another batch' '' plan "$source/input/gpt2-124m.yaml" --ranks 4096
+expect 0 ' 512 ' '' bench shards "$source/input/gpt2-124m.yaml" --ranks 512 --repetitions 1
+expect 2 '' "'chekc' is neither a verb nor a deck; did you mean 'check'?" chekc bad.yaml
+expect 2 '' 'not a number' sample directory --temperature nan
+expect 2 '' 'shared_memory' bench reduce --transport foo
+expect 2 '' 'bad.yaml' bench pool --bytes 64 --json bad.yaml
 expect 0 'oneDNN' '' --version
 expect 0 'usage: trireme' '' --help
 expect 0 'usage: trireme' '' bench pool --help
+
+# What nobody can read was not said.
+for words in "help deck" "plan $source/input/quickstart.yaml" "--version"; do
+  "$trireme" $words >/dev/full 2>err
+  if [ $? -ne 3 ] || ! grep -q 'write standard output' err; then
+    echo "trireme $words into a full device:"
+    cat err
+    failures=$((failures + 1))
+  fi
+done
 
 # All findings of a deck come at once, in the order of their places, and nothing else with them.
 "$trireme" check bad.yaml 2>err

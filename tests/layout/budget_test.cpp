@@ -56,6 +56,17 @@ TEST(Budget, OfPartialSumsHoldsOneMoreArenaEachAndSendsNoMore) {
   EXPECT_EQ(budget.gradient_wire_bytes, 192 * 4);
 }
 
+TEST(Budget, OfASnapshotHoldsThreeCopiesOfWhatIsOwnedShardedOrNot) {
+  const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
+  for (const bool sharded : {true, false}) {
+    const Budget without = budget_of(plan, DType::bf16, sharded);
+    const Budget with = budget_of(plan, DType::bf16, sharded, DType::f32, 0, true);
+    EXPECT_EQ(without.snapshot_bytes, 0);
+    EXPECT_EQ(with.snapshot_bytes, 192 * 4 * 3);
+    EXPECT_EQ(with.held_bytes(), without.held_bytes() + 192 * 12);
+  }
+}
+
 TEST(Budget, OfOneRankSendsNothing) {
   const Plan plan(table_of({100, 200}), {1, 150, Padding::aligned});
   EXPECT_EQ(budget_of(plan, DType::bf16, true).wire_bytes(), 0);

@@ -167,6 +167,32 @@ TEST_P(GptTest, NorDoTheyAtSizesThatAreNoMultipleOfATile) {
   }
 }
 
+/// And a block that is computed again asks for nothing and drops the same elements.
+TEST_P(GptTest, RecomputingChangesNoBits) {
+  for (const double dropout : {0.0, 0.3}) {
+    GptShape shape = small_shape();
+    shape.layers = 3;
+    shape.dropout = dropout;
+    SmallModel kept(shape, GetParam());
+    const auto losses = kept.train(tokens, targets, 9);
+    const auto evaluated = kept.evaluate(tokens, targets);
+    const auto logits = kept.next_logits({1, 2, 3});
+    std::size_t bytes = kept.gpt.activation_bytes();
+    for (const Recompute recompute : {Recompute::gelu, Recompute::block}) {
+      shape.recompute = recompute;
+      SmallModel model(shape, GetParam());
+      EXPECT_EQ(model.evaluate(tokens, targets), evaluated);
+      model.hooks.groups.clear();
+      EXPECT_EQ(model.train(tokens, targets, 9), losses);
+      EXPECT_EQ(model.gradients, kept.gradients) << name(GetParam()) << " dropout " << dropout;
+      EXPECT_EQ(model.hooks.groups.size(), 5U);
+      EXPECT_EQ(model.next_logits({1, 2, 3}), logits);
+      EXPECT_LT(model.gpt.activation_bytes(), bytes);
+      bytes = model.gpt.activation_bytes();
+    }
+  }
+}
+
 TEST_P(GptTest, GradientsOfMicroStepsAddUpToThatOfTheWholeBatch) {
   SmallModel whole(small_shape(), GetParam()), apart(small_shape(), GetParam());
   const auto x = part(tokens, 0, 2, 5), y = part(targets, 0, 2, 5);

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "model/gpt.hpp"
+#include "model/products.hpp"
 
 namespace trireme::model {
 namespace {
@@ -95,6 +96,20 @@ TEST(ParameterTable, WithoutBiasOnlyWeightsRemain) {
 TEST(FlopsPerToken, FollowsItsFormula) {
   EXPECT_DOUBLE_EQ(flops_per_token(preset(Preset::gpt2_124m)),
                    6.0 * 124'475'904.0 + 6.0 * 12.0 * 768.0 * 1024.0);
+}
+
+TEST(LinearProducts, AreTheFlopsOfTheWeightsTheyMultiply) {
+  for (const Preset which : {Preset::gpt2_124m, Preset::gpt2_350m}) {
+    const GptShape shape = preset(which);
+    double flops = 0;
+    for (const LinearProducts& p : linear_products(shape, DType::bf16, 4)) {
+      EXPECT_EQ(p.rows % p.piece_rows, 0) << p.layer;
+      flops += 3 * p.flops() * static_cast<double>(p.count);
+    }
+    const auto C = static_cast<double>(shape.channels), L = static_cast<double>(shape.layers);
+    const double weights = 12 * C * C * L + static_cast<double>(shape.vocabulary) * C;
+    EXPECT_DOUBLE_EQ(flops, 6 * weights * 4 * static_cast<double>(shape.context));
+  }
 }
 
 class Initialization : public testing::Test {

@@ -5,9 +5,10 @@ quiet machine only, and the load is printed with them.
 usage: bash two_hosts.sh [--rate RATE] python3 measure.py TRIREME [--rate-gbit 2] [--sequences 2 3 4] [--rounds 3]
 
 ring      median of `trireme bench reduce` against wire time: each rank sends half of the bytes, at 1448 of 1514 bytes per frame
-overlap   overlap.yaml with both overlaps on and off, taking turns. Communication is what a step without overlap waits for, by the
-          record (/steps/exposed_s); compute is the rest of that step. `exposed`: what is waited for with overlap, as a part of
-          communication; `wall`: how much longer than compute the whole step is, as a part of communication.
+overlap   overlap.yaml with both overlaps on and off, taking turns. Communication is the time that a step without overlap spends in
+          its buckets' reductions and gathers, by the record's samples of rank 0; compute is what such a step takes when what it
+          waits for (/steps/exposed_s) is left out. `off` and `on`: what is waited for without and with overlap, as a part of
+          communication; `wall`: how much longer than compute the step with overlap is, as a part of communication.
 """
 import argparse
 import json
@@ -22,7 +23,7 @@ import h5py
 HERE = os.path.dirname(os.path.abspath(__file__))
 FRAME = 1514 / 1448
 WARM_UP = 5
-ROW = "{:>9} {:>12} {:>12} {:>8} {:>12} {:>12} {:>9} {:>7}"
+ROW = "{:>9} {:>12} {:>12} {:>8} {:>12} {:>12} {:>8} {:>8} {:>8}"
 
 
 def mpirun(*command):
@@ -47,29 +48,36 @@ def ring(arguments, folder):
 
 
 def step_times(arguments, folder, name, sequences, overlap):
-    """Medians over the steps: seconds and exposed seconds."""
+    """Medians over the steps: seconds, exposed seconds, and seconds in reductions and gathers, all of rank 0."""
     run = os.path.join(folder, name)
     word = "true" if overlap else "false"
     mpirun(arguments.trireme, os.path.join(HERE, "overlap.yaml"), f"run.directory={run}", f"data.train.text=[{folder}/text]",
            f"batch.sequences={2 * sequences}", f"batch.micro_sequences={sequences}",
            f"parallel.overlap_gradients={word}", f"parallel.overlap_parameters={word}")
     with h5py.File(os.path.join(run, "run.h5"), "r") as file:
-        return [statistics.median(file["steps"][column][WARM_UP:]) for column in ("seconds", "exposed_s")]
+        columns = [statistics.median(file["steps"][column][WARM_UP:]) for column in ("seconds", "exposed_s")]
+        names = [name.decode() for name in file["timings/names"][:]]
+        wanted = [names.index("reduce.bucket"), names.index("gather.bucket")]
+        samples = [row for row in file["timings/samples"][:] if row["rank"] == 0 and row["name"] in wanted and row["step"] > WARM_UP]
+        in_step = {}
+        for row in samples:
+            in_step[row["step"]] = in_step.get(row["step"], 0) + row["duration_s"]
+        return [*columns, statistics.median(in_step.values())]
 
 
 def overlap(arguments, folder):
     print("overlap: milliseconds per step, medians")
-    print(ROW.format("sequences", "compute", "communicate", "ratio", "step off", "step on", "exposed", "wall"))
+    print(ROW.format("sequences", "compute", "communicate", "ratio", "step off", "step on", "off", "on", "wall"))
     for sequences in arguments.sequences:
         found = {True: [], False: []}
         for turn in range(arguments.rounds):
             for switch in (False, True):
                 found[switch].append(step_times(arguments, folder, f"{sequences}-{turn}-{switch}", sequences, switch))
-        (off, communication), (on, exposed) = ([statistics.median(column) for column in zip(*found[switch])]
-                                               for switch in (False, True))
-        compute = off - communication
+        (off, waited, communication), (on, exposed, _) = ([statistics.median(column) for column in zip(*found[switch])]
+                                                          for switch in (False, True))
+        compute = off - waited
         print(ROW.format(sequences, f"{compute * 1e3:.1f}", f"{communication * 1e3:.1f}", f"{compute / communication:.2f}",
-                         f"{off * 1e3:.1f}", f"{on * 1e3:.1f}", f"{exposed / communication:.1%}",
+                         f"{off * 1e3:.1f}", f"{on * 1e3:.1f}", f"{waited / communication:.1%}", f"{exposed / communication:.1%}",
                          f"{(on - compute) / communication:.1%}"), flush=True)
 
 

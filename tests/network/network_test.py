@@ -38,18 +38,6 @@ def processes_of_rank(rank):
     return found
 
 
-def crowded(ranks):
-    """Whether a case is left out, with a word about it, because it has more ranks than there are cores.
-
-    Seen on 2 cores: about one run in five of 4 ranks over TCP stands still for minutes, because Open MPI's waiting ranks keep the
-    cores from those that are waited for (mpi_yield_when_idle makes it worse). Why is not settled.
-    """
-    cores = len(os.sched_getaffinity(0))
-    if ranks > cores:
-        print(f"skipped: {ranks} ranks over TCP on {cores} cores stand still at times")
-    return ranks > cores
-
-
 class Network(TrainingTest):
     def launch(self, *overrides, hosts, name):
         """`hosts` as in north:1,south:1; one rank per slot."""
@@ -105,8 +93,6 @@ class Network(TrainingTest):
 class Bits(Network):
     def test_two_hosts_compute_what_one_does(self):
         for per_host in (1, 2):
-            if crowded(2 * per_host):
-                continue
             reference = f"one-host-{2 * per_host}"
             self.train_on(ONE_HOST % (2 * per_host), name=reference)
             self.assertEqual(len(self.losses(reference)), 12)
@@ -132,8 +118,6 @@ class Placement(Network):
     def test_auto_follows_the_placement(self):
         for hosts, transport in ((BOTH_HOSTS % (1, 1), "mpi"), (BOTH_HOSTS % (2, 2), "hierarchical"),
                                  ("north:2,south:1", "mpi"), (ONE_HOST % 2, "shared_memory")):
-            if crowded(sum(map(int, re.findall(r"\d+", hosts)))):
-                continue
             name = hosts.replace(":", "").replace(",", "-")
             run = self.train_on(hosts, "run.steps=5", "checkpoint.every_steps=0", "evaluate.every_steps=0", name=name)
             self.assertRegex(run.out, rf"ranks over {transport}\b", hosts)
@@ -145,8 +129,6 @@ class Faults(Network):
     def test_a_killed_rank_ends_the_job(self):
         cases = ((BOTH_HOSTS % (1, 1), 1), (BOTH_HOSTS % (1, 1), 0), (BOTH_HOSTS % (2, 2), 2))
         for number, (hosts, victim) in enumerate(cases):
-            if crowded(sum(map(int, re.findall(r"\d+", hosts)))):
-                continue
             with self.subTest(hosts=hosts, victim=victim):
                 def kill():
                     found = processes_of_rank(victim)
@@ -167,9 +149,10 @@ class Faults(Network):
         print(f"ended {took:.1f} s after the link went down: {run.errors}")
         self.assertEqual(run.code, 3, run)
         self.assertTrue(run.errors, run)
-        # Most of a step is spent in buckets; a rank that was between them stands in the step's control sum instead.
-        self.assertRegex("\n".join(run.errors), r"(reduce_scatter|all_gather|all_reduce) of bucket \d+ failed: .*"
-                         r"(rank [01] on (north|south) never arrived|the data stands still)|a sum over the ranks failed")
+        # Most of a step is spent in buckets; a rank that was between them stands in the step's control sum instead. Each side may
+        # be the first to say that it no longer hears the other.
+        self.assertRegex("\n".join(run.errors), r"((reduce_scatter|all_gather|all_reduce) of bucket \d+|a sum over the ranks) failed: "
+                         r"nothing moved for \d+\.\d s; rank (0 on north|1 on south) does not answer")
         self.assertLess(took, 30, run)
 
 

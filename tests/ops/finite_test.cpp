@@ -4,27 +4,34 @@
 #include <limits>
 #include <vector>
 
-#include <gtest/gtest.h>
+#include "ops/tensors.hpp"
 
-namespace trireme::ops {
+namespace trireme::test {
 namespace {
 
-std::int64_t find(const std::vector<float>& values) {
-  const auto device = device::make_cpu_device(1);
-  const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
-  std::int64_t first = -2;
-  find_not_finite(first, view_of(values.data(), static_cast<std::int64_t>(values.size())), *stream);
-  return first;
-}
+class FindNotFiniteTest : public OpsTest {
+ protected:
+  std::int64_t find(std::vector<float> values) {
+    const auto elements = static_cast<std::int64_t>(values.size());
+    const Tensor there = tensor(DType::f32, elements);
+    device().copy(there.view(), view_of(values.data(), elements), stream());
+    const auto shared = device().allocate_shared_with_host(sizeof(std::int64_t), "test");
+    auto& first = *reinterpret_cast<std::int64_t*>(shared.data());
+    first = -2;
+    ops::find_not_finite(first, there.view(), stream());
+    stream().synchronize();
+    return first;
+  }
+};
 
-TEST(FindNotFinite, IsMinusOneWhereAllIsFinite) {
+TEST_P(FindNotFiniteTest, IsMinusOneWhereAllIsFinite) {
   EXPECT_EQ(find({}), -1);
   const float largest = std::numeric_limits<float>::max();
   EXPECT_EQ(find({0.0F, -0.0F, largest, -largest, std::numeric_limits<float>::denorm_min()}), -1);
   EXPECT_EQ(find(std::vector<float>(70'001, -1.0F)), -1);
 }
 
-TEST(FindNotFinite, GivesTheFirstElementAtEveryPlace) {
+TEST_P(FindNotFiniteTest, GivesTheFirstElementAtEveryPlace) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   for (const float poison : {nan, -nan, infinity, -infinity})
@@ -36,5 +43,7 @@ TEST(FindNotFinite, GivesTheFirstElementAtEveryPlace) {
     }
 }
 
+TRIREME_ON_BACKENDS(FindNotFiniteTest);
+
 }  // namespace
-}  // namespace trireme::ops
+}  // namespace trireme::test

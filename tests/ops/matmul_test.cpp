@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/matmul.hpp"
 
+#include "ops/library_matmul.hpp"
 #include "ops/tensors.hpp"
 
 namespace trireme::test {
@@ -141,6 +142,71 @@ TEST_P(MatmulTest, RunsOnAConcurrentStream) {
   matmul(a.view(), b.view(), c.view(), *other);
   other->synchronize();
   expect_near(c.values(), reference(s, av, bv, {}, {}), tolerance().matmul, "C");
+}
+
+/// K in several blocks, of which the last is short; rows at a distance of whole pages.
+TEST_P(MatmulTest, AgreesWithReferenceOnLongSums) {
+  for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
+           {13, 37, 1030}, {25, 33, 2101}, {14, 70, 4100}, {30, 20, 3072}})
+    for (const bool a_transposed : {false, true})
+      for (const bool b_transposed : {false, true}) {
+        auto s = shape(m, n, k);
+        s.a_transposed = a_transposed;
+        s.b_transposed = b_transposed;
+        s.bias = true;
+        check(s);
+        s.bias = false;
+        s.c = DType::f32;
+        s.accumulate = true;
+        check(s);
+      }
+}
+
+TEST_P(MatmulTest, ARowHasTheSameBitsInAnyBatchWhereThatIsPromised) {
+  for (const auto& [n, k] : std::vector<std::array<std::int64_t, 2>>{
+           {51, 257}, {33, 48}, {200, 129}, {64, 64}, {1, 2050}, {7, 1}}) {
+    auto whole = shape(61, n, k);
+    whole.b_transposed = true;
+    if (!rows_are_independent(device(), whole))
+      GTEST_SKIP() << "this library may add up a row in another order";
+    const auto a = tensor(dtype(), normals(1, 61 * k)), b = tensor(dtype(), normals(2, n * k));
+    auto together = tensor(dtype(), 61 * n), apart = tensor(dtype(), 61 * n);
+    Matmul(device(), whole)(a.view(), b.view(), together.view(), stream());
+    std::int64_t row = 0;
+    for (const std::int64_t rows : {1, 2, 3, 12, 13, 30}) {
+      auto some = whole;
+      some.m = rows;
+      Matmul(device(), some)(a.view().slice(row * k, rows * k), b.view(),
+                             apart.view().slice(row * n, rows * n), stream());
+      row += rows;
+    }
+    ASSERT_EQ(row, 61);
+    EXPECT_EQ(together.values(), apart.values()) << n << " columns, sums of " << k;
+  }
+}
+
+/// The other product beside ours; benches compare with it.
+TEST_P(MatmulTest, TheLibraryAloneAgreesWithReference) {
+  for (const bool packed : {false, true})
+    for (const bool accumulate : {false, true}) {
+      auto s = shape(20, 48, 33);
+      s.b_transposed = !accumulate;
+      s.a_transposed = accumulate;
+      s.accumulate = accumulate;
+      s.bias = !accumulate;
+      s.c = accumulate ? DType::f32 : dtype();
+      const auto av = rounded_to(s.a, normals(1, s.m * s.k));
+      const auto bv = rounded_to(s.b, normals(2, s.k * s.n));
+      const auto biasv = rounded_to(s.b, normals(3, s.n));
+      const auto cv = rounded_to(s.c, normals(4, s.m * s.n));
+      const auto a = tensor(s.a, av), b = tensor(s.b, bv), bias = tensor(s.b, biasv);
+      const auto c = tensor(s.c, cv);
+      ops::LibraryMatmul product(device(), s, packed);
+      product.prepare(b.view());
+      product(a.view(), bias.view(), c.view());
+      expect_near(c.values(), reference(s, av, bv, biasv, cv), tolerance().matmul, "C");
+      EXPECT_NE(std::string(product.kernel()), "");
+    }
 }
 
 TEST_P(MatmulTest, RejectsWrongViews) {

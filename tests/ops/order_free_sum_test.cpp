@@ -121,13 +121,21 @@ TEST(OrderFreeSum, MergesAsIntegersLikeRanksDo) {
 
 class OrderFreeSumTest : public OpsTest {
  protected:
+  OrderFreeSum& fetched(ops::StreamSum& sum) {
+    sum.fetch(stream());
+    stream().synchronize();
+    return sum.fetched();
+  }
+
   /// add_squares and add_values against one scalar addition per value, to the bit.
   void check(const Values& values) {
     const auto on_device = tensor(DType::f32, values);
-    OrderFreeSum squares, plain, expected_squares, expected_plain;
-    ops::add_squares(squares, on_device.view(), stream());
-    ops::add_values(plain, on_device.view(), stream());
-    stream().synchronize();
+    OrderFreeSum expected_squares, expected_plain;
+    ops::StreamSum squares_there(device()), plain_there(device());
+    squares_there.add_squares(on_device.view(), stream());
+    plain_there.add_values(on_device.view(), stream());
+    OrderFreeSum& squares = fetched(squares_there);
+    OrderFreeSum& plain = fetched(plain_there);
     for (const double v : on_device.values()) {
       expected_squares.add(v * v);
       expected_plain.add(v);
@@ -174,9 +182,9 @@ TEST_P(OrderFreeSumTest, KeepsNanAndInfinity) {
   values[4097] = infinity;
   const auto squares_of = [&] {
     const auto on_device = tensor(DType::f32, values);
-    OrderFreeSum sum;
-    ops::add_squares(sum, on_device.view(), stream());
-    return sum.value();
+    ops::StreamSum sum(device());
+    sum.add_squares(on_device.view(), stream());
+    return fetched(sum).value();
   };
   EXPECT_EQ(squares_of(), infinity);
   values[4097] = -infinity;
@@ -189,10 +197,12 @@ TEST_P(OrderFreeSumTest, DoesNotDependOnThreadsOrCuts) {
   const std::int64_t n = 60013;
   const auto values = tensor(DType::f32, wild_terms(6, static_cast<std::size_t>(n), 30));
   const auto run = [&](const std::vector<std::int64_t>& cuts) {
-    OrderFreeSum sum;
+    ops::StreamSum sum(device());
+    sum.add_squares(values.view(), stream());
+    sum.clear(stream());  // forgets it
     for (std::size_t i = 0; i + 1 < cuts.size(); ++i)
-      ops::add_squares(sum, values.view().slice(cuts[i], cuts[i + 1] - cuts[i]), stream());
-    const double value = sum.value();
+      sum.add_squares(values.view().slice(cuts[i], cuts[i + 1] - cuts[i]), stream());
+    const double value = fetched(sum).value();
     std::vector<std::byte> bytes(sizeof(value));
     std::memcpy(bytes.data(), &value, sizeof(value));
     return bytes;

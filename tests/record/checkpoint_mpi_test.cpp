@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 
 #include "record/checkpoint.hpp"
 #include "record/checkpoint_cases.hpp"
+#include "record/checkpoint_writer.hpp"
 #include "record/run_directory.hpp"
 
 #include "support/scratch_directory.hpp"
@@ -49,6 +51,27 @@ TEST(CheckpointOverMpi, GoesToOneRankAndBack) {
   }
   world->barrier();
   EXPECT_EQ(load_small(run.checkpoints() + "/step-00000020", *world, 1'000'000).step, 20);
+}
+
+TEST(CheckpointOverMpi, IsWrittenWhileTheRanksDoOtherThings) {
+  const auto world = comm::make_mpi_world();
+  const Shared shared(*world);
+  const layout::Plan plan = plan_for(world->size());
+  Owned owned(plan, world->rank());
+  owned.fill();
+  CheckpointWriter writer(shared.path, plan, 0, *world);
+  writer.start(facts_of(10), owned.slabs());
+  std::optional<SavedCheckpoint> saved;
+  while (!saved) {
+    std::int64_t busy[] = {writer.busy() ? 1 : 0};
+    world->sum(busy);
+    if (busy[0] == 0)
+      saved = writer.advance();
+  }
+  EXPECT_FALSE(writer.under_way());
+  EXPECT_EQ(load_small(saved->directory, *world).step, 10);
+  writer.start(facts_of(20), owned.slabs());
+  EXPECT_EQ(load_small(writer.finish().directory, *world).step, 20);
 }
 
 TEST(CheckpointOverMpi, RefusesADamagedOneOnAllRanks) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/checkpoint.hpp"
 
-#include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -12,8 +10,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
@@ -23,7 +19,9 @@
 #include "h5/file.hpp"
 
 #include "record/checkpoint_cases.hpp"
+#include "record/manifest.hpp"
 
+#include "support/child_process.hpp"
 #include "support/scratch_directory.hpp"
 #include "support/taking_turns.hpp"
 
@@ -215,7 +213,7 @@ TEST(Commit, ReplacesACheckpointOfTheSameStep) {
   save_on(2, scratch.path(), 5);
   EXPECT_THAT(names_in(scratch / "checkpoints"), ElementsAre("latest", "step-00000005"));
   EXPECT_THAT(names_in(scratch / "checkpoints/step-00000005"),
-              ElementsAre("manifest.h5", "rank-00000.h5", "rank-00001.h5"));
+              ElementsAre("manifest.h5", "manifest.xxh64", "rank-00000.h5", "rank-00001.h5"));
   EXPECT_EQ(refusal_of(scratch / "checkpoints/step-00000005"), "accepted");
 }
 
@@ -234,23 +232,14 @@ TEST(Commit, SurvivesBeingKilledAtAnyMoment) {
   const test::ScratchDirectory scratch;
   save_on(1, scratch.path(), 1);
   for (useconds_t delay = 0; delay < 20'000; delay += 1'300) {
-    int ready[2];
-    ASSERT_EQ(::pipe(ready), 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const auto world = comm::make_self_world();
-      const char go = 'x';
-      if (::write(ready[1], &go, 1) != 1)
-        ::_exit(1);
-      for (std::int64_t step = 2;; ++step) save_small(scratch.path(), step % 10 + 2, *world, 2);
-    }
-    char go = 0;
-    ASSERT_EQ(::read(ready[0], &go, 1), 1);
+    const auto world = comm::make_self_world();
+    test::DoomedChild child([] {},
+                            [&] {
+                              for (std::int64_t step = 2;; ++step)
+                                save_small(scratch.path(), step % 10 + 2, *world, 2);
+                            });
     ::usleep(delay);  // the moment of the kill is what is varied here
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
-    ::close(ready[0]);
-    ::close(ready[1]);
+    child.kill();
     const auto all = list_checkpoints(scratch.path());
     ASSERT_FALSE(all.empty());
     for (const FoundCheckpoint& one : all) {
@@ -307,51 +296,62 @@ TEST(Damage, OfAFileIsNamedWithTheWayOut) {
   EXPECT_THAT(refusal_of(directory), HasSubstr("no checkpoint: it has no manifest.h5"));
 }
 
+/// As if whoever changed the manifest had known of its sum.
+void rewrite_sum(const std::string& directory) {
+  test::write_bytes(directory + "/manifest.xxh64", manifest_sum(directory));
+}
+
 TEST(Damage, OfTheManifestNeverPasses) {
   const test::ScratchDirectory scratch;
   save_on(2, scratch.path(), 5);
-  const std::string path = scratch / "checkpoints/step-00000005/manifest.h5";
+  const std::string directory = scratch / "checkpoints/step-00000005";
   {
-    const h5::File file = h5::open_file(path, h5::Access::read_write);
+    const h5::File file = h5::open_file(directory + "/manifest.h5", h5::Access::read_write);
     h5::write_attribute(file.get(), "next_sample", std::uint64_t{41});
   }
-  EXPECT_THAT(refusal_of(scratch / "checkpoints/step-00000005"),
-              HasSubstr("its manifest contradicts itself"));
+  EXPECT_THAT(refusal_of(directory), HasSubstr("manifest.xxh64 does not match it"));
+  rewrite_sum(directory);
+  EXPECT_THAT(refusal_of(directory), HasSubstr("its manifest contradicts itself"));
+  fs::remove(directory + "/manifest.xxh64");
+  EXPECT_THAT(refusal_of(directory), HasSubstr("manifest.xxh64: error: missing"));
 }
 
-TEST(Damage, OfRandomBitsIsRefusedOrHarmless) {
+TEST(Damage, OfAnyBitIsFoundAndNamedWithTheWayOut) {
   const test::ScratchDirectory scratch;
+  save_on(2, scratch.path(), 4);
   save_on(2, scratch.path(), 5);
   const std::string directory = scratch / "checkpoints/step-00000005";
   std::mt19937 random(1);
-  int refused = 0;
-  for (const char* name : {"/manifest.h5", "/rank-00001.h5"}) {
+  for (const char* name : {"/manifest.h5", "/manifest.xxh64", "/rank-00000.h5", "/rank-00001.h5"}) {
     const std::string whole = test::bytes_of(directory + name);
-    for (int attempt = 0; attempt < 60; ++attempt) {
+    for (int attempt = 0; attempt < 100; ++attempt) {
       std::string bytes = whole;
-      for (int flip = 0; flip < 4; ++flip) {
-        const auto position = random() % bytes.size();
-        bytes[position] = static_cast<char>(bytes[position] ^ (1U << (random() % 8)));
-      }
+      const auto position = random() % bytes.size();
+      bytes[position] = static_cast<char>(bytes[position] ^ (1U << (random() % 8)));
       test::write_bytes(directory + name, bytes);
-      refused += refusal_of(directory, 1) == "accepted" ? 0 : 1;  // compares every element
+      // A sum that does not match its manifest accuses the manifest.
+      const std::string named = std::string(name) == "/manifest.xxh64" ? "/manifest.h5" : name;
+      ASSERT_THAT(refusal_of(directory, 1),
+                  AllOf(HasSubstr("step-00000005" + named), HasSubstr("damaged"),
+                        HasSubstr("remove step-00000005 to go on from step-00000004")))
+          << "byte " << position;
     }
     test::write_bytes(directory + name, whole);
   }
-  EXPECT_GT(refused, 40);
   EXPECT_EQ(refusal_of(directory), "accepted");
 }
 
 TEST(Version, OfAnotherFormatIsRefused) {
   const test::ScratchDirectory scratch;
   save_on(1, scratch.path(), 5);
-  const std::string path = scratch / "checkpoints/step-00000005/manifest.h5";
+  const std::string directory = scratch / "checkpoints/step-00000005";
   {
-    const h5::File file = h5::open_file(path, h5::Access::read_write);
-    h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{2, 0});
+    const h5::File file = h5::open_file(directory + "/manifest.h5", h5::Access::read_write);
+    h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{3, 0});
   }
-  EXPECT_THAT(refusal_of(scratch / "checkpoints/step-00000005"),
-              HasSubstr("checkpoint format 2.0; this trireme reads format 1.x"));
+  rewrite_sum(directory);
+  EXPECT_THAT(refusal_of(directory),
+              HasSubstr("checkpoint format 3.0; this trireme reads format 2.x"));
 }
 
 TEST(Model, ThatDiffersIsNamedByItsFirstDifference) {
@@ -382,19 +382,9 @@ TEST(Model, ThatDiffersIsNamedByItsFirstDifference) {
 TEST(FullDisk, EndsTheSaveOnAllRanksAndLeavesTheOlderCheckpoint) {
   const test::ScratchDirectory scratch;
   save_on(2, scratch.path(), 1);
-  const auto fill = [&] {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{10'000, 10'000};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-    try {
-      save_on(2, scratch.path(), 2);
-    } catch (const StorageError& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-      std::exit(3);
-    }
-    std::exit(0);
-  };
-  EXPECT_EXIT(fill(), testing::ExitedWithCode(3), "failed: File too large");
+  const auto fill = [&] { save_on(2, scratch.path(), 2); };
+  EXPECT_EXIT(test::exit_with_a_full_disk(10'000, fill), testing::ExitedWithCode(3),
+              "failed: File too large");
   EXPECT_THAT(names_in(scratch / "checkpoints"), ElementsAre("latest", "step-00000001"));
   EXPECT_EQ(refusal_of(scratch / "checkpoints/step-00000001"), "accepted");
 }

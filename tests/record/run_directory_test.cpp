@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/run_directory.hpp"
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
 
+#include "support/child_process.hpp"
 #include "support/scratch_directory.hpp"
 
 namespace trireme::record {
@@ -50,28 +50,17 @@ TEST(RunDirectory, RefusesAFileInTheWay) {
 TEST(RunDirectory, RefusesASecondRunByNameAndIsFreeWhenTheFirstDies) {
   const test::ScratchDirectory scratch;
   const auto world = comm::make_self_world();
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const RunDirectory directory(scratch / "run", *world);
-    const char done = 'x';
-    if (::write(ready[1], &done, 1) != 1)
-      ::_exit(1);
-    for (;;) ::pause();
-  }
-  char done = 0;
-  ASSERT_EQ(::read(ready[0], &done, 1), 1);
+  std::optional<RunDirectory> first;
+  test::DoomedChild child([&] { first.emplace(scratch / "run", *world); });
   try {
     const RunDirectory second(scratch / "run", *world);
     ADD_FAILURE() << "two runs in one directory";
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("run: error: the run directory is in use by process " +
-                                std::to_string(child) + " on " + world->host())));
+                AllOf(HasSubstr("run: error: run.directory is in use by process " +
+                                std::to_string(child.pid()) + " on " + world->host())));
   }
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+  child.kill();
   EXPECT_TRUE(RunDirectory(scratch / "run", *world).locked());
 }
 
@@ -93,7 +82,7 @@ TEST(RunDirectory, ReportsADirectoryThatCannotBeWritten) {
     std::exit(0);
   };
   EXPECT_EXIT(attempt(scratch / "run"), testing::ExitedWithCode(3),
-              "file system: write into run directory.*Permission denied");
+              "file system: write into run.directory.*Permission denied");
   EXPECT_EXIT(attempt(scratch / "run/deeper"), testing::ExitedWithCode(3),
               "file system: create directory .*Permission denied");
 }

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/run_file.hpp"
 
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/error.hpp"
 
@@ -20,6 +15,7 @@
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 
+#include "support/child_process.hpp"
 #include "support/scratch_directory.hpp"
 
 namespace trireme::record {
@@ -30,7 +26,8 @@ using testing::HasSubstr;
 
 const RunHeader header{.facts = {{"software", "trireme"}, {"git_sha1", "abc123"}},
                        .deck = {{"run.name", "tiny"}, {"optimizer.learning_rate", "0.001"}},
-                       .hosts = {"node1", "node1", "node2"}};
+                       .hosts = {"node1", "node1", "node2"},
+                       .buckets = {{"b", "a", 96, 2, 32}, {"wte", "wte", 192, 0, 64}}};
 
 StepRow row(std::int64_t step) {
   const double x = static_cast<double>(step);
@@ -89,7 +86,7 @@ TEST(RunFile, HoldsHeaderDeckRowsAndUnits) {
   const h5::File back = h5::open_file(path, h5::Access::read);
   EXPECT_EQ(h5::read_attribute<std::string>(back.get(), "filetype"), "trireme-run");
   EXPECT_THAT(h5::read_attribute<std::vector<std::int64_t>>(back.get(), "version"),
-              ElementsAre(1, 0));
+              ElementsAre(1, 2));
   EXPECT_EQ(h5::read_attribute<std::string>(back.get(), "machine"), "node1 node2");
   EXPECT_EQ(h5::read_attribute<std::string>(back.get(), "git_sha1"), "abc123");
   EXPECT_THAT(h5::read_attribute<std::string>(back.get(), "date_and_time"),
@@ -140,26 +137,17 @@ TEST(RunFile, WritesWhatWaitsWhenEnoughRowsOrSecondsHavePassed) {
 TEST(RunFile, KeepsItsRowsWhenTheProcessIsKilled) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    RunFile file = RunFile::create(path, header, {.flush_rows = 10, .flush_seconds = 1e9});
+  std::optional<RunFile> open;
+  test::DoomedChild child([&] {
+    open = RunFile::create(path, header, {.flush_rows = 10, .flush_seconds = 1e9});
     for (std::int64_t step = 1; step <= 5000; ++step) {
-      file.append_samples(
+      open->append_samples(
           std::vector<timing::Sample>(20, sample(static_cast<std::uint32_t>(step), 0)));
-      file.append(row(step));
+      open->append(row(step));
     }
-    file.append(row(5001));  // waits, and is lost
-    const char done = 'x';
-    if (::write(ready[1], &done, 1) != 1)
-      ::_exit(1);
-    for (;;) ::pause();
-  }
-  char done = 0;
-  ASSERT_EQ(::read(ready[0], &done, 1), 1);
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+    open->append(row(5001));  // waits, and is lost
+  });
+  child.kill();
 
   EXPECT_EQ(column<std::int64_t>(path, "steps/step").size(), 5000U);
   RunFile file = RunFile::resume(path, header, 4000);
@@ -180,6 +168,8 @@ TEST(RunFile, DropsRowsBeyondTheResumedStep) {
     for (std::int64_t step = 1; step <= 9; ++step) file.append(row(step));
     file.append_validation(4, 4.5);
     file.append_validation(8, 3.5);
+    for (const std::int64_t step : {3, 6, 9})
+      file.append_checkpoint({.step = step, .bytes = 10 * step, .stall_s = 0.5});
     // As gathered from ranks: not sorted by step.
     file.append_samples(std::vector<timing::Sample>{sample(1, 0), sample(7, 0), sample(2, 1),
                                                     sample(6, 1), sample(6, 1)});
@@ -196,6 +186,9 @@ TEST(RunFile, DropsRowsBeyondTheResumedStep) {
   for (const char* name : {"loss", "grad_norm", "learning_rate", "seconds", "exposed_s"})
     EXPECT_EQ(column<double>(path, std::string("steps/") + name).size(), 7U) << name;
   EXPECT_THAT(column<std::int64_t>(path, "validation/step"), ElementsAre(0, 4));
+  EXPECT_THAT(column<std::int64_t>(path, "checkpoints/step"), ElementsAre(3, 6));
+  EXPECT_THAT(column<std::int64_t>(path, "checkpoints/bytes"), ElementsAre(30, 60));
+  EXPECT_THAT(column<double>(path, "checkpoints/stall_s"), ElementsAre(0.5, 0.5));
   EXPECT_THAT(column<std::int64_t>(path, "sessions/first_step"), ElementsAre(1, 7));
   EXPECT_THAT(column<std::int64_t>(path, "sessions/ranks"), ElementsAre(3, 1));
   EXPECT_THAT(column<double>(path, "timings/anchors/calendar_s"), ElementsAre(10.0, 20.0, 30.0));
@@ -216,6 +209,76 @@ TEST(RunFile, DropsRowsBeyondTheResumedStep) {
   std::vector<std::uint32_t> steps;
   for (const StepAndRank& one : kept) steps.push_back(one.step);
   EXPECT_THAT(steps, ElementsAre(1, 2, 6, 6));
+}
+
+TEST(RunFile, TellsTheBucketsOfEveryStart) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  {
+    RunFile file = RunFile::create(path, header);
+    for (std::int64_t step = 1; step <= 9; ++step) file.append(row(step));
+  }
+  RunHeader other = header;
+  other.buckets = {{"wte", "a", 256, 10, 128}};
+  RunFile::resume(path, other, 6).close();
+  other.buckets = {{"wte", "a", 384, 138, 96}};
+  RunFile::resume(path, other, 4).close();  // the start after step 6 is undone
+  const auto numbers = [&](const char* name) { return column<std::int64_t>(path, name); };
+  EXPECT_THAT(numbers("buckets/first_step"), ElementsAre(1, 1, 5));
+  EXPECT_THAT(numbers("buckets/bucket"), ElementsAre(0, 1, 0));
+  EXPECT_THAT(numbers("buckets/elements"), ElementsAre(96, 192, 384));
+  EXPECT_THAT(numbers("buckets/padding"), ElementsAre(2, 0, 138));
+  EXPECT_THAT(numbers("buckets/shard_elements"), ElementsAre(32, 64, 96));
+  const h5::File file = h5::open_file(path, h5::Access::read);
+  const auto words = [&](const char* name) {
+    return h5::Dataset::open(file.get(), name).read_strings();
+  };
+  EXPECT_THAT(words("buckets/first_parameter"), ElementsAre("b", "wte", "wte"));
+  EXPECT_THAT(words("buckets/last_parameter"), ElementsAre("a", "wte", "a"));
+}
+
+TEST(RunFile, ContinuesAFileOfVersion10) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  RunFile::create(path, header).close();
+  {
+    const h5::File file = h5::open_file(path, h5::Access::read_write);
+    h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{1, 0});
+    TRIREME_H5(H5Ldelete(file.get(), "checkpoints", H5P_DEFAULT));
+    TRIREME_H5(H5Ldelete(file.get(), "buckets", H5P_DEFAULT));
+  }
+  {
+    RunFile file = RunFile::resume(path, header, 0);
+    file.append_checkpoint({.step = 1});
+  }
+  EXPECT_THAT(column<std::int64_t>(path, "checkpoints/step"), ElementsAre(1));
+  EXPECT_THAT(column<std::int64_t>(path, "buckets/elements"), ElementsAre(96, 192));
+  const h5::File file = h5::open_file(path, h5::Access::read);
+  EXPECT_THAT(h5::read_attribute<std::vector<std::int64_t>>(file.get(), "version"),
+              ElementsAre(1, 2));
+}
+
+TEST(RunFile, TellsItsLastStepAndWhatIsNotItsOwn) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  EXPECT_EQ(RunFile::last_step(path), std::nullopt);
+  {
+    RunFile file = RunFile::create(path, header);
+    for (std::int64_t step = 1; step <= 3; ++step) file.append(row(step));
+  }
+  EXPECT_EQ(RunFile::last_step(path), 3);
+  std::filesystem::resize_file(path, 1000);
+  EXPECT_EQ(RunFile::last_step(path), 0) << "killed while it was made";
+  test::write_bytes(path, "");
+  EXPECT_EQ(RunFile::last_step(path), 0);
+  test::write_bytes(path, "somebody's notes");
+  EXPECT_EQ(RunFile::last_step(path), std::nullopt);
+  std::filesystem::remove(path);
+  {
+    const h5::File other = h5::create_file(path);
+    h5::write_attribute(other.get(), "filetype", "statepoint");
+  }
+  EXPECT_EQ(RunFile::last_step(path), std::nullopt);
 }
 
 TEST(RunFile, NeverOverwrites) {
@@ -247,7 +310,7 @@ TEST(RunFile, RefusesWhatItCannotContinueAndLeavesItAlone) {
     const h5::File file = h5::open_file(path, h5::Access::read_write);
     h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{2, 0});
   }
-  EXPECT_THAT(refusal_of(path), HasSubstr("run file version 2.0; this trireme continues 1.0"));
+  EXPECT_THAT(refusal_of(path), HasSubstr("run file version 2.0; this trireme continues 1.2"));
   std::filesystem::remove(path);
 
   RunFile::create(path, header).close();
@@ -263,39 +326,21 @@ TEST(RunFile, RefusesWhatItCannotContinueAndLeavesItAlone) {
 TEST(RunFile, ReportsAFullDiskAndEndsTheProcessInOrder) {
   const test::ScratchDirectory scratch;
   const auto fill = [&] {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{100'000, 100'000};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-    try {
-      RunFile file = RunFile::create(scratch / "run.h5", header);
-      for (std::uint32_t step = 1; step < 10'000; ++step) {
-        file.append_samples(std::vector<timing::Sample>(100, sample(step, 0)));
-        file.append(row(step));
-      }
-    } catch (const StorageError& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-      std::exit(3);
+    RunFile file = RunFile::create(scratch / "run.h5", header);
+    for (std::uint32_t step = 1; step < 10'000; ++step) {
+      file.append_samples(std::vector<timing::Sample>(100, sample(step, 0)));
+      file.append(row(step));
     }
-    std::exit(0);
   };
-  EXPECT_EXIT(fill(), testing::ExitedWithCode(3), "HDF5: H5.* failed: File too large: .*run.h5");
+  EXPECT_EXIT(test::exit_with_a_full_disk(100'000, fill), testing::ExitedWithCode(3),
+              "HDF5: H5.* failed: File too large: .*run.h5");
 }
 
 TEST(RunFile, LeavesNothingBehindWhenItCannotBeCreated) {
   const test::ScratchDirectory scratch;
-  const auto fill = [&] {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{4'000, 4'000};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-    try {
-      RunFile::create(scratch / "run.h5", header);
-    } catch (const StorageError& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-      std::exit(3);
-    }
-    std::exit(0);
-  };
-  EXPECT_EXIT(fill(), testing::ExitedWithCode(3), "File too large");
+  const auto fill = [&] { RunFile::create(scratch / "run.h5", header); };
+  EXPECT_EXIT(test::exit_with_a_full_disk(4'000, fill), testing::ExitedWithCode(3),
+              "File too large");
   EXPECT_FALSE(std::filesystem::exists(scratch / "run.h5"));
 }
 

@@ -26,13 +26,20 @@ using trireme::testing::Hub;
 using trireme::testing::run_ranks;
 using trireme::testing::ThreadRank;
 
-std::vector<layout::Parameter> table() {
-  return {{"wte", {7, 30}, true, true},
-          {"a", {300}, false, true},
-          {"b", {65}},
-          {"c", {40, 20}, false, true},
-          {"d", {1}},
-          {"e", {129}}};
+/// Where the parameter with a bucket of its own stands in the table.
+enum class Tied : std::uint8_t { first, last, alone };
+
+std::vector<layout::Parameter> table(Tied tied = Tied::first) {
+  const layout::Parameter own{"wte", {7, 30}, true, true};
+  if (tied == Tied::alone)
+    return {own};
+  std::vector<layout::Parameter> all = {{"a", {300}, false, true},
+                                        {"b", {65}},
+                                        {"c", {40, 20}, false, true},
+                                        {"d", {1}},
+                                        {"e", {129}}};
+  all.insert(tied == Tied::first ? all.begin() : all.end(), own);
+  return all;
 }
 
 layout::Options options(int ranks, std::int64_t bucket_elements = 350) {
@@ -44,6 +51,7 @@ struct Setting {
   std::int64_t bucket_elements = 350;
   layout::Padding padding = layout::Padding::aligned;
   GradientDType gradient_dtype = GradientDType::fp32;
+  Tied tied = Tied::first;
 
   [[nodiscard]] ParallelConfig config() const {
     ParallelConfig c;
@@ -103,7 +111,7 @@ void initialize(Engine& engine) {
 std::vector<float> train(int ranks, const Setting& setting, int steps) {
   std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](ThreadRank& rank) {
-    const layout::Plan plan(table(), {ranks, setting.bucket_elements, setting.padding});
+    const layout::Plan plan(table(setting.tied), {ranks, setting.bucket_elements, setting.padding});
     Engine engine(plan, DType::f32, setting.sharded, setting.config(), rank.communicator,
                   *rank.device, *rank.compute);
     initialize(engine);
@@ -123,13 +131,14 @@ std::vector<float> train(int ranks, const Setting& setting, int steps) {
 /// The same training without engine, buckets and threads.
 std::vector<float> train_plainly(int ranks,
                                  int steps,
-                                 GradientDType gradient_dtype = GradientDType::fp32) {
+                                 GradientDType gradient_dtype = GradientDType::fp32,
+                                 Tied tied = Tied::first) {
   const auto travel = [&](float value) {
     return gradient_dtype == GradientDType::bf16 && ranks > 1 ? static_cast<float>(Bf16(value))
                                                               : value;
   };
   std::vector<float> all;
-  const auto parameters = table();
+  const auto parameters = table(tied);
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const std::int64_t elements = parameters[p].elements();
     for (std::int64_t i = 0; i < elements; ++i) {
@@ -166,6 +175,22 @@ TEST_P(EngineAtRanks, TrainsAsAPlainLoopWithEverySwitch) {
       ASSERT_EQ(0, std::memcmp(result.data(), expected.data(), result.size() * sizeof(float)))
           << "switches " << bits << ", bucket_elements " << bucket_elements;
     }
+}
+
+TEST_P(EngineAtRanks, TrainsAsAPlainLoopWhereverTheTiedWeightStands) {
+  const int ranks = GetParam(), steps = 4;
+  for (const Tied tied : {Tied::last, Tied::alone}) {
+    const auto expected = train_plainly(ranks, steps, GradientDType::fp32, tied);
+    for (int bits = 0; bits < 16; ++bits)
+      for (const std::int64_t bucket_elements : {1, 350, 100'000}) {
+        Setting setting{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0,
+                        bucket_elements};
+        setting.tied = tied;
+        ASSERT_EQ(train(ranks, setting, steps), expected)
+            << "switches " << bits << ", bucket_elements " << bucket_elements
+            << (tied == Tied::last ? ", last" : ", alone");
+      }
+  }
 }
 
 TEST_P(EngineAtRanks, RoundsGradientsThatTravelAsBf16) {
@@ -382,7 +407,51 @@ TEST(Times, ShowWhoWaitedForWhom) {
         ASSERT_DOUBLE_EQ(engine.exposed_seconds(), exposed);
       }
       engine.wait_for_parameters();
+      // The next step finds its parameters there: what was waited here is told, and not exposed.
+      train_step(engine, rank.world.rank(), 3);
+      double exposed = 0;
+      for (const BucketTimes& times : engine.times()) {
+        ASSERT_TRUE(times.reduced());
+        ASSERT_TRUE(times.gathered());
+        exposed += times.waited + (setting.overlap_parameters ? 0 : times.gather_waited);
+      }
+      ASSERT_DOUBLE_EQ(engine.exposed_seconds(), exposed);
+      engine.wait_for_parameters();
+      for (const bool told : {!setting.overlap_parameters, true})
+        for (const BucketTimes& times : engine.take_last_gathers()) {
+          ASSERT_FALSE(times.reduced());
+          ASSERT_EQ(times.gathered(), !told);
+        }
       rank.world.barrier();
+    }
+  });
+}
+
+TEST(Hold, AGatherStartsOnlyWhenComputeWaitsForItOrALaterOne) {
+  run_ranks(2, [](ThreadRank& rank) {
+    const layout::Plan plan(table(), options(2));
+    Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
+    initialize(engine);
+    const auto foreign = [&](BucketIndex bucket) {
+      const std::int64_t shard = plan.bucket(bucket).shard_elements;
+      const View part =
+          engine.bucket_parameters(bucket).slice((1 - rank.world.rank()) * shard, shard);
+      return std::vector<float>(part.as<float>(), part.as<float>() + shard);
+    };
+    std::vector<std::vector<float>> old;
+    for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+      old.push_back(foreign(static_cast<BucketIndex>(b)));
+    engine.hold_collectives(true);
+    train_step(engine, rank.world.rank(), 0);
+    engine.hold_collectives(false);  // those that came up stay held
+    std::vector<char> current(old.size(), 0);
+    for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+      const auto parameter = static_cast<ParameterIndex>(p);
+      const std::size_t mine = at(plan.placement(parameter).bucket);
+      for (std::size_t b = 0; b < old.size(); ++b)
+        ASSERT_EQ(foreign(static_cast<BucketIndex>(b)) != old[b], current[b] != 0);
+      engine.before_use({&parameter, 1});
+      for (std::size_t b = mine; b < old.size(); ++b) current[b] = 1;
     }
   });
 }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -21,6 +20,8 @@
 #include "device/device.hpp"
 
 #include "ops/matmul.hpp"
+
+#include "support/gpu.hpp"
 
 namespace trireme::test {
 
@@ -46,10 +47,11 @@ inline void PrintTo(const Backend& backend, std::ostream* out) {  // NOLINT: Goo
 }
 
 inline std::unique_ptr<device::Device> make_device(const Backend& backend, int threads) {
-  if (!backend.available || backend.kind != device::Kind::cpu)
+  if (!backend.available)
     throw DeviceError(backend.name, "make_device", "required by TRIREME_REQUIRE_CUDA, but missing",
                       __FILE__, __LINE__);
-  return device::make_cpu_device(threads);
+  return backend.kind == device::Kind::cpu ? device::make_cpu_device(threads)
+                                           : device::make_cuda_device(0);
 }
 
 inline bool multiplies_bf16(const Backend& backend) {
@@ -70,11 +72,13 @@ inline std::vector<Backend> find_backends() {
   if (multiplies_bf16(cpu_bf16))
     found.push_back(cpu_bf16);
 
-  const char* required = std::getenv("TRIREME_REQUIRE_CUDA");
-  if (required != nullptr && std::string(required) == "1")
-    found.push_back({"cuda_fp32", device::Kind::cuda, DType::f32, fp32_tolerances, false});
-  else
-    std::printf("[ SKIPPED  ] cuda: this build has the CPU's operations only\n");
+  const bool available = why_no_gpu().empty();
+  if (available || gpu_is_required()) {
+    found.push_back({"cuda_fp32", device::Kind::cuda, DType::f32, fp32_tolerances, available});
+    found.push_back({"cuda_bf16", device::Kind::cuda, DType::bf16, bf16_tolerances, available});
+  } else {
+    std::printf("[ SKIPPED  ] cuda: %s\n", why_no_gpu().c_str());
+  }
   return found;
 }
 

@@ -132,7 +132,7 @@ TEST(StreamSpan, IsHarvestedAfterTheStreamHasPassed) {
   options.stream_spans = 2;
   Recorder recorder(options, cpu.get());
   recorder.at_step(4);
-  { StreamSpan span(recorder, Name::model_forward, 11, *stream); }
+  { StreamSpan span(recorder, Name::optim_step, 11, *stream); }
   EXPECT_TRUE(recorder.samples().empty()) << "only harvest() makes samples";
   recorder.at_step(5);
   recorder.harvest();

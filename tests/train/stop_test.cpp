@@ -26,19 +26,47 @@ TEST(SignalScope, AStopStaysAskedFor) {
 }
 
 TEST(Walltime, EndsWhileAStepAndACheckpointStillFit) {
-  Walltime clock(100, 1000);
-  EXPECT_FALSE(clock.ends(1099));
+  Walltime clock(1100.0);
+  EXPECT_FALSE(clock.ends(1099, false));
   clock.step_took(2);
   clock.checkpoint_took(4);
   clock.step_took(1);
-  EXPECT_FALSE(clock.ends(1090.9));
-  EXPECT_TRUE(clock.ends(1091));
+  EXPECT_FALSE(clock.ends(1090.9, false));
+  EXPECT_TRUE(clock.ends(1091, false));
+}
+
+TEST(Walltime, CountsACheckpointThatIsBeingWritten) {
+  Walltime clock(1100.0);
+  clock.checkpoint_took(4);
+  EXPECT_FALSE(clock.ends(1087.9, true));
+  EXPECT_TRUE(clock.ends(1088, true));
+  EXPECT_FALSE(clock.ends(1088, false));
+}
+
+TEST(Walltime, GoesByTheExpectedCheckpointUntilOneWasMeasured) {
+  Walltime clock(1100.0);
+  clock.expect_checkpoint(20);
+  EXPECT_TRUE(clock.ends(1070, false));
+  clock.checkpoint_took(4);
+  EXPECT_FALSE(clock.ends(1070, false));
 }
 
 TEST(Walltime, WithoutALimitNeverEnds) {
-  Walltime clock(0, 0);
+  Walltime clock(std::nullopt);
   clock.step_took(1e9);
-  EXPECT_FALSE(clock.ends(1e12));
+  EXPECT_FALSE(clock.ends(1e12, true));
+}
+
+TEST(SlurmEnd, IsReadWhereTheJobHasOne) {
+  const auto told = [](const char* text) {
+    setenv("SLURM_JOB_END_TIME", text, 1);
+    return slurm_end();
+  };
+  EXPECT_EQ(told("1790000000"), 1.79e9);
+  for (const char* none : {"", "0", "-5", "soon", "17x", "4294967295", "4294967294"})
+    EXPECT_EQ(told(none), std::nullopt) << none;
+  unsetenv("SLURM_JOB_END_TIME");
+  EXPECT_EQ(slurm_end(), std::nullopt);
 }
 
 }  // namespace

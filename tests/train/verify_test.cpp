@@ -64,9 +64,9 @@ TEST_F(VerifyTest, RunsEveryCombinationOnce) {
     EXPECT_EQ(session.job.parallel.reduction, comm::Reduction::ordered);
   });
   EXPECT_THAT(verified.difference, IsEmpty());
-  EXPECT_EQ(verified.combinations, 288);
-  EXPECT_EQ(seen.size(), 288U);
-  EXPECT_EQ(steps, 288 * 2);
+  EXPECT_EQ(verified.combinations, 384);
+  EXPECT_EQ(seen.size(), 384U);
+  EXPECT_EQ(steps, 384 * 2);
 }
 
 TEST_F(VerifyTest, NamesCombinationStepParameterAndElement) {

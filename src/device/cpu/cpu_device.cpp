@@ -61,7 +61,7 @@ class CpuDevice final : public Device {
   }
 
   std::unique_ptr<Stream> make_stream(StreamMode mode, const std::string& name) override {
-    return std::make_unique<cpu::Stream>(*this, mode, name);
+    return std::make_unique<cpu::Stream>(*this, mode, name, threads_);
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<cpu::Event>(); }
 

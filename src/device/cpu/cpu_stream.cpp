@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include <omp.h>
 #include <pthread.h>
 
 #include "base/error.hpp"
@@ -65,13 +66,14 @@ void Event::wait() const {
   rethrow_to_host(state_->await(state_->target()));
 }
 
-Stream::Stream(Device& device, StreamMode mode, const std::string& name)
+Stream::Stream(Device& device, StreamMode mode, const std::string& name, int threads)
     : device_(device), mode_(mode), name_(name) {
   if (mode_ != StreamMode::concurrent)
     return;
   ring_ = std::make_unique<std::array<Entry, ring_size>>();
   try {
-    worker_ = std::thread([this] {
+    worker_ = std::thread([this, threads] {
+      omp_set_num_threads(threads);  // OpenMP keeps this per thread, and begins with all CPUs
       pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
       work();
     });

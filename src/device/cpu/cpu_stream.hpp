@@ -120,8 +120,9 @@ class Task {
 
 class Stream final : public device::Stream {
  public:
+  /// `threads`: what a parallel loop on the worker may use; an inline stream has its caller's.
   /// Throws DeviceError when the system gives no thread.
-  Stream(Device& device, StreamMode mode, const std::string& name);
+  Stream(Device& device, StreamMode mode, const std::string& name, int threads);
   /// Waits for what is queued. A failure that nobody was told of is printed.
   ~Stream() override;
   Stream(const Stream&) = delete;

@@ -1,0 +1,109 @@
+# TRIREME_CUDA=AUTO|ON|OFF: whether this build can compute on NVIDIA GPUs. AUTO takes CUDA where everything is found and says
+# what is missing where not; ON makes that an error. What is found ends up in the targets trireme_cuda_runtime (the CUDA
+# runtime, linked statically), trireme_cuda_math (cuBLASLt, cuDNN and its front end) and trireme_nccl.
+#
+# The driver's library is never linked: the runtime opens it when it is first used, so that a CUDA build starts on a machine
+# without a driver and computes on the CPU there.
+set(TRIREME_CUDA AUTO CACHE STRING "Build for CUDA: AUTO, ON or OFF")
+set_property(CACHE TRIREME_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(TRIREME_CUDNN_FRONTEND "" CACHE PATH "Folder with cudnn_frontend.h (the package nvidia-cudnn-frontend)")
+set(TRIREME_HAVE_CUDA FALSE)
+set(TRIREME_CUDA_DESCRIPTION "not in this build")
+set(TRIREME_CUDNN_DESCRIPTION "not in this build")
+set(TRIREME_NCCL_DESCRIPTION "not in this build")
+
+# The value of `#define NAME number` in a header.
+function(trireme_defined file name result)
+  file(STRINGS ${file} line REGEX "^#define ${name} +[0-9]+" LIMIT_COUNT 1)
+  string(REGEX REPLACE ".* ([0-9]+).*" "\\1" number "${line}")
+  set(${result} "${number}" PARENT_SCOPE)
+endfunction()
+
+macro(trireme_find_cuda missing)
+  include(CheckLanguage)
+  # Ampere and Hopper; newer ones translate Hopper's PTX at their first start.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for")
+  endif()
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    list(APPEND ${missing} "the CUDA toolkit (no nvcc on PATH, and none in CUDACXX or CMAKE_CUDA_COMPILER)")
+  else()
+    find_package(CUDAToolkit 12.0 QUIET)
+    if(NOT TARGET CUDA::cudart_static OR NOT TARGET CUDA::cublasLt)
+      list(APPEND ${missing} "CUDA 12 or later with cudart_static and cuBLASLt")
+    endif()
+    find_path(TRIREME_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{CUDNN_PATH}/include)
+    find_library(TRIREME_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9
+      HINTS ${CUDAToolkit_LIBRARY_DIR} $ENV{CUDNN_PATH}/lib $ENV{CUDNN_PATH}/lib64)
+    if(TRIREME_CUDNN_INCLUDE AND TRIREME_CUDNN_LIBRARY)
+      foreach(part MAJOR MINOR PATCHLEVEL)
+        trireme_defined(${TRIREME_CUDNN_INCLUDE}/cudnn_version.h CUDNN_${part} _cudnn_${part})
+      endforeach()
+    endif()
+    if(NOT _cudnn_MAJOR OR _cudnn_MAJOR LESS 9)
+      list(APPEND ${missing} "cuDNN 9 (cudnn_graph.h and libcudnn, whose folder CUDNN_PATH may name)")
+    endif()
+    find_path(TRIREME_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h
+      HINTS ${TRIREME_CUDNN_FRONTEND} ${TRIREME_CUDNN_FRONTEND}/include ${PROJECT_SOURCE_DIR}/build-deps/cudnn-frontend/include)
+    if(NOT TRIREME_CUDNN_FRONTEND_INCLUDE)
+      list(APPEND ${missing}
+        "cuDNN's front end (modules/debian/setup.sh installs it, and TRIREME_CUDNN_FRONTEND may name its folder)")
+    endif()
+    find_path(TRIREME_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{NCCL_HOME}/include)
+    find_library(TRIREME_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} $ENV{NCCL_HOME}/lib)
+    if(NOT TRIREME_NCCL_INCLUDE OR NOT TRIREME_NCCL_LIBRARY)
+      list(APPEND ${missing} "NCCL (nccl.h and libnccl, whose folder NCCL_HOME may name)")
+    endif()
+  endif()
+endmacro()
+
+set(_missing "")
+if(TRIREME_CUDA)
+  trireme_find_cuda(_missing)
+  if(_missing)
+    list(JOIN _missing "\n  " _missing)
+    if(TRIREME_CUDA STREQUAL "AUTO")
+      message(STATUS "Without CUDA; it would take\n  ${_missing}")
+    else()
+      message(FATAL_ERROR "TRIREME_CUDA=${TRIREME_CUDA}, but these were not found:\n  ${_missing}")
+    endif()
+  else()
+    set(TRIREME_HAVE_CUDA TRUE)
+  endif()
+endif()
+
+if(TRIREME_HAVE_CUDA)
+  set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -lineinfo -DNDEBUG" CACHE STRING "Flags of nvcc")
+  enable_language(CUDA)
+  # nvcc has C++20 from CUDA 12 on; CMake 3.25 does not know. Without a CUDA standard of its own it takes that of C++.
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+
+  add_library(trireme_cuda_runtime INTERFACE)
+  target_include_directories(trireme_cuda_runtime SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(trireme_cuda_runtime INTERFACE CUDA::cudart_static)
+  target_compile_definitions(trireme_cuda_runtime INTERFACE TRIREME_HAVE_CUDA=1)
+  # Constexpr functions of base are called in kernels.
+  target_compile_options(trireme_cuda_runtime INTERFACE
+    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra>)
+
+  add_library(trireme_cuda_math INTERFACE)
+  target_include_directories(trireme_cuda_math SYSTEM INTERFACE ${TRIREME_CUDNN_INCLUDE} ${TRIREME_CUDNN_FRONTEND_INCLUDE})
+  target_link_libraries(trireme_cuda_math INTERFACE trireme_cuda_runtime CUDA::cublasLt ${TRIREME_CUDNN_LIBRARY})
+
+  add_library(trireme_nccl INTERFACE)
+  target_include_directories(trireme_nccl SYSTEM INTERFACE ${TRIREME_NCCL_INCLUDE})
+  target_link_libraries(trireme_nccl INTERFACE trireme_cuda_runtime ${TRIREME_NCCL_LIBRARY})
+
+  foreach(part MAJOR MINOR PATCH)
+    trireme_defined(${TRIREME_NCCL_INCLUDE}/nccl.h NCCL_${part} _nccl_${part})
+  endforeach()
+  list(JOIN CMAKE_CUDA_ARCHITECTURES " " _architectures)
+  set(TRIREME_CUDA_DESCRIPTION "${CUDAToolkit_VERSION} for ${_architectures}")
+  set(TRIREME_CUDNN_DESCRIPTION "${_cudnn_MAJOR}.${_cudnn_MINOR}.${_cudnn_PATCHLEVEL}")
+  set(TRIREME_NCCL_DESCRIPTION "${_nccl_MAJOR}.${_nccl_MINOR}.${_nccl_PATCH}")
+  message(STATUS "CUDA ${TRIREME_CUDA_DESCRIPTION}, cuDNN ${TRIREME_CUDNN_DESCRIPTION}, NCCL ${TRIREME_NCCL_DESCRIPTION}")
+endif()

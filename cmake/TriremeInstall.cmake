@@ -1,0 +1,15 @@
+# cmake --install build --prefix DIR: bin/, share/trireme/ (decks, job scripts, site set-ups, postproc) and a modulefile below
+# share/modulefiles/. Nothing in it says where it lies, so the tree may be moved; the libraries are found where they were at build time.
+include(GNUInstallDirs)
+set(share ${CMAKE_INSTALL_DATADIR}/trireme)
+set_target_properties(trireme PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+install(TARGETS trireme RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(PROGRAMS postproc/trireme-postproc DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY input DESTINATION ${share})
+install(DIRECTORY postproc/trireme_postproc DESTINATION ${share}/postproc PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY modules DESTINATION ${share} USE_SOURCE_PERMISSIONS PATTERN *.in EXCLUDE)
+install(PROGRAMS jobs/mpirun.sh jobs/train.sbatch DESTINATION ${share}/jobs)
+install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+configure_file(${PROJECT_SOURCE_DIR}/modules/modulefile.in ${PROJECT_BINARY_DIR}/generated/modulefile @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/generated/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/trireme
+  RENAME ${PROJECT_VERSION})

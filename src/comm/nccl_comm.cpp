@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl_comm.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include "base/error.hpp"
+
+#include "device/cuda/handle.hpp"
+
+#include "comm/roll.hpp"
+
+namespace trireme::comm {
+namespace {
+
+constexpr auto poll_every = std::chrono::microseconds(200);
+constexpr auto look_every = std::chrono::milliseconds(100);
+
+/// Rank 0's id, on every rank.
+ncclUniqueId shared_id(World& world) {
+  ncclUniqueId id{};
+  std::string bytes;
+  std::string failure;
+  if (world.rank() == 0) {
+    if (const auto status = ncclGetUniqueId(&id); status != ncclSuccess)
+      failure = fmt::format("{}: {}", ncclGetErrorString(status), ncclGetLastError(nullptr));
+    else
+      bytes.assign(id.internal, sizeof id.internal);
+  }
+  bytes = world.broadcast(std::move(bytes), 0);
+  if (bytes.size() != sizeof id.internal)
+    throw CommError("NCCL", "ncclGetUniqueId", failure.empty() ? "failed on rank 0" : failure,
+                    __FILE__, __LINE__);
+  std::memcpy(id.internal, bytes.data(), sizeof id.internal);
+  return id;
+}
+
+}  // namespace
+
+NcclComm::NcclComm(World& world, device::Device& device, int most_blocks)
+    : world_(world), device_(device), deadline_s_(world.deadline_s()) {
+  const ncclUniqueId id = shared_id(world);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.commName = "trireme";
+  if (most_blocks > 0)
+    config.maxCTAs = most_blocks;
+  for (Entry& entry : ring_) entry.end = device.make_event();  // makes the GPU current as well
+  {
+    const std::lock_guard lock(mutex_);
+    wait(ncclCommInitRankConfig(&comm_, world.size(), id, world.rank(), &config),
+         "ncclCommInitRankConfig");
+  }
+  moved_ = Clock::now();
+  watchdog_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "nccl-watchdog");
+    watch();
+  });
+}
+
+NcclComm::~NcclComm() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (watchdog_.joinable())
+    watchdog_.join();
+  if (comm_ == nullptr)
+    return;
+  if (std::uncaught_exceptions() > 0) {
+    ncclCommAbort(comm_);
+    return;
+  }
+  try {
+    const std::lock_guard lock(mutex_);
+    wait(ncclCommFinalize(comm_), "ncclCommFinalize");
+    if (const auto status = ncclCommDestroy(comm_); status != ncclSuccess)
+      std::fprintf(stderr, "warning: ncclCommDestroy failed: %s\n", ncclGetErrorString(status));
+  } catch (const std::exception& problem) {
+    std::fprintf(stderr, "warning: %s\n", problem.what());
+    ncclCommAbort(comm_);
+  }
+}
+
+std::string NcclComm::words(ncclResult_t status) const {
+  const char* last = ncclGetLastError(comm_);
+  return fmt::format("{}; last: {}", ncclGetErrorString(status),
+                     last != nullptr && *last != '\0' ? last : "nothing");
+}
+
+void NcclComm::wait(ncclResult_t status, const std::string& statement) {
+  const auto since = Clock::now();
+  while (status == ncclInProgress) {
+    if (std::chrono::duration<double>(Clock::now() - since).count() > deadline_s_)
+      throw CommError("NCCL", statement, fmt::format("in progress for {:.0f} s", deadline_s_),
+                      __FILE__, __LINE__);
+    std::this_thread::sleep_for(poll_every);
+    if (const auto asked = ncclCommGetAsyncError(comm_, &status); asked != ncclSuccess)
+      status = asked;
+  }
+  if (status != ncclSuccess)
+    throw CommError("NCCL", statement, words(status), __FILE__, __LINE__);
+}
+
+void NcclComm::run(const std::string& statement,
+                   const std::function<ncclResult_t(ncclComm_t)>& call) {
+  const std::lock_guard lock(mutex_);
+  wait(call(comm_), statement);
+}
+
+void NcclComm::collective(const char* operation,
+                          BucketIndex bucket,
+                          device::Stream& stream,
+                          const std::function<ncclResult_t(ncclComm_t)>& call) {
+  std::unique_lock lock(mutex_);
+  Entry& entry = ring_[head_ % ring_size];
+  if (head_ - tail_ == ring_size) {
+    lock.unlock();
+    entry.end->wait();
+    lock.lock();
+    static_cast<void>(trouble());  // lets go of what has ended
+  }
+  const ncclResult_t status = call(comm_);
+  wait(status, status == ncclInProgress || status == ncclSuccess
+                   ? operation
+                   : Collective{operation, bucket, true}.text());
+  stream.record(*entry.end);
+  if (head_ == tail_)
+    moved_ = Clock::now();
+  entry.operation = operation;
+  entry.bucket = bucket;
+  ++head_;
+}
+
+std::string NcclComm::trouble() {
+  ncclResult_t status = ncclSuccess;
+  if (const auto asked = ncclCommGetAsyncError(comm_, &status); asked != ncclSuccess)
+    status = asked;
+  for (; tail_ != head_ && ring_[tail_ % ring_size].end->reached(); ++tail_) moved_ = Clock::now();
+  if (status == ncclSuccess || status == ncclInProgress) {
+    const double idle_s = std::chrono::duration<double>(Clock::now() - moved_).count();
+    if (tail_ == head_ || idle_s < deadline_s_)
+      return {};
+    const Entry& oldest = ring_[tail_ % ring_size];
+    return fmt::format("NCCL: {} has not ended for {:.0f} s",
+                       Collective{oldest.operation, oldest.bucket, true}.text(), idle_s);
+  }
+  const Entry& oldest = ring_[tail_ % ring_size];
+  return fmt::format("NCCL: {} failed: {}",
+                     tail_ == head_ ? "nothing was enqueued, but the communicator"
+                                    : Collective{oldest.operation, oldest.bucket, true}.text(),
+                     words(status));
+}
+
+void NcclComm::watch() {
+  device::cuda::make_current(device_);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  std::string found;
+  while (found.empty()) {
+    // Somebody who holds the lock for longer than the deadline is stuck inside NCCL.
+    if (!lock.try_lock_for(std::chrono::duration<double>(deadline_s_ + 1))) {
+      found = fmt::format("NCCL: a call has not returned for {:.0f} s", deadline_s_);
+      break;
+    }
+    if (wake_.wait_for(lock, look_every, [&] { return stopping_; }))
+      return;
+    try {
+      found = trouble();
+    } catch (const std::exception& problem) {  // the GPU itself has failed
+      found = problem.what();
+    }
+    if (found.empty())
+      lock.unlock();
+  }
+  end_job(found, lock);
+}
+
+void NcclComm::end_job(const std::string& trouble, std::unique_lock<std::timed_mutex>& lock) {
+  std::fprintf(stderr, "[rank %d %s] error: %s\n", world_.rank(), world_.host().c_str(),
+               trouble.c_str());
+  std::fflush(stderr);
+  if (lock.owns_lock())
+    ncclCommAbort(comm_);
+  world_.abort(ExitCode::environment);
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// One NCCL communicator, its errors and its watchdog.
+//
+// A collective of NCCL runs on the GPU: when a peer is gone, its kernel waits for ever, and so does
+// whoever waits for the stream. So a thread of its own looks every tenth of a second at NCCL's
+// asynchronous error and at the events behind the collectives. On an error, or when the oldest
+// collective has not ended for the deadline, it prints which collective it was and NCCL's own
+// words, aborts the communicator and ends the job: nobody else is able to.
+//
+// 1. The communicator is non-blocking: calls return at once, and wait() polls until NCCL is done
+//    with them. All calls hold the lock of this object, so that the watchdog never aborts while
+//    another thread is inside NCCL. If the lock cannot be had, it ends the job without aborting.
+// 2. Collectives are entered in stream order. The events come from a ring made at construction; a
+//    full ring forgets its oldest entry only when that has ended, else the caller waits for it.
+// 3. Teardown: the watchdog ends, the communicator is finalized (which waits for what is enqueued)
+//    and destroyed. While an exception goes by it is aborted instead.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include <nccl.h>
+
+#include "base/index.hpp"
+
+#include "device/device.hpp"
+
+#include "comm/world.hpp"
+
+namespace trireme::comm {
+
+class NcclComm {
+ public:
+  /// Collective. `most_blocks` is the deck's bound on the multiprocessors that NCCL takes, 0: its
+  /// own choice. The world's deadline holds for the construction as well.
+  NcclComm(World& world, device::Device& device, int most_blocks);
+  ~NcclComm();
+  NcclComm(const NcclComm&) = delete;
+  NcclComm& operator=(const NcclComm&) = delete;
+
+  /// Runs `call` on the communicator and waits until NCCL has taken it. Throws CommError with
+  /// `statement`, NCCL's name for the error and its last words.
+  void run(const std::string& statement, const std::function<ncclResult_t(ncclComm_t)>& call);
+  /// The same for a collective, which ends behind what `stream` holds; the watchdog looks after it.
+  void collective(const char* operation,
+                  BucketIndex bucket,
+                  device::Stream& stream,
+                  const std::function<ncclResult_t(ncclComm_t)>& call);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Entry {
+    const char* operation = "";
+    BucketIndex bucket{};
+    std::unique_ptr<device::Event> end;
+    Clock::time_point since;
+    bool open = false;
+  };
+  static constexpr std::size_t ring_size = 512;
+
+  /// Requires the lock. Polls while NCCL is in progress.
+  void wait(ncclResult_t status, const std::string& statement);
+  [[nodiscard]] std::string words(ncclResult_t status) const;
+  void watch();
+  /// What is wrong now, or nothing. Requires the lock.
+  std::string trouble();
+  void end_job(const std::string& trouble, std::unique_lock<std::timed_mutex>& lock);
+
+  World& world_;
+  device::Device& device_;
+  const double deadline_s_;
+  ncclComm_t comm_ = nullptr;
+  std::array<Entry, ring_size> ring_;  // guarded, as all below
+  std::size_t head_ = 0, tail_ = 0;    // entered and ended so far
+  Clock::time_point moved_ = Clock::now();
+  bool stopping_ = false;
+  std::timed_mutex mutex_;
+  std::condition_variable_any wake_;
+  std::thread watchdog_;  // last: starts when all else is ready
+};
+
+}  // namespace trireme::comm

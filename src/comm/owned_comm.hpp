@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// One MPI communicator and its owner.
+#pragma once
+
+#include <mpi.h>
+
+namespace trireme::comm {
+
+/// Owns one MPI communicator. Frees it when it dies, unless MPI is finalized by then.
+class OwnedComm {
+ public:
+  OwnedComm() = default;
+  /// Takes over `comm` and makes its errors come back as codes.
+  explicit OwnedComm(MPI_Comm comm);
+  ~OwnedComm();
+  OwnedComm(OwnedComm&& other) noexcept;
+  OwnedComm& operator=(OwnedComm&& other) noexcept;
+  OwnedComm(const OwnedComm&) = delete;
+  OwnedComm& operator=(const OwnedComm&) = delete;
+
+  /// Collective over `comm`.
+  static OwnedComm duplicate(MPI_Comm comm);
+
+  [[nodiscard]] MPI_Comm get() const { return comm_; }
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int size() const;
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+}  // namespace trireme::comm

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/cuda_stream.hpp"
+
+#include <cstdio>
+#include <limits>
+
+#include "base/error.hpp"
+
+#include "device/cuda/check.hpp"
+#include "device/cuda/handle.hpp"
+
+namespace trireme::device::cuda {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// What a destructor does about a failing call: tell, and go on. A process that is ending has no
+/// driver left to free anything in.
+void report(cudaError_t status, const char* statement) noexcept {
+  if (status != cudaSuccess && status != cudaErrorCudartUnloading)
+    std::fprintf(stderr, "warning: %s failed: %s\n", statement, words_of(status));
+}
+
+Event& event_of(device::Event& event) {
+  auto* mine = dynamic_cast<Event*>(&event);
+  TRIREME_EXPECT(mine != nullptr, "an event of another device on a CUDA stream");
+  return *mine;
+}
+
+}  // namespace
+
+const char* words_of(cudaError_t status) {
+  return cudaGetErrorString(status);
+}
+
+void check(cudaError_t status, const char* statement, const char* file, int line) {
+  if (status == cudaSuccess)
+    return;
+  const std::string words = fmt::format("{}: {}", cudaGetErrorName(status), words_of(status));
+  static_cast<void>(cudaGetLastError());  // else the next launch would be blamed
+  throw DeviceError("CUDA", statement, words, file, line);
+}
+
+void check_launch(const char* kernel) {
+  check(cudaGetLastError(), kernel, __FILE__, __LINE__);
+#ifdef TRIREME_AUDIT
+  check(cudaDeviceSynchronize(), kernel, __FILE__, __LINE__);
+#endif
+}
+
+Anchor::Anchor() {
+  TRIREME_CUDA(cudaEventCreate(&event));
+}
+
+Anchor::~Anchor() {
+  report(cudaEventDestroy(event), "cudaEventDestroy");
+}
+
+Clock::Clock() {
+  TRIREME_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  anchor_ = measure();
+}
+
+Clock::~Clock() {
+  report(cudaStreamDestroy(stream_), "cudaStreamDestroy");
+}
+
+// The best of a few round trips: the middle between asking and knowing is wrong by half of one at
+// most.
+std::shared_ptr<const Anchor> Clock::measure() const {
+  constexpr int tries = 4;
+  std::shared_ptr<Anchor> best;
+  double shortest = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < tries; ++i) {
+    auto anchor = std::make_shared<Anchor>();
+    const double before = now_seconds();
+    TRIREME_CUDA(cudaEventRecord(anchor->event, stream_));
+    TRIREME_CUDA(cudaEventSynchronize(anchor->event));
+    const double after = now_seconds();
+    anchor->seconds = (before + after) / 2;
+    if (after - before < shortest) {
+      shortest = after - before;
+      best = anchor;
+    }
+  }
+  return best;
+}
+
+std::shared_ptr<const Anchor> Clock::anchor() const {
+  const std::lock_guard lock(mutex_);
+  return anchor_;
+}
+
+void Clock::renew_when_old() {
+  constexpr double old_s = 2;
+  if (now_seconds() - anchor()->seconds < old_s)
+    return;
+  auto renewed = measure();
+  const std::lock_guard lock(mutex_);
+  anchor_ = std::move(renewed);
+}
+
+Event::Event(Clock& clock) : clock_(clock) {
+  TRIREME_CUDA(cudaEventCreate(&event_));
+}
+
+Event::~Event() {
+  report(cudaEventDestroy(event_), "cudaEventDestroy");
+}
+
+bool Event::reached() const {
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  TRIREME_CUDA(status);
+  return true;
+}
+
+void Event::wait() const {
+  TRIREME_CUDA(cudaEventSynchronize(event_));
+}
+
+double Event::seconds() const {
+  std::shared_ptr<const Anchor> anchor;
+  {
+    const std::lock_guard lock(mutex_);
+    anchor = anchor_;
+  }
+  TRIREME_EXPECT(anchor != nullptr, "the time of an event that was never {}", "recorded");
+  float milliseconds = 0;
+  TRIREME_CUDA(cudaEventElapsedTime(&milliseconds, anchor->event, event_));
+  return anchor->seconds + static_cast<double>(milliseconds) * 1e-3;
+}
+
+void Event::record_on(cudaStream_t stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    anchor_ = clock_.anchor();
+  }
+  TRIREME_CUDA(cudaEventRecord(event_, stream));
+}
+
+Stream::Stream(Device& device, int gpu, Clock& clock, StreamMode mode, const std::string& name)
+    : device_(device), gpu_(gpu), clock_(clock), mode_(mode), name_(name) {
+  int lowest = 0, highest = 0;
+  TRIREME_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  TRIREME_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                            mode == StreamMode::concurrent ? highest : lowest));
+}
+
+Stream::~Stream() {
+  report(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  report(cudaStreamDestroy(stream_), "cudaStreamDestroy");
+}
+
+cudaStream_t Stream::activate() const {
+  TRIREME_CUDA(cudaSetDevice(gpu_));
+  return stream_;
+}
+
+std::byte* Stream::workspace() {
+  if (workspace_.bytes() == 0)
+    workspace_ = device_.allocate(workspace_bytes, "workspace of stream " + name_);
+  return workspace_.data();
+}
+
+void Stream::record(device::Event& event) {
+  event_of(event).record_on(activate());
+}
+
+void Stream::wait(const device::Event& event) {
+  const auto* mine = dynamic_cast<const Event*>(&event);
+  TRIREME_EXPECT(mine != nullptr, "an event of another device on a CUDA stream");
+  TRIREME_CUDA(cudaStreamWaitEvent(activate(), mine->get(), cudaEventWaitDefault));
+}
+
+void Stream::synchronize() {
+  TRIREME_CUDA(cudaStreamSynchronize(activate()));
+  clock_.renew_when_old();
+}
+
+Stream& stream_of(device::Stream& stream) {
+  auto* mine = dynamic_cast<Stream*>(&stream);
+  TRIREME_EXPECT(mine != nullptr, "a CUDA stream was expected");
+  return *mine;
+}
+
+RawStream handle_of(device::Stream& stream) {
+  return stream_of(stream).activate();
+}
+
+std::byte* workspace_of(device::Stream& stream) {
+  return stream_of(stream).workspace();
+}
+
+}  // namespace trireme::device::cuda

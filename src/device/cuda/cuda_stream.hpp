@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams and events of a GPU, thin around CUDA's own.
+//
+// 1. Every stream is asynchronous, whatever its mode: the mode chooses the priority. `concurrent`
+//    streams carry short work that others wait for (communication, copies) and go before `inlined`
+//    ones, which compute. None synchronizes with CUDA's default stream.
+// 2. An event's time is measured by the GPU and told on the host's steady clock: a Clock pairs the
+//    two at an anchor, and elapsed time is counted from the anchor that was current when the event
+//    was recorded. A pair is as exact as the round trip of an event on an idle stream (some
+//    microseconds). Elapsed times are fp32 milliseconds, so anchors are renewed every two seconds,
+//    when a host that waited for a stream is idle anyway.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "device/buffer.hpp"
+#include "device/device.hpp"
+
+namespace trireme::device::cuda {
+
+/// One GPU event and what the host's clock showed when it was reached.
+struct Anchor {
+  Anchor();
+  ~Anchor();
+  Anchor(const Anchor&) = delete;
+  Anchor& operator=(const Anchor&) = delete;
+
+  cudaEvent_t event = nullptr;
+  double seconds = 0;
+};
+
+/// The current anchor of a device. Any thread.
+class Clock {
+ public:
+  Clock();
+  ~Clock();
+  Clock(const Clock&) = delete;
+  Clock& operator=(const Clock&) = delete;
+
+  [[nodiscard]] std::shared_ptr<const Anchor> anchor() const;
+  /// A new anchor, when the current one is old.
+  void renew_when_old();
+
+ private:
+  [[nodiscard]] std::shared_ptr<const Anchor> measure() const;
+
+  cudaStream_t stream_ = nullptr;  // of its own: nothing else is ever on it
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Anchor> anchor_;  // guarded
+};
+
+class Event final : public device::Event {
+ public:
+  explicit Event(Clock& clock);
+  ~Event() override;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  [[nodiscard]] bool reached() const override;
+  void wait() const override;
+  [[nodiscard]] double seconds() const override;
+
+  void record_on(cudaStream_t stream);
+  [[nodiscard]] cudaEvent_t get() const { return event_; }
+
+ private:
+  Clock& clock_;
+  cudaEvent_t event_ = nullptr;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Anchor> anchor_;  // guarded; null before the first record
+};
+
+class Stream final : public device::Stream {
+ public:
+  Stream(Device& device, int gpu, Clock& clock, StreamMode mode, const std::string& name);
+  /// Waits for what is queued.
+  ~Stream() override;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  [[nodiscard]] Device& device() const override { return device_; }
+  [[nodiscard]] StreamMode mode() const override { return mode_; }
+  void record(device::Event& event) override;
+  void wait(const device::Event& event) override;
+  void synchronize() override;
+
+  /// Makes this stream's GPU current for the calling thread.
+  [[nodiscard]] cudaStream_t activate() const;
+  std::byte* workspace();
+
+ private:
+  Device& device_;
+  const int gpu_;
+  Clock& clock_;
+  const StreamMode mode_;
+  const std::string name_;
+  cudaStream_t stream_ = nullptr;
+  Buffer workspace_;
+};
+
+/// The CUDA stream behind `stream`. Throws ContractError when it belongs to another device.
+Stream& stream_of(device::Stream& stream);
+
+}  // namespace trireme::device::cuda

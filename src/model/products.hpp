@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The matrix products that a micro-step makes in linear layers, as arithmetic: which shapes, how
+// often. What measures or predicts the time of a step starts here. Attention's products are not
+// among them: they are causal, small and tiled inside of the op.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/activations.hpp"
+#include "model/config.hpp"
+
+namespace trireme::model {
+
+/// One linear layer's three products, over `rows` rows, `count` times per micro-step.
+struct LinearProducts {
+  std::string layer;  ///< "qkv", "attention_projection", "fc", "mlp_projection", "head"
+  std::int64_t rows = 0, in = 0, out = 0;
+  std::int64_t piece_rows = 0;  ///< of forward
+  std::int64_t count = 0;
+  bool bias = false;
+  DType y = DType::f32;  ///< of the forward result
+
+  /// Of one of the three.
+  [[nodiscard]] double flops() const {
+    return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
+  }
+};
+
+/// Of a micro-step of `micro_sequences` in `dtype`; the head by its chunks.
+std::vector<LinearProducts> linear_products(const GptShape& shape,
+                                            DType dtype,
+                                            std::int64_t micro_sequences);
+
+}  // namespace trireme::model

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our own attention kernels: for fp32, which cuDNN's fused attention does not have, for dropout,
+// whose mask must be ours, and for head sizes that cuDNN refuses. Written to be right, not to be
+// fast. T is float or Bf16.
+#pragma once
+
+#include <cstdint>
+
+#include "device/cuda/launch.hpp"
+
+#include "ops/dropout.hpp"
+
+namespace trireme::ops::cuda {
+
+using device::cuda::RawStream;
+
+struct AttentionSizes {
+  std::int64_t batch, time, heads, head_channels;
+};
+inline constexpr std::int64_t most_head_channels = 256;
+
+template <class T>
+void attention_forward(T* out,
+                       float* lse,
+                       const T* qkv,
+                       const AttentionSizes& sizes,
+                       const Dropout& dropout,
+                       RawStream stream);
+
+/// What backward reads.
+template <class T>
+struct AttentionSaved {
+  const T* dout;
+  const T* qkv;
+  const T* out;
+  const float* lse;
+};
+/// `delta` = [B, H, T] of scratch.
+template <class T>
+void attention_backward(T* dqkv,
+                        const AttentionSaved<T>& saved,
+                        float* delta,
+                        const AttentionSizes& sizes,
+                        const Dropout& dropout,
+                        RawStream stream);
+
+}  // namespace trireme::ops::cuda

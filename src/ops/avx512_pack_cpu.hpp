@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the AVX-512 matmul brings operands into the order in which its register blocks read them.
+//
+// A *unit* is 32 bits along K: one fp32, or two bf16 that follow one another. So both dtypes have
+// the same layouts, and one product instruction per unit. A last unit without a second bf16 gets 0.
+//
+//   panel of B   [units][32 columns]
+//   panel of A   [units][12 rows]; only of a transposed A, else A is read where it lies
+//
+// What a panel has beyond the matrix is zero.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <immintrin.h>
+
+#define TRIREME_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
+#define TRIREME_AVX512_INLINE inline __attribute__((always_inline)) TRIREME_AVX512
+
+namespace trireme::ops::cpu::avx512 {
+
+using Unit = std::uint32_t;
+
+inline constexpr std::int64_t panel_columns = 32, panel_rows = 12, lanes = 16;
+
+/// The lowest `count` of 16 bits; all for 16 and more, none below 1.
+TRIREME_AVX512_INLINE __mmask16 first_lanes(std::int64_t count) {
+  return static_cast<__mmask16>(count >= lanes ? 0xffffU : count <= 0 ? 0U : (1U << count) - 1U);
+}
+TRIREME_AVX512_INLINE __mmask32 first_lanes_32(std::int64_t count) {
+  return count >= 2 * lanes ? 0xffffffffU : count <= 0 ? 0U : (1U << count) - 1U;
+}
+
+/// A matrix in memory, row-major.
+struct Stored {
+  const std::byte* data = nullptr;
+  std::int64_t rows = 0, columns = 0;
+};
+
+/// Sixteen units of row `row`, which runs along K, from `unit` on.
+template <bool pairs>
+TRIREME_AVX512_INLINE __m512i load_along(const Stored& m, std::int64_t row, std::int64_t unit) {
+  if (row >= m.rows)
+    return _mm512_setzero_si512();
+  if constexpr (pairs) {
+    const std::byte* at = m.data + 2 * (row * m.columns + 2 * unit);
+    return _mm512_maskz_loadu_epi16(first_lanes_32(m.columns - 2 * unit), at);
+  } else {
+    const std::byte* at = m.data + 4 * (row * m.columns + unit);
+    return _mm512_maskz_loadu_epi32(first_lanes(m.columns - unit), at);
+  }
+}
+
+/// One unit of each of the columns [column, column + 16) that `keep` names; K runs down the rows.
+template <bool pairs>
+TRIREME_AVX512_INLINE __m512i
+load_across(const Stored& m, std::int64_t unit, std::int64_t column, __mmask16 keep) {
+  if constexpr (pairs) {
+    const std::byte* at = m.data + 2 * (2 * unit * m.columns + column);
+    const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(keep, at));
+    if (2 * unit + 1 >= m.rows)
+      return low;
+    const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(keep, at + 2 * m.columns));
+    return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+  } else {
+    return _mm512_maskz_loadu_epi32(keep, m.data + 4 * (unit * m.columns + column));
+  }
+}
+
+/// Lines become columns: 16 lines of 16 lanes, in four rounds of ever longer pieces.
+TRIREME_AVX512_INLINE void transpose(__m512i (&line)[16]) {
+  __m512i t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(line[i], line[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(line[i], line[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    line[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    line[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    line[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    line[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  // line[4 q + c]: column c of every group of four, from the lines 4 q to 4 q + 3.
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    t[c] = _mm512_shuffle_i32x4(line[c], line[4 + c], 0x88);
+    t[4 + c] = _mm512_shuffle_i32x4(line[c], line[4 + c], 0xdd);
+    t[8 + c] = _mm512_shuffle_i32x4(line[8 + c], line[12 + c], 0x88);
+    t[12 + c] = _mm512_shuffle_i32x4(line[8 + c], line[12 + c], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    line[c] = _mm512_shuffle_i32x4(t[c], t[8 + c], 0x88);
+    line[8 + c] = _mm512_shuffle_i32x4(t[c], t[8 + c], 0xdd);
+    line[4 + c] = _mm512_shuffle_i32x4(t[4 + c], t[12 + c], 0x88);
+    line[12 + c] = _mm512_shuffle_i32x4(t[4 + c], t[12 + c], 0xdd);
+  }
+}
+
+/// The panel of the columns from `column` on, units [begin, end), of a B stored [N, K].
+template <bool pairs>
+TRIREME_AVX512 inline void pack_b_transposed(
+    Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
+  const std::int64_t row_bytes = b.columns * (pairs ? 2 : 4);
+  const bool whole_rows = column + panel_columns <= b.rows;
+  for (std::int64_t unit = begin; unit < end; unit += lanes) {
+    const std::int64_t count = std::min(lanes, end - unit);
+    for (std::int64_t half = 0; half < panel_columns; half += lanes) {
+      __m512i line[16];
+      const std::byte* first = b.data + row_bytes * (column + half) + 4 * unit;
+      if (whole_rows && (unit + lanes) * (pairs ? 2 : 1) <= b.columns) {
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) line[i] = _mm512_loadu_si512(first + i * row_bytes);
+      } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) line[i] = load_along<pairs>(b, column + half + i, unit);
+      }
+      transpose(line);
+      Unit* at = to + (unit - begin) * panel_columns + half;
+      if (count == lanes) {
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) _mm512_storeu_si512(at + i * panel_columns, line[i]);
+      } else {
+        for (std::int64_t i = 0; i < count; ++i)
+          _mm512_storeu_si512(at + i * panel_columns, line[i]);
+      }
+    }
+  }
+}
+
+/// The same of a B stored [K, N].
+template <bool pairs>
+TRIREME_AVX512 inline void pack_b(
+    Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
+  const __mmask16 left = first_lanes(b.columns - column);
+  const __mmask16 right = first_lanes(b.columns - column - lanes);
+  for (std::int64_t unit = begin; unit < end; ++unit, to += panel_columns) {
+    _mm512_storeu_si512(to, load_across<pairs>(b, unit, column, left));
+    _mm512_storeu_si512(to + lanes, load_across<pairs>(b, unit, column + lanes, right));
+  }
+}
+
+/// The panel of C's rows from `row` on, units [begin, end), of an A stored [K, M]. Writes four
+/// units beyond the panel.
+template <bool pairs>
+TRIREME_AVX512 inline void pack_a_transposed(
+    Unit* to, const Stored& a, std::int64_t row, std::int64_t begin, std::int64_t end) {
+  const __mmask16 keep = first_lanes(std::min(panel_rows, a.columns - row));
+  for (std::int64_t unit = begin; unit < end; ++unit, to += panel_rows)
+    _mm512_storeu_si512(to, load_across<pairs>(a, unit, row, keep));
+}
+
+}  // namespace trireme::ops::cpu::avx512

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA bodies of cross_entropy.hpp; T is float or Bf16.
+#pragma once
+
+#include <cstdint>
+
+#include "device/cuda/launch.hpp"
+
+namespace trireme::ops::cuda {
+
+using device::cuda::RawStream;
+
+template <class T>
+void cross_entropy_forward(float* losses,
+                           const T* logits,
+                           const std::int32_t* targets,
+                           std::int64_t rows,
+                           std::int64_t vocabulary,
+                           RawStream stream);
+template <class T>
+void cross_entropy_forward_backward(float* losses,
+                                    T* logits,
+                                    const std::int32_t* targets,
+                                    float scale,
+                                    std::int64_t rows,
+                                    std::int64_t vocabulary,
+                                    RawStream stream);
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA bodies of embedding.hpp; T is float or Bf16.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cuda/launch.hpp"
+
+#include "ops/dropout.hpp"
+
+namespace trireme::ops::cuda {
+
+using device::cuda::RawStream;
+
+struct EmbeddingSizes {
+  std::int64_t batch, time, channels, vocabulary;
+};
+
+template <class T>
+void embedding_forward(T* out,
+                       const std::int32_t* tokens,
+                       const T* wte,
+                       const T* wpe,
+                       const EmbeddingSizes& sizes,
+                       const Dropout& dropout,
+                       RawStream stream);
+
+/// Bytes of workspace that backward needs for so many tokens.
+std::size_t embedding_backward_bytes(std::int64_t tokens);
+template <class T>
+void embedding_backward(float* dwte,
+                        float* dwpe,
+                        const T* dout,
+                        const std::int32_t* tokens,
+                        const EmbeddingSizes& sizes,
+                        const Dropout& dropout,
+                        std::byte* workspace,
+                        RawStream stream);
+
+}  // namespace trireme::ops::cuda

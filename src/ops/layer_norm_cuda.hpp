@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA bodies of layer_norm.hpp; T is float or Bf16; beta and dbeta may be null.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cuda/launch.hpp"
+
+namespace trireme::ops::cuda {
+
+using device::cuda::RawStream;
+
+template <class T>
+void layer_norm_forward(T* y,
+                        float* mean,
+                        float* rstd,
+                        const T* x,
+                        const T* gamma,
+                        const T* beta,
+                        std::int64_t rows,
+                        std::int64_t channels,
+                        RawStream stream);
+
+/// What backward reads; dy, x = [rows, channels]. `workspace`: device::cuda::workspace_of(stream).
+template <class T>
+struct LayerNormSaved {
+  const T* dy;
+  const T* x;
+  const T* gamma;
+  const float* mean;
+  const float* rstd;
+  std::byte* workspace;
+  std::size_t workspace_bytes;
+};
+template <class T>
+void layer_norm_backward(T* dx,
+                         float* dgamma,
+                         float* dbeta,
+                         const LayerNormSaved<T>& saved,
+                         std::int64_t rows,
+                         std::int64_t channels,
+                         bool accumulate,
+                         RawStream stream);
+
+}  // namespace trireme::ops::cuda

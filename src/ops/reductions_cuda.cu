@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions whose results do not depend on any order: a minimum of indices, and integer sums.
+//
+// The terms of an OrderFreeSum are fp64 values of which each adds at most three parts to
+// neighbouring bins of 32 bits (OrderFreeSum::add). A thread has bins of its own in shared memory,
+// so nothing there is shared or atomic; at the end the block's threads are added up bin by bin, and
+// the block's bins go to the words with integer atomics, whose sums have no order.
+#include <algorithm>
+
+#include "ops/cuda_loops.cuh"
+#include "ops/reductions_cuda.hpp"
+
+namespace trireme::ops::cuda {
+namespace {
+
+// As in order_free_sum.hpp.
+constexpr int num_bins = 68;
+constexpr int nan_word = num_bins;  // then those of +inf and -inf
+constexpr int bin_bits = 32;
+
+constexpr int finite_blocks = 1024;
+constexpr int finite_threads = 256;
+
+/// A block's first index, or `count`.
+__device__ std::int64_t block_min(std::int64_t value) {
+  __shared__ std::int64_t shared[finite_threads];
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = finite_threads / 2; half > 0; half /= 2) {
+    if (static_cast<int>(threadIdx.x) < half && shared[threadIdx.x + half] < shared[threadIdx.x])
+      shared[threadIdx.x] = shared[threadIdx.x + half];
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+__global__ void find_kernel(std::int64_t* found, const float* values, std::int64_t count) {
+  std::int64_t first = count;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * finite_threads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * finite_threads + threadIdx.x;
+       i < count && first == count; i += step)
+    if ((__float_as_uint(values[i]) & 0x7fffffffU) >= 0x7f800000U)
+      first = i;
+  first = block_min(first);
+  if (threadIdx.x == 0)
+    found[blockIdx.x] = first;
+}
+
+__global__ void first_kernel(std::int64_t* first,
+                             const std::int64_t* found,
+                             int blocks,
+                             std::int64_t count) {
+  std::int64_t least = count;
+  for (int b = static_cast<int>(threadIdx.x); b < blocks; b += finite_threads)
+    least = found[b] < least ? found[b] : least;
+  least = block_min(least);
+  if (threadIdx.x == 0)
+    *first = least == count ? -1 : least;
+}
+
+constexpr int sum_threads = 128;
+/// Squares of fp32 values lie between 2^-298 and 2^256; the lowest bit of a mantissa is worth 2^-52
+/// of its value, and the words begin at 2^-1074. The values themselves lie in between.
+constexpr int first_bin = 22, local_bins = 20;
+static_assert((1074 - 298 - 52) / bin_bits >= first_bin);
+static_assert((1074 + 255 - 52) / bin_bits + 2 < first_bin + local_bins);
+
+/// Bin i of thread t is bins[i][t].
+__device__ inline void add_term(long long (*bins)[sum_threads], double term) {
+  const auto raw = static_cast<std::uint64_t>(__double_as_longlong(term));
+  const std::uint64_t fraction = raw & ((std::uint64_t{1} << 52U) - 1);
+  const auto biased = static_cast<unsigned>(raw >> 52U) & 0x7ffU;
+  if (biased == 0)  // no square or value of fp32 is an fp64 subnormal: it is zero
+    return;
+  const std::uint64_t mantissa = fraction | (std::uint64_t{1} << 52U);
+  const unsigned position = biased - 1, shift = position % bin_bits;
+  const unsigned bin = position / bin_bits - first_bin;
+  // mantissa · 2^shift in three parts of 32 bits.
+  const std::uint64_t low = mantissa << shift;
+  const std::uint64_t high = shift == 0 ? 0 : mantissa >> (64U - shift);
+  const bool negative = (raw >> 63U) != 0;
+  const auto put = [&](unsigned i, std::uint64_t part) {
+    const auto value = static_cast<long long>(part);
+    bins[bin + i][threadIdx.x] += negative ? -value : value;
+  };
+  put(0, low & 0xffffffffU);
+  put(1, low >> 32U);
+  put(2, high);
+}
+
+template <bool Squared>
+__global__ void sum_kernel(std::int64_t* words, const float* values, std::int64_t count) {
+  __shared__ long long bins[local_bins][sum_threads];
+  for (int b = 0; b < local_bins; ++b) bins[b][threadIdx.x] = 0;
+  int special[3] = {};  // NaN, +inf, -inf
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * sum_threads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * sum_threads + threadIdx.x;
+       i < count; i += step) {
+    const float value = values[i];
+    if (isnan(value))
+      ++special[0];
+    else if (isinf(value))
+      ++special[Squared || value > 0 ? 1 : 2];
+    else
+      add_term(bins, Squared ? static_cast<double>(value) * static_cast<double>(value)
+                             : static_cast<double>(value));
+  }
+  __syncthreads();
+  auto* to = reinterpret_cast<unsigned long long*>(words);
+  for (int k = 0; k < 3; ++k)
+    if (special[k] != 0)
+      atomicAdd(to + nan_word + k, static_cast<unsigned long long>(special[k]));
+  for (int b = static_cast<int>(threadIdx.x); b < local_bins; b += sum_threads) {
+    long long sum = 0;
+    for (int t = 0; t < sum_threads; ++t) sum += bins[b][t];
+    if (sum != 0)
+      atomicAdd(to + first_bin + b, static_cast<unsigned long long>(sum));
+  }
+}
+
+__global__ void carry_kernel(std::int64_t* words) {
+  for (int i = 0; i + 1 < num_bins; ++i) {
+    words[i + 1] += words[i] >> bin_bits;  // arithmetic shift: towards minus infinity
+    words[i] &= 0xffffffff;
+  }
+}
+
+}  // namespace
+
+void find_not_finite(std::int64_t* first,
+                     const float* values,
+                     std::int64_t count,
+                     std::byte* workspace,
+                     RawStream stream) {
+  static_assert(find_not_finite_bytes >= finite_blocks * sizeof(std::int64_t));
+  auto* found = reinterpret_cast<std::int64_t*>(workspace);
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::int64_t>(blocks_for(count, finite_threads), 1, finite_blocks));
+  find_kernel<<<blocks, finite_threads, 0, stream>>>(found, values, count);
+  first_kernel<<<1, finite_threads, 0, stream>>>(first, found, static_cast<int>(blocks), count);
+  device::cuda::check_launch("find_not_finite");
+}
+
+void add_to_words(
+    std::int64_t* words, const float* values, std::int64_t count, bool squared, RawStream stream) {
+  if (count == 0)
+    return;
+  constexpr std::int64_t most_blocks = 1024, terms_per_thread = 8;
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::int64_t>(blocks_for(count, sum_threads * terms_per_thread), 1, most_blocks));
+  if (squared)
+    sum_kernel<true><<<blocks, sum_threads, 0, stream>>>(words, values, count);
+  else
+    sum_kernel<false><<<blocks, sum_threads, 0, stream>>>(words, values, count);
+  device::cuda::check_launch("add_to_words");
+}
+
+void carry(std::int64_t* words, RawStream stream) {
+  carry_kernel<<<1, 1, 0, stream>>>(words);
+  device::cuda::check_launch("carry");
+}
+
+}  // namespace trireme::ops::cuda

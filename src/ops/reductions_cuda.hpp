@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA bodies of finite.hpp and order_free_sum.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/cuda/launch.hpp"
+
+namespace trireme::ops::cuda {
+
+using device::cuda::RawStream;
+
+/// Bytes of workspace that find_not_finite needs.
+inline constexpr std::size_t find_not_finite_bytes = 1024 * sizeof(std::int64_t);
+/// Writes to `first`, memory that the GPU reaches, the index or -1.
+void find_not_finite(std::int64_t* first,
+                     const float* values,
+                     std::int64_t count,
+                     std::byte* workspace,
+                     RawStream stream);
+
+/// Adds squares of values, or the values, to the words of an OrderFreeSum on the GPU. An addition
+/// changes a word by less than 2^32; carry() puts words back into [0, 2^32).
+void add_to_words(
+    std::int64_t* words, const float* values, std::int64_t count, bool squared, RawStream stream);
+void carry(std::int64_t* words, RawStream stream);
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/rank_file.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+
+#include "h5/attribute.hpp"
+#include "h5/dataset.hpp"
+#include "h5/file.hpp"
+#include "h5/raw_file.hpp"
+
+#include "timing/recorder.hpp"
+
+namespace trireme::record {
+namespace {
+
+/// Elements that are written and hashed at a time: 8 MiB of fp32.
+constexpr std::int64_t block_elements = std::int64_t{1} << 21;
+
+/// A piece without its hash, and the bytes it is made of.
+struct Placed {
+  Piece piece;
+  ConstView data;
+};
+
+std::uint32_t number_of(std::vector<SavedState>& states, const Slab& slab) {
+  const auto known = std::ranges::find(states, slab.state, &SavedState::name);
+  const auto number = static_cast<std::uint32_t>(known - states.begin());
+  if (known == states.end())
+    states.push_back({slab.state, slab.data.dtype});
+  TRIREME_EXPECT(states[number].dtype == slab.data.dtype, "state {} in two dtypes", slab.state);
+  return number;
+}
+
+std::vector<Placed> lay_out(const std::string& path,
+                            int rank,
+                            const layout::Plan& plan,
+                            std::span<const Slab> slabs,
+                            std::vector<SavedState>& states) {
+  std::vector<Placed> placed;
+  h5::File file = h5::create_file(path);
+  h5::write_attribute(file.get(), "filetype", "trireme-checkpoint-rank");
+  h5::write_attribute(file.get(), "rank", std::int64_t{rank});
+  for (const Slab& slab : slabs) {
+    const std::uint32_t state = number_of(states, slab);
+    if (slab.data.empty())
+      continue;
+    const std::string& name = plan.parameter(slab.parameter).name;
+    const h5::Group group = h5::open_group(file.get(), slab.state);
+    TRIREME_EXPECT(!h5::exists(group.get(), name), "two slabs of {} {} on one rank", slab.state,
+                   name);
+    const h5::Dataset dataset = h5::Dataset::create_fixed(
+        group.get(), name, h5::type_of(slab.data.dtype), slab.data.elements);
+    h5::write_attribute(dataset.id(), "begin", slab.begin);
+    placed.push_back({.piece = {.state = state,
+                                .parameter = static_cast<std::uint32_t>(slab.parameter),
+                                .rank = static_cast<std::uint32_t>(rank),
+                                .zero = 0,
+                                .begin = slab.begin,
+                                .count = slab.data.elements,
+                                .hash = 0,
+                                .offset = dataset.file_offset()},
+                      .data = slab.data});
+  }
+  h5::close(std::move(file));
+  return placed;
+}
+
+Piece written(h5::RawFile& file, const Placed& placed, const std::stop_token& stop) {
+  Piece piece = placed.piece;
+  std::int64_t offset = piece.offset;
+  for (std::int64_t at = 0; at < piece.count; at += block_elements) {
+    if (stop.stop_requested())
+      throw StorageError("checkpoint", "writing", "the run ends before it is whole", __FILE__,
+                         __LINE__);
+    const ConstView block = placed.data.slice(at, std::min(block_elements, piece.count - at));
+    file.write(offset, {block.data, block.bytes()});
+    piece.hash += hash_elements(block, piece.begin + at);
+    offset += static_cast<std::int64_t>(block.bytes());
+  }
+  return piece;
+}
+
+}  // namespace
+
+std::uint64_t frame_hash(const h5::RawFile& file, std::vector<Extent> data) {
+  std::ranges::sort(data, {}, &Extent::begin);
+  data.push_back({file.size(), 0});
+  std::uint64_t hash = 0;
+  std::int64_t at = 0;
+  std::string bytes;
+  for (const Extent& extent : data) {
+    // In blocks: a damaged manifest may name any place.
+    while (at < extent.begin) {
+      bytes.resize(static_cast<std::size_t>(std::min(extent.begin - at, std::int64_t{1} << 20)));
+      file.read(at, std::as_writable_bytes(std::span(bytes)));
+      hash = hash_bytes(bytes, hash);
+      at += std::ssize(bytes);
+    }
+    at = std::max(at, extent.begin + extent.bytes);
+  }
+  return hash;
+}
+
+std::string packed(const Part& part) {
+  std::string text =
+      fmt::format("{} {} {} {}", part.file_bytes, part.frame, part.seconds, part.states.size());
+  for (const SavedState& state : part.states)
+    text += fmt::format(" {} {}", static_cast<int>(state.dtype), state.name);
+  text += '\n';
+  text.append(reinterpret_cast<const char*>(part.pieces.data()),
+              part.pieces.size() * sizeof(Piece));
+  return text;
+}
+
+Part unpacked(const std::string& text) {
+  Part part;
+  const auto line_end = text.find('\n');
+  std::istringstream line(text.substr(0, line_end));
+  std::size_t num_states = 0;
+  line >> part.file_bytes >> part.frame >> part.seconds >> num_states;
+  for (std::size_t s = 0; s < num_states; ++s) {
+    int dtype = 0;
+    std::string name;
+    line >> dtype >> name;
+    part.states.push_back({name, static_cast<DType>(dtype)});
+  }
+  part.pieces.resize((text.size() - line_end - 1) / sizeof(Piece));
+  if (!part.pieces.empty())
+    std::memcpy(part.pieces.data(), text.data() + line_end + 1, part.pieces.size() * sizeof(Piece));
+  return part;
+}
+
+Part write_rank_file(const std::string& path,
+                     int rank,
+                     const layout::Plan& plan,
+                     std::span<const Slab> slabs,
+                     const std::stop_token& stop) {
+  const double begin = timing::steady_seconds();
+  Part part;
+  const std::vector<Placed> placed = lay_out(path, rank, plan, slabs, part.states);
+  h5::RawFile file(path);
+  std::vector<Extent> data;
+  for (const Placed& one : placed) {
+    part.pieces.push_back(written(file, one, stop));
+    data.push_back({one.piece.offset, static_cast<std::int64_t>(one.data.bytes())});
+  }
+  file.sync();
+  part.file_bytes = file.size();
+  part.frame = frame_hash(file, std::move(data));
+  part.seconds = timing::steady_seconds() - begin;
+  return part;
+}
+
+}  // namespace trireme::record

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file that one rank adds to a checkpoint, and what it tells the others about it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "h5/raw_file.hpp"
+#include "layout/plan.hpp"
+
+#include "record/checkpoint.hpp"
+#include "record/manifest.hpp"
+
+namespace trireme::record {
+
+/// What one rank wrote: states by name, then its pieces with its own state numbers.
+struct Part {
+  std::vector<SavedState> states;
+  std::vector<Piece> pieces;
+  std::int64_t file_bytes = 0;
+  std::uint64_t frame = 0;  ///< frame_hash() of the file
+  double seconds = 0;       ///< from the first call to the end of the fsync
+};
+
+/// Bytes of a file that are a piece's data.
+struct Extent {
+  std::int64_t begin = 0;
+  std::int64_t bytes = 0;
+};
+/// XXH64 of the other bytes of a rank file: what HDF5 wrote into it. Throws StorageError.
+std::uint64_t frame_hash(const h5::RawFile& file, std::vector<Extent> data);
+
+/// As it travels between ranks.
+std::string packed(const Part& part);
+Part unpacked(const std::string& text);
+
+/// HDF5 lays the file out and closes it; then the slabs' bytes go into the places it gave them, and
+/// each block is hashed while the disk writes the one before. On the disk when it returns.
+/// When `stop` is asked for, throws StorageError between two blocks.
+Part write_rank_file(const std::string& path,
+                     int rank,
+                     const layout::Plan& plan,
+                     std::span<const Slab> slabs,
+                     const std::stop_token& stop);
+
+}  // namespace trireme::record

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every arrow of the state machine.
+#include <algorithm>
+#include <string>
+
+#include "base/error.hpp"
+
+#include "ops/elementwise.hpp"
+#include "ops/finite.hpp"
+
+#include "reduce/engine_impl.hpp"
+
+namespace trireme::reduce {
+
+void Engine::Impl::begin_step() {
+  compute_.record(*step_began_);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    BucketRun& run = buckets_[b];
+    TRIREME_EXPECT(run.phase == Phase::updated || run.phase == Phase::filling,
+                   "a step begins while bucket {} is {}", b, name(run.phase));
+    run.phase = Phase::filling;
+    run.num_pending = plan_.buckets()[b].parameters.size();
+  }
+  reported_.assign(reported_.size(), 0);
+  next_to_reduce_ = 0;
+  num_updated_ = 0;
+  step_parity_ ^= 1U;
+  leaves_->begin_step();
+  device_.fill_zero(gradients_.view(DType::f32), compute_);
+}
+
+void Engine::Impl::next_leaf() {
+  const bool between_leaves =
+      std::ranges::none_of(reported_, [](char reported) { return reported != 0; }) &&
+      std::ranges::all_of(buckets_, [](const BucketRun& b) { return b.phase == Phase::filling; });
+  TRIREME_EXPECT(between_leaves && !leaves_->in_last(),
+                 "leaf {} of {} ends outside of a step, or behind its last leaf, or with gradients "
+                 "reported ready",
+                 leaves_->finished(), leaves_->per_step());
+  leaves_->set_aside(compute_);
+}
+
+void Engine::Impl::mark_ready(ParameterIndex parameter) {
+  const BucketIndex bucket = plan_.placement(parameter).bucket;
+  BucketRun& run = run_of(bucket);
+  TRIREME_EXPECT(
+      run.phase == Phase::filling && reported_[at(parameter)] == 0,
+      "the gradient of {} was reported ready twice, or outside of a step (bucket {} is {})",
+      plan_.parameter(parameter).name, at(bucket), name(run.phase));
+  TRIREME_EXPECT(leaves_->in_last(),
+                 "the gradient of {} was reported ready in leaf {} of a step of {}",
+                 plan_.parameter(parameter).name, leaves_->finished(), leaves_->per_step());
+  reported_[at(parameter)] = 1;
+  leaves_->add_waiting(parameter, compute_);
+  if (config_.check_gradients)
+    ops::find_not_finite(not_finite_[at(parameter)], gradient_views_[at(parameter)], compute_);
+  if (--run.num_pending > 0)
+    return;
+  TRIREME_EXPECT(!run.gathering,
+                 "the gradients of bucket {} ({}, …) are ready, but nobody has "
+                 "waited for its parameters since their last update",
+                 at(bucket), plan_.parameter(parameter).name);
+  compute_.record(*run.reduction.ready);
+  run.phase = Phase::ready;
+  while (next_to_reduce_ < buckets_.size() && buckets_[next_to_reduce_].phase == Phase::ready)
+    reduce(static_cast<BucketIndex>(next_to_reduce_++));
+}
+
+void Engine::Impl::reduce(BucketIndex bucket) {
+  BucketRun& run = run_of(bucket);
+  const ReductionEvents& events = run.reduction;
+  run.phase = Phase::reducing;
+  if (config_.overlap_gradients) {
+    if (holds_)
+      held_.push_back({bucket, false});
+    else
+      start_reduction(bucket);
+    return;
+  }
+  compute_.record(*events.wait_begin);
+  start_reduction(bucket);
+  compute_.wait(*events.end);
+  compute_.record(*events.wait_end);
+}
+
+void Engine::Impl::start_reduction(BucketIndex bucket) {
+  BucketRun& run = run_of(bucket);
+  const ReductionEvents& events = run.reduction;
+  if (!config_.cached_shards)
+    run.gradient_shards = communicator_.shards(run.wire);
+  communication_->wait(*events.ready);
+  communication_->record(*events.start);
+  if (rounds_)
+    ops::cast(run.wire, run.gradient, *communication_);
+  if (sharded_)
+    communicator_.reduce_scatter(*run.gradient_shards, bucket, *communication_);
+  else
+    communicator_.all_reduce(*run.gradient_shards, bucket, *communication_);
+  if (rounds_)
+    ops::cast(owned_[at(bucket)].gradient, sharded_ ? run.gradient_shards->own : run.wire,
+              *communication_);
+  communication_->record(*events.end);
+}
+
+void Engine::Impl::start_held(BucketIndex last, bool gathers) {
+  if (std::find(held_.begin() + static_cast<std::ptrdiff_t>(next_held_), held_.end(),
+                Held{last, gathers}) == held_.end())
+    return;
+  for (bool done = false; !done;) {
+    const Held next = held_[next_held_++];
+    next.gathers ? start_gather(next.bucket) : start_reduction(next.bucket);
+    done = next == Held{last, gathers};
+  }
+  if (next_held_ == held_.size()) {
+    held_.clear();
+    next_held_ = 0;
+  }
+}
+
+void Engine::Impl::hold_collectives(bool held) {
+  holds_ = held;
+}
+
+void Engine::Impl::finish_reduction() const {
+  std::string missing;
+  for (std::size_t p = 0; p < reported_.size(); ++p)
+    if (reported_[p] == 0)
+      missing += (missing.empty() ? "" : ", ") + plan_.parameters()[p].name;
+  TRIREME_EXPECT(missing.empty(), "gradients were never reported ready: {}", missing);
+}
+
+std::optional<NotFinite> Engine::Impl::first_not_finite() const {
+  for (std::size_t p = not_finite_.size(); p-- > 0;)
+    if (const auto parameter = static_cast<ParameterIndex>(p); not_finite_[p] >= 0)
+      return NotFinite{plan_.placement(parameter).bucket, parameter, not_finite_[p]};
+  return std::nullopt;
+}
+
+void Engine::Impl::wait_for_shard(BucketIndex bucket) {
+  BucketRun& run = run_of(bucket);
+  if (run.phase == Phase::shard_ready)
+    return;
+  TRIREME_EXPECT(run.phase == Phase::reducing, "waiting for the shard of bucket {}, which is {}",
+                 at(bucket), name(run.phase));
+  if (config_.overlap_gradients) {
+    start_held(bucket, false);
+    compute_.record(*run.reduction.wait_begin);
+    compute_.wait(*run.reduction.end);
+    compute_.record(*run.reduction.wait_end);
+  }
+  if (!config_.cached_shards)
+    find_owned(bucket);
+  run.phase = Phase::shard_ready;
+}
+
+void Engine::Impl::mark_updated(BucketIndex bucket) {
+  BucketRun& run = run_of(bucket);
+  TRIREME_EXPECT(run.phase == Phase::shard_ready, "bucket {} was updated while {}", at(bucket),
+                 name(run.phase));
+  run.phase = Phase::updated;
+  if (sharded_) {
+    gather(bucket);
+    run.gathers[run.last_gather].counts = true;
+  }
+  if (++num_updated_ == buckets_.size())
+    collect_times();
+}
+
+void Engine::Impl::gather(BucketIndex bucket) {
+  BucketRun& run = run_of(bucket);
+  run.last_gather = step_parity_;
+  const GatherEvents& events = run.gathers[run.last_gather];
+  if (!config_.overlap_parameters)
+    compute_.record(*events.wait_begin);
+  compute_.record(*events.updated);
+  if (!config_.cached_shards) {
+    run.parameter_shards = communicator_.shards(run.parameter);
+    find_owned(bucket);
+  }
+  if (!config_.overlap_parameters) {
+    start_gather(bucket);
+    compute_.wait(*events.end);
+    compute_.record(*events.wait_end);
+    return;
+  }
+  if (holds_)
+    held_.push_back({bucket, true});
+  else
+    start_gather(bucket);
+  run.gathering = true;
+  ++num_gathering_;
+}
+
+void Engine::Impl::start_gather(BucketIndex bucket) {
+  const BucketRun& run = run_of(bucket);
+  const GatherEvents& events = run.gathers[run.last_gather];
+  communication_->wait(*events.updated);
+  communication_->record(*events.start);
+  communicator_.all_gather(*run.parameter_shards, bucket, *communication_);
+  communication_->record(*events.end);
+}
+
+void Engine::Impl::wait_for_gather(BucketIndex bucket) {
+  BucketRun& run = run_of(bucket);
+  const GatherEvents& events = run.gathers[run.last_gather];
+  start_held(bucket, true);
+  compute_.record(*events.wait_begin);
+  compute_.wait(*events.end);
+  compute_.record(*events.wait_end);
+  run.gathering = false;
+  --num_gathering_;
+}
+
+void Engine::Impl::before_use(std::span<const ParameterIndex> parameters) {
+  if (num_gathering_ == 0)
+    return;
+  for (const ParameterIndex parameter : parameters)
+    if (const BucketIndex bucket = plan_.placement(parameter).bucket; run_of(bucket).gathering)
+      wait_for_gather(bucket);
+}
+
+void Engine::Impl::wait_for_parameters() {
+  for (std::size_t b = buckets_.size(); b-- > 0;)
+    if (buckets_[b].gathering)
+      wait_for_gather(static_cast<BucketIndex>(b));
+}
+
+void Engine::Impl::publish_parameters() {
+  wait_for_parameters();
+  if (!sharded_)
+    return;
+  for (std::size_t b = buckets_.size(); b-- > 0;) {
+    gather(static_cast<BucketIndex>(b));
+    buckets_[b].gathers[step_parity_].counts = false;
+  }
+  wait_for_parameters();
+}
+
+}  // namespace trireme::reduce

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/engine_bench.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "ops/adamw.hpp"
+#include "ops/elementwise.hpp"
+
+#include "optim/schedule.hpp"
+
+#include "train/machine.hpp"
+#include "train/saver.hpp"
+#include "train/session.hpp"
+#include "train/temporary_directory.hpp"
+
+namespace trireme::train {
+namespace {
+
+constexpr int warmups = 3;
+constexpr double clip_guard = 1e-6;  // as optim::AdamW
+
+/// The plain loop: everything flat, nothing but the arithmetic.
+class Plain {
+ public:
+  Plain(const Job& job, const data::Split& data, device::Device& device, DType dtype);
+  /// The loss, as a sum over tokens.
+  double step(std::int64_t number);
+
+ private:
+  void update(std::int64_t number);
+
+  const Job& job_;
+  const data::Split& data_;
+  const Batches batches_;
+  const std::vector<layout::Parameter> table_;
+  const std::unique_ptr<device::Stream> stream_;
+  device::ScratchPool scratch_;
+  model::Gpt model_;
+  model::NoHooks hooks_;
+  MicroBatch micro_batch_;
+  device::Buffer parameters_, gradients_, master_, m_, v_;
+  std::vector<std::int64_t> begins_;  // by parameter, in the flat arrays
+  std::int64_t elements_ = 0;
+  std::int64_t next_sample_ = 0;
+  ops::StreamSum losses_, squares_;
+};
+
+Plain::Plain(const Job& job, const data::Split& data, device::Device& device, DType dtype)
+    : job_(job),
+      data_(data),
+      batches_{job.batch.sequences, job.batch.micro_sequences, 1},
+      table_(model::parameter_table(job.shape)),
+      stream_(device.make_stream(device::StreamMode::inlined, "plain")),
+      scratch_(device, {.pooled = job.memory.pool}),
+      model_(device,
+             job.shape,
+             dtype,
+             job.batch.micro_sequences,
+             static_cast<std::uint64_t>(job.run.seed),
+             &scratch_),
+      micro_batch_(device, job.batch.micro_sequences, job.shape.context),
+      losses_(device),
+      squares_(device) {
+  constexpr std::int64_t aligned = 64;  // elements, as in the engine's buckets
+  for (const layout::Parameter& parameter : table_) {
+    begins_.push_back(elements_);
+    elements_ += (parameter.elements() + aligned - 1) / aligned * aligned;
+  }
+  const auto bytes = [&](DType type) {
+    return static_cast<std::size_t>(elements_) * size_bytes(type);
+  };
+  parameters_ = device.allocate(bytes(dtype), "plain parameters");
+  gradients_ = device.allocate(bytes(DType::f32), "plain gradients");
+  m_ = device.allocate(bytes(DType::f32), "plain first moments");
+  v_ = device.allocate(bytes(DType::f32), "plain second moments");
+  if (dtype != DType::f32)
+    master_ = device.allocate(bytes(DType::f32), "plain master weights");
+  const View master = (dtype == DType::f32 ? parameters_ : master_).view(DType::f32);
+  std::vector<ConstView> parameters;
+  std::vector<View> gradients;
+  for (std::size_t p = 0; p < table_.size(); ++p) {
+    const std::int64_t elements = table_[p].elements();
+    const device::Buffer values = device.allocate_shared_with_host(
+        static_cast<std::size_t>(elements) * sizeof(float), "initial values");
+    model::initialize_parameter(job.shape, static_cast<ParameterIndex>(p),
+                                static_cast<std::uint64_t>(job.run.seed), values.view(DType::f32));
+    device.copy(master.slice(begins_[p], elements), values.view(DType::f32), *stream_);
+    stream_->synchronize();
+    parameters.emplace_back(parameters_.view(dtype).slice(begins_[p], elements));
+    gradients.push_back(gradients_.view(DType::f32).slice(begins_[p], elements));
+  }
+  if (dtype != DType::f32)
+    ops::cast(parameters_.view(dtype), master, *stream_);
+  model_.bind(std::move(parameters), std::move(gradients));
+}
+
+double Plain::step(std::int64_t number) {
+  losses_.clear(*stream_);
+  stream_->device().fill_zero(gradients_.view(DType::f32), *stream_);
+  for (std::int64_t micro = 0; micro < batches_.micro_steps(); ++micro) {
+    micro_batch_.load(data_.train, batches_.first_sample(next_sample_, 0, micro),
+                      batches_.micro_sequences, *stream_);
+    const bool last = micro + 1 == batches_.micro_steps();
+    model_.train(micro_batch_.batch(), micro_batch_.losses(), last, hooks_, *stream_);
+    losses_.add_values(micro_batch_.losses(), *stream_);
+  }
+  next_sample_ += batches_.sequences;
+  losses_.fetch(*stream_);
+  update(number);
+  stream_->synchronize();
+  return losses_.fetched().value();
+}
+
+void Plain::update(std::int64_t number) {
+  const optim::OptimizerConfig& config = job_.optimizer;
+  const View gradients = gradients_.view(DType::f32);
+  const double scale = 1.0 / static_cast<double>(batches_.micro_steps());
+  squares_.clear(*stream_);
+  squares_.add_squares(gradients, *stream_);
+  squares_.fetch(*stream_);
+  stream_->synchronize();
+  const double norm = std::sqrt(squares_.fetched().value()) * scale;
+  const double clip =
+      config.clip_norm > 0 ? std::min(1.0, config.clip_norm / (norm + clip_guard)) : 1.0;
+  const auto n = static_cast<double>(number);
+  ops::AdamwStep update;
+  update.learning_rate = static_cast<float>(optim::learning_rate(config, number, job_.run.steps));
+  update.beta1 = static_cast<float>(config.beta1);
+  update.beta2 = static_cast<float>(config.beta2);
+  update.epsilon = static_cast<float>(config.epsilon);
+  update.correction1 = static_cast<float>(1 - std::pow(config.beta1, n));
+  update.correction2 = static_cast<float>(1 - std::pow(config.beta2, n));
+  update.scale = static_cast<float>(scale * clip);
+  const bool fp32 = master_.bytes() == 0;
+  const View all = parameters_.view(fp32 ? DType::f32 : DType::bf16);
+  for (std::size_t p = 0; p < table_.size(); ++p) {
+    const auto part = [&](View whole) { return whole.slice(begins_[p], table_[p].elements()); };
+    update.weight_decay = table_[p].decay ? static_cast<float>(config.weight_decay) : 0.0F;
+    ops::adamw(part(all), part(fp32 ? all : master_.view(DType::f32)), part(m_.view(DType::f32)),
+               part(v_.view(DType::f32)), part(gradients), update, *stream_);
+  }
+}
+
+double quantile(std::vector<double>& values, double part) {
+  std::ranges::sort(values);
+  const double at = part * static_cast<double>(values.size() - 1);
+  const auto low = static_cast<std::size_t>(at);
+  const std::size_t high = std::min(low + 1, values.size() - 1);
+  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
+}
+
+template <class Action>
+double timed(Action&& action) {
+  const double begin = timing::steady_seconds();
+  action();
+  return timing::steady_seconds() - begin;
+}
+
+}  // namespace
+
+EngineBench bench_engine(const Job& job, comm::World& world, Log& log, int steps) {
+  TRIREME_EXPECT(world.size() == 1, "the engine beside a plain loop on {} ranks", world.size());
+  omp_set_num_threads(choose_threads(job.run.threads, world));
+  const TemporaryDirectory cache(world);
+  const data::Split data = open_data(job, cache.path(), world, log);
+  Session session(job, data, world);
+  Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
+      .initialize(*session.compute_stream);
+  Plain plain(job, data, *session.device, session.dtype);
+
+  EngineBench result;
+  result.parameters = session.plan.parameter_elements();
+  result.buckets = session.plan.buckets().size();
+  result.steps = steps;
+  const auto tokens = static_cast<double>(job.batch.sequences * job.shape.context);
+  std::vector<double> engine_s, plain_s, ratios;
+  for (int i = 1 - warmups; i <= steps; ++i) {
+    const std::int64_t number = i + warmups;
+    double engine_loss = 0, plain_loss = 0, engine_took = 0, plain_took = 0;
+    const auto run_engine = [&] {
+      engine_took =
+          timed([&] { engine_loss = session.step(number, [] { return Requests{}; }).loss; });
+      session.recorder.clear();
+    };
+    if (i % 2 == 0)
+      run_engine();
+    plain_took = timed([&] { plain_loss = plain.step(number) / tokens; });
+    if (i % 2 != 0)
+      run_engine();
+    TRIREME_EXPECT(engine_loss == plain_loss, "the loss of step {} is {} with the engine, {} plain",
+                   number, engine_loss, plain_loss);
+    if (i < 1)
+      continue;
+    engine_s.push_back(engine_took);
+    plain_s.push_back(plain_took);
+    ratios.push_back(engine_took / plain_took);
+  }
+  result.engine_s = quantile(engine_s, 0.5);
+  result.plain_s = quantile(plain_s, 0.5);
+  result.ratio = quantile(ratios, 0.5);
+  result.ratio_low = quantile(ratios, 0.25);
+  result.ratio_high = quantile(ratios, 0.75);
+  return result;
+}
+
+std::string engine_table(const EngineBench& r) {
+  return fmt::format(
+      "{:<12}{:>12}{:>10}{:>8}{:>14}\n{:<12}{:>12}{:>10}{:>8}{:>14.3f}\n{:<12}{:>12}{:>10}{:>8}"
+      "{:>14.3f}\nengine / plain: {:.4f} (half of the steps between {:.4f} and {:.4f})\n",
+      "operation", "parameters", "buckets", "steps", "ms per step", "engine", r.parameters,
+      r.buckets, r.steps, r.engine_s * 1e3, "plain", r.parameters, 0, r.steps, r.plain_s * 1e3,
+      r.ratio, r.ratio_low, r.ratio_high);
+}
+
+std::string engine_json(const EngineBench& r) {
+  const auto row = [&](const char* operation, std::size_t buckets, double seconds) {
+    return fmt::format(
+        "{{\"operation\": \"{}\", \"parameters\": {}, \"buckets\": {}, \"seconds\": {:.9g}}}",
+        operation, r.parameters, buckets, seconds);
+  };
+  return fmt::format(
+      "{{\"rows\": [\n  {},\n  {}\n], \"ratio\": {:.6g}, \"ratio_quartiles\": [{:.6g}, {:.6g}]}}\n",
+      row("engine", r.buckets, r.engine_s), row("plain", 0, r.plain_s), r.ratio, r.ratio_low,
+      r.ratio_high);
+}
+
+}  // namespace trireme::train

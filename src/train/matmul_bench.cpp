@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/matmul_bench.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/random.hpp"
+
+#include "ops/library_matmul.hpp"
+
+#include "model/linear.hpp"
+#include "model/products.hpp"
+
+#include "train/race.hpp"
+
+namespace trireme::train {
+namespace {
+
+using model::LinearProducts;
+
+/// One row in the making.
+struct Contestant {
+  MatmulBenchRow row;
+  std::function<void()> run;
+};
+
+/// Operands that all contestants share: x and dy of the largest layer, weights, and a result, which
+/// nobody reads.
+class Operands {
+ public:
+  Operands(device::Device& device, device::Stream& stream, const std::vector<LinearProducts>& all)
+      : device_(device), stream_(stream) {
+    for (const LinearProducts& p : all) {
+      x_ = std::max(x_, p.rows * p.in);
+      result_ = std::max({result_, p.rows * p.in, p.rows * p.out});
+      y_ = std::max(y_, p.rows * p.out);
+      weight_ = std::max(weight_, p.in * p.out);
+      bias_ = std::max(bias_, p.out);
+    }
+  }
+  /// Made at the first use, and kept.
+  View x(DType dtype, std::int64_t elements) { return get(x_buffer_, dtype, x_, elements); }
+  View y(DType dtype, std::int64_t elements) { return get(y_buffer_, dtype, y_, elements); }
+  View weight(DType dtype, std::int64_t elements) {
+    return get(weight_buffer_, dtype, weight_, elements);
+  }
+  View result(DType dtype, std::int64_t elements) {
+    return get(result_buffer_, dtype, result_, elements);
+  }
+  View dweight(std::int64_t elements) {
+    return get(dweight_buffer_, DType::f32, weight_, elements);
+  }
+  View bias(DType dtype, std::int64_t elements) {
+    return get(bias_buffer_, dtype, bias_, elements);
+  }
+
+ private:
+  /// Room for fp32, so that any dtype fits; small numbers, because zeros and denormals would cost
+  /// another time.
+  View get(device::Buffer& buffer, DType dtype, std::int64_t all, std::int64_t elements) {
+    if (buffer.bytes() == 0) {
+      buffer = device_.allocate(static_cast<std::size_t>(all) * size_bytes(DType::f32), "bench");
+      std::vector<float> values(static_cast<std::size_t>(all));
+      std::vector<Bf16> rounded(dtype == DType::bf16 ? values.size() : 0);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = 0.25F - 0.5F * uniform(static_cast<std::uint32_t>(i * 2654435761U));
+      for (std::size_t i = 0; i < rounded.size(); ++i) rounded[i] = Bf16(values[i]);
+      device_.copy(buffer.view(dtype, 0, all),
+                   dtype == DType::bf16 ? ConstView(view_of(rounded.data(), all))
+                                        : ConstView(view_of(values.data(), all)),
+                   stream_);
+      stream_.synchronize();
+    }
+    return buffer.view(dtype, 0, elements);
+  }
+
+  device::Device& device_;
+  device::Stream& stream_;
+  std::int64_t x_ = 0, y_ = 0, result_ = 0, weight_ = 0, bias_ = 0;
+  device::Buffer x_buffer_, y_buffer_, result_buffer_, weight_buffer_, dweight_buffer_,
+      bias_buffer_;
+};
+
+/// Who runs: everybody, or those only that have a chance to be the fastest.
+enum class Field : std::uint8_t { everybody, likely };
+
+/// The three products of one layer, each by its contestants.
+class LayerBench {
+ public:
+  LayerBench(const LinearProducts& p, DType dtype, device::Device& device, device::Stream& stream)
+      : products_(p), dtype_(dtype), device_(device), stream_(stream) {}
+
+  void add(std::vector<Contestant>& all, Operands& operands, int threads, Field field) {
+    const LinearProducts& p = products_;
+    const View x = operands.x(dtype_, p.rows * p.in),
+               weight = operands.weight(dtype_, p.in * p.out);
+    const View bias = p.bias ? operands.bias(dtype_, p.out) : View(nullptr, 0, dtype_);
+    const View dy = operands.y(dtype_, p.rows * p.out);
+    const View y = operands.result(p.y, p.rows * p.out);
+    const View dx = operands.result(dtype_, p.rows * p.in);
+    const View dweight = operands.dweight(p.in * p.out);
+
+    auto linear =
+        std::make_shared<model::Linear>(device_, model::LinearShape{.rows = p.rows,
+                                                                    .in = p.in,
+                                                                    .out = p.out,
+                                                                    .piece_rows = p.piece_rows,
+                                                                    .bias = p.bias,
+                                                                    .dtype = dtype_,
+                                                                    .y = p.y});
+    linear->prepare_backward(device_);
+    const auto row = [&](const char* pass, const char* how, const ops::MatmulShape& s) {
+      return MatmulBenchRow{p.layer, pass, how, s.m, s.n, s.k, p.count, threads, 0, {}};
+    };
+    const ops::MatmulShape forward{.m = p.rows,
+                                   .n = p.out,
+                                   .k = p.in,
+                                   .b_transposed = true,
+                                   .a = dtype_,
+                                   .b = dtype_,
+                                   .c = p.y,
+                                   .bias = p.bias};
+    const ops::MatmulShape input{
+        .m = p.rows, .n = p.in, .k = p.out, .a = dtype_, .b = dtype_, .c = dtype_};
+    const ops::MatmulShape gradient{.m = p.out,
+                                    .n = p.in,
+                                    .k = p.rows,
+                                    .a_transposed = true,
+                                    .a = dtype_,
+                                    .b = dtype_,
+                                    .c = DType::f32,
+                                    .accumulate = true};
+    device::Stream& s = stream_;
+    all.push_back(
+        {row("forward", "step", forward), [=, &s] { linear->forward(y, x, weight, bias, s); }});
+    all.push_back(
+        {row("input", "step", input), [=, &s] { linear->backward_input(dx, dy, weight, s); }});
+    all.push_back(
+        {row("weight", "step", gradient), [=, &s] { linear->backward_weight(dweight, dy, x, s); }});
+    if (device_.kind() != device::Kind::cpu)
+      return;
+    for (const bool packed : {false, true}) {
+      if (!packed && field == Field::likely)
+        continue;
+      add_library(all, row("forward", packed ? "packed" : "library", forward), forward, packed, x,
+                  weight, bias, y);
+      add_library(all, row("input", packed ? "packed" : "library", input), input, packed, dy,
+                  weight, View(nullptr, 0, dtype_), dx);
+    }
+    add_library(all, row("weight", "library", gradient), gradient, false, dy, x,
+                View(nullptr, 0, dtype_), dweight);
+  }
+
+ private:
+  void add_library(std::vector<Contestant>& all,
+                   MatmulBenchRow row,
+                   const ops::MatmulShape& shape,
+                   bool packed,
+                   ConstView a,
+                   ConstView b,
+                   ConstView bias,
+                   View c) {
+    auto product = std::make_shared<ops::LibraryMatmul>(device_, shape, packed);
+    product->prepare(b);
+    row.kernel = product->kernel();
+    all.push_back({std::move(row), [=] { (*product)(a, bias, c); }});
+  }
+
+  const LinearProducts& products_;
+  const DType dtype_;
+  device::Device& device_;
+  device::Stream& stream_;
+};
+
+/// The threads of OpenMP while this lives.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
+  ~ThreadScope() { omp_set_num_threads(before_); }
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+};
+
+std::vector<MatmulBenchRow> measure(const std::vector<LinearProducts>& products,
+                                    DType dtype,
+                                    device::Device& device,
+                                    comm::World& world,
+                                    int threads,
+                                    Field field,
+                                    const RaceLimits& limits) {
+  const ThreadScope scope(threads);
+  const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
+  Operands operands(device, *stream, products);
+  std::vector<Contestant> contestants;
+  for (const LinearProducts& p : products)
+    LayerBench(p, dtype, device, *stream).add(contestants, operands, threads, field);
+  std::vector<std::function<void()>> entrants;
+  for (const Contestant& contestant : contestants) entrants.push_back(contestant.run);
+  const auto seconds = race(entrants, *stream, world, limits);
+  std::vector<MatmulBenchRow> rows;
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    rows.push_back(std::move(contestants[i].row));
+    rows.back().seconds = seconds[i];
+  }
+  return rows;
+}
+
+}  // namespace
+
+MatmulBench bench_matmul(const model::GptShape& shape,
+                         DType dtype,
+                         device::Device& device,
+                         comm::World& world,
+                         const MatmulBenchRequest& request) {
+  const auto products = model::linear_products(shape, dtype, request.micro_sequences);
+  MatmulBench bench{dtype, world.size(), request.threads, {}, 0, 0, 0, 0};
+  if (request.threads > 1)
+    bench.rows = measure(products, dtype, device, world, 1, Field::everybody,
+                         {.repetitions = request.repetitions});
+  for (auto& row : measure(products, dtype, device, world, request.threads, Field::everybody,
+                           {.repetitions = request.repetitions}))
+    bench.rows.push_back(std::move(row));
+  const double micro_steps =
+      static_cast<double>(request.sequences) / static_cast<double>(request.micro_sequences);
+  for (const LinearProducts& p : products)
+    for (const char* pass : {"forward", "input", "weight"}) {
+      double best = std::numeric_limits<double>::infinity();
+      for (const MatmulBenchRow& row : bench.rows) {
+        const bool asked = row.threads == request.threads && row.layer == p.layer &&
+                           row.pass == pass && row.m * row.n * row.k == p.rows * p.in * p.out;
+        if (!asked)
+          continue;
+        best = std::min(best, row.seconds);
+        bench.ceiling_flops = std::max(bench.ceiling_flops, row.flops_per_s());
+        if (row.how == "step")
+          bench.step_seconds += micro_steps * static_cast<double>(p.count) * row.seconds;
+      }
+      bench.floor_seconds += micro_steps * static_cast<double>(p.count) * best;
+      bench.product_flops += micro_steps * static_cast<double>(p.count) * p.flops();
+    }
+  return bench;
+}
+
+double measure_ceiling(const model::GptShape& shape,
+                       DType dtype,
+                       std::int64_t micro_sequences,
+                       device::Device& device,
+                       comm::World& world) {
+  constexpr std::int64_t most_rows = 512;
+  constexpr RaceLimits briefly{.repetitions = 15, .seconds = 0.5};
+  auto products = model::linear_products(shape, dtype, micro_sequences);
+  std::erase_if(products, [](const LinearProducts& p) { return p.layer == "head"; });
+  for (LinearProducts& p : products) p.rows = p.piece_rows = std::min(p.rows, most_rows);
+  const auto alone = comm::make_self_world();
+  world.barrier();
+  double best = 0;
+  for (const MatmulBenchRow& row :
+       measure(products, dtype, device, *alone, omp_get_max_threads(), Field::likely, briefly))
+    best = std::max(best, row.flops_per_s());
+  double sum = 0;
+  for (const double one : world.gather_all({&best, 1})) sum += one;
+  return sum / static_cast<double>(world.size());
+}
+
+std::string matmul_table(const MatmulBench& bench) {
+  std::string text =
+      fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11}{:>10}  {}\n", "layer", "pass", "how",
+                  "m", "n", "k", "threads", "us", "GFLOP/s", "kernel");
+  for (const MatmulBenchRow& row : bench.rows)
+    text += fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11.1f}{:>10.1f}  {}\n", row.layer,
+                        row.pass, row.how, row.m, row.n, row.k, row.threads, row.seconds * 1e6,
+                        row.flops_per_s() / 1e9, row.kernel);
+  return text + fmt::format(
+                    "ceiling {:.1f} GFLOP/s per rank ({}, {} thread{}, {} rank{} at a time)\n"
+                    "floor   {:.1f} ms: a step's products, each at its best\n"
+                    "step    {:.1f} ms: the same products as a step computes them, {:.1f} % of the "
+                    "ceiling\n",
+                    bench.ceiling_flops / 1e9, name(bench.dtype), bench.threads,
+                    bench.threads == 1 ? "" : "s", bench.ranks, bench.ranks == 1 ? "" : "s",
+                    bench.floor_seconds * 1e3, bench.step_seconds * 1e3,
+                    100 * bench.product_flops / bench.step_seconds / bench.ceiling_flops);
+}
+
+std::string matmul_json(const MatmulBench& bench) {
+  std::string text = fmt::format(
+      "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"ceiling_flops\": {:.9g}, "
+      "\"floor_seconds\": {:.9g}, \"step_seconds\": {:.9g}, \"product_flops\": {:.9g},\n\"rows\": "
+      "[",
+      name(bench.dtype), bench.ranks, bench.threads, bench.ceiling_flops, bench.floor_seconds,
+      bench.step_seconds, bench.product_flops);
+  const char* separator = "\n  ";
+  for (const MatmulBenchRow& row : bench.rows) {
+    text += fmt::format(
+        "{}{{\"layer\": \"{}\", \"pass\": \"{}\", \"how\": \"{}\", \"m\": {}, \"n\": {}, \"k\": "
+        "{}, "
+        "\"count\": {}, \"threads\": {}, \"seconds\": {:.9g}, \"flops_per_s\": {:.9g}, "
+        "\"kernel\": \"{}\"}}",
+        separator, row.layer, row.pass, row.how, row.m, row.n, row.k, row.count, row.threads,
+        row.seconds, row.flops_per_s(), row.kernel);
+    separator = ",\n  ";
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace trireme::train

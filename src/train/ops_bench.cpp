@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/ops_bench.hpp"
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/random.hpp"
+
+#include "ops/adamw.hpp"
+#include "ops/attention.hpp"
+#include "ops/cross_entropy.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/embedding.hpp"
+#include "ops/layer_norm.hpp"
+#include "ops/order_free_sum.hpp"
+
+#include "model/linear.hpp"
+#include "model/products.hpp"
+
+#include "train/matmul_bench.hpp"
+#include "train/race.hpp"
+
+namespace trireme::train {
+namespace {
+
+constexpr std::size_t copied_bytes = std::size_t{256} << 20U;
+
+/// Makes the rows of one bench; owns all that they read and write.
+class Maker {
+ public:
+  Maker(const model::GptShape& shape,
+        DType dtype,
+        device::Device& device,
+        device::Stream& stream,
+        const OpsBenchRequest& request)
+      : shape_(shape),
+        dtype_(dtype),
+        device_(device),
+        stream_(stream),
+        request_(request),
+        rows_(request.micro_sequences * shape.context),
+        micro_steps_(static_cast<double>(request.sequences) /
+                     static_cast<double>(request.micro_sequences)) {}
+
+  void add_all() {
+    add_linear();
+    add_attention();
+    add_norms();
+    add_elementwise();
+    add_ends();
+    add_optimizer();
+  }
+
+  std::vector<OpsBenchRow> rows;
+  std::vector<std::function<void()>> entrants;
+
+ private:
+  /// Small numbers, neither zero nor denormal; kept until the bench is over.
+  View tensor(DType dtype, std::int64_t elements) {
+    buffers_.push_back(
+        device_.allocate(static_cast<std::size_t>(elements) * size_bytes(dtype), "bench"));
+    const View view = buffers_.back().view(dtype, 0, elements);
+    std::vector<float> values(static_cast<std::size_t>(elements));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = 0.25F - 0.5F * uniform(static_cast<std::uint32_t>(i * 2654435761U));
+    std::vector<Bf16> rounded(dtype == DType::bf16 ? values.size() : 0);
+    for (std::size_t i = 0; i < rounded.size(); ++i) rounded[i] = Bf16(values[i]);
+    std::vector<std::int32_t> ids(dtype == DType::i32 ? values.size() : 0);
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      ids[i] = static_cast<std::int32_t>(i * 31 % static_cast<std::size_t>(shape_.vocabulary));
+    ConstView host = view_of(std::as_const(values).data(), elements);
+    if (dtype == DType::bf16)
+      host = view_of(std::as_const(rounded).data(), elements);
+    if (dtype == DType::i32)
+      host = view_of(std::as_const(ids).data(), elements);
+    device_.copy(view, host, stream_);
+    stream_.synchronize();
+    return view;
+  }
+  View tensor(std::int64_t elements) { return tensor(dtype_, elements); }
+
+  void add(std::string op, double per_step, double bytes, std::function<void()> run) {
+    rows.push_back({std::move(op), per_step, 0, bytes, 0, false});
+    entrants.push_back(std::move(run));
+  }
+  void add_product(std::string op, double per_step, double flops, std::function<void()> run) {
+    rows.push_back({std::move(op), per_step, 0, 0, flops, true});
+    entrants.push_back(std::move(run));
+  }
+  /// Bytes of so many elements of the activations' dtype, and of so many fp32.
+  [[nodiscard]] double bytes(double elements, double fp32 = 0) const {
+    return elements * static_cast<double>(size_bytes(dtype_)) + 4 * fp32;
+  }
+  [[nodiscard]] double per_layer(double times) const {
+    return times * static_cast<double>(shape_.layers) * micro_steps_;
+  }
+
+  [[nodiscard]] ops::Dropout dropout() const {
+    ops::Dropout made;
+    made.rate = static_cast<float>(shape_.dropout);
+    return made;
+  }
+
+  void add_linear() {
+    for (const model::LinearProducts& p :
+         model::linear_products(shape_, dtype_, request_.micro_sequences)) {
+      auto linear =
+          std::make_shared<model::Linear>(device_, model::LinearShape{.rows = p.rows,
+                                                                      .in = p.in,
+                                                                      .out = p.out,
+                                                                      .piece_rows = p.piece_rows,
+                                                                      .bias = p.bias,
+                                                                      .dtype = dtype_,
+                                                                      .y = p.y});
+      linear->prepare_backward(device_);
+      const View x = tensor(p.rows * p.in), dy = tensor(p.rows * p.out);
+      const View weight = tensor(p.in * p.out), dx = tensor(p.rows * p.in);
+      const View y = tensor(p.y, p.rows * p.out), dweight = tensor(DType::f32, p.in * p.out);
+      const View bias = p.bias ? tensor(p.out) : View(nullptr, 0, dtype_);
+      const double count = static_cast<double>(p.count) * micro_steps_;
+      device::Stream& s = stream_;
+      add_product(p.layer + ".forward", count, p.flops(),
+                  [=, &s] { linear->forward(y, x, weight, bias, s); });
+      add_product(p.layer + ".input_gradient", count, p.flops(),
+                  [=, &s] { linear->backward_input(dx, dy, weight, s); });
+      add_product(p.layer + ".weight_gradient", count, p.flops(),
+                  [=, &s] { linear->backward_weight(dweight, dy, x, s); });
+      if (p.bias)
+        add(p.layer + ".bias_gradient", count, bytes(static_cast<double>(dy.elements)),
+            [=, db = tensor(DType::f32, p.out), &s] { ops::bias_backward(db, dy, s); });
+    }
+  }
+
+  void add_attention() {
+    const auto attention = std::make_shared<ops::Attention>(
+        device_, ops::AttentionShape{.batch = request_.micro_sequences,
+                                     .time = shape_.context,
+                                     .heads = shape_.heads,
+                                     .head_channels = shape_.head_channels(),
+                                     .dtype = dtype_});
+    const View qkv = tensor(3 * rows_ * shape_.channels), out = tensor(rows_ * shape_.channels);
+    const View dout = tensor(rows_ * shape_.channels), dqkv = tensor(qkv.elements);
+    const View lse = tensor(DType::f32, rows_ * shape_.heads);
+    const ops::Dropout dropout = this->dropout();
+    device::Stream& s = stream_;
+    add_product("attention.forward", per_layer(1), attention->forward_flops(),
+                [=, &s] { attention->forward(out, lse, qkv, dropout, s); });
+    // Scores again, dP, dV, dQ and dK: five products where forward has two.
+    add_product("attention.backward", per_layer(1), 2.5 * attention->forward_flops(),
+                [=, &s] { attention->backward(dqkv, dout, qkv, out, lse, dropout, s); });
+  }
+
+  void add_norms() {
+    const std::int64_t C = shape_.channels, n = rows_ * C;
+    const View x = tensor(n), y = tensor(n), dx = tensor(n), gamma = tensor(C);
+    const View beta = shape_.bias ? tensor(C) : View(nullptr, 0, dtype_);
+    const View dbeta = shape_.bias ? tensor(DType::f32, C) : View(nullptr, 0, DType::f32);
+    const View mean = tensor(DType::f32, rows_), rstd = tensor(DType::f32, rows_);
+    const View dgamma = tensor(DType::f32, C);
+    const double count = per_layer(2) + micro_steps_, elements = static_cast<double>(n);
+    device::Stream& s = stream_;
+    add("layer_norm.forward", count, bytes(2 * elements),
+        [=, &s] { ops::layer_norm_forward(y, mean, rstd, x, gamma, beta, s); });
+    add("layer_norm.backward", count, bytes(4 * elements),
+        [=, &s] { ops::layer_norm_backward(dx, dgamma, dbeta, y, x, gamma, mean, rstd, true, s); });
+  }
+
+  void add_elementwise() {
+    const std::int64_t n = rows_ * shape_.channels, sample = shape_.context * shape_.channels;
+    const View x = tensor(n), branch = tensor(n), y = tensor(n);
+    const View fc = tensor(4 * n), gelu = tensor(4 * n);
+    const ops::Dropout dropout = this->dropout();
+    const double elements = static_cast<double>(n);
+    device::Stream& s = stream_;
+    add("gelu.forward", per_layer(1), bytes(8 * elements),
+        [=, &s] { ops::gelu_forward(gelu, fc, s); });
+    add("gelu.backward", per_layer(1), bytes(12 * elements),
+        [=, &s] { ops::gelu_backward(gelu, gelu, fc, s); });
+    add("residual.forward", per_layer(2), bytes(3 * elements),
+        [=, &s] { ops::residual_forward(y, x, branch, sample, dropout, s); });
+    if (dropout.active())
+      add("dropout.backward", per_layer(2), bytes(2 * elements),
+          [=, &s] { ops::dropout_backward(y, x, sample, dropout, s); });
+  }
+
+  /// Embedding and loss.
+  void add_ends() {
+    const std::int64_t C = shape_.channels, V = shape_.vocabulary;
+    const ops::EmbeddingShape embedding{request_.micro_sequences, shape_.context, C, V};
+    const View tokens = tensor(DType::i32, rows_), out = tensor(rows_ * C);
+    const View wte = tensor(V * C), wpe = tensor(shape_.context * C);
+    const View dwte = tensor(DType::f32, V * C), dwpe = tensor(DType::f32, shape_.context * C);
+    const ops::Dropout dropout = this->dropout();
+    const double elements = static_cast<double>(rows_ * C);
+    device::Stream& s = stream_;
+    add("embedding.forward", micro_steps_, bytes(3 * elements),
+        [=, &s] { ops::embedding_forward(out, tokens, wte, wpe, embedding, dropout, s); });
+    add("embedding.backward", micro_steps_, bytes(elements, 4 * elements),
+        [=, &s] { ops::embedding_backward(dwte, dwpe, out, tokens, embedding, dropout, s); });
+
+    const model::ActivationPlan plan(shape_, dtype_, request_.micro_sequences);
+    const std::int64_t chunk = plan.head_rows(0, rows_);
+    const View logits = tensor(DType::f32, chunk * V), losses = tensor(DType::f32, chunk);
+    const View targets = tensor(DType::i32, chunk);
+    add("cross_entropy", micro_steps_ * static_cast<double>(rows_) / static_cast<double>(chunk),
+        bytes(0, 2 * static_cast<double>(chunk * V)),
+        [=, &s] { ops::cross_entropy_forward_backward(losses, logits, targets, 1e-3F, s); });
+  }
+
+  void add_optimizer() {
+    const std::int64_t n = request_.owned_elements;
+    const View parameter = tensor(n), m = tensor(DType::f32, n), v = tensor(DType::f32, n);
+    const View master = dtype_ == DType::f32 ? parameter : tensor(DType::f32, n);
+    const View gradient = tensor(DType::f32, n);
+    device_.fill_zero(v, stream_);
+    const ops::AdamwStep step{1e-4F, 0.9F, 0.95F, 1e-8F, 0.1F, 0.5F, 0.5F, 1.0F};
+    const auto elements = static_cast<double>(n);
+    device::Stream& s = stream_;
+    add("adamw", 1, bytes(dtype_ == DType::f32 ? 0 : elements, 7 * elements),
+        [=, &s] { ops::adamw(parameter, master, m, v, gradient, step, s); });
+    add("gradient_norm", 1, bytes(0, elements),
+        [=, &s, sum = std::make_shared<ops::StreamSum>(device_)] {
+          sum->add_squares(gradient, s);
+        });
+  }
+
+  const model::GptShape& shape_;
+  const DType dtype_;
+  device::Device& device_;
+  device::Stream& stream_;
+  const OpsBenchRequest& request_;
+  const std::int64_t rows_;
+  const double micro_steps_;
+  std::vector<device::Buffer> buffers_;
+};
+
+/// Bytes read and written per second by copying from memory to memory, on all ranks at once. By
+/// itself, because it leaves nothing in the caches.
+double measure_copy(device::Device& device, device::Stream& stream, comm::World& world) {
+  const device::Buffer from = device.allocate(copied_bytes, "bench");
+  const device::Buffer to = device.allocate(copied_bytes, "bench");
+  device.fill_zero(from.view(DType::f32), stream);  // pages are real once written
+  const auto seconds =
+      race({[&] { device.copy(to.view(DType::f32), from.view(DType::f32), stream); }}, stream,
+           world, {});
+  return 2.0 * static_cast<double>(copied_bytes) / seconds.front();
+}
+
+}  // namespace
+
+double OpsBench::rate(const OpsBenchRow& row) const {
+  return (row.product ? row.flops : row.bytes) / row.seconds;
+}
+
+double OpsBench::share(const OpsBenchRow& row) const {
+  return rate(row) / (row.product ? matrix_ceiling : memory_ceiling);
+}
+
+double OpsBench::step_seconds() const {
+  double sum = 0;
+  for (const OpsBenchRow& row : rows) sum += row.per_step * row.seconds;
+  return sum;
+}
+
+OpsBench bench_ops(const model::GptShape& shape,
+                   DType dtype,
+                   device::Device& device,
+                   comm::World& world,
+                   const OpsBenchRequest& request) {
+  OpsBench bench{dtype, world.size(), omp_get_max_threads(), 0, 0, {}};
+  bench.matrix_ceiling = measure_ceiling(shape, dtype, request.micro_sequences, device, world);
+  const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
+  bench.memory_ceiling = measure_copy(device, *stream, world);
+  Maker maker(shape, dtype, device, *stream, request);
+  maker.add_all();
+  const auto seconds = race(maker.entrants, *stream, world, {.repetitions = request.repetitions});
+  for (std::size_t i = 0; i < seconds.size(); ++i) maker.rows[i].seconds = seconds[i];
+  bench.rows = std::move(maker.rows);
+  return bench;
+}
+
+std::string ops_table(const OpsBench& bench) {
+  std::string text =
+      fmt::format("{:<34}{:>9}{:>12}{:>11}{:>10}{:>10}{:>16}\n", "operation", "per step", "us",
+                  "ms / step", "of step", "rate", "of its ceiling");
+  const double whole = bench.step_seconds();
+  for (const OpsBenchRow& row : bench.rows)
+    text += fmt::format("{:<34}{:>9.0f}{:>12.1f}{:>11.2f}{:>8.2f} %{:>10.1f} {}{:>6.1f} %\n",
+                        row.op, row.per_step, row.seconds * 1e6, row.per_step * row.seconds * 1e3,
+                        100 * row.per_step * row.seconds / whole, bench.rate(row) / 1e9,
+                        row.product ? "GFLOP/s" : "GB/s   ", 100 * bench.share(row));
+  return text + fmt::format(
+                    "ceilings of one rank: {:.1f} GFLOP/s, {:.1f} GB/s ({}, {} thread{}, {} rank{} "
+                    "at a time); the operations of a step together {:.1f} ms\n",
+                    bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9, name(bench.dtype),
+                    bench.threads, bench.threads == 1 ? "" : "s", bench.ranks,
+                    bench.ranks == 1 ? "" : "s", whole * 1e3);
+}
+
+std::string ops_json(const OpsBench& bench) {
+  std::string text = fmt::format(
+      "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"matrix_ceiling_flops\": {:.9g}, "
+      "\"memory_ceiling_bytes_per_s\": {:.9g}, \"step_seconds\": {:.9g},\n\"rows\": [",
+      name(bench.dtype), bench.ranks, bench.threads, bench.matrix_ceiling, bench.memory_ceiling,
+      bench.step_seconds());
+  const char* separator = "\n  ";
+  for (const OpsBenchRow& row : bench.rows) {
+    text += fmt::format(
+        "{}{{\"op\": \"{}\", \"per_step\": {:.9g}, \"seconds\": {:.9g}, \"bytes\": {:.9g}, "
+        "\"flops\": {:.9g}, \"{}\": {:.9g}, \"share\": {:.9g}}}",
+        separator, row.op, row.per_step, row.seconds, row.bytes, row.flops,
+        row.product ? "flops_per_s" : "bytes_per_s", bench.rate(row), bench.share(row));
+    separator = ",\n  ";
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace trireme::train

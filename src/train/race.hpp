@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the benches take time: entrants run in turns, repetition by repetition, so that a disturbance
+// of the machine hits all of them; each gets the median of its turns. All ranks run at the same
+// time, and a turn takes as long as its slowest rank.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "device/device.hpp"
+
+#include "comm/world.hpp"
+
+namespace trireme::train {
+
+struct RaceLimits {
+  int repetitions = 7;
+  /// No further repetition begins after so long, once there were two.
+  double seconds = 1e9;
+};
+
+/// Seconds per entrant, in their order; the same on all ranks. Collective. One repetition more goes
+/// before, uncounted.
+std::vector<double> race(const std::vector<std::function<void()>>& entrants,
+                         device::Stream& stream,
+                         comm::World& world,
+                         const RaceLimits& limits);
+
+}  // namespace trireme::train

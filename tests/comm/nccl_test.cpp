@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of NCCL between ranks that share one GPU. NCCL refuses that unless the ranks claim
+// hosts of their own; then it connects them through sockets. So these tests prove layout, order and
+// sums, and say nothing about speed.
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "comm/communicator.hpp"
+#include "comm/mpi_world.hpp"
+
+#include "support/gpu.hpp"
+
+namespace trireme::comm {
+namespace {
+
+/// Before the first call of NCCL, which reads them once.
+void pretend_to_be_on_a_host_of_ones_own(int rank) {
+  setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
+  for (const auto& [name, value] : {std::pair{"NCCL_NET", "Socket"},
+                                    {"NCCL_SOCKET_IFNAME", "lo"},
+                                    {"NCCL_IB_DISABLE", "1"},
+                                    {"NCCL_MNNVL_ENABLE", "0"},
+                                    {"NCCL_NVLS_ENABLE", "0"},
+                                    {"NCCL_RAS_ENABLE", "0"},
+                                    {"CUDA_MODULE_LOADING", "EAGER"}})
+    setenv(name, value, 1);
+}
+
+class Nccl : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    TRIREME_NEEDS_GPU();
+    world_.limit_waiting(60);
+    pretend_to_be_on_a_host_of_ones_own(world_.rank());
+    device_ = device::make_cuda_device(0);
+    compute_ = device_->make_stream(device::StreamMode::inlined, "compute");
+    stream_ = device_->make_stream(device::StreamMode::concurrent, "communication");
+    communicator_ =
+        make_communicator(Transport::nccl, Reduction::sum, world_, *device_, {.most_blocks = 4});
+  }
+
+  /// Small integers, exact in bf16: element i of rank r.
+  static float term(int rank, std::int64_t i) { return static_cast<float>((i + 3 * rank) % 7); }
+  float sum(std::int64_t i) const {
+    float all = 0;
+    for (int r = 0; r < world_.size(); ++r) all += term(r, i);
+    return all;
+  }
+
+  void write(View to, const std::vector<float>& values) {
+    std::vector<Bf16> rounded;
+    for (const float value : values) rounded.emplace_back(value);
+    device_->copy(to,
+                  to.dtype == DType::bf16 ? ConstView(view_of(rounded.data(), to.elements))
+                                          : ConstView(view_of(values.data(), to.elements)),
+                  *compute_);
+    compute_->synchronize();
+  }
+  std::vector<float> read(ConstView from) {
+    std::vector<Bf16> rounded(static_cast<std::size_t>(from.elements));
+    std::vector<float> values(rounded.size());
+    device_->copy(from.dtype == DType::bf16 ? view_of(rounded.data(), from.elements)
+                                            : view_of(values.data(), from.elements),
+                  from, *stream_);
+    stream_->synchronize();
+    if (from.dtype == DType::bf16)
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(rounded[i]);
+    return values;
+  }
+
+  /// This rank's terms, in a fresh bucket.
+  device::Buffer bucket(std::int64_t elements) {
+    device::Buffer buffer = communicator_->allocate(
+        static_cast<std::size_t>(elements) * size_bytes(GetParam()), "test bucket");
+    std::vector<float> values(static_cast<std::size_t>(elements));
+    for (std::int64_t i = 0; i < elements; ++i)
+      values[static_cast<std::size_t>(i)] = term(world_.rank(), i);
+    write(buffer.view(GetParam()), values);
+    return buffer;
+  }
+
+  const std::vector<std::int64_t> shard_sizes_{1, 64, 257, 65'536};
+
+  MpiWorld world_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> compute_, stream_;
+  std::unique_ptr<Communicator> communicator_;
+};
+
+TEST_P(Nccl, ReducesAndGathers) {
+  for (const std::int64_t shard : shard_sizes_) {
+    const auto memory = bucket(shard * world_.size());
+    const auto shards = communicator_->shards(memory.view(GetParam()));
+    communicator_->reduce_scatter(*shards, BucketIndex{3}, *stream_);
+    const auto own = read(shards->own);
+    for (std::int64_t i = 0; i < shard; ++i)
+      ASSERT_EQ(own[static_cast<std::size_t>(i)], sum(world_.rank() * shard + i)) << i;
+    communicator_->all_gather(*shards, BucketIndex{3}, *stream_);
+    const auto all = read(shards->full);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
+  }
+}
+
+TEST_P(Nccl, ReducesEverywhere) {
+  const auto memory = bucket(1000 * world_.size());
+  const auto shards = communicator_->shards(memory.view(GetParam()));
+  communicator_->all_reduce(*shards, BucketIndex{0}, *stream_);
+  const auto all = read(shards->full);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
+}
+
+TEST_P(Nccl, WaitsForEventsOfCompute) {
+  const auto memory = bucket(4096 * world_.size());
+  const auto shards = communicator_->shards(memory.view(GetParam()));
+  const auto ready = device_->make_event();
+  for (int round = 0; round < 3; ++round) {
+    device_->fill_zero(shards->full, *compute_);
+    compute_->record(*ready);
+    stream_->wait(*ready);
+    communicator_->all_reduce(*shards, BucketIndex{0}, *stream_);
+    for (const float value : read(shards->full)) ASSERT_EQ(value, 0);
+  }
+}
+
+TEST_P(Nccl, RefusesAnOrderOfAdditions) {
+  EXPECT_THROW((void)make_communicator(Transport::nccl, Reduction::ordered, world_, *device_, {}),
+               UserError);
+  EXPECT_THROW((void)make_communicator(Transport::mpi, Reduction::sum, world_, *device_, {}),
+               UserError);
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes,
+                         Nccl,
+                         ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& made) { return std::string(name(made.param)); });
+
+TEST(NcclWithoutGpu, IsRefusedOnACpu) {
+  MpiWorld world;
+  const auto device = device::make_cpu_device(1);
+  EXPECT_THROW((void)make_communicator(Transport::nccl, Reduction::sum, world, *device, {}),
+               UserError);
+}
+
+}  // namespace
+}  // namespace trireme::comm

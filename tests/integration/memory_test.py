@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the record says of memory is what `trireme plan` promised, part by part; the optimizer's falls as 1 / ranks."""
+import json
+import os
+import subprocess
+import unittest
+
+import h5py
+
+from harness import TRIREME, TrainingTest
+
+
+class Memory(TrainingTest):
+    def planned(self, ranks, *overrides):
+        path = self.path(f"plan{ranks}.json")
+        subprocess.run([TRIREME, "plan", *self.words("none", ["run.steps=5", *overrides]), "--ranks", str(ranks), "--json", path],
+                       check=True, capture_output=True, timeout=60)
+        with open(path, encoding="utf-8") as file:
+            plan = json.load(file)
+        os.remove(path)
+        return plan
+
+    def recorded(self, ranks, *overrides):
+        name = f"run{len(os.listdir(self.folder))}"
+        self.train_well("run.steps=5", "evaluate.every_steps=0", *overrides, ranks=ranks, name=name)
+        with h5py.File(os.path.join(self.path(name), "run.h5"), "r") as file:
+            return dict(file["memory"].attrs)
+
+    def compared(self, ranks, *overrides, precision="fp32"):
+        """The plan and the record, every part of which is as planned."""
+        overrides = (f"run.precision={precision}", *overrides)
+        plan, record = self.planned(ranks, *overrides), self.recorded(ranks, *overrides)
+        rank = plan["per_rank"][precision]
+        self.assertEqual(record["gradients"], rank["gradient_bytes"], ranks)
+        self.assertEqual(record["parameters"], rank["parameter_bytes"], ranks)
+        self.assertEqual(record["optimizer"], rank["master_bytes"] + rank["moment_bytes"], ranks)
+        self.assertEqual(record["activations"], rank["activation_bytes"], ranks)
+        self.assertEqual(record["scratch"], rank["scratch_bytes"], ranks)
+        self.assertEqual(record["snapshot"], rank["snapshot_bytes"], ranks)
+        return plan, record
+
+    def test_the_record_holds_what_was_planned(self):
+        for ranks in (1, 2, 4):
+            plan, record = self.compared(ranks)
+            # Two fp32 moments of this rank's part of the parameters and of the padding.
+            self.assertEqual(record["optimizer"] * ranks, 8 * (plan["parameter_elements"] + plan["padding_elements"]), ranks)
+            self.assertLess(plan["padding_elements"], plan["parameter_elements"] / 10)
+
+    def test_bf16_has_masters_beside_half_the_parameters(self):
+        plan, record = self.compared(2, precision="bf16")
+        self.assertEqual(record["optimizer"] * 2, 12 * (plan["parameter_elements"] + plan["padding_elements"]))
+        self.assertEqual(record["parameters"], 2 * (plan["parameter_elements"] + plan["padding_elements"]))
+
+    def test_an_optimizer_that_is_not_sharded_is_held_whole(self):
+        plan, record = self.compared(2, "optimizer.sharded=false")
+        self.assertEqual(record["optimizer"], 8 * (plan["parameter_elements"] + plan["padding_elements"]))
+
+    def test_a_snapshot_is_held_where_the_run_does_not_wait(self):
+        held = "checkpoint.every_steps=5"
+        _, record = self.compared(2, held, "checkpoint.asynchronous=true")
+        self.assertGreater(record["snapshot"], 0)
+        _, record = self.compared(2, held, "checkpoint.asynchronous=false")
+        self.assertEqual(record["snapshot"], 0)
+
+    def test_the_record_tells_the_buckets_of_every_start(self):
+        self.train_well("run.steps=6", "evaluate.every_steps=0", ranks=2)
+        self.train_well("run.steps=8", "evaluate.every_steps=0", ranks=3)
+        with h5py.File(self.path("run/run.h5"), "r") as file:
+            columns = {name: list(values.asstr()[:] if values.dtype == object else values[:])
+                       for name, values in file["buckets"].items()}
+        expected = [(first_step, bucket, row["parameters"][0], row["parameters"][-1], row["elements"], row["padding"],
+                     row["shard_elements"])
+                    for first_step, ranks in ((1, 2), (7, 3)) for bucket, row in enumerate(self.planned(ranks)["buckets"])]
+        self.assertEqual(list(zip(*(columns[name] for name in ("first_step", "bucket", "first_parameter", "last_parameter",
+                                                               "elements", "padding", "shard_elements")))), expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
