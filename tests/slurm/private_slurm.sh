@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs a command beside a Slurm of its own: munge, slurmctld and two slurmds on this machine, the virtual nodes n1 and n2 with one
+# core each, in namespaces of their own, so that no port, process or file is left when the command ends, however it ends.
+#   usage: bash tests/slurm/private_slurm.sh COMMAND …       needs root; exit code 77 says what is missing
+# Inside, SLURM_CONF is set and sbatch, srun, squeue and scontrol talk to it.
+set -euo pipefail
+self=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/$(basename "${BASH_SOURCE[0]}")
+
+skip() {
+  echo "skipped: a private Slurm needs $1"
+  exit 77
+}
+
+configure() { # $1: directory
+  mkdir -p "$1"/{ctld,tmp/n1,tmp/n2,spool/n1,spool/n2}
+  dd if=/dev/urandom of="$1/munge.key" bs=128 count=1 status=none
+  chmod 600 "$1/munge.key"
+  # linuxproc and none instead of cgroups. Each node has a temporary directory of its own, as two machines have: Slurm's PMIx names
+  # its files there by the job alone. A requeued job may begin again after cred_expire seconds.
+  cat >"$1/slurm.conf" <<EOF
+ClusterName=trireme
+SlurmctldHost=$(hostname -s)(10.98.0.1)
+AuthType=auth/munge
+AuthInfo=socket=$1/munge.socket,cred_expire=5
+CryptoType=crypto/munge
+SlurmUser=root
+SlurmdUser=root
+SlurmctldPort=6817
+SlurmctldPidFile=$1/slurmctld.pid
+SlurmctldLogFile=$1/slurmctld.log
+SlurmdPidFile=$1/slurmd-%n.pid
+SlurmdLogFile=$1/slurmd-%n.log
+StateSaveLocation=$1/ctld
+SlurmdSpoolDir=$1/spool/%n
+TmpFS=$1/tmp/%n
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/builtin
+SchedulerParameters=sched_interval=1,sched_min_interval=0
+ReturnToService=2
+MpiDefault=none
+KillWait=10
+JobCompType=jobcomp/none
+MailProg=/bin/true
+NodeName=n1 NodeHostname=$(hostname -s) NodeAddr=10.98.0.1 Port=7001 CPUs=1 RealMemory=200 State=UNKNOWN
+NodeName=n2 NodeHostname=$(hostname -s) NodeAddr=10.98.0.1 Port=7002 CPUs=1 RealMemory=200 State=UNKNOWN
+PartitionName=all Nodes=n1,n2 Default=YES MaxTime=60 State=UP
+EOF
+}
+
+inside() { # $1: directory
+  local at=$1
+  shift
+  export SLURM_CONF=$at/slurm.conf
+  hostname trireme-slurm
+  ip link set lo up
+  # Slurm asks for addresses as only a machine with a network has them.
+  ip link add slurm0 type bridge
+  ip addr add 10.98.0.1/24 dev slurm0
+  ip link set slurm0 up
+  configure "$at"
+  munged --force --key-file="$at/munge.key" --socket="$at/munge.socket" --pid-file="$at/munged.pid" --log-file="$at/munged.log" \
+    --seed-file="$at/munged.seed"
+  slurmctld -f "$SLURM_CONF"
+  slurmd -f "$SLURM_CONF" -N n1
+  slurmd -f "$SLURM_CONF" -N n2
+  local deadline=$((SECONDS + 20)) states=
+  until states=$(timeout 5 sinfo -h -N -o %T 2>/dev/null | sort -u) && [ "$states" = idle ] || [ $SECONDS -ge $deadline ]; do
+    sleep 0.2 # between two looks at nodes that come up by themselves
+  done
+  if [ "$states" != idle ]; then
+    cat "$at"/*.log >&2
+    echo "the private Slurm did not come up" >&2
+    exit 1
+  fi
+  "$@"
+}
+
+outside() {
+  [ $# -gt 0 ] || { sed -n '5s/^# *//p' "$self" >&2; exit 2; }
+  [ "$(id -u)" -eq 0 ] || skip "root"
+  for tool in munged slurmctld slurmd sbatch unshare setpriv ip; do
+    command -v "$tool" >/dev/null || skip "$tool (bash modules/debian/setup.sh tests installs it on Debian)"
+  done
+  # The kernel kills what is left in the namespaces when their first process ends, and that one when this script does.
+  local enter=(setpriv --pdeathsig KILL unshare --net --uts --mount --pid --fork --kill-child --mount-proc) said
+  said=$("${enter[@]}" true 2>&1) || skip "the right to make namespaces: ${said:-refused}"
+  local at status=0
+  at=$(mktemp -d /run/trireme-slurm-XXXXXX)
+  trap 'rm -rf "$at"' EXIT
+  "${enter[@]}" bash "$self" inside "$at" "$@" <&0 &
+  local child=$!
+  trap 'kill -KILL $child' INT TERM HUP
+  wait $child || status=$?
+  exit $status
+}
+
+case "${1:-}" in
+  inside) inside "${@:2}" ;;
+  *) outside "$@" ;;
+esac

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""jobs/train.sbatch submitted to a real Slurm, two virtual nodes of one core each. To be started by private_slurm.sh."""
+import os
+import re
+import subprocess
+import sys
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, os.pardir, "integration"))
+from harness import TRIREME, TrainingTest, launch  # noqa: E402
+
+SCRIPT = os.path.join(HERE, os.pardir, os.pardir, "jobs", "train.sbatch")
+DEADLINE_S = 200
+
+
+class SlurmTest(TrainingTest):
+    def submit(self, *overrides, options=(), name="run", launch=None):
+        """The job's number."""
+        environment = dict(os.environ, TRIREME=TRIREME)
+        if launch:
+            environment["TRIREME_LAUNCH"] = launch
+        words = ["sbatch", "--parsable", "-o", self.path("%j.log"), *options, SCRIPT, *self.words(name, overrides)]
+        job = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True, env=environment).stdout.strip()
+        self.addCleanup(subprocess.run, ["scancel", "--quiet", job], check=False)
+        return job
+
+    def field(self, job, name):
+        told = subprocess.run(["scontrol", "show", "job", "-o", job], capture_output=True, text=True, timeout=30, check=True).stdout
+        return re.search(rf"\b{name}=(\S*)", told).group(1)
+
+    def log(self, job):
+        try:
+            with open(self.path(f"{job}.log"), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def wait_until(self, job, what, happened):
+        deadline = time.monotonic() + DEADLINE_S
+        while not happened():
+            if time.monotonic() > deadline:
+                self.fail(f"{what} did not happen: {self.field(job, 'JobState')}\n{self.log(job)}")
+            time.sleep(0.2)  # between two looks
+
+    def wait_for_line(self, job, part, times=1):
+        self.wait_until(job, f"'{part}'", lambda: self.log(job).count(part) >= times)
+
+    def wait_for_end(self, job, state, code="0:0"):
+        self.wait_until(job, f"the end, {state}", lambda: self.field(job, "JobState") not in (
+            "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED"))
+        self.assertEqual(self.field(job, "JobState"), state, self.log(job))
+        self.assertEqual(self.field(job, "ExitCode"), code, self.log(job))
+
+    def assert_equal_runs(self, run, reference, steps):
+        self.assertEqual(self.column("step", "steps", run), list(range(1, steps + 1)))
+        self.assertEqual(self.losses(run), self.losses(reference))
+        self.assertEqual(self.weights(steps, run), self.weights(steps, reference))
+
+
+class Jobs(SlurmTest):
+    def test_jobs_train_to_the_end_under_srun_on_two_nodes_and_under_mpirun_on_one(self):
+        self.train_well(ranks=2, name="reference")
+        # On its own, because the virtual nodes do not have the host names that mpirun would look for.
+        alone = "mpirun --mca plm isolated --mca ras ^slurm --oversubscribe --bind-to none -n 2"
+        for name, options, launch in (("srun", ["-N2", "-n2"], None), ("mpirun", ["-N1", "-n1"], alone)):
+            job = self.submit(options=options, name=name, launch=launch)
+            self.wait_for_end(job, "COMPLETED")
+            self.assertIn("ended with exit code 0", self.log(job))
+            self.assertIn("2 ranks", self.log(job))
+            self.assert_equal_runs(name, "reference", 12)
+
+    def test_a_mistake_in_the_deck_ends_the_job_for_good(self):
+        job = self.submit("run.steps=0")
+        self.wait_for_end(job, "FAILED", "2:0")
+        self.assertIn("run.steps", self.log(job))
+        self.assertEqual(self.field(job, "Restarts"), "0")
+
+    def test_signals_save_and_requeue_and_scancel_is_for_good(self):
+        steps = 2000
+        self.train_well(f"run.steps={steps}", "checkpoint.every_steps=0", "checkpoint.keep=0", name="calm")
+        job = self.submit(f"run.steps={steps}", "checkpoint.every_steps=1000000", "checkpoint.keep=0")
+        self.wait_for_line(job, "step     10/")
+        subprocess.run(["scancel", "--batch", "--signal=USR1", job], check=True, timeout=30)
+        self.wait_for_line(job, "  checkpoint ")
+        subprocess.run(["scancel", "--batch", "--signal=USR2", job], check=True, timeout=30)
+        self.wait_for_line(job, "back into the queue")
+        self.wait_for_line(job, "resumed from")
+        self.assertEqual(self.field(job, "Restarts"), "1")
+        subprocess.run(["scancel", job], check=True, timeout=30)
+        self.wait_until(job, "the end", lambda: self.field(job, "JobState") == "CANCELLED" and "ended with" in self.log(job))
+        self.assertIn("ended with exit code 75", self.log(job))
+        saved = self.log(job).count("  checkpoint ")
+        self.assertEqual(saved, 3, self.log(job))
+
+        again = self.submit(f"run.steps={steps}", "checkpoint.keep=0")
+        self.wait_for_end(again, "COMPLETED")
+        self.assertIn("resumed from", self.log(again))
+        self.assertEqual(self.losses(), self.losses("calm"))
+
+
+class TimeLimit(SlurmTest):
+    def test_a_job_that_is_too_long_is_requeued_and_gives_the_same_bits(self):
+        # Steps for a little more than a minute, which is Slurm's shortest limit.
+        self.train_well("run.steps=200", "checkpoint.every_steps=0", name="probe")
+        seconds = sorted(self.column("seconds", "steps", "probe"))[100]
+        steps = min(100_000, int(62 / seconds))
+        deck = (f"run.steps={steps}", "checkpoint.every_steps=1000000", "evaluate.every_steps=0", "record.spans=false")
+        job = self.submit(*deck, options=["-t1"])
+        calm = subprocess.Popen([*launch(1), *self.words("calm", deck)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self.addCleanup(calm.kill)
+        self.wait_for_line(job, "back into the queue")
+        self.wait_for_end(job, "COMPLETED")
+        told = self.log(job)
+        self.assertNotIn("DUE TO TIME LIMIT", told)
+        starts = told.count("back into the queue") + 1
+        self.assertEqual(told.count("stopped after step"), starts - 1, told)
+        self.assertEqual(told.count("resumed from"), starts - 1, told)
+        print(f"{steps} steps in {starts} starts of at most one minute each")
+        self.assertEqual(calm.wait(DEADLINE_S), 0)
+        self.assert_equal_runs("run", "calm", steps)
+
+
+if __name__ == "__main__":
+    unittest.main()
