@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fuzzers share. An input is good when LLVMFuzzerTestOneInput returns: a mistake in it is
+// a UserError, which the fuzzer catches; every other exception, a sanitizer's finding or a broken
+// promise ends the process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace trireme::fuzz {
+
+inline void promise(bool kept, const char* what) {
+  if (kept)
+    return;
+  std::fprintf(stderr, "broken promise: %s\n", what);
+  std::abort();
+}
+
+/// Takes values off the front of an input; zeros when it is used up.
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size)
+      : rest_(reinterpret_cast<const char*>(data), size) {}
+
+  template <class T>
+  T take() {
+    T value{};
+    const std::string_view bytes = rest_.substr(0, sizeof value);
+    std::memcpy(&value, bytes.data(), bytes.size());
+    rest_.remove_prefix(bytes.size());
+    return value;
+  }
+  /// 0 … most.
+  std::size_t count(std::size_t most) { return take<std::uint8_t>() % (most + 1); }
+  [[nodiscard]] std::string_view rest() const { return rest_; }
+
+ private:
+  std::string_view rest_;
+};
+
+}  // namespace trireme::fuzz
