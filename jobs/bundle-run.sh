@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs trireme from an unpacked bundle (jobs/bundle.sh). Needs bash and the C library, nothing else.
+#   usage: run.sh -n RANKS DECK [section.key=value …]     under the bundle's mpirun, on this machine
+#          run.sh WORD …                                  trireme alone: DECK, check, plan, sample, bench, help, --version
+#          run.sh --exec PROGRAM …                        another program with the bundle's libraries
+# A deck that reads text from somewhere else can read the bundle's: data.train.text=[BUNDLE/text]. For a build with CUDA,
+# CUDA_LIBRARIES=DIR[:DIR…] names the folders of cuBLASLt, cuDNN and NCCL where this script does not find them. Under srun, give srun
+# run.sh as its program, without -n.
+set -euo pipefail
+here=${BASH_SOURCE[0]}
+[[ $here == */* ]] && here=${here%/*} || here=.
+here=$(cd "$here" && pwd)
+
+# Folders with CUDA's libraries: the bundle's own, what the caller names, then the usual ones.
+mapfile -t needed <"$here/cuda-libraries"
+cuda=
+if [ ${#needed[@]} -gt 0 ]; then
+  folders=("$here/cuda")
+  IFS=: read -ra named <<<"${CUDA_LIBRARIES:-}:${LD_LIBRARY_PATH:-}:${CUDA_HOME:+$CUDA_HOME/lib64}"
+  folders+=("${named[@]}" /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/lib/x86_64-linux-gnu /usr/lib64 /usr/local/lib)
+  for library in "${needed[@]}"; do
+    for folder in "${folders[@]}"; do
+      if [ -n "$folder" ] && [ -e "$folder/$library" ]; then
+        # The system's folder holds more than CUDA, and the loader looks there anyway.
+        case $folder in /usr/lib*) ;; *) [[ :$cuda: == *":$folder:"* ]] || cuda+=:$folder ;; esac
+        continue 2
+      fi
+    done
+    echo "error: this bundle was built for CUDA and needs $library; say CUDA_LIBRARIES=DIR[:DIR] where it lies" >&2
+    exit 3
+  done
+fi
+export LD_LIBRARY_PATH=$here/lib$cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export OPAL_PREFIX=$here/mpi PATH=$here/mpi/bin:$PATH
+export PMIX_MCA_mca_base_component_show_load_errors=0 PMIX_MCA_pcompress_base_silence_warning=1 # its plugins are left out
+export HWLOC_COMPONENTS=${HWLOC_COMPONENTS:--gl} # as jobs/mpirun.sh
+# mpirun looks for ssh even when every rank is on this machine.
+command -v ssh >/dev/null || export OMPI_MCA_plm_rsh_agent=bash
+if [ "$EUID" -eq 0 ]; then # root is normal in a container, and Open MPI asks twice
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+
+case ${1:-} in
+  --exec) shift && exec "$@" ;;
+  -n) ;;
+  *) exec "$here/bin/trireme" "$@" ;;
+esac
+[[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { echo "usage: run.sh -n RANKS DECK [section.key=value …]" >&2; exit 2; }
+cores=0
+while read -r word _; do
+  [ "$word" != processor ] || cores=$((cores + 1))
+done </proc/cpuinfo
+options=(--bind-to none --oversubscribe)
+[ "$2" -le "$cores" ] || options+=(--mca mpi_yield_when_idle 1)
+exec mpirun "${options[@]}" -n "$2" "$here/bin/trireme" "${@:3}"

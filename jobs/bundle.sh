@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Packs the built executable with everything that a node without MPI, HDF5, yaml-cpp or oneDNN lacks: shared libraries, Open MPI's
+# launcher and plugins, the decks, some text to train on, and run.sh. The archive can be unpacked anywhere:
+#
+#     tar -xJf trireme-bundle.tar.xz && trireme-bundle/run.sh -n 2 trireme-bundle/input/quickstart.yaml
+#
+# The node's own are the C library (of this machine's version or later) and bash. A build with CUDA needs cuBLASLt, cuDNN and NCCL of the
+# node as well (run.sh looks for them), unless --with-cuda packs them: that makes the archive larger by gigabytes.
+#   usage: bash jobs/bundle.sh [--tests] [--with-cuda] [ARCHIVE]     default: build/trireme-bundle.tar.xz
+# --tests packs the test executables and tests/gpu.sh, which runs those that mean a GPU. XZ_LEVEL=-1 packs faster and larger.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+tests=0 with_cuda=0 archive=build/trireme-bundle.tar.xz
+for argument in "$@"; do
+  case $argument in
+    --tests) tests=1 ;;
+    --with-cuda) with_cuda=1 ;;
+    -*) echo "usage: bash jobs/bundle.sh [--tests] [--with-cuda] [ARCHIVE]" >&2 && exit 2 ;;
+    *) archive=$argument ;;
+  esac
+done
+if [ ! -x build/trireme ]; then
+  echo "error: no build/trireme: build first (bash jobs/build.sh)" >&2
+  exit 3
+fi
+mpirun=$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' build/CMakeCache.txt)
+[ -x "$mpirun" ] || { echo "error: the launcher of the build is gone: $mpirun" >&2; exit 3; }
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+top=$scratch/trireme-bundle
+mkdir -p "$top/bin" "$top/lib" "$top/mpi/bin"
+
+# The C library and its loader belong together and to the node; so do the drivers.
+of_the_node='^(ld-linux.*|linux-vdso.*|lib(c|m|dl|rt|pthread|util|resolv|nsl|anl|mvec|BrokenLocale|thread_db|nss_.*|cuda|nvidia-.*))\.so'
+of_cuda='^lib(cublas|cublasLt|cudnn.*|nccl|cudart|nvrtc.*|nvJitLink|cupti)\.so'
+
+# Copies the libraries that the given files need, and theirs. LD_LIBRARY_PATH as the loader of these files would have it.
+: >"$scratch/cuda"
+collect() {
+  local name path
+  while read -r name path; do
+    [[ $name =~ $of_the_node ]] && continue
+    if [ "$path" = not ]; then
+      echo "error: $name is not found on this machine, and the bundle needs it" >&2
+      exit 3
+    fi
+    if [[ $name =~ $of_cuda ]]; then
+      echo "$name $path" >>"$scratch/cuda"
+      continue
+    fi
+    [ -e "$top/lib/$name" ] || cp -L "$path" "$top/lib/$name"
+  done < <(ldd "$@" 2>/dev/null | awk '$2 == "=>" { print $1, $3 }' | sort -u)
+}
+
+cp build/trireme "$top/bin/"
+collect build/trireme
+
+# Open MPI, where it would lie below its prefix; OPAL_PREFIX moves it there. Network hardware that only HPC fabrics have is left out, as
+# are the tools and the debugger's parts: buckets of GPUs travel through NCCL, those of one host through shared memory.
+# The output of ompi_info is "path:pkglibdir:/usr/lib/…".
+where() { "${mpirun%/*}/ompi_info" --parsable --path "$1" | sed -n "s/^path:$1://p"; }
+prefix=$(where prefix) plugins=$(where pkglibdir) data=$(where pkgdatadir)
+for folder in "$plugins" "$data"; do
+  [[ $folder == "$prefix"/* ]] || { echo "error: $folder is not below Open MPI's prefix $prefix" >&2; exit 3; }
+  mkdir -p "$top/mpi${folder#"$prefix"}"
+done
+for plugin in "$plugins"/mca_*.so; do
+  case ${plugin##*/} in *_ofi.* | *_psm.* | *_psm2.* | *_ucx.* | *_openib.* | *_monitoring.* | *_flux.* | mca_spml_* | mca_scoll_* | mca_sshmem_* | mca_memheap_* | mca_atomic_*) continue ;; esac
+  cp -L "$plugin" "$top/mpi${plugins#"$prefix"}/"
+  collect "$plugin"
+done
+cp -L "$data"/*.txt "$top/mpi${data#"$prefix"}/" 2>/dev/null || true
+for tool in orterun orted; do
+  path=${mpirun%/*}/$tool
+  [ -x "$path" ] || { echo "error: no $path beside the launcher" >&2; exit 3; }
+  cp -L "$path" "$top/mpi/bin/"
+  collect "$path"
+done
+ln -s orterun "$top/mpi/bin/mpirun"
+
+if [ $tests = 1 ]; then
+  mkdir -p "$top/tests/bin"
+  for test in build/test_*; do
+    if [ -x "$test" ] && [ -f "$test" ]; then
+      cp "$test" "$top/tests/bin/"
+      collect "$test"
+    fi
+  done
+  cp tests/gpu.sh "$top/tests/"
+fi
+
+sort -u "$scratch/cuda" >"$scratch/cuda.unique"
+if [ $with_cuda = 1 ]; then
+  # cuDNN opens its parts by name, so ldd does not see them.
+  while read -r name path; do
+    mkdir -p "$top/cuda"
+    cp -L "$path" "$top/cuda/$name"
+    case $name in libcudnn.*) cp -L "${path%/*}"/libcudnn_*.so.9 "$top/cuda/" ;; esac
+  done <"$scratch/cuda.unique"
+fi
+cut -d' ' -f1 "$scratch/cuda.unique" >"$top/cuda-libraries"
+
+cp -r input "$top/input"
+mkdir "$top/text"
+find src -name '*.[ch]pp' -exec cp --parents -t "$top/text" {} + # trireme's own sources: about a megabyte
+install -m 755 jobs/bundle-run.sh "$top/run.sh"
+cp LICENSE "$top/"
+build/trireme --version >"$top/VERSION"
+find "$top/bin" "$top/lib" "$top/mpi" "$top/tests" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec strip --strip-unneeded {} + 2>/dev/null || true
+
+mkdir -p "$(dirname "$archive")"
+case $archive in *.xz) pack=(xz "${XZ_LEVEL:--6}" -T 0) ;; *) pack=(gzip -6) ;; esac
+tar -C "$scratch" --sort=name --owner=0 --group=0 -cf - trireme-bundle | "${pack[@]}" >"$scratch/packed"
+mv "$scratch/packed" "$archive"
+printf 'bundle: %s, %d libraries, %.1f MB\n' "$archive" "$(find "$top/lib" -type f | wc -l)" \
+  "$(awk -v bytes="$(stat -c %s "$archive")" 'BEGIN { print bytes / 1e6 }')"

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Packs the build, unpacks it elsewhere, and trains the quickstart's deck on two ranks from there, in a root directory that holds bash,
+# the C library and nothing else of this system (and, for a build with CUDA, CUDA's libraries, as a GPU node has them).
+#   usage: bundle_test.sh SOURCE_DIR BUILD_DIR     exit code 77: skipped, this user may not make a root directory
+set -euo pipefail
+source=$(realpath "$1") build=$(realpath "$2")
+most_bytes=60000000
+
+if [ "${BUNDLE_TEST_INSIDE:-}" != 1 ]; then
+  # In name spaces of its own: mounts end with it. Root needs no user name space.
+  user=()
+  [ "$(id -u)" -eq 0 ] || user=(--map-root-user)
+  if ! unshare "${user[@]}" --mount true 2>/dev/null; then
+    echo "skipped: no mount name space for this user"
+    exit 77
+  fi
+  BUNDLE_TEST_INSIDE=1 exec unshare "${user[@]}" --mount bash "$0" "$@"
+fi
+
+if [ "$build" != "$source/build" ]; then
+  echo "skipped: jobs/bundle.sh packs build/, and this is $build"
+  exit 77
+fi
+scratch=$(mktemp -d)
+mount -t tmpfs none "$scratch" # nothing to clean up when the name space goes
+XZ_LEVEL=-1 bash "$source/jobs/bundle.sh" "$scratch/bundle.tar.xz"
+bytes=$(stat -c %s "$scratch/bundle.tar.xz")
+if [ "$bytes" -gt $most_bytes ]; then
+  echo "the bundle has $bytes bytes, more than $most_bytes"
+  exit 1
+fi
+
+root=$scratch/root
+mkdir -p "$root"/{bin,dev/shm,etc,lib64,lib/x86_64-linux-gnu,proc,sys,tmp,usr/local/cuda/lib64,"some where"}
+echo 'root:x:0:0::/:/bin/bash' >"$root/etc/passwd"
+cp /bin/bash "$root/bin/"
+ln -s bash "$root/bin/sh"
+ldd /bin/bash | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' | while read -r library; do
+  cp -L "$library" "$root/lib/x86_64-linux-gnu/"
+done
+# The rest of the C library, which bash does not use.
+for library in libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 libresolv.so.2 libutil.so.1; do
+  cp -L "/lib/x86_64-linux-gnu/$library" "$root/lib/x86_64-linux-gnu/"
+done
+cp -L /lib64/ld-linux-x86-64.so.2 "$root/lib64/"
+tar -xJf "$scratch/bundle.tar.xz" -C "$root/some where"
+folder="/some where/trireme-bundle"
+while read -r library; do
+  path=$(ldd "$build/trireme" | awk -v name="$library" '$1 == name { print $3 }')
+  mount --bind "${path%/*}" "$root/usr/local/cuda/lib64"
+  break
+done <"$root$folder/cuda-libraries"
+for needed in dev proc sys; do mount --rbind "/$needed" "$root/$needed"; done
+
+chroot=$(command -v chroot || echo /usr/sbin/chroot)
+inside() { env -i PATH=/bin HOME=/ TMPDIR=/tmp "$chroot" "$root" /bin/bash -c "cd /tmp && $1"; }
+if inside 'command -v mpirun || command -v ls'; then
+  echo "the system's programs are not hidden"
+  exit 1
+fi
+inside "'$folder/run.sh' --version"
+inside "'$folder/run.sh' check '$folder/input/quickstart.yaml' --ranks 2"
+inside "'$folder/run.sh' -n 2 '$folder/input/quickstart.yaml' run.steps=4 optimizer.schedule.warmup_steps=1 run.threads=1 run.device=cpu evaluate.every_steps=2 \
+  'data.train.text=[$folder/text]' run.directory=/tmp/run"
+[ -s "$root/tmp/run/run.h5" ] && [ -e "$root/tmp/run/checkpoints/step-00000004/manifest.h5" ]
+inside "'$folder/run.sh' sample /tmp/run --prompt int --tokens 5"
+# Mistakes keep their exit codes on the way out.
+code=0
+inside "'$folder/run.sh' -n 2 '$folder/input/quickstart.yaml' run.stpes=3" || code=$?
+[ "$code" -eq 2 ]
+echo "bundle: $bytes bytes, trained on two ranks with the system hidden"
