@@ -28,15 +28,44 @@ def num_ranks(run):
     return len(np.unique(run.samples["rank"])) if len(run.samples) else 0
 
 
+def own_seconds(run):
+    """The duration of every sample; of the parts of a step without what other parts take inside them.
+
+    Compute waits for buckets in the middle of training and of updating: such a wait is a part of the
+    step, and lies in time inside a sample of another part and the same rank.
+    """
+    samples = run.samples
+    own = samples["duration_s"].astype(float)
+    parts = [position for _, position in parts_of_step(run)]
+    rows = {part: np.flatnonzero(samples["name"] == part) for part in parts}
+    for rank in np.unique(samples["rank"]) if len(samples) else ():
+        of_rank = {part: at[samples["rank"][at] == rank] for part, at in rows.items()}
+        for outer in parts:
+            around = of_rank[outer][np.argsort(samples["begin_s"][of_rank[outer]])]
+            begin, length = samples["begin_s"][around], samples["duration_s"][around]
+            for inner in parts:
+                inside = of_rank[inner]
+                if inner == outer or not len(around) or not len(inside):
+                    continue
+                duration = samples["duration_s"][inside]
+                middle = samples["begin_s"][inside] + duration / 2
+                at = np.searchsorted(begin, middle, side="right") - 1
+                within = (at >= 0) & (middle < begin[at] + length[at]) & (duration < length[at])
+                np.subtract.at(own, around[at[within]], duration[within])
+    return np.maximum(own, 0.0)
+
+
 def totals(run):
-    """A SpanTotal for every name that has samples, in the order of the file's table."""
+    """A SpanTotal for every name that has samples, in the order of the file's table. Parts of a step
+    count without what other parts take inside them."""
     if not len(run.samples):
         return []
+    own = own_seconds(run)
     steps = len(np.unique(run.samples["step"][run.samples["step"] > 0])) or 1
     ranks = num_ranks(run)
     result = []
     for position, span in enumerate(run.spans):
-        duration = _of(run, position)["duration_s"]
+        duration = own[run.samples["name"] == position]
         if len(duration):
             total = float(duration.sum())
             result.append(
@@ -63,14 +92,14 @@ def parts_of_step(run):
     return [(leaf, position[leaf]) for child in children(ROOT) for leaf in leaves(child)]
 
 
-def per_step(run, position):
+def per_step(run, position, durations):
     """Steps, and for each the seconds of one span, summed over micro-steps and indices and averaged
-    over ranks."""
-    samples = _of(run, position)
-    if not len(samples):
+    over ranks. `durations`: of every sample of the run."""
+    chosen = run.samples["name"] == position
+    if not chosen.any():
         return np.zeros(0, dtype=np.int64), np.zeros(0)
-    steps, where = np.unique(samples["step"].astype(np.int64), return_inverse=True)
-    seconds = np.bincount(where, weights=samples["duration_s"])
+    steps, where = np.unique(run.samples["step"][chosen].astype(np.int64), return_inverse=True)
+    seconds = np.bincount(where, weights=durations[chosen])
     return steps, seconds / num_ranks(run)
 
 
@@ -80,11 +109,12 @@ def step_table(run):
     whole = next((i for i, span in enumerate(run.spans) if span.name == ROOT), None)
     if whole is None:
         return np.zeros(0, dtype=np.int64), []
-    steps, seconds = per_step(run, whole)
+    own = own_seconds(run)
+    steps, seconds = per_step(run, whole, own)
     parts = []
     rest = seconds.copy()
     for label, position in parts_of_step(run):
-        part_steps, part_seconds = per_step(run, position)
+        part_steps, part_seconds = per_step(run, position, own)
         aligned = np.zeros(len(steps))
         known = np.isin(part_steps, steps)
         aligned[np.searchsorted(steps, part_steps[known])] = part_seconds[known]

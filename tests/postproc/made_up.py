@@ -48,21 +48,28 @@ SECONDS = {
 
 
 def samples(steps, ranks=2, micros=2, buckets=2):
-    """Every step takes what SECONDS says: the micro-steps and buckets share it."""
+    """Every step takes what SECONDS says: the micro-steps and buckets share it. Compute waits for buckets inside optim.step."""
+    position = {dotted: name for name, (dotted, _, _) in enumerate(SPANS)}
     rows = []
+
+    def add(dotted, begin, step, rank, micro=0, index=0, pieces=1):
+        rows.append((step, micro, position[dotted], index, rank, begin, SECONDS[dotted] / pieces))
+        return begin + SECONDS[dotted] / pieces
+
     for step in range(1, steps + 1):
         for rank in range(ranks):
-            for name, (dotted, index_of, _) in enumerate(SPANS):
-                if dotted not in SECONDS:
-                    continue
-                pieces = buckets if index_of else micros
-                if dotted in ("step", "optim.step"):
-                    pieces = 1
-                for piece in range(pieces):
-                    micro, index = (0, piece) if index_of else (piece, 0)
-                    rows.append(
-                        (step, micro, name, index, rank, 0.1 * step, SECONDS[dotted] / pieces)
-                    )
+            now = 0.1 * step
+            add("step", now, step, rank)
+            for micro in range(micros):
+                now = add("data.next", now, step, rank, micro, pieces=micros)
+                trained = add("model.train", now, step, rank, micro, pieces=micros)
+                now = add("model.forward", now, step, rank, micro, pieces=micros)
+                add("model.backward", now, step, rank, micro, pieces=micros)
+                now = trained
+            add("optim.step", now, step, rank)
+            for bucket in range(buckets):
+                add("reduce.bucket", now - 0.01, step, rank, 0, bucket, buckets)
+                now = add("reduce.exposed", now + 0.001, step, rank, 0, bucket, buckets)
     return np.array(rows, dtype=SAMPLE)
 
 
