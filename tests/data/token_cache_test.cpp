@@ -148,7 +148,8 @@ TEST_F(TokenCache, AnotherVersionForeignOrDamaged) {
   EXPECT_THAT(user_error([&] { open_cache(path()); }),
               HasSubstr("is not a token cache of trireme"));
   for (std::size_t offset = 12; offset < 128; ++offset) {
-    // Another byte than the one that is there, whatever the fingerprint of this file's path and times has put there.
+    // Another byte than the one that is there, whatever the fingerprint of this file's path and
+    // times has put there.
     damage(whole, offset, std::string(1, static_cast<char>(whole[offset] ^ 0x5a)));
     EXPECT_THAT(user_error([&] { open_cache(path()); }), HasSubstr("damaged header")) << offset;
   }
