@@ -9,6 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/quantile.hpp"
+
 #include "comm/mpi_check.hpp"
 #include "comm/mpi_world.hpp"
 
@@ -29,12 +31,6 @@ struct Contestant {
 std::int64_t bucket_bytes(std::int64_t asked, int ranks) {
   const std::int64_t granule = shard_granule * ranks;
   return std::max((asked + granule - 1) / granule, std::int64_t{1}) * granule;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 /// Sums of sums would overflow after some repetitions; small numbers do not, and denormals never

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/bench.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -9,6 +8,8 @@
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "base/quantile.hpp"
 
 #include "device/pool.hpp"
 
@@ -47,12 +48,6 @@ void choose_batch(Contestant& contestant) {
   constexpr int most = 1 << 16;
   while (contestant.batch < most && timed(contestant) * contestant.batch < long_enough)
     contestant.batch *= 2;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 void add(std::vector<Contestant>& all,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reduce/bench.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -9,6 +8,8 @@
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "base/quantile.hpp"
 
 #include "comm/communicator.hpp"
 
@@ -89,12 +90,6 @@ int choose_batch(Step&& step) {
   int batch = 1;
   while (batch < (1 << 16) && timed(batch, step) * batch < long_enough) batch *= 2;
   return batch;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 }  // namespace

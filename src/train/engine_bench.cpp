@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include "base/quantile.hpp"
+
 #include "ops/adamw.hpp"
 #include "ops/elementwise.hpp"
 
@@ -147,14 +149,6 @@ void Plain::update(std::int64_t number) {
   }
 }
 
-double quantile(std::vector<double>& values, double part) {
-  std::ranges::sort(values);
-  const double at = part * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<std::size_t>(at);
-  const std::size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
-}
-
 template <class Action>
 double timed(Action&& action) {
   const double begin = timing::steady_seconds();
@@ -201,9 +195,9 @@ EngineBench bench_engine(const Job& job, comm::World& world, Log& log, int steps
     plain_s.push_back(plain_took);
     ratios.push_back(engine_took / plain_took);
   }
-  result.engine_s = quantile(engine_s, 0.5);
-  result.plain_s = quantile(plain_s, 0.5);
-  result.ratio = quantile(ratios, 0.5);
+  result.engine_s = median(engine_s);
+  result.plain_s = median(plain_s);
+  result.ratio = median(ratios);
   result.ratio_low = quantile(ratios, 0.25);
   result.ratio_high = quantile(ratios, 0.75);
   return result;

@@ -4,17 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <utility>
+
+#include "base/quantile.hpp"
 
 #include "timing/recorder.hpp"
 
 namespace trireme::train {
 namespace {
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 double timed(const std::function<void()>& run, device::Stream& stream, comm::World& world) {
   world.barrier();
