@@ -4,16 +4,7 @@
 #include <bit>
 #include <cstring>
 
-// A checkpoint is hashed while it is written, so the hash must not be slower than a disk: 64-bit
-// products for several elements at once need AVX-512, which the loader looks for. Not in sanitized
-// builds, which start before it can, and not with clang 14, which cannot clone templates.
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define TRIREME_HASH_CLONES \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3")))
-#else
-#define TRIREME_HASH_CLONES
-#endif
+#include "base/clones.hpp"
 
 namespace trireme {
 namespace {
@@ -34,10 +25,12 @@ std::uint64_t round(std::uint64_t lane, std::uint64_t word) {
   return std::rotl(lane + word * prime2, 31) * prime1;
 }
 
+/// A checkpoint is hashed while it is written, so this must not be slower than a disk; 64-bit
+/// products for several elements at once need AVX-512.
 template <class Word>
-TRIREME_HASH_CLONES std::uint64_t sum_of(const std::byte* data,
-                                         std::int64_t elements,
-                                         std::int64_t begin) {
+TRIREME_VECTOR_CLONES std::uint64_t sum_of(const std::byte* data,
+                                           std::int64_t elements,
+                                           std::int64_t begin) {
   std::uint64_t sum = 0;
   for (std::int64_t i = 0; i < elements; ++i) {
     Word bits;

@@ -11,16 +11,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "base/clones.hpp"
 #include "base/error.hpp"
-
-// One body per instruction set, chosen when the program starts. Additions only: no fused
-// multiply-add can change a bit between them.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define TRIREME_CLONES __attribute__((target_clones("default", "avx2", "avx512f"), optimize("O3")))
-#else
-#define TRIREME_CLONES
-#endif
 
 namespace trireme::comm {
 namespace {
@@ -28,34 +20,42 @@ namespace {
 /// Elements that one pass over the sources keeps in the first-level cache.
 constexpr std::int64_t block = 1024;
 
-TRIREME_CLONES void copy_add(float* to, const float* a, const float* b, std::int64_t n) {
+// Additions only, so that every clone of what follows gives the same bits.
+
+TRIREME_VECTOR_CLONES void copy_add(float* to, const float* a, const float* b, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = a[i] + b[i];
 }
 
-TRIREME_CLONES void copy_add3(
+TRIREME_VECTOR_CLONES void copy_add3(
     float* to, const float* a, const float* b, const float* c, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = (a[i] + b[i]) + c[i];
 }
 
-TRIREME_CLONES void copy_add4(
+TRIREME_VECTOR_CLONES void copy_add4(
     float* to, const float* a, const float* b, const float* c, const float* d, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = ((a[i] + b[i]) + c[i]) + d[i];
 }
 
-TRIREME_CLONES void copy_add_pairs(
+TRIREME_VECTOR_CLONES void copy_add_pairs(
     float* to, const float* a, const float* b, const float* c, const float* d, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = (a[i] + b[i]) + (c[i] + d[i]);
 }
 
-TRIREME_CLONES void widen(float* __restrict to, const Bf16* __restrict from, std::int64_t n) {
+TRIREME_VECTOR_CLONES void widen(float* __restrict to,
+                                 const Bf16* __restrict from,
+                                 std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]);
 }
 
-TRIREME_CLONES void add_widened(float* __restrict to, const Bf16* __restrict from, std::int64_t n) {
+TRIREME_VECTOR_CLONES void add_widened(float* __restrict to,
+                                       const Bf16* __restrict from,
+                                       std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] += static_cast<float>(from[i]);
 }
 
-TRIREME_CLONES void narrow(Bf16* __restrict to, const float* __restrict from, std::int64_t n) {
+TRIREME_VECTOR_CLONES void narrow(Bf16* __restrict to,
+                                  const float* __restrict from,
+                                  std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = Bf16(from[i]);
 }
 

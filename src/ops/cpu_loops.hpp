@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CPU bodies share: loops over threads, kernels compiled for several instruction sets,
-// and exponentials that vectorize.
+// What the CPU bodies share: loops over threads, conversions, and an exponential, all of which
+// vectorize.
 //
 // 1. Work is cut by shape alone (`for_chunks`), and a chunk never depends on another one, so the
 // bits of a result do not depend on the number of threads.
-// 2. A kernel marked TRIREME_CLONES exists once per x86 level and the loader picks one. It must
-// not contain OpenMP regions: the region calls the kernel. What it calls must be always_inline, so
-// that it is compiled for the kernel's level. Bits may differ between levels, as the compiler
-// fuses multiply-adds where the level has them.
+// 2. Kernels are marked TRIREME_CLONES (base/clones.hpp); what they call is TRIREME_INLINE, so that
+// it is compiled for the kernel's level.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 
+#include "base/clones.hpp"
 #include "base/dtype.hpp"
 
-// Sanitizers run before the loader's choice is safe, so they get the plain kernels; clang 14 does
-// not clone templates.
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define TRIREME_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define TRIREME_CLONES
-#endif
 #define TRIREME_INLINE inline __attribute__((always_inline))
 
 namespace trireme::ops::cpu {

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions compiled for several x86 levels, of which the loader picks the best that the processor
+// has.
+//
+// 1. A marked function must not contain OpenMP regions: the region calls it. What it calls must be
+// inlined to be compiled for its level.
+// 2. Bits may differ between levels where the body multiplies and adds in floating point, because
+// the compiler fuses these where the level can. Integers, and additions alone, give the same bits.
+#pragma once
+
+// Sanitizers run before the loader's choice is safe, so they get the plain function; clang 14 does
+// not clone templates.
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define TRIREME_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+/// Loops vectorized whatever the build's level of optimization is.
+#define TRIREME_VECTOR_CLONES TRIREME_CLONES __attribute__((optimize("O3")))
+#else
+#define TRIREME_CLONES
+#define TRIREME_VECTOR_CLONES
+#endif
