@@ -18,6 +18,9 @@
 namespace trireme::comm {
 namespace {
 
+/// A collective is taken within some tens of microseconds, and the host has kernels to launch
+/// behind it: so long the waiting does not sleep.
+constexpr auto poll_at_once_for = std::chrono::milliseconds(1);
 constexpr auto poll_every = std::chrono::microseconds(200);
 constexpr auto look_every = std::chrono::milliseconds(100);
 
@@ -97,10 +100,14 @@ std::string NcclComm::words(ncclResult_t status) const {
 void NcclComm::wait(ncclResult_t status, const std::string& statement) {
   const auto since = Clock::now();
   while (status == ncclInProgress) {
-    if (std::chrono::duration<double>(Clock::now() - since).count() > deadline_s_)
+    const auto waited = Clock::now() - since;
+    if (std::chrono::duration<double>(waited).count() > deadline_s_)
       throw CommError("NCCL", statement, fmt::format("in progress for {:.0f} s", deadline_s_),
                       __FILE__, __LINE__);
-    std::this_thread::sleep_for(poll_every);
+    if (waited < poll_at_once_for)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(poll_every);
     if (const auto asked = ncclCommGetAsyncError(comm_, &status); asked != ncclSuccess)
       status = asked;
   }

@@ -59,8 +59,6 @@ class NcclComm {
     const char* operation = "";
     BucketIndex bucket{};
     std::unique_ptr<device::Event> end;
-    Clock::time_point since;
-    bool open = false;
   };
   static constexpr std::size_t ring_size = 512;
 

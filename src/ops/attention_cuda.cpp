@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on a GPU: cuDNN's fused kernels for what they can do, our own for the rest (fp32,
-// dropout, head sizes that are no multiple of 8 or above 128). Forward and backward of one call
-// choose alike, because both see the same shape and dropout.
+// dropout, single positions, head sizes that are no multiple of 8 or above 128). Forward and
+// backward of one call choose alike, because both see the same shape and dropout.
 //
 // cuDNN's graphs are built at construction: that takes a while. Backward asks for its deterministic
 // algorithm, whose workspace grows with B·H·T².
@@ -156,8 +156,10 @@ class CudnnGraph {
   device::Buffer workspace_;
 };
 
+/// The front end refuses backward of a single position.
 bool cudnn_can(const AttentionShape& shape) {
-  return shape.dtype == DType::bf16 && shape.head_channels % 8 == 0 && shape.head_channels <= 128;
+  return shape.dtype == DType::bf16 && shape.head_channels % 8 == 0 && shape.head_channels <= 128 &&
+         shape.time > 1;
 }
 
 class AttentionCuda final : public Attention::Implementation {

@@ -30,8 +30,8 @@ __device__ Normalizer normalizer_of(const T* row, std::int64_t vocabulary, float
     for (int k = 0; k < N; ++k) sum += expf(to_float(pack.v[k]) - largest);
   }
   const float top = block_max<threads>(largest, shared);
-  // A thread without logits has nothing to rescale, and inf - inf is no number.
-  const float mine = largest == -INFINITY ? 0.0F : sum * expf(largest - top);
+  // A thread without logits has nothing to rescale, and inf - inf is no number. A sum of NaN stays.
+  const float mine = sum == 0.0F ? 0.0F : sum * expf(largest - top);
   return {top, block_sum<threads>(mine, shared)};
 }
 

@@ -11,8 +11,11 @@ namespace {
 constexpr float two_slope = 1.59576912161F;  // 2 sqrt(2/pi)
 constexpr float cubic = 0.044715F;
 
+/// e^(-2u), never infinite: infinity times a gate of zero would be NaN in backward. NaN stays.
 __device__ inline float gate_exponential(float x) {
-  return expf(-two_slope * (x + cubic * x * x * x));
+  constexpr float highest = 88.3F;
+  const float at = -two_slope * (x + cubic * x * x * x);
+  return expf(at > highest ? highest : at);
 }
 
 template <class T>

@@ -99,8 +99,16 @@ std::uint32_t alignment_of(const std::byte* at) {
 /// Of b, a and c, as cuBLASLt counts them.
 using Alignments = std::array<std::uint32_t, 3>;
 
+void expect_multipliable(const MatmulShape& s) {
+  if (s.a != s.b || (s.c != s.a && s.c != DType::f32))
+    throw DeviceError("cuBLASLt",
+                      fmt::format("matmul of {} and {} into {}", name(s.a), name(s.b), name(s.c)),
+                      "factors of one dtype, and a result of theirs or fp32", __FILE__, __LINE__);
+}
+
 class MatmulCuda final : public Matmul::Implementation {
  public:
+  /// Requires: expect_multipliable(s) has passed.
   MatmulCuda(device::Device& device, const MatmulShape& s)
       : shape_(s),
         library_(device::cuda::kept_with<Library>(device)),
@@ -193,6 +201,7 @@ class MatmulCuda final : public Matmul::Implementation {
 
 std::unique_ptr<Matmul::Implementation> make_matmul_cuda(device::Device& device,
                                                          const MatmulShape& shape) {
+  expect_multipliable(shape);
   return std::make_unique<MatmulCuda>(device, shape);
 }
 

@@ -257,11 +257,13 @@ double measure_ceiling(const model::GptShape& shape,
                        std::int64_t micro_sequences,
                        device::Device& device,
                        comm::World& world) {
-  constexpr std::int64_t most_rows = 512;
+  // So many rows suffice for a CPU's best rate; a GPU needs all that it will have.
+  constexpr std::int64_t most_rows_on_cpu = 512;
   constexpr RaceLimits briefly{.repetitions = 15, .seconds = 0.5};
   auto products = model::linear_products(shape, dtype, micro_sequences);
   std::erase_if(products, [](const LinearProducts& p) { return p.layer == "head"; });
-  for (LinearProducts& p : products) p.rows = p.piece_rows = std::min(p.rows, most_rows);
+  if (device.kind() == device::Kind::cpu)
+    for (LinearProducts& p : products) p.rows = p.piece_rows = std::min(p.rows, most_rows_on_cpu);
   const auto alone = comm::make_self_world();
   world.barrier();
   double best = 0;

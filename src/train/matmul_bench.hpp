@@ -67,9 +67,9 @@ MatmulBench bench_matmul(const model::GptShape& shape,
                          comm::World& world,
                          const MatmulBenchRequest& request);
 
-/// The best rate that a rank reaches at these layers, with at most 512 rows and without the head,
-/// averaged over the ranks: within about a second. Each rank takes its own time, so the ranks meet
-/// at the beginning and at the end only. Collective; the same on all ranks.
+/// The best rate that a rank reaches at these layers, without the head and on a CPU with at most
+/// 512 rows, averaged over the ranks: within about a second. Each rank takes its own time, so the
+/// ranks meet at the beginning and at the end only. Collective; the same on all ranks.
 double measure_ceiling(const model::GptShape& shape,
                        DType dtype,
                        std::int64_t micro_sequences,

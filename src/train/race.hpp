@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the benches take time: entrants run in turns, repetition by repetition, so that a disturbance
 // of the machine hits all of them; each gets the median of its turns. All ranks run at the same
-// time, and a turn takes as long as its slowest rank.
+// time, and a turn takes as long as its slowest rank. A turn is one run on a CPU; on a GPU it is
+// ten runs that follow each other on the stream, of which it takes the mean.
 #pragma once
 
 #include <functional>
