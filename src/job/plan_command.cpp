@@ -20,6 +20,7 @@
 namespace trireme::job {
 namespace {
 
+using trireme::train::DeviceChoice;
 using trireme::train::Precision;
 
 /// What one rank holds or sends, by name; JSON keys and table rows are made of it.
@@ -111,7 +112,9 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
     result.budgets.push_back(layout::budget_of(result.plan, dtype, result.sharded,
                                                reduce::dtype_of(config.parallel.gradient_dtype),
                                                partial_sums, config.checkpoint.asynchronous));
-    result.activations.emplace_back(shape_of(config), dtype, config.batch.micro_sequences);
+    result.activations.emplace_back(
+        shape_of(config), dtype, config.batch.micro_sequences,
+        config.run.device == DeviceChoice::cuda ? device::Kind::cuda : device::Kind::cpu);
   }
   return result;
 }

@@ -12,13 +12,21 @@ namespace {
 constexpr std::size_t alignment = 128;
 
 /// So many bytes of fp32 logits exist at a time: enough rows for an efficient product at any
-/// vocabulary, little beside the other activations. Whole sequences, or equal parts of one.
-std::int64_t rows_of_logits(const GptShape& shape, std::int64_t rows) {
-  constexpr std::int64_t target_bytes = std::int64_t{64} << 20U, even = 64;
+/// vocabulary, little beside the other activations.
+std::int64_t bytes_of_logits(device::Kind kind) {
+  return kind == device::Kind::cpu ? std::int64_t{64} << 20U : std::int64_t{2} << 30U;
+}
+
+/// Whole sequences, in chunks as equal as can be, or equal parts of one.
+std::int64_t rows_of_logits(const GptShape& shape, std::int64_t rows, std::int64_t bytes) {
+  constexpr std::int64_t even = 64;
   const std::int64_t T = shape.context;
-  const std::int64_t fitting = std::max(target_bytes / (4 * shape.vocabulary), even);
-  if (fitting >= T)
-    return std::min(rows, fitting / T * T);
+  const std::int64_t fitting = std::max(bytes / (4 * shape.vocabulary), even);
+  if (fitting >= T) {
+    const std::int64_t sequences = rows / T, most = fitting / T;
+    const std::int64_t chunks = (sequences + most - 1) / most;
+    return (sequences + chunks - 1) / chunks * T;
+  }
   const std::int64_t parts = (T + fitting - 1) / fitting;
   return std::min(T, ((T + parts - 1) / parts + even - 1) / even * even);
 }
@@ -63,8 +71,12 @@ Activations lay_out(const GptShape& shape, DType dtype, std::int64_t B, Take tak
 
 }  // namespace
 
-ActivationPlan::ActivationPlan(const GptShape& shape, DType dtype, std::int64_t micro_sequences)
-    : context_(shape.context), head_rows_(rows_of_logits(shape, micro_sequences * shape.context)) {
+ActivationPlan::ActivationPlan(const GptShape& shape,
+                               DType dtype,
+                               std::int64_t micro_sequences,
+                               device::Kind kind)
+    : context_(shape.context),
+      head_rows_(rows_of_logits(shape, micro_sequences * shape.context, bytes_of_logits(kind))) {
   lay_out(shape, dtype, micro_sequences, [&](std::string name, DType type, std::int64_t elements) {
     items_.push_back({std::move(name), type, elements, bytes_});
     bytes_ += (items_.back().bytes() + alignment - 1) / alignment * alignment;

@@ -12,7 +12,8 @@
 //
 // The residual stream has the dtype of the activations, also in bf16: half the memory traffic, and
 // the sums that matter (layer norm statistics, matrix products, weight gradients, loss) are fp32
-// whatever is stored. The logits exist for a chunk of rows at a time and are fp32.
+// whatever is stored. The logits exist for a chunk of rows at a time and are fp32. A GPU takes
+// larger chunks: it has the memory, and each chunk reads and writes the whole gradient of the head.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@
 #include "base/view.hpp"
 
 #include "device/buffer.hpp"
+#include "device/device.hpp"
 
 #include "model/config.hpp"
 
@@ -56,7 +58,10 @@ class ActivationPlan {
   };
 
   /// For batches of up to `micro_sequences` rows.
-  ActivationPlan(const GptShape& shape, DType dtype, std::int64_t micro_sequences);
+  ActivationPlan(const GptShape& shape,
+                 DType dtype,
+                 std::int64_t micro_sequences,
+                 device::Kind kind);
 
   [[nodiscard]] const std::vector<Item>& items() const { return items_; }
   /// Of the buffer.

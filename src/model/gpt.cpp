@@ -34,7 +34,7 @@ Gpt::Impl::Impl(device::Device& device,
                 std::uint64_t seed,
                 device::ScratchPool* scratch)
     : shape(checked(given)),
-      plan(given, dtype, micro_sequences),
+      plan(given, dtype, micro_sequences, device.kind()),
       device_(device),
       scratch_(scratch != nullptr ? *scratch
                                   : own_scratch_.emplace(device, device::ScratchPool::Options{})),

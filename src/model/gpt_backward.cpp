@@ -23,10 +23,8 @@ void Gpt::Impl::train_head(const Call& call, ConstView targets, View losses) con
     const View d_norm =
         call.narrow.slice(chunk.begin * shape.channels, chunk.rows * shape.channels);
     chunk.linear->forward(logits, chunk.norm, value(set_.head), {}, call.stream);
-    ops::cross_entropy_forward_backward(losses.slice(chunk.begin, chunk.rows), logits,
+    ops::cross_entropy_forward_backward(losses.slice(chunk.begin, chunk.rows), d_logits, logits,
                                         targets.slice(chunk.begin, chunk.rows), scale, call.stream);
-    if (rounds)
-      ops::cast(d_logits, logits, call.stream);
     chunk.linear->backward_weight(gradient(set_.head), d_logits, chunk.norm, call.stream);
     chunk.linear->backward_input(d_norm, d_logits, value(set_.head), call.stream);
   }

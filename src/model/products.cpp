@@ -7,10 +7,11 @@ namespace trireme::model {
 
 std::vector<LinearProducts> linear_products(const GptShape& shape,
                                             DType dtype,
-                                            std::int64_t micro_sequences) {
+                                            std::int64_t micro_sequences,
+                                            device::Kind kind) {
   const std::int64_t rows = micro_sequences * shape.context, C = shape.channels;
   std::vector<LinearProducts> all;
-  const ActivationPlan plan(shape, dtype, micro_sequences);
+  const ActivationPlan plan(shape, dtype, micro_sequences, kind);
   const auto layer = [&](const char* name, std::int64_t in, std::int64_t out) {
     all.push_back({name, rows, in, out, plan.piece_rows(rows), shape.layers, shape.bias, dtype});
   };

@@ -28,9 +28,10 @@ struct LinearProducts {
   }
 };
 
-/// Of a micro-step of `micro_sequences` in `dtype`; the head by its chunks.
+/// Of a micro-step of `micro_sequences` in `dtype` on such a device; the head by its chunks.
 std::vector<LinearProducts> linear_products(const GptShape& shape,
                                             DType dtype,
-                                            std::int64_t micro_sequences);
+                                            std::int64_t micro_sequences,
+                                            device::Kind kind);
 
 }  // namespace trireme::model

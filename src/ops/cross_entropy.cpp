@@ -36,21 +36,36 @@ void cross_entropy_forward(View losses,
   });
 }
 
-void cross_entropy_forward_backward(
-    View losses, View logits, ConstView targets, float scale, device::Stream& stream) {
+void cross_entropy_forward_backward(View losses,
+                                    View d_logits,
+                                    ConstView logits,
+                                    ConstView targets,
+                                    float scale,
+                                    device::Stream& stream) {
   const std::int64_t V = vocabulary_of(losses, logits, targets);
-  with_float_type(logits.dtype, [&](auto zero) {
+  TRIREME_EXPECT(d_logits.elements == logits.elements &&
+                     (d_logits.dtype == logits.dtype || d_logits.dtype == DType::bf16),
+                 "gradients of {} {} for logits of {} {}", d_logits.elements, name(d_logits.dtype),
+                 logits.elements, name(logits.dtype));
+  const auto run = [&](auto zero, auto gradient_zero) {
     using T = decltype(zero);
+    using D = decltype(gradient_zero);
     if (on_cuda(stream, [&](auto raw) {
-          cuda::cross_entropy_forward_backward(losses.as<float>(), logits.as<T>(),
+          cuda::cross_entropy_forward_backward(losses.as<float>(), d_logits.as<D>(), logits.as<T>(),
                                                targets.as<std::int32_t>(), scale, targets.elements,
                                                V, raw);
         }))
       return;
     on_cpu(stream, "cross_entropy_forward_backward")
-        .run([to = losses.as<float>(), from = logits.as<T>(), ids = targets.as<std::int32_t>(),
-              scale, rows = targets.elements,
-              V] { cpu::cross_entropy_forward_backward(to, from, ids, scale, rows, V); });
+        .run([to = losses.as<float>(), gradient = d_logits.as<D>(), from = logits.as<T>(),
+              ids = targets.as<std::int32_t>(), scale, rows = targets.elements,
+              V] { cpu::cross_entropy_forward_backward(to, gradient, from, ids, scale, rows, V); });
+  };
+  with_float_type(logits.dtype, [&](auto zero) {
+    if (d_logits.dtype == logits.dtype)
+      run(zero, zero);
+    else
+      run(0.0F, Bf16{});
   });
 }
 

@@ -17,8 +17,13 @@ void cross_entropy_forward(View losses,
                            ConstView targets,
                            device::Stream& stream);
 
-/// As forward, and overwrites `logits` with scale · (softmax(logits) - onehot(target)).
-void cross_entropy_forward_backward(
-    View losses, View logits, ConstView targets, float scale, device::Stream& stream);
+/// As forward, to the same bits, and d_logits = scale · (softmax(logits) - onehot(target)). Shapes:
+/// d_logits as logits, of T, in which case it may be `logits`, or of bf16, rounded once.
+void cross_entropy_forward_backward(View losses,
+                                    View d_logits,
+                                    ConstView logits,
+                                    ConstView targets,
+                                    float scale,
+                                    device::Stream& stream);
 
 }  // namespace trireme::ops

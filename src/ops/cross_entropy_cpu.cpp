@@ -50,17 +50,18 @@ TRIREME_CLONES void forward_kernel(float* losses,
   }
 }
 
-template <class T>
+template <class T, class D>
 TRIREME_CLONES void forward_backward_kernel(float* losses,
-                                            T* logits,
+                                            D* gradient,
+                                            const T* logits,
                                             const std::int32_t* targets,
                                             float scale,
                                             std::int64_t rows,
                                             std::int64_t V) {
-  for (std::int64_t r = 0; r < rows; ++r, logits += V) {
+  for (std::int64_t r = 0; r < rows; ++r, logits += V, gradient += V) {
     if (targets[r] < 0) {
       losses[r] = 0;
-      for (std::int64_t v = 0; v < V; ++v) logits[v] = from_float<T>(0.0F);
+      for (std::int64_t v = 0; v < V; ++v) gradient[v] = from_float<D>(0.0F);
       continue;
     }
     const float largest = largest_of(logits, V);
@@ -70,8 +71,8 @@ TRIREME_CLONES void forward_backward_kernel(float* losses,
     const float factor = scale / sum;
 #pragma omp simd
     for (std::int64_t v = 0; v < V; ++v)
-      logits[v] = from_float<T>(fast_exp(to_float(logits[v]) - largest) * factor);
-    logits[targets[r]] = from_float<T>(fast_exp(at_target) * factor - scale);
+      gradient[v] = from_float<D>(fast_exp(to_float(logits[v]) - largest) * factor);
+    gradient[targets[r]] = from_float<D>(fast_exp(at_target) * factor - scale);
   }
 }
 
@@ -92,26 +93,30 @@ void cross_entropy_forward(float* losses,
   });
 }
 
-template <class T>
+template <class T, class D>
 void cross_entropy_forward_backward(float* losses,
-                                    T* logits,
+                                    D* gradient,
+                                    const T* logits,
                                     const std::int32_t* targets,
                                     float scale,
                                     std::int64_t rows,
                                     std::int64_t V) {
   for_chunks(rows, rows_per_chunk(V), [=](std::int64_t begin, std::int64_t end) {
-    forward_backward_kernel(losses + begin, logits + begin * V, targets + begin, scale, end - begin,
-                            V);
+    forward_backward_kernel(losses + begin, gradient + begin * V, logits + begin * V,
+                            targets + begin, scale, end - begin, V);
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                             \
-  template void cross_entropy_forward(float*, const T*, const std::int32_t*, std::int64_t, \
-                                      std::int64_t);                                       \
-  template void cross_entropy_forward_backward(float*, T*, const std::int32_t*, float,     \
+#define TRIREME_INSTANTIATE(T, D)                                                                \
+  template void cross_entropy_forward_backward(float*, D*, const T*, const std::int32_t*, float, \
                                                std::int64_t, std::int64_t);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(float, float)
+TRIREME_INSTANTIATE(float, Bf16)
+TRIREME_INSTANTIATE(Bf16, Bf16)
 #undef TRIREME_INSTANTIATE
+template void cross_entropy_forward(
+    float*, const float*, const std::int32_t*, std::int64_t, std::int64_t);
+template void cross_entropy_forward(
+    float*, const Bf16*, const std::int32_t*, std::int64_t, std::int64_t);
 
 }  // namespace trireme::ops::cpu

@@ -12,9 +12,11 @@ void cross_entropy_forward(float* losses,
                            const std::int32_t* targets,
                            std::int64_t rows,
                            std::int64_t vocabulary);
-template <class T>
+/// `gradient` may be `logits`.
+template <class T, class D>
 void cross_entropy_forward_backward(float* losses,
-                                    T* logits,
+                                    D* gradient,
+                                    const T* logits,
                                     const std::int32_t* targets,
                                     float scale,
                                     std::int64_t rows,

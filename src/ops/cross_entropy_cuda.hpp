@@ -17,9 +17,11 @@ void cross_entropy_forward(float* losses,
                            std::int64_t rows,
                            std::int64_t vocabulary,
                            RawStream stream);
-template <class T>
+/// `gradient` may be `logits`. D is T or Bf16.
+template <class T, class D>
 void cross_entropy_forward_backward(float* losses,
-                                    T* logits,
+                                    D* gradient,
+                                    const T* logits,
                                     const std::int32_t* targets,
                                     float scale,
                                     std::int64_t rows,

@@ -223,7 +223,8 @@ MatmulBench bench_matmul(const model::GptShape& shape,
                          device::Device& device,
                          comm::World& world,
                          const MatmulBenchRequest& request) {
-  const auto products = model::linear_products(shape, dtype, request.micro_sequences);
+  const auto products =
+      model::linear_products(shape, dtype, request.micro_sequences, device.kind());
   MatmulBench bench{dtype, world.size(), request.threads, {}, 0, 0, 0, 0};
   if (request.threads > 1)
     bench.rows = measure(products, dtype, device, world, 1, Field::everybody,
@@ -260,7 +261,7 @@ double measure_ceiling(const model::GptShape& shape,
   // So many rows suffice for a CPU's best rate; a GPU needs all that it will have.
   constexpr std::int64_t most_rows_on_cpu = 512;
   constexpr RaceLimits briefly{.repetitions = 15, .seconds = 0.5};
-  auto products = model::linear_products(shape, dtype, micro_sequences);
+  auto products = model::linear_products(shape, dtype, micro_sequences, device.kind());
   std::erase_if(products, [](const LinearProducts& p) { return p.layer == "head"; });
   if (device.kind() == device::Kind::cpu)
     for (LinearProducts& p : products) p.rows = p.piece_rows = std::min(p.rows, most_rows_on_cpu);

@@ -107,7 +107,7 @@ class Maker {
 
   void add_linear() {
     for (const model::LinearProducts& p :
-         model::linear_products(shape_, dtype_, request_.micro_sequences)) {
+         model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind())) {
       auto linear =
           std::make_shared<model::Linear>(device_, model::LinearShape{.rows = p.rows,
                                                                       .in = p.in,
@@ -202,13 +202,15 @@ class Maker {
     add("embedding.backward", micro_steps_, bytes(elements, 4 * elements),
         [=, &s] { ops::embedding_backward(dwte, dwpe, out, tokens, embedding, dropout, s); });
 
-    const model::ActivationPlan plan(shape_, dtype_, request_.micro_sequences);
+    const model::ActivationPlan plan(shape_, dtype_, request_.micro_sequences, device_.kind());
     const std::int64_t chunk = plan.head_rows(0, rows_);
     const View logits = tensor(DType::f32, chunk * V), losses = tensor(DType::f32, chunk);
+    const View d_logits = dtype_ == DType::f32 ? logits : tensor(chunk * V);
     const View targets = tensor(DType::i32, chunk);
     add("cross_entropy", micro_steps_ * static_cast<double>(rows_) / static_cast<double>(chunk),
-        bytes(0, 2 * static_cast<double>(chunk * V)),
-        [=, &s] { ops::cross_entropy_forward_backward(losses, logits, targets, 1e-3F, s); });
+        bytes(static_cast<double>(chunk * V), static_cast<double>(chunk * V)), [=, &s] {
+          ops::cross_entropy_forward_backward(losses, d_logits, logits, targets, 1e-3F, s);
+        });
   }
 
   void add_optimizer() {

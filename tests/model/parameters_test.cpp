@@ -99,17 +99,30 @@ TEST(FlopsPerToken, FollowsItsFormula) {
 }
 
 TEST(LinearProducts, AreTheFlopsOfTheWeightsTheyMultiply) {
-  for (const Preset which : {Preset::gpt2_124m, Preset::gpt2_350m}) {
-    const GptShape shape = preset(which);
-    double flops = 0;
-    for (const LinearProducts& p : linear_products(shape, DType::bf16, 4)) {
-      EXPECT_EQ(p.rows % p.piece_rows, 0) << p.layer;
-      flops += 3 * p.flops() * static_cast<double>(p.count);
+  for (const Preset which : {Preset::gpt2_124m, Preset::gpt2_350m})
+    for (const device::Kind kind : {device::Kind::cpu, device::Kind::cuda}) {
+      const GptShape shape = preset(which);
+      double flops = 0;
+      for (const LinearProducts& p : linear_products(shape, DType::bf16, 4, kind)) {
+        EXPECT_EQ(p.rows % p.piece_rows, 0) << p.layer;
+        flops += 3 * p.flops() * static_cast<double>(p.count);
+      }
+      const auto C = static_cast<double>(shape.channels), L = static_cast<double>(shape.layers);
+      const double weights = 12 * C * C * L + static_cast<double>(shape.vocabulary) * C;
+      EXPECT_DOUBLE_EQ(flops, 6 * weights * 4 * static_cast<double>(shape.context));
     }
-    const auto C = static_cast<double>(shape.channels), L = static_cast<double>(shape.layers);
-    const double weights = 12 * C * C * L + static_cast<double>(shape.vocabulary) * C;
-    EXPECT_DOUBLE_EQ(flops, 6 * weights * 4 * static_cast<double>(shape.context));
-  }
+}
+
+TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
+  const GptShape shape = preset(Preset::gpt2_124m);
+  const ActivationPlan cpu(shape, DType::bf16, 32, device::Kind::cpu);
+  EXPECT_EQ(cpu.head_rows(), 256);
+  // 10 sequences would fit into 2 GiB of fp32 logits: four chunks, of 8 each.
+  const ActivationPlan gpu(shape, DType::bf16, 32, device::Kind::cuda);
+  EXPECT_EQ(gpu.head_rows(), 8 * 1024);
+  EXPECT_EQ(gpu.scratch().logits.elements, 8 * 1024 * shape.vocabulary);
+  EXPECT_EQ(ActivationPlan(shape, DType::bf16, 11, device::Kind::cuda).head_rows(), 6 * 1024);
+  EXPECT_EQ(gpu.bytes(), cpu.bytes());
 }
 
 class Initialization : public testing::Test {

@@ -46,7 +46,8 @@ TEST_P(CrossEntropyTest, ByHand) {
        losses = tensor(DType::f32, Values{9, 9});
   ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), stream());
   expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
-  ops::cross_entropy_forward_backward(losses.view(), logits.view(), targets.view(), 2.0F, stream());
+  ops::cross_entropy_forward_backward(losses.view(), logits.view(), logits.view(), targets.view(),
+                                      2.0F, stream());
   expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
   EXPECT_EQ(logits.values(), (Values{0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0}));
 }
@@ -66,12 +67,33 @@ TEST_P(CrossEntropyTest, AgreesWithReferenceAtAwkwardSizes) {
          again = tensor(DType::f32, rows);
     ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), stream());
     EXPECT_EQ(logits.values(), values) << "forward alone changed the logits";
-    ops::cross_entropy_forward_backward(again.view(), logits.view(), targets.view(), 0.125F,
-                                        stream());
+    ops::cross_entropy_forward_backward(again.view(), logits.view(), logits.view(), targets.view(),
+                                        0.125F, stream());
     EXPECT_EQ(losses.bytes(), again.bytes());
     expect_near(losses.values(), reference.losses(values), 2e-6, "losses");
     expect_near(logits.values(), reference.gradient(values, 0.125), tolerance().cross_entropy,
                 "gradient");
+  }
+}
+
+TEST_P(CrossEntropyTest, RoundsGradientsIntoAnotherTensor) {
+  for (const std::int64_t V : {64, 131}) {
+    const std::int64_t rows = 9;
+    Values ids;
+    for (std::int64_t r = 0; r < rows; ++r)
+      ids.push_back(r == 4 ? -1.0 : static_cast<double>(r * 5 % V));
+    const auto targets = tensor(DType::i32, ids);
+    const auto values = rounded_to(dtype(), normals(1, rows * V, 4));
+    const auto logits = tensor(dtype(), values), in_place = tensor(dtype(), values);
+    const auto losses = tensor(DType::f32, rows), again = tensor(DType::f32, rows);
+    const auto rounded = tensor(DType::bf16, rows * V);
+    ops::cross_entropy_forward_backward(losses.view(), in_place.view(), in_place.view(),
+                                        targets.view(), 0.5F, stream());
+    ops::cross_entropy_forward_backward(again.view(), rounded.view(), logits.view(), targets.view(),
+                                        0.5F, stream());
+    EXPECT_EQ(logits.values(), values);
+    EXPECT_EQ(again.bytes(), losses.bytes());
+    EXPECT_EQ(rounded.values(), rounded_to(DType::bf16, in_place.values()));
   }
 }
 
@@ -81,7 +103,8 @@ TEST_P(CrossEntropyTest, SurvivesLargeLogits) {
   const auto rounded = rounded_to(dtype(), values);
   const auto targets = tensor(DType::i32, reference.targets);
   auto logits = tensor(dtype(), values), losses = tensor(DType::f32, 2);
-  ops::cross_entropy_forward_backward(losses.view(), logits.view(), targets.view(), 1.0F, stream());
+  ops::cross_entropy_forward_backward(losses.view(), logits.view(), logits.view(), targets.view(),
+                                      1.0F, stream());
   expect_near(losses.values(), reference.losses(rounded), 1e-6, "losses");
   EXPECT_EQ(logits.values(), (Values{0, 0, 0, 0, 1, -1}));
 }
@@ -101,8 +124,8 @@ TEST_P(CrossEntropyTest, DoesNotDependOnThreads) {
   const auto targets = tensor(DType::i32, ids);
   expect_same_on_threads([&] {
     auto logits = tensor(dtype(), normals(1, rows * V)), losses = tensor(DType::f32, rows);
-    ops::cross_entropy_forward_backward(losses.view(), logits.view(), targets.view(), 1.0F,
-                                        stream());
+    ops::cross_entropy_forward_backward(losses.view(), logits.view(), logits.view(), targets.view(),
+                                        1.0F, stream());
     return joined({&logits, &losses});
   });
 }
@@ -115,6 +138,13 @@ TEST_P(CrossEntropyTest, RejectsWrongViews) {
   EXPECT_THROW(ops::cross_entropy_forward(three.view(), six.view(), targets.view(), stream()),
                ContractError);
   EXPECT_THROW(ops::cross_entropy_forward(losses.view(), six.view(), losses.view(), stream()),
+               ContractError);
+  EXPECT_THROW(ops::cross_entropy_forward_backward(losses.view(), logits.view(), six.view(),
+                                                   targets.view(), 1.0F, stream()),
+               ContractError);
+  const auto rounded = tensor(DType::bf16, 6), exact = tensor(DType::f32, 6);
+  EXPECT_THROW(ops::cross_entropy_forward_backward(losses.view(), exact.view(), rounded.view(),
+                                                   targets.view(), 1.0F, stream()),
                ContractError);
 }
 
