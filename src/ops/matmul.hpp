@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products with everything that can be decided beforehand decided at construction: one
 // Matmul object per (shape, dtypes, transposes), made once by whoever owns the layer and called
-// every step. On the CPU it holds oneDNN primitives.
+// every step.
 //
 // 1. Matrices are row-major and dense. "Transposed" speaks of how an operand is stored:
 // a_transposed means A is stored as [K, M].

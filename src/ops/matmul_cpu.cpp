@@ -1,36 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dnnl.h>
-#include <dnnl.hpp>
 #include <fmt/format.h>
 
+#include "ops/amx_matmul_cpu.hpp"
 #include "ops/avx512_matmul_cpu.hpp"
 #include "ops/matmul_backend.hpp"
 
 namespace trireme::ops {
-namespace {
 
-bool has_amx() {
-  return dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
-}
-
-}  // namespace
-
-// AMX is ten times as fast as vector instructions, and oneDNN knows it. Elsewhere our own kernels
-// are at least as fast, need no call per piece, and give a row the same bits in any batch.
+// Our own kernels are at least as fast as the library's, need no call per piece, and give a row the
+// same bits in any batch. The library is for processors without AVX-512.
 bool rows_are_independent(const device::Device& device, const MatmulShape& shape) {
-  const bool amx = shape.a == DType::bf16 && has_amx();
-  return device.kind() == device::Kind::cpu && !amx && cpu::avx512::multiplies(shape);
+  return device.kind() == device::Kind::cpu &&
+         (cpu::amx::multiplies(shape) || cpu::avx512::multiplies(shape));
 }
 
 std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,
                                                         const MatmulShape& shape) {
-  if (rows_are_independent(device, shape))
+  if (cpu::amx::multiplies(shape))
+    return cpu::amx::make_matmul(device, shape);
+  if (cpu::avx512::multiplies(shape))
     return cpu::avx512::make_matmul(device, shape);
   return make_onednn_matmul(device, shape);
 }
 
 bool has_fast_bf16(const device::Device& device) {
-  return device.kind() == device::Kind::cuda || has_amx();
+  return device.kind() == device::Kind::cuda || cpu::amx::available();
 }
 
 const char* matrix_library_version() {

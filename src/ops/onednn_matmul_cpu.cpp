@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products by oneDNN, one single-threaded primitive per piece of C: for machines with AMX, and for
-// those without AVX-512.
+// Products by oneDNN, one single-threaded primitive per piece of C: for processors without AVX-512.
 #include <algorithm>
 #include <array>
 #include <atomic>

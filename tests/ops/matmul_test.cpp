@@ -147,7 +147,7 @@ TEST_P(MatmulTest, RunsOnAConcurrentStream) {
 /// K in several blocks, of which the last is short; rows at a distance of whole pages.
 TEST_P(MatmulTest, AgreesWithReferenceOnLongSums) {
   for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
-           {13, 37, 1030}, {25, 33, 2101}, {14, 70, 4100}, {30, 20, 3072}})
+           {13, 37, 1030}, {25, 33, 2101}, {14, 70, 4100}, {32, 20, 3072}, {64, 40, 6208}})
     for (const bool a_transposed : {false, true})
       for (const bool b_transposed : {false, true}) {
         auto s = shape(m, n, k);

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops, from the outside: chunks of C's columns and blocks of K, whose part of B is packed by all
+// threads together; then groups of C's rows, which threads take one by one; in a group, panels of B
+// by the group's rows, 32 at a time. A group's rows of A stay in the second-level cache while the
+// panels pass by, each of which is used for the whole group.
+#include "ops/amx_matmul_cpu.hpp"
+
+#include <algorithm>
+
+#include <omp.h>
+
+#include "base/error.hpp"
+
+#include "device/buffer.hpp"
+#include "device/cpu/cpu_stream.hpp"
+
+#if defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ops/amx_tiles_cpu.hpp"
+#include "ops/cpu_loops.hpp"
+
+namespace trireme::ops::cpu::amx {
+namespace {
+
+using avx512::panel_columns;
+using avx512::Stored;
+using avx512::Target;
+
+/// Packed columns of B and rows of A, in bytes: shares of the third- and second-level cache.
+constexpr std::int64_t chunk_bytes = std::int64_t{4} << 20U, group_bytes = std::int64_t{1} << 20U;
+constexpr std::int64_t unit_bytes = sizeof(Unit);
+
+constexpr std::int64_t divided_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+constexpr std::int64_t rounded_up(std::int64_t a, std::int64_t b) {
+  return divided_up(a, b) * b;
+}
+
+/// How a product is cut: along K by K alone, elsewhere it decides nothing but the order.
+struct Blocking {
+  std::int64_t units = 0;        ///< along K
+  std::int64_t block_units = 0;  ///< of a block of K, a multiple of 16
+  std::int64_t panels = 0, chunk_panels = 0;
+  std::int64_t group_rows = 0, groups = 0;
+  bool copies_rows = false;  ///< tiles cannot be loaded from where A lies
+
+  Blocking(const MatmulShape& s, int threads) {
+    units = divided_up(s.k, 2);
+    constexpr std::int64_t most = 1536;
+    block_units = rounded_up(divided_up(units, divided_up(units, most)), lanes);
+    panels = divided_up(s.n, panel_columns);
+    chunk_panels = std::clamp<std::int64_t>(
+        chunk_bytes / (block_units * panel_columns * unit_bytes), 1, panels);
+    const std::int64_t fitting =
+        std::max<std::int64_t>(group_bytes / (block_units * unit_bytes) / block_edge, 1);
+    const std::int64_t shared =
+        threads == 1 ? fitting : divided_up(divided_up(s.m, block_edge), std::int64_t{3} * threads);
+    group_rows = std::min(fitting, shared) * block_edge;
+    groups = divided_up(s.m, group_rows);
+    copies_rows = s.a_transposed || s.k % (2 * lanes) != 0 || s.m % block_edge != 0;
+  }
+  [[nodiscard]] std::int64_t blocks() const { return divided_up(units, block_units); }
+  [[nodiscard]] std::int64_t panel_units() const { return panel_columns * block_units; }
+  /// Rows that are copied lie a cache line further apart.
+  [[nodiscard]] std::int64_t copied_stride() const { return block_units + lanes; }
+  [[nodiscard]] std::int64_t copied_units() const {
+    return copies_rows ? group_rows * copied_stride() : 0;
+  }
+};
+
+/// Operands of one call.
+struct Call {
+  const std::byte* a;
+  const std::byte* b;
+  const std::byte* bias;
+  std::byte* c;
+};
+
+/// A part of K, in units.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+  [[nodiscard]] std::int64_t tiled() const { return rounded_up(size(), lanes); }
+};
+
+/// Sixteen rows of a transposed A from `row` on, along `range`.
+TRIREME_AMX void pack_rows(
+    Unit* to, std::int64_t stride, const Stored& a, std::int64_t row, const Range& range) {
+  const __mmask16 keep = avx512::first_lanes(a.columns - row);
+  for (std::int64_t unit = range.begin; unit < range.end; unit += lanes) {
+    __m512i line[16];
+    const std::int64_t count = std::min(lanes, range.end - unit);
+    for (std::int64_t i = 0; i < lanes; ++i)
+      line[i] =
+          i < count ? avx512::load_across<true>(a, unit + i, row, keep) : _mm512_setzero_si512();
+    avx512::transpose(line);
+    for (std::int64_t r = 0; r < tile_rows; ++r)
+      _mm512_storeu_si512(to + r * stride + unit - range.begin, line[r]);
+  }
+}
+
+/// Sixteen rows of an A that lies in rows.
+TRIREME_AMX void copy_rows(
+    Unit* to, std::int64_t stride, const Stored& a, std::int64_t row, const Range& range) {
+  for (std::int64_t r = 0; r < tile_rows; ++r)
+    for (std::int64_t unit = range.begin; unit < range.end; unit += lanes)
+      _mm512_storeu_si512(to + r * stride + unit - range.begin,
+                          avx512::load_along<true>(a, row + r, unit));
+}
+
+/// Meanwhile the lines of C come near: fetched by the stores, they would take as long as the sums.
+TRIREME_AMX inline void fetch_block(const Target& target, std::int64_t rows) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::byte* line = target.c + r * target.c_stride * (target.c_is_bf16 ? 2 : 4);
+    __builtin_prefetch(line, 1);
+    __builtin_prefetch(line + (target.c_is_bf16 ? 63 : 127), 1);
+  }
+}
+
+/// C's rows from the sums of a block, `rows` of them.
+TRIREME_AMX void store_block(const float* sums, Target target, std::int64_t rows) {
+  constexpr std::int64_t together = 4;
+  const auto store = [&]<int count>() TRIREME_AMX __attribute__((always_inline)) {
+    __m512 sum[count][2];
+#pragma GCC unroll 4
+    for (int r = 0; r < count; ++r) {
+      sum[r][0] = _mm512_load_ps(sums + r * block_edge);
+      sum[r][1] = _mm512_load_ps(sums + r * block_edge + lanes);
+    }
+    avx512::store_sums<count>(sum, target);
+    sums += count * block_edge;
+    target.c += count * target.c_stride * (target.c_is_bf16 ? 2 : 4);
+    if (target.addend != nullptr)
+      target.addend += count * target.addend_stride;
+    rows -= count;
+  };
+  while (rows >= together) store.template operator()<together>();
+  while (rows >= 1) store.template operator()<1>();
+}
+
+class MatmulAmx final : public Matmul::Implementation {
+ public:
+  MatmulAmx(device::Device& device, const MatmulShape& shape)
+      : shape_(shape),
+        threads_(omp_get_max_threads()),
+        blocking_(shape, threads_),
+        thread_units_(rounded_up(blocking_.copied_units(), 1024)) {
+    const std::int64_t all =
+        blocking_.chunk_panels * blocking_.panel_units() + thread_units_ * threads_;
+    scratch_ = device.allocate(static_cast<std::size_t>(all * unit_bytes), "matmul scratch");
+    if (shape.c == DType::bf16 && blocking_.blocks() > 1)
+      sums_ = device.allocate(static_cast<std::size_t>(shape.m * shape.n) * sizeof(float),
+                              "matmul sums");
+  }
+
+  void run(const std::byte* a,
+           const std::byte* b,
+           const std::byte* bias,
+           std::byte* c,
+           device::Stream& stream) override {
+    const Call call{a, b, bias, c};
+    device::cpu::stream_of(stream).run([this, call] { multiply(call); });
+  }
+
+ private:
+  void multiply(const Call& call) const {
+    const Blocking& cut = blocking_;
+    const int threads = std::min(threads_, omp_get_max_threads());
+    auto* panels = reinterpret_cast<Unit*>(scratch_.data());
+    Unit* rows = panels + cut.chunk_panels * cut.panel_units();
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    for (std::int64_t first = 0; first < cut.panels; first += cut.chunk_panels)
+      for (std::int64_t begin = 0; begin < cut.units; begin += cut.block_units) {
+        const Range range{begin, std::min(begin + cut.block_units, cut.units)};
+        const std::int64_t last = std::min(first + cut.chunk_panels, cut.panels);
+#pragma omp for schedule(static)
+        for (std::int64_t panel = first; panel < last; ++panel)
+          pack_panel(panels + (panel - first) * cut.panel_units(), call, panel, range);
+#pragma omp for schedule(dynamic)
+        for (std::int64_t group = 0; group < cut.groups; ++group)
+          multiply_group(call, group, first, last, range, panels,
+                         rows + omp_get_thread_num() * thread_units_);
+      }
+  }
+
+  TRIREME_AMX void pack_panel(Unit* to,
+                              const Call& call,
+                              std::int64_t panel,
+                              const Range& range) const {
+    const MatmulShape& s = shape_;
+    if (s.b_transposed)
+      avx512::pack_b_transposed<true>(to, {call.b, s.n, s.k}, panel * panel_columns, range.begin,
+                                      range.end);
+    else
+      avx512::pack_b<true>(to, {call.b, s.k, s.n}, panel * panel_columns, range.begin, range.end);
+    std::fill(to + range.size() * panel_columns, to + range.tiled() * panel_columns, Unit{0});
+  }
+
+  TRIREME_AMX void multiply_group(const Call& call,
+                                  std::int64_t group,
+                                  std::int64_t first_panel,
+                                  std::int64_t last_panel,
+                                  const Range& range,
+                                  const Unit* panels,
+                                  Unit* own) const {
+    const MatmulShape& s = shape_;
+    const std::int64_t first_row = group * blocking_.group_rows;
+    const std::int64_t last_row = std::min(first_row + blocking_.group_rows, s.m);
+    const Unit* a = reinterpret_cast<const Unit*>(call.a + 2 * first_row * s.k) + range.begin;
+    std::int64_t row_bytes = 2 * s.k;
+    if (blocking_.copies_rows) {
+      const std::int64_t stride = blocking_.copied_stride();
+      for (std::int64_t row = first_row; row < last_row; row += block_edge)
+        for (std::int64_t half = 0; half < block_edge; half += tile_rows) {
+          Unit* to = own + (row + half - first_row) * stride;
+          if (s.a_transposed)
+            pack_rows(to, stride, {call.a, s.k, s.m}, row + half, range);
+          else
+            copy_rows(to, stride, {call.a, s.m, s.k}, row + half, range);
+        }
+      a = own;
+      row_bytes = stride * unit_bytes;
+    }
+    stored();
+    const Tiles tiles;
+    alignas(64) float sums[block_edge * block_edge];
+    for (std::int64_t panel = first_panel; panel < last_panel; ++panel)
+      for (std::int64_t row = first_row; row < last_row; row += block_edge) {
+        const std::int64_t rows = std::min(block_edge, last_row - row);
+        const Target target = target_of(call, row, panel, range);
+        fetch_block(target, rows);
+        multiply_tiles(sums, a + (row - first_row) * (row_bytes / unit_bytes), row_bytes,
+                       panels + (panel - first_panel) * blocking_.panel_units(), range.tiled());
+        store_block(sums, target, rows);
+      }
+  }
+
+  [[nodiscard]] Target target_of(const Call& call,
+                                 std::int64_t row,
+                                 std::int64_t panel,
+                                 const Range& range) const {
+    const MatmulShape& s = shape_;
+    const std::int64_t column = panel * panel_columns, at = row * s.n + column;
+    const bool last = range.end == blocking_.units, through_sums = sums_.bytes() > 0;
+    Target target;
+    target.columns = std::min(panel_columns, s.n - column);
+    target.c_stride = target.addend_stride = s.n;
+    float* sums = reinterpret_cast<float*>(through_sums ? sums_.data() : call.c) + at;
+    if (range.begin > 0 || s.accumulate)
+      target.addend = sums;
+    target.c_is_bf16 = s.c == DType::bf16 && last;
+    target.c = through_sums && !last ? reinterpret_cast<std::byte*>(sums)
+                                     : call.c + at * static_cast<std::int64_t>(size_bytes(s.c));
+    if (s.bias && last) {
+      target.bias = call.bias + 2 * column;
+      target.bias_is_bf16 = true;
+    }
+    return target;
+  }
+
+  MatmulShape shape_;
+  int threads_;  // at construction; more are not used
+  Blocking blocking_;
+  std::int64_t thread_units_;  // of copied rows
+  device::Buffer scratch_;     // packed columns of B, then each thread's rows of A
+  device::Buffer sums_;        // where bf16 results are added up over blocks of K
+};
+
+bool ask_for_tiles() {
+#if defined(SYS_arch_prctl)
+  constexpr int request_permission = 0x1023, tile_data = 18;
+  return __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("avx512bf16") &&
+         syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+bool available() {
+  static const bool granted = has_avx512() && ask_for_tiles();
+  return granted;
+}
+
+bool multiplies(const MatmulShape& shape) {
+  return shape.a == DType::bf16 && shape.b == DType::bf16 && available();
+}
+
+std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& device,
+                                                    const MatmulShape& shape) {
+  return std::make_unique<MatmulAmx>(device, shape);
+}
+
+}  // namespace trireme::ops::cpu::amx
+#else
+namespace trireme::ops::cpu::amx {
+
+bool available() {
+  return false;
+}
+
+bool multiplies(const MatmulShape& /*shape*/) {
+  return false;
+}
+
+std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& /*device*/,
+                                                    const MatmulShape& shape) {
+  TRIREME_EXPECT(false, "AMX products of {} on another processor", name(shape.a));
+  return nullptr;
+}
+
+}  // namespace trireme::ops::cpu::amx
+#endif

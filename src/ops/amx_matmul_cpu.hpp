@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products of bf16 by our own AMX kernels. B is packed into panels of 32 columns; a block of
+// C is 32 by 32 elements in four tile registers.
+//
+// 1. The bits of an element of C depend on its row of A, its column of B, and K: not on the other
+// rows and columns, nor on threads.
+// 2. Products are added in fp32, 32 of K at a time as the instruction adds them; denormals count
+// as zero there (the instruction's own rule).
+#pragma once
+
+#include <memory>
+
+#include "ops/matmul_backend.hpp"
+
+namespace trireme::ops::cpu::amx {
+
+/// Whether this processor has AMX for bf16 and the kernel lets this process use it; asks it once.
+bool available();
+
+/// Whether this processor and these dtypes can.
+bool multiplies(const MatmulShape& shape);
+
+/// Requires: multiplies(shape).
+std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& device,
+                                                    const MatmulShape& shape);
+
+}  // namespace trireme::ops::cpu::amx
