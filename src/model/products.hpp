@@ -10,6 +10,7 @@
 
 #include "model/activations.hpp"
 #include "model/config.hpp"
+#include "model/linear.hpp"
 
 namespace trireme::model {
 
@@ -25,6 +26,16 @@ struct LinearProducts {
   /// Of one of the three.
   [[nodiscard]] double flops() const {
     return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
+  }
+  /// Of the layer that makes them, in `dtype`.
+  [[nodiscard]] LinearShape shape(DType dtype) const {
+    return {.rows = rows,
+            .in = in,
+            .out = out,
+            .piece_rows = piece_rows,
+            .bias = bias,
+            .dtype = dtype,
+            .y = y};
   }
 };
 

@@ -106,14 +106,7 @@ class LayerBench {
     const View dx = operands.result(dtype_, p.rows * p.in);
     const View dweight = operands.dweight(p.in * p.out);
 
-    auto linear =
-        std::make_shared<model::Linear>(device_, model::LinearShape{.rows = p.rows,
-                                                                    .in = p.in,
-                                                                    .out = p.out,
-                                                                    .piece_rows = p.piece_rows,
-                                                                    .bias = p.bias,
-                                                                    .dtype = dtype_,
-                                                                    .y = p.y});
+    auto linear = std::make_shared<model::Linear>(device_, p.shape(dtype_));
     linear->prepare_backward(device_);
     const auto row = [&](const char* pass, const char* how, const ops::MatmulShape& s) {
       return MatmulBenchRow{p.layer, pass, how, s.m, s.n, s.k, p.count, threads, 0, {}};

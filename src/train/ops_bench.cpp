@@ -108,14 +108,7 @@ class Maker {
   void add_linear() {
     for (const model::LinearProducts& p :
          model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind())) {
-      auto linear =
-          std::make_shared<model::Linear>(device_, model::LinearShape{.rows = p.rows,
-                                                                      .in = p.in,
-                                                                      .out = p.out,
-                                                                      .piece_rows = p.piece_rows,
-                                                                      .bias = p.bias,
-                                                                      .dtype = dtype_,
-                                                                      .y = p.y});
+      auto linear = std::make_shared<model::Linear>(device_, p.shape(dtype_));
       linear->prepare_backward(device_);
       const View x = tensor(p.rows * p.in), dy = tensor(p.rows * p.out);
       const View weight = tensor(p.in * p.out), dx = tensor(p.rows * p.in);
