@@ -10,14 +10,13 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include "base/random.hpp"
-
 #include "ops/library_matmul.hpp"
 
 #include "model/linear.hpp"
 #include "model/products.hpp"
 
 #include "train/race.hpp"
+#include "train/small_numbers.hpp"
 
 namespace trireme::train {
 namespace {
@@ -61,21 +60,11 @@ class Operands {
   }
 
  private:
-  /// Room for fp32, so that any dtype fits; small numbers, because zeros and denormals would cost
-  /// another time.
+  /// Room for fp32, so that any dtype fits.
   View get(device::Buffer& buffer, DType dtype, std::int64_t all, std::int64_t elements) {
     if (buffer.bytes() == 0) {
       buffer = device_.allocate(static_cast<std::size_t>(all) * size_bytes(DType::f32), "bench");
-      std::vector<float> values(static_cast<std::size_t>(all));
-      std::vector<Bf16> rounded(dtype == DType::bf16 ? values.size() : 0);
-      for (std::size_t i = 0; i < values.size(); ++i)
-        values[i] = 0.25F - 0.5F * uniform(static_cast<std::uint32_t>(i * 2654435761U));
-      for (std::size_t i = 0; i < rounded.size(); ++i) rounded[i] = Bf16(values[i]);
-      device_.copy(buffer.view(dtype, 0, all),
-                   dtype == DType::bf16 ? ConstView(view_of(rounded.data(), all))
-                                        : ConstView(view_of(values.data(), all)),
-                   stream_);
-      stream_.synchronize();
+      fill_small_numbers(buffer.view(dtype, 0, all), stream_);
     }
     return buffer.view(dtype, 0, elements);
   }

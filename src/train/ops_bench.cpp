@@ -8,8 +8,6 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include "base/random.hpp"
-
 #include "ops/adamw.hpp"
 #include "ops/attention.hpp"
 #include "ops/cross_entropy.hpp"
@@ -23,6 +21,7 @@
 
 #include "train/matmul_bench.hpp"
 #include "train/race.hpp"
+#include "train/small_numbers.hpp"
 
 namespace trireme::train {
 namespace {
@@ -59,29 +58,25 @@ class Maker {
   std::vector<std::function<void()>> entrants;
 
  private:
-  /// Small numbers, neither zero nor denormal; kept until the bench is over.
+  /// Small numbers, or tokens; kept until the bench is over.
   View tensor(DType dtype, std::int64_t elements) {
     buffers_.push_back(
         device_.allocate(static_cast<std::size_t>(elements) * size_bytes(dtype), "bench"));
     const View view = buffers_.back().view(dtype, 0, elements);
-    std::vector<float> values(static_cast<std::size_t>(elements));
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = 0.25F - 0.5F * uniform(static_cast<std::uint32_t>(i * 2654435761U));
-    std::vector<Bf16> rounded(dtype == DType::bf16 ? values.size() : 0);
-    for (std::size_t i = 0; i < rounded.size(); ++i) rounded[i] = Bf16(values[i]);
-    std::vector<std::int32_t> ids(dtype == DType::i32 ? values.size() : 0);
-    for (std::size_t i = 0; i < ids.size(); ++i)
-      ids[i] = static_cast<std::int32_t>(i * 31 % static_cast<std::size_t>(shape_.vocabulary));
-    ConstView host = view_of(std::as_const(values).data(), elements);
-    if (dtype == DType::bf16)
-      host = view_of(std::as_const(rounded).data(), elements);
     if (dtype == DType::i32)
-      host = view_of(std::as_const(ids).data(), elements);
-    device_.copy(view, host, stream_);
-    stream_.synchronize();
+      fill_tokens(view);
+    else
+      fill_small_numbers(view, stream_);
     return view;
   }
   View tensor(std::int64_t elements) { return tensor(dtype_, elements); }
+  void fill_tokens(View to) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(to.elements));
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      ids[i] = static_cast<std::int32_t>(i * 31 % static_cast<std::size_t>(shape_.vocabulary));
+    device_.copy(to, view_of(ids.data(), to.elements), stream_);
+    stream_.synchronize();
+  }
 
   void add(std::string op, double per_step, double bytes, std::function<void()> run) {
     rows.push_back({std::move(op), per_step, 0, bytes, 0, false});
