@@ -105,6 +105,24 @@ double AdamW::gradient_norm(double gradient_scale) {
   return std::sqrt(squares.value()) * gradient_scale;
 }
 
+ops::AdamwStep step_of(const OptimizerConfig& config,
+                       std::int64_t step,
+                       std::int64_t total_steps,
+                       double gradient_scale,
+                       double grad_norm) {
+  const auto n = static_cast<double>(step);
+  ops::AdamwStep numbers;
+  numbers.learning_rate = static_cast<float>(learning_rate(config, step, total_steps));
+  numbers.beta1 = static_cast<float>(config.beta1);
+  numbers.beta2 = static_cast<float>(config.beta2);
+  numbers.epsilon = static_cast<float>(config.epsilon);
+  numbers.weight_decay = static_cast<float>(config.weight_decay);
+  numbers.correction1 = static_cast<float>(1 - std::pow(config.beta1, n));
+  numbers.correction2 = static_cast<float>(1 - std::pow(config.beta2, n));
+  numbers.scale = static_cast<float>(gradient_scale * clip_factor(config.clip_norm, grad_norm));
+  return numbers;
+}
+
 StepResult AdamW::step(std::int64_t step, std::int64_t total_steps, double gradient_scale) {
   engine_.finish_reduction();
   StepResult result;
@@ -113,21 +131,14 @@ StepResult AdamW::step(std::int64_t step, std::int64_t total_steps, double gradi
   if (!std::isfinite(result.grad_norm))
     report_not_finite(step);
 
-  const auto n = static_cast<double>(step);
-  ops::AdamwStep update;
-  update.learning_rate = static_cast<float>(result.learning_rate);
-  update.beta1 = static_cast<float>(config_.beta1);
-  update.beta2 = static_cast<float>(config_.beta2);
-  update.epsilon = static_cast<float>(config_.epsilon);
-  update.correction1 = static_cast<float>(1 - std::pow(config_.beta1, n));
-  update.correction2 = static_cast<float>(1 - std::pow(config_.beta2, n));
-  update.scale =
-      static_cast<float>(gradient_scale * clip_factor(config_.clip_norm, result.grad_norm));
+  const ops::AdamwStep decayed =
+      step_of(config_, step, total_steps, gradient_scale, result.grad_norm);
+  ops::AdamwStep undecayed = decayed;
+  undecayed.weight_decay = 0;
   for (std::size_t b = buckets_.size(); b-- > 0;) {
-    for (const Update& piece : buckets_[b].updates) {
-      update.weight_decay = piece.decays ? static_cast<float>(config_.weight_decay) : 0.0F;
-      ops::adamw(piece.parameter, piece.master, piece.m, piece.v, piece.gradient, update, compute_);
-    }
+    for (const Update& piece : buckets_[b].updates)
+      ops::adamw(piece.parameter, piece.master, piece.m, piece.v, piece.gradient,
+                 piece.decays ? decayed : undecayed, compute_);
     engine_.mark_updated(static_cast<BucketIndex>(b));
   }
   return result;

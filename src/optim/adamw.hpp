@@ -32,6 +32,7 @@
 #include "layout/plan.hpp"
 
 #include "comm/world.hpp"
+#include "ops/adamw_step.hpp"
 #include "ops/order_free_sum.hpp"
 
 #include "reduce/engine.hpp"
@@ -54,6 +55,14 @@ struct StepResult {
   double grad_norm = 0;  ///< L2 norm of the scaled gradient, before clipping
   double learning_rate = 0;
 };
+
+/// The numbers of step `step`, counted from 1, for the parameters that decay; those that do not
+/// take them with a weight decay of 0. `grad_norm` is that of the scaled gradient, before clipping.
+ops::AdamwStep step_of(const OptimizerConfig& config,
+                       std::int64_t step,
+                       std::int64_t total_steps,
+                       double gradient_scale,
+                       double grad_norm);
 
 class AdamW {
  public:

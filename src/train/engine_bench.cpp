@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/engine_bench.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -14,7 +13,7 @@
 #include "ops/adamw.hpp"
 #include "ops/elementwise.hpp"
 
-#include "optim/schedule.hpp"
+#include "optim/adamw.hpp"
 
 #include "train/machine.hpp"
 #include "train/saver.hpp"
@@ -25,7 +24,6 @@ namespace trireme::train {
 namespace {
 
 constexpr int warmups = 3;
-constexpr double clip_guard = 1e-6;  // as optim::AdamW
 
 /// The plain loop: everything flat, nothing but the arithmetic.
 class Plain {
@@ -120,7 +118,6 @@ double Plain::step(std::int64_t number) {
 }
 
 void Plain::update(std::int64_t number) {
-  const optim::OptimizerConfig& config = job_.optimizer;
   const View gradients = gradients_.view(DType::f32);
   const double scale = 1.0 / static_cast<double>(batches_.micro_steps());
   squares_.clear(*stream_);
@@ -128,24 +125,17 @@ void Plain::update(std::int64_t number) {
   squares_.fetch(*stream_);
   stream_->synchronize();
   const double norm = std::sqrt(squares_.fetched().value()) * scale;
-  const double clip =
-      config.clip_norm > 0 ? std::min(1.0, config.clip_norm / (norm + clip_guard)) : 1.0;
-  const auto n = static_cast<double>(number);
-  ops::AdamwStep update;
-  update.learning_rate = static_cast<float>(optim::learning_rate(config, number, job_.run.steps));
-  update.beta1 = static_cast<float>(config.beta1);
-  update.beta2 = static_cast<float>(config.beta2);
-  update.epsilon = static_cast<float>(config.epsilon);
-  update.correction1 = static_cast<float>(1 - std::pow(config.beta1, n));
-  update.correction2 = static_cast<float>(1 - std::pow(config.beta2, n));
-  update.scale = static_cast<float>(scale * clip);
+  const ops::AdamwStep decayed =
+      optim::step_of(job_.optimizer, number, job_.run.steps, scale, norm);
+  ops::AdamwStep undecayed = decayed;
+  undecayed.weight_decay = 0;
   const bool fp32 = master_.bytes() == 0;
   const View all = parameters_.view(fp32 ? DType::f32 : DType::bf16);
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const auto part = [&](View whole) { return whole.slice(begins_[p], table_[p].elements()); };
-    update.weight_decay = table_[p].decay ? static_cast<float>(config.weight_decay) : 0.0F;
     ops::adamw(part(all), part(fp32 ? all : master_.view(DType::f32)), part(m_.view(DType::f32)),
-               part(v_.view(DType::f32)), part(gradients), update, *stream_);
+               part(v_.view(DType::f32)), part(gradients), table_[p].decay ? decayed : undecayed,
+               *stream_);
   }
 }
 
