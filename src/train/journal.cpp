@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/journal.hpp"
 
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include "base/text.hpp"
+
+#include "h5/file.hpp"
 
 #include "comm/together.hpp"
 
@@ -19,14 +19,6 @@
 
 namespace trireme::train {
 namespace {
-
-void write_text(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.flush();
-  if (!out)
-    throw StorageError("file system", "write " + path, std::strerror(errno), __FILE__, __LINE__);
-}
 
 std::vector<record::BucketRow> buckets_of(const layout::Plan& plan) {
   std::vector<record::BucketRow> rows;
@@ -109,7 +101,7 @@ Journal::Journal(const Job& job,
                       : record::RunFile::create(directory.run_file(), header));
     file_->set_timing_fact("flops_per_token", model::flops_per_token(job.shape), "FLOP");
     file_->set_anchors(anchors);
-    write_text(directory.file("deck.resolved.yaml"), job.resolved_deck);
+    h5::write_text_file(directory.file("deck.resolved.yaml"), job.resolved_deck);
   });
 }
 
