@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The front door: words of the command line, one verb, one exit code. Every mistake and failure
-// ends in verdict_of(): its lines go to standard error, its code to the shell.
+// behind the words ends in verdict_of(): its lines go to standard error, its code to the shell.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -9,12 +9,18 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "base/build_info.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
+
+#include "train/text_sample.hpp"
+
+#include "job/commands.hpp"
+#include "job/plan_command.hpp"
+#include "job/survey.hpp"
 
 #include "main_bench.hpp"
 #include "main_train.hpp"
@@ -38,42 +44,55 @@ bool trains(int argc, char** argv) {
   return true;
 }
 
-int run(int argc, char** argv) {
+job::Circumstances circumstances_of(const Request& request) {
+  return {.ranks = request.ranks, .cuda = build_info().has_cuda};
+}
+
+ExitCode run(int argc, char** argv) {
   if (trains(argc, argv)) {
     const std::vector<std::string> overrides(argv + 2, argv + argc);
-    return static_cast<int>(train_command(argc, argv, argv[1], overrides));
+    return train_command(argc, argv, argv[1], overrides);
   }
-  CLI::App app{"trireme: data-parallel GPT training for MPI clusters", "trireme"};
-  Request request;
-  app.require_subcommand(1);
-  app.set_version_flag("--version", build_info_text());
-  const CLI::App* verify = add_verbs(app, request);
-  BenchVerb bench(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForVersion&) {
-    print(build_info_text());
-    return static_cast<int>(ExitCode::done);
-  } catch (const CLI::CallForHelp&) {
-    print(usage);
-    return static_cast<int>(ExitCode::done);
-  } catch (const CLI::ParseError& problem) {
-    std::fprintf(stderr, "error: %s\n%s", problem.what(), usage);
-    return static_cast<int>(ExitCode::user_error);
+  const Request request = read_words(argc, argv);
+  switch (request.verb) {
+    case Verb::none:
+      std::fprintf(stderr, "error: %s\n%s", request.mistake.c_str(), usage_text);
+      return ExitCode::user_error;
+    case Verb::usage:
+      print(usage_text);
+      break;
+    case Verb::version:
+      print(build_info_text());
+      break;
+    case Verb::check:
+      print(job::check_command(request.deck, request.overrides, circumstances_of(request)));
+      break;
+    case Verb::plan:
+      print(job::plan_command(request.deck, request.overrides, circumstances_of(request),
+                              request.json));
+      break;
+    case Verb::verify:
+      return verify_command(argc, argv, request.deck, request.overrides, request.steps);
+    case Verb::sample: {
+      Log log(false, "trireme");
+      print(train::for_terminal(train::sample_run(request.run_directory, request.text, log)) +
+            "\n");
+      break;
+    }
+    case Verb::help:
+      print(job::help(request.key));
+      break;
+    default:
+      return bench_command(argc, argv, request);
   }
-  if (bench.asked())
-    return static_cast<int>(bench.run(argc, argv));
-  if (verify->parsed())
-    return static_cast<int>(
-        verify_command(argc, argv, request.deck, request.overrides, request.steps));
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    return static_cast<int>(run(argc, argv));
   } catch (const std::exception& problem) {
     const Verdict verdict = verdict_of(problem);
     for (const std::string& line : verdict.lines) std::fprintf(stderr, "%s\n", line.c_str());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main_bench.hpp"
 
-#include <cstdint>
-#include <cstdio>
+#include <functional>
 #include <string>
-#include <vector>
+
+#include <omp.h>
 
 #include "base/build_info.hpp"
 
@@ -14,165 +14,153 @@
 #include "comm/together.hpp"
 #include "comm/world.hpp"
 
+#include "model/gpt.hpp"
 #include "reduce/bench.hpp"
 
 #include "train/engine_bench.hpp"
+#include "train/machine.hpp"
+#include "train/matmul_bench.hpp"
+#include "train/ops_bench.hpp"
 
 #include "job/deck.hpp"
 #include "job/plan_command.hpp"
 
-#include "main_bench_matmul.hpp"
-#include "main_bench_ops.hpp"
 #include "main_train.hpp"
 
 namespace trireme {
-
-struct BenchVerb::Words {
-  CLI::App* bench = nullptr;
-  CLI::App* reduce = nullptr;
-  CLI::App* shards = nullptr;
-  CLI::App* pool = nullptr;
-  CLI::App* engine = nullptr;
-  std::string json;
-  int repetitions = 21;
-  std::string deck;
-  std::vector<std::string> overrides;
-  int ranks = 1;
-  std::vector<std::string> dtypes{"fp32"};
-  std::vector<comm::Reduction> reductions;
-  bool no_baselines = false;
-  MatmulBenchVerb matmul;
-  OpsBenchVerb ops;
-  comm::BenchRequest reduce_request;
-  device::PoolBenchRequest pool_request;
-};
-
 namespace {
 
-/// The deck's words for an enumeration, as an option's type.
-template <class E>
-CLI::Option* add_enum(CLI::App& verb,
-                      const char* option,
-                      const char* help,
-                      std::vector<E>& values) {
-  std::vector<std::string> all;
-  for (const auto& [value, text] : EnumNames<E>::table) all.emplace_back(text);
-  return verb
-      .add_option_function<std::vector<std::string>>(
-          option,
-          [&values](const std::vector<std::string>& words) {
-            values.clear();
-            for (const std::string& word : words)
-              for (const auto& [value, text] : EnumNames<E>::table)
-                if (word == text)
-                  values.push_back(value);
-          },
-          help)
-      ->check(CLI::IsMember(all));
-}
+/// Of `engine` and `shards` unless asked otherwise; the others' requests know theirs.
+constexpr int repetitions = 21;
+
+struct Report {
+  std::string table, json;
+};
 
 /// Prints, and writes the file; on one rank.
-void give(const std::string& table, const std::string& json, const std::string& path) {
-  std::fputs(table.c_str(), stdout);
+ExitCode give(const Report& report, const std::string& path) {
+  print(report.table);
   if (!path.empty())
-    job::write_new_file(path, json);
+    job::write_new_file(path, report.json);
+  return ExitCode::done;
+}
+
+ExitCode bench_on_ranks(int& argc,
+                        char**& argv,
+                        const Request& request,
+                        const std::function<Report(comm::World&)>& measure) {
+  return under_mpi(argc, argv, [&](comm::World& world) {
+    comm::on_first_rank(world, [&] { job::expect_new_file(request.json); });
+    const Report report = measure(world);
+    comm::on_first_rank(world, [&] { give(report, request.json); });
+    return ExitCode::done;
+  });
+}
+
+/// `measure` with what a run of the deck would compute on.
+ExitCode bench_deck(
+    int& argc,
+    char**& argv,
+    const Request& request,
+    const std::function<Report(const train::Job&, device::Device&, comm::World&)>& measure) {
+  const std::string deck = request.deck.empty() ? "input/gpt2-124m.yaml" : request.deck;
+  return bench_on_ranks(argc, argv, request, [&](comm::World& world) {
+    Report report;
+    with_deck(world, deck, request.overrides, [&](const train::Job& job, Log& /*log*/) {
+      const int threads = train::choose_threads(job.run.threads, world);
+      omp_set_num_threads(threads);
+      report = measure(job, *train::open_device(job.run.device, threads, world), world);
+      return ExitCode::done;
+    });
+    return report;
+  });
+}
+
+ExitCode bench_reduce(int& argc, char**& argv, const Request& request) {
+  return bench_on_ranks(argc, argv, request, [&](comm::World& world) {
+    comm::BenchRequest asked = request.reduce;
+    asked.repetitions = request.repetitions.value_or(asked.repetitions);
+    const auto rows = comm::bench_reduce(world, *device::make_cpu_device(1), asked);
+    return Report{comm::bench_table(rows), comm::bench_json(rows)};
+  });
+}
+
+ExitCode bench_matmul(int& argc, char**& argv, const Request& request) {
+  return bench_deck(
+      argc, argv, request, [&](const train::Job& job, device::Device& device, comm::World& world) {
+        train::MatmulBenchRequest asked{.sequences = job.batch.sequences / world.size(),
+                                        .micro_sequences = job.batch.micro_sequences,
+                                        .threads = omp_get_max_threads()};
+        asked.repetitions = request.repetitions.value_or(asked.repetitions);
+        const auto bench = train::bench_matmul(
+            job.shape, train::choose_dtype(job.run.precision, device), device, world, asked);
+        return Report{train::matmul_table(bench), train::matmul_json(bench)};
+      });
+}
+
+ExitCode bench_ops(int& argc, char**& argv, const Request& request) {
+  return bench_deck(
+      argc, argv, request, [&](const train::Job& job, device::Device& device, comm::World& world) {
+        const layout::Plan plan(model::parameter_table(job.shape),
+                                {world.size(), job.parallel.bucket_elements, job.parallel.padding});
+        train::OpsBenchRequest asked{.sequences = job.batch.sequences / world.size(),
+                                     .micro_sequences = job.batch.micro_sequences,
+                                     .owned_elements = job.optimizer.sharded
+                                                           ? plan.owned_elements()
+                                                           : plan.parameter_elements()};
+        asked.repetitions = request.repetitions.value_or(asked.repetitions);
+        const auto bench = train::bench_ops(
+            job.shape, train::choose_dtype(job.run.precision, device), device, world, asked);
+        return Report{train::ops_table(bench), train::ops_json(bench)};
+      });
+}
+
+ExitCode bench_engine(const Request& request) {
+  job::expect_new_file(request.json);
+  const auto world = comm::make_self_world();
+  return with_deck(*world, request.deck, request.overrides, [&](const train::Job& job, Log& log) {
+    const auto result =
+        train::bench_engine(job, *world, log, request.repetitions.value_or(repetitions));
+    return give({train::engine_table(result), train::engine_json(result)}, request.json);
+  });
+}
+
+ExitCode bench_shards(const Request& request) {
+  job::expect_new_file(request.json);
+  const job::Deck deck = job::parse_for_plan(
+      request.deck, request.overrides, {.ranks = request.ranks, .cuda = build_info().has_cuda});
+  const job::DeckPlan plan = job::plan_of(deck.config, request.ranks);
+  const auto result = reduce::bench_shards(plan.plan, *device::make_cpu_device(1),
+                                           request.repetitions.value_or(repetitions));
+  return give({reduce::shards_table(result), reduce::shards_json(result)}, request.json);
+}
+
+ExitCode bench_pool(const Request& request) {
+  job::expect_new_file(request.json);
+  device::PoolBenchRequest asked = request.pool;
+  asked.repetitions = request.repetitions.value_or(asked.repetitions);
+  const auto rows = device::bench_pool(*device::make_cpu_device(1), asked);
+  return give({device::pool_table(rows), device::pool_json(rows)}, request.json);
 }
 
 }  // namespace
 
-BenchVerb::BenchVerb(CLI::App& app) : words_(std::make_unique<Words>()) {
-  Words& w = *words_;
-  w.bench = app.add_subcommand("bench", "One part alone, in seconds");
-  w.bench->require_subcommand(1);
-  const auto add = [&](const char* name, const char* help) {
-    CLI::App* verb = w.bench->add_subcommand(name, help);
-    verb->add_option("--json", w.json, "Write the rows into this new file as well");
-    verb->add_option("--repetitions", w.repetitions, "A row is the median of so many")
-        ->check(CLI::Range(1, 100000));
-    return verb;
-  };
-  w.reduce = add("reduce", "Collectives beside MPI's own, under mpirun");
-  w.reduce->add_option("--bytes", w.reduce_request.bytes, "Sizes of a bucket")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  add_enum(*w.reduce, "--transport", "As parallel.transport", w.reduce_request.transports)
-      ->delimiter(',');
-  add_enum(*w.reduce, "--reduction", "As parallel.reduction", w.reductions)->expected(1);
-  w.reduce->add_option("--dtype", w.dtypes, "fp32, bf16")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"fp32", "bf16"}));
-  w.reduce->add_flag("--no-baselines", w.no_baselines, "Without MPI's functions and memcpy");
-
-  w.engine = add("engine", "A step at one rank beside the same step without the engine");
-  w.engine->add_option("DECK", w.deck, "YAML file")->required();
-  w.engine->add_option("OVERRIDES", w.overrides, "section.key=value, as on a run");
-
-  w.shards = add("shards", "Finding every shard's address, with and without the cache");
-  w.shards->add_option("DECK", w.deck, "YAML file")->required();
-  w.shards->add_option("OVERRIDES", w.overrides, "section.key=value, as on a run");
-  w.shards->add_option("--ranks", w.ranks, "Ranks that the run will have")
-      ->check(CLI::Range(1, 1 << 20));
-
-  w.pool = add("pool", "A lease of scratch memory beside allocating it");
-  w.pool->add_option("--bytes", w.pool_request.bytes, "Sizes")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 34));
-
-  w.matmul.describe(*w.bench);
-  w.ops.describe(*w.bench);
-}
-
-BenchVerb::~BenchVerb() = default;
-
-bool BenchVerb::asked() const {
-  return words_->bench->parsed();
-}
-
-ExitCode BenchVerb::run(int& argc, char**& argv) {
-  Words& w = *words_;
-  if (w.matmul.asked())
-    return w.matmul.run(argc, argv);
-  if (w.ops.asked())
-    return w.ops.run(argc, argv);
-  if (w.reduce->parsed()) {
-    w.reduce_request.repetitions = w.repetitions;
-    w.reduce_request.baselines = !w.no_baselines;
-    w.reduce_request.dtypes.clear();
-    if (!w.reductions.empty())
-      w.reduce_request.reduction = w.reductions.front();
-    for (const std::string& dtype : w.dtypes)
-      w.reduce_request.dtypes.push_back(dtype == "bf16" ? DType::bf16 : DType::f32);
-    return under_mpi(argc, argv, [&](comm::World& world) {
-      comm::on_first_rank(world, [&] { job::expect_new_file(w.json); });
-      const auto device = device::make_cpu_device(1);
-      const auto rows = comm::bench_reduce(world, *device, w.reduce_request);
-      comm::on_first_rank(world,
-                          [&] { give(comm::bench_table(rows), comm::bench_json(rows), w.json); });
-      return ExitCode::done;
-    });
+ExitCode bench_command(int& argc, char**& argv, const Request& request) {
+  switch (request.verb) {
+    case Verb::bench_reduce:
+      return bench_reduce(argc, argv, request);
+    case Verb::bench_engine:
+      return bench_engine(request);
+    case Verb::bench_shards:
+      return bench_shards(request);
+    case Verb::bench_pool:
+      return bench_pool(request);
+    case Verb::bench_matmul:
+      return bench_matmul(argc, argv, request);
+    case Verb::bench_ops:
+    default:
+      return bench_ops(argc, argv, request);
   }
-  job::expect_new_file(w.json);
-  if (w.engine->parsed()) {
-    const auto world = comm::make_self_world();
-    return with_deck(*world, w.deck, w.overrides, [&](const train::Job& job, Log& log) {
-      const auto result = train::bench_engine(job, *world, log, w.repetitions);
-      give(train::engine_table(result), train::engine_json(result), w.json);
-      return ExitCode::done;
-    });
-  }
-  const auto device = device::make_cpu_device(1);
-  if (w.shards->parsed()) {
-    const job::Deck deck =
-        job::parse_for_plan(w.deck, w.overrides, {.ranks = w.ranks, .cuda = build_info().has_cuda});
-    const job::DeckPlan plan = job::plan_of(deck.config, w.ranks);
-    const auto result = reduce::bench_shards(plan.plan, *device, w.repetitions);
-    give(reduce::shards_table(result), reduce::shards_json(result), w.json);
-  } else {
-    w.pool_request.repetitions = w.repetitions;
-    const auto rows = device::bench_pool(*device, w.pool_request);
-    give(device::pool_table(rows), device::pool_json(rows), w.json);
-  }
-  return ExitCode::done;
 }
 
 }  // namespace trireme

@@ -3,29 +3,13 @@
 // output and, where asked for, as JSON in a new file.
 #pragma once
 
-#include <memory>
-
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
+
+#include "main_words.hpp"
 
 namespace trireme {
 
-/// The verb with its sub-verbs. It lives as long as the words that CLI11 fills in.
-class BenchVerb {
- public:
-  explicit BenchVerb(CLI::App& app);
-  ~BenchVerb();
-  BenchVerb(const BenchVerb&) = delete;
-  BenchVerb& operator=(const BenchVerb&) = delete;
-
-  [[nodiscard]] bool asked() const;
-  /// All but `shards` and `pool` start MPI; they are collective.
-  ExitCode run(int& argc, char**& argv);
-
- private:
-  struct Words;
-  std::unique_ptr<Words> words_;
-};
+/// `reduce`, `matmul` and `ops` start MPI; they are collective.
+ExitCode bench_command(int& argc, char**& argv, const Request& request);
 
 }  // namespace trireme

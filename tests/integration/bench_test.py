@@ -52,6 +52,8 @@ class Bench(TrainingTest):
             self.assertEqual(found["product_flops"], 3 * 2 * (2 * 12 * 32 * 32 + 256 * 32) * 12 * 16 / ranks)
             self.assertLessEqual(found["floor_seconds"], found["step_seconds"])
             self.assertGreaterEqual(found["floor_seconds"] * found["ceiling_flops"], 0.999 * found["product_flops"])
+        again = start("bench", "matmul", DECK, "--json", self.path("matmul2.json"), ranks=2)
+        self.assert_refused(again, 2, "exists already")
 
     def test_ops(self):
         for ranks in (1, 2):

@@ -74,6 +74,14 @@ for words in "help deck" "plan $source/input/quickstart.yaml" "--version"; do
   fi
 done
 
+# The usage behind a mistake is the one that --help prints.
+"$trireme" bench pool --bytes none 2>err
+if ! "$trireme" --help | cmp -s - <(tail -n +2 err); then
+  echo "trireme bench pool --bytes none:"
+  cat err
+  failures=$((failures + 1))
+fi
+
 # All findings of a deck come at once, in the order of their places, and nothing else with them.
 "$trireme" check bad.yaml 2>err
 if [ "$(wc -l <err)" -ne 5 ] || ! sort -s -t : -k 2,2n err | cmp -s - err; then
