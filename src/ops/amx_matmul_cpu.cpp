@@ -86,22 +86,6 @@ struct Range {
   [[nodiscard]] std::int64_t tiled() const { return rounded_up(size(), lanes); }
 };
 
-/// Sixteen rows of a transposed A from `row` on, along `range`.
-TRIREME_AMX void pack_rows(
-    Unit* to, std::int64_t stride, const Stored& a, std::int64_t row, const Range& range) {
-  const __mmask16 keep = avx512::first_lanes(a.columns - row);
-  for (std::int64_t unit = range.begin; unit < range.end; unit += lanes) {
-    __m512i line[16];
-    const std::int64_t count = std::min(lanes, range.end - unit);
-    for (std::int64_t i = 0; i < lanes; ++i)
-      line[i] =
-          i < count ? avx512::load_across<true>(a, unit + i, row, keep) : _mm512_setzero_si512();
-    avx512::transpose(line);
-    for (std::int64_t r = 0; r < tile_rows; ++r)
-      _mm512_storeu_si512(to + r * stride + unit - range.begin, line[r]);
-  }
-}
-
 /// Sixteen rows of an A that lies in rows.
 TRIREME_AMX void copy_rows(
     Unit* to, std::int64_t stride, const Stored& a, std::int64_t row, const Range& range) {
@@ -217,7 +201,7 @@ class MatmulAmx final : public Matmul::Implementation {
         for (std::int64_t half = 0; half < block_edge; half += tile_rows) {
           Unit* to = own + (row + half - first_row) * stride;
           if (s.a_transposed)
-            pack_rows(to, stride, {call.a, s.k, s.m}, row + half, range);
+            pack_rows(to, stride, {call.a, s.k, s.m}, row + half, range.begin, range.end);
           else
             copy_rows(to, stride, {call.a, s.m, s.k}, row + half, range);
         }
@@ -232,8 +216,9 @@ class MatmulAmx final : public Matmul::Implementation {
         const std::int64_t rows = std::min(block_edge, last_row - row);
         const Target target = target_of(call, row, panel, range);
         fetch_block(target, rows);
-        multiply_tiles(sums, a + (row - first_row) * (row_bytes / unit_bytes), row_bytes,
-                       panels + (panel - first_panel) * blocking_.panel_units(), range.tiled());
+        multiply_tiles<false>(sums, block_edge, a + (row - first_row) * (row_bytes / unit_bytes),
+                              row_bytes, panels + (panel - first_panel) * blocking_.panel_units(),
+                              range.tiled());
         store_block(sums, target, rows);
       }
   }

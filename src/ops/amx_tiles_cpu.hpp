@@ -43,17 +43,31 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
 };
 
-/// sums[32][32] = the product of 32 rows of A, `row_bytes` apart, and a panel of B over `units`
-/// units, a multiple of 16. Requires: stored().
-TRIREME_AMX_INLINE void multiply_tiles(
-    float* sums, const Unit* a, std::int64_t row_bytes, const Unit* b, std::int64_t units) {
+/// 32 x 32 of C, `c_stride` apart, (+)= the product of 32 rows of A, `row_bytes` apart, and a panel
+/// of B over `units` units, a multiple of 16. Requires: stored().
+template <bool accumulate>
+TRIREME_AMX_INLINE void multiply_tiles(float* c,
+                                       std::int64_t c_stride,
+                                       const Unit* a,
+                                       std::int64_t row_bytes,
+                                       const Unit* b,
+                                       std::int64_t units) {
   constexpr std::int64_t b_bytes = avx512::panel_columns * sizeof(Unit);
+  const std::int64_t c_bytes = c_stride * static_cast<std::int64_t>(sizeof(float));
   const std::byte* upper = reinterpret_cast<const std::byte*>(a);
   const std::byte* lower = upper + tile_rows * row_bytes;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  float* c_lower = c + tile_rows * c_stride;
+  if constexpr (accumulate) {
+    _tile_loadd(0, c, c_bytes);
+    _tile_loadd(1, c + tile_rows, c_bytes);
+    _tile_loadd(2, c_lower, c_bytes);
+    _tile_loadd(3, c_lower + tile_rows, c_bytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
   for (std::int64_t u = 0; u < units; u += lanes) {
     const Unit* line = b + u * avx512::panel_columns;
     _tile_loadd(6, line, b_bytes);
@@ -65,11 +79,33 @@ TRIREME_AMX_INLINE void multiply_tiles(
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
-  constexpr std::int64_t c_bytes = block_edge * sizeof(float);
-  _tile_stored(0, sums, c_bytes);
-  _tile_stored(1, sums + tile_rows, c_bytes);
-  _tile_stored(2, sums + tile_rows * block_edge, c_bytes);
-  _tile_stored(3, sums + tile_rows * block_edge + tile_rows, c_bytes);
+  _tile_stored(0, c, c_bytes);
+  _tile_stored(1, c + tile_rows, c_bytes);
+  _tile_stored(2, c_lower, c_bytes);
+  _tile_stored(3, c_lower + tile_rows, c_bytes);
+}
+
+/// Sixteen rows of a transposed A from `row` on, units [begin, end); what a last group of 16 units
+/// has beyond is zero.
+TRIREME_AMX inline void pack_rows(Unit* to,
+                                  std::int64_t stride,
+                                  const avx512::Stored& a,
+                                  std::int64_t row,
+                                  std::int64_t begin,
+                                  std::int64_t end) {
+  const __mmask16 keep = avx512::first_lanes(a.columns - row);
+  for (std::int64_t unit = begin; unit < end; unit += lanes) {
+    __m512i line[16];
+    const std::int64_t count = std::min(lanes, end - unit);
+#pragma GCC unroll 16
+    for (std::int64_t i = 0; i < lanes; ++i)
+      line[i] =
+          i < count ? avx512::load_across<true>(a, unit + i, row, keep) : _mm512_setzero_si512();
+    avx512::transpose(line);
+#pragma GCC unroll 16
+    for (std::int64_t r = 0; r < tile_rows; ++r)
+      _mm512_storeu_si512(to + r * stride + unit - begin, line[r]);
+  }
 }
 
 }  // namespace trireme::ops::cpu::amx

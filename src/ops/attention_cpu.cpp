@@ -13,6 +13,7 @@
 #include "device/buffer.hpp"
 #include "device/cpu/cpu_stream.hpp"
 
+#include "ops/amx_attention_cpu.hpp"
 #include "ops/attention_backend.hpp"
 #include "ops/cpu_loops.hpp"
 #include "ops/dropout_cpu.hpp"
@@ -500,8 +501,12 @@ class AttentionCpu final : public Attention::Implementation {
 
 std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& device,
                                                               const AttentionShape& shape) {
-  if (shape.dtype == DType::bf16)
-    return std::make_unique<cpu::AttentionCpu<Bf16>>(device, shape);
+  if (shape.dtype == DType::bf16) {
+    auto general = std::make_unique<cpu::AttentionCpu<Bf16>>(device, shape);
+    if (cpu::amx::attends(shape))
+      return cpu::amx::make_attention(device, shape, std::move(general));
+    return general;
+  }
   return std::make_unique<cpu::AttentionCpu<float>>(device, shape);
 }
 

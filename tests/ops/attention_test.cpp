@@ -156,6 +156,9 @@ TEST_P(AttentionTest, AgreesWithReferenceAtAwkwardSizes) {
     check(2, 65, 2, 33, rate);
     check(1, 131, 1, 64, rate);
     check(1, 257, 2, 20, rate);
+    check(2, 128, 2, 32, rate);
+    check(1, 192, 1, 64, rate);
+    check(1, 64, 1, 96, rate);
   }
 }
 
@@ -172,19 +175,22 @@ TEST_P(AttentionTest, SurvivesLargeScores) {
 }
 
 TEST_P(AttentionTest, DoesNotDependOnThreads) {
-  const AttentionShape s{3, 130, 3, 24, dtype()};
-  const std::int64_t elements = s.batch * s.time * s.heads * s.head_channels;
-  const auto qkv = tensor(dtype(), normals(1, 3 * elements)),
-             dout = tensor(dtype(), normals(2, elements));
-  const Attention attention(device(), s);
-  expect_same_on_threads([&] {
-    auto out = tensor(dtype(), elements), lse = tensor(DType::f32, s.batch * s.heads * s.time);
-    auto dqkv = tensor(dtype(), 3 * elements);
-    attention.forward(out.view(), lse.view(), qkv.view(), dropped(0.1F), stream());
-    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), dropped(0.1F),
-                       stream());
-    return joined({&out, &lse, &dqkv});
-  });
+  for (const AttentionShape& s :
+       {AttentionShape{3, 130, 3, 24, dtype()}, AttentionShape{3, 128, 3, 32, dtype()}})
+    for (const float rate : {0.0F, 0.1F}) {
+      const std::int64_t elements = s.batch * s.time * s.heads * s.head_channels;
+      const auto qkv = tensor(dtype(), normals(1, 3 * elements)),
+                 dout = tensor(dtype(), normals(2, elements));
+      const Attention attention(device(), s);
+      expect_same_on_threads([&] {
+        auto out = tensor(dtype(), elements), lse = tensor(DType::f32, s.batch * s.heads * s.time);
+        auto dqkv = tensor(dtype(), 3 * elements);
+        attention.forward(out.view(), lse.view(), qkv.view(), dropped(rate), stream());
+        attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(),
+                           dropped(rate), stream());
+        return joined({&out, &lse, &dqkv});
+      });
+    }
 }
 
 TEST_P(AttentionTest, DoesNotDependOnTheMicroBatch) {

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention in bf16 by AMX tiles, where the sizes are those of tiles: whole tiles of 64 positions,
+// heads of a multiple of 32 channels. Probabilities and their gradients are rounded to bf16 between
+// products; sums, the softmax and what is carried from tile to tile are fp32.
+#pragma once
+
+#include <memory>
+
+#include "ops/attention_backend.hpp"
+
+namespace trireme::ops::cpu::amx {
+
+/// Whether this processor, these sizes and this dtype can.
+bool attends(const AttentionShape& shape);
+
+/// `general` does what these kernels do not: calls with dropout. Requires: attends(shape).
+std::unique_ptr<Attention::Implementation> make_attention(
+    device::Device& device,
+    const AttentionShape& shape,
+    std::unique_ptr<Attention::Implementation> general);
+
+}  // namespace trireme::ops::cpu::amx
