@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What makes an HDF5 file a run file (run_file.hpp): the root attributes filetype and version. This
+// trireme continues files of its own major version whose minor version it knows, and brings them to
+// its own.
+#pragma once
+
+#include <string>
+
+#include "h5/file.hpp"
+
+namespace trireme::record {
+
+/// What to do about a run file that cannot be continued: the end of a message.
+inline constexpr const char* move_away =
+    "move it away, and the run goes on with a new record from here";
+
+/// Also over those of an older version.
+void write_identity(const h5::File& file);
+
+/// Throws UserError, naming what lies at `path` instead, unless it is a run file that may be
+/// continued.
+void expect_run_file(const std::string& path);
+
+}  // namespace trireme::record

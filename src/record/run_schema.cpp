@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run_schema.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "h5/attribute.hpp"
+
+#include "record/run_identity.hpp"
+
+namespace trireme::record {
+namespace {
+
+using timing::Sample;
+
+/// Elements that a dataset grows by on disk: 8 KiB to 128 KiB per column.
+constexpr std::int64_t chunk_rows = 1024, chunk_samples = 4096, chunk_few = 64;
+
+h5::Dataset add_dataset(hid_t parent,
+                        const char* name,
+                        const h5::Type& type,
+                        std::int64_t chunk,
+                        const char* unit,
+                        const char* help) {
+  h5::Dataset dataset = h5::Dataset::create_extendible(parent, name, type, chunk);
+  h5::write_attribute(dataset.id(), "unit", unit);
+  h5::write_attribute(dataset.id(), "help", help);
+  return dataset;
+}
+
+void make_checkpoints(const h5::File& file) {
+  const h5::Group checkpoints = h5::open_group(file.get(), "checkpoints");
+  for (const auto& column : checkpoint_columns)
+    add_dataset(checkpoints.get(), column.name,
+                column.member.index() == 0 ? h5::type_of<std::int64_t>() : h5::type_of<double>(),
+                chunk_few, column.unit, column.help);
+}
+
+void make_buckets(const h5::File& file) {
+  const h5::Group buckets = h5::open_group(file.get(), "buckets");
+  const auto whole = h5::type_of<std::int64_t>();
+  const auto text = h5::string_type();
+  add_dataset(buckets.get(), "first_step", whole, chunk_few, "steps", "From this step on …");
+  add_dataset(buckets.get(), "bucket", whole, chunk_few, "bucket", "… this bucket holds:");
+  for (const auto& column : bucket_columns)
+    add_dataset(buckets.get(), column.name, column.member.index() == 0 ? whole : text, chunk_few,
+                column.unit, column.help);
+}
+
+/// Keeps the first rows of all `datasets` of `group` in which `key` is at most `most`.
+void keep_rows(const h5::File& file,
+               const std::string& group,
+               const std::string& key,
+               const std::vector<std::string>& datasets,
+               std::int64_t most) {
+  auto values = h5::Dataset::open(file.get(), group + "/" + key).read_all<std::int64_t>();
+  const auto end = std::ranges::find_if(values, [&](std::int64_t v) { return v > most; });
+  std::int64_t rows = end - values.begin();
+  std::vector<h5::Dataset> all;
+  all.reserve(datasets.size());
+  for (const std::string& name : datasets)
+    all.push_back(h5::Dataset::open(file.get(), group + "/" + name));
+  for (const h5::Dataset& dataset : all) rows = std::min(rows, dataset.elements());
+  for (h5::Dataset& dataset : all) dataset.resize(rows);
+}
+
+void keep_samples(const h5::File& file, std::int64_t step) {
+  h5::Dataset dataset = h5::Dataset::open(file.get(), "timings/samples");
+  const h5::Type type = sample_type();
+  std::vector<Sample> all(static_cast<std::size_t>(dataset.elements()));
+  dataset.read(0, dataset.elements(), type, all.data());
+  const auto too_late = [&](const Sample& sample) { return sample.step > step; };
+  const auto first = std::ranges::find_if(all, too_late);
+  const auto kept_before = first - all.begin();
+  all.erase(std::remove_if(first, all.end(), too_late), all.end());
+  dataset.resize(static_cast<std::int64_t>(all.size()));
+  const auto rewritten = static_cast<std::int64_t>(all.size()) - kept_before;
+  dataset.write(kept_before, rewritten, type, all.data() + kept_before);
+}
+
+}  // namespace
+
+h5::Type sample_type() {
+  const auto u32 = h5::type_of<std::uint32_t>(), u16 = h5::type_of<std::uint16_t>();
+  const auto f64 = h5::type_of<double>();
+  return h5::compound_type(sizeof(Sample), {{"step", offsetof(Sample, step), u32},
+                                            {"micro", offsetof(Sample, micro), u16},
+                                            {"name", offsetof(Sample, name), u16},
+                                            {"index", offsetof(Sample, index), u32},
+                                            {"rank", offsetof(Sample, rank), u32},
+                                            {"begin_s", offsetof(Sample, begin_s), f64},
+                                            {"duration_s", offsetof(Sample, duration_s), f64}});
+}
+
+void make_datasets(const h5::File& file) {
+  const auto whole = h5::type_of<std::int64_t>(), real = h5::type_of<double>();
+  const auto text = h5::string_type();
+  const h5::Group steps = h5::open_group(file.get(), "steps");
+  for (const auto& column : step_columns)
+    add_dataset(steps.get(), column.name, column.member.index() == 0 ? whole : real, chunk_rows,
+                column.unit, column.help);
+
+  const h5::Group validation = h5::open_group(file.get(), "validation");
+  add_dataset(validation.get(), "step", whole, chunk_few, "steps",
+              "Steps done when it was measured.");
+  add_dataset(validation.get(), "loss", real, chunk_few, "nat/token",
+              "Mean over the validation batches.");
+
+  make_checkpoints(file);
+  make_buckets(file);
+
+  const h5::Group sessions = h5::open_group(file.get(), "sessions");
+  add_dataset(sessions.get(), "date_and_time", text, chunk_few, "", "When the session began, UTC.");
+  add_dataset(sessions.get(), "first_step", whole, chunk_few, "steps",
+              "The first step of the session.");
+  add_dataset(sessions.get(), "ranks", whole, chunk_few, "ranks", "How many took part.");
+  add_dataset(sessions.get(), "machine", text, chunk_few, "", "Hosts, in rank order.");
+  add_dataset(sessions.get(), "facts", text, chunk_few, "", "Versions and the like, one per line.");
+
+  const h5::Group timings = h5::open_group(file.get(), "timings");
+  add_dataset(timings.get(), "samples", sample_type(), chunk_samples,
+              "begin_s: s since the rank's anchor; duration_s: s",
+              "Measured intervals; `name` is a row of names, `index` counts what that row says.");
+  std::vector<std::string> dotted, index, help;
+  for (const timing::NameInfo& row : timing::names) {
+    dotted.emplace_back(row.dotted);
+    index.emplace_back(row.index);
+    help.emplace_back(row.help);
+  }
+  h5::Dataset names = add_dataset(timings.get(), "names", text, chunk_few, "", "Names by id.");
+  names.append_strings(dotted);
+  h5::write_attribute(names.id(), "index_of", index);
+  h5::write_attribute(names.id(), "help_of", help);
+  const h5::Group anchors = h5::open_group(file.get(), "timings/anchors");
+  add_dataset(anchors.get(), "first_step", whole, chunk_few, "steps", "From this step on …");
+  add_dataset(anchors.get(), "rank", whole, chunk_few, "rank", "… samples of this rank …");
+  add_dataset(anchors.get(), "calendar_s", real, chunk_few, "s since 1970 UTC", "… begin here.");
+  h5::write_attribute(h5::open_group(file.get(), "memory").get(), "unit", "byte");
+}
+
+void drop_after(const h5::File& file, std::int64_t step) {
+  std::vector<std::string> names;
+  for (const auto& column : step_columns) names.emplace_back(column.name);
+  keep_rows(file, "steps", "step", names, step);
+  keep_rows(file, "validation", "step", {"step", "loss"}, step);
+  if (h5::exists(file.get(), "checkpoints")) {
+    std::vector<std::string> columns;
+    for (const auto& column : checkpoint_columns) columns.emplace_back(column.name);
+    keep_rows(file, "checkpoints", "step", columns, step);
+  } else {  // a file of version 1.0
+    make_checkpoints(file);
+  }
+  if (h5::exists(file.get(), "buckets")) {
+    std::vector<std::string> columns = {"first_step", "bucket"};
+    for (const auto& column : bucket_columns) columns.emplace_back(column.name);
+    keep_rows(file, "buckets", "first_step", columns, step);
+  } else {  // before 1.2
+    make_buckets(file);
+  }
+  write_identity(file);
+  keep_rows(file, "timings/anchors", "first_step", {"first_step", "rank", "calendar_s"}, step);
+  keep_samples(file, step);
+}
+
+}  // namespace trireme::record

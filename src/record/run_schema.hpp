@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lies where in run.h5 (run_file.hpp): the columns of its tables with their units and
+// meanings, and the datasets made from them. A column exists once, as a row of one of the arrays
+// below.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+#include "h5/dataset.hpp"
+#include "h5/file.hpp"
+
+#include "record/run_file.hpp"
+
+namespace trireme::record {
+
+/// A dataset that holds one member of every row; `Types` are those that the members have.
+template <class Row, class... Types>
+struct Column {
+  const char* name;
+  const char* unit;
+  const char* help;
+  std::variant<Types Row::*...> member;
+};
+inline constexpr Column<StepRow, std::int64_t, double> step_columns[] = {
+    {"step", "steps", "Counts from 1.", &StepRow::step},
+    {"loss", "nat/token", "Mean over the global batch, before the step's update.", &StepRow::loss},
+    {"grad_norm", "1", "Euclidean norm of the whole gradient, before clipping.",
+     &StepRow::grad_norm},
+    {"learning_rate", "1", "As the step used it.", &StepRow::learning_rate},
+    {"tokens", "tokens", "Trained on since the run began, this step included.", &StepRow::tokens},
+    {"seconds", "s", "Wall time of the step, without evaluation and checkpoints.",
+     &StepRow::seconds},
+    {"tokens_per_s", "tokens/s", "All ranks together.", &StepRow::tokens_per_s},
+    {"flops_per_s", "FLOP/s", "All ranks together, by the model's FLOP formula.",
+     &StepRow::flops_per_s},
+    {"exposed_s", "s", "Compute waited for the network, on rank 0.", &StepRow::exposed_s},
+    {"allocations", "allocations", "Scratch requests that the pool could not serve.",
+     &StepRow::allocations},
+};
+
+inline constexpr Column<CheckpointRow, std::int64_t, double> checkpoint_columns[] = {
+    {"step", "steps", "Steps done when it was taken.", &CheckpointRow::step},
+    {"bytes", "byte", "Files of all ranks.", &CheckpointRow::bytes},
+    {"copy_s", "s", "Copying the state before the run went on.", &CheckpointRow::copy_s},
+    {"stall_s", "s", "The run stood still for it, the copy included.", &CheckpointRow::stall_s},
+    {"write_s", "s", "From the first byte to the last fsync, without waits between steps.",
+     &CheckpointRow::write_s},
+};
+
+inline constexpr Column<BucketRow, std::int64_t, std::string> bucket_columns[] = {
+    {"first_parameter", "", "The first that backward finishes.", &BucketRow::first_parameter},
+    {"last_parameter", "", "The last; those between them lie between them in the model.",
+     &BucketRow::last_parameter},
+    {"elements", "elements", "Padding included.", &BucketRow::elements},
+    {"padding", "elements", "Between parameters and at the end.", &BucketRow::padding},
+    {"shard_elements", "elements", "Of one rank.", &BucketRow::shard_elements},
+};
+
+/// The compound of timing::Sample.
+h5::Type sample_type();
+
+/// All groups and datasets of a new file, empty.
+void make_datasets(const h5::File& file);
+
+/// Drops the rows of later steps, and makes the groups that an older version did not have.
+void drop_after(const h5::File& file, std::int64_t step);
+
+/// One row of the dataset at `path`.
+template <class T>
+void append_one(const h5::File& file, const char* path, const T& value) {
+  h5::Dataset dataset = h5::Dataset::open(file.get(), path);
+  if constexpr (std::is_same_v<T, std::string>)
+    dataset.append_strings({&value, 1});
+  else
+    dataset.append<T>({&value, 1});
+}
+
+}  // namespace trireme::record
