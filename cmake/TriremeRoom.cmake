@@ -6,10 +6,11 @@ target_compile_options(trireme_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRIREME_WERROR}>>:-Werror>)
 target_compile_definitions(trireme_flags INTERFACE $<$<BOOL:${TRIREME_AUDIT}>:TRIREME_AUDIT=1>)
+# For the whole tree and first of all options, so that a target can take a check back.
 if(TRIREME_SANITIZE)
-  target_compile_options(trireme_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TRIREME_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>)
-  target_link_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE})
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TRIREME_SANITIZE}>
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all> $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
+  add_link_options(-fsanitize=${TRIREME_SANITIZE})
 endif()
 
 function(trireme_room name)

@@ -8,7 +8,7 @@
 namespace trireme::comm {
 namespace {
 
-constexpr int tag = 12;
+constexpr int exchange_tag = 12;
 
 }  // namespace
 
@@ -60,7 +60,7 @@ void Exchange::send_group(std::span<const View> blocks,
       continue;
     const View chunk = chunk_of(blocks[peer], group);
     TRIREME_MPI(MPI_Isend(chunk.data, static_cast<int>(chunk.bytes()), MPI_BYTE,
-                          static_cast<int>(peer), tag, comm_, &requests[peer]));
+                          static_cast<int>(peer), exchange_tag, comm_, &requests[peer]));
   }
 }
 
@@ -72,7 +72,7 @@ void Exchange::receive_group(const View& own,
   for (int step = 1; step < size_; ++step) {
     const int peer = (rank_ + size_ - step) % size_;
     if (readable[static_cast<std::size_t>(peer)] == nullptr)
-      TRIREME_MPI(MPI_Irecv(landing(group, peer), bytes, MPI_BYTE, peer, tag, comm_,
+      TRIREME_MPI(MPI_Irecv(landing(group, peer), bytes, MPI_BYTE, peer, exchange_tag, comm_,
                             &requests[static_cast<std::size_t>(peer)]));
   }
 }

@@ -9,7 +9,7 @@
 namespace trireme::comm {
 namespace {
 
-constexpr int tag = 11;
+constexpr int ring_tag = 11;
 
 /// Scratch, and messages under way, per direction. Source: 4 MiB fill a 2 Gbit/s link to 95 %.
 constexpr std::size_t window_bytes = std::size_t{4} << 20U;
@@ -62,10 +62,10 @@ void Ring::run(const Walk& walk) {
   while (received < total || sent < total) {
     for (; expected < std::min(total, received + depth); ++expected)
       TRIREME_MPI(MPI_Irecv(landing(expected), static_cast<int>(walk.received(expected).bytes()),
-                            MPI_BYTE, left, tag, comm_, &receiving_[slot(expected)]));
+                            MPI_BYTE, left, ring_tag, comm_, &receiving_[slot(expected)]));
     for (; started < std::min({total, sent + depth, received + walk.num_chunks}); ++started) {
       const View chunk = walk.sent(started);
-      TRIREME_MPI(MPI_Isend(chunk.data, static_cast<int>(chunk.bytes()), MPI_BYTE, right, tag,
+      TRIREME_MPI(MPI_Isend(chunk.data, static_cast<int>(chunk.bytes()), MPI_BYTE, right, ring_tag,
                             comm_, &sending_[slot(started)]));
     }
     bool moved = false;

@@ -26,6 +26,11 @@ namespace trireme::job {
 /// The `file` of places in overrides.
 inline constexpr const char* command_line = "command line";
 
+/// The last name of a key's path: "kind" of "optimizer.schedule.kind".
+inline std::string leaf(const std::string& path) {
+  return path.substr(path.rfind('.') + 1);
+}
+
 /// Where each key was given; keys are dotted paths ("optimizer.schedule.kind").
 class Places {
  public:

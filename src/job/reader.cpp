@@ -21,10 +21,6 @@ std::string folded(const std::string& name) {
   return result;
 }
 
-std::string leaf(const std::string& path) {
-  return path.substr(path.rfind('.') + 1);
-}
-
 }  // namespace
 
 Reader::Reader(const Node* node,

@@ -41,10 +41,6 @@ std::vector<std::string> sections_of(const std::string& path) {
   return sections;
 }
 
-std::string leaf(const std::string& path) {
-  return path.substr(path.rfind('.') + 1);
-}
-
 /// A file name fit for a comment.
 std::string in_one_line(std::string text) {
   std::ranges::replace_if(

@@ -8,22 +8,19 @@
 #include "base/error.hpp"
 
 #include "ops/library_matmul.hpp"
+#include "ops/onednn_cpu.hpp"
 
 namespace trireme::ops {
 namespace {
 
 using dnnl::memory;
 
-memory::data_type data_type(DType dtype) {
-  return dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
-}
-
 memory::desc matrix(
     std::int64_t rows, std::int64_t columns, DType dtype, bool transposed, bool any = false) {
   if (any)
-    return {{rows, columns}, data_type(dtype), memory::format_tag::any};
+    return {{rows, columns}, onednn_type(dtype), memory::format_tag::any};
   return {{rows, columns},
-          data_type(dtype),
+          onednn_type(dtype),
           transposed ? memory::dims{1, rows} : memory::dims{columns, 1}};
 }
 

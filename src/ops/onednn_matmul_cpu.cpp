@@ -19,15 +19,12 @@
 #include "device/cpu/cpu_stream.hpp"
 
 #include "ops/matmul_backend.hpp"
+#include "ops/onednn_cpu.hpp"
 
 namespace trireme::ops {
 namespace {
 
 using dnnl::memory;
-
-memory::data_type data_type(DType dtype) {
-  return dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
-}
 
 /// One edge of the output, cut into equal pieces and a rest.
 struct Cut {
@@ -117,10 +114,10 @@ class OnednnMatmul final : public Matmul::Implementation {
     const memory::dim m = rest_rows ? s.m % rows_.piece : rows_.piece;
     const memory::dim n = rest_columns ? s.n % columns_.piece : columns_.piece;
     using Dims = memory::dims;
-    const memory::desc a({m, s.k}, data_type(s.a), s.a_transposed ? Dims{1, s.m} : Dims{s.k, 1});
-    const memory::desc b({s.k, n}, data_type(s.b), s.b_transposed ? Dims{1, s.k} : Dims{s.n, 1});
-    const memory::desc c({m, n}, data_type(s.c), Dims{s.n, 1});
-    const memory::desc bias({1, n}, data_type(s.b), Dims{s.n, 1});
+    const memory::desc a({m, s.k}, onednn_type(s.a), s.a_transposed ? Dims{1, s.m} : Dims{s.k, 1});
+    const memory::desc b({s.k, n}, onednn_type(s.b), s.b_transposed ? Dims{1, s.k} : Dims{s.n, 1});
+    const memory::desc c({m, n}, onednn_type(s.c), Dims{s.n, 1});
+    const memory::desc bias({1, n}, onednn_type(s.b), Dims{s.n, 1});
 
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

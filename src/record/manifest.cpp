@@ -25,8 +25,8 @@
 namespace trireme::record {
 namespace {
 
-constexpr const char* filetype = "trireme-checkpoint";
-constexpr std::int64_t version_major = 2, version_minor = 0;
+constexpr const char* manifest_filetype = "trireme-checkpoint";
+constexpr std::int64_t manifest_major = 2, manifest_minor = 0;
 constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::u8};
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -262,9 +262,9 @@ std::uint64_t Manifest::fingerprint() const {
 void write_manifest(const std::string& directory, const Manifest& manifest) {
   const std::string path = directory + "/" + manifest_file;
   h5::File file = h5::create_file(path);
-  h5::write_attribute(file.get(), "filetype", filetype);
+  h5::write_attribute(file.get(), "filetype", manifest_filetype);
   h5::write_attribute(file.get(), "version",
-                      std::vector<std::int64_t>{version_major, version_minor});
+                      std::vector<std::int64_t>{manifest_major, manifest_minor});
   h5::write_attribute(file.get(), "date_and_time", date_and_time());
   h5::write_attribute(file.get(), "step", manifest.facts.step);
   h5::write_attribute(file.get(), "next_sample", manifest.facts.next_sample);
@@ -303,14 +303,14 @@ Manifest read_manifest(const std::string& directory) {
   try {
     const h5::File file = h5::open_file(path, h5::Access::read);
     if (!h5::has_attribute(file.get(), "filetype") ||
-        h5::read_attribute<std::string>(file.get(), "filetype") != filetype)
+        h5::read_attribute<std::string>(file.get(), "filetype") != manifest_filetype)
       throw UserError(Place{path}, "not a checkpoint of trireme");
     const auto version = h5::read_attribute<std::vector<std::int64_t>>(file.get(), "version");
-    if (version.size() != 2 || version[0] != version_major)
+    if (version.size() != 2 || version[0] != manifest_major)
       throw UserError(Place{path},
                       fmt::format("checkpoint format {}; this trireme reads format {}.x: use the "
                                   "version that wrote it",
-                                  fmt::join(version, "."), version_major));
+                                  fmt::join(version, "."), manifest_major));
     Manifest manifest = read_tables(file);
     if (manifest.fingerprint() != h5::read_attribute<std::uint64_t>(file.get(), "self_hash") ||
         !manifest.complete().empty())

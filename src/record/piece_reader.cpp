@@ -15,7 +15,7 @@
 namespace trireme::record {
 namespace {
 
-constexpr std::int64_t block_elements = std::int64_t{1} << 19;
+constexpr std::int64_t read_elements = std::int64_t{1} << 19;
 constexpr std::size_t most_open_files = 64;
 
 void convert(View to, ConstView from) {
@@ -37,7 +37,7 @@ void convert(View to, ConstView from) {
 PieceReader::PieceReader(const std::string& directory, const Manifest& manifest)
     : directory_(directory),
       manifest_(manifest),
-      block_(static_cast<std::size_t>(block_elements) * sizeof(double)) {}
+      block_(static_cast<std::size_t>(read_elements) * sizeof(double)) {}
 
 std::size_t PieceReader::state(const std::string& name) const {
   const auto found = std::ranges::find(manifest_.states, name, &SavedState::name);
@@ -82,8 +82,8 @@ std::uint64_t PieceReader::read_piece(const Piece& piece, std::int64_t begin, Vi
     const h5::Type type = h5::type_of(state.dtype);
     if (dataset.elements() != piece.count)
       throw StorageError("HDF5", "reading " + name, "it has another length", __FILE__, __LINE__);
-    for (std::int64_t at = 0; at < piece.count; at += block_elements) {
-      const std::int64_t count = std::min(block_elements, piece.count - at);
+    for (std::int64_t at = 0; at < piece.count; at += read_elements) {
+      const std::int64_t count = std::min(read_elements, piece.count - at);
       dataset.read(at, count, type, block_.data());
       const ConstView block(block_.data(), count, state.dtype);
       const std::int64_t first = piece.begin + at;  // in the parameter, as `begin`

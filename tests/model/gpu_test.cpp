@@ -129,18 +129,18 @@ double worst(const std::vector<float>& got, const std::vector<float>& expected) 
   return largest > 0 ? difference / largest : difference;
 }
 
-struct Case {
+struct GpuCase {
   const char* name;
   DType dtype;
   double dropout;
   double loss_tolerance, gradient_tolerance;
 };
 
-void PrintTo(const Case& c, std::ostream* os) {
+void PrintTo(const GpuCase& c, std::ostream* os) {
   *os << c.name;
 }
 
-class ModelOnGpu : public ::testing::TestWithParam<Case> {
+class ModelOnGpu : public ::testing::TestWithParam<GpuCase> {
  protected:
   void SetUp() override {
     TRIREME_NEEDS_GPU();
@@ -182,10 +182,10 @@ TEST_P(ModelOnGpu, RepeatsToTheBit) {
 // double-precision reference by 0.009 and 0.025 (gradient_test.cpp), with larger parameters.
 INSTANTIATE_TEST_SUITE_P(Cases,
                          ModelOnGpu,
-                         ::testing::Values(Case{"fp32", DType::f32, 0, 1e-5, 1e-4},
-                                           Case{"fp32_dropout", DType::f32, 0.1, 1e-5, 1e-4},
-                                           Case{"bf16", DType::bf16, 0, 0.01, 0.05},
-                                           Case{"bf16_dropout", DType::bf16, 0.1, 0.01, 0.05}),
+                         ::testing::Values(GpuCase{"fp32", DType::f32, 0, 1e-5, 1e-4},
+                                           GpuCase{"fp32_dropout", DType::f32, 0.1, 1e-5, 1e-4},
+                                           GpuCase{"bf16", DType::bf16, 0, 0.01, 0.05},
+                                           GpuCase{"bf16_dropout", DType::bf16, 0.1, 0.01, 0.05}),
                          [](const auto& made) { return made.param.name; });
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace trireme::model::testing {
 namespace {
 
-struct Case {
+struct GradientCase {
   const char* name;
   bool bias = true;
   double dropout = 0;
@@ -27,11 +27,11 @@ struct Case {
   double gradient_tolerance = 2e-5;
 };
 
-void PrintTo(const Case& c, std::ostream* os) {
+void PrintTo(const GradientCase& c, std::ostream* os) {
   *os << c.name;
 }
 
-class WholeModel : public ::testing::TestWithParam<Case> {
+class WholeModel : public ::testing::TestWithParam<GradientCase> {
  protected:
   WholeModel()
       : shape(shape_of(GetParam())),
@@ -42,7 +42,7 @@ class WholeModel : public ::testing::TestWithParam<Case> {
     reference.parameters = model.exact_values();
   }
 
-  static GptShape shape_of(const Case& c) {
+  static GptShape shape_of(const GradientCase& c) {
     GptShape s = small_shape();
     s.bias = c.bias;
     s.dropout = c.dropout;
@@ -122,13 +122,13 @@ TEST_P(WholeModelInFp32, LossesGrowAlongTheGradientAsItsNormSays) {
   }
 }
 
-constexpr Case fp32_cases[] = {
+constexpr GradientCase fp32_cases[] = {
     {.name = "tied"},
     {.name = "untied", .tied = false},
     {.name = "without_bias", .bias = false},
     {.name = "dropout", .dropout = 0.2},
     {.name = "dropout_untied_without_bias", .bias = false, .dropout = 0.4, .tied = false}};
-constexpr Case bf16_cases[] = {
+constexpr GradientCase bf16_cases[] = {
     {.name = "bf16", .dtype = DType::bf16, .loss_tolerance = 0.03, .gradient_tolerance = 0.08},
     {.name = "bf16_dropout_untied",
      .dropout = 0.2,
@@ -137,7 +137,7 @@ constexpr Case bf16_cases[] = {
      .loss_tolerance = 0.03,
      .gradient_tolerance = 0.08}};
 
-std::string name_of(const ::testing::TestParamInfo<Case>& test) {
+std::string name_of(const ::testing::TestParamInfo<GradientCase>& test) {
   return test.param.name;
 }
 

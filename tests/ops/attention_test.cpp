@@ -15,7 +15,7 @@ std::size_t ix(std::int64_t i) {
 }
 
 /// One (sample, head) of the reference: rows of Q, K and V, all probabilities at once.
-struct Reference {
+struct AttentionReference {
   AttentionShape s;
   Dropout dropout;
 
@@ -116,7 +116,7 @@ class AttentionTest : public OpsTest {
              float rate) {
     SCOPED_TRACE(fmt::format("{} x {} x {} x {}, dropout {}", batch, time, heads, channels, rate));
     const AttentionShape s{batch, time, heads, channels, dtype()};
-    const Reference reference{s, dropped(rate)};
+    const AttentionReference reference{s, dropped(rate)};
     const std::int64_t elements = batch * time * heads * channels;
     const auto qkv_values = rounded_to(dtype(), normals(1, 3 * elements));
     const auto dout_values = rounded_to(dtype(), normals(2, elements));
@@ -168,7 +168,7 @@ TEST_P(AttentionTest, SurvivesLargeScores) {
   const auto qkv = tensor(dtype(), values);
   auto out = tensor(dtype(), 280), lse = tensor(DType::f32, 70);
   Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), {}, stream());
-  const auto [expected, expected_lse] = Reference{s, {}}.forward(values);
+  const auto [expected, expected_lse] = AttentionReference{s, {}}.forward(values);
   // Scores reach thousands, where fp32 resolves 1e-4: so much may the probabilities differ.
   expect_near(out.values(), expected, std::max(1e-3, tolerance().attention), "out");
   expect_near(lse.values(), expected_lse, 1e-6, "lse");
@@ -233,12 +233,12 @@ TRIREME_ON_BACKENDS(AttentionTest);
 
 TEST(AttentionReference, BackwardIsTheGradientOfForward) {
   for (const float rate : {0.0F, 0.4F}) {
-    const Reference reference{{2, 4, 2, 3, DType::f32},
-                              {rate, RandomKey::of(3, Draw::dropout), 8, 1}};
+    const AttentionReference reference{{2, 4, 2, 3, DType::f32},
+                                       {rate, RandomKey::of(3, Draw::dropout), 8, 1}};
     const auto qkv = normals(1, 3 * 2 * 4 * 2 * 3), weights = normals(2, 2 * 4 * 2 * 3);
     const auto loss = [&](const Values& x) {
       const auto out = reference.forward(x).first;
-      return Reference::dot(out, 0, weights, 0, static_cast<std::int64_t>(out.size()));
+      return AttentionReference::dot(out, 0, weights, 0, static_cast<std::int64_t>(out.size()));
     };
     expect_gradient(loss, qkv, reference.backward(qkv, weights), "dqkv");
   }

@@ -6,7 +6,7 @@
 namespace trireme::test {
 namespace {
 
-struct Reference {
+struct EntropyReference {
   std::size_t V;
   Values targets;
 
@@ -58,7 +58,7 @@ TEST_P(CrossEntropyTest, AgreesWithReferenceAtAwkwardSizes) {
   for (const auto& [rows, V] : shapes) {
     SCOPED_TRACE(fmt::format("{} x {}", rows, V));
     const auto values = rounded_to(dtype(), normals(1, rows * V, 4));
-    Reference reference{static_cast<std::size_t>(V), {}};
+    EntropyReference reference{static_cast<std::size_t>(V), {}};
     for (std::int64_t r = 0; r < rows; ++r)
       reference.targets.push_back(r % 5 == 3 ? -1 - static_cast<double>(r)
                                              : static_cast<double>(r * 31 % V));
@@ -98,7 +98,7 @@ TEST_P(CrossEntropyTest, RoundsGradientsIntoAnotherTensor) {
 }
 
 TEST_P(CrossEntropyTest, SurvivesLargeLogits) {
-  const Reference reference{3, {0, 2}};
+  const EntropyReference reference{3, {0, 2}};
   const Values values{30000, -30000, 0, -1e30, 1e30, 0};
   const auto rounded = rounded_to(dtype(), values);
   const auto targets = tensor(DType::i32, reference.targets);
@@ -151,7 +151,7 @@ TEST_P(CrossEntropyTest, RejectsWrongViews) {
 TRIREME_ON_BACKENDS(CrossEntropyTest);
 
 TEST(CrossEntropyReference, GradientIsTheGradientOfTheLoss) {
-  const Reference reference{5, {1, 4, -1}};
+  const EntropyReference reference{5, {1, 4, -1}};
   const auto logits = normals(1, 15);
   const auto loss = [&](const Values& at) {
     double sum = 0;

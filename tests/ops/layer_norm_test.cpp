@@ -11,7 +11,7 @@ struct Gradients {
   double largest_term = 0;  ///< of dx, which is a difference
 };
 
-struct Reference {
+struct NormReference {
   std::size_t rows, channels;
 
   struct Moments {
@@ -68,7 +68,8 @@ class LayerNormTest : public OpsTest {
  protected:
   void check(std::int64_t rows, std::int64_t channels, bool with_beta) {
     SCOPED_TRACE(fmt::format("{} x {}{}", rows, channels, with_beta ? " with beta" : ""));
-    const Reference reference{static_cast<std::size_t>(rows), static_cast<std::size_t>(channels)};
+    const NormReference reference{static_cast<std::size_t>(rows),
+                                  static_cast<std::size_t>(channels)};
     auto xv = normals(1, rows * channels, 2);
     for (auto& v : xv) v += 3;
     xv = rounded_to(dtype(), xv);
@@ -134,7 +135,7 @@ TEST_P(LayerNormTest, KeepsItsPrecisionFarFromZero) {
   const auto x = tensor(dtype(), xv), gamma = tensor(dtype(), Values(384, 1.0));
   auto y = tensor(dtype(), 2 * 384), mean = tensor(DType::f32, 2), rstd = tensor(DType::f32, 2);
   ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), {}, stream());
-  expect_near(y.values(), Reference{2, 384}.forward(xv, Values(384, 1.0), {}),
+  expect_near(y.values(), NormReference{2, 384}.forward(xv, Values(384, 1.0), {}),
               std::max(1e-4, tolerance().layer_norm), "y");
 }
 
@@ -149,7 +150,7 @@ TEST_P(LayerNormTest, WorksInPlaceBackwards) {
   ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), {}, stream());
   ops::layer_norm_backward(dy.view(), dgamma.view(), {}, dy.view(), x.view(), gamma.view(),
                            mean.view(), rstd.view(), false, stream());
-  const auto expected = Reference{66, 34}.backward(xv, gv, dyv);
+  const auto expected = NormReference{66, 34}.backward(xv, gv, dyv);
   expect_near(dy.values(), expected.dx, tolerance().layer_norm, "dx");
   expect_near(dgamma.values(), expected.dgamma, tolerance().layer_norm, "dgamma");
 }
@@ -186,7 +187,7 @@ TEST_P(LayerNormTest, RejectsWrongViews) {
 TRIREME_ON_BACKENDS(LayerNormTest);
 
 TEST(LayerNormReference, BackwardIsTheGradientOfForward) {
-  const Reference reference{3, 5};
+  const NormReference reference{3, 5};
   const auto x = normals(1, 15), gamma = normals(2, 5), beta = normals(3, 5), dy = normals(4, 15);
   const auto weighted = [&](const Values& y) {
     double sum = 0;

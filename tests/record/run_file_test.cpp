@@ -59,7 +59,7 @@ std::vector<T> column(const std::string& path, const std::string& name) {
 }
 
 /// What rank 0 would print.
-std::string refusal_of(const std::string& path, std::int64_t step = 1) {
+std::string refusal_to_continue(const std::string& path, std::int64_t step = 1) {
   try {
     RunFile::resume(path, header, step);
   } catch (const UserError& error) {
@@ -291,10 +291,12 @@ TEST(RunFile, NeverOverwrites) {
 TEST(RunFile, RefusesWhatItCannotContinueAndLeavesItAlone) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
-  EXPECT_THAT(refusal_of(path), HasSubstr("run.h5: error: there is no run file to continue"));
+  EXPECT_THAT(refusal_to_continue(path),
+              HasSubstr("run.h5: error: there is no run file to continue"));
 
   test::write_bytes(path, "not HDF5");
-  EXPECT_THAT(refusal_of(path), HasSubstr("run.h5: error: not an HDF5 file: move it away"));
+  EXPECT_THAT(refusal_to_continue(path),
+              HasSubstr("run.h5: error: not an HDF5 file: move it away"));
   EXPECT_EQ(test::bytes_of(path), "not HDF5");
   std::filesystem::remove(path);
 
@@ -302,7 +304,7 @@ TEST(RunFile, RefusesWhatItCannotContinueAndLeavesItAlone) {
     const h5::File other = h5::create_file(path);
     h5::write_attribute(other.get(), "filetype", "statepoint");
   }
-  EXPECT_THAT(refusal_of(path), HasSubstr("not a run file of trireme"));
+  EXPECT_THAT(refusal_to_continue(path), HasSubstr("not a run file of trireme"));
   std::filesystem::remove(path);
 
   RunFile::create(path, header).close();
@@ -310,7 +312,8 @@ TEST(RunFile, RefusesWhatItCannotContinueAndLeavesItAlone) {
     const h5::File file = h5::open_file(path, h5::Access::read_write);
     h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{2, 0});
   }
-  EXPECT_THAT(refusal_of(path), HasSubstr("run file version 2.0; this trireme continues 1.2"));
+  EXPECT_THAT(refusal_to_continue(path),
+              HasSubstr("run file version 2.0; this trireme continues 1.2"));
   std::filesystem::remove(path);
 
   RunFile::create(path, header).close();
@@ -318,9 +321,9 @@ TEST(RunFile, RefusesWhatItCannotContinueAndLeavesItAlone) {
     const h5::File file = h5::open_file(path, h5::Access::read_write);
     TRIREME_H5(H5Ldelete(file.get(), "steps/loss", H5P_DEFAULT));
   }
-  EXPECT_THAT(refusal_of(path), HasSubstr("the run file is damaged: HDF5: H5Dopen2"));
+  EXPECT_THAT(refusal_to_continue(path), HasSubstr("the run file is damaged: HDF5: H5Dopen2"));
   std::filesystem::resize_file(path, 1000);
-  EXPECT_THAT(refusal_of(path), HasSubstr("truncated or damaged"));
+  EXPECT_THAT(refusal_to_continue(path), HasSubstr("truncated or damaged"));
 }
 
 TEST(RunFile, ReportsAFullDiskAndEndsTheProcessInOrder) {

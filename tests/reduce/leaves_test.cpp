@@ -27,7 +27,7 @@ using trireme::testing::sum_of_pairs;
 using trireme::testing::ThreadRank;
 
 constexpr int num_leaves = 8, micro_steps = 2;
-const std::vector<layout::Parameter> table{
+const std::vector<layout::Parameter> leaf_table{
     {"a", {7, 30}}, {"b", {300}}, {"c", {65}}, {"d", {1}}, {"e", {129}}};
 
 /// What one micro-step of one leaf adds to a gradient.
@@ -61,7 +61,7 @@ void accumulate(Engine& engine, int rank, int step) {
     if (leaf > rank * mine)
       engine.next_leaf();
     for (int micro = 0; micro < micro_steps; ++micro)
-      for (std::size_t p = table.size(); p-- > 0;) {
+      for (std::size_t p = leaf_table.size(); p-- > 0;) {
         const auto index = static_cast<ParameterIndex>(p);
         const View gradient = engine.gradient(index);
         for (std::int64_t i = 0; i < gradient.elements; ++i)
@@ -95,7 +95,7 @@ TEST_P(LeavesOnRanks, AddUpToTheSameTree) {
       ParallelConfig config = tree();
       config.overlap_gradients = (bits & 2) != 0;
       config.cached_shards = (bits & 4) != 0;
-      const layout::Plan plan(table, {hub.size(), 200, layout::Padding::aligned});
+      const layout::Plan plan(leaf_table, {hub.size(), 200, layout::Padding::aligned});
       Engine engine(plan, DType::f32, (bits & 1) != 0, config, rank.communicator, *rank.device,
                     *rank.compute);
       ASSERT_EQ(engine.leaves(), num_leaves / hub.size());
@@ -155,7 +155,7 @@ class LeavesOfOneRank : public ::testing::Test {
 
   Hub hub_{1};
   ThreadRank rank_{hub_, 0};
-  layout::Plan plan_{table, {1, 200, layout::Padding::aligned}};
+  layout::Plan plan_{leaf_table, {1, 200, layout::Padding::aligned}};
   std::unique_ptr<Engine> engine_;
 };
 
