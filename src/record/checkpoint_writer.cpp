@@ -15,7 +15,7 @@
 namespace trireme::record {
 namespace {
 
-/// The same on every rank. States are numbered by name.
+/// States are numbered by name.
 Manifest assemble(const layout::Plan& plan,
                   const CheckpointFacts& facts,
                   const std::vector<Part>& parts) {
@@ -95,18 +95,18 @@ SavedCheckpoint CheckpointWriter::finish() {
 void CheckpointWriter::gather_parts() {
   std::vector<Part> parts;
   for (const std::string& text : world_.gather_all(packed(part_))) parts.push_back(unpacked(text));
-  const Manifest manifest = assemble(plan_, facts_, parts);
   for (const Part& part : parts) {
     saved_.bytes += part.file_bytes;
     saved_.seconds = std::max(saved_.seconds, part.seconds);
   }
   if (world_.rank() == 0)
-    background_.start([this, manifest](const std::stop_token&) { commit(manifest); });
+    background_.start([this, parts = std::move(parts)](const std::stop_token&) { commit(parts); });
 }
 
-void CheckpointWriter::commit(const Manifest& manifest) {
+void CheckpointWriter::commit(const std::vector<Part>& parts) {
   const double begin = timing::steady_seconds();
-  write_manifest(checkpoints_of(run_directory_) + "/" + temporary_name(facts_.step), manifest);
+  write_manifest(checkpoints_of(run_directory_) + "/" + temporary_name(facts_.step),
+                 assemble(plan_, facts_, parts));
   commit_temporary(run_directory_, facts_.step);
   saved_.seconds += timing::steady_seconds() - begin;
   saved_.warning = prune(run_directory_, facts_.step, keep_);

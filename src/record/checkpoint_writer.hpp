@@ -55,7 +55,7 @@ class CheckpointWriter {
   enum class Stage : std::uint8_t { idle, writing, committing };
 
   void gather_parts();
-  void commit(const Manifest& manifest);
+  void commit(const std::vector<Part>& parts);
 
   const std::string run_directory_;
   const layout::Plan& plan_;
