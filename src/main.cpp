@@ -26,9 +26,8 @@
 #include "main_train.hpp"
 #include "main_words.hpp"
 
+namespace trireme {
 namespace {
-
-using namespace trireme;
 
 /// A first word that is no verb and no option names a deck. Throws UserError when no such file is
 /// there and the word looks like a verb.
@@ -89,12 +88,13 @@ ExitCode run(int argc, char** argv) {
 }
 
 }  // namespace
+}  // namespace trireme
 
 int main(int argc, char** argv) {
   try {
-    return static_cast<int>(run(argc, argv));
+    return static_cast<int>(trireme::run(argc, argv));
   } catch (const std::exception& problem) {
-    const Verdict verdict = verdict_of(problem);
+    const trireme::Verdict verdict = trireme::verdict_of(problem);
     for (const std::string& line : verdict.lines) std::fprintf(stderr, "%s\n", line.c_str());
     return static_cast<int>(verdict.code);
   }
