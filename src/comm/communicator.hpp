@@ -65,6 +65,9 @@ class Communicator {
   /// bytes.
   virtual device::Buffer allocate(std::size_t bytes, std::string_view what) = 0;
 
+  /// Bytes of other ranks' memory that allocate() has mapped into this process.
+  [[nodiscard]] virtual std::size_t peer_bytes() const { return 0; }
+
   /// Shapes: full = [size * shard]. Requires: full lies in one allocate()d buffer, elements
   /// divisible by size().
   virtual std::unique_ptr<Shards> shards(View full) = 0;

@@ -38,6 +38,13 @@ class Windows final : public device::MemorySource {
     return {*this, segment.piece(local_rank_), bytes};
   }
 
+  /// Of one rank, all segments together.
+  [[nodiscard]] std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const SharedSegment& segment : segments_) sum += segment.bytes();
+    return sum;
+  }
+
   /// The segment in which `full` lies. Throws ContractError when there is none.
   [[nodiscard]] const SharedSegment& holding(View full) const {
     for (const SharedSegment& segment : segments_) {
@@ -133,6 +140,10 @@ class NodeCommunicator final : public Communicator {
 
   device::Buffer allocate(std::size_t bytes, std::string_view what) override {
     return windows_.allocate(bytes, what);
+  }
+
+  [[nodiscard]] std::size_t peer_bytes() const override {
+    return windows_.bytes() * static_cast<std::size_t>(grid_.num_columns() - 1);
   }
 
   std::unique_ptr<Shards> shards(View full) override {

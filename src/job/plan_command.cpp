@@ -43,6 +43,7 @@ std::vector<Amount> amounts_of(const layout::Budget& budget,
           {"activation_bytes", "activations", kept},
           {"scratch_bytes", "scratch of the model", scratch},
           {"whole_bytes", "all together", budget.held_bytes() + kept + scratch},
+          {"peer_bytes", "mapped of each rank beside it", budget.peer_bytes},
           {"gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes},
           {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes}};
 }

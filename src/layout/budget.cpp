@@ -68,6 +68,9 @@ Budget budget_of(const Plan& plan,
 
   budget.snapshot_bytes = snapshot ? snapshot_bytes(plan) : 0;
 
+  budget.peer_bytes =
+      plan.ranks() > 1 ? plan.flat_elements() * (wire_element_bytes + parameter_element_bytes) : 0;
+
   const std::int64_t foreign = plan.owned_elements() * (plan.ranks() - 1);
   budget.gradient_wire_bytes = foreign * wire_element_bytes * (sharded ? 1 : 2);
   budget.parameter_wire_bytes = sharded ? foreign * parameter_element_bytes : 0;

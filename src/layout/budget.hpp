@@ -44,6 +44,11 @@ struct Budget {
   std::int64_t moment_bytes = 0;
   std::int64_t snapshot_bytes = 0;  ///< what is written while the run goes on; see below
 
+  /// Of each other rank of its node, what a rank maps to read where shared memory is the transport:
+  /// the buckets that travel. The node holds them once, but every process's resident memory counts
+  /// them.
+  std::int64_t peer_bytes = 0;
+
   // Bytes that one rank sends per step, and receives: every element that another rank owns once per
   // collective, which is the least that a reduce-scatter or an all-gather can do. Source: Chan et
   // al., "Collective communication: theory, practice, and experience", 2007, table 1.

@@ -14,7 +14,7 @@ constexpr std::size_t alignment = 128;
 /// So many bytes of fp32 logits exist at a time: enough rows for an efficient product at any
 /// vocabulary, little beside the other activations.
 std::int64_t bytes_of_logits(device::Kind kind) {
-  return kind == device::Kind::cpu ? std::int64_t{64} << 20U : std::int64_t{2} << 30U;
+  return kind == device::Kind::cpu ? std::int64_t{128} << 20U : std::int64_t{2} << 30U;
 }
 
 /// Whole sequences, in chunks as equal as can be, or equal parts of one.

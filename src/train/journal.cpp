@@ -217,6 +217,7 @@ void Journal::close(Session& session, const Saver& saver) {
     file_->set_memory("optimizer", static_cast<std::int64_t>(session.optimizer.master_bytes() +
                                                              session.optimizer.moment_bytes()));
     file_->set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));
+    file_->set_memory("peers", static_cast<std::int64_t>(session.communicator->peer_bytes()));
     file_->set_memory("snapshot", static_cast<std::int64_t>(saver.snapshot_bytes()));
     std::int64_t scratch = 0;
     for (const device::ScratchPool::Usage& block : session.scratch.usage()) {

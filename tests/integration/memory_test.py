@@ -37,6 +37,7 @@ class Memory(TrainingTest):
         self.assertEqual(record["activations"], rank["activation_bytes"], ranks)
         self.assertEqual(record["scratch"], rank["scratch_bytes"], ranks)
         self.assertEqual(record["snapshot"], rank["snapshot_bytes"], ranks)
+        self.assertEqual(record["peers"], rank["peer_bytes"] * (ranks - 1), ranks)
         return plan, record
 
     def test_the_record_holds_what_was_planned(self):
@@ -45,6 +46,17 @@ class Memory(TrainingTest):
             # Two fp32 moments of this rank's part of the parameters and of the padding.
             self.assertEqual(record["optimizer"] * ranks, 8 * (plan["parameter_elements"] + plan["padding_elements"]), ranks)
             self.assertLess(plan["padding_elements"], plan["parameter_elements"] / 10)
+
+    def test_what_is_resident_is_what_was_planned(self):
+        # Big enough to stand out against libraries and tokens, which a start of next to nothing tells.
+        _, small = self.compared(2)
+        overrides = ("model.channels=768", "batch.sequences=2", "checkpoint.every_steps=0")
+        plan, record = self.compared(2, *overrides)
+        rank = plan["per_rank"]["fp32"]
+        planned = rank["whole_bytes"] + rank["peer_bytes"]
+        beside = record["peak_resident"] - planned
+        self.assertGreater(planned, 2 * small["peak_resident"])
+        self.assertLess(abs(beside - small["peak_resident"]), 0.03 * planned, (planned, record["peak_resident"], small["peak_resident"]))
 
     def test_bf16_has_masters_beside_half_the_parameters(self):
         plan, record = self.compared(2, precision="bf16")
