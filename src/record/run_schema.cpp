@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "h5/attribute.hpp"
 
 #include "record/run_identity.hpp"
@@ -60,7 +62,7 @@ void keep_rows(const h5::File& file,
   std::vector<h5::Dataset> all;
   all.reserve(datasets.size());
   for (const std::string& name : datasets)
-    all.push_back(h5::Dataset::open(file.get(), group + "/" + name));
+    all.push_back(h5::Dataset::open(file.get(), fmt::format("{}/{}", group, name)));
   for (const h5::Dataset& dataset : all) rows = std::min(rows, dataset.elements());
   for (h5::Dataset& dataset : all) dataset.resize(rows);
 }

@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 
@@ -32,7 +34,7 @@ std::string machine(const std::vector<std::string>& hosts) {
 
 std::string lines_of(const NameValues& facts) {
   std::string text;
-  for (const auto& [name, value] : facts) text += name + ": " + value + "\n";
+  for (const auto& [name, value] : facts) text += fmt::format("{}: {}\n", name, value);
   return text;
 }
 
@@ -55,6 +57,7 @@ void append_buckets(const h5::File& file,
     h5::Dataset dataset = h5::Dataset::open(group.get(), column.name);
     const auto column_of = [&]<class T>(T BucketRow::*member) {
       std::vector<T> values;
+      values.reserve(buckets.size());
       for (const BucketRow& bucket : buckets) values.push_back(bucket.*member);
       if constexpr (std::is_same_v<T, std::string>)
         dataset.append_strings(values);

@@ -188,6 +188,7 @@ std::vector<MatmulBenchRow> measure(const std::vector<LinearProducts>& products,
   for (const LinearProducts& p : products)
     LayerBench(p, dtype, device, *stream).add(contestants, operands, threads, field);
   std::vector<std::function<void()>> entrants;
+  entrants.reserve(contestants.size());
   for (const Contestant& contestant : contestants) entrants.push_back(contestant.run);
   const auto seconds = race(entrants, *stream, world, limits);
   std::vector<MatmulBenchRow> rows;

@@ -49,6 +49,7 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
     }
   }
   std::vector<double> medians;
+  medians.reserve(seconds.size());
   for (auto& turns : seconds) medians.push_back(median(std::move(turns)));
   return medians;
 }
