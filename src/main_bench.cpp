@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main_bench.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -69,7 +70,7 @@ ExitCode bench_deck(
     with_deck(world, deck, request.overrides, [&](const train::Job& job, Log& /*log*/) {
       const int threads = train::choose_threads(job.run.threads, world);
       omp_set_num_threads(threads);
-      report = measure(job, *train::open_device(job.run.device, threads, world), world);
+      report = measure(job, *train::open_device(job, threads, world), world);
       return ExitCode::done;
     });
     return report;
@@ -80,7 +81,11 @@ ExitCode bench_reduce(int& argc, char**& argv, const Request& request) {
   return bench_on_ranks(argc, argv, request, [&](comm::World& world) {
     comm::BenchRequest asked = request.reduce;
     asked.repetitions = request.repetitions.value_or(asked.repetitions);
-    const auto rows = comm::bench_reduce(world, *device::make_cpu_device(1), asked);
+    const bool on_gpus =
+        std::ranges::find(asked.transports, comm::Transport::nccl) != asked.transports.end();
+    const auto device = train::open_device(
+        on_gpus ? train::DeviceChoice::cuda : train::DeviceChoice::cpu, 1, world);
+    const auto rows = comm::bench_reduce(world, *device, asked);
     return Report{comm::bench_table(rows), comm::bench_json(rows)};
   });
 }
@@ -139,7 +144,9 @@ ExitCode bench_pool(const Request& request) {
   job::expect_new_file(request.json);
   device::PoolBenchRequest asked = request.pool;
   asked.repetitions = request.repetitions.value_or(asked.repetitions);
-  const auto rows = device::bench_pool(*device::make_cpu_device(1), asked);
+  const auto device =
+      request.device == "cuda" ? device::make_cuda_device(0) : device::make_cpu_device(1);
+  const auto rows = device::bench_pool(*device, asked);
   return give({device::pool_table(rows), device::pool_json(rows)}, request.json);
 }
 

@@ -29,7 +29,8 @@ const char* const usage_text =
     "                            [--reduction R] [--no-baselines]      under mpirun\n"
     "       trireme bench engine DECK [section.key=value ...]     at one rank\n"
     "       trireme bench shards DECK [section.key=value ...] [--ranks N]\n"
-    "       trireme bench pool [--bytes N,...]     all: [--repetitions K] [--json FILE]\n"
+    "       trireme bench pool [--bytes N,...] [--device cpu|cuda]\n"
+    "                                              all: [--repetitions K] [--json FILE]\n"
     "       trireme bench matmul|ops [DECK] [section.key=value ...]        under mpirun or alone\n"
     "       trireme help deck [SECTION | KEY]\n"
     "       trireme --version | --help\n";
@@ -162,10 +163,12 @@ void add_benches(CLI::App& app, Request& request) {
                          Verb::bench_shards);
   add_deck(*shards, request)->required();
   add_ranks(*shards, request);
-  add("pool", "A lease of scratch memory beside allocating it", Verb::bench_pool)
-      ->add_option("--bytes", request.pool.bytes, "Sizes")
+  CLI::App* pool = add("pool", "A lease of scratch memory beside allocating it", Verb::bench_pool);
+  pool->add_option("--bytes", request.pool.bytes, "Sizes")
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 34));
+  pool->add_option("--device", request.device, "cpu, or the first GPU: cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   add_deck(
       *add("matmul", "The matrix products of a deck, alone and under mpirun", Verb::bench_matmul),
       request);

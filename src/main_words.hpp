@@ -51,6 +51,7 @@ struct Request {
   std::optional<int> repetitions;  ///< of any bench, as the next two are without
   comm::BenchRequest reduce;
   device::PoolBenchRequest pool;
+  std::string device = "cpu";  ///< of `bench pool`; or cuda
 };
 
 /// All verbs but the training of a deck, which has no word.

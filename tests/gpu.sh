@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU, in one go: the tests of devices, operations, model and collectives, compute-sanitizer on our kernels,
-# training in fp32 and bf16 beside the CPU, and two and three ranks that share the GPU through NCCL. Ends with a table of what ran, what was
+# Everything that needs a GPU, in one go: the tests of devices, operations, model, optimizer and collectives, compute-sanitizer on our
+# kernels, training in fp32 and bf16 beside the CPU, and two and three ranks that share the GPU through NCCL. Ends with a table of what ran, what was
 # skipped and why. Exit code: 0, 1 when something failed, 77 when there is no GPU.
 #   usage: bash tests/gpu.sh              in the source tree: builds with CUDA first
 #          bash trireme-bundle/tests/gpu.sh     in a bundle made with jobs/bundle.sh --tests; offline, without MPI, CMake or Python
@@ -66,13 +66,20 @@ if ! alone "${deck[@]}" run.device=cuda run.steps=2 run.directory="$scratch/prob
 fi
 
 export TRIREME_REQUIRE_CUDA=1 # a skip inside is a failure from here on
-for name in device ops model reduce comm optim; do
-  if [ -x "$tests/test_$name" ]; then
-    try "test_$name" with_libraries "$tests/test_$name" --gtest_brief=1
-  else
-    note "test_$name" skipped 'not built'
+# name, ranks: those that mean a GPU, or run on one where there is one
+unit() {
+  local program=$tests/test_$1
+  if [ ! -x "$program" ]; then
+    note "test_$1" skipped 'not built'
+  elif [ "$2" -eq 1 ]; then
+    try "test_$1" with_libraries "$program" --gtest_brief=1
+  else # tests of NCCL set what lets ranks share the GPU by themselves
+    try "test_$1, $2 ranks" mpirun -n "$2" "$program" --gtest_brief=1
   fi
-done
+}
+for name in device ops model optim; do unit $name 1; done
+for ranks in 2 3; do unit comm_nccl $ranks; done
+unit optim_nccl 2
 
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 for tool in memcheck racecheck initcheck; do
@@ -132,6 +139,10 @@ for ranks in 2 3; do
 done
 train nccl-2-unsharded 2 run.device=cuda run.precision=fp32 parallel.bucket_elements=200000 optimizer.sharded=false
 agree nccl-2-unsharded nccl-2 0
+
+try 'bench reduce, nccl, one rank' alone bench reduce --transport nccl --bytes 67108864 --repetitions 5
+try 'bench pool on the GPU' alone bench pool --device cuda --repetitions 5
+note 'test_reduce, test_train, test_comm' skipped 'threads as ranks, and transports of the host: they compute on the CPU'
 
 [ $status -eq 0 ] && [ $ran -gt 0 ]
 finish $?

@@ -35,12 +35,15 @@ std::int64_t bucket_bytes(std::int64_t asked, int ranks) {
 
 /// Sums of sums would overflow after some repetitions; small numbers do not, and denormals never
 /// appear.
-void fill_ones(View full) {
-  for (std::int64_t i = 0; i < full.elements; ++i)
-    if (full.dtype == DType::f32)
-      reinterpret_cast<float*>(full.data)[i] = 1.0F;
-    else
-      reinterpret_cast<Bf16*>(full.data)[i] = Bf16(1.0F);
+void fill_ones(View full, device::Stream& stream) {
+  const auto elements = static_cast<std::size_t>(full.elements);
+  const std::vector<float> ones(full.dtype == DType::f32 ? elements : 0, 1.0F);
+  const std::vector<Bf16> rounded(full.dtype == DType::f32 ? 0 : elements, Bf16(1.0F));
+  stream.device().copy(full,
+                       full.dtype == DType::f32 ? ConstView(view_of(ones.data(), full.elements))
+                                                : ConstView(view_of(rounded.data(), full.elements)),
+                       stream);
+  stream.synchronize();
 }
 
 /// Ranks that wake from naps would start apart, so the last steps are MPI's own, which spins.
@@ -84,13 +87,14 @@ constexpr std::array<std::pair<const char*, Operation>, 3> operations{
 
 std::unique_ptr<Entrant> make_entrant(std::unique_ptr<Communicator> communicator,
                                       std::size_t bytes,
-                                      DType dtype) {
+                                      DType dtype,
+                                      device::Stream& stream) {
   auto entrant = std::make_unique<Entrant>();
   entrant->communicator = std::move(communicator);
   for (Entrant::Bucket& bucket : entrant->buckets) {
     bucket.buffer = entrant->communicator->allocate(bytes, "a bucket of the benchmark");
     bucket.shards = entrant->communicator->shards(bucket.buffer.view(dtype));
-    fill_ones(bucket.shards->full);
+    fill_ones(bucket.shards->full, stream);
   }
   return entrant;
 }
@@ -109,10 +113,14 @@ void add_transport(Entrant& entrant, device::Stream& stream, std::vector<Contest
   }
 }
 
-void add_memcpy(View from, View to, int ranks, std::vector<Contestant>& contestants) {
+void add_memcpy(
+    View from, View to, int ranks, device::Stream& stream, std::vector<Contestant>& contestants) {
   contestants.push_back(
       {{"memcpy", "none", from.dtype, ranks, static_cast<std::int64_t>(from.bytes())},
-       [from, to] { std::memcpy(to.data, from.data, from.bytes()); }});
+       [from, to, &stream] {
+         stream.device().copy(to, from, stream);
+         stream.synchronize();
+       }});
 }
 
 void add_mpi(MPI_Comm comm, View from, View to, int ranks, std::vector<Contestant>& contestants) {
@@ -157,16 +165,16 @@ std::vector<BenchRow> bench_reduce(World& world,
       for (const Transport transport : request.transports) {
         entrants.push_back(make_entrant(
             make_communicator(transport, request.reduction, world, device, request.options), count,
-            dtype));
+            dtype, *stream));
         add_transport(*entrants.back(), *stream, contestants);
       }
       const auto from = device.allocate(count, "the baselines' source");
       const auto to = device.allocate(count, "the baselines' target");
       if (request.baselines) {
-        fill_ones(from.view(dtype));
-        if (mpi != nullptr && dtype == DType::f32)
+        fill_ones(from.view(dtype), *stream);
+        if (mpi != nullptr && dtype == DType::f32 && device.kind() == device::Kind::cpu)
           add_mpi(mpi->comm(), from.view(dtype), to.view(dtype), world.size(), contestants);
-        add_memcpy(from.view(dtype), to.view(dtype), world.size(), contestants);
+        add_memcpy(from.view(dtype), to.view(dtype), world.size(), *stream, contestants);
       }
       race(world, contestants, request.repetitions);
       for (Contestant& contestant : contestants) {

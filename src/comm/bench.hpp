@@ -9,7 +9,8 @@
 // median over the repetitions.
 // 2. All rows of one size take turns, repetition by repetition, so that a disturbance of the
 // machine hits all of them and ratios hold.
-// 3. Baselines are rows too; their operation is the MPI function's name, or `memcpy`: every rank
+// 3. On a GPU memory is the GPU's, the only transport is nccl, and MPI's functions are no baseline.
+// 4. Baselines are rows too; their operation is the MPI function's name, or `memcpy`: every rank
 // copies `bytes` once, from and to its own memory (busbw = algbw).
 #pragma once
 

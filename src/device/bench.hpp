@@ -2,7 +2,7 @@
 // `trireme bench pool`: what a lease costs beside allocating the same bytes anew.
 //
 // 1. `touched` rows also write one byte into every page, because fresh memory is paid for at its
-// first write, not when it is asked for.
+// first write, not when it is asked for. On a GPU they write everything, and wait for it.
 // 2. All rows take turns, repetition by repetition, so that a disturbance of the machine hits all
 // of them; a row holds the median over the repetitions.
 #pragma once
@@ -22,13 +22,13 @@ struct PoolBenchRequest {
 };
 
 struct PoolBenchRow {
-  std::string operation;  ///< lease; malloc, and free; allocate: the device's zeroed memory
+  std::string operation;  ///< lease; malloc, and free; allocate: the device's zeroed memory, on a
+                          ///< GPU cudaMalloc and cudaFree
   bool touched = false;
   std::size_t bytes = 0;
   double seconds = 0;  ///< to take and to give back, once
 };
 
-/// Requires a CPU device.
 std::vector<PoolBenchRow> bench_pool(Device& device, const PoolBenchRequest& request);
 
 std::string pool_table(const std::vector<PoolBenchRow>& rows);

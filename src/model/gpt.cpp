@@ -58,30 +58,30 @@ BatchPlan& Gpt::Impl::batch_plan(std::int64_t batch) {
   if (const auto found = batches_.find(batch); found != batches_.end())
     return *found->second;
   const std::int64_t all_rows = batch * shape.context, C = shape.channels;
-  const auto linear = [&](std::int64_t in, std::int64_t out) {
-    Linear made(device_, {.rows = all_rows,
-                          .in = in,
-                          .out = out,
-                          .piece_rows = plan.piece_rows(all_rows),
-                          .bias = shape.bias,
-                          .dtype = dtype_,
-                          .y = dtype_});
+  const auto linear = [&](LinearShape s) {
+    s.rows = all_rows;
+    s.piece_rows = plan.piece_rows(all_rows);
+    s.bias = shape.bias;
+    s.dtype = s.y = dtype_;
+    Linear made(device_, s);
     made.prepare_backward(device_);
     return made;
   };
-  auto made = std::make_unique<BatchPlan>(
-      BatchPlan{.batch = batch,
-                .activations = view_activations(shape, dtype_, batch, plan, buffer_),
-                .qkv = linear(C, 3 * C),
-                .attention_projection = linear(C, C),
-                .fc = linear(C, 4 * C),
-                .mlp_projection = linear(4 * C, C),
-                .attention = ops::Attention(device_, {.batch = batch,
-                                                      .time = shape.context,
-                                                      .heads = shape.heads,
-                                                      .head_channels = shape.head_channels(),
-                                                      .dtype = dtype_}),
-                .head = {}});
+  auto made = std::make_unique<BatchPlan>(BatchPlan{
+      .batch = batch,
+      .activations = view_activations(shape, dtype_, batch, plan, buffer_),
+      .qkv = linear({.in = C, .out = 3 * C}),
+      .attention_projection = linear({.in = C, .out = C}),
+      // A GELU that backward repeats must be the one of forward to the bit, so it stands
+      // by itself.
+      .fc = linear({.in = C, .out = 4 * C, .gelu_behind = shape.recompute != Recompute::gelu}),
+      .mlp_projection = linear({.in = 4 * C, .out = C, .gelu_before = true}),
+      .attention = ops::Attention(device_, {.batch = batch,
+                                            .time = shape.context,
+                                            .heads = shape.heads,
+                                            .head_channels = shape.head_channels(),
+                                            .dtype = dtype_}),
+      .head = {}});
   const Activations& a = made->activations;
   for (std::int64_t begin = 0, rows = 0; begin < all_rows; begin += rows) {
     rows = plan.head_rows(begin, all_rows);

@@ -69,8 +69,8 @@ void Gpt::Impl::backward_mlp(const Call& call, std::size_t l) const {
   if (shape.recompute == Recompute::gelu)
     ops::gelu_forward(gelu, a.fc, call.stream);
   backward_linear(call, batch.mlp_projection, p.mlp_projection, dy, gelu);
-  batch.mlp_projection.backward_input(wide, dy, value(p.mlp_projection.weight), call.stream);
-  ops::gelu_backward(wide, wide, a.fc, call.stream);
+  batch.mlp_projection.backward_input_gelu(wide, a.fc, dy, value(p.mlp_projection.weight),
+                                           call.stream);
   backward_linear(call, batch.fc, p.fc, wide, a.norm_2);
   batch.fc.backward_input(narrow, wide, value(p.fc.weight), call.stream);
   backward_norm(call, p.ln_2, narrow, a.x_middle, a.mean_2, a.rstd_2, true);

@@ -67,9 +67,14 @@ View Gpt::Impl::forward_mlp_inside(const Call& call,
   const BlockParameters& p = set_.blocks[l];
   ops::layer_norm_forward(a.norm_2, a.mean_2, a.rstd_2, a.x_middle, value(p.ln_2.weight),
                           value(p.ln_2.bias), call.stream);
-  call.batch.fc.forward(a.fc, a.norm_2, value(p.fc.weight), value(p.fc.bias), call.stream);
+  const Linear& fc = call.batch.fc;
   const View gelu = gelu_of(call, a);
-  ops::gelu_forward(gelu, a.fc, call.stream);
+  if (fc.shape().gelu_behind) {
+    fc.forward_gelu(gelu, a.fc, a.norm_2, value(p.fc.weight), value(p.fc.bias), call.stream);
+  } else {
+    fc.forward(a.fc, a.norm_2, value(p.fc.weight), value(p.fc.bias), call.stream);
+    ops::gelu_forward(gelu, a.fc, call.stream);
+  }
   return gelu;
 }
 

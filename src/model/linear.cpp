@@ -7,14 +7,16 @@ namespace trireme::model {
 namespace {
 
 ops::MatmulShape forward_shape(const device::Device& device, const LinearShape& shape) {
-  ops::MatmulShape product{.m = shape.rows,
-                           .n = shape.out,
-                           .k = shape.in,
-                           .b_transposed = true,
-                           .a = shape.dtype,
-                           .b = shape.dtype,
-                           .c = shape.y,
-                           .bias = shape.bias};
+  ops::MatmulShape product{
+      .m = shape.rows,
+      .n = shape.out,
+      .k = shape.in,
+      .b_transposed = true,
+      .a = shape.dtype,
+      .b = shape.dtype,
+      .c = shape.y,
+      .bias = shape.bias,
+      .epilogue = shape.gelu_behind ? ops::Epilogue::gelu : ops::Epilogue::none};
   if (device.kind() == device::Kind::cpu && !ops::rows_are_independent(device, product))
     product.m = shape.piece_rows;
   return product;
@@ -32,10 +34,15 @@ void Linear::prepare_backward(device::Device& device) {
   if (input_)
     return;
   const DType dtype = shape_.dtype;
-  input_.emplace(
-      device,
-      ops::MatmulShape{
-          .m = shape_.rows, .n = shape_.in, .k = shape_.out, .a = dtype, .b = dtype, .c = dtype});
+  input_.emplace(device,
+                 ops::MatmulShape{.m = shape_.rows,
+                                  .n = shape_.in,
+                                  .k = shape_.out,
+                                  .a = dtype,
+                                  .b = dtype,
+                                  .c = dtype,
+                                  .epilogue = shape_.gelu_before ? ops::Epilogue::gelu_backward
+                                                                 : ops::Epilogue::none});
   weight_.emplace(device, ops::MatmulShape{.m = shape_.out,
                                            .n = shape_.in,
                                            .k = shape_.rows,
@@ -57,6 +64,21 @@ void Linear::forward(
     else
       forward_(from, weight, to, s);
   }
+}
+
+void Linear::forward_gelu(
+    View y, View z, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const {
+  const std::int64_t n = forward_.shape().m;
+  for (std::int64_t begin = 0; begin < shape_.rows; begin += n)
+    forward_(x.slice(begin * shape_.in, n * shape_.in), weight, bias,
+             z.slice(begin * shape_.out, n * shape_.out),
+             y.slice(begin * shape_.out, n * shape_.out), s);
+}
+
+void Linear::backward_input_gelu(
+    View dz, View z, ConstView dy, ConstView weight, device::Stream& s) const {
+  TRIREME_ASSERT(input_.has_value(), "backward of a linear layer that was prepared for forward");
+  (*input_)(dy, weight, {}, z, dz, s);
 }
 
 void Linear::backward_input(View dx, ConstView dy, ConstView weight, device::Stream& s) const {

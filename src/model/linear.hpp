@@ -10,6 +10,10 @@
 // themselves (ops::rows_are_independent), forward goes through the rows in equal pieces of
 // `piece_rows`, which do not depend on B. A GPU takes all rows at once; there it holds up to the
 // rounding of sums.
+//
+// A layer may have a GELU behind it or before it: forward_gelu() and backward_input_gelu() compute
+// it within the product where the device can (ops::Epilogue). `z` = [rows, out] or [rows, in] is
+// what goes into the GELU, which backward needs.
 #pragma once
 
 #include <optional>
@@ -24,6 +28,8 @@ struct LinearShape {
   bool bias = false;
   DType dtype = DType::f32;
   DType y = DType::f32;
+  bool gelu_behind = false;  ///< y = gelu(z), z = x · Wᵀ + b: forward_gelu() instead of forward()
+  bool gelu_before = false;  ///< x = gelu(z): backward_input_gelu() instead of backward_input()
 };
 
 class Linear {
@@ -34,8 +40,14 @@ class Linear {
 
   /// `bias` is empty exactly when the shape has none.
   void forward(View y, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const;
+  /// z = x · Wᵀ + b, y = gelu(z).
+  void forward_gelu(
+      View y, View z, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const;
   /// dx = dy · W.
   void backward_input(View dx, ConstView dy, ConstView weight, device::Stream& s) const;
+  /// dz = (dy · W) · gelu'(z).
+  void backward_input_gelu(
+      View dz, View z, ConstView dy, ConstView weight, device::Stream& s) const;
   /// dW += dyᵀ · x.
   void backward_weight(View dweight, ConstView dy, ConstView x, device::Stream& s) const;
 

@@ -5,6 +5,7 @@
 
 #include "device/cuda/handle.hpp"
 
+#include "ops/elementwise.hpp"
 #include "ops/matmul_backend.hpp"
 
 namespace trireme::ops {
@@ -14,6 +15,10 @@ std::unique_ptr<Matmul::Implementation> make(device::Device& device, const Matmu
   TRIREME_EXPECT(shape.m >= 1 && shape.n >= 1 && shape.k >= 1, "a matmul of {} x {} x {}", shape.m,
                  shape.n, shape.k);
   TRIREME_EXPECT(!shape.accumulate || shape.c == DType::f32, "accumulation in {}", name(shape.c));
+  TRIREME_EXPECT(!shape.accumulate || shape.epilogue == Epilogue::none, "accumulation behind an {}",
+                 "epilogue");
+  TRIREME_EXPECT(!shape.bias || shape.epilogue != Epilogue::gelu_backward,
+                 "a bias in the backward pass of a {}", "GELU");
   if (device.kind() == device::Kind::cpu)
     return make_matmul_cpu(device, shape);
   if constexpr (device::cuda::in_this_build)
@@ -40,8 +45,7 @@ void Matmul::operator()(ConstView a, ConstView b, View c, device::Stream& stream
   (*this)(a, b, ConstView(), c, stream);
 }
 
-void Matmul::operator()(
-    ConstView a, ConstView b, ConstView bias, View c, device::Stream& stream) const {
+void Matmul::expect_operands(ConstView a, ConstView b, ConstView bias, View c) const {
   const auto& s = shape_;
   TRIREME_EXPECT(a.elements == s.m * s.k && a.dtype == s.a, "A is {} {}, not {} x {} {}",
                  a.elements, name(a.dtype), s.m, s.k, name(s.a));
@@ -52,7 +56,39 @@ void Matmul::operator()(
   TRIREME_EXPECT(bias.elements == (s.bias ? s.n : 0) && (!s.bias || bias.dtype == s.b),
                  "the bias is {} {}, not {} {}", bias.elements, name(bias.dtype), s.bias ? s.n : 0,
                  name(s.b));
-  implementation_->run(a.data, b.data, s.bias ? bias.data : nullptr, c.data, stream);
+}
+
+void Matmul::operator()(
+    ConstView a, ConstView b, ConstView bias, View c, device::Stream& stream) const {
+  TRIREME_EXPECT(shape_.epilogue == Epilogue::none, "a matmul with an epilogue was called {}",
+                 "without its second matrix");
+  expect_operands(a, b, bias, c);
+  implementation_->run(a.data, b.data, shape_.bias ? bias.data : nullptr, c.data, stream);
+}
+
+void Matmul::operator()(
+    ConstView a, ConstView b, ConstView bias, View z, View c, device::Stream& stream) const {
+  TRIREME_EXPECT(shape_.epilogue != Epilogue::none, "a matmul without an epilogue was called {}",
+                 "with a second matrix");
+  expect_operands(a, b, bias, c);
+  TRIREME_EXPECT(z.elements == c.elements && z.dtype == c.dtype, "Z is {} {}, C is {} {}",
+                 z.elements, name(z.dtype), c.elements, name(c.dtype));
+  const std::byte* added = shape_.bias ? bias.data : nullptr;
+  if (implementation_->run_epilogue(a.data, b.data, added, z.data, c.data, stream))
+    return;
+  if (shape_.epilogue == Epilogue::gelu) {
+    implementation_->run(a.data, b.data, added, z.data, stream);
+    gelu_forward(c, z, stream);
+  } else {
+    implementation_->run(a.data, b.data, added, c.data, stream);
+    gelu_backward(c, c, z, stream);
+  }
+}
+
+void set_product_options(device::Device& device, const ProductOptions& options) {
+  if constexpr (device::cuda::in_this_build)
+    if (device.kind() == device::Kind::cuda)
+      device::cuda::kept_with<ProductOptions>(device) = options;
 }
 
 }  // namespace trireme::ops

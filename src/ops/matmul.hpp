@@ -21,14 +21,20 @@
 
 namespace trireme::ops {
 
+/// What becomes of the sums before they are stored, with a second matrix Z of C's shape and dtype.
+/// gelu: Z = A · B + bias and C = gelu(Z). gelu_backward: C = (A · B) · gelu'(Z). Where the product
+/// does it by itself, the GELU sees the sums before they are rounded to Z's dtype.
+enum class Epilogue : std::uint8_t { none, gelu, gelu_backward };
+
 /// C[M, N] = A[M, K] · B[K, N] (+ bias[N]) (+ C)
 struct MatmulShape {
   std::int64_t m = 0, n = 0, k = 0;
   bool a_transposed = false;
   bool b_transposed = false;
   DType a = DType::f32, b = DType::f32, c = DType::f32;
-  bool bias = false;        ///< bias[N], of dtype `b`
-  bool accumulate = false;  ///< adds to C instead of overwriting it; C is fp32 then
+  bool bias = false;                   ///< bias[N], of dtype `b`
+  bool accumulate = false;             ///< adds to C instead of overwriting it; C is fp32 then
+  Epilogue epilogue = Epilogue::none;  ///< not with accumulate
 };
 
 class Matmul {
@@ -46,13 +52,29 @@ class Matmul {
   /// Requires: views of exactly M·K, K·N, M·N (and N) elements in the shape's dtypes.
   void operator()(ConstView a, ConstView b, View c, device::Stream& stream) const;
   void operator()(ConstView a, ConstView b, ConstView bias, View c, device::Stream& stream) const;
+  /// With an epilogue; `bias` is empty where the shape has none.
+  void operator()(
+      ConstView a, ConstView b, ConstView bias, View z, View c, device::Stream& stream) const;
 
   struct Implementation;
 
  private:
+  void expect_operands(ConstView a, ConstView b, ConstView bias, View c) const;
+
   MatmulShape shape_;
   std::unique_ptr<Implementation> implementation_;
 };
+
+/// How a GPU's products are made. A CPU's do not ask.
+struct ProductOptions {
+  /// Time what the library offers at the first call of each product, and keep the fastest; else
+  /// keep what its heuristics put first, which is the same in every run.
+  bool timed = false;
+  bool fused_gelu = true;  ///< epilogues inside of products, where the library can
+  int blocks = 0;          ///< multiprocessors to plan for; 0: all
+};
+/// For the products made from now on.
+void set_product_options(device::Device& device, const ProductOptions& options);
 
 /// Whether `device` has matrix units for bf16 (AMX, tensor cores): what `precision: auto` asks.
 /// AVX-512 BF16 is not one: it doubles the rate of fp32 where AMX has ten times it, and whether a

@@ -16,6 +16,16 @@ struct Matmul::Implementation {
                    const std::byte* bias,
                    std::byte* c,
                    device::Stream& stream) = 0;
+  /// The product with the shape's epilogue; false, and nothing done, where run() and a GELU of its
+  /// own have to do.
+  virtual bool run_epilogue(const std::byte* /*a*/,
+                            const std::byte* /*b*/,
+                            const std::byte* /*bias*/,
+                            std::byte* /*z*/,
+                            std::byte* /*c*/,
+                            device::Stream& /*stream*/) {
+    return false;
+  }
 };
 
 std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,

@@ -37,6 +37,7 @@ struct ParallelConfig {
   bool check_gradients = true;
   bool register_buffers = true;
   Or<std::int64_t> nccl_blocks;
+  Or<std::int64_t> product_blocks;
   Duration deadline{600};
 };
 
@@ -78,6 +79,12 @@ void describe(V& v, ParallelConfig& c) {
      .help = "How many a collective of NCCL may take from compute; auto: NCCL chooses.",
      .min = 1,
      .max = 64});
+  v("product_blocks", c.product_blocks,
+    {.unit = "multiprocessors",
+     .help = "GPU: for how many matrix products are laid out, so that collectives find the others "
+             "free; auto: all.",
+     .min = 1,
+     .max = 4096});
   v("deadline", c.deadline,
     {.unit = "seconds",
      .help = "When ranks wait for others for this long and nothing moves, the run ends and names "

@@ -24,6 +24,8 @@ struct RunConfig {
   DeviceChoice device = DeviceChoice::automatic;
   Precision precision = Precision::automatic;
   Or<std::int64_t> threads;
+  bool timed_products = false;
+  bool fused_gelu = true;
   WhenFinished when_finished = WhenFinished::keep;
   Or<Duration> walltime{.value = std::nullopt, .keyword = "none"};
 };
@@ -68,6 +70,14 @@ void describe(V& v, RunConfig& c) {
      .help = "CPU threads per rank; auto: this rank's share of its host's cores.",
      .min = 1,
      .max = 1024});
+  v("timed_products", c.timed_products,
+    {.help =
+         "GPU: time what cuBLASLt offers for each matrix product in the first step and keep the "
+         "fastest; off: what its heuristics put first. What was fastest may differ between "
+         "runs and ranks, and with it the last bits."});
+  v("fused_gelu", c.fused_gelu,
+    {.help = "GPU: GELU and its gradient within the matrix products. It rounds once less; "
+             "model.recompute: gelu leaves it out in forward, so its bits differ."});
   v("when_finished", c.when_finished,
     {.help = "A run directory that holds all its steps is left as it is (keep), or a new run is "
              "made beside it in DIRECTORY-2, DIRECTORY-3, ... (new)."});

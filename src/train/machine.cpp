@@ -50,6 +50,15 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice, int threads, co
   return opened;
 }
 
+std::unique_ptr<device::Device> open_device(const Job& job, int threads, comm::World& world) {
+  auto opened = open_device(job.run.device, threads, world);
+  ops::set_product_options(*opened,
+                           {.timed = job.run.timed_products,
+                            .fused_gelu = job.run.fused_gelu,
+                            .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0))});
+  return opened;
+}
+
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device) {
   if (device.kind() != device::Kind::cuda)
     return {};

@@ -12,7 +12,7 @@
 
 #include "comm/world.hpp"
 
-#include "train/config.hpp"
+#include "train/job.hpp"
 
 namespace trireme::train {
 
@@ -24,6 +24,8 @@ int choose_threads(const Or<std::int64_t>& asked, const comm::World& world);
 /// number. `device: auto` takes GPUs when every rank has one. Collective. Throws DeviceError when
 /// there is none to be had.
 std::unique_ptr<device::Device> open_device(DeviceChoice choice, int threads, comm::World& world);
+/// The deck's choice, with what it says of a GPU's matrix products.
+std::unique_ptr<device::Device> open_device(const Job& job, int threads, comm::World& world);
 
 /// For GPUs, one line per rank: host, GPU, UUID, and the CPUs that the rank may use. Collective.
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of NCCL between ranks that share one GPU. NCCL refuses that unless the ranks claim
-// hosts of their own; then it connects them through sockets. So these tests prove layout, order and
-// sums, and say nothing about speed.
-#include <cstdlib>
+// Collectives of NCCL between ranks that share one GPU (support/shared_gpu.hpp). These tests prove
+// layout, order and sums, and say nothing about speed.
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,29 +13,17 @@
 #include "comm/mpi_world.hpp"
 
 #include "support/gpu.hpp"
+#include "support/shared_gpu.hpp"
 
 namespace trireme::comm {
 namespace {
-
-/// Before the first call of NCCL, which reads them once.
-void pretend_to_be_on_a_host_of_ones_own(int rank) {
-  setenv("NCCL_HOSTID", ("rank" + std::to_string(rank)).c_str(), 1);
-  for (const auto& [name, value] : {std::pair{"NCCL_NET", "Socket"},
-                                    {"NCCL_SOCKET_IFNAME", "lo"},
-                                    {"NCCL_IB_DISABLE", "1"},
-                                    {"NCCL_MNNVL_ENABLE", "0"},
-                                    {"NCCL_NVLS_ENABLE", "0"},
-                                    {"NCCL_RAS_ENABLE", "0"},
-                                    {"CUDA_MODULE_LOADING", "EAGER"}})
-    setenv(name, value, 1);
-}
 
 class Nccl : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
     TRIREME_NEEDS_GPU();
     world_.limit_waiting(60);
-    pretend_to_be_on_a_host_of_ones_own(world_.rank());
+    test::pretend_to_be_on_a_host_of_ones_own(world_.rank());
     device_ = device::make_cuda_device(0);
     compute_ = device_->make_stream(device::StreamMode::inlined, "compute");
     stream_ = device_->make_stream(device::StreamMode::concurrent, "communication");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/matmul.hpp"
 
+#include "ops/elementwise.hpp"
 #include "ops/library_matmul.hpp"
 #include "ops/tensors.hpp"
 
@@ -213,6 +214,57 @@ TEST_P(MatmulTest, TheLibraryAloneAgreesWithReference) {
     }
 }
 
+/// Z and C as one product with its epilogue and as a product and a GELU: within one rounding of Z.
+TEST_P(MatmulTest, DoesGeluAndItsGradient) {
+  for (const auto& [m, n, k] :
+       std::vector<std::array<std::int64_t, 3>>{{64, 128, 32}, {33, 7, 20}, {1, 8, 8}})
+    for (const bool bias : {false, true}) {
+      auto s = shape(m, n, k);
+      s.b_transposed = true;
+      s.bias = bias;
+      const auto a = tensor(dtype(), normals(1, m * k, 0.3)),
+                 b = tensor(dtype(), normals(2, n * k, 0.3)),
+                 added = tensor(dtype(), normals(3, bias ? n : 0));
+      auto plain = tensor(dtype(), m * n), expected = tensor(dtype(), m * n);
+      Matmul(device(), s)(a.view(), b.view(), added.view(), plain.view(), stream());
+      ops::gelu_forward(expected.view(), plain.view(), stream());
+      s.epilogue = ops::Epilogue::gelu;
+      auto z = tensor(dtype(), m * n), c = tensor(dtype(), m * n);
+      Matmul(device(), s)(a.view(), b.view(), added.view(), z.view(), c.view(), stream());
+      expect_near(z.values(), plain.values(), tolerance().matmul, "Z");
+      expect_near(c.values(), expected.values(), tolerance().matmul + tolerance().elementwise, "C");
+      if (bias)
+        continue;
+      const auto at = tensor(dtype(), normals(4, m * n));
+      ops::gelu_backward(expected.view(), plain.view(), at.view(), stream());
+      s.epilogue = ops::Epilogue::gelu_backward;
+      Matmul(device(), s)(a.view(), b.view(), {}, at.view(), c.view(), stream());
+      expect_near(c.values(), expected.values(), tolerance().matmul + tolerance().elementwise,
+                  "gradient");
+    }
+}
+
+TEST_P(MatmulTest, TakesWhatItsOptionsSay) {
+  ops::set_product_options(device(), {.timed = true, .fused_gelu = false, .blocks = 8});
+  auto s = shape(96, 64, 80);
+  s.c = DType::f32;
+  s.accumulate = true;
+  check(s);  // a trial would show in the sum
+  s = shape(96, 64, 80);
+  s.bias = true;
+  check(s);
+  s.bias = false;
+  s.epilogue = ops::Epilogue::gelu;
+  const auto av = rounded_to(dtype(), normals(1, s.m * s.k)),
+             bv = rounded_to(dtype(), normals(2, s.k * s.n));
+  const auto a = tensor(dtype(), av), b = tensor(dtype(), bv);
+  auto z = tensor(dtype(), s.m * s.n), c = tensor(dtype(), s.m * s.n),
+       expected = tensor(dtype(), s.m * s.n);
+  Matmul(device(), s)(a.view(), b.view(), {}, z.view(), c.view(), stream());
+  ops::gelu_forward(expected.view(), z.view(), stream());
+  EXPECT_EQ(c.bytes(), expected.bytes());
+}
+
 TEST_P(MatmulTest, RejectsWrongViews) {
   auto s = shape(2, 3, 4);
   const auto a = tensor(dtype(), 8), b = tensor(dtype(), 12), bias = tensor(dtype(), 3);
@@ -229,6 +281,12 @@ TEST_P(MatmulTest, RejectsWrongViews) {
   EXPECT_THROW(biased(a.view(), b.view(), c.view(), stream()), ContractError);
   s.m = 0;
   EXPECT_THROW(Matmul(device(), s), ContractError);
+  s = shape(2, 3, 4);
+  s.epilogue = ops::Epilogue::gelu;
+  const Matmul gelu(device(), s);
+  EXPECT_THROW(gelu(a.view(), b.view(), c.view(), stream()), ContractError);
+  EXPECT_THROW(gelu(a.view(), b.view(), {}, small.view(), c.view(), stream()), ContractError);
+  EXPECT_THROW(matmul(a.view(), b.view(), {}, c.view(), c.view(), stream()), ContractError);
 }
 
 TEST_P(MatmulTest, RejectsDtypesThatTheLibraryCannotMultiply) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -70,14 +71,19 @@ class Training {
            device::Stream& compute)
       : setting_(setting),
         world_(world),
+        device_(device),
+        compute_(compute),
         plan_(training_table(),
               {world.size(), setting.parallel.bucket_elements, setting.parallel.padding}),
         engine_(
             plan_, setting.dtype, setting.sharded, setting.parallel, communicator, device, compute),
         optimizer_(setting.optimizer(), engine_, world, device, compute) {
-    for (const optim::StatePiece& piece : optimizer_.state())
+    for (const optim::StatePiece& piece : optimizer_.state()) {
+      std::vector<float> values;
       for (std::int64_t i = 0; i < piece.master.elements; ++i)
-        piece.master.as<float>()[i] = initial_value(at(piece.parameter), piece.parameter_begin + i);
+        values.push_back(initial_value(at(piece.parameter), piece.parameter_begin + i));
+      copy(piece.master, view_of(values.data(), piece.master.elements));
+    }
     optimizer_.publish_parameters();
   }
 
@@ -91,8 +97,13 @@ class Training {
     for (std::size_t p = plan_.parameters().size(); p-- > 0;) {
       const auto index = static_cast<ParameterIndex>(p);
       const View gradient = engine_.gradient(index);
+      std::vector<float> values = read(gradient);
       for (std::int64_t i = 0; i < gradient.elements; ++i)
-        gradient.as<float>()[i] += gradient_value(world_.rank(), step, p, i, setting_.exact_sums);
+        values[static_cast<std::size_t>(i)] +=
+            gradient_value(world_.rank(), step, p, i, setting_.exact_sums);
+      if (p == poisoned_)
+        values[poisoned_element_] = poison_;
+      copy(gradient, view_of(values.data(), gradient.elements));
       engine_.mark_ready(index);
     }
   }
@@ -107,21 +118,46 @@ class Training {
     }
     engine_.wait_for_parameters();
     for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
-      const View values = engine_.parameter(static_cast<ParameterIndex>(p));
-      for (std::int64_t i = 0; i < values.elements; ++i)
-        result.parameters.push_back(setting_.dtype == DType::f32
-                                        ? values.as<float>()[i]
-                                        : static_cast<float>(values.as<Bf16>()[i]));
+      const auto values = read(engine_.parameter(static_cast<ParameterIndex>(p)));
+      result.parameters.insert(result.parameters.end(), values.begin(), values.end());
     }
     return result;
   }
+  /// Every backward() from now on gives `value` as this element's gradient.
+  void poison(std::size_t parameter, std::size_t element, float value) {
+    poisoned_ = parameter;
+    poisoned_element_ = element;
+    poison_ = value;
+  }
 
  private:
+  /// Between host and device, whichever it is.
+  void copy(View to, ConstView from) {
+    device_.copy(to, from, compute_);
+    compute_.synchronize();
+  }
+  std::vector<float> read(ConstView from) {
+    std::vector<float> values(static_cast<std::size_t>(from.elements));
+    if (from.dtype == DType::f32) {
+      copy(view_of(values.data(), from.elements), from);
+      return values;
+    }
+    std::vector<Bf16> rounded(values.size());
+    copy(view_of(rounded.data(), from.elements), from);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(rounded[i]);
+    return values;
+  }
+
   TrainingSetting setting_;
   comm::World& world_;
+  device::Device& device_;
+  device::Stream& compute_;
   layout::Plan plan_;
   reduce::Engine engine_;
   optim::AdamW optimizer_;
+  std::size_t poisoned_ = std::numeric_limits<std::size_t>::max();  // none
+  std::size_t poisoned_element_ = 0;
+  float poison_ = 0;
 };
 
 }  // namespace trireme::testing

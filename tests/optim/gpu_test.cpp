@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine and optimizer on a GPU, one rank, beside the same on the CPU.
+#include "support/gpu.hpp"
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "optim/training.hpp"
+
+namespace trireme::optim {
+namespace {
+
+using namespace trireme::testing;
+
+TrainingResult train(device::Device& device, const TrainingSetting& setting) {
+  const auto world = comm::make_self_world();
+  const auto compute = device.make_stream(device::StreamMode::inlined, "compute");
+  const auto communicator =
+      comm::make_communicator(comm::Transport::self, comm::Reduction::sum, *world, device);
+  Training training(setting, *world, *communicator, device, *compute);
+  return training.run();
+}
+
+class OptimizerOnGpu : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    TRIREME_NEEDS_GPU();
+    gpu_ = device::make_cuda_device(0);
+    cpu_ = device::make_cpu_device(1);
+    setting_.dtype = GetParam();
+    setting_.parallel.bucket_elements = 350;
+  }
+
+  std::unique_ptr<device::Device> gpu_, cpu_;
+  TrainingSetting setting_;
+};
+
+TEST_P(OptimizerOnGpu, NormsAreTheCpusToTheBitAndParametersNearly) {
+  for (const bool sharded : {true, false})
+    for (const double clip_norm : {1.0, 0.0}) {
+      SCOPED_TRACE(::testing::Message() << "sharded " << sharded << ", clip " << clip_norm);
+      setting_.sharded = sharded;
+      setting_.clip_norm = clip_norm;
+      const auto got = train(*gpu_, setting_), expected = train(*cpu_, setting_);
+      EXPECT_EQ(got.grad_norms, expected.grad_norms);
+      ASSERT_EQ(got.parameters.size(), expected.parameters.size());
+      // A few roundings of fp32 apart; in bf16 that may be the next number.
+      const float allowed = GetParam() == DType::f32 ? 1e-6F : 0x1p-7F;
+      for (std::size_t i = 0; i < got.parameters.size(); ++i)
+        ASSERT_NEAR(got.parameters[i], expected.parameters[i],
+                    allowed * (0.01F + std::abs(expected.parameters[i])))
+            << i;
+    }
+}
+
+TEST_P(OptimizerOnGpu, GivesTheSameBitsWithEverySwitch) {
+  const auto reference = train(*gpu_, setting_);
+  for (int bits = 0; bits < 8; ++bits) {
+    SCOPED_TRACE(bits);
+    setting_.sharded = (bits & 1) != 0;
+    setting_.parallel.cached_shards = (bits & 2) != 0;
+    setting_.parallel.bucket_elements = (bits & 4) != 0 ? 1 : 40'000;
+    const auto result = train(*gpu_, setting_);
+    EXPECT_EQ(result.grad_norms, reference.grad_norms);
+    EXPECT_EQ(result.parameters, reference.parameters);
+  }
+}
+
+TEST_P(OptimizerOnGpu, NamesTheGradientThatIsNoNumber) {
+  const auto world = comm::make_self_world();
+  const auto compute = gpu_->make_stream(device::StreamMode::inlined, "compute");
+  const auto communicator =
+      comm::make_communicator(comm::Transport::self, comm::Reduction::sum, *world, *gpu_);
+  for (const bool checks : {true, false}) {
+    setting_.parallel.check_gradients = checks;
+    Training training(setting_, *world, *communicator, *gpu_, *compute);
+    training.poison(3, 7, std::numeric_limits<float>::quiet_NaN());
+    training.backward(1);
+    try {
+      training.update(1);
+      FAIL() << "a NaN went through";
+    } catch (const UserError& mistake) {
+      EXPECT_NE(std::string(mistake.what()).find("c[7]"), std::string::npos) << mistake.what();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes,
+                         OptimizerOnGpu,
+                         ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& made) { return std::string(name(made.param)); });
+
+}  // namespace
+}  // namespace trireme::optim
