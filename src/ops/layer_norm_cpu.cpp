@@ -6,6 +6,9 @@
 #include <cmath>
 
 #include "ops/cpu_loops.hpp"
+#if defined(__x86_64__)
+#include "ops/avx512_layer_norm_cpu.hpp"
+#endif
 
 namespace trireme::ops::cpu {
 namespace {
@@ -89,17 +92,16 @@ TRIREME_CLONES void backward_kernel(T* dx,
 
 constexpr std::int64_t columns_per_piece = 32;
 constexpr std::int64_t rows_per_sum = 64;
-using Piece = std::array<float, columns_per_piece>;
-
+/// Adds rows [begin, end) to the sums of `count` columns.
 template <class T>
-TRIREME_INLINE void add_rows(Piece& scale,
-                             Piece& shift,
-                             const LayerNormSaved<T>& saved,
-                             std::int64_t begin,
-                             std::int64_t end,
-                             std::int64_t column,
-                             std::int64_t count,
-                             std::int64_t channels) {
+TRIREME_INLINE void add_columns(float* scale,
+                                float* shift,
+                                const LayerNormSaved<T>& saved,
+                                std::int64_t begin,
+                                std::int64_t end,
+                                std::int64_t column,
+                                std::int64_t count,
+                                std::int64_t channels) {
   for (std::int64_t r = begin; r < end; ++r) {
     const T* dy = saved.dy + r * channels + column;
     const T* x = saved.x + r * channels + column;
@@ -107,29 +109,60 @@ TRIREME_INLINE void add_rows(Piece& scale,
 #pragma omp simd
     for (std::int64_t c = 0; c < count; ++c) {
       const float d = to_float(dy[c]);
-      scale[static_cast<std::size_t>(c)] += d * ((to_float(x[c]) - m) * s);
-      shift[static_cast<std::size_t>(c)] += d;
+      scale[c] += d * ((to_float(x[c]) - m) * s);
+      shift[c] += d;
     }
   }
 }
 
+template <class T>
+TRIREME_CLONES void rows_kernel(float* scale,
+                                float* shift,
+                                const LayerNormSaved<T>* saved,
+                                std::int64_t begin,
+                                std::int64_t end,
+                                std::int64_t column,
+                                std::int64_t count,
+                                std::int64_t channels) {
+  if (count == columns_per_piece)
+    add_columns(scale, shift, *saved, begin, end, column, columns_per_piece, channels);
+  else
+    add_columns(scale, shift, *saved, begin, end, column, count, channels);
+}
+
+template <class T>
+void add_rows(float* scale,
+              float* shift,
+              const LayerNormSaved<T>& saved,
+              std::int64_t begin,
+              std::int64_t end,
+              std::int64_t column,
+              std::int64_t count,
+              std::int64_t channels) {
+#if defined(__x86_64__)
+  if (has_avx512()) {
+    avx512::add_norm_rows(scale, shift, saved, begin, end, column, count, channels);
+    return;
+  }
+#endif
+  rows_kernel(scale, shift, &saved, begin, end, column, count, channels);
+}
+
 /// Sums of 64 rows are added up, so the error grows with rows / 64.
 template <class T>
-TRIREME_CLONES void parameters_kernel(float* dgamma,
-                                      float* dbeta,
-                                      const LayerNormSaved<T>* saved,
-                                      std::int64_t rows,
-                                      std::int64_t column,
-                                      std::int64_t count,
-                                      std::int64_t channels) {
-  alignas(64) Piece scale_total{}, shift_total{};
+void parameters_of_piece(float* dgamma,
+                         float* dbeta,
+                         const LayerNormSaved<T>& saved,
+                         std::int64_t rows,
+                         std::int64_t column,
+                         std::int64_t count,
+                         std::int64_t channels) {
+  using Piece = std::array<float, columns_per_piece>;
+  Piece scale_total{}, shift_total{};
   for (std::int64_t begin = 0; begin < rows; begin += rows_per_sum) {
-    alignas(64) Piece scale{}, shift{};
-    const std::int64_t end = std::min(rows, begin + rows_per_sum);
-    if (count == columns_per_piece)
-      add_rows(scale, shift, *saved, begin, end, column, columns_per_piece, channels);
-    else
-      add_rows(scale, shift, *saved, begin, end, column, count, channels);
+    Piece scale{}, shift{};
+    add_rows(scale.data(), shift.data(), saved, begin, std::min(rows, begin + rows_per_sum), column,
+             count, channels);
     for (std::size_t c = 0; c < columns_per_piece; ++c) {
       scale_total[c] += scale[c];
       shift_total[c] += shift[c];
@@ -158,6 +191,13 @@ void layer_norm_forward(T* y,
                         std::int64_t rows,
                         std::int64_t channels) {
   for_chunks(rows, rows_per_chunk(channels), [=](std::int64_t begin, std::int64_t end) {
+#if defined(__x86_64__)
+    if (has_avx512()) {
+      avx512::normalize_rows(y + begin * channels, mean + begin, rstd + begin, x + begin * channels,
+                             gamma, beta, end - begin, channels, epsilon);
+      return;
+    }
+#endif
     forward_kernel(y + begin * channels, mean + begin, rstd + begin, x + begin * channels, gamma,
                    beta, end - begin, channels);
   });
@@ -173,9 +213,15 @@ void layer_norm_backward(T* dx,
                          bool accumulate) {
   // The parameters first: dx may be dy.
   for_chunks(channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
-    parameters_kernel(dgamma, dbeta, &saved, rows, begin, end - begin, channels);
+    parameters_of_piece(dgamma, dbeta, saved, rows, begin, end - begin, channels);
   });
   for_chunks(rows, rows_per_chunk(channels), [&](std::int64_t begin, std::int64_t end) {
+#if defined(__x86_64__)
+    if (has_avx512()) {
+      avx512::normalize_rows_backward(dx, saved, begin, end, channels, accumulate);
+      return;
+    }
+#endif
     backward_kernel(dx, &saved, begin, end, channels, accumulate);
   });
 }
