@@ -107,6 +107,7 @@ cp -r input "$top/input"
 mkdir "$top/text"
 find src -name '*.[ch]pp' -exec cp --parents -t "$top/text" {} + # trireme's own sources: about a megabyte
 install -m 755 jobs/bundle-run.sh "$top/run.sh"
+mkdir "$top/jobs" && cp jobs/gpu-bench.sh "$top/jobs/"
 cp LICENSE "$top/"
 build/trireme --version >"$top/VERSION"
 find "$top/bin" "$top/lib" "$top/mpi" "$top/tests" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec strip --strip-unneeded {} + 2>/dev/null || true

@@ -3,12 +3,19 @@
 # Trains each GPT-2 size for a few steps on one GPU (bf16, context 1024, synthetic tokens, nothing recomputed) and prints tokens per second
 # beside the goals for an H200; then every operation of a step of the smallest, beside the ceilings measured on the same GPU. What was
 # measured lies in the runs' records: runs/gpu-bench/SIZE/run.h5.
-#   usage: bash jobs/gpu-bench.sh [SIZE …]     sizes: 124m 350m 774m 1558m
+#   usage: bash jobs/gpu-bench.sh [SIZE …]     sizes: 124m 350m 774m 1558m; in the source tree, which it builds with CUDA first, or in
+#          a bundle (jobs/bundle.sh), on a machine without compiler and MPI. OPTIONS="section.key=value …" goes into every run.
 # It has not been run yet: no GPU was at hand when it was written.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-PRESET=cuda bash jobs/build.sh trireme
-build/trireme --version | grep -E 'CUDA|cuDNN|NCCL'
+if [ -f CMakeLists.txt ]; then
+  PRESET=cuda bash jobs/build.sh trireme
+  trireme=build/trireme
+else
+  trireme=./run.sh
+fi
+"$trireme" --version | grep -E 'CUDA|cuDNN|NCCL'
+read -ra options <<<"${OPTIONS:-}"
 
 [ $# -gt 0 ] || set -- 124m 350m 774m 1558m
 rows=()
@@ -23,9 +30,10 @@ for size in "$@"; do
   esac
   folder=runs/gpu-bench/$size
   rm -rf "$folder"
-  build/trireme input/gpt2-124m.yaml "model.preset=gpt2-$size" data.train.text=[] data.train.synthetic=20000000 data.validation_fraction=0 \
+  "$trireme" input/gpt2-124m.yaml "model.preset=gpt2-$size" data.train.text=[] data.train.synthetic=20000000 data.validation_fraction=0 \
     run.directory="$folder" run.name="gpt2-$size" run.steps=12 run.device=cuda run.precision=bf16 optimizer.schedule.warmup_steps=2 \
-    "batch={sequences: $sequences, micro_sequences: $micro}" checkpoint.every_steps=0 evaluate.every_steps=0 sample.every_steps=0 |
+    "batch={sequences: $sequences, micro_sequences: $micro}" checkpoint.every_steps=0 evaluate.every_steps=0 sample.every_steps=0 \
+    "${options[@]}" |
     tee "$folder.log"
   # The last step's line: "… 555 k tokens/s  …".
   rate=$(sed -n 's/^.*  \([0-9.]* *[kM]*\) tokens\/s .*$/\1/p' "$folder.log" | tail -n 1 |
@@ -37,5 +45,5 @@ echo
 printf '%-14s %12s %12s %11s\n' model 'tokens/s' goal 'of goal'
 printf '%s\n' "${rows[@]}"
 echo
-build/trireme bench ops input/gpt2-124m.yaml data.train.text=[] data.train.synthetic=20000000 run.device=cuda run.precision=bf16 \
-  'batch={sequences: 512, micro_sequences: 32}'
+"$trireme" bench ops input/gpt2-124m.yaml data.train.text=[] data.train.synthetic=20000000 run.device=cuda run.precision=bf16 \
+  'batch={sequences: 512, micro_sequences: 32}' "${options[@]}"
