@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # How fast this machine trains: tokens/s and the share of its matrix ceiling, for the quickstart model and for GPT-2 124M at context
-# 1024, in fp32 and bf16. Needs a build and nothing else to do for the machine; about five minutes on two cores. Keeps no files.
+# 1024, in fp32 and bf16. Needs a build and nothing else to do for the machine; about four minutes on two cores. Keeps no files.
 #   usage: bash jobs/speed.sh [RANKS]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -21,4 +21,4 @@ measure() { # deck, steps, sequences per rank and step, sequences at a time
 }
 
 measure input/quickstart.yaml 60 24 4
-measure input/gpt2-124m.yaml 3 4 4
+measure input/gpt2-124m.yaml 3 8 4

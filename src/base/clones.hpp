@@ -13,9 +13,12 @@
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define TRIREME_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+/// For functions with an AVX-512 version of their own, which processors of the highest level run.
+#define TRIREME_CLONES_BELOW_AVX512 __attribute__((target_clones("arch=x86-64-v3", "default")))
 /// Loops vectorized whatever the build's level of optimization is.
 #define TRIREME_VECTOR_CLONES TRIREME_CLONES __attribute__((optimize("O3")))
 #else
 #define TRIREME_CLONES
+#define TRIREME_CLONES_BELOW_AVX512
 #define TRIREME_VECTOR_CLONES
 #endif

@@ -357,21 +357,21 @@ TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
 }
 
 template <class T>
-TRIREME_CLONES void forward_kernel(T* out,
-                                   float* lse,
-                                   const T* qkv,
-                                   const Head* head,
-                                   const Dropout* dropout,
-                                   std::int64_t query,
-                                   float* scratch) {
+TRIREME_CLONES_BELOW_AVX512 void forward_kernel(T* out,
+                                                float* lse,
+                                                const T* qkv,
+                                                const Head* head,
+                                                const Dropout* dropout,
+                                                std::int64_t query,
+                                                float* scratch) {
   forward_body<Level::any>(out, lse, qkv, head, dropout, query, scratch);
 }
 
 template <class T>
-TRIREME_CLONES void backward_kernel(const HeadGradient<T>* gradient,
-                                    const Head* head,
-                                    const Dropout* dropout,
-                                    float* scratch) {
+TRIREME_CLONES_BELOW_AVX512 void backward_kernel(const HeadGradient<T>* gradient,
+                                                 const Head* head,
+                                                 const Dropout* dropout,
+                                                 float* scratch) {
   backward_body<Level::any>(gradient, head, dropout, scratch);
 }
 

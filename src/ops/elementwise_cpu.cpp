@@ -24,7 +24,7 @@ TRIREME_INLINE float gate_exponential(float x) {
 }
 
 template <class T>
-TRIREME_CLONES void gelu_forward_kernel(T* y, const T* x, std::int64_t count) {
+TRIREME_CLONES_BELOW_AVX512 void gelu_forward_kernel(T* y, const T* x, std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
     const float at = to_float(x[i]);
@@ -33,7 +33,10 @@ TRIREME_CLONES void gelu_forward_kernel(T* y, const T* x, std::int64_t count) {
 }
 
 template <class T>
-TRIREME_CLONES void gelu_backward_kernel(T* dx, const T* dy, const T* x, std::int64_t count) {
+TRIREME_CLONES_BELOW_AVX512 void gelu_backward_kernel(T* dx,
+                                                      const T* dy,
+                                                      const T* x,
+                                                      std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
     const float at = to_float(x[i]);

@@ -16,14 +16,14 @@ namespace {
 constexpr float epsilon = 1e-5F;
 
 template <class T>
-TRIREME_CLONES void forward_kernel(T* y,
-                                   float* mean,
-                                   float* rstd,
-                                   const T* x,
-                                   const T* gamma,
-                                   const T* beta,
-                                   std::int64_t rows,
-                                   std::int64_t channels) {
+TRIREME_CLONES_BELOW_AVX512 void forward_kernel(T* y,
+                                                float* mean,
+                                                float* rstd,
+                                                const T* x,
+                                                const T* gamma,
+                                                const T* beta,
+                                                std::int64_t rows,
+                                                std::int64_t channels) {
   const float inverse = 1.0F / static_cast<float>(channels);
   for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
     float sum = 0;
@@ -51,12 +51,12 @@ TRIREME_CLONES void forward_kernel(T* y,
 
 /// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
 template <class T>
-TRIREME_CLONES void backward_kernel(T* dx,
-                                    const LayerNormSaved<T>* saved,
-                                    std::int64_t begin,
-                                    std::int64_t end,
-                                    std::int64_t channels,
-                                    bool accumulate) {
+TRIREME_CLONES_BELOW_AVX512 void backward_kernel(T* dx,
+                                                 const LayerNormSaved<T>* saved,
+                                                 std::int64_t begin,
+                                                 std::int64_t end,
+                                                 std::int64_t channels,
+                                                 bool accumulate) {
   const T* gamma = saved->gamma;
   const float inverse = 1.0F / static_cast<float>(channels);
   for (std::int64_t r = begin; r < end; ++r) {
@@ -116,14 +116,14 @@ TRIREME_INLINE void add_columns(float* scale,
 }
 
 template <class T>
-TRIREME_CLONES void rows_kernel(float* scale,
-                                float* shift,
-                                const LayerNormSaved<T>* saved,
-                                std::int64_t begin,
-                                std::int64_t end,
-                                std::int64_t column,
-                                std::int64_t count,
-                                std::int64_t channels) {
+TRIREME_CLONES_BELOW_AVX512 void rows_kernel(float* scale,
+                                             float* shift,
+                                             const LayerNormSaved<T>* saved,
+                                             std::int64_t begin,
+                                             std::int64_t end,
+                                             std::int64_t column,
+                                             std::int64_t count,
+                                             std::int64_t channels) {
   if (count == columns_per_piece)
     add_columns(scale, shift, *saved, begin, end, column, columns_per_piece, channels);
   else
