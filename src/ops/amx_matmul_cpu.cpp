@@ -15,6 +15,7 @@
 #include "device/cpu/cpu_stream.hpp"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -254,10 +255,18 @@ class MatmulAmx final : public Matmul::Implementation {
   device::Buffer sums_;        // where bf16 results are added up over blocks of K
 };
 
+/// clang 14 has no name for AMX in __builtin_cpu_supports. Source: Intel's Software Developer's
+/// Manual, CPUID leaf 7: bit 22 of EDX for bf16, bit 24 for tiles.
+bool has_tiles() {
+  constexpr unsigned needed = (1U << 22U) | (1U << 24U);
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & needed) == needed;
+}
+
 bool ask_for_tiles() {
 #if defined(SYS_arch_prctl)
   constexpr int request_permission = 0x1023, tile_data = 18;
-  return __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("avx512bf16") &&
+  return has_tiles() && __builtin_cpu_supports("avx512bf16") &&
          syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 #else
   return false;
