@@ -60,12 +60,11 @@ class SlurmTest(TrainingTest):
 
 
 class Jobs(SlurmTest):
-    def test_jobs_train_to_the_end_under_srun_on_two_nodes_and_under_mpirun_on_one(self):
+    def test_jobs_train_to_the_end_on_two_nodes_under_srun_and_under_mpirun(self):
         self.train_well(ranks=2, name="reference")
-        # On its own, because the virtual nodes do not have the host names that mpirun would look for.
-        alone = "mpirun --mca plm isolated --mca ras ^slurm --oversubscribe --bind-to none -n 2"
-        for name, options, launch in (("srun", ["-N2", "-n2"], None), ("mpirun", ["-N1", "-n1"], alone)):
-            job = self.submit(options=options, name=name, launch=launch)
+        # mpirun starts its daemons on both nodes by srun.
+        for name, launch in (("srun", None), ("mpirun", "mpirun --bind-to none --mca odls_base_sigkill_timeout 3600")):
+            job = self.submit(options=["-N2", "-n2"], name=name, launch=launch)
             self.wait_for_end(job, "COMPLETED")
             self.assertIn("ended with exit code 0", self.log(job))
             self.assertIn("2 ranks", self.log(job))
