@@ -18,14 +18,43 @@ RawFile::RawFile(std::string path, Access access)
       file_(::open(path_.c_str(), (access == Access::read ? O_RDONLY : O_RDWR) | O_CLOEXEC)) {
   if (file_ < 0)
     fail("open");
+  if (access == Access::read_write)
+    direct_ = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
 }
 
 RawFile::~RawFile() {
-  if (file_ >= 0)
-    ::close(file_);
+  for (const int file : {file_, direct_})
+    if (file >= 0)
+      ::close(file);
 }
 
 void RawFile::write(std::int64_t offset, std::span<const std::byte> bytes) {
+  const std::size_t written = write_direct(offset, bytes);
+  write_cached(offset + static_cast<std::int64_t>(written), bytes.subspan(written));
+}
+
+std::size_t RawFile::write_direct(std::int64_t offset, std::span<const std::byte> bytes) {
+  if (direct_ < 0 || static_cast<std::uint64_t>(offset) % page_bytes != 0 ||
+      reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes != 0)
+    return 0;
+  const std::size_t whole = bytes.size() / page_bytes * page_bytes;
+  std::size_t done = 0;
+  while (done < whole) {
+    const auto written = ::pwrite(direct_, bytes.data() + done, whole - done,
+                                  offset + static_cast<std::int64_t>(done));
+    if (written < 0 && errno == EINTR)
+      continue;
+    // Refused: larger pages are asked for, or the disk is full. The way through the cache tells.
+    if (written <= 0 || static_cast<std::size_t>(written) % page_bytes != 0) {
+      ::close(std::exchange(direct_, -1));
+      break;
+    }
+    done += static_cast<std::size_t>(written);
+  }
+  return done;
+}
+
+void RawFile::write_cached(std::int64_t offset, std::span<const std::byte> bytes) {
   const std::int64_t begin = offset;
   const auto count = static_cast<off64_t>(bytes.size());
   while (!bytes.empty()) {
@@ -38,7 +67,8 @@ void RawFile::write(std::int64_t offset, std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
   // A hint: a file system that knows no such thing loses nothing but time.
-  static_cast<void>(::sync_file_range(file_, begin, count, SYNC_FILE_RANGE_WRITE));
+  if (count > 0)
+    static_cast<void>(::sync_file_range(file_, begin, count, SYNC_FILE_RANGE_WRITE));
 }
 
 void RawFile::read(std::int64_t offset, std::span<std::byte> bytes) const {

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <sstream>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
 
+#include "device/device.hpp"
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
@@ -19,13 +21,19 @@
 namespace trireme::record {
 namespace {
 
-/// Elements that are written and hashed at a time: 8 MiB of fp32.
-constexpr std::int64_t block_elements = std::int64_t{1} << 21;
+/// Bytes of the file that are put together, and then written, at a time.
+constexpr std::int64_t block_bytes = std::int64_t{8} << 20;
+static_assert(block_bytes % h5::RawFile::page_bytes == 0);
 
-/// A piece without its hash, and the bytes it is made of.
+/// A piece, the bytes it is made of, and how many of its elements are in the hash already.
 struct Placed {
   Piece piece;
   ConstView data;
+  std::int64_t hashed = 0;
+
+  [[nodiscard]] std::int64_t end() const {
+    return piece.offset + static_cast<std::int64_t>(data.bytes());
+  }
 };
 
 std::uint32_t number_of(std::vector<SavedState>& states, const Slab& slab) {
@@ -71,19 +79,59 @@ std::vector<Placed> lay_out(const std::string& path,
   return placed;
 }
 
-Piece written(h5::RawFile& file, const Placed& placed, const std::stop_token& stop) {
-  Piece piece = placed.piece;
-  std::int64_t offset = piece.offset;
-  for (std::int64_t at = 0; at < piece.count; at += block_elements) {
+/// Fills `block`, which lies at `begin` in the file: pieces from memory, and between them what HDF5
+/// wrote. Hashes the elements on the way. `pieces` are those from the first that reaches into the
+/// block, in the order of the file.
+void compose(std::span<std::byte> block,
+             std::int64_t begin,
+             const h5::RawFile& file,
+             std::span<Placed> pieces) {
+  const std::int64_t end = begin + std::ssize(block);
+  const auto part = [&](std::int64_t from, std::int64_t to) {
+    return block.subspan(static_cast<std::size_t>(from - begin),
+                         static_cast<std::size_t>(to - from));
+  };
+  std::int64_t at = begin;
+  for (Placed& placed : pieces) {
+    if (placed.piece.offset >= end)
+      break;
+    const std::int64_t from = std::max(begin, placed.piece.offset),
+                       to = std::min(end, placed.end());
+    file.read(at, part(at, from));
+    const std::int64_t skip = from - placed.piece.offset;
+    std::memcpy(part(from, to).data(), placed.data.data + skip,
+                static_cast<std::size_t>(to - from));
+    // An element may lie in two blocks: it counts in the second.
+    const auto element = static_cast<std::int64_t>(size_bytes(placed.data.dtype));
+    const std::int64_t whole = (to - placed.piece.offset) / element;
+    placed.piece.hash += hash_elements(placed.data.slice(placed.hashed, whole - placed.hashed),
+                                       placed.piece.begin + placed.hashed);
+    placed.hashed = whole;
+    at = to;
+  }
+  file.read(at, part(at, end));
+}
+
+/// One thread puts a block together while another writes the one before.
+void write_blocks(h5::RawFile& file, std::span<Placed> placed, const std::stop_token& stop) {
+  const auto memory = device::make_cpu_device(1);
+  const device::Buffer blocks =
+      memory->allocate(2 * static_cast<std::size_t>(block_bytes), "blocks of a checkpoint");
+  const std::int64_t size = file.size();
+  std::future<void> writing;
+  for (std::int64_t at = 0; at < size; at += block_bytes) {
     if (stop.stop_requested())
       throw StorageError("checkpoint", "writing", "the run ends before it is whole", __FILE__,
                          __LINE__);
-    const ConstView block = placed.data.slice(at, std::min(block_elements, piece.count - at));
-    file.write(offset, {block.data, block.bytes()});
-    piece.hash += hash_elements(block, piece.begin + at);
-    offset += static_cast<std::int64_t>(block.bytes());
+    const std::span block(blocks.data() + at / block_bytes % 2 * block_bytes,
+                          static_cast<std::size_t>(std::min(block_bytes, size - at)));
+    while (!placed.empty() && placed.front().end() <= at) placed = placed.subspan(1);
+    compose(block, at, file, placed);
+    if (writing.valid())
+      writing.get();
+    writing = std::async(std::launch::async, [&file, at, block] { file.write(at, block); });
   }
-  return piece;
+  writing.get();
 }
 
 }  // namespace
@@ -143,16 +191,17 @@ Part write_rank_file(const std::string& path,
                      const std::stop_token& stop) {
   const double begin = timing::steady_seconds();
   Part part;
-  const std::vector<Placed> placed = lay_out(path, rank, plan, slabs, part.states);
+  std::vector<Placed> placed = lay_out(path, rank, plan, slabs, part.states);
+  std::ranges::sort(placed, {}, [](const Placed& one) { return one.piece.offset; });
   h5::RawFile file(path);
   std::vector<Extent> data;
-  for (const Placed& one : placed) {
-    part.pieces.push_back(written(file, one, stop));
+  for (const Placed& one : placed)
     data.push_back({one.piece.offset, static_cast<std::int64_t>(one.data.bytes())});
-  }
-  file.sync();
-  part.file_bytes = file.size();
   part.frame = frame_hash(file, std::move(data));
+  write_blocks(file, placed, stop);
+  file.sync();
+  for (const Placed& one : placed) part.pieces.push_back(one.piece);
+  part.file_bytes = file.size();
   part.seconds = timing::steady_seconds() - begin;
   return part;
 }

@@ -37,9 +37,11 @@ std::uint64_t frame_hash(const h5::RawFile& file, std::vector<Extent> data);
 std::string packed(const Part& part);
 Part unpacked(const std::string& text);
 
-/// HDF5 lays the file out and closes it; then the slabs' bytes go into the places it gave them, and
-/// each block is hashed while the disk writes the one before. On the disk when it returns.
-/// When `stop` is asked for, throws StorageError between two blocks.
+/// HDF5 lays the file out and closes it; then the slabs' bytes go into the places it gave them, in
+/// blocks that hold pieces and what HDF5 wrote between them, so that the disk gets few, large
+/// writes however small the pieces are. A block is put together and hashed while the one before is
+/// written. On the disk when it returns. When `stop` is asked for, throws StorageError between two
+/// blocks.
 Part write_rank_file(const std::string& path,
                      int rank,
                      const layout::Plan& plan,

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "h5/file.hpp"
 
+#include <cstring>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -108,9 +111,11 @@ TEST(Turns, LetThreadsWorkOnTheirOwnFilesAtTheSameTime) {
   const auto fill = [&](const std::string& name, double value) {
     for (int round = 0; round < 20; ++round) {
       File file = create_file(scratch / (name + std::to_string(round)));
-      auto data = Dataset::create_extendible(file.get(), "a", type_of<double>(), 64);
-      for (int i = 0; i < 20; ++i) data.append<double>(std::vector<double>{value});
-      write_attribute(data.id(), "of", name);
+      {  // goes before its file does
+        auto data = Dataset::create_extendible(file.get(), "a", type_of<double>(), 64);
+        for (int i = 0; i < 20; ++i) data.append<double>(std::vector<double>{value});
+        write_attribute(data.id(), "of", name);
+      }
       EXPECT_THAT(message_of([&] { Dataset::open(file.get(), "none"); }), HasSubstr("none"));
       close(std::move(file));
     }
@@ -143,6 +148,33 @@ TEST(RawFile, WritesWhereHdf5ReservedTheSpace) {
   raw.sync();
   EXPECT_EQ(Dataset::open(open_file(path, Access::read).get(), "x").read_all<float>(), values);
   EXPECT_THAT(message_of([&] { RawFile(scratch / "none"); }), HasSubstr("No such file"));
+}
+
+TEST(RawFile, HoldsTheSameBytesWhateverIsAligned) {
+  const test::ScratchDirectory scratch;
+  constexpr std::size_t page = RawFile::page_bytes;
+  std::vector<std::byte> memory(9 * page);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 31 % 251);
+  void* start = memory.data();
+  std::size_t room = memory.size();
+  const auto* aligned = static_cast<const std::byte*>(std::align(page, 1, start, room));
+  std::string expected(6 * page, '-');
+  test::write_bytes(scratch / "a", expected);
+  RawFile file(scratch / "a");
+  // Whole pages; whole pages and a rest; the wrong address; the wrong place in the file.
+  const auto put = [&](std::size_t offset, std::span<const std::byte> bytes) {
+    file.write(static_cast<std::int64_t>(offset), bytes);
+    std::memcpy(expected.data() + offset, bytes.data(), bytes.size());
+  };
+  put(0, {aligned, 2 * page});
+  put(2 * page, {aligned + page, page + 100});
+  put(4 * page, {aligned + 1, page});
+  put(5 * page + 7, {aligned, page - 7});
+  file.sync();
+  EXPECT_EQ(test::bytes_of(scratch / "a"), expected);
+  std::string back(expected.size(), ' ');
+  file.read(0, std::as_writable_bytes(std::span(back)));
+  EXPECT_EQ(back, expected);
 }
 
 TEST(Groups, AreMadeWithTheirParents) {

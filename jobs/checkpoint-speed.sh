@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# How fast this disk takes checkpoints, beside `dd conv=fsync` of as many random bytes onto the same disk; the two take turns. Prints
+# medians of the write while the steps go on, of the write while the run waits, of dd, and how long the run stood still beyond the copy.
+# Needs a build, and nothing else to do for the machine; about two minutes on two cores. Keeps no files.
+#   usage: bash jobs/checkpoint-speed.sh [FOLDER [RANKS [TURNS]]]      the folder's disk is measured; default: runs/ here
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+mkdir -p "${1:-runs}"
+folder=$(mktemp -d "${1:-runs}/checkpoint-speed-XXXXXX")
+source=$(mktemp /dev/shm/trireme-XXXXXX) # memory, so that dd waits for the disk only
+trap 'rm -rf "$folder" "$source"' EXIT
+ranks=${2:-2} turns=${3:-4}
+
+bytes=0
+for ((turn = 0; turn < turns; ++turn)); do
+  bash jobs/mpirun.sh -n "$ranks" build/trireme input/quickstart.yaml run.directory="$folder/run$turn" run.steps=33 run.threads=1 \
+    run.precision=fp32 model.layers=9 model.channels=512 model.heads=8 batch.sequences=$((4 * ranks)) batch.micro_sequences=4 \
+    checkpoint.every_steps=8 checkpoint.keep=1 evaluate.every_steps=0 sample.every_steps=0 </dev/null >/dev/null
+  if [ $bytes -eq 0 ]; then
+    bytes=$(find "$folder/run$turn/checkpoints/step-00000033" -type f -printf '%s\n' | awk '{all += $1} END {print all}')
+    head -c "$bytes" /dev/urandom >"$source"
+  fi
+  rm -rf "$folder/run$turn/checkpoints" "$folder/run$turn/tokens"
+  for _ in 1 2 3 4; do
+    dd if="$source" of="$folder/dd" bs=8M conv=fsync 2>&1 | sed -n 's/.* copied, \([0-9.e-]*\) s.*/\1/p' >>"$folder/dd.txt"
+    rm "$folder/dd"
+  done
+done
+
+"${TRIREME_PYTHON:-/usr/bin/python3}" - "$folder" <<'END'
+import glob, statistics, sys
+import h5py
+beside, waiting, beyond, steps, size = [], [], [], [], 0
+for path in glob.glob(sys.argv[1] + "/run*/run.h5"):
+    with h5py.File(path, "r") as file:
+        rows = {name: list(column[:]) for name, column in file["checkpoints"].items()}
+        steps += list(file["steps/seconds"][1:])
+    size = rows["bytes"][0]
+    # The run waits for the last, and the last but one is cut short by it.
+    beside += rows["write_s"][:-2]
+    waiting += rows["write_s"][-1:]
+    beyond += [stall - copy for stall, copy in zip(rows["stall_s"][:-2], rows["copy_s"])]
+dd = [float(line) for line in open(sys.argv[1] + "/dd.txt", encoding="ascii")]
+step = statistics.median(steps)
+print(f"{size / 1e6:.0f} MB, median step {step:.3f} s")
+for what, times in (("dd conv=fsync", dd), ("written while the run waits", waiting), ("written beside the steps", beside)):
+    median = statistics.median(times)
+    print(f"{what:<28} median {median:.3f} s of {len(times)} ({min(times):.3f} to {max(times):.3f}), {size / median / 1e6:6.0f} MB/s, "
+          f"{statistics.median(dd) / median:.2f} of dd's bandwidth")
+print(f"the run stood still beyond the copy: median {1e3 * statistics.median(beyond):.1f} ms, at most {1e3 * max(beyond):.1f} ms; "
+      f"a tenth of a step: {100 * step:.1f} ms")
+END
