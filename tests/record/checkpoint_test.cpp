@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/checkpoint.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -19,6 +20,7 @@
 #include "h5/file.hpp"
 
 #include "record/checkpoint_cases.hpp"
+#include "record/checkpoint_directory.hpp"
 #include "record/manifest.hpp"
 
 #include "support/child_process.hpp"
@@ -111,6 +113,59 @@ TEST(Checkpoint, HasContentHashesThatDoNotDependOnTheRankCount) {
       seen.insert(a.content_hash(state, parameter));
     }
   EXPECT_EQ(seen.size(), states.size() * small_model().size());
+}
+
+/// Loads on one number of ranks under one layout what another wrote, and saves it again. `whole`:
+/// every rank holds everything, as without sharding, and writes what it owns.
+void pass_on(const std::string& directory,
+             std::int64_t step,
+             int ranks,
+             std::int64_t bucket_elements,
+             layout::Padding padding,
+             bool whole) {
+  const layout::Plan plan = plan_for(ranks, bucket_elements, padding);
+  const std::string from = directory + "/checkpoints/" + checkpoint_name(step);
+  test::TakingTurns(ranks).run([&](comm::World& world) {
+    Owned owned(plan, world.rank());
+    if (!whole) {
+      load_checkpoint(from, plan, facts_of(0).model, owned.wanted(), world);
+    } else {
+      std::vector<std::vector<float>> values;
+      std::vector<MutableSlab> wanted;
+      for (const std::string& state : states)
+        for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+          const auto parameter = static_cast<ParameterIndex>(p);
+          const std::int64_t elements = plan.parameter(parameter).elements();
+          values.emplace_back(static_cast<std::size_t>(elements));
+          wanted.push_back({state, parameter, 0, view_of(values.back().data(), elements)});
+        }
+      load_checkpoint(from, plan, facts_of(0).model, wanted, world);
+      owned.each([&](std::size_t s, const layout::Piece& piece, float* data) {
+        const float* all = values[s * plan.parameters().size() + at(piece.parameter)].data();
+        std::copy_n(all + piece.parameter_begin, piece.elements, data);
+      });
+    }
+    save_checkpoint(directory, plan, facts_of(step + 1), owned.slabs(), 0, world);
+  });
+}
+
+TEST(Checkpoint, KeepsItsContentHashesFromHandToHand) {
+  const test::ScratchDirectory scratch;
+  save_on(3, scratch.path(), 1);
+  using layout::Padding;
+  pass_on(scratch.path(), 1, 2, 1, Padding::none, false);
+  pass_on(scratch.path(), 2, 1, 1'000'000, Padding::megatron, false);
+  pass_on(scratch.path(), 3, 4, 300, Padding::aligned, true);
+  pass_on(scratch.path(), 4, 3, 1, Padding::megatron_high_bandwidth, false);
+  pass_on(scratch.path(), 5, 2, 600, Padding::none, true);
+  const CheckpointReader first(scratch / "checkpoints/step-00000001");
+  for (std::int64_t step = 2; step <= 6; ++step) {
+    const CheckpointReader other(scratch / ("checkpoints/" + checkpoint_name(step)));
+    for (const std::string& state : states)
+      for (const std::string& parameter : first.parameters())
+        EXPECT_EQ(other.content_hash(state, parameter), first.content_hash(state, parameter))
+            << "step " << step << " " << state << " " << parameter;
+  }
 }
 
 TEST(Checkpoint, IsReadWholeByOneProcessInEitherPrecision) {
