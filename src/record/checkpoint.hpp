@@ -16,7 +16,7 @@
 //
 // 1. Everything is written into step-N.tmp, fsync'ed, the manifest last, then renamed: a
 // directory named step-N is whole, or was damaged later. The directories are the truth; `latest` is
-// a hint.
+// a hint. What of run.h5 was handed to the operating system is on the disk before the manifest is.
 // 2. A save removes the temporary directories that an earlier crash left, and afterwards the oldest
 // whole checkpoints beyond `keep`; never the one just written, never one that it cannot read.
 // 3. Collective calls end the same way on all ranks (comm/together.hpp): when one fails, all throw.

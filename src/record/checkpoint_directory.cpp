@@ -125,6 +125,12 @@ void prepare_temporary(const std::string& run_directory, std::int64_t step) {
   check(problem, "create directory " + temporary);
 }
 
+void sync_record(const std::string& run_directory) {
+  const std::string record = run_directory + "/run.h5";
+  if (fs::exists(record))
+    h5::sync_file(record);
+}
+
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept {
   std::error_code ignored;  // it is in nobody's way: the next save tries again
   fs::remove_all(checkpoints_of(run_directory) + "/" + temporary_name(step), ignored);

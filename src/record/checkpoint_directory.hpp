@@ -21,6 +21,9 @@ std::string temporary_name(std::int64_t step);
 /// Makes the temporary directory, after removing those that an earlier crash left.
 /// Throws StorageError.
 void prepare_temporary(const std::string& run_directory, std::int64_t step);
+/// Puts the rows that were handed to the operating system on the disk: after a power cut, too, the
+/// record reaches as far as a checkpoint. Nothing where there is no record. Throws StorageError.
+void sync_record(const std::string& run_directory);
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept;
 /// Makes the temporary directory the checkpoint of its step, replacing one of that name in one
 /// move, then points `latest` at it. All files in it must be fsync'ed. Throws StorageError.

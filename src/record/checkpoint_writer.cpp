@@ -105,6 +105,7 @@ void CheckpointWriter::gather_parts() {
 
 void CheckpointWriter::commit(const std::vector<Part>& parts) {
   const double begin = timing::steady_seconds();
+  sync_record(run_directory_);
   write_manifest(checkpoints_of(run_directory_) + "/" + temporary_name(facts_.step),
                  assemble(plan_, facts_, parts));
   commit_temporary(run_directory_, facts_.step);

@@ -184,12 +184,15 @@ RunFile::~RunFile() {
   }
 }
 
-RunFile RunFile::create(const std::string& path, const RunHeader& header, RunFileOptions options) {
+RunFile RunFile::create(const std::string& path,
+                        const RunHeader& header,
+                        RunFileOptions options,
+                        std::int64_t step) {
   if (h5::probe(path) != h5::Probe::absent)
     throw UserError(
         Place{path},
         "a run file is here already: nothing was changed; choose another run.directory");
-  auto impl = std::make_unique<Impl>(h5::create_file(path), 1, std::move(options));
+  auto impl = std::make_unique<Impl>(h5::create_file(path), step + 1, std::move(options));
   try {
     impl->start_new(header);
   } catch (...) {

@@ -85,10 +85,12 @@ struct RunFileOptions {
 
 class RunFile {
  public:
-  /// A new file. Throws UserError when `path` exists, StorageError when it cannot be written.
+  /// A new file, for the steps after `step`. Throws UserError when `path` exists, StorageError when
+  /// it cannot be written.
   static RunFile create(const std::string& path,
                         const RunHeader& header,
-                        RunFileOptions options = {});
+                        RunFileOptions options = {},
+                        std::int64_t step = 0);
   /// Continues a file after `step`: later rows are dropped, /deck is replaced, /sessions gets a
   /// row and /buckets its rows. Throws UserError when the file is missing, not a whole HDF5 file,
   /// not a run file or of another version.

@@ -77,6 +77,25 @@ void set_aside(const std::string& path, std::int64_t steps, Log& log) {
               *last, aside);
 }
 
+/// Continues the record after `step`. One that is older than the checkpoint keeps its gap, and one
+/// that was moved away begins again; checkpoints that lie elsewhere may be another run's.
+record::RunFile continued(const std::string& path,
+                          const record::RunHeader& header,
+                          std::int64_t step,
+                          const Job& job,
+                          Log& log) {
+  if (!std::filesystem::exists(path) && job.checkpoint.directory.empty()) {
+    log.warning("{} is not here: a new one begins with step {}", path, step + 1);
+    return record::RunFile::create(path, header, {}, step);
+  }
+  const std::int64_t last = record::RunFile::last_step(path).value_or(step);
+  auto file = record::RunFile::resume(path, header, step);
+  if (last + job.record.every_steps <= step)
+    log.warning("{} ends with step {}, before the checkpoint: the rows up to step {} are missing",
+                path, last, step);
+  return file;
+}
+
 }  // namespace
 
 Journal::Journal(const Job& job,
@@ -96,9 +115,8 @@ Journal::Journal(const Job& job,
     const auto header = header_of(job, plan, device, dtype, std::move(hosts));
     if (!resumed_step)
       set_aside(directory.run_file(), job.run.steps, log);
-    file_.emplace(resumed_step
-                      ? record::RunFile::resume(directory.run_file(), header, *resumed_step)
-                      : record::RunFile::create(directory.run_file(), header));
+    file_.emplace(resumed_step ? continued(directory.run_file(), header, *resumed_step, job, log)
+                               : record::RunFile::create(directory.run_file(), header));
     file_->set_timing_fact("flops_per_token", model::flops_per_token(job.shape), "FLOP");
     file_->set_anchors(anchors);
     h5::write_text_file(directory.file("deck.resolved.yaml"), job.resolved_deck);

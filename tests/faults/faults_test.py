@@ -97,11 +97,11 @@ class Kills(FaultTest):
         self.fail(f"the run did not start: {running.stderr.read()}")
 
     def strike(self, running, run, chance, inside):
-        """Kills one rank or all of them: at a random moment, or a random while after a checkpoint has begun. Whether the run was
-        still going, and whether it was writing a checkpoint then."""
+        """Kills one rank or all of them: a random while after a checkpoint has begun, or at the first moment after a random one
+        when none is being written. Whether the run was still going, and whether it was writing a checkpoint then."""
         one_rank = chance.random() < 0.5
+        deadline = time.monotonic() + TIMEOUT_S
         if inside:
-            deadline = time.monotonic() + TIMEOUT_S
             for _ in range(chance.randrange(1, 5)):  # not always the first one
                 while self.being_written(run) and running.poll() is None:
                     pass
@@ -111,6 +111,8 @@ class Kills(FaultTest):
         else:
             time.sleep(chance.random() * self.whole_s / 4)
         ranks = ranks_of(running)
+        while not inside and self.being_written(run) and running.poll() is None and time.monotonic() < deadline:
+            pass
         kill([chance.choice(ranks)] if one_rank and ranks else [*ranks, running.pid])
         going = running.poll() is None or running.returncode != 0
         running.communicate(timeout=TIMEOUT_S)
@@ -127,13 +129,18 @@ class Kills(FaultTest):
         writing = sorted(self.column("write_s", "checkpoints", "calm"))
         self.writing_s = writing[len(writing) // 2]
         chance = random.Random(SEED)
-        tried = survived = inside_tried = finished = 0
+        tried = inside_tried = finished = 0
         run, verified = "run0", set()
-        while tried < FAULTS:
+
+        def enough():  # of both kinds; a blow that fell on the other side counts there
+            return min(inside_tried, tried - inside_tried) >= FAULTS // 2
+
+        while not enough():
+            self.assertLess(tried, 3 * FAULTS, f"{inside_tried} inside a checkpoint: one of the two is hardly ever hit")
             before = self.checkpoints(run)
             running, resumed = self.start(run)
             self.assertEqual(resumed, before[-1] if before else None, "it resumes from the newest whole checkpoint")
-            going, inside = self.strike(running, run, chance, inside=2 * inside_tried < FAULTS)
+            going, inside = self.strike(running, run, chance, inside=2 * inside_tried <= tried)
             after = self.checkpoints(run)
             self.assertEqual(after[:len(before)], before, "an older checkpoint is lost")
             for checkpoint in after:
@@ -143,16 +150,13 @@ class Kills(FaultTest):
             if going:
                 tried += 1
                 inside_tried += inside
-            if after and after[-1] == f"step-{STEPS:08d}" or tried == FAULTS:
+            if after and after[-1] == f"step-{STEPS:08d}" or enough():
                 self.finish(run)
                 finished += 1
-                survived = tried
                 shutil.rmtree(self.path(run))
                 run = f"run{finished}"
-        print(f"{tried} kills tried (seed {SEED}), {inside_tried} of them inside a checkpoint, {survived} survived; "
+        print(f"{tried} kills tried (seed {SEED}), {inside_tried} of them inside a checkpoint, all survived; "
               f"{finished} runs of {STEPS} steps on {RANKS} ranks finished with the bits of the undisturbed one")
-        self.assertEqual(survived, FAULTS)
-        self.assertGreaterEqual(2 * inside_tried, FAULTS)
 
     def finish(self, run):
         self.train_well(*RUN, ranks=RANKS, name=run)
@@ -197,10 +201,32 @@ class Damage(FaultTest):
         self.assertEqual(self.column("step", "steps"), list(range(1, 15)))
 
     def test_latest_is_only_a_hint(self):
-        os.remove(self.path("run/checkpoints/latest"))
+        latest = self.path("run/checkpoints/latest")
+        os.remove(latest)
         self.assertIn("step-00000012:", self.resume().out)
-        with open(self.path("run/checkpoints/latest"), encoding="ascii") as file:
-            self.assertEqual(file.read(), "step-00000014\n")
+        with open(latest, "r+b") as file:
+            self.assertEqual(file.read(), b"step-00000014\n")
+            file.seek(12)
+            file.write(b"5")  # a flipped bit
+        self.assertIn("step-00000014:", self.train_well("run.steps=16", ranks=2).out)
+        with open(latest, "rb") as file:
+            self.assertEqual(file.read(), b"step-00000016\n")
+
+    def test_a_record_older_than_the_checkpoint_keeps_its_gap_and_says_so(self):
+        record = self.path("run/run.h5")
+        self.train_well("run.steps=6", ranks=2, name="short")
+        shutil.copy(self.path("short/run.h5"), record)  # as after a power cut on a disk that lied
+        run = self.resume()
+        self.assertIn("step-00000012:", run.out)
+        self.assertRegex(run.out + run.err, r"run\.h5 ends with step 6, before the checkpoint: the rows up to step 12 are missing")
+        self.assertEqual(self.column("step", "steps"), [*range(1, 7), 13, 14])
+        # A damaged one is refused, and once it is moved away, as the refusal says, the run goes on.
+        os.truncate(record, os.path.getsize(record) // 2)
+        self.assert_refused(self.train("run.steps=16", ranks=2), USER, "run.h5", "move it away, and the run goes on with a new record")
+        os.remove(record)
+        self.assertEqual(self.train_well("run.steps=16", ranks=2).code, 0)
+        self.assertEqual(self.column("step", "steps"), [15, 16])
+        self.assertEqual(self.column("first_step", "sessions"), [15])
 
     def test_a_stale_temporary_directory_is_not_resumed_from_and_goes(self):
         shutil.copytree(self.checkpoint, self.path("run/checkpoints/step-00000013.tmp"))
