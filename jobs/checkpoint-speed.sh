@@ -16,7 +16,8 @@ bytes=0
 for ((turn = 0; turn < turns; ++turn)); do
   bash jobs/mpirun.sh -n "$ranks" build/trireme input/quickstart.yaml run.directory="$folder/run$turn" run.steps=33 run.threads=1 \
     run.precision=fp32 model.layers=9 model.channels=512 model.heads=8 batch.sequences=$((4 * ranks)) batch.micro_sequences=4 \
-    checkpoint.every_steps=8 checkpoint.keep=1 evaluate.every_steps=0 sample.every_steps=0 </dev/null >/dev/null
+    checkpoint.every_steps=8 checkpoint.keep=1 evaluate.every_steps=0 sample.every_steps=0 \
+    optimizer.schedule.warmup_steps=0 </dev/null >/dev/null
   if [ $bytes -eq 0 ]; then
     bytes=$(find "$folder/run$turn/checkpoints/step-00000033" -type f -printf '%s\n' | awk '{all += $1} END {print all}')
     head -c "$bytes" /dev/urandom >"$source"
