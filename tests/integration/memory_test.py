@@ -50,7 +50,7 @@ class Memory(TrainingTest):
     def test_what_is_resident_is_what_was_planned(self):
         # Big enough to stand out against libraries and tokens, which a start of next to nothing tells.
         _, small = self.compared(2)
-        overrides = ("model.channels=768", "batch.sequences=2", "checkpoint.every_steps=0")
+        overrides = ("model.channels=1024", "batch.sequences=2", "checkpoint.every_steps=0")
         plan, record = self.compared(2, *overrides)
         rank = plan["per_rank"]["fp32"]
         planned = rank["whole_bytes"] + rank["peer_bytes"]

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/matmul.hpp"
 
+#include "ops/amx_matmul_cpu.hpp"
+#include "ops/avx512_matmul_cpu.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/library_matmul.hpp"
+#include "ops/matmul_backend.hpp"
 #include "ops/tensors.hpp"
 
 namespace trireme::test {
@@ -47,14 +50,30 @@ class MatmulTest : public OpsTest {
 
   void check(const MatmulShape& s) {
     SCOPED_TRACE(text(s));
+    const Matmul matmul(device(), s);
+    compare(s, [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
+      call(matmul, a, b, bias, c);
+    });
+  }
+  /// Matmul takes one kind of kernel; here any.
+  void check(const MatmulShape& s, Matmul::Implementation& kernel) {
+    SCOPED_TRACE(text(s));
+    compare(s, [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
+      kernel.run(a.view().data, b.view().data, s.bias ? bias.view().data : nullptr, c.view().data,
+                 stream());
+    });
+  }
+
+ private:
+  template <class Run>
+  void compare(const MatmulShape& s, const Run& run) {
     const auto av = rounded_to(s.a, normals(1, s.m * s.k));
     const auto bv = rounded_to(s.b, normals(2, s.k * s.n));
     const auto biasv = rounded_to(s.b, normals(3, s.n));
     const auto cv = rounded_to(s.c, normals(4, s.m * s.n));
     const auto a = tensor(s.a, av), b = tensor(s.b, bv), bias = tensor(s.b, biasv);
     auto c = tensor(s.c, cv);
-    const Matmul matmul(device(), s);
-    call(matmul, a, b, bias, c);
+    run(a, b, bias, c);
     expect_near(c.values(), reference(s, av, bv, biasv, cv), tolerance().matmul, "C");
   }
 };
@@ -109,6 +128,27 @@ TEST_P(MatmulTest, AgreesWithReferenceAtAwkwardSizes) {
       check(s);
       s.accumulate = true;
       check(s);
+    }
+}
+
+/// Also those that a processor with better ones never takes.
+TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
+  if (device().kind() != device::Kind::cpu)
+    GTEST_SKIP() << "kernels of the CPU";
+  for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
+           {1, 7, 3}, {17, 13, 29}, {65, 63, 67}, {257, 65, 1}, {130, 70, 513}, {32, 20, 3072}})
+    for (int mode = 0; mode < 8; ++mode) {
+      auto s = shape(m, n, k);
+      s.a_transposed = (mode & 1) != 0;
+      s.b_transposed = (mode & 2) != 0;
+      s.bias = (mode & 4) != 0;
+      s.c = s.bias ? dtype() : DType::f32;
+      s.accumulate = !s.bias;
+      check(s, *ops::make_onednn_matmul(device(), s));
+      if (ops::cpu::avx512::multiplies(s))
+        check(s, *ops::cpu::avx512::make_matmul(device(), s));
+      if (ops::cpu::amx::multiplies(s))
+        check(s, *ops::cpu::amx::make_matmul(device(), s));
     }
 }
 
