@@ -131,7 +131,7 @@ TRIREME_CLONES void dropout_kernel(T* dbranch,
   }
 }
 
-constexpr std::int64_t columns_per_piece = 32;
+constexpr std::int64_t columns_per_piece = 256;
 constexpr std::int64_t rows_per_sum = 64;
 
 /// Sums of 64 rows are added up, so the error grows with rows / 64.
