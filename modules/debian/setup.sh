@@ -19,7 +19,7 @@ packages=(
 packages_for_tests=(
   munge slurmctld slurmd slurm-client
   lmod
-  clang-14 libclang-rt-14-dev
+  clang-14 libclang-rt-14-dev libomp-14-dev
 )
 
 if [ "${TRIREME_SETUP:-}" = skip ]; then

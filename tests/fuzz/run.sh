@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 seconds=${1:-5}
 if ! command -v clang++-14 >/dev/null ||
   ! clang++-14 -fsanitize=fuzzer -x c++ -o /dev/null - <<<'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' 2>/dev/null; then
-  echo "skipped: fuzzing needs clang++-14 and libclang-rt-14-dev (bash modules/debian/setup.sh tests installs them on Debian)"
+  echo "skipped: fuzzing needs clang++-14, libclang-rt-14-dev and libomp-14-dev (bash modules/debian/setup.sh tests installs them on Debian)"
   exit 77
 fi
 PRESET=fuzz bash jobs/build.sh
