@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layout/budget.hpp"
 
-
 #include <gtest/gtest.h>
 
 #include "layout/models.hpp"
