@@ -112,6 +112,10 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory);
 /// The newest checkpoint, whole or not (a damaged one is reported by load_checkpoint, never passed
 /// over in silence). Not collective: let rank 0 ask, and broadcast.
 std::optional<FoundCheckpoint> newest_checkpoint(const std::string& run_directory);
+/// A sentence when checkpoints/latest names another one than `newest`, the directory of the newest;
+/// else nothing. It is a hint for people and scripts: which checkpoint is the newest is decided by
+/// what lies there.
+std::string doubt_latest(const std::string& run_directory, const std::string& newest);
 
 /// One checkpoint opened for reading by one process: for `trireme sample` and for tools.
 class CheckpointReader {

@@ -183,6 +183,19 @@ std::optional<FoundCheckpoint> newest_checkpoint(const std::string& run_director
   return std::move(all.back());
 }
 
+std::string doubt_latest(const std::string& run_directory, const std::string& newest) {
+  const std::string path = checkpoints_of(run_directory) + "/" + latest_file;
+  std::error_code problem;
+  if (!fs::exists(path, problem))
+    return "";
+  const std::string text = h5::read_text_file(path);
+  const std::string name = fs::path(newest).filename().string();
+  if (text == name + "\n")
+    return "";
+  return fmt::format("{} names {:?}, but the newest checkpoint here is {}", path,
+                     text.substr(0, std::min(text.find('\n'), 2 * name.size())), name);
+}
+
 std::string prune(const std::string& run_directory, std::int64_t newest, std::int64_t keep) {
   if (keep == 0)
     return "";

@@ -149,8 +149,12 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
                                                  device::Stream& compute) {
   std::string directory;
   comm::on_first_rank(world_, [&] {
-    if (const auto newest = record::newest_checkpoint(run_directory))
-      directory = newest->directory;
+    const auto newest = record::newest_checkpoint(run_directory);
+    if (!newest)
+      return;
+    directory = newest->directory;
+    if (const auto doubt = record::doubt_latest(run_directory, directory); !doubt.empty())
+      log.warning("{}", doubt);
   });
   directory = world_.broadcast(std::move(directory), 0);
   if (directory.empty())

@@ -208,7 +208,9 @@ class Damage(FaultTest):
             self.assertEqual(file.read(), b"step-00000014\n")
             file.seek(12)
             file.write(b"5")  # a flipped bit
-        self.assertIn("step-00000014:", self.train_well("run.steps=16", ranks=2).out)
+        run = self.train_well("run.steps=16", ranks=2)
+        self.assertIn("step-00000014:", run.out)
+        self.assertIn('latest names "step-00000015", but the newest checkpoint here is step-00000014', run.out + run.err)
         with open(latest, "rb") as file:
             self.assertEqual(file.read(), b"step-00000016\n")
 
