@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-enum class DType : std::uint8_t { f32, bf16, f64, i32, u8 };
+enum class DType : std::uint8_t { f32, bf16, f64, i32, u8, i64 };
 
 constexpr std::size_t size_bytes(DType dtype) {
   switch (dtype) {
@@ -19,6 +19,7 @@ constexpr std::size_t size_bytes(DType dtype) {
     case DType::bf16:
       return 2;
     case DType::f64:
+    case DType::i64:
       return 8;
     case DType::u8:
       return 1;
@@ -38,6 +39,8 @@ constexpr const char* name(DType dtype) {
       return "int32";
     case DType::u8:
       return "uint8";
+    case DType::i64:
+      return "int64";
   }
   return "?";
 }
@@ -81,6 +84,10 @@ struct DTypeOf<std::int32_t> {
 template <>
 struct DTypeOf<std::uint8_t> {
   static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
 };
 
 }  // namespace trireme

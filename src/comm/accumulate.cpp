@@ -99,6 +99,14 @@ void sum_bf16(Bf16* out, std::span<const std::byte* const> sources, std::int64_t
   }
 }
 
+void sum_i64(std::int64_t* out, std::span<const std::byte* const> sources, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::int64_t sum = 0;
+    for (const std::byte* source : sources) sum += reinterpret_cast<const std::int64_t*>(source)[i];
+    out[i] = sum;
+  }
+}
+
 /// A subtree of the sources, elements [at, at + n), into `to`, which is none of them; n <= block.
 template <class T>
 void add_tree(float* to,
@@ -134,6 +142,8 @@ void sum_in_order(std::byte* out,
                   DType dtype) {
   if (dtype == DType::f32)
     sum_f32(reinterpret_cast<float*>(out), sources, elements);
+  else if (dtype == DType::i64)
+    sum_i64(reinterpret_cast<std::int64_t*>(out), sources, elements);
   else
     sum_bf16(reinterpret_cast<Bf16*>(out), sources, elements);
 }
@@ -142,7 +152,7 @@ void sum_in_pairs(std::byte* out,
                   std::span<const std::byte* const> sources,
                   std::int64_t elements,
                   DType dtype) {
-  if (sources.size() <= 3) {
+  if (sources.size() <= 3 || dtype == DType::i64) {
     sum_in_order(out, sources, elements, dtype);
     return;
   }

@@ -3,7 +3,7 @@
 // memory.
 //
 // 1. Additions are in fp32, in exactly the order that the function promises, whatever the
-// instruction set; with bf16 the fp32 sum is rounded once, at the end.
+// instruction set; with bf16 the fp32 sum is rounded once, at the end. Integers have no order.
 // 2. `out` may be one of the sources; otherwise nothing overlaps.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace trireme::comm {
 
-/// Requires: sources not empty, dtype f32 or bf16.
+/// Requires: sources not empty, dtype f32, bf16 or i64.
 using Summation = void (*)(std::byte* out,
                            std::span<const std::byte* const> sources,
                            std::int64_t elements,

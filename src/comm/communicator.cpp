@@ -18,8 +18,8 @@ Shards::Shards(View bucket, int rank, int size) : full(bucket) {
 }
 
 void expect_bucket(View full, int size) {
-  TRIREME_EXPECT(full.dtype == DType::f32 || full.dtype == DType::bf16, "a bucket of {}",
-                 name(full.dtype));
+  TRIREME_EXPECT(full.dtype == DType::f32 || full.dtype == DType::bf16 || full.dtype == DType::i64,
+                 "a bucket of {}", name(full.dtype));
   TRIREME_EXPECT(full.elements % size == 0, "a bucket of {} elements for {} ranks", full.elements,
                  size);
 }

@@ -16,8 +16,8 @@
 // same order. The memory must not be touched until an event recorded on the stream after the call
 // is reached. A communicator carries one collective at a time: use one stream, or order streams by
 // events.
-// 4. SUM only; whoever wants a mean folds 1/size into the optimizer's scale. Sums over ranks use
-// fp32 accumulators.
+// 4. SUM only; whoever wants a mean folds 1/size into the optimizer's scale. Sums of fp32 and bf16
+// use fp32 accumulators; sums of int64 are exact, whatever the order.
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
 // with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
 // power of two is split behind the largest power of two below it.
@@ -37,6 +37,9 @@
 #include "comm/world.hpp"
 
 namespace trireme::comm {
+
+/// What error messages call a collective on sums of a whole step, which are in no bucket.
+inline constexpr BucketIndex sums_of_the_step{-1};
 
 /// Where every rank's shard of one bucket lies in local memory, and what the transport knows about
 /// it.
@@ -68,8 +71,8 @@ class Communicator {
   /// Bytes of other ranks' memory that allocate() has mapped into this process.
   [[nodiscard]] virtual std::size_t peer_bytes() const { return 0; }
 
-  /// Shapes: full = [size * shard]. Requires: full lies in one allocate()d buffer, elements
-  /// divisible by size().
+  /// Shapes: full = [size * shard], fp32, bf16 or int64. Requires: full lies in one allocate()d
+  /// buffer, elements divisible by size().
   virtual std::unique_ptr<Shards> shards(View full) = 0;
 
   /// Sums `full` over the ranks and leaves the sum of this rank's shard in `own`; the rest of

@@ -6,7 +6,7 @@
 // A group is one chunk of every peer. While one group is added, the next ones are under way.
 //
 // 1. Peers whose memory is readable here (the same node) are read in place; only the others send.
-// 2. Sums are in fp32, and bf16 is rounded once, at the end.
+// 2. Sums are in fp32, and bf16 is rounded once, at the end; those of int64 are exact.
 // 3. Scratch is allocated at construction and does not grow with the ranks beyond
 // `smallest_chunk_bytes` each; a collective allocates nothing.
 #pragma once
@@ -35,8 +35,8 @@ class Exchange {
            device::Device& device,
            std::size_t chunk_bytes);
 
-  /// Shapes: blocks = one per rank, of equal lengths, fp32 or bf16; readable = one per rank: its
-  /// copy of this rank's block where this process can read it, null where it must be sent (the
+  /// Shapes: blocks = one per rank, of equal lengths, fp32, bf16 or int64; readable = one per rank:
+  /// its copy of this rank's block where this process can read it, null where it must be sent (the
   /// own entry does not matter). The relation is mutual. Leaves the sum of this rank's block in
   /// place. Requires: readable copies stay as they are until all who read them are done.
   void reduce_scatter(std::span<const View> blocks, std::span<const std::byte* const> readable);

@@ -28,7 +28,7 @@ class NcclShards final : public Shards {
 };
 
 ncclDataType_t type_of(DType dtype) {
-  return dtype == DType::bf16 ? ncclBfloat16 : ncclFloat32;
+  return dtype == DType::bf16 ? ncclBfloat16 : dtype == DType::i64 ? ncclInt64 : ncclFloat32;
 }
 
 /// Memory that NCCL's kernels reach on all GPUs, and its registration.

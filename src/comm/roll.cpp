@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 
+#include "comm/communicator.hpp"
 #include "comm/mpi_check.hpp"
 #include "comm/requests.hpp"
 
@@ -42,7 +43,10 @@ bool message_waits(MPI_Comm comm, int tag, int& source) {
 }  // namespace
 
 std::string Collective::text() const {
-  return of_bucket ? fmt::format("{} of bucket {}", operation, at(bucket)) : operation;
+  if (!of_bucket)
+    return operation;
+  return bucket == sums_of_the_step ? fmt::format("{} of the step's sums", operation)
+                                    : fmt::format("{} of bucket {}", operation, at(bucket));
 }
 
 Roll::Roll(MPI_Comm parent, std::vector<std::string> hosts)

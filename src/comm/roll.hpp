@@ -45,7 +45,7 @@ struct Collective {
   BucketIndex bucket{};
   bool of_bucket = false;
 
-  /// "reduce_scatter of bucket 3", "a sum over the ranks".
+  /// "reduce_scatter of bucket 3", "all_reduce of the step's sums", "a sum over the ranks".
   [[nodiscard]] std::string text() const;
 };
 

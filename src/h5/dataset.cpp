@@ -78,6 +78,8 @@ Type type_of(DType dtype) {
       return type_of<double>();
     case DType::i32:
       return type_of<std::int32_t>();
+    case DType::i64:
+      return type_of<std::int64_t>();
     case DType::u8:
       return Type(TRIREME_H5(H5Tcopy(H5T_NATIVE_UINT8)));
   }

@@ -60,6 +60,7 @@ TEST(DTypeTest, SizesAndNamesBelongToTheTypes) {
   EXPECT_EQ(size_bytes(DTypeOf<double>::value), sizeof(double));
   EXPECT_EQ(size_bytes(DTypeOf<std::int32_t>::value), sizeof(std::int32_t));
   EXPECT_EQ(size_bytes(DTypeOf<std::uint8_t>::value), 1U);
+  EXPECT_EQ(size_bytes(DTypeOf<std::int64_t>::value), sizeof(std::int64_t));
   EXPECT_STREQ(name(DType::f32), "fp32");
   EXPECT_STREQ(name(DType::bf16), "bf16");
 }

@@ -96,6 +96,23 @@ TEST(SumOfThree, DependsOnTheOrder) {
   EXPECT_EQ(out, 1.0F);
 }
 
+TEST(SumsOfIntegers, AreExact) {
+  // Neither fp32 nor fp64 could hold these.
+  const std::int64_t large = (std::int64_t{1} << 60U) + 1;
+  for (const Summation sum : {sum_in_order, sum_in_pairs})
+    for (const int num_sources : {1, 2, 3, 4, 7}) {
+      std::vector<std::vector<std::int64_t>> data;
+      std::vector<const std::byte*> sources;
+      for (int r = 0; r < num_sources; ++r) data.push_back({large, -large, r, -5 * r});
+      for (const auto& terms : data)
+        sources.push_back(reinterpret_cast<const std::byte*>(&terms[0]));
+      sum(reinterpret_cast<std::byte*>(data.back().data()), sources, 4, DType::i64);
+      const std::int64_t ranks = num_sources * (num_sources - 1) / 2;
+      EXPECT_EQ(data.back(), (std::vector<std::int64_t>{num_sources * large, -num_sources * large,
+                                                        ranks, -5 * ranks}));
+    }
+}
+
 TEST(CopyPastCaches, CopiesEveryByteAndNoMore) {
   for (const std::size_t bytes : {0UL, 1UL, 63UL, 262'143UL, 262'144UL, 300'001UL})
     for (const std::size_t shift : {0UL, 4UL}) {  // streamed stores want whole lines

@@ -258,6 +258,37 @@ TEST_P(Collectives, MemoryIsZeroAndBucketsMayShareIt) {
   EXPECT_EQ(communicator_->allocate(0, "nothing").bytes(), 0U);
 }
 
+class IntegerSums : public ::testing::TestWithParam<std::tuple<Wiring, Reduction>> {};
+
+TEST_P(IntegerSums, AreExactAndTheSameOnEveryRank) {
+  MpiWorld world;
+  const auto device = device::make_cpu_device(1);
+  const auto stream = device->make_stream(StreamMode::concurrent, "comm");
+  const auto communicator =
+      connect(std::get<Wiring>(GetParam()), std::get<Reduction>(GetParam()), world, *device);
+  // Of eight ranks at most; neither fp32 nor fp64 could hold it.
+  const auto term = [](std::int64_t rank, std::int64_t i) {
+    return (i % 2 == 0 ? 1 : -1) * ((std::int64_t{1} << 58U) + 1000 * i + rank * rank);
+  };
+  for (const std::int64_t shard : {1, 24, 142, 300}) {
+    SCOPED_TRACE(shard);
+    const std::int64_t elements = shard * world.size();
+    const auto buffer = communicator->allocate(
+        static_cast<std::size_t>(elements) * sizeof(std::int64_t), "integers");
+    const auto shards = communicator->shards(buffer.view(DType::i64));
+    auto* values = shards->full.as<std::int64_t>();
+    for (std::int64_t i = 0; i < elements; ++i) values[i] = term(world.rank(), i);
+    communicator->all_reduce(*shards, sums_of_the_step, *stream);
+    stream->synchronize();
+    for (std::int64_t i = 0; i < elements; ++i) {
+      std::int64_t expected = 0;
+      for (int r = 0; r < world.size(); ++r) expected += term(r, i);
+      ASSERT_EQ(values[i], expected) << "element " << i;
+    }
+    world.barrier();  // nobody takes memory away that a peer still reads
+  }
+}
+
 const char* wiring_name(Wiring wiring) {
   switch (wiring) {
     case Wiring::mpi:
@@ -287,6 +318,18 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(DType::f32, DType::bf16),
         ::testing::Values(StreamMode::inlined, StreamMode::concurrent)),
     case_name);
+
+INSTANTIATE_TEST_SUITE_P(,
+                         IntegerSums,
+                         ::testing::Combine(::testing::Values(Wiring::mpi,
+                                                              Wiring::shared_memory,
+                                                              Wiring::blocks,
+                                                              Wiring::dealt),
+                                            ::testing::Values(Reduction::sum, Reduction::tree)),
+                         [](const auto& tested) {
+                           return std::string(wiring_name(std::get<Wiring>(tested.param))) + "_" +
+                                  word(std::get<Reduction>(tested.param));
+                         });
 
 TEST(MakeCommunicator, AutoSharesMemoryOnOneHost) {
   MpiWorld world;

@@ -103,6 +103,27 @@ TEST_P(Nccl, ReducesEverywhere) {
     ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
 }
 
+TEST_P(Nccl, AddsIntegersExactly) {
+  const std::int64_t elements = std::int64_t{142} * world_.size();
+  const auto memory = communicator_->allocate(
+      static_cast<std::size_t>(elements) * sizeof(std::int64_t), "integers");
+  const auto shards = communicator_->shards(memory.view(DType::i64));
+  const auto term_of = [](std::int64_t rank, std::int64_t i) {
+    return (std::int64_t{1} << 58U) + 1000 * i - rank;
+  };
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 0; i < elements; ++i) values.push_back(term_of(world_.rank(), i));
+  device_->copy(shards->full, view_of(values.data(), elements), *stream_);
+  communicator_->all_reduce(*shards, sums_of_the_step, *stream_);
+  device_->copy(view_of(values.data(), elements), shards->full, *stream_);
+  stream_->synchronize();
+  for (std::int64_t i = 0; i < elements; ++i) {
+    std::int64_t expected = 0;
+    for (int r = 0; r < world_.size(); ++r) expected += term_of(r, i);
+    ASSERT_EQ(values[static_cast<std::size_t>(i)], expected) << i;
+  }
+}
+
 TEST_P(Nccl, WaitsForEventsOfCompute) {
   const auto memory = bucket(4096 * world_.size());
   const auto shards = communicator_->shards(memory.view(GetParam()));

@@ -189,7 +189,10 @@ class ThreadCommunicator final : public comm::Communicator {
     });
   }
   void sum_own() {
-    if (hub_.buckets_[static_cast<std::size_t>(rank_)]->own.dtype == DType::bf16)
+    const DType dtype = hub_.buckets_[static_cast<std::size_t>(rank_)]->own.dtype;
+    if (dtype == DType::i64)
+      sum_own_integers();
+    else if (dtype == DType::bf16)
       sum_own_as<Bf16>();
     else
       sum_own_as<float>();
@@ -209,6 +212,15 @@ class ThreadCommunicator final : public comm::Communicator {
       else
         for (std::size_t peer = 0; peer < hub_.buckets_.size(); ++peer) sum += term(peer, i);
       own.as<T>()[i] = T(sum);
+    }
+  }
+  void sum_own_integers() {
+    const auto mine = static_cast<std::size_t>(rank_);
+    const View own = hub_.buckets_[mine]->own;
+    for (std::int64_t i = 0; i < own.elements; ++i) {
+      std::int64_t sum = 0;
+      for (const comm::Shards* peer : hub_.buckets_) sum += peer->ranks[mine].as<std::int64_t>()[i];
+      own.as<std::int64_t>()[i] = sum;
     }
   }
   void copy_others() {
