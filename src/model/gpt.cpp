@@ -183,8 +183,7 @@ void Gpt::Impl::train(
   Call call{batch_plan(B), batch.first_sample, true, last_micro_step, hooks, stream};
   call.narrow = narrow.view().slice(0, losses.elements * shape.channels);
   call.wide = wide.view().slice(0, 4 * call.narrow.elements);
-  const View x = forward(call, batch.tokens);
-  forward_head_norm(call, x);
+  forward(call, batch.tokens);
   train_head(call, batch.targets, losses);
   backward(call, batch.tokens);
 }
@@ -196,8 +195,7 @@ void Gpt::Impl::evaluate(const Batch& batch, View losses, Hooks& hooks, device::
   Call call{batch_plan(B), batch.first_sample, false, false, hooks, stream};
   call.narrow = narrow.view().slice(0, losses.elements * shape.channels);
   call.wide = wide.view().slice(0, 4 * call.narrow.elements);
-  const View x = forward(call, batch.tokens);
-  forward_head_norm(call, x);
+  forward(call, batch.tokens);
   evaluate_head(call, batch.targets, losses);
 }
 
@@ -217,8 +215,7 @@ void Gpt::Impl::next_logits(ConstView tokens, View logits, Hooks& hooks, device:
   const Activations& a = call.batch.activations;
   device_.fill_zero(a.tokens, stream);
   device_.copy(a.tokens.slice(0, tokens.elements), tokens, stream);
-  const View x = forward(call, a.tokens);
-  forward_head_norm(call, x);
+  forward(call, a.tokens);
   const View last = a.norm_f.slice((tokens.elements - 1) * shape.channels, shape.channels);
   head_linear(1).forward(logits, last, value(set_.head), {}, stream);
 }

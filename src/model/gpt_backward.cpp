@@ -43,8 +43,9 @@ void Gpt::Impl::backward(Call& call, ConstView tokens) const {
   for (std::size_t l = a.blocks.size(); l-- > 0;) {
     // Of the last block forward has left everything in place.
     if (shape.recompute == Recompute::block && l + 1 < a.blocks.size()) {
+      forward_norm_1(call, l, a.blocks[l]);
       forward_attention(call, l, a.blocks[l]);
-      static_cast<void>(forward_mlp_inside(call, l, a.blocks[l]));
+      static_cast<void>(forward_mlp_inside(call, a.blocks[l], set_.blocks[l]));
     }
     backward_mlp(call, l);
     backward_attention(call, l);

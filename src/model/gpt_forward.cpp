@@ -8,7 +8,7 @@
 
 namespace trireme::model {
 
-View Gpt::Impl::forward(const Call& call, ConstView tokens) const {
+void Gpt::Impl::forward(const Call& call, ConstView tokens) const {
   const Activations& all = call.batch.activations;
   const ops::EmbeddingShape embedding{.batch = call.batch.batch,
                                       .time = shape.context,
@@ -17,17 +17,45 @@ View Gpt::Impl::forward(const Call& call, ConstView tokens) const {
   announce(call, set_.wte, 2);
   ops::embedding_forward(all.blocks.front().x, tokens, value(set_.wte), value(set_.wpe), embedding,
                          embedding_dropout(call), call.stream);
+  announce(call, set_.blocks.front().first, set_.blocks.front().count);
+  forward_norm_1(call, 0, all.blocks.front());
   for (std::size_t l = 0; l < all.blocks.size(); ++l) {
     // Evaluation needs nothing of a block once it has left it: block 0's memory serves all.
     const BlockActivations& a = all.blocks[call.training ? l : 0];
-    const View out = !call.training              ? a.x
-                     : l + 1 < all.blocks.size() ? all.blocks[l + 1].x
-                                                 : all.x_last;
-    announce(call, set_.blocks[l].first, set_.blocks[l].count);
     forward_attention(call, l, a);
-    forward_mlp(call, l, a, out);
+    const View gelu = forward_mlp_inside(call, a, set_.blocks[l]);
+    call.batch.mlp_projection.forward(call.narrow, gelu,
+                                      value(set_.blocks[l].mlp_projection.weight),
+                                      value(set_.blocks[l].mlp_projection.bias), call.stream);
+    const ops::Dropout dropout = block_dropout(call, l, DropoutSite::mlp_residual);
+    if (l + 1 < all.blocks.size()) {
+      const BlockParameters& p = set_.blocks[l + 1];
+      const BlockActivations& next = all.blocks[call.training ? l + 1 : 0];
+      announce(call, p.first, p.count);
+      add_and_normalize(call, {next.x, next.norm_1, next.mean_1, next.rstd_1}, a.x_middle, p.ln_1,
+                        dropout);
+    } else {
+      announce(call, set_.ln_f.weight, set_.table.size() - at(set_.ln_f.weight));
+      add_and_normalize(call,
+                        {call.training ? all.x_last : a.x, all.norm_f, all.mean_f, all.rstd_f},
+                        a.x_middle, set_.ln_f, dropout);
+    }
   }
-  return call.training ? all.x_last : all.blocks.front().x;
+}
+
+void Gpt::Impl::forward_norm_1(const Call& call, std::size_t l, const BlockActivations& a) const {
+  const WeightAndBias& p = set_.blocks[l].ln_1;
+  ops::layer_norm_forward(a.norm_1, a.mean_1, a.rstd_1, a.x, value(p.weight), value(p.bias),
+                          call.stream);
+}
+
+void Gpt::Impl::add_and_normalize(const Call& call,
+                                  const NormedSum& to,
+                                  ConstView x,
+                                  const WeightAndBias& p,
+                                  const ops::Dropout& dropout) const {
+  ops::residual_layer_norm_forward(to.x, to.norm, to.mean, to.rstd, x, call.narrow, value(p.weight),
+                                   value(p.bias), shape.context, dropout, call.stream);
 }
 
 void Gpt::Impl::forward_attention(const Call& call,
@@ -35,38 +63,18 @@ void Gpt::Impl::forward_attention(const Call& call,
                                   const BlockActivations& a) const {
   const BlockParameters& p = set_.blocks[l];
   const BatchPlan& batch = call.batch;
-  const View branch = call.narrow;
-  ops::layer_norm_forward(a.norm_1, a.mean_1, a.rstd_1, a.x, value(p.ln_1.weight),
-                          value(p.ln_1.bias), call.stream);
   batch.qkv.forward(a.qkv, a.norm_1, value(p.qkv.weight), value(p.qkv.bias), call.stream);
   batch.attention.forward(a.attention, a.lse, a.qkv, block_dropout(call, l, DropoutSite::attention),
                           call.stream);
-  batch.attention_projection.forward(branch, a.attention, value(p.attention_projection.weight),
+  batch.attention_projection.forward(call.narrow, a.attention, value(p.attention_projection.weight),
                                      value(p.attention_projection.bias), call.stream);
-  ops::residual_forward(a.x_middle, a.x, branch, shape.context * shape.channels,
-                        block_dropout(call, l, DropoutSite::attention_residual), call.stream);
-}
-
-void Gpt::Impl::forward_mlp(const Call& call,
-                            std::size_t l,
-                            const BlockActivations& a,
-                            View out) const {
-  const BlockParameters& p = set_.blocks[l];
-  const BatchPlan& batch = call.batch;
-  const View branch = call.narrow;
-  const View gelu = forward_mlp_inside(call, l, a);
-  batch.mlp_projection.forward(branch, gelu, value(p.mlp_projection.weight),
-                               value(p.mlp_projection.bias), call.stream);
-  ops::residual_forward(out, a.x_middle, branch, shape.context * shape.channels,
-                        block_dropout(call, l, DropoutSite::mlp_residual), call.stream);
+  add_and_normalize(call, {a.x_middle, a.norm_2, a.mean_2, a.rstd_2}, a.x, p.ln_2,
+                    block_dropout(call, l, DropoutSite::attention_residual));
 }
 
 View Gpt::Impl::forward_mlp_inside(const Call& call,
-                                   std::size_t l,
-                                   const BlockActivations& a) const {
-  const BlockParameters& p = set_.blocks[l];
-  ops::layer_norm_forward(a.norm_2, a.mean_2, a.rstd_2, a.x_middle, value(p.ln_2.weight),
-                          value(p.ln_2.bias), call.stream);
+                                   const BlockActivations& a,
+                                   const BlockParameters& p) const {
   const Linear& fc = call.batch.fc;
   const View gelu = gelu_of(call, a);
   if (fc.shape().gelu_behind) {
@@ -76,13 +84,6 @@ View Gpt::Impl::forward_mlp_inside(const Call& call,
     ops::gelu_forward(gelu, a.fc, call.stream);
   }
   return gelu;
-}
-
-void Gpt::Impl::forward_head_norm(const Call& call, View x) const {
-  const Activations& a = call.batch.activations;
-  announce(call, set_.ln_f.weight, set_.table.size() - at(set_.ln_f.weight));
-  ops::layer_norm_forward(a.norm_f, a.mean_f, a.rstd_f, x, value(set_.ln_f.weight),
-                          value(set_.ln_f.bias), call.stream);
 }
 
 void Gpt::Impl::evaluate_head(const Call& call, ConstView targets, View losses) const {

@@ -86,20 +86,33 @@ class Gpt::Impl {
   [[nodiscard]] ops::Dropout embedding_dropout(const Call& call) const;
   [[nodiscard]] ops::Dropout block_dropout(const Call& call, std::size_t l, DropoutSite site) const;
 
+  /// The residual stream behind a branch, and its norm.
+  struct NormedSum {
+    View x, norm, mean, rstd;
+  };
+
   // gpt_forward.cpp; all return or fill views of the call's activations
-  View forward(const Call& call, ConstView tokens) const;
+  /// Up to the final norm.
+  void forward(const Call& call, ConstView tokens) const;
+  /// By itself for the first block, and where backward begins a block again: every other norm comes
+  /// with the sum before it.
+  void forward_norm_1(const Call& call, std::size_t l, const BlockActivations& a) const;
+  /// From norm_1 to norm_2.
   void forward_attention(const Call& call, std::size_t l, const BlockActivations& a) const;
-  void forward_mlp(const Call& call, std::size_t l, const BlockActivations& a, View out) const;
-  /// The part of forward_mlp that backward needs, which is all up to the last projection. Returns
-  /// the GELU's output.
+  /// From norm_2 to the GELU's output, which is returned.
   [[nodiscard]] View forward_mlp_inside(const Call& call,
-                                        std::size_t l,
-                                        const BlockActivations& a) const;
+                                        const BlockActivations& a,
+                                        const BlockParameters& p) const;
+  /// to.x = x + dropout(narrow), to.norm = its layer norm.
+  void add_and_normalize(const Call& call,
+                         const NormedSum& to,
+                         ConstView x,
+                         const WeightAndBias& p,
+                         const ops::Dropout& dropout) const;
   /// Where the GELU's output goes and, once there, comes from.
   [[nodiscard]] static View gelu_of(const Call& call, const BlockActivations& a) {
     return a.gelu.empty() ? call.wide : a.gelu;
   }
-  void forward_head_norm(const Call& call, View x) const;
   void evaluate_head(const Call& call, ConstView targets, View losses) const;
 
   // gpt_backward.cpp

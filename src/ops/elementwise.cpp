@@ -50,32 +50,6 @@ void gelu_backward(View dx, ConstView dy, ConstView x, device::Stream& stream) {
   });
 }
 
-void residual_forward(View y,
-                      ConstView x,
-                      ConstView branch,
-                      std::int64_t elements_per_sample,
-                      const Dropout& dropout,
-                      device::Stream& stream) {
-  expect_alike(y, x, "residual_forward");
-  expect_alike(branch, x, "residual_forward");
-  expect_samples(x, elements_per_sample, dropout);
-  with_float_type(x.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::residual_forward(y.as<T>(), x.as<T>(), branch.as<T>(),
-                                 x.elements / elements_per_sample, elements_per_sample, dropout,
-                                 raw);
-        }))
-      return;
-    on_cpu(stream, "residual_forward")
-        .run([to = y.as<T>(), from = x.as<T>(), add = branch.as<T>(), n = x.elements,
-              elements_per_sample, dropout] {
-          cpu::residual_forward(to, from, add, n / elements_per_sample, elements_per_sample,
-                                dropout);
-        });
-  });
-}
-
 void dropout_backward(View dbranch,
                       ConstView dy,
                       std::int64_t elements_per_sample,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single passes over memory: GELU, residual sums with dropout, bias gradients, casts. T is fp32 or
+// Single passes over memory: GELU, dropout backwards, bias gradients, casts. T is fp32 or
 // bf16, arithmetic is fp32.
 #pragma once
 
@@ -16,15 +16,8 @@ void gelu_forward(View y, ConstView x, device::Stream& stream);
 /// dx = dy · gelu'(x). `dx` may be `dy`.
 void gelu_backward(View dx, ConstView dy, ConstView x, device::Stream& stream);
 
-/// y = x + dropout(branch). Shapes: [rows, elements_per_sample]; `y` may be `x`.
-void residual_forward(View y,
-                      ConstView x,
-                      ConstView branch,
-                      std::int64_t elements_per_sample,
-                      const Dropout& dropout,
-                      device::Stream& stream);
-/// dbranch = dropout'(dy): dy times the same mask. (dx of the sum is dy itself.) Without dropout it
-/// is a copy.
+/// The gradient of a branch that was added behind dropout (layer_norm.hpp): dbranch = dy times the
+/// same mask. Shapes: [samples, elements_per_sample]. Without dropout it is a copy.
 void dropout_backward(View dbranch,
                       ConstView dy,
                       std::int64_t elements_per_sample,

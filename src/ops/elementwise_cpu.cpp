@@ -90,31 +90,6 @@ TRIREME_AVX512 void gelu_backward_avx512(T* dx, const T* dy, const T* x, std::in
 #endif
 
 template <class T>
-TRIREME_CLONES void residual_kernel(T* y,
-                                    const T* x,
-                                    const T* branch,
-                                    std::int64_t row,
-                                    std::int64_t first,
-                                    std::int64_t count,
-                                    const Dropout* dropout) {
-  if (!dropout->active()) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i)
-      y[i] = from_float<T>(to_float(x[i]) + to_float(branch[i]));
-    return;
-  }
-  DropoutRun run;
-  for (std::int64_t begin = 0; begin < count; begin += dropout_run_elements) {
-    const std::int64_t n = std::min(dropout_run_elements, count - begin);
-    const float* factors = dropout_run(run, *dropout, row, first + begin, n);
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i)
-      y[begin + i] =
-          from_float<T>(to_float(x[begin + i]) + to_float(branch[begin + i]) * factors[i]);
-  }
-}
-
-template <class T>
 TRIREME_CLONES void dropout_kernel(T* dbranch,
                                    const T* dy,
                                    std::int64_t row,
@@ -212,15 +187,6 @@ void gelu_backward(T* dx, const T* dy, const T* x, std::int64_t count) {
 }
 
 template <class T>
-void residual_forward(
-    T* y, const T* x, const T* branch, std::int64_t rows, std::int64_t columns, const Dropout& d) {
-  for_pieces(rows, columns, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-    const std::int64_t at = row * columns + begin;
-    residual_kernel(y + at, x + at, branch + at, row, begin, end - begin, &d);
-  });
-}
-
-template <class T>
 void dropout_backward(
     T* dbranch, const T* dy, std::int64_t rows, std::int64_t columns, const Dropout& d) {
   if (!d.active()) {
@@ -256,8 +222,6 @@ void cast(To* to, const From* from, std::int64_t count) {
 #define TRIREME_INSTANTIATE(T)                                                              \
   template void gelu_forward(T*, const T*, std::int64_t);                                   \
   template void gelu_backward(T*, const T*, const T*, std::int64_t);                        \
-  template void residual_forward(T*, const T*, const T*, std::int64_t, std::int64_t,        \
-                                 const Dropout&);                                           \
   template void dropout_backward(T*, const T*, std::int64_t, std::int64_t, const Dropout&); \
   template void bias_backward(float*, const T*, std::int64_t, std::int64_t);                \
   template void cast(T*, const float*, std::int64_t);                                       \

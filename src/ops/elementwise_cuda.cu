@@ -55,26 +55,21 @@ struct GeluBackward {
   }
 };
 
-/// y = x + branch · mask; without x (null) only the product.
+/// y = x · mask.
 template <class T>
 struct Dropped {
   T* y;
   const T* x;
-  const T* branch;
   std::int64_t columns;
   Dropout dropout;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(branch + i);
+    auto pack = load<N>(x + i);
     float values[N];
     for (int k = 0; k < N; ++k) values[k] = to_float(pack.v[k]);
     if (dropout.active())
       drop<N>(values, dropout, static_cast<std::uint64_t>(i / columns),
               static_cast<std::uint64_t>(i % columns));
-    if (x != nullptr) {
-      const auto other = load<N>(x + i);
-      for (int k = 0; k < N; ++k) values[k] += to_float(other.v[k]);
-    }
     for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k]);
     store<N>(y + i, pack);
   }
@@ -144,27 +139,14 @@ void gelu_backward(T* dx, const T* dy, const T* x, std::int64_t count, RawStream
 }
 
 template <class T>
-void residual_forward(T* y,
-                      const T* x,
-                      const T* branch,
-                      std::int64_t rows,
-                      std::int64_t columns,
-                      const Dropout& d,
-                      RawStream stream) {
-  loop<pack_elements<T>>("residual_forward", Dropped<T>{y, x, branch, columns, d}, rows * columns,
-                         aligned(y, x, branch) && columns % pack_elements<T> == 0, stream);
-}
-
-template <class T>
 void dropout_backward(T* dbranch,
                       const T* dy,
                       std::int64_t rows,
                       std::int64_t columns,
                       const Dropout& d,
                       RawStream stream) {
-  loop<pack_elements<T>>("dropout_backward", Dropped<T>{dbranch, nullptr, dy, columns, d},
-                         rows * columns, aligned(dbranch, dy) && columns % pack_elements<T> == 0,
-                         stream);
+  loop<pack_elements<T>>("dropout_backward", Dropped<T>{dbranch, dy, columns, d}, rows * columns,
+                         aligned(dbranch, dy) && columns % pack_elements<T> == 0, stream);
 }
 
 template <class T>
@@ -206,8 +188,6 @@ void spread_bias(C* c,
 #define TRIREME_INSTANTIATE(T)                                                              \
   template void gelu_forward(T*, const T*, std::int64_t, RawStream);                        \
   template void gelu_backward(T*, const T*, const T*, std::int64_t, RawStream);             \
-  template void residual_forward(T*, const T*, const T*, std::int64_t, std::int64_t,        \
-                                 const Dropout&, RawStream);                                \
   template void dropout_backward(T*, const T*, std::int64_t, std::int64_t, const Dropout&,  \
                                  RawStream);                                                \
   template void bias_backward(float*, const T*, std::int64_t, std::int64_t, std::byte*,     \

@@ -18,14 +18,6 @@ void gelu_forward(T* y, const T* x, std::int64_t count, RawStream stream);
 template <class T>
 void gelu_backward(T* dx, const T* dy, const T* x, std::int64_t count, RawStream stream);
 template <class T>
-void residual_forward(T* y,
-                      const T* x,
-                      const T* branch,
-                      std::int64_t rows,
-                      std::int64_t columns,
-                      const Dropout& d,
-                      RawStream stream);
-template <class T>
 void dropout_backward(T* dbranch,
                       const T* dy,
                       std::int64_t rows,

@@ -22,6 +22,41 @@ Size size_of(ConstView x, ConstView gamma, ConstView mean, ConstView rstd) {
   return size;
 }
 
+/// What both forward operations write and read beside their input.
+struct Forward {
+  View y, mean, rstd;
+  ConstView gamma, beta;
+};
+
+template <class T>
+void forward(const Forward& f,
+             const LayerNormInput<T>& input,
+             const Size& size,
+             device::Stream& stream) {
+  const T* shift = f.beta.empty() ? nullptr : f.beta.as<T>();
+  if (on_cuda(stream, [&](auto raw) {
+        cuda::layer_norm_forward(f.y.as<T>(), f.mean.as<float>(), f.rstd.as<float>(), input,
+                                 f.gamma.as<T>(), shift, size.rows, size.channels, raw);
+      }))
+    return;
+  on_cpu(stream, "layer_norm_forward")
+      .run([to = f.y.as<T>(), m = f.mean.as<float>(), r = f.rstd.as<float>(), input,
+            scale = f.gamma.as<T>(), shift, size] {
+        cpu::layer_norm_forward(to, m, r, input, scale, shift, size.rows, size.channels);
+      });
+}
+
+/// The sizes of a forward operation, once it is seen that they agree.
+Size checked(const Forward& f, ConstView x) {
+  const Size size = size_of(x, f.gamma, f.mean, f.rstd);
+  TRIREME_EXPECT(f.y.elements == x.elements && f.y.dtype == x.dtype, "y is {} {}, x is {} {}",
+                 f.y.elements, name(f.y.dtype), x.elements, name(x.dtype));
+  TRIREME_EXPECT(f.beta.empty() || (f.beta.elements == size.channels && f.beta.dtype == x.dtype),
+                 "beta is {} {} for {} channels", f.beta.elements, name(f.beta.dtype),
+                 size.channels);
+  return size;
+}
+
 }  // namespace
 
 void layer_norm_forward(View y,
@@ -31,24 +66,38 @@ void layer_norm_forward(View y,
                         ConstView gamma,
                         ConstView beta,
                         device::Stream& stream) {
-  const Size size = size_of(x, gamma, mean, rstd);
-  TRIREME_EXPECT(y.elements == x.elements && y.dtype == x.dtype, "y is {} {}, x is {} {}",
-                 y.elements, name(y.dtype), x.elements, name(x.dtype));
-  TRIREME_EXPECT(beta.empty() || (beta.elements == size.channels && beta.dtype == x.dtype),
-                 "beta is {} {} for {} channels", beta.elements, name(beta.dtype), size.channels);
+  const Forward f{y, mean, rstd, gamma, beta};
+  const Size size = checked(f, x);
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* shift = beta.empty() ? nullptr : beta.as<T>();
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::layer_norm_forward(y.as<T>(), mean.as<float>(), rstd.as<float>(), x.as<T>(),
-                                   gamma.as<T>(), shift, size.rows, size.channels, raw);
-        }))
-      return;
-    on_cpu(stream, "layer_norm_forward")
-        .run([to = y.as<T>(), m = mean.as<float>(), r = rstd.as<float>(), from = x.as<T>(),
-              scale = gamma.as<T>(), shift, size] {
-          cpu::layer_norm_forward(to, m, r, from, scale, shift, size.rows, size.channels);
-        });
+    forward(f, LayerNormInput<T>{.x = x.as<T>()}, size, stream);
+  });
+}
+
+void residual_layer_norm_forward(View sum,
+                                 View y,
+                                 View mean,
+                                 View rstd,
+                                 ConstView x,
+                                 ConstView branch,
+                                 ConstView gamma,
+                                 ConstView beta,
+                                 std::int64_t rows_per_sample,
+                                 const Dropout& dropout,
+                                 device::Stream& stream) {
+  const Forward f{y, mean, rstd, gamma, beta};
+  const Size size = checked(f, x);
+  for (const ConstView other : {ConstView(sum), branch})
+    TRIREME_EXPECT(other.elements == x.elements && other.dtype == x.dtype,
+                   "{} {} beside x of {} {}", other.elements, name(other.dtype), x.elements,
+                   name(x.dtype));
+  TRIREME_EXPECT(rows_per_sample >= 1 && size.rows % rows_per_sample == 0,
+                 "{} rows are not samples of {}", size.rows, rows_per_sample);
+  TRIREME_EXPECT(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {}", dropout.rate);
+  with_float_type(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    forward(f, LayerNormInput<T>{x.as<T>(), branch.as<T>(), sum.as<T>(), rows_per_sample, dropout},
+            size, stream);
   });
 }
 

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalization over the last axis. Source: Ba, Kiros, Hinton 2016, eq. 3-4; epsilon 1e-5 as
-// GPT-2.
+// Layer normalization over the last axis, of a residual stream as it is or of what it becomes when
+// a branch is added to it, in one pass over memory. Source: Ba, Kiros, Hinton 2016, eq. 3-4;
+// epsilon 1e-5 as GPT-2.
 //
-// Shapes: x, y, dy, dx = [rows, channels] of one dtype T; gamma, beta = [channels] of T, beta may
-// be an empty view (no bias); mean, rstd = [rows] fp32; dgamma, dbeta = [channels] fp32, added to,
-// dbeta empty when beta is.
+// The gradient takes one pass as well: that of the stream grows by that of the norm (`accumulate`),
+// and is the branch's at the same time, up to dropout (dropout_backward in elementwise.hpp).
+//
+// Shapes: x, y, dy, dx, sum, branch = [rows, channels] of one dtype T; gamma, beta = [channels] of
+// T, beta may be an empty view (no bias); mean, rstd = [rows] fp32; dgamma, dbeta = [channels]
+// fp32, added to, dbeta empty when beta is.
 #pragma once
 
 #include "base/view.hpp"
 
 #include "device/device.hpp"
+
+#include "ops/dropout.hpp"
 
 namespace trireme::ops {
 
@@ -20,6 +26,21 @@ void layer_norm_forward(View y,
                         ConstView gamma,
                         ConstView beta,
                         device::Stream& stream);
+
+/// sum = x + dropout(branch), y = layer_norm(sum): to the bit what layer_norm_forward makes of the
+/// sum as it is stored, rounded to T. `sum` may be `x`; a sample of the mask is `rows_per_sample`
+/// rows.
+void residual_layer_norm_forward(View sum,
+                                 View y,
+                                 View mean,
+                                 View rstd,
+                                 ConstView x,
+                                 ConstView branch,
+                                 ConstView gamma,
+                                 ConstView beta,
+                                 std::int64_t rows_per_sample,
+                                 const Dropout& dropout,
+                                 device::Stream& stream);
 
 /// dx += the gradient with respect to x when `accumulate`, = otherwise.
 void layer_norm_backward(View dx,

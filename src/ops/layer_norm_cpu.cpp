@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ops/cpu_loops.hpp"
+#include "ops/dropout_cpu.hpp"
 #if defined(__x86_64__)
 #include "ops/avx512_layer_norm_cpu.hpp"
 #endif
@@ -46,6 +47,32 @@ TRIREME_CLONES_BELOW_AVX512 void forward_kernel(T* y,
       for (std::int64_t c = 0; c < channels; ++c)
         y[c] = from_float<T>((to_float(x[c]) - m) * s * to_float(gamma[c]));
     }
+  }
+}
+
+/// Elements [first, first + count) of a sample: sum = x + dropout(branch).
+template <class T>
+TRIREME_CLONES void residual_kernel(T* sum,
+                                    const T* x,
+                                    const T* branch,
+                                    std::int64_t sample,
+                                    std::int64_t first,
+                                    std::int64_t count,
+                                    const Dropout* dropout) {
+  if (!dropout->active()) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i)
+      sum[i] = from_float<T>(to_float(x[i]) + to_float(branch[i]));
+    return;
+  }
+  DropoutRun run;
+  for (std::int64_t begin = 0; begin < count; begin += dropout_run_elements) {
+    const std::int64_t n = std::min(dropout_run_elements, count - begin);
+    const float* factors = dropout_run(run, *dropout, sample, first + begin, n);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i)
+      sum[begin + i] =
+          from_float<T>(to_float(x[begin + i]) + to_float(branch[begin + i]) * factors[i]);
   }
 }
 
@@ -179,27 +206,68 @@ std::int64_t rows_per_chunk(std::int64_t channels) {
   return std::max<std::int64_t>(1, elements_per_chunk / channels);
 }
 
+/// Rows [begin, end) of the sum.
+template <class T>
+void add_branch(const LayerNormInput<T>& input,
+                std::int64_t begin,
+                std::int64_t end,
+                std::int64_t channels) {
+  const std::int64_t per_sample = input.rows_per_sample;
+  for (std::int64_t r = begin, next = 0; r < end; r = next) {
+    next = std::min(end, (r / per_sample + 1) * per_sample);
+    const std::int64_t at = r * channels;
+    residual_kernel(input.sum + at, input.x + at, input.branch + at, r / per_sample,
+                    r % per_sample * channels, (next - r) * channels, &input.dropout);
+  }
+}
+
+template <class T>
+void normalize(T* y,
+               float* mean,
+               float* rstd,
+               const T* x,
+               const T* gamma,
+               const T* beta,
+               std::int64_t rows,
+               std::int64_t channels) {
+#if defined(__x86_64__)
+  if (has_avx512()) {
+    avx512::normalize_rows(y, mean, rstd, x, gamma, beta, rows, channels, epsilon);
+    return;
+  }
+#endif
+  forward_kernel(y, mean, rstd, x, gamma, beta, rows, channels);
+}
+
+/// Sums are normalized while they lie in the first cache.
+template <class T>
+std::int64_t rows_together(const LayerNormInput<T>& input,
+                           std::int64_t rows,
+                           std::int64_t channels) {
+  constexpr std::int64_t elements = 2048;
+  return input.branch == nullptr ? rows : std::max<std::int64_t>(1, elements / channels);
+}
+
 }  // namespace
 
 template <class T>
 void layer_norm_forward(T* y,
                         float* mean,
                         float* rstd,
-                        const T* x,
+                        const LayerNormInput<T>& input,
                         const T* gamma,
                         const T* beta,
                         std::int64_t rows,
                         std::int64_t channels) {
-  for_chunks(rows, rows_per_chunk(channels), [=](std::int64_t begin, std::int64_t end) {
-#if defined(__x86_64__)
-    if (has_avx512()) {
-      avx512::normalize_rows(y + begin * channels, mean + begin, rstd + begin, x + begin * channels,
-                             gamma, beta, end - begin, channels, epsilon);
-      return;
+  for_chunks(rows, rows_per_chunk(channels), [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t together = rows_together(input, end - begin, channels);
+    for (std::int64_t r = begin; r < end; r += together) {
+      const std::int64_t count = std::min(together, end - r);
+      if (input.branch != nullptr)
+        add_branch(input, r, r + count, channels);
+      normalize(y + r * channels, mean + r, rstd + r, input.normalized() + r * channels, gamma,
+                beta, count, channels);
     }
-#endif
-    forward_kernel(y + begin * channels, mean + begin, rstd + begin, x + begin * channels, gamma,
-                   beta, end - begin, channels);
   });
 }
 
@@ -226,10 +294,10 @@ void layer_norm_backward(T* dx,
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                     \
-  template void layer_norm_forward(T*, float*, float*, const T*, const T*, const T*, std::int64_t, \
-                                   std::int64_t);                                                  \
-  template void layer_norm_backward(T*, float*, float*, const LayerNormSaved<T>&, std::int64_t,    \
+#define TRIREME_INSTANTIATE(T)                                                                  \
+  template void layer_norm_forward(T*, float*, float*, const LayerNormInput<T>&, const T*,      \
+                                   const T*, std::int64_t, std::int64_t);                       \
+  template void layer_norm_backward(T*, float*, float*, const LayerNormSaved<T>&, std::int64_t, \
                                     std::int64_t, bool);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(Bf16)

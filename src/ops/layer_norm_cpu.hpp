@@ -4,13 +4,15 @@
 
 #include <cstdint>
 
+#include "ops/layer_norm_input.hpp"
+
 namespace trireme::ops::cpu {
 
 template <class T>
 void layer_norm_forward(T* y,
                         float* mean,
                         float* rstd,
-                        const T* x,
+                        const LayerNormInput<T>& input,
                         const T* gamma,
                         const T* beta,
                         std::int64_t rows,

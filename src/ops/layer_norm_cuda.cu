@@ -3,6 +3,7 @@
 // kilobytes long, so the second and third pass over one find it in the first cache.
 #include "ops/cuda_columns.cuh"
 #include "ops/cuda_loops.cuh"
+#include "ops/dropout_cuda.cuh"
 #include "ops/layer_norm_cuda.hpp"
 
 namespace trireme::ops::cuda {
@@ -16,11 +17,32 @@ __device__ inline std::int64_t row_of_warp() {
   return static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.y;
 }
 
+/// N elements of what is normalized, from channel c on; a sum is stored first.
+template <int N, class T>
+__device__ inline Pack<T, N> take(const LayerNormInput<T>& input,
+                                  std::int64_t row,
+                                  std::int64_t c,
+                                  std::int64_t channels) {
+  const std::int64_t at = row * channels + c;
+  auto pack = load<N>(input.x + at);
+  if (input.branch == nullptr)
+    return pack;
+  const auto branch = load<N>(input.branch + at);
+  float values[N];
+  for (int k = 0; k < N; ++k) values[k] = to_float(branch.v[k]);
+  if (input.dropout.active())
+    drop<N>(values, input.dropout, static_cast<std::uint64_t>(row / input.rows_per_sample),
+            static_cast<std::uint64_t>(row % input.rows_per_sample * channels + c));
+  for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k] + to_float(pack.v[k]));
+  store<N>(input.sum + at, pack);
+  return pack;
+}
+
 template <int N, class T>
 __global__ void forward_kernel(T* y,
                                float* mean,
                                float* rstd,
-                               const T* x,
+                               LayerNormInput<T> input,
                                const T* gamma,
                                const T* beta,
                                std::int64_t rows,
@@ -28,16 +50,16 @@ __global__ void forward_kernel(T* y,
   const std::int64_t row = row_of_warp();
   if (row >= rows)
     return;
-  const T* from = x + row * channels;
   const auto first = static_cast<std::int64_t>(threadIdx.x) * N;
   constexpr std::int64_t step = warp_lanes * N;
   float sum = 0;
   for (std::int64_t c = first; c < channels; c += step) {
-    const auto pack = load<N>(from + c);
+    const auto pack = take<N>(input, row, c, channels);
     for (const T value : pack.v) sum += to_float(value);
   }
   const float inverse = 1.0F / static_cast<float>(channels);
   const float m = warp_sum(sum) * inverse;
+  const T* from = input.normalized() + row * channels;  // a lane reads what it has stored itself
   float squares = 0;
   for (std::int64_t c = first; c < channels; c += step) {
     const auto pack = load<N>(from + c);
@@ -131,7 +153,7 @@ template <class T>
 void layer_norm_forward(T* y,
                         float* mean,
                         float* rstd,
-                        const T* x,
+                        const LayerNormInput<T>& input,
                         const T* gamma,
                         const T* beta,
                         std::int64_t rows,
@@ -140,13 +162,13 @@ void layer_norm_forward(T* y,
   if (rows == 0)
     return;
   constexpr int N = pack_elements<T>;
-  // A null beta counts as aligned.
-  if (channels % N == 0 && aligned(y, x, gamma, beta))
+  // What is null counts as aligned.
+  if (channels % N == 0 && aligned(y, input.x, input.branch, input.sum, gamma, beta))
     forward_kernel<N><<<blocks_of_rows(rows), threads_of_rows(), 0, stream>>>(
-        y, mean, rstd, x, gamma, beta, rows, channels);
+        y, mean, rstd, input, gamma, beta, rows, channels);
   else
     forward_kernel<1><<<blocks_of_rows(rows), threads_of_rows(), 0, stream>>>(
-        y, mean, rstd, x, gamma, beta, rows, channels);
+        y, mean, rstd, input, gamma, beta, rows, channels);
   device::cuda::check_launch("layer_norm_forward");
 }
 
@@ -175,10 +197,10 @@ void layer_norm_backward(T* dx,
   device::cuda::check_launch("layer_norm_backward");
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                     \
-  template void layer_norm_forward(T*, float*, float*, const T*, const T*, const T*, std::int64_t, \
-                                   std::int64_t, RawStream);                                       \
-  template void layer_norm_backward(T*, float*, float*, const LayerNormSaved<T>&, std::int64_t,    \
+#define TRIREME_INSTANTIATE(T)                                                                  \
+  template void layer_norm_forward(T*, float*, float*, const LayerNormInput<T>&, const T*,      \
+                                   const T*, std::int64_t, std::int64_t, RawStream);            \
+  template void layer_norm_backward(T*, float*, float*, const LayerNormSaved<T>&, std::int64_t, \
                                     std::int64_t, bool, RawStream);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(Bf16)

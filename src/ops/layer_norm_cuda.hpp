@@ -7,6 +7,8 @@
 
 #include "device/cuda/launch.hpp"
 
+#include "ops/layer_norm_input.hpp"
+
 namespace trireme::ops::cuda {
 
 using device::cuda::RawStream;
@@ -15,7 +17,7 @@ template <class T>
 void layer_norm_forward(T* y,
                         float* mean,
                         float* rstd,
-                        const T* x,
+                        const LayerNormInput<T>& input,
                         const T* gamma,
                         const T* beta,
                         std::int64_t rows,

@@ -149,17 +149,23 @@ class Maker {
     const View dbeta = shape_.bias ? tensor(DType::f32, C) : View(nullptr, 0, DType::f32);
     const View mean = tensor(DType::f32, rows_), rstd = tensor(DType::f32, rows_);
     const View dgamma = tensor(DType::f32, C);
-    const double count = per_layer(2) + micro_steps_, elements = static_cast<double>(n);
+    const View branch = tensor(n), sum = tensor(n);
+    const double elements = static_cast<double>(n);
+    const ops::Dropout dropout = this->dropout();
     device::Stream& s = stream_;
-    add("layer_norm.forward", count, bytes(2 * elements),
+    add("layer_norm.forward", micro_steps_, bytes(2 * elements),
         [=, &s] { ops::layer_norm_forward(y, mean, rstd, x, gamma, beta, s); });
-    add("layer_norm.backward", count, bytes(4 * elements),
+    add("residual_layer_norm.forward", per_layer(2), bytes(4 * elements),
+        [=, &s, time = shape_.context] {
+          ops::residual_layer_norm_forward(sum, y, mean, rstd, x, branch, gamma, beta, time,
+                                           dropout, s);
+        });
+    add("layer_norm.backward", per_layer(2) + micro_steps_, bytes(4 * elements),
         [=, &s] { ops::layer_norm_backward(dx, dgamma, dbeta, y, x, gamma, mean, rstd, true, s); });
   }
 
   void add_elementwise() {
     const std::int64_t n = rows_ * shape_.channels, sample = shape_.context * shape_.channels;
-    const View x = tensor(n), branch = tensor(n), y = tensor(n);
     const View fc = tensor(4 * n), gelu = tensor(4 * n);
     const ops::Dropout dropout = this->dropout();
     const double elements = static_cast<double>(n);
@@ -168,11 +174,11 @@ class Maker {
         [=, &s] { ops::gelu_forward(gelu, fc, s); });
     add("gelu.backward", per_layer(1), bytes(12 * elements),
         [=, &s] { ops::gelu_backward(gelu, gelu, fc, s); });
-    add("residual.forward", per_layer(2), bytes(3 * elements),
-        [=, &s] { ops::residual_forward(y, x, branch, sample, dropout, s); });
     if (dropout.active())
       add("dropout.backward", per_layer(2), bytes(2 * elements),
-          [=, &s] { ops::dropout_backward(y, x, sample, dropout, s); });
+          [=, x = tensor(n), y = tensor(n), &s] {
+            ops::dropout_backward(y, x, sample, dropout, s);
+          });
   }
 
   /// Embedding and loss.

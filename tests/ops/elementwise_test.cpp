@@ -23,9 +23,6 @@ double gelu_slope(double x) {
 
 class ElementwiseTest : public OpsTest {
  protected:
-  static Dropout dropped(float rate) {
-    return {rate, RandomKey::of(77, Draw::dropout), (std::uint64_t{1} << 33U) + 5, 9};
-  }
   static const std::vector<std::int64_t>& sizes() {
     static const std::vector<std::int64_t> all{1, 2, 15, 17, 255, 257, 16384, 16385, 40009};
     return all;
@@ -82,22 +79,13 @@ TEST_P(ElementwiseTest, GeluKeepsNan) {
 }
 
 TEST_P(ElementwiseTest, DropsWhatTheFactorsSay) {
-  // x = 0 and branch = 1 leave the factors themselves.
   for (const std::int64_t per_sample : {1, 3, 64, 257, 20001}) {
-    const std::int64_t rows = per_sample > 1000 ? 2 : 5, n = rows * per_sample;
+    const std::int64_t samples = per_sample > 1000 ? 2 : 5, n = samples * per_sample;
     const auto dropout = dropped(0.25F);
-    const auto x = tensor(dtype(), Values(static_cast<std::size_t>(n), 0.0)),
-               ones = tensor(dtype(), Values(static_cast<std::size_t>(n), 1.0));
-    auto y = tensor(dtype(), n), dbranch = tensor(dtype(), n);
-    ops::residual_forward(y.view(), x.view(), ones.view(), per_sample, dropout, stream());
+    const auto ones = tensor(dtype(), Values(static_cast<std::size_t>(n), 1.0));
+    auto dbranch = tensor(dtype(), n);
     ops::dropout_backward(dbranch.view(), ones.view(), per_sample, dropout, stream());
-    Values factors;
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t e = 0; e < per_sample; ++e)
-        factors.push_back(static_cast<double>(ops::dropout_factor(
-            dropout, static_cast<std::uint64_t>(r), static_cast<std::uint64_t>(e))));
-    factors = rounded_to(dtype(), factors);
-    EXPECT_EQ(y.values(), factors) << per_sample;
+    const auto factors = rounded_to(dtype(), dropout_factors(dropout, samples, per_sample));
     EXPECT_EQ(dbranch.values(), factors) << per_sample;
     if (n > 10000) {
       const auto kept = static_cast<double>(
@@ -109,33 +97,27 @@ TEST_P(ElementwiseTest, DropsWhatTheFactorsSay) {
   }
 }
 
-TEST_P(ElementwiseTest, AddsResiduals) {
+TEST_P(ElementwiseTest, CopiesGradientsWithoutDropout) {
   for (const auto n : sizes()) {
-    const auto xv = rounded_to(dtype(), normals(1, n)), bv = rounded_to(dtype(), normals(2, n));
-    Values expected(xv.size());
-    for (std::size_t i = 0; i < xv.size(); ++i) expected[i] = xv[i] + bv[i];
-    auto x = tensor(dtype(), xv);
-    const auto branch = tensor(dtype(), bv);
+    const auto dyv = rounded_to(dtype(), normals(2, n));
+    const auto dy = tensor(dtype(), dyv);
     auto dbranch = tensor(dtype(), n);
-    ops::residual_forward(x.view(), x.view(), branch.view(), n, {}, stream());
-    expect_near(x.values(), expected, tolerance().elementwise, "y");
-    ops::dropout_backward(dbranch.view(), branch.view(), n, {}, stream());
-    EXPECT_EQ(dbranch.values(), bv);
+    ops::dropout_backward(dbranch.view(), dy.view(), n, {}, stream());
+    EXPECT_EQ(dbranch.values(), dyv);
   }
 }
 
 TEST_P(ElementwiseTest, DoesNotDependOnTheMicroBatch) {
   const std::int64_t per_sample = 303;
   const auto dropout = dropped(0.5F);
-  const auto x = tensor(dtype(), normals(1, 2 * per_sample)),
-             branch = tensor(dtype(), normals(2, 2 * per_sample));
+  const auto dy = tensor(dtype(), normals(1, 2 * per_sample));
   auto both = tensor(dtype(), 2 * per_sample), single = tensor(dtype(), 2 * per_sample);
-  ops::residual_forward(both.view(), x.view(), branch.view(), per_sample, dropout, stream());
+  ops::dropout_backward(both.view(), dy.view(), per_sample, dropout, stream());
   for (std::int64_t b = 0; b < 2; ++b) {
     auto mine = dropout;
     mine.first_sample += static_cast<std::uint64_t>(b);
     const auto at = [&](const Tensor& t) { return t.view().slice(b * per_sample, per_sample); };
-    ops::residual_forward(at(single), at(x), at(branch), per_sample, mine, stream());
+    ops::dropout_backward(at(single), at(dy), per_sample, mine, stream());
   }
   EXPECT_EQ(both.bytes(), single.bytes());
 }
@@ -192,17 +174,16 @@ TEST_P(ElementwiseTest, DoesNotDependOnThreads) {
   const std::int64_t rows = 9, columns = 12345, n = rows * columns;
   const auto x = tensor(dtype(), normals(1, n)), dy = tensor(dtype(), normals(2, n));
   expect_same_on_threads([&] {
-    auto y = tensor(dtype(), n), dx = tensor(dtype(), n), sum = tensor(dtype(), n);
+    auto y = tensor(dtype(), n), dx = tensor(dtype(), n);
     auto dbranch = tensor(dtype(), n), db = tensor(DType::f32, columns),
          copy = tensor(DType::f32, n);
     ops::gelu_forward(y.view(), x.view(), stream());
     ops::gelu_backward(dx.view(), dy.view(), x.view(), stream());
-    ops::residual_forward(sum.view(), x.view(), dy.view(), columns, dropped(0.1F), stream());
     ops::dropout_backward(dbranch.view(), dy.view(), columns, dropped(0.1F), stream());
     ops::bias_backward(db.view(), dy.view(), stream());
     ops::cast(copy.view(), x.view(), stream());
     ops::add(copy.view(), copy.view(), stream());
-    return joined({&y, &dx, &sum, &dbranch, &db, &copy});
+    return joined({&y, &dx, &dbranch, &db, &copy});
   });
 }
 
@@ -211,8 +192,7 @@ TEST_P(ElementwiseTest, RejectsWrongViews) {
              integers = tensor(DType::i32, 4);
   EXPECT_THROW(ops::gelu_forward(three.view(), four.view(), stream()), ContractError);
   EXPECT_THROW(ops::gelu_forward(integers.view(), integers.view(), stream()), ContractError);
-  EXPECT_THROW(ops::residual_forward(four.view(), four.view(), four.view(), 3, {}, stream()),
-               ContractError);
+  EXPECT_THROW(ops::dropout_backward(four.view(), four.view(), 3, {}, stream()), ContractError);
   EXPECT_THROW(ops::dropout_backward(four.view(), four.view(), 2, dropped(1.0F), stream()),
                ContractError);
   EXPECT_THROW(ops::cast(three.view(), four.view(), stream()), ContractError);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/layer_norm.hpp"
 
+#include "ops/elementwise.hpp"
 #include "ops/tensors.hpp"
 
 namespace trireme::test {
@@ -64,6 +65,12 @@ Values plus(Values a, const Values& b) {
   return a;
 }
 
+/// x + the branch where the mask lets it through.
+Values residual_sum(Values x, const Values& branch, const Values& mask) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += branch[i] * mask[i];
+  return x;
+}
+
 class LayerNormTest : public OpsTest {
  protected:
   void check(std::int64_t rows, std::int64_t channels, bool with_beta) {
@@ -105,6 +112,38 @@ class LayerNormTest : public OpsTest {
     }
     backward(false);
     expect_near(dx.values(), expected.dx, tolerance().layer_norm, "dx", expected.largest_term);
+  }
+
+  /// `samples` samples of `time` rows, in and out of place.
+  void check_sum(std::int64_t samples, std::int64_t time, std::int64_t channels, float rate) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}, dropout {}", samples, time, channels,
+                             static_cast<double>(rate)));
+    const std::int64_t rows = samples * time, n = rows * channels;
+    const auto dropout = dropped(rate);
+    const auto xv = rounded_to(dtype(), normals(1, n, 2)), bv = rounded_to(dtype(), normals(2, n)),
+               gv = rounded_to(dtype(), normals(3, channels));
+    const auto branch = tensor(dtype(), bv), gamma = tensor(dtype(), gv);
+    const auto beta = tensor(dtype(), normals(4, channels));
+    auto x = tensor(dtype(), xv), sum = tensor(dtype(), n), y = tensor(dtype(), n);
+    auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows);
+    const auto add_and_normalize = [&](const Tensor& to) {
+      ops::residual_layer_norm_forward(to.view(), y.view(), mean.view(), rstd.view(), x.view(),
+                                       branch.view(), gamma.view(), beta.view(), time, dropout,
+                                       stream());
+      return joined({&to, &y, &mean, &rstd});
+    };
+    const auto got = add_and_normalize(sum);
+    const Values mask = dropout_factors(dropout, samples, time * channels);
+    expect_near(sum.values(), residual_sum(xv, bv, mask), tolerance().elementwise, "sum");
+    // What is normalized is the sum as it is stored.
+    ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), sum.view(), gamma.view(),
+                            beta.view(), stream());
+    EXPECT_TRUE(joined({&sum, &y, &mean, &rstd}) == got);
+    const NormReference reference{static_cast<std::size_t>(rows),
+                                  static_cast<std::size_t>(channels)};
+    expect_near(y.values(), reference.forward(sum.values(), gv, beta.values()),
+                tolerance().layer_norm, "y");
+    EXPECT_TRUE(add_and_normalize(x) == got) << "in place";
   }
 };
 
@@ -155,6 +194,81 @@ TEST_P(LayerNormTest, WorksInPlaceBackwards) {
   expect_near(dgamma.values(), expected.dgamma, tolerance().layer_norm, "dgamma");
 }
 
+TEST_P(LayerNormTest, AddsABranchFirst) {
+  const std::vector<std::array<std::int64_t, 3>> sizes{{1, 1, 1},   {2, 3, 5},   {3, 7, 33},
+                                                       {2, 65, 64}, {2, 9, 768}, {2, 3, 2309}};
+  for (const auto& [samples, time, channels] : sizes)
+    for (const float rate : {0.0F, 0.25F}) check_sum(samples, time, channels, rate);
+}
+
+TEST_P(LayerNormTest, DropsWhatTheFactorsSay) {
+  // x = 0 and branch = 1 leave the factors themselves.
+  for (const std::int64_t channels : {1, 3, 64, 257}) {
+    const std::int64_t samples = 3, time = 5, rows = samples * time, n = rows * channels;
+    const auto dropout = dropped(0.25F);
+    const auto x = tensor(dtype(), Values(static_cast<std::size_t>(n), 0.0)),
+               ones = tensor(dtype(), Values(static_cast<std::size_t>(n), 1.0)),
+               gamma = tensor(dtype(), Values(static_cast<std::size_t>(channels), 1.0));
+    auto sum = tensor(dtype(), n), y = tensor(dtype(), n);
+    auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows);
+    ops::residual_layer_norm_forward(sum.view(), y.view(), mean.view(), rstd.view(), x.view(),
+                                     ones.view(), gamma.view(), {}, time, dropout, stream());
+    EXPECT_EQ(sum.values(), rounded_to(dtype(), dropout_factors(dropout, samples, time * channels)))
+        << channels;
+  }
+}
+
+TEST_P(LayerNormTest, SumsDoNotDependOnTheMicroBatch) {
+  const std::int64_t time = 3, channels = 101, per_sample = time * channels;
+  const auto dropout = dropped(0.5F);
+  const auto x = tensor(dtype(), normals(1, 2 * per_sample)),
+             branch = tensor(dtype(), normals(2, 2 * per_sample)),
+             gamma = tensor(dtype(), normals(3, channels));
+  const auto run = [&](const Tensor& sum, const Tensor& y, std::int64_t first, std::int64_t count) {
+    auto mean = tensor(DType::f32, count * time), rstd = tensor(DType::f32, count * time);
+    auto mine = dropout;
+    mine.first_sample += static_cast<std::uint64_t>(first);
+    const auto at = [&](const Tensor& t) {
+      return t.view().slice(first * per_sample, count * per_sample);
+    };
+    ops::residual_layer_norm_forward(at(sum), at(y), mean.view(), rstd.view(), at(x), at(branch),
+                                     gamma.view(), {}, time, mine, stream());
+  };
+  auto sum = tensor(dtype(), 2 * per_sample), y = tensor(dtype(), 2 * per_sample);
+  run(sum, y, 0, 2);
+  const auto both = joined({&sum, &y});
+  run(sum, y, 0, 1);
+  run(sum, y, 1, 1);
+  EXPECT_TRUE(joined({&sum, &y}) == both);
+}
+
+TEST_P(LayerNormTest, GradientsOfASumReachStreamAndBranch) {
+  const std::int64_t samples = 2, time = 7, channels = 34, rows = samples * time,
+                     n = rows * channels;
+  const auto dropout = dropped(0.25F);
+  const auto sv = rounded_to(dtype(), normals(1, n)), dyv = rounded_to(dtype(), normals(2, n)),
+             gv = rounded_to(dtype(), normals(3, channels)),
+             later = rounded_to(dtype(), normals(4, n));  // what the stream itself brings
+  const auto sum = tensor(dtype(), sv), dy = tensor(dtype(), dyv), gamma = tensor(dtype(), gv);
+  auto y = tensor(dtype(), n), dx = tensor(dtype(), later), dbranch = tensor(dtype(), n);
+  auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows),
+       dgamma = tensor(DType::f32, channels);
+  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), sum.view(), gamma.view(), {},
+                          stream());
+  ops::layer_norm_backward(dx.view(), dgamma.view(), {}, dy.view(), sum.view(), gamma.view(),
+                           mean.view(), rstd.view(), true, stream());
+  ops::dropout_backward(dbranch.view(), dx.view(), time * channels, dropout, stream());
+  const auto norm =
+      NormReference{static_cast<std::size_t>(rows), static_cast<std::size_t>(channels)}.backward(
+          sv, gv, dyv);
+  const Values expected = plus(norm.dx, later);
+  expect_near(dx.values(), expected, tolerance().layer_norm, "dx", norm.largest_term);
+  expect_near(dbranch.values(),
+              residual_sum(Values(expected.size()), expected,
+                           dropout_factors(dropout, samples, time * channels)),
+              tolerance().layer_norm + tolerance().elementwise, "dbranch", norm.largest_term);
+}
+
 TEST_P(LayerNormTest, DoesNotDependOnThreads) {
   const std::int64_t rows = 517, channels = 131;
   const auto x = tensor(dtype(), normals(1, rows * channels)),
@@ -162,13 +276,17 @@ TEST_P(LayerNormTest, DoesNotDependOnThreads) {
   const auto dy = tensor(dtype(), normals(3, rows * channels));
   expect_same_on_threads([&] {
     auto y = tensor(dtype(), rows * channels), dx = tensor(dtype(), rows * channels);
+    auto sum = tensor(dtype(), rows * channels), normed = tensor(dtype(), rows * channels);
     auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows);
     auto dgamma = tensor(DType::f32, channels), dbeta = tensor(DType::f32, channels);
+    ops::residual_layer_norm_forward(sum.view(), normed.view(), mean.view(), rstd.view(), x.view(),
+                                     dy.view(), gamma.view(), gamma.view(), 47, dropped(0.1F),
+                                     stream());
     ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(),
                             gamma.view(), stream());
     ops::layer_norm_backward(dx.view(), dgamma.view(), dbeta.view(), dy.view(), x.view(),
                              gamma.view(), mean.view(), rstd.view(), false, stream());
-    return joined({&y, &mean, &rstd, &dx, &dgamma, &dbeta});
+    return joined({&sum, &normed, &y, &mean, &rstd, &dx, &dgamma, &dbeta});
   });
 }
 
@@ -182,6 +300,19 @@ TEST_P(LayerNormTest, RejectsWrongViews) {
   EXPECT_THROW(forward(five, gamma, rows), ContractError);
   EXPECT_THROW(forward(gamma, five, rows), ContractError);
   EXPECT_THROW(forward(gamma, gamma, four), ContractError);
+  const auto add_and_normalize = [&](const Tensor& sum, const Tensor& branch, std::int64_t time,
+                                     float rate) {
+    auto mean = tensor(DType::f32, 3);
+    ops::residual_layer_norm_forward(sum.view(), x.view(), mean.view(), rows.view(), x.view(),
+                                     branch.view(), gamma.view(), {}, time, dropped(rate),
+                                     stream());
+  };
+  EXPECT_NO_THROW(add_and_normalize(x, x, 3, 0.5F));
+  EXPECT_THROW(add_and_normalize(five, x, 3, 0.5F), ContractError);
+  EXPECT_THROW(add_and_normalize(x, five, 3, 0.5F), ContractError);
+  EXPECT_THROW(add_and_normalize(x, x, 2, 0.5F), ContractError);
+  EXPECT_THROW(add_and_normalize(x, x, 0, 0.5F), ContractError);
+  EXPECT_THROW(add_and_normalize(x, x, 3, 1.0F), ContractError);
 }
 
 TRIREME_ON_BACKENDS(LayerNormTest);
@@ -201,6 +332,24 @@ TEST(LayerNormReference, BackwardIsTheGradientOfForward) {
                   g.dgamma, "dgamma");
   expect_gradient([&](const Values& at) { return weighted(reference.forward(x, gamma, at)); }, beta,
                   g.dbeta, "dbeta");
+}
+
+TEST(LayerNormReference, GradientOfASumIsThatOfStreamAndNorm) {
+  const NormReference reference{3, 5};
+  const auto x = normals(1, 15), branch = normals(2, 15), gamma = normals(3, 5),
+             dy = normals(4, 15), later = normals(5, 15);
+  const auto mask = dropout_factors(dropped(0.25F), 1, 15);
+  const auto weighted = [&](const Values& sum) {
+    const auto y = reference.forward(sum, gamma, {});
+    double total = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) total += sum[i] * later[i] + y[i] * dy[i];
+    return total;
+  };
+  const auto dx = plus(reference.backward(residual_sum(x, branch, mask), gamma, dy).dx, later);
+  expect_gradient([&](const Values& at) { return weighted(residual_sum(at, branch, mask)); }, x, dx,
+                  "dx");
+  expect_gradient([&](const Values& at) { return weighted(residual_sum(x, at, mask)); }, branch,
+                  residual_sum(Values(15), dx, mask), "dbranch");
 }
 
 }  // namespace

@@ -17,6 +17,8 @@
 
 #include "device/device.hpp"
 
+#include "ops/dropout.hpp"
+
 #include "support/backends.hpp"
 
 namespace trireme::test {
@@ -31,6 +33,22 @@ inline Values normals(std::uint64_t seed, std::int64_t count, double scale = 1) 
     values[i] = scale * normal(w.w[0], w.w[1]);
   }
   return values;
+}
+
+inline ops::Dropout dropped(float rate) {
+  return {rate, RandomKey::of(77, Draw::dropout), (std::uint64_t{1} << 33U) + 5, 9};
+}
+
+/// The factors of `samples` samples.
+inline Values dropout_factors(const ops::Dropout& dropout,
+                              std::int64_t samples,
+                              std::int64_t per_sample) {
+  Values factors;
+  for (std::int64_t s = 0; s < samples; ++s)
+    for (std::int64_t e = 0; e < per_sample; ++e)
+      factors.push_back(static_cast<double>(ops::dropout_factor(
+          dropout, static_cast<std::uint64_t>(s), static_cast<std::uint64_t>(e))));
+  return factors;
 }
 
 /// The values as `dtype` can hold them.
