@@ -17,6 +17,7 @@
 
 #include "layout/budget.hpp"
 
+#include "reduce/steps.hpp"
 #include "reduce/thread_ranks.hpp"
 
 namespace trireme::reduce {
@@ -24,183 +25,64 @@ namespace {
 
 using trireme::testing::Hub;
 using trireme::testing::run_ranks;
+using trireme::testing::Setting;
+using trireme::testing::settings_of_every_switch;
+using trireme::testing::Steps;
+using trireme::testing::table;
 using trireme::testing::ThreadRank;
-
-/// Where the parameter with a bucket of its own stands in the table.
-enum class Tied : std::uint8_t { first, last, alone };
-
-std::vector<layout::Parameter> table(Tied tied = Tied::first) {
-  const layout::Parameter own{"wte", {7, 30}, true, true};
-  if (tied == Tied::alone)
-    return {own};
-  std::vector<layout::Parameter> all = {{"a", {300}, false, true},
-                                        {"b", {65}},
-                                        {"c", {40, 20}, false, true},
-                                        {"d", {1}},
-                                        {"e", {129}}};
-  all.insert(tied == Tied::first ? all.begin() : all.end(), own);
-  return all;
-}
+using trireme::testing::Tied;
+using trireme::testing::train_plainly;
 
 layout::Options options(int ranks, std::int64_t bucket_elements = 350) {
   return {ranks, bucket_elements, layout::Padding::aligned};
 }
 
-struct Setting {
-  bool sharded = true, overlap_gradients = true, overlap_parameters = true, cached_shards = true;
-  std::int64_t bucket_elements = 350;
-  layout::Padding padding = layout::Padding::aligned;
-  GradientDType gradient_dtype = GradientDType::fp32;
-  Tied tied = Tied::first;
-
-  [[nodiscard]] ParallelConfig config() const {
-    ParallelConfig c;
-    c.overlap_gradients = overlap_gradients;
-    c.overlap_parameters = overlap_parameters;
-    c.cached_shards = cached_shards;
-    c.gradient_dtype = gradient_dtype;
-    return c;
-  }
-};
-
-/// A gradient that depends on the parameter's value, so that a stale parameter shows in the result.
-void write_gradient(Engine& engine, ParameterIndex p, int rank, int step) {
-  const View gradient = engine.gradient(p);
-  const float* parameter = engine.parameter(p).as<float>();
-  for (std::int64_t i = 0; i < gradient.elements; ++i)
-    gradient.as<float>()[i] += 0.1F * static_cast<float>(rank + 1) * parameter[i] +
-                               static_cast<float>((i * 7 + step) % 13) * 0.01F;
-}
-
-/// One step as the trainer does it: forward order before_use, backward order mark_ready, update.
-void train_step(Engine& engine, int rank, int step) {
-  const std::size_t count = engine.plan().parameters().size();
-  engine.begin_step();
-  for (std::size_t p = 0; p < count; ++p) {
-    const ParameterIndex index{static_cast<std::int32_t>(p)};
-    engine.before_use({&index, 1});
-  }
-  for (std::size_t p = count; p-- > 0;) {
-    const auto index = static_cast<ParameterIndex>(p);
-    write_gradient(engine, index, rank, step);
-    engine.mark_ready(index);
-  }
-  engine.finish_reduction();
-  const auto owned = engine.owned();
-  for (std::size_t b = owned.size(); b-- > 0;) {
-    const auto bucket = static_cast<BucketIndex>(b);
-    engine.wait_for_shard(bucket);
-    const OwnedShard& shard = engine.owned()[b];
-    for (std::int64_t i = 0; i < shard.gradient.elements; ++i)
-      shard.parameter.as<float>()[i] -= 0.125F * shard.gradient.as<float>()[i];
-    engine.mark_updated(bucket);
-  }
-}
-
-void initialize(Engine& engine) {
-  for (std::size_t p = 0; p < engine.plan().parameters().size(); ++p) {
-    const View values = engine.parameter(static_cast<ParameterIndex>(p));
-    for (std::int64_t i = 0; i < values.elements; ++i)
-      values.as<float>()[i] = static_cast<float>(static_cast<int>(p) * 10 + i % 5);
-  }
-  engine.publish_parameters();
-}
-
-/// All parameters after `steps` steps, one after another in registration order; the same on every
-/// rank, which is checked.
+/// Parameters after `steps` steps; the same on every rank, which is checked.
 std::vector<float> train(int ranks, const Setting& setting, int steps) {
   std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](ThreadRank& rank) {
-    const layout::Plan plan(table(setting.tied), {ranks, setting.bucket_elements, setting.padding});
-    Engine engine(plan, DType::f32, setting.sharded, setting.config(), rank.communicator,
-                  *rank.device, *rank.compute);
-    initialize(engine);
-    for (int step = 0; step < steps; ++step) train_step(engine, rank.world.rank(), step);
-    engine.wait_for_parameters();
-    auto& mine = results[static_cast<std::size_t>(rank.world.rank())];
-    for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
-      const View values = engine.parameter(static_cast<ParameterIndex>(p));
-      mine.insert(mine.end(), values.as<float>(), values.as<float>() + values.elements);
-    }
+    results[static_cast<std::size_t>(rank.world.rank())] =
+        trireme::testing::train(setting, steps, rank.communicator, *rank.device, *rank.compute);
   });
-  for (const auto& other : results)
-    EXPECT_EQ(0, std::memcmp(other.data(), results[0].data(), other.size() * sizeof(float)));
+  for (const auto& other : results) EXPECT_EQ(other, results[0]);
   return results[0];
-}
-
-/// The same training without engine, buckets and threads.
-std::vector<float> train_plainly(int ranks,
-                                 int steps,
-                                 GradientDType gradient_dtype = GradientDType::fp32,
-                                 Tied tied = Tied::first) {
-  const auto travel = [&](float value) {
-    return gradient_dtype == GradientDType::bf16 && ranks > 1 ? static_cast<float>(Bf16(value))
-                                                              : value;
-  };
-  std::vector<float> all;
-  const auto parameters = table(tied);
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const std::int64_t elements = parameters[p].elements();
-    for (std::int64_t i = 0; i < elements; ++i) {
-      float value = static_cast<float>(static_cast<int>(p) * 10 + i % 5);
-      for (int step = 0; step < steps; ++step) {
-        float sum = 0;
-        for (int rank = 0; rank < ranks; ++rank) {
-          float gradient = 0;
-          gradient += 0.1F * static_cast<float>(rank + 1) * value +
-                      static_cast<float>((i * 7 + step) % 13) * 0.01F;
-          sum += travel(gradient);
-        }
-        value -= 0.125F * travel(sum);
-      }
-      all.push_back(value);
-    }
-  }
-  return all;
 }
 
 class EngineAtRanks : public ::testing::TestWithParam<int> {};
 
 TEST_P(EngineAtRanks, TrainsAsAPlainLoopWithEverySwitch) {
   const int ranks = GetParam(), steps = 4;
-  const auto expected = train_plainly(ranks, steps);
-  for (int bits = 0; bits < 16; ++bits)
-    for (const std::int64_t bucket_elements : {1, 350, 100'000}) {
-      Setting setting{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0,
-                      bucket_elements};
-      if (bits == 5)
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto expected = train_plainly({.dtype = dtype}, steps, ranks);
+    for (Setting setting : settings_of_every_switch()) {
+      setting.dtype = dtype;
+      if (!setting.sharded && setting.overlap_parameters)
         setting.padding = layout::Padding::none;
-      const auto result = train(ranks, setting, steps);
-      ASSERT_EQ(result.size(), expected.size());
-      ASSERT_EQ(0, std::memcmp(result.data(), expected.data(), result.size() * sizeof(float)))
-          << "switches " << bits << ", bucket_elements " << bucket_elements;
+      ASSERT_EQ(train(ranks, setting, steps), expected) << setting.text() << ", " << name(dtype);
     }
+  }
 }
 
 TEST_P(EngineAtRanks, TrainsAsAPlainLoopWhereverTheTiedWeightStands) {
   const int ranks = GetParam(), steps = 4;
   for (const Tied tied : {Tied::last, Tied::alone}) {
-    const auto expected = train_plainly(ranks, steps, GradientDType::fp32, tied);
-    for (int bits = 0; bits < 16; ++bits)
-      for (const std::int64_t bucket_elements : {1, 350, 100'000}) {
-        Setting setting{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0,
-                        bucket_elements};
-        setting.tied = tied;
-        ASSERT_EQ(train(ranks, setting, steps), expected)
-            << "switches " << bits << ", bucket_elements " << bucket_elements
-            << (tied == Tied::last ? ", last" : ", alone");
-      }
+    const auto expected = train_plainly({.tied = tied}, steps, ranks);
+    for (Setting setting : settings_of_every_switch()) {
+      setting.tied = tied;
+      ASSERT_EQ(train(ranks, setting, steps), expected)
+          << setting.text() << (tied == Tied::last ? ", last" : ", alone");
+    }
   }
 }
 
 TEST_P(EngineAtRanks, RoundsGradientsThatTravelAsBf16) {
   const int ranks = GetParam(), steps = 3;
-  const auto expected = train_plainly(ranks, steps, GradientDType::bf16);
-  ASSERT_EQ(ranks == 1, expected == train_plainly(ranks, steps));
-  for (int bits = 0; bits < 16; ++bits) {
-    Setting setting{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
+  const Setting rounding{.gradient_dtype = GradientDType::bf16};
+  const auto expected = train_plainly(rounding, steps, ranks);
+  ASSERT_EQ(ranks == 1, expected == train_plainly({}, steps, ranks));
+  for (Setting setting : settings_of_every_switch()) {
     setting.gradient_dtype = GradientDType::bf16;
-    ASSERT_EQ(train(ranks, setting, steps), expected) << "switches " << bits;
+    ASSERT_EQ(train(ranks, setting, steps), expected) << setting.text();
   }
 }
 
@@ -211,7 +93,7 @@ TEST_P(EngineAtRanks, EnqueuesTheSameCollectivesInTheSameOrderOnAllRanks) {
   run_ranks(hub, [&](ThreadRank& rank) {
     const layout::Plan plan(table(), options(ranks));
     Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
-    train_step(engine, rank.world.rank(), 0);
+    Steps(engine, *rank.device, *rank.compute).run(0);
     engine.wait_for_parameters();
   });
   for (int rank = 0; rank < ranks; ++rank)
@@ -224,8 +106,9 @@ TEST_P(EngineAtRanks, KeepsPaddingZero) {
   run_ranks(GetParam(), [](ThreadRank& rank) {
     const layout::Plan plan(table(), options(rank.world.size()));
     Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
-    initialize(engine);
-    for (int step = 0; step < 3; ++step) train_step(engine, rank.world.rank(), step);
+    Steps steps(engine, *rank.device, *rank.compute);
+    steps.initialize();
+    for (int step = 0; step < 3; ++step) steps.run(step);
     engine.wait_for_parameters();
     // Element by element of the arena: all that is not a parameter's is zero.
     std::vector<char> inside(static_cast<std::size_t>(plan.flat_elements()), 0);
@@ -253,6 +136,7 @@ class OneRank : public ::testing::Test {
                                        *rank_.device, *rank_.compute);
     return *engine_;
   }
+  Steps steps_of(Engine& engine) { return {engine, *rank_.device, *rank_.compute}; }
 
   Hub hub_{1};
   ThreadRank rank_{hub_, 0};
@@ -307,7 +191,7 @@ TEST_F(OneRank, RefusesStepsOutOfOrder) {
 
 TEST_F(OneRank, RefusesAGradientComputedFromParametersThatNobodyWaitedFor) {
   Engine& engine = make();
-  train_step(engine, 0, 0);
+  steps_of(engine).run(0);
   engine.begin_step();
   for (const int p : {5, 4}) engine.mark_ready(static_cast<ParameterIndex>(p));
   EXPECT_THAT(message_of([&] { engine.mark_ready(ParameterIndex{3}); }),
@@ -362,14 +246,15 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
 
 TEST_F(OneRank, LooksShardsUpOnceOrEveryStep) {
   Engine& cached = make();
-  train_step(cached, 0, 0);
+  steps_of(cached).run(0);
   EXPECT_EQ(rank_.communicator.num_lookups(), 6);
   ParallelConfig config;
   config.cached_shards = false;
   Engine& searching = make(config);
-  train_step(searching, 0, 0);
+  Steps steps = steps_of(searching);
+  steps.run(0);
   searching.wait_for_parameters();
-  train_step(searching, 0, 1);
+  steps.run(1);
   EXPECT_EQ(rank_.communicator.num_lookups(), 6 + 6 + 2 * 6);
 }
 
@@ -382,8 +267,9 @@ TEST(Times, ShowWhoWaitedForWhom) {
       const layout::Plan plan(table(), options(2));
       Engine engine(plan, DType::f32, true, setting.config(), rank.communicator, *rank.device,
                     *rank.compute);
+      Steps steps(engine, *rank.device, *rank.compute);
       for (int step = 0; step < 3; ++step) {
-        train_step(engine, rank.world.rank(), step);
+        steps.run(step);
         double exposed = 0, previous_end = 0;
         for (const BucketTimes& times : engine.times()) {
           ASSERT_GT(times.ready, 0.0);
@@ -408,7 +294,7 @@ TEST(Times, ShowWhoWaitedForWhom) {
       }
       engine.wait_for_parameters();
       // The next step finds its parameters there: what was waited here is told, and not exposed.
-      train_step(engine, rank.world.rank(), 3);
+      steps.run(3);
       double exposed = 0;
       for (const BucketTimes& times : engine.times()) {
         ASSERT_TRUE(times.reduced());
@@ -431,7 +317,8 @@ TEST(Hold, AGatherStartsOnlyWhenComputeWaitsForItOrALaterOne) {
   run_ranks(2, [](ThreadRank& rank) {
     const layout::Plan plan(table(), options(2));
     Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
-    initialize(engine);
+    Steps steps(engine, *rank.device, *rank.compute);
+    steps.initialize();
     const auto foreign = [&](BucketIndex bucket) {
       const std::int64_t shard = plan.bucket(bucket).shard_elements;
       const View part =
@@ -442,7 +329,7 @@ TEST(Hold, AGatherStartsOnlyWhenComputeWaitsForItOrALaterOne) {
     for (std::size_t b = 0; b < plan.buckets().size(); ++b)
       old.push_back(foreign(static_cast<BucketIndex>(b)));
     engine.hold_collectives(true);
-    train_step(engine, rank.world.rank(), 0);
+    steps.run(0);
     engine.hold_collectives(false);  // those that came up stay held
     std::vector<char> current(old.size(), 0);
     for (std::size_t p = 0; p < plan.parameters().size(); ++p) {

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine on a GPU, one rank: the plain loop's numbers to the bit, whatever the switches.
+#include "support/gpu.hpp"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "reduce/steps.hpp"
+
+namespace trireme::reduce {
+namespace {
+
+using namespace trireme::testing;
+
+class EngineOnGpu : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    TRIREME_NEEDS_GPU();
+    device_ = device::make_cuda_device(0);
+    compute_ = device_->make_stream(device::StreamMode::inlined, "compute");
+    communicator_ =
+        comm::make_communicator(comm::Transport::self, comm::Reduction::sum, *world_, *device_);
+  }
+
+  const std::unique_ptr<comm::World> world_ = comm::make_self_world();
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> compute_;
+  std::unique_ptr<comm::Communicator> communicator_;
+};
+
+TEST_P(EngineOnGpu, TrainsAsAPlainLoopWithEverySwitch) {
+  constexpr int steps = 4;
+  for (const Tied tied : {Tied::first, Tied::last, Tied::alone}) {
+    const auto expected = train_plainly({.tied = tied, .dtype = GetParam()}, steps, 1);
+    for (Setting setting : settings_of_every_switch()) {
+      setting.tied = tied;
+      setting.dtype = GetParam();
+      ASSERT_EQ(train(setting, steps, *communicator_, *device_, *compute_), expected)
+          << setting.text();
+    }
+  }
+}
+
+TEST_P(EngineOnGpu, TellsTimesInOrder) {
+  const Setting setting{.dtype = GetParam()};
+  const layout::Plan plan(table(), {1, setting.bucket_elements, setting.padding});
+  Engine engine(plan, setting.dtype, setting.sharded, setting.config(), *communicator_, *device_,
+                *compute_);
+  Steps steps(engine, *device_, *compute_);
+  steps.initialize();
+  for (int step = 0; step < 3; ++step) {
+    steps.run(step);
+    for (const BucketTimes& times : engine.times()) {
+      EXPECT_GT(times.ready, 0.0);
+      EXPECT_LE(times.ready, times.start);
+      EXPECT_LE(times.start, times.end);
+      EXPECT_GE(times.waited, 0.0);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes,
+                         EngineOnGpu,
+                         ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& made) { return std::string(name(made.param)); });
+
+}  // namespace
+}  // namespace trireme::reduce

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine over NCCL, two or three ranks that share a GPU (support/shared_gpu.hpp): the plain
+// loop's numbers to the bit. Every collective between such ranks takes milliseconds, so this goes
+// through a few settings only.
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/mpi_world.hpp"
+
+#include "reduce/steps.hpp"
+
+#include "support/gpu.hpp"
+#include "support/shared_gpu.hpp"
+
+namespace trireme::reduce {
+namespace {
+
+using namespace trireme::testing;
+
+class EngineOverNccl : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    TRIREME_NEEDS_GPU();
+    world_.limit_waiting(60);
+    test::pretend_to_be_on_a_host_of_ones_own(world_.rank());
+    device_ = device::make_cuda_device(0);
+    compute_ = device_->make_stream(device::StreamMode::inlined, "compute");
+    communicator_ = comm::make_communicator(comm::Transport::nccl, comm::Reduction::sum, world_,
+                                            *device_, {.most_blocks = 2});
+  }
+
+  void expect_the_plain_loop(Setting setting) {
+    constexpr int steps = 3;
+    setting.dtype = GetParam();
+    EXPECT_EQ(train(setting, steps, *communicator_, *device_, *compute_),
+              train_plainly(setting, steps, world_.size()))
+        << setting.text();
+  }
+
+  comm::MpiWorld world_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> compute_;
+  std::unique_ptr<comm::Communicator> communicator_;
+};
+
+TEST_P(EngineOverNccl, TrainsAsAPlainLoop) {
+  for (const bool sharded : {true, false})
+    for (const bool overlaps : {true, false})
+      expect_the_plain_loop({.sharded = sharded,
+                             .overlap_gradients = overlaps,
+                             .overlap_parameters = overlaps,
+                             .cached_shards = overlaps});
+  expect_the_plain_loop({.bucket_elements = 100'000, .tied = Tied::alone});
+}
+
+TEST_P(EngineOverNccl, RoundsGradientsThatTravelAsBf16) {
+  // The sum of two is rounded once, that of three on the way.
+  if (world_.size() > 2)
+    GTEST_SKIP() << "the order of NCCL's roundings is its own for more than two ranks";
+  expect_the_plain_loop({.gradient_dtype = GradientDType::bf16});
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes,
+                         EngineOverNccl,
+                         ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& made) { return std::string(name(made.param)); });
+
+}  // namespace
+}  // namespace trireme::reduce

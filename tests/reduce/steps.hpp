@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training of the engine alone, on any device, and the same without engine, buckets and streams.
+//
+// Gradients depend on the parameters' values, so that a stale parameter shows in the result. All
+// values are whole numbers small enough for fp32, so sums are exact in every order and results are
+// compared to the bit, whoever adds. What a step does to gradients and parameters is enqueued on
+// the compute stream and not waited for: a wait that the engine forgets shows as well.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "ops/elementwise.hpp"
+
+#include "reduce/engine.hpp"
+
+namespace trireme::testing {
+
+/// Where the parameter with a bucket of its own stands in the table.
+enum class Tied : std::uint8_t { first, last, alone };
+
+inline std::vector<layout::Parameter> table(Tied tied = Tied::first) {
+  const layout::Parameter own{"wte", {7, 30}, true, true};
+  if (tied == Tied::alone)
+    return {own};
+  std::vector<layout::Parameter> all = {{"a", {300}, false, true},
+                                        {"b", {65}},
+                                        {"c", {40, 20}, false, true},
+                                        {"d", {1}},
+                                        {"e", {129}}};
+  all.insert(tied == Tied::first ? all.begin() : all.end(), own);
+  return all;
+}
+
+struct Setting {
+  bool sharded = true, overlap_gradients = true, overlap_parameters = true, cached_shards = true;
+  std::int64_t bucket_elements = 350;
+  layout::Padding padding = layout::Padding::aligned;
+  reduce::GradientDType gradient_dtype = reduce::GradientDType::fp32;
+  Tied tied = Tied::first;
+  DType dtype = DType::f32;  ///< of the parameters
+
+  [[nodiscard]] reduce::ParallelConfig config() const {
+    reduce::ParallelConfig c;
+    c.overlap_gradients = overlap_gradients;
+    c.overlap_parameters = overlap_parameters;
+    c.cached_shards = cached_shards;
+    c.gradient_dtype = gradient_dtype;
+    return c;
+  }
+  [[nodiscard]] std::string text() const {
+    std::string all = "bucket_elements " + std::to_string(bucket_elements);
+    for (const auto& [name, on] : {std::pair{"sharded", sharded},
+                                   {"overlap_gradients", overlap_gradients},
+                                   {"overlap_parameters", overlap_parameters},
+                                   {"cached_shards", cached_shards}})
+      all += std::string(on ? ", " : ", not ") + name;
+    return all;
+  }
+};
+
+/// Four switches, one per bit, at three sizes of buckets.
+inline std::vector<Setting> settings_of_every_switch() {
+  std::vector<Setting> all;
+  for (int bits = 0; bits < 16; ++bits)
+    for (const std::int64_t bucket_elements : {1, 350, 100'000})
+      all.push_back(
+          {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0, bucket_elements});
+  return all;
+}
+
+inline float initial_value(std::size_t parameter, std::int64_t element) {
+  return static_cast<float>(static_cast<int>(parameter) * 10 + element % 5);
+}
+/// The part of a gradient that does not depend on the parameter. The other part is (rank + 1) times
+/// its value; an update adds the sum over ranks.
+inline float pattern(int step, std::int64_t element) {
+  return static_cast<float>((element + step) * 7 % 13);
+}
+
+/// One rank's engine at work.
+class Steps {
+ public:
+  Steps(reduce::Engine& engine, device::Device& device, device::Stream& compute)
+      : engine_(engine), device_(device), compute_(compute) {
+    const auto fp32 = [&](std::int64_t elements) {
+      return device.allocate(static_cast<std::size_t>(elements) * sizeof(float), "test");
+    };
+    std::int64_t most = 0;
+    for (const layout::Bucket& bucket : engine.plan().buckets())
+      most = std::max(most, bucket.elements);
+    values_ = fp32(most);
+    patterns_ = fp32(most + period);
+    std::vector<float> all;
+    for (std::int64_t i = 0; i < most + period; ++i) all.push_back(pattern(0, i));
+    copy(patterns_.view(DType::f32), view_of(all.data(), most + period));
+  }
+
+  void initialize() {
+    for (std::size_t p = 0; p < count(); ++p) {
+      const View to = engine_.parameter(static_cast<ParameterIndex>(p));
+      std::vector<float> all;
+      for (std::int64_t i = 0; i < to.elements; ++i) all.push_back(initial_value(p, i));
+      copy(values_.view(DType::f32, 0, to.elements), view_of(all.data(), to.elements));
+      ops::cast(to, values_.view(DType::f32, 0, to.elements), compute_);
+    }
+    engine_.publish_parameters();
+  }
+
+  /// One step as the trainer does it: before_use in forward order, mark_ready in backward order,
+  /// update.
+  void run(int step) {
+    engine_.begin_step();
+    for (std::size_t p = 0; p < count(); ++p) {
+      const auto parameter = static_cast<ParameterIndex>(p);
+      engine_.before_use({&parameter, 1});
+    }
+    for (std::size_t p = count(); p-- > 0;) {
+      write_gradient(static_cast<ParameterIndex>(p), step);
+      engine_.mark_ready(static_cast<ParameterIndex>(p));
+    }
+    engine_.finish_reduction();
+    for (std::size_t b = engine_.owned().size(); b-- > 0;) {
+      const auto bucket = static_cast<BucketIndex>(b);
+      engine_.wait_for_shard(bucket);
+      const reduce::OwnedShard& shard = engine_.owned()[b];
+      const View values = values_of(shard.parameter);
+      ops::add(values, shard.gradient, compute_);
+      ops::cast(shard.parameter, values, compute_);
+      engine_.mark_updated(bucket);
+    }
+  }
+
+  /// All of them, one after another in registration order.
+  [[nodiscard]] std::vector<float> parameters() {
+    engine_.wait_for_parameters();
+    std::vector<float> all;
+    for (std::size_t p = 0; p < count(); ++p) {
+      const View values = values_of(engine_.parameter(static_cast<ParameterIndex>(p)));
+      std::vector<float> read(static_cast<std::size_t>(values.elements));
+      copy(view_of(read.data(), values.elements), values);
+      all.insert(all.end(), read.begin(), read.end());
+    }
+    return all;
+  }
+
+ private:
+  static constexpr std::int64_t period = 13;
+
+  [[nodiscard]] std::size_t count() const { return engine_.plan().parameters().size(); }
+  /// In fp32, until the next call.
+  [[nodiscard]] View values_of(ConstView parameter) {
+    const View values = values_.view(DType::f32, 0, parameter.elements);
+    ops::cast(values, parameter, compute_);
+    return values;
+  }
+  void write_gradient(ParameterIndex parameter, int step) {
+    const View gradient = engine_.gradient(parameter);
+    const View values = values_of(engine_.parameter(parameter));
+    for (int times = 0; times <= engine_.rank(); ++times) ops::add(gradient, values, compute_);
+    const View patterns = patterns_.view(DType::f32);
+    ops::add(gradient, patterns.slice(step % period, gradient.elements), compute_);
+  }
+  /// Between host and device.
+  void copy(View to, ConstView from) {
+    device_.copy(to, from, compute_);
+    compute_.synchronize();
+  }
+
+  reduce::Engine& engine_;
+  device::Device& device_;
+  device::Stream& compute_;
+  device::Buffer values_, patterns_;
+};
+
+/// One rank's parameters after `steps` steps.
+inline std::vector<float> train(const Setting& setting,
+                                int steps,
+                                comm::Communicator& communicator,
+                                device::Device& device,
+                                device::Stream& compute) {
+  const layout::Plan plan(table(setting.tied),
+                          {communicator.size(), setting.bucket_elements, setting.padding});
+  reduce::Engine engine(plan, setting.dtype, setting.sharded, setting.config(), communicator,
+                        device, compute);
+  Steps training(engine, device, compute);
+  training.initialize();
+  for (int step = 0; step < steps; ++step) training.run(step);
+  return training.parameters();
+}
+
+/// The same element by element.
+inline std::vector<float> train_plainly(const Setting& setting, int steps, int ranks) {
+  const auto rounded = [](float value, bool rounds) {
+    return rounds ? static_cast<float>(Bf16(value)) : value;
+  };
+  const bool travels_rounded = setting.gradient_dtype == reduce::GradientDType::bf16 && ranks > 1;
+  std::vector<float> all;
+  const auto parameters = table(setting.tied);
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    for (std::int64_t i = 0; i < parameters[p].elements(); ++i) {
+      float value = initial_value(p, i);
+      for (int step = 0; step < steps; ++step) {
+        float sum = 0;
+        for (int rank = 0; rank < ranks; ++rank)
+          sum += rounded(static_cast<float>(rank + 1) * value + pattern(step, i), travels_rounded);
+        value = rounded(value + rounded(sum, travels_rounded), setting.dtype == DType::bf16);
+      }
+      all.push_back(value);
+    }
+  return all;
+}
+
+}  // namespace trireme::testing
