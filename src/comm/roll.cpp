@@ -26,9 +26,12 @@ constexpr int question_tag = 1;
 constexpr int answer_tag = 2;
 /// How often a clerk looks for questions. Twenty looks a second are not seen in any measurement.
 constexpr std::chrono::milliseconds between_looks{50};
-/// How long the roll waits for answers. Long for a clerk, also one whose cores are all taken.
-constexpr std::chrono::seconds longest_roll_call{2};
+/// How long the roll waits for answers: this share of the deadline, but so long at least.
+constexpr double share_of_deadline = 0.1;
+constexpr std::chrono::duration<double> shortest_roll_call{5};
 constexpr std::chrono::milliseconds between_answers{1};
+/// A look for answers that comes later than this after the one before was kept from coming.
+constexpr std::chrono::duration<double> longest_gap{0.1};
 /// Ranks that an error names one by one.
 constexpr std::size_t most_named = 8;
 
@@ -106,6 +109,13 @@ void Roll::leave(Lane& lane) {
   lane.inside = false;
 }
 
+std::int64_t Roll::num_entered() const {
+  const std::lock_guard lock(mutex_);
+  std::int64_t entered = 0;
+  for (const Lane& lane : lanes_) entered += lane.sequence;
+  return entered;
+}
+
 void Roll::serve() {
   std::unique_lock lock(stopping_mutex_);
   while (!stopping_changed_.wait_for(lock, between_looks, [&] { return stopping_; })) {
@@ -171,10 +181,16 @@ std::vector<Roll::Answer> Roll::ask(const Question& question) {
     TRIREME_MPI(MPI_Isend(&questions_[peer], sizeof question, MPI_BYTE, r, question_tag,
                           comm_.get(), &asking_[peer]));
   }
-  const auto until = Clock::now() + longest_roll_call;
+  using Seconds = std::chrono::duration<double>;
+  const Seconds longest = std::max(shortest_roll_call, Seconds(share_of_deadline * deadline_s()));
+  Seconds waited{0};
+  auto last = Clock::now();
   std::int64_t missing = size_ - 1;
-  while (missing > 0 && Clock::now() < until) {
+  while (missing > 0 && waited < longest) {
     std::this_thread::sleep_for(between_answers);
+    const auto now = Clock::now();
+    waited += std::min<Seconds>(now - last, longest_gap);
+    last = now;
     for (int source = -1; message_waits(comm_.get(), answer_tag, source);) {
       Answer answer;
       TRIREME_MPI(MPI_Recv(&answer, sizeof answer, MPI_BYTE, source, answer_tag, comm_.get(),

@@ -16,6 +16,10 @@
 //   all are there               go on once: the last one may have come just now. If nothing moves
 //                               until the deadline passes again, CommError
 //
+// A rank is silent when it has not answered for a tenth of the deadline, at least 5 s: a virtual
+// machine may keep a rank that is well from its core for seconds. Time in which the caller itself
+// stood still does not count.
+//
 // 1. Nothing is sent while collectives go well.
 // 2. Being at work (World::AtWork) stretches the deadline for everybody, as long as all ranks
 // answer.
@@ -70,6 +74,8 @@ class Roll {
   void remove(Lane& lane);
   void enter(Lane& lane, const Collective& collective);
   void leave(Lane& lane);
+  /// Collectives entered so far, in all lanes that are still there.
+  [[nodiscard]] std::int64_t num_entered() const;
 
   /// Nested; see World::AtWork.
   void begin_work() { works_.fetch_add(1, std::memory_order_relaxed); }
