@@ -8,11 +8,11 @@ import os
 import subprocess
 import unittest
 
-from harness import TRIREME, TrainingTest
+from harness import TIMEOUT_S, TRIREME, TrainingTest
 
 
 def versions():
-    said = subprocess.run([TRIREME, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    said = subprocess.run([TRIREME, "--version"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     return dict(line.split(None, 1) for line in said.splitlines())
 
 
@@ -40,7 +40,7 @@ class CudaBuild(TrainingTest):
                 self.assertEqual(told[library], "not in this build")
 
     def test_the_drivers_library_is_not_linked(self):
-        dynamic = subprocess.run(["readelf", "-d", TRIREME], capture_output=True, text=True, timeout=60, check=True).stdout
+        dynamic = subprocess.run(["readelf", "-d", TRIREME], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
         needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line]
         self.assertIn("libmpi.so.40", needed)
         self.assertFalse([name for name in needed if name.startswith("libcuda.")], needed)

@@ -15,7 +15,7 @@ TRIREME = os.environ["TRIREME"]
 MPIRUN = os.environ["TRIREME_MPIRUN"]
 HERE = os.path.dirname(os.path.abspath(__file__))
 DECK = os.path.join(HERE, "tiny.yaml")
-TIMEOUT_S = 120
+TIMEOUT_S = 300  # for what hangs, however slow the machine
 
 
 def is_root():

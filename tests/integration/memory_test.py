@@ -7,14 +7,14 @@ import unittest
 
 import h5py
 
-from harness import TRIREME, TrainingTest
+from harness import TIMEOUT_S, TRIREME, TrainingTest
 
 
 class Memory(TrainingTest):
     def planned(self, ranks, *overrides):
         path = self.path(f"plan{ranks}.json")
         subprocess.run([TRIREME, "plan", *self.words("none", ["run.steps=5", *overrides]), "--ranks", str(ranks), "--json", path],
-                       check=True, capture_output=True, timeout=60)
+                       check=True, capture_output=True, timeout=TIMEOUT_S)
         with open(path, encoding="utf-8") as file:
             plan = json.load(file)
         os.remove(path)

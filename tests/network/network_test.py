@@ -16,12 +16,15 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
 from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest  # noqa: E402
 
+# A run that lost a rank ends in a second or two, one that lost its link when the deadline of 8 s and 5 s of the roll are over. The rest
+# is for a machine that stands still; what is told apart are minutes, in which nobody noticed.
+MOST_S = 60
 ONE_HOST = "north:%d"
 BOTH_HOSTS = "north:%d,south:%d"
 
 
 def link(change):
-    subprocess.run(["bash", os.environ["TRIREME_TWO_HOSTS"], "link", change], check=True, timeout=60)
+    subprocess.run(["bash", os.environ["TRIREME_TWO_HOSTS"], "link", change], check=True, timeout=TIMEOUT_S)
 
 
 def processes_of_rank(rank):
@@ -137,7 +140,7 @@ class Faults(Network):
                 run, took = self.break_after_step(3, kill, hosts=hosts, name=f"killed-{number}")
                 print(f"{hosts}: ended {took:.1f} s after rank {victim} was killed, with code {run.code}")
                 self.assertNotEqual(run.code, 0, run)
-                self.assertLess(took, 20, run)
+                self.assertLess(took, MOST_S, run)
                 self.assertEqual([pid for rank in range(4) for pid in processes_of_rank(rank)], [])
 
     def test_a_dead_link_ends_the_job_and_is_named(self):
@@ -145,7 +148,7 @@ class Faults(Network):
         link("2mbit")
         self.addCleanup(link, "2gbit")
         self.addCleanup(link, "up")
-        run, took = self.break_after_step(3, lambda: link("down"), "parallel.deadline=4")
+        run, took = self.break_after_step(3, lambda: link("down"), "parallel.deadline=8")
         print(f"ended {took:.1f} s after the link went down: {run.errors}")
         self.assertEqual(run.code, 3, run)
         self.assertTrue(run.errors, run)
@@ -153,7 +156,7 @@ class Faults(Network):
         # be the first to say that it no longer hears the other.
         self.assertRegex("\n".join(run.errors), r"((reduce_scatter|all_gather|all_reduce) of bucket \d+|a sum over the ranks) failed: "
                          r"nothing moved for \d+\.\d s; rank (0 on north|1 on south) does not answer")
-        self.assertLess(took, 30, run)
+        self.assertLess(took, MOST_S, run)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ configure() { # $1: directory
   chmod 600 "$1/munge.key"
   # linuxproc and none instead of cgroups. Each node has a temporary directory of its own, as two machines have: Slurm's PMIx names
   # its files there by the job alone. A requeued job may begin again after cred_expire seconds.
+  # The other times are for a machine that stands still for seconds now and then.
   cat >"$1/slurm.conf" <<EOF
 ClusterName=trireme
 SlurmctldHost=$(hostname -s)(10.98.0.1)
 AuthType=auth/munge
-AuthInfo=socket=$1/munge.socket,cred_expire=5
+AuthInfo=socket=$1/munge.socket,cred_expire=10
 CryptoType=crypto/munge
 SlurmUser=root
 SlurmdUser=root
@@ -44,7 +45,10 @@ SchedulerType=sched/builtin
 SchedulerParameters=sched_interval=1,sched_min_interval=0
 ReturnToService=2
 MpiDefault=none
-KillWait=10
+KillWait=60
+BatchStartTimeout=120
+MessageTimeout=60
+TCPTimeout=30
 JobCompType=jobcomp/none
 MailProg=/bin/true
 NodeName=n1 NodeHostname=$(hostname -s) NodeAddr=10.98.0.1 Port=7001 CPUs=1 RealMemory=200 State=UNKNOWN
@@ -69,8 +73,8 @@ inside() { # $1: directory
   slurmctld -f "$SLURM_CONF"
   slurmd -f "$SLURM_CONF" -N n1
   slurmd -f "$SLURM_CONF" -N n2
-  local deadline=$((SECONDS + 20)) states=
-  until states=$(timeout 5 sinfo -h -N -o %T 2>/dev/null | sort -u) && [ "$states" = idle ] || [ $SECONDS -ge $deadline ]; do
+  local deadline=$((SECONDS + 120)) states=
+  until states=$(timeout 20 sinfo -h -N -o %T 2>/dev/null | sort -u) && [ "$states" = idle ] || [ $SECONDS -ge $deadline ]; do
     sleep 0.2 # between two looks at nodes that come up by themselves
   done
   if [ "$states" != idle ]; then
