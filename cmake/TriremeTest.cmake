@@ -2,8 +2,9 @@
 #
 # Builds test_NAME from GoogleTest sources. Without RANKS it is one ctest, NAME, on one process without MPI. With RANKS the
 # executable gets a main() that initializes MPI, and one ctest NAME.npN per rank count starts it under mpirun. Every test has a
-# time-out. Labels: `unit` or `mpi`, plus the given ones; `threads` marks what the thread sanitizer is to see. The target
-# `unit_tests` builds what the unit tests need, the executable included; `mpi_tests` the others.
+# time-out, for what hangs: at least ten times what it takes on a quiet machine, with sanitizers. Labels: `unit` or `mpi`, plus the
+# given ones; `threads` marks what the thread sanitizer is to see. The target `unit_tests` builds what the unit tests need, the
+# executable included; `mpi_tests` the others.
 set(TRIREME_MPIRUN ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none ${MPIEXEC_NUMPROC_FLAG})
 set(TRIREME_TEST_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMP_NUM_THREADS=1;HWLOC_COMPONENTS=-gl"
     "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_rmaps_base_oversubscribe=1")
@@ -17,7 +18,7 @@ add_custom_target(mpi_tests)
 function(trireme_test name)
   cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;ROOMS;RANKS;LABELS" ${ARGN})
   if(NOT TEST_TIMEOUT)
-    set(TEST_TIMEOUT 120)
+    set(TEST_TIMEOUT 900)
   endif()
   add_executable(test_${name} ${TEST_SOURCES})
   # What is tested is optimized. The tests themselves compile in two thirds of the time at a level less, and in half of it as one
