@@ -15,8 +15,9 @@ packages=(
   iproute2 # tests/network joins two hosts on one machine with it
   python3 python3-venv python3-pip python3-setuptools python3-wheel python3-numpy python3-h5py python3-matplotlib
 )
-# For tests/slurm, tests/modules and tests/fuzz. Daemons that come along are not started.
+# For tests/slurm, tests/modules, tests/fuzz and tests/faults. Daemons that come along are not started.
 packages_for_tests=(
+  strace
   munge slurmctld slurmd slurm-client
   lmod
   clang-14 libclang-rt-14-dev libomp-14-dev

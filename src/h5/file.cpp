@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,6 +28,9 @@ Properties file_access() {
 
 void sync_path(const std::string& path, int flags) {
   const int file = ::open(path.c_str(), flags | O_CLOEXEC);
+  // In a directory one may be allowed to make files and not to list them: nothing can be done.
+  if (file < 0 && errno == EACCES && (flags & O_DIRECTORY) != 0)
+    return;
   if (file < 0)
     throw StorageError("file system", "open " + path, std::strerror(errno), __FILE__, __LINE__);
   const int result = ::fsync(file);
@@ -121,6 +126,21 @@ void write_text_file(const std::string& path, const std::string& text) {
   if (reason != 0)
     throw StorageError("file system", "write " + path, std::strerror(reason), __FILE__, __LINE__);
   sync_file(path);
+}
+
+void make_directories(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code problem;
+  if (fs::is_directory(path, problem))
+    return;
+  const fs::path parent = fs::path(path).parent_path();
+  if (!parent.empty())
+    make_directories(parent);
+  fs::create_directory(path, problem);
+  if (problem)
+    throw StorageError("file system", "create directory " + path, problem.message(), __FILE__,
+                       __LINE__);
+  sync_directory(parent.empty() ? "." : parent.string());
 }
 
 void sync_file(const std::string& path) {

@@ -41,6 +41,10 @@ bool exists(hid_t parent, const std::string& path);
 std::string read_text_file(const std::string& path);
 void write_text_file(const std::string& path, const std::string& text);
 
+/// Makes what is missing of the path, as `mkdir -p` does; the new names are on the disk when this
+/// returns. Throws StorageError.
+void make_directories(const std::string& path);
+
 /// fsync. Throws StorageError.
 void sync_file(const std::string& path);
 void sync_directory(const std::string& path);

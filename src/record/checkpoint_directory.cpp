@@ -116,19 +116,20 @@ std::string temporary_name(std::int64_t step) {
 
 void prepare_temporary(const std::string& run_directory, std::int64_t step) {
   const std::string checkpoints = checkpoints_of(run_directory);
-  std::error_code problem;
-  fs::create_directories(checkpoints, problem);
-  check(problem, "create directory " + checkpoints);
+  h5::make_directories(checkpoints);
   remove_leftovers(checkpoints);
   const std::string temporary = checkpoints + "/" + temporary_name(step);
+  std::error_code problem;
   fs::create_directory(temporary, problem);
   check(problem, "create directory " + temporary);
 }
 
 void sync_record(const std::string& run_directory) {
   const std::string record = run_directory + "/run.h5";
-  if (fs::exists(record))
-    h5::sync_file(record);
+  if (!fs::exists(record))
+    return;
+  h5::sync_file(record);
+  h5::sync_directory(run_directory);  // its name, where the record was moved away and begun again
 }
 
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept {

@@ -13,6 +13,8 @@
 
 #include "base/error.hpp"
 
+#include "h5/file.hpp"
+
 #include "comm/together.hpp"
 
 namespace trireme::record {
@@ -54,10 +56,7 @@ RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key
 
 void RunDirectory::create_and_lock(const std::string& host) {
   refuse_files_in_the_way(path_, key_);
-  std::error_code problem;
-  fs::create_directories(path_, problem);
-  if (problem)
-    fail("create directory " + path_, problem.value());
+  h5::make_directories(path_);
 
   const std::string name = file("lock");
   lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);

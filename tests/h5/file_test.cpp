@@ -187,6 +187,16 @@ TEST(Groups, AreMadeWithTheirParents) {
   open_group(file.get(), "a/b/c");
 }
 
+TEST(Directories, AreMadeWithTheirParents) {
+  const test::ScratchDirectory scratch;
+  make_directories(scratch / "a/b/c");
+  make_directories(scratch / "a/b/c");
+  write_text_file(scratch / "a/b/c/x", "y");
+  EXPECT_EQ(read_text_file(scratch / "a/b/c/x"), "y");
+  EXPECT_THAT(message_of([&] { make_directories(scratch / "a/b/c/x/d"); }),
+              AllOf(HasSubstr("create directory"), HasSubstr("a/b/c/x")));
+}
+
 TEST(Sync, ReportsWhatIsMissing) {
   const test::ScratchDirectory scratch;
   test::write_bytes(scratch / "x", "x");

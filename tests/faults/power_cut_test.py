@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cuts the power, as disk_model.py understands it, behind every call that changes what a disk holds; each time the run must go on from
+the newest checkpoint that it had told of, or a newer one, to the bits of the undisturbed run."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, os.pardir, "integration")]
+from disk_model import MODES, STRACE, Disk  # noqa: E402
+from harness import TIMEOUT_S, TRIREME, Run, TrainingTest, launch  # noqa: E402
+
+# A tree of two leaves gives one rank the bits of two.
+RUN = ("checkpoint.keep=1", "parallel.reduction=tree", "parallel.logical_shards=2")
+STEPS = 12
+
+
+def write_tree(tree, path):
+    os.mkdir(path)
+    for name, content in tree.items():
+        if isinstance(content, dict):
+            write_tree(content, os.path.join(path, name))
+        else:
+            with open(os.path.join(path, name), "wb") as file:
+                file.write(content)
+
+
+def read_tree(path):
+    found = {}
+    for name in os.listdir(path):
+        below = os.path.join(path, name)
+        if os.path.isdir(below):
+            found[name] = read_tree(below)
+        else:
+            with open(below, "rb") as file:
+                found[name] = file.read()
+    return found
+
+
+class PowerCut(TrainingTest):
+    def words_of(self, folder):
+        return self.words(f"{folder}/run", RUN)
+
+    def cuts(self):
+        """The last call before the cut, the mode, the checkpoint told of by then, and what the disk holds; no disk twice."""
+        if not shutil.which("strace"):
+            self.skipTest("strace is not installed (bash modules/debian/setup.sh tests does it on Debian)")
+        may = subprocess.run([*STRACE, "-o", os.devnull, "true"], capture_output=True, text=True, check=False)
+        if may.returncode != 0:
+            self.skipTest(f"strace may not trace here: {may.stderr.strip()}")
+        os.mkdir(self.path("calm"))
+        trace = self.path("trace")
+        done = Run(subprocess.run([*STRACE, "-o", trace, *launch(2), *self.words_of("calm")], stdin=subprocess.DEVNULL, timeout=TIMEOUT_S,
+                                  capture_output=True, text=True, errors="replace", check=False))
+        self.assertEqual(done.code, 0, done)
+        disk = Disk(self.path("calm"))
+        found = {}
+        for call in disk.replay(trace):
+            run = disk.top.names.get("run")
+            log = run.names.get("log.txt") if run else None
+            told = re.findall(rb"checkpoint \S*/step-(\d+)", log.data) if log else []
+            for mode in MODES:
+                tree = disk.top.tree(mode)
+                found[repr(tree)] = call, mode, int(told[-1]) if told else 0, tree  # the most that was told
+        self.assertEqual(disk.top.volatile(), read_tree(self.path("calm")), "the model of the disk is not what was there")
+        return list(found.values())
+
+    def go_on(self, name, tree):
+        write_tree(tree, self.path(name))
+        return Run(subprocess.run([TRIREME, *self.words_of(name)], stdin=subprocess.DEVNULL, timeout=TIMEOUT_S,
+                                  capture_output=True, text=True, errors="replace", check=False))
+
+    def test_after_every_power_cut_the_run_goes_on_to_the_same_bits(self):
+        cuts = self.cuts()
+        names = [f"cut-{number}" for number in range(len(cuts))]
+        with ThreadPoolExecutor(2) as pool:
+            runs = list(pool.map(self.go_on, names, [tree for *_, tree in cuts]))
+        weights = self.weights(STEPS, "calm/run")
+        for name, run, (call, mode, told, _) in zip(names, runs, cuts):
+            with self.subTest(call=call, mode=mode, told=told):
+                self.assertEqual(run.code, 0, run)
+                resumed = re.search(r"resumed from \S*step-(\d+)", run.out)
+                self.assertGreaterEqual(int(resumed.group(1)) if resumed else 0, told, run)
+                self.assertEqual(self.weights(STEPS, f"{name}/run"), weights)
+                self.assertEqual(self.column("step", "steps", f"{name}/run"), list(range(1, STEPS + 1)), run)
+        print(f"{len(cuts)} power cuts tried")
+
+
+if __name__ == "__main__":
+    unittest.main()
