@@ -80,7 +80,8 @@ BatchPlan& Gpt::Impl::batch_plan(std::int64_t batch) {
                                             .time = shape.context,
                                             .heads = shape.heads,
                                             .head_channels = shape.head_channels(),
-                                            .dtype = dtype_}),
+                                            .dtype = dtype_,
+                                            .drops = shape.dropout > 0}),
       .head = {}});
   const Activations& a = made->activations;
   for (std::int64_t begin = 0, rows = 0; begin < all_rows; begin += rows) {

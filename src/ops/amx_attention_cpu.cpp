@@ -352,6 +352,10 @@ class AttentionAmx final : public Attention::Implementation {
     });
   }
 
+  [[nodiscard]] std::size_t scratch_bytes() const override {
+    return scratch_.bytes() + (general_ ? general_->scratch_bytes() : 0);
+  }
+
  private:
   [[nodiscard]] Head head() const {
     const std::int64_t row = shape_.heads * shape_.head_channels;

@@ -13,7 +13,8 @@ namespace trireme::ops::cpu::amx {
 /// Whether this processor, these sizes and this dtype can.
 bool attends(const AttentionShape& shape);
 
-/// `general` does what these kernels do not: calls with dropout. Requires: attends(shape).
+/// `general` does what these kernels do not: calls with dropout; null where there are none.
+/// Requires: attends(shape).
 std::unique_ptr<Attention::Implementation> make_attention(
     device::Device& device,
     const AttentionShape& shape,

@@ -34,6 +34,7 @@ void expect_sizes(
                  "lse is {} {}, not {} fp32", lse.elements, name(lse.dtype),
                  s.batch * s.heads * s.time);
   TRIREME_EXPECT(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {}", dropout.rate);
+  TRIREME_EXPECT(s.drops || !dropout.active(), "dropout in attention that was made without");
 }
 
 }  // namespace
@@ -60,6 +61,16 @@ void Attention::backward(View dqkv,
   expect_sizes(shape_, qkv, out, lse, dropout);
   expect_sizes(shape_, dqkv, dout, lse, dropout);
   implementation_->backward(dqkv, dout, qkv, out, lse, dropout, stream);
+}
+
+std::size_t Attention::scratch_bytes() const {
+  return implementation_->scratch_bytes();
+}
+
+std::size_t Attention::gpu_scratch_bytes(const AttentionShape& s) {
+  const std::int64_t heads = s.batch * s.heads, sums = 4 * heads * s.time;
+  const std::int64_t time = (s.time + 63) / 64 * 64;
+  return static_cast<std::size_t>(suits_cudnn(s) ? 2 * sums + 2 * heads * time * time : sums);
 }
 
 double Attention::forward_flops() const {

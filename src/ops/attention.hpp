@@ -25,6 +25,7 @@ namespace trireme::ops {
 struct AttentionShape {
   std::int64_t batch = 0, time = 0, heads = 0, head_channels = 0;
   DType dtype = DType::f32;
+  bool drops = false;  ///< some calls will be with dropout; without it none may be
 };
 
 class Attention {
@@ -47,6 +48,13 @@ class Attention {
                 device::Stream& stream) const;
 
   [[nodiscard]] const AttentionShape& shape() const { return shape_; }
+  /// Of all threads.
+  [[nodiscard]] std::size_t scratch_bytes() const;
+  /// What scratch_bytes() comes to on a GPU, reckoned from the shape: cuDNN itself can only be
+  /// asked where there is one. A sum per row in fp32; where cuDNN is taken, one more for its row
+  /// sums, and dP in bf16, B·H·T² with T rounded up to 64, which its deterministic backward needs.
+  /// Source: cudnn-frontend 1.18, scaled_dot_product_flash_attention.h.
+  static std::size_t gpu_scratch_bytes(const AttentionShape& shape);
   /// Multiply-adds of forward counted as 2, causal half only: 2 · 2 · B·H·D·T·(T+1)/2.
   [[nodiscard]] double forward_flops() const;
 

@@ -20,7 +20,15 @@ struct Attention::Implementation {
                         ConstView lse,
                         const Dropout& dropout,
                         device::Stream& stream) = 0;
+  [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
 };
+
+/// Whether cuDNN's fused attention takes this shape where there is no dropout. Its front end
+/// refuses backward of a single position.
+inline bool suits_cudnn(const AttentionShape& shape) {
+  return shape.dtype == DType::bf16 && shape.head_channels % 8 == 0 && shape.head_channels <= 128 &&
+         shape.time > 1;
+}
 
 std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& device,
                                                               const AttentionShape& shape);

@@ -435,6 +435,10 @@ class AttentionCpu final : public Attention::Implementation {
     device::cpu::stream_of(stream).run([this, all, dropout] { run_backward(all, dropout); });
   }
 
+  [[nodiscard]] std::size_t scratch_bytes() const override {
+    return scratch_.bytes();
+  }
+
  private:
   [[nodiscard]] Head head_of(std::int64_t sample, std::int64_t h) const {
     const auto& s = shape_;
@@ -501,13 +505,13 @@ class AttentionCpu final : public Attention::Implementation {
 
 std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& device,
                                                               const AttentionShape& shape) {
-  if (shape.dtype == DType::bf16) {
-    auto general = std::make_unique<cpu::AttentionCpu<Bf16>>(device, shape);
-    if (cpu::amx::attends(shape))
-      return cpu::amx::make_attention(device, shape, std::move(general));
-    return general;
-  }
-  return std::make_unique<cpu::AttentionCpu<float>>(device, shape);
+  if (shape.dtype == DType::f32)
+    return std::make_unique<cpu::AttentionCpu<float>>(device, shape);
+  std::unique_ptr<Attention::Implementation> general;
+  const bool tiles = cpu::amx::attends(shape);
+  if (shape.drops || !tiles)
+    general = std::make_unique<cpu::AttentionCpu<Bf16>>(device, shape);
+  return tiles ? cpu::amx::make_attention(device, shape, std::move(general)) : std::move(general);
 }
 
 }  // namespace trireme::ops

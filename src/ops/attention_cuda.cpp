@@ -85,6 +85,7 @@ class CudnnGraph {
     TRIREME_CUDNN(cudnnSetStream(handle_, device::cuda::handle_of(stream)));
     TRIREME_CUDNN(graph_.execute(handle_, pointers, workspace_.data()));
   }
+  [[nodiscard]] std::size_t workspace_bytes() const { return workspace_.bytes(); }
 
  private:
   /// [B, H, T, D] inside rows of `row` elements.
@@ -158,21 +159,15 @@ class CudnnGraph {
   device::Buffer workspace_;
 };
 
-/// The front end refuses backward of a single position.
-bool cudnn_can(const AttentionShape& shape) {
-  return shape.dtype == DType::bf16 && shape.head_channels % 8 == 0 && shape.head_channels <= 128 &&
-         shape.time > 1;
-}
-
 class AttentionCuda final : public Attention::Implementation {
  public:
   AttentionCuda(device::Device& device, const AttentionShape& s)
       : shape_(s), sizes_{s.batch, s.time, s.heads, s.head_channels} {
-    if (cudnn_can(s)) {
+    if (suits_cudnn(s)) {
       forward_.emplace(device, s, false);
       backward_.emplace(device, s, true);
     }
-    TRIREME_EXPECT(cudnn_can(s) || s.head_channels <= cuda::most_head_channels,
+    TRIREME_EXPECT(suits_cudnn(s) || s.head_channels <= cuda::most_head_channels,
                    "heads of {} channels, more than {}", s.head_channels, cuda::most_head_channels);
     delta_ = device.allocate(static_cast<std::size_t>(s.batch * s.heads * s.time) * sizeof(float),
                              "attention backward");
@@ -213,6 +208,11 @@ class AttentionCuda final : public Attention::Implementation {
                           {dout.as<float>(), qkv.as<float>(), out.as<float>(), lse.as<float>()},
                           dropout, stream);
     }
+  }
+
+  [[nodiscard]] std::size_t scratch_bytes() const override {
+    return delta_.bytes() + (forward_ ? forward_->workspace_bytes() : 0) +
+           (backward_ ? backward_->workspace_bytes() : 0);
   }
 
  private:

@@ -129,7 +129,8 @@ class Maker {
                                      .time = shape_.context,
                                      .heads = shape_.heads,
                                      .head_channels = shape_.head_channels(),
-                                     .dtype = dtype_});
+                                     .dtype = dtype_,
+                                     .drops = shape_.dropout > 0});
     const View qkv = tensor(3 * rows_ * shape_.channels), out = tensor(rows_ * shape_.channels);
     const View dout = tensor(rows_ * shape_.channels), dqkv = tensor(qkv.elements);
     const View lse = tensor(DType::f32, rows_ * shape_.heads);

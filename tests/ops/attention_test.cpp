@@ -115,7 +115,7 @@ class AttentionTest : public OpsTest {
              std::int64_t channels,
              float rate) {
     SCOPED_TRACE(fmt::format("{} x {} x {} x {}, dropout {}", batch, time, heads, channels, rate));
-    const AttentionShape s{batch, time, heads, channels, dtype()};
+    const AttentionShape s{batch, time, heads, channels, dtype(), rate > 0};
     const AttentionReference reference{s, dropped(rate)};
     const std::int64_t elements = batch * time * heads * channels;
     const auto qkv_values = rounded_to(dtype(), normals(1, 3 * elements));
@@ -175,9 +175,10 @@ TEST_P(AttentionTest, SurvivesLargeScores) {
 }
 
 TEST_P(AttentionTest, DoesNotDependOnThreads) {
-  for (const AttentionShape& s :
+  for (AttentionShape s :
        {AttentionShape{3, 130, 3, 24, dtype()}, AttentionShape{3, 128, 3, 32, dtype()}})
     for (const float rate : {0.0F, 0.1F}) {
+      s.drops = rate > 0;
       const std::int64_t elements = s.batch * s.time * s.heads * s.head_channels;
       const auto qkv = tensor(dtype(), normals(1, 3 * elements)),
                  dout = tensor(dtype(), normals(2, elements));
@@ -199,9 +200,9 @@ TEST_P(AttentionTest, DoesNotDependOnTheMicroBatch) {
   const auto both = rounded_to(dtype(), normals(1, 6 * elements));
   const auto qkv = tensor(dtype(), both);
   auto out = tensor(dtype(), 2 * elements), lse = tensor(DType::f32, 2 * heads * time);
-  Attention(device(), {2, time, heads, channels, dtype()})
+  Attention(device(), {2, time, heads, channels, dtype(), true})
       .forward(out.view(), lse.view(), qkv.view(), dropped(0.3F), stream());
-  const Attention single(device(), {1, time, heads, channels, dtype()});
+  const Attention single(device(), {1, time, heads, channels, dtype(), true});
   auto joined_out = tensor(dtype(), 2 * elements),
        joined_lse = tensor(DType::f32, 2 * heads * time);
   for (std::int64_t b = 0; b < 2; ++b) {
@@ -223,6 +224,22 @@ TEST_P(AttentionTest, RejectsWrongViews) {
   EXPECT_THROW(attention.forward(out.view(), lse.view(), out.view(), {}, stream()), ContractError);
   EXPECT_THROW(attention.forward(out.view(), out.view(), qkv.view(), {}, stream()), ContractError);
   EXPECT_THROW(Attention(device(), {1, 0, 1, 1, dtype()}), ContractError);
+  EXPECT_THROW(attention.forward(out.view(), lse.view(), qkv.view(), dropped(0.1F), stream()),
+               ContractError);
+}
+
+TEST_P(AttentionTest, TakesScratchForWhatItIsAskedToDo) {
+  for (const std::int64_t time : {66, 128}) {
+    AttentionShape s{2, time, 2, 32, dtype()};
+    const std::size_t without = Attention(device(), s).scratch_bytes();
+    s.drops = true;
+    const std::size_t with = Attention(device(), s).scratch_bytes();
+    EXPECT_GT(without, 0U);
+    EXPECT_LE(without, with);
+    if (device().kind() == device::Kind::cuda) {
+      EXPECT_LE(with, Attention::gpu_scratch_bytes(s));
+    }
+  }
 }
 
 TEST_P(AttentionTest, CountsTheCausalHalf) {
@@ -230,6 +247,14 @@ TEST_P(AttentionTest, CountsTheCausalHalf) {
 }
 
 TRIREME_ON_BACKENDS(AttentionTest);
+
+TEST(AttentionOnGpu, ReckonsItsScratch) {
+  // 2 x 3 heads: 65 sums each; 65 positions are two tiles of 64, so dP is 128 x 128.
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::f32}), 4U * 6 * 65);
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}),
+            2U * 4 * 6 * 65 + 2U * 6 * 128 * 128);
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 33, DType::bf16}), 4U * 6 * 65);
+}
 
 TEST(AttentionReference, BackwardIsTheGradientOfForward) {
   for (const float rate : {0.0F, 0.4F}) {
