@@ -14,6 +14,11 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 
+#include "device/cuda/handle.hpp"
+#include "device/device.hpp"
+
+#include "ops/attention.hpp"
+
 #include "model/gpt.hpp"
 #include "reduce/leaves.hpp"
 
@@ -30,10 +35,11 @@ struct Amount {
   std::int64_t bytes;
 };
 
-std::vector<Amount> amounts_of(const layout::Budget& budget,
-                               const trireme::model::ActivationPlan& activations) {
-  const auto kept = static_cast<std::int64_t>(activations.bytes());
-  const auto scratch = static_cast<std::int64_t>(activations.scratch().bytes());
+std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
+  const layout::Budget& budget = plan.budgets[i];
+  const auto kept = static_cast<std::int64_t>(plan.activations[i].bytes());
+  const auto scratch = static_cast<std::int64_t>(plan.activations[i].scratch().bytes());
+  const std::int64_t workspace = plan.workspaces[i];
   return {{"gradient_bytes", "gradients", budget.gradient_bytes},
           {"parameter_bytes", "parameters", budget.parameter_bytes},
           {"master_bytes", "master weights", budget.master_bytes},
@@ -42,7 +48,8 @@ std::vector<Amount> amounts_of(const layout::Budget& budget,
           {"held_bytes", "together, without activations", budget.held_bytes()},
           {"activation_bytes", "activations", kept},
           {"scratch_bytes", "scratch of the model", scratch},
-          {"whole_bytes", "all together", budget.held_bytes() + kept + scratch},
+          {"workspace_bytes", "workspace of a GPU's libraries", workspace},
+          {"whole_bytes", "all together", budget.held_bytes() + kept + scratch + workspace},
           {"peer_bytes", "mapped of each rank beside it", budget.peer_bytes},
           {"gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes},
           {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes}};
@@ -61,6 +68,33 @@ double percent(std::int64_t part, std::int64_t whole) {
 /// Names in the model's table are letters, digits and dots.
 std::string quoted(const std::string& name) {
   return "\"" + name + "\"";
+}
+
+device::Kind kind_of(DeviceChoice choice) {
+  const bool gpu = choice == DeviceChoice::cuda ||
+                   (choice == DeviceChoice::automatic && device::count_cuda_devices().count > 0);
+  return gpu ? device::Kind::cuda : device::Kind::cpu;
+}
+
+/// Of the largest micro-batch's attention, and of matrix products.
+std::int64_t gpu_workspace(const JobConfig& config, DType dtype) {
+  const trireme::model::GptShape shape = shape_of(config);
+  return static_cast<std::int64_t>(
+      device::cuda::workspace_bytes +
+      ops::Attention::gpu_scratch_bytes({.batch = config.batch.micro_sequences,
+                                         .time = shape.context,
+                                         .heads = shape.heads,
+                                         .head_channels = shape.head_channels(),
+                                         .dtype = dtype,
+                                         .drops = shape.dropout > 0}));
+}
+
+/// What the figures of a GPU are and are not.
+std::string gpu_note(const DeckPlan& plan) {
+  if (plan.device == device::Kind::cpu)
+    return {};
+  return "\nnote: cuDNN's workspace is reckoned from the shapes, since only a GPU tells it; CUDA's "
+         "context and NCCL's buffers are not counted, and the snapshot lies in the host's memory\n";
 }
 
 /// Where the batch cannot be split over the ranks, what a run on so many needs; else nothing.
@@ -102,6 +136,8 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
                   config.optimizer.sharded,
                   {},
                   {},
+                  {},
+                  kind_of(config.run.device),
                   {}};
   if (config.run.precision != Precision::bf16)
     result.dtypes.push_back(DType::f32);
@@ -113,9 +149,12 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
     result.budgets.push_back(layout::budget_of(result.plan, dtype, result.sharded,
                                                reduce::dtype_of(config.parallel.gradient_dtype),
                                                partial_sums, config.checkpoint.asynchronous));
-    result.activations.emplace_back(
-        shape_of(config), dtype, config.batch.micro_sequences,
-        config.run.device == DeviceChoice::cuda ? device::Kind::cuda : device::Kind::cpu);
+    result.activations.emplace_back(shape_of(config), dtype, config.batch.micro_sequences,
+                                    result.device);
+    const bool gpu = result.device == device::Kind::cuda;
+    result.workspaces.push_back(gpu ? gpu_workspace(config, dtype) : 0);
+    if (gpu)  // NCCL reads no memory of another rank
+      result.budgets.back().peer_bytes = 0;
   }
   return result;
 }
@@ -151,16 +190,15 @@ std::string plan_text(const DeckPlan& deck_plan) {
   text += fmt::format("\n{:<32}", "each rank, parameters in");
   for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));
   text += '\n';
-  const std::vector<Amount> rows = amounts_of(first, deck_plan.activations.front());
+  const std::vector<Amount> rows = amounts_of(deck_plan, 0);
   for (std::size_t row = 0; row < rows.size(); ++row) {
     text += fmt::format("{:<32}", rows[row].label);
     for (std::size_t i = 0; i < deck_plan.budgets.size(); ++i)
-      text += fmt::format(
-          "{:>12}", bytes_text(static_cast<double>(
-                        amounts_of(deck_plan.budgets[i], deck_plan.activations[i])[row].bytes)));
+      text += fmt::format("{:>12}",
+                          bytes_text(static_cast<double>(amounts_of(deck_plan, i)[row].bytes)));
     text += '\n';
   }
-  return text;
+  return text + gpu_note(deck_plan);
 }
 
 std::string plan_json(const DeckPlan& deck_plan) {
@@ -192,7 +230,7 @@ std::string plan_json(const DeckPlan& deck_plan) {
   comma = "";
   for (std::size_t i = 0; i < deck_plan.dtypes.size(); ++i) {
     std::string amounts;
-    for (const Amount& amount : amounts_of(deck_plan.budgets[i], deck_plan.activations[i]))
+    for (const Amount& amount : amounts_of(deck_plan, i))
       amounts += fmt::format("{}\"{}\": {}", amounts.empty() ? "" : ", ", amount.key, amount.bytes);
     text += fmt::format("{}\n    \"{}\": {{{}}}", comma, name(deck_plan.dtypes[i]), amounts);
     comma = ",";

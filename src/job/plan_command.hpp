@@ -3,7 +3,8 @@
 // a run would build. Runs anywhere, without MPI or a device.
 //
 // `run.precision: auto` is decided by the hardware of the run; the plan then shows what both
-// precisions would hold and send.
+// precisions would hold and send. `run.device: auto` is planned as a run on this machine would
+// decide.
 #pragma once
 
 #include <string>
@@ -26,6 +27,8 @@ struct DeckPlan {
   std::vector<DType> dtypes;                       ///< of the parameters, one or both
   std::vector<layout::Budget> budgets;             ///< one per dtype
   std::vector<model::ActivationPlan> activations;  ///< one per dtype
+  device::Kind device = device::Kind::cpu;
+  std::vector<std::int64_t> workspaces;  ///< one per dtype: of a GPU's libraries; 0 on a CPU
 };
 
 /// Requires: a deck that check() found good for `ranks`, its batch aside.

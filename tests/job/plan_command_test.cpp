@@ -111,6 +111,31 @@ TEST(PlanCommand, CountsActivationsAndScratch) {
   EXPECT_EQ(bytes("block"), block + 4 * rows * C + end);
 }
 
+TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
+  const auto plan_for = [](const std::string& device) {
+    std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
+                                    "batch.sequences=16", "batch.micro_sequences=4",
+                                    "run.device=" + device};
+    return plan_of(
+        parse(completed(""), "deck.yaml", all, Circumstances{.ranks = 2, .cuda = true}).config, 2);
+  };
+  const DeckPlan gpu = plan_for("cuda"), cpu = plan_for("cpu");
+  // 32 MiB for products; a sum per row of 4 x 2 heads x 16 positions, for cuDNN two, and its dP.
+  const std::int64_t products = std::int64_t{32} << 20U, sums = 4 * 4 * 2 * 16;
+  EXPECT_EQ(gpu.workspaces[0], products + sums);
+  EXPECT_EQ(gpu.workspaces[1], products + 2 * sums + 2 * 4 * 2 * 64 * 64);
+  EXPECT_EQ(cpu.workspaces, (std::vector<std::int64_t>{0, 0}));
+  EXPECT_EQ(gpu.budgets[0].peer_bytes, 0);
+  EXPECT_GT(cpu.budgets[0].peer_bytes, 0);
+  EXPECT_THAT(plan_text(gpu), HasSubstr("note: cuDNN's workspace is reckoned"));
+  EXPECT_THAT(plan_text(cpu), testing::Not(HasSubstr("note:")));
+  const Node json = read_json(plan_json(gpu));
+  const Node& bf16 = member(member(json, "per_rank"), "bf16");
+  EXPECT_EQ(number(bf16, "whole_bytes"), number(bf16, "held_bytes") +
+                                             number(bf16, "activation_bytes") +
+                                             number(bf16, "scratch_bytes") + gpu.workspaces[1]);
+}
+
 TEST(PlanCommand, FollowsTheDeck) {
   EXPECT_EQ(planned(2).dtypes.size(), 2U) << "auto: both";
   EXPECT_EQ(planned(2, {"run.precision=bf16"}).dtypes, std::vector{DType::bf16});
