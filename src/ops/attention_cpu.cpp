@@ -320,9 +320,9 @@ TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
   const Head head = *head_at;
   const HeadGradient<T> g = *gradient;
   const BackwardScratch s(scratch, head.time, head.width);
-  const std::int64_t W = head.width, stride = head.qkv_stride, part = head.out_stride;
+  const std::int64_t width = head.width, stride = head.qkv_stride, part = head.out_stride;
   row_products<level>(s.delta, g, head);
-  std::fill(s.dq, s.dq + head.time * W, 0.0F);
+  std::fill(s.dq, s.dq + head.time * width, 0.0F);
   for (std::int64_t key = 0; key < head.time; key += tile) {
     const std::int64_t keys = std::min(tile, head.time - key);
     const T* k = g.qkv + key * stride + part;
@@ -337,17 +337,17 @@ TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
       const auto from_row = diagonal ? Triangle::depth_from_row : Triangle::none;
       load_rows<level>(s.q, g.qkv + query * stride, stride, rows, head, head.scale);
       load_rows<level>(s.dout, g.dout + query * head.out_stride, head.out_stride, rows, head, 1.0F);
-      tile_product<level, false>(s.scores, tile, {s.q, W}, {s.k_transposed, tile}, rows, tile,
+      tile_product<level, false>(s.scores, tile, {s.q, width}, {s.k_transposed, tile}, rows, tile,
                                  head.channels, result, false);
-      tile_product<level, false>(s.dscores, tile, {s.dout, W}, {s.v_transposed, tile}, rows, tile,
-                                 head.channels, result, false);
+      tile_product<level, false>(s.dscores, tile, {s.dout, width}, {s.v_transposed, tile}, rows,
+                                 tile, head.channels, result, false);
       softmax_backward_tile<level>(s, g.lse, rows, query, key, head, *dropout);
-      tile_product<level, true>(s.dv, W, {s.scores, tile}, {s.dout, W}, keys, W, rows, from_row,
-                                !diagonal);
-      tile_product<level, true>(s.dk, W, {s.dscores, tile}, {s.q, W}, keys, W, rows, from_row,
-                                !diagonal);
-      tile_product<level, false>(s.dq + query * W, W, {s.dscores, tile}, {s.k, W}, rows, W, keys,
-                                 to_row, true);
+      tile_product<level, true>(s.dv, width, {s.scores, tile}, {s.dout, width}, keys, width, rows,
+                                from_row, !diagonal);
+      tile_product<level, true>(s.dk, width, {s.dscores, tile}, {s.q, width}, keys, width, rows,
+                                from_row, !diagonal);
+      tile_product<level, false>(s.dq + query * width, width, {s.dscores, tile}, {s.k, width}, rows,
+                                 width, keys, to_row, true);
     }
     T* dk = g.dqkv + key * stride + part;
     store_rows<level>(dk, stride, s.dk, keys, head, 1.0F);

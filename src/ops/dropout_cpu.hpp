@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "ops/cpu_loops.hpp"
@@ -52,10 +53,11 @@ TRIREME_INLINE void dropout_64(float* factors,
   };
 #pragma omp simd
   for (unsigned l = 0; l < lanes; ++l) {
-    factors[4 * l] = factor(c0[l]);
-    factors[4 * l + 1] = factor(c1[l]);
-    factors[4 * l + 2] = factor(c2[l]);
-    factors[4 * l + 3] = factor(c3[l]);
+    float* const four = factors + std::size_t{4} * l;
+    four[0] = factor(c0[l]);
+    four[1] = factor(c1[l]);
+    four[2] = factor(c2[l]);
+    four[3] = factor(c3[l]);
   }
 }
 

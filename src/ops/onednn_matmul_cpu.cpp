@@ -140,7 +140,7 @@ class OnednnMatmul final : public Matmul::Implementation {
 
   void multiply(const std::byte* a, const std::byte* b, const std::byte* bias, std::byte* c) {
     const std::int64_t count = rows_.count() * columns_.count();
-    const int threads =
+    const int threads =  // NOLINT(clang-analyzer-deadcode.DeadStores): the pragma reads it
         static_cast<int>(std::min({count, static_cast<std::int64_t>(omp_get_max_threads()),
                                    static_cast<std::int64_t>(arguments_.size())}));
     std::atomic<int> failure{dnnl_success};
@@ -170,9 +170,8 @@ class OnednnMatmul final : public Matmul::Implementation {
                      std::byte* c) const {
     const auto& s = shape_;
     const std::int64_t row = row_piece * rows_.piece, column = column_piece * columns_.piece;
-    const auto index =
-        static_cast<std::size_t>((rows_.size(row_piece) < rows_.piece ? 1 : 0) +
-                                 (columns_.size(column_piece) < columns_.piece ? 2 : 0));
+    const auto index = (rows_.size(row_piece) < rows_.piece ? std::size_t{1} : 0) +
+                       (columns_.size(column_piece) < columns_.piece ? std::size_t{2} : 0);
     const auto at = [](const std::byte* base, DType dtype, std::int64_t element) {
       return const_cast<std::byte*>(base) + static_cast<std::size_t>(element) * size_bytes(dtype);
     };

@@ -247,7 +247,7 @@ std::string Manifest::complete() {
 std::uint64_t Manifest::fingerprint() const {
   std::string text = fmt::format("{} {} {};", facts.step, facts.next_sample, facts.seed);
   for (const auto* values : {&facts.model, &facts.more})
-    for (const auto& [key, value] : sorted(*values)) text += key + "\n" + value + "\n";
+    for (const auto& [key, value] : sorted(*values)) text += fmt::format("{}\n{}\n", key, value);
   for (const SavedParameter& one : parameters)
     text += one.name + ":" + shape_text(one.shape) + fmt::format(":{};", one.elements);
   for (const SavedState& one : states) text += one.name + ":" + name(one.dtype) + ";";

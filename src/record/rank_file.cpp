@@ -195,6 +195,7 @@ Part write_rank_file(const std::string& path,
   std::ranges::sort(placed, {}, [](const Placed& one) { return one.piece.offset; });
   h5::RawFile file(path);
   std::vector<Extent> data;
+  data.reserve(placed.size());
   for (const Placed& one : placed)
     data.push_back({one.piece.offset, static_cast<std::int64_t>(one.data.bytes())});
   part.frame = frame_hash(file, std::move(data));
