@@ -28,16 +28,31 @@ Tokens part(const Tokens& all, std::int64_t first_row, std::int64_t rows, std::i
   return {all.begin() + first_row * T, all.begin() + (first_row + rows) * T};
 }
 
-class GptTest : public ::testing::TestWithParam<DType> {
+class GptTest : public ::testing::TestWithParam<test::Backend> {
  protected:
   Tokens tokens = random_tokens(3 * 5, 11, 1);
   Tokens targets = random_tokens(3 * 5, 11, 2);
+
+  static DType dtype() { return GetParam().dtype; }
+  static bool on_gpu() { return GetParam().kind == device::Kind::cuda; }
+
+  /// Losses and logits near 3 that are the same bits on a CPU. A GPU takes all rows in one product
+  /// and fuses what it need not keep: there they agree up to rounding.
+  static void expect_alike(const std::vector<float>& got, const std::vector<float>& expected) {
+    if (!on_gpu()) {
+      EXPECT_EQ(got, expected);
+      return;
+    }
+    const float allowed = dtype() == DType::f32 ? 1e-5F : 0.03F;
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], allowed) << i;
+  }
 
   /// whole = apart / 2, up to rounding, in every parameter.
   static void expect_half(const std::vector<std::vector<float>>& whole,
                           const std::vector<std::vector<float>>& apart,
                           const std::vector<layout::Parameter>& table) {
-    const double tolerance = GetParam() == DType::f32 ? 1e-5 : 3e-2;
+    const double tolerance = dtype() == DType::f32 ? 1e-5 : 3e-2;
     for (std::size_t i = 0; i < whole.size(); ++i) {
       double largest = 0, worst = 0;
       for (std::size_t e = 0; e < whole[i].size(); ++e) {
@@ -50,10 +65,7 @@ class GptTest : public ::testing::TestWithParam<DType> {
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(,
-                         GptTest,
-                         ::testing::Values(DType::f32, DType::bf16),
-                         [](const auto& test) { return name(test.param); });
+TRIREME_ON_BACKENDS(GptTest);
 
 TEST_P(GptTest, ParametersAreAskedForInForwardOrderEachOnce) {
   for (const bool tied : {true, false}) {
@@ -102,20 +114,17 @@ TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
    public:
     void before_use(std::span<const ParameterIndex> /*p*/, device::Stream& /*s*/) override {}
     void gradient_ready(ParameterIndex parameter, device::Stream& /*s*/) override {
-      taken.emplace_back(at(parameter), (*gradients)[at(parameter)]);
+      taken.emplace_back(at(parameter), model->gradient_now(at(parameter)));
     }
-    const std::vector<std::vector<float>>* gradients = nullptr;
+    SmallModel* model = nullptr;
     std::vector<std::pair<std::size_t, std::vector<float>>> taken;
   };
   GptShape shape = small_shape();
   shape.dropout = 0.1;
   SmallModel model(shape, GetParam());
   Snapshots hooks;
-  hooks.gradients = &model.gradients;
-  std::vector<float> losses(tokens.size());
-  const auto n = static_cast<std::int64_t>(tokens.size());
-  model.gpt.train({view_of(tokens.data(), n), view_of(targets.data(), n), 0},
-                  view_of(losses.data(), n), true, hooks, *model.stream);
+  hooks.model = &model;
+  model.train(tokens, targets, 0, true, &hooks);
   ASSERT_EQ(hooks.taken.size(), model.table.size());
   for (const auto& [i, gradient] : hooks.taken)
     EXPECT_EQ(gradient, model.gradients[i]) << model.table[i].name;
@@ -123,7 +132,7 @@ TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
 
 TEST_P(GptTest, EvaluationGivesTheLossesOfTrainingWithoutDropout) {
   SmallModel model(small_shape(), GetParam());
-  EXPECT_EQ(model.train(tokens, targets), model.evaluate(tokens, targets));
+  expect_alike(model.train(tokens, targets), model.evaluate(tokens, targets));
 }
 
 TEST_P(GptTest, LossesDoNotDependOnTheCutIntoBatches) {
@@ -141,8 +150,9 @@ TEST_P(GptTest, LossesDoNotDependOnTheCutIntoBatches) {
       trained_apart.insert(trained_apart.end(), t.begin(), t.end());
       evaluated_apart.insert(evaluated_apart.end(), e.begin(), e.end());
     }
-    EXPECT_EQ(whole, trained_apart) << "dropout " << dropout;
-    EXPECT_EQ(evaluated, evaluated_apart) << "dropout " << dropout;
+    SCOPED_TRACE(dropout);
+    expect_alike(trained_apart, whole);
+    expect_alike(evaluated_apart, evaluated);
   }
 }
 
@@ -159,11 +169,12 @@ TEST_P(GptTest, NorDoTheyAtSizesThatAreNoMultipleOfATile) {
     const Tokens x = random_tokens(3 * T, shape.vocabulary, 3);
     const Tokens y = random_tokens(3 * T, shape.vocabulary, 4);
     const auto whole = model.evaluate(x, y);
-    EXPECT_EQ(model.train(x, y), whole) << "context " << T;
+    SCOPED_TRACE(T);
+    expect_alike(model.train(x, y), whole);
     auto apart = model.evaluate(part(x, 0, 2, T), part(y, 0, 2, T));
     const auto rest = model.evaluate(part(x, 2, 1, T), part(y, 2, 1, T));
     apart.insert(apart.end(), rest.begin(), rest.end());
-    EXPECT_EQ(apart, whole) << "context " << T;
+    expect_alike(apart, whole);
   }
 }
 
@@ -181,12 +192,15 @@ TEST_P(GptTest, RecomputingChangesNoBits) {
     for (const Recompute recompute : {Recompute::gelu, Recompute::block}) {
       shape.recompute = recompute;
       SmallModel model(shape, GetParam());
-      EXPECT_EQ(model.evaluate(tokens, targets), evaluated);
+      SCOPED_TRACE(dropout);
+      expect_alike(model.evaluate(tokens, targets), evaluated);
       model.hooks.groups.clear();
-      EXPECT_EQ(model.train(tokens, targets, 9), losses);
-      EXPECT_EQ(model.gradients, kept.gradients) << name(GetParam()) << " dropout " << dropout;
+      expect_alike(model.train(tokens, targets, 9), losses);
+      if (!on_gpu()) {  // where a GELU that is repeated cannot be the fused one
+        EXPECT_EQ(model.gradients, kept.gradients);
+      }
       EXPECT_EQ(model.hooks.groups.size(), 5U);
-      EXPECT_EQ(model.next_logits({1, 2, 3}), logits);
+      expect_alike(model.next_logits({1, 2, 3}), logits);
       EXPECT_LT(model.gpt.activation_bytes(), bytes);
       bytes = model.gpt.activation_bytes();
     }
@@ -252,6 +266,8 @@ TEST_P(GptTest, NextLogitsAreTheDistributionThatEvaluationJudges) {
 }
 
 TEST_P(GptTest, AStepAllocatesNoDeviceMemory) {
+  if (on_gpu())
+    GTEST_SKIP() << "the device that counts is a CPU";
   CountingDevice device;
   GptShape shape = small_shape();
   shape.dropout = 0.1;
@@ -282,7 +298,7 @@ TEST_P(GptTest, PoisonedScratchAndNoPoolGiveTheSameBits) {
   const auto losses = plain.train(tokens, targets);
   const auto evaluated = plain.evaluate(tokens, targets);
   for (const bool pooled : {true, false}) {
-    const auto device = device::make_cpu_device(1);
+    const auto device = test::make_device(GetParam(), 1);
     device::ScratchPool scratch(*device, {.pooled = pooled, .poison = true});
     SmallModel model(shape, GetParam(), 3, device::StreamMode::inlined, device.get(), &scratch);
     model.evaluate(part(tokens, 0, 1, 5), part(targets, 0, 1, 5));
@@ -295,7 +311,7 @@ TEST_P(GptTest, PoisonedScratchAndNoPoolGiveTheSameBits) {
     EXPECT_EQ(scratch.allocated_bytes() > 0, pooled);
     for (const auto& block : scratch.usage()) {
       if (block.name == "wide") {
-        EXPECT_EQ(block.high_water_bytes, 4 * 15 * 8 * size_bytes(GetParam()));
+        EXPECT_EQ(block.high_water_bytes, 4 * 15 * 8 * size_bytes(dtype()));
       }
     }
   }
@@ -305,6 +321,8 @@ TEST_P(GptTest, PoisonedScratchAndNoPoolGiveTheSameBits) {
 TEST_P(GptTest, TheHeadInChunksGivesTheSameAsRowByRow) {
   GptShape shape{.layers = 1, .heads = 1, .channels = 4, .context = 70, .vocabulary = 1 << 19};
   SmallModel model(shape, GetParam(), 2);
+  if (on_gpu())
+    GTEST_SKIP() << "a GPU takes more rows at a time than two sequences have";
   ASSERT_EQ(model.gpt.activation_plan().head_rows(), 64);
   const Tokens x = random_tokens(140, shape.vocabulary, 3);
   const Tokens y = random_tokens(140, shape.vocabulary, 4);
@@ -328,7 +346,7 @@ TEST_P(GptTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(model.evaluate(random_tokens(5, 11, 1), random_tokens(10, 11, 1)), ContractError);
   EXPECT_THROW(model.next_logits(random_tokens(6, 11, 1)), ContractError);
   EXPECT_THROW(model.next_logits({}), ContractError);
-  Gpt unbound(model.device, small_shape(), GetParam(), 1, 1);
+  Gpt unbound(model.device, small_shape(), dtype(), 1, 1);
   std::vector<float> logits(11);
   EXPECT_THROW(unbound.next_logits(view_of(targets.data(), 1), view_of(logits.data(), 11),
                                    model.hooks, *model.stream),
@@ -336,7 +354,7 @@ TEST_P(GptTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(unbound.bind({}, {}), ContractError);
   GptShape odd = small_shape();
   odd.heads = 3;
-  EXPECT_THROW(Gpt(model.device, odd, GetParam(), 1, 1), ContractError);
+  EXPECT_THROW(Gpt(model.device, odd, dtype(), 1, 1), ContractError);
 }
 
 TEST_P(GptTest, LearnsOneBatchByHeart) {

@@ -15,6 +15,8 @@
 
 #include "model/gpt.hpp"
 
+#include "support/backends.hpp"
+
 namespace trireme::model::testing {
 
 inline constexpr std::uint64_t model_seed = 7;
@@ -52,21 +54,22 @@ inline std::vector<std::int32_t> random_tokens(std::int64_t count,
   return tokens;
 }
 
+/// Lives on the device of its backend; values, gradients, tokens and results are on the host.
 class SmallModel {
  public:
   explicit SmallModel(const GptShape& given,
-                      DType type = DType::f32,
+                      const test::Backend& backend = {},
                       std::int64_t micro_sequences = 3,
                       device::StreamMode mode = device::StreamMode::inlined,
                       device::Device* other = nullptr,
                       device::ScratchPool* scratch = nullptr)
       : shape(given),
-        dtype(type),
-        own_device(device::make_cpu_device(1)),
+        dtype(backend.dtype),
+        own_device(other != nullptr ? nullptr : test::make_device(backend, 1)),
         device(other != nullptr ? *other : *own_device),
         stream(device.make_stream(mode, "compute")),
         table(parameter_table(given)),
-        gpt(device, given, type, micro_sequences, model_seed, scratch) {
+        gpt(device, given, dtype, micro_sequences, model_seed, scratch) {
     for (std::size_t i = 0; i < table.size(); ++i) {
       std::vector<float> v(static_cast<std::size_t>(table[i].elements()));
       const bool gain = table[i].shape.size() == 1 && table[i].name.ends_with(".weight");
@@ -74,10 +77,19 @@ class SmallModel {
         const auto words = philox(RandomKey::of(99, Draw::synthetic), e, i + 1);
         v[e] = static_cast<float>((gain ? 1.0 : 0.0) + 0.3 * normal(words.w[0], words.w[1]));
       }
+      parameters_.push_back(device.allocate(v.size() * size_bytes(dtype), "parameter"));
+      device_gradients_.push_back(device.allocate(v.size() * sizeof(float), "gradient"));
       values.push_back(std::move(v));
       rounded.emplace_back(values.back().size());
       gradients.emplace_back(values.back().size());
     }
+    // Room for more than fits, for tests of what is refused.
+    const auto rows = static_cast<std::size_t>((micro_sequences + 1) * shape.context);
+    tokens_ = device.allocate(rows * sizeof(std::int32_t), "tokens");
+    targets_ = device.allocate(rows * sizeof(std::int32_t), "targets");
+    losses_ = device.allocate(rows * sizeof(float), "losses");
+    logits_ = device.allocate(static_cast<std::size_t>(shape.vocabulary) * sizeof(float), "logits");
+    zero_gradients();
     bind();
   }
 
@@ -88,15 +100,21 @@ class SmallModel {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto n = static_cast<std::int64_t>(values[i].size());
       for (std::size_t e = 0; e < values[i].size(); ++e) rounded[i][e] = Bf16(values[i][e]);
-      views.push_back(dtype == DType::bf16 ? ConstView(view_of(rounded[i].data(), n))
-                                           : ConstView(view_of(values[i].data(), n)));
-      gradient_views.push_back(view_of(gradients[i].data(), n));
+      device.copy(parameters_[i].view(dtype),
+                  dtype == DType::bf16 ? ConstView(view_of(rounded[i].data(), n))
+                                       : ConstView(view_of(values[i].data(), n)),
+                  *stream);
+      views.emplace_back(parameters_[i].view(dtype));
+      gradient_views.push_back(device_gradients_[i].view(DType::f32));
     }
+    stream->synchronize();
     gpt.bind(views, gradient_views);
   }
 
   void zero_gradients() {
-    for (auto& gradient : gradients) std::fill(gradient.begin(), gradient.end(), 0.0F);
+    for (const device::Buffer& gradient : device_gradients_)
+      device.fill_zero(gradient.view(DType::f32), *stream);
+    read_gradients();
   }
 
   /// Values as the model sees them.
@@ -112,36 +130,36 @@ class SmallModel {
     return all;
   }
 
+  /// `listener` hears what `hooks` hears otherwise.
   std::vector<float> train(const std::vector<std::int32_t>& tokens,
                            const std::vector<std::int32_t>& targets,
                            std::uint64_t first_sample = 0,
-                           bool last_micro_step = true) {
-    std::vector<float> losses(tokens.size(), -1.0F);
-    const auto n = static_cast<std::int64_t>(tokens.size());
-    gpt.train({view_of(tokens.data(), n),
-               view_of(targets.data(), static_cast<std::int64_t>(targets.size())), first_sample},
-              view_of(losses.data(), n), last_micro_step, hooks, *stream);
-    stream->synchronize();
-    return losses;
+                           bool last_micro_step = true,
+                           Hooks* listener = nullptr) {
+    const Batch batch{upload(tokens_, tokens), upload(targets_, targets), first_sample};
+    const View losses = unwritten(losses_, batch.tokens.elements);
+    gpt.train(batch, losses, last_micro_step, listener != nullptr ? *listener : hooks, *stream);
+    read_gradients();
+    return read(losses);
   }
 
   std::vector<float> evaluate(const std::vector<std::int32_t>& tokens,
                               const std::vector<std::int32_t>& targets) {
-    std::vector<float> losses(tokens.size(), -1.0F);
-    const auto n = static_cast<std::int64_t>(tokens.size());
-    gpt.evaluate({view_of(tokens.data(), n),
-                  view_of(targets.data(), static_cast<std::int64_t>(targets.size())), 0},
-                 view_of(losses.data(), n), hooks, *stream);
-    stream->synchronize();
-    return losses;
+    const Batch batch{upload(tokens_, tokens), upload(targets_, targets), 0};
+    const View losses = unwritten(losses_, batch.tokens.elements);
+    gpt.evaluate(batch, losses, hooks, *stream);
+    return read(losses);
   }
 
   std::vector<float> next_logits(const std::vector<std::int32_t>& tokens) {
-    std::vector<float> logits(static_cast<std::size_t>(shape.vocabulary), -1.0F);
-    gpt.next_logits(view_of(tokens.data(), static_cast<std::int64_t>(tokens.size())),
-                    view_of(logits.data(), shape.vocabulary), hooks, *stream);
-    stream->synchronize();
-    return logits;
+    const View logits = unwritten(logits_, shape.vocabulary);
+    gpt.next_logits(upload(tokens_, tokens), logits, hooks, *stream);
+    return read(logits);
+  }
+
+  /// What this gradient is by now.
+  [[nodiscard]] std::vector<float> gradient_now(std::size_t parameter) {
+    return read(device_gradients_[parameter].view(DType::f32));
   }
 
   const GptShape shape;
@@ -152,9 +170,37 @@ class SmallModel {
   std::vector<layout::Parameter> table;
   std::vector<std::vector<float>> values;
   std::vector<std::vector<Bf16>> rounded;
-  std::vector<std::vector<float>> gradients;
+  std::vector<std::vector<float>> gradients;  ///< behind the last train()
   Gpt gpt;
   RecordingHooks hooks;
+
+ private:
+  View upload(const device::Buffer& to, const std::vector<std::int32_t>& tokens) {
+    const auto n = static_cast<std::int64_t>(tokens.size());
+    device.copy(to.view(DType::i32, 0, n), view_of(tokens.data(), n), *stream);
+    stream->synchronize();
+    return to.view(DType::i32, 0, n);
+  }
+  /// Results no op can have left there.
+  View unwritten(const device::Buffer& buffer, std::int64_t elements) {
+    const std::vector<float> nothing(static_cast<std::size_t>(elements), -1.0F);
+    const View to = buffer.view(DType::f32, 0, elements);
+    device.copy(to, view_of(nothing.data(), elements), *stream);
+    stream->synchronize();
+    return to;
+  }
+  std::vector<float> read(ConstView from) {
+    std::vector<float> values_read(static_cast<std::size_t>(from.elements));
+    device.copy(view_of(values_read.data(), from.elements), from, *stream);
+    stream->synchronize();
+    return values_read;
+  }
+  void read_gradients() {
+    for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = gradient_now(i);
+  }
+
+  std::vector<device::Buffer> parameters_, device_gradients_;
+  device::Buffer tokens_, targets_, losses_, logits_;
 };
 
 }  // namespace trireme::model::testing

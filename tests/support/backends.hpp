@@ -35,7 +35,7 @@ inline constexpr Tolerances fp32_tolerances{2e-6, 5e-6, 1e-6, 1e-6, 5e-6, 2e-6, 
 inline constexpr Tolerances bf16_tolerances{4e-3, 1e-2, 4e-3, 4e-3, 2e-2, 4e-3, 4e-3};
 
 struct Backend {
-  std::string name;
+  std::string name{};
   device::Kind kind = device::Kind::cpu;
   DType dtype = DType::f32;
   Tolerances tolerance = fp32_tolerances;
@@ -95,6 +95,6 @@ inline std::string backend_name(const testing::TestParamInfo<Backend>& info) {
 }  // namespace trireme::test
 
 /// Runs every TEST_P of `suite` on every backend.
-#define TRIREME_ON_BACKENDS(suite)                                                          \
-  INSTANTIATE_TEST_SUITE_P(Backends, suite, testing::ValuesIn(::trireme::test::backends()), \
+#define TRIREME_ON_BACKENDS(suite)                                                            \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite, ::testing::ValuesIn(::trireme::test::backends()), \
                            ::trireme::test::backend_name)
