@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "ops/amx_tiles_cpu.hpp"
+#include "ops/amx_block_cpu.hpp"
 #include "ops/cpu_loops.hpp"
 
 namespace trireme::ops::cpu::amx {
@@ -27,11 +27,12 @@ namespace {
 
 using avx512::panel_columns;
 using avx512::Stored;
-using avx512::Target;
 
 /// Packed columns of B and rows of A, in bytes: shares of the third- and second-level cache.
 constexpr std::int64_t chunk_bytes = std::int64_t{4} << 20U, group_bytes = std::int64_t{1} << 20U;
 constexpr std::int64_t unit_bytes = sizeof(Unit);
+/// The most of C that is likely to be in the caches when it is read next.
+constexpr std::int64_t cached_bytes = std::int64_t{4} << 20U;
 
 constexpr std::int64_t divided_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -96,43 +97,16 @@ TRIREME_AMX void copy_rows(
                           avx512::load_along<true>(a, row + r, unit));
 }
 
-/// Meanwhile the lines of C come near: fetched by the stores, they would take as long as the sums.
-TRIREME_AMX inline void fetch_block(const Target& target, std::int64_t rows) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::byte* line = target.c + r * target.c_stride * (target.c_is_bf16 ? 2 : 4);
-    __builtin_prefetch(line, 1);
-    __builtin_prefetch(line + (target.c_is_bf16 ? 63 : 127), 1);
-  }
-}
-
-/// C's rows from the sums of a block, `rows` of them.
-TRIREME_AMX void store_block(const float* sums, Target target, std::int64_t rows) {
-  constexpr std::int64_t together = 4;
-  const auto store = [&]<int count>() TRIREME_AMX __attribute__((always_inline)) {
-    __m512 sum[count][2];
-#pragma GCC unroll 4
-    for (int r = 0; r < count; ++r) {
-      sum[r][0] = _mm512_load_ps(sums + r * block_edge);
-      sum[r][1] = _mm512_load_ps(sums + r * block_edge + lanes);
-    }
-    avx512::store_sums<count>(sum, target);
-    sums += count * block_edge;
-    target.c += count * target.c_stride * (target.c_is_bf16 ? 2 : 4);
-    if (target.addend != nullptr)
-      target.addend += count * target.addend_stride;
-    rows -= count;
-  };
-  while (rows >= together) store.template operator()<together>();
-  while (rows >= 1) store.template operator()<1>();
-}
-
 class MatmulAmx final : public Matmul::Implementation {
  public:
   MatmulAmx(device::Device& device, const MatmulShape& shape)
       : shape_(shape),
         threads_(omp_get_max_threads()),
         blocking_(shape, threads_),
-        thread_units_(rounded_up(blocking_.copied_units(), 1024)) {
+        thread_units_(rounded_up(blocking_.copied_units(), 1024)),
+        around_caches_(!shape.accumulate && shape.n % panel_columns == 0 &&
+                       shape.m * shape.n * static_cast<std::int64_t>(size_bytes(shape.c)) >
+                           cached_bytes) {
     const std::int64_t all =
         blocking_.chunk_panels * blocking_.panel_units() + thread_units_ * threads_;
     scratch_ = device.allocate(static_cast<std::size_t>(all * unit_bytes), "matmul scratch");
@@ -211,27 +185,47 @@ class MatmulAmx final : public Matmul::Implementation {
     }
     stored();
     const Tiles tiles;
-    alignas(64) float sums[block_edge * block_edge];
-    for (std::int64_t panel = first_panel; panel < last_panel; ++panel)
-      for (std::int64_t row = first_row; row < last_row; row += block_edge) {
-        const std::int64_t rows = std::min(block_edge, last_row - row);
-        const Target target = target_of(call, row, panel, range);
-        fetch_block(target, rows);
-        multiply_tiles<false>(sums, block_edge, a + (row - first_row) * (row_bytes / unit_bytes),
-                              row_bytes, panels + (panel - first_panel) * blocking_.panel_units(),
-                              range.tiled());
-        store_block(sums, target, rows);
+    for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
+      const Unit* b = panels + (panel - first_panel) * blocking_.panel_units();
+      Lines next;
+      if (panel + 1 < last_panel) {
+        next.next = reinterpret_cast<const std::byte*>(b + blocking_.panel_units());
+        next.end = next.next + range.tiled() * panel_columns * unit_bytes;
       }
+      for (std::int64_t row = first_row; row < last_row; row += block_edge) {
+        const BlockTarget target = target_of(call, row, last_row, panel, range);
+        multiply_block(a + (row - first_row) * (row_bytes / unit_bytes), row_bytes, b,
+                       range.tiled(), target, next);
+      }
+    }
+    _mm_sfence();  // what went around the caches comes before what this thread says next
   }
 
-  [[nodiscard]] Target target_of(const Call& call,
-                                 std::int64_t row,
-                                 std::int64_t panel,
-                                 const Range& range) const {
+  TRIREME_AMX static void multiply_block(const Unit* a,
+                                         std::int64_t row_bytes,
+                                         const Unit* b,
+                                         std::int64_t units,
+                                         const BlockTarget& target,
+                                         Lines& next_panel) {
+    alignas(64) float sums[block_edge * block_edge];
+    multiply_tiles<false>(sums, block_edge, a, row_bytes, b, units,
+                          Errands(target, units / lanes, next_panel));
+    if (target.around_caches)
+      store_block<true>(sums, target);
+    else
+      store_block<false>(sums, target);
+  }
+
+  [[nodiscard]] BlockTarget target_of(const Call& call,
+                                      std::int64_t row,
+                                      std::int64_t last_row,
+                                      std::int64_t panel,
+                                      const Range& range) const {
     const MatmulShape& s = shape_;
     const std::int64_t column = panel * panel_columns, at = row * s.n + column;
     const bool last = range.end == blocking_.units, through_sums = sums_.bytes() > 0;
-    Target target;
+    BlockTarget target;
+    target.rows = std::min(block_edge, last_row - row);
     target.columns = std::min(panel_columns, s.n - column);
     target.c_stride = target.addend_stride = s.n;
     float* sums = reinterpret_cast<float*>(through_sums ? sums_.data() : call.c) + at;
@@ -244,6 +238,8 @@ class MatmulAmx final : public Matmul::Implementation {
       target.bias = call.bias + 2 * column;
       target.bias_is_bf16 = true;
     }
+    target.around_caches =
+        around_caches_ && last && reinterpret_cast<std::uintptr_t>(target.c) % 64 == 0;
     return target;
   }
 
@@ -251,6 +247,7 @@ class MatmulAmx final : public Matmul::Implementation {
   int threads_;  // at construction; more are not used
   Blocking blocking_;
   std::int64_t thread_units_;  // of copied rows
+  bool around_caches_;         // C, where it is aligned
   device::Buffer scratch_;     // packed columns of B, then each thread's rows of A
   device::Buffer sums_;        // where bf16 results are added up over blocks of K
 };

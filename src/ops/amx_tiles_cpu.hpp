@@ -43,15 +43,22 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
 };
 
+/// Nothing to do while tiles are multiplied.
+struct Nothing {
+  TRIREME_AMX_INLINE void operator()() const {}
+};
+
 /// 32 x 32 of C, `c_stride` apart, (+)= the product of 32 rows of A, `row_bytes` apart, and a panel
-/// of B over `units` units, a multiple of 16. Requires: stored().
-template <bool accumulate>
+/// of B over `units` units, a multiple of 16. Calls meanwhile() once per 16 units. Requires:
+/// stored().
+template <bool accumulate, class Meanwhile = Nothing>
 TRIREME_AMX_INLINE void multiply_tiles(float* c,
                                        std::int64_t c_stride,
                                        const Unit* a,
                                        std::int64_t row_bytes,
                                        const Unit* b,
-                                       std::int64_t units) {
+                                       std::int64_t units,
+                                       Meanwhile meanwhile = {}) {
   constexpr std::int64_t b_bytes = avx512::panel_columns * sizeof(Unit);
   const std::int64_t c_bytes = c_stride * static_cast<std::int64_t>(sizeof(float));
   const std::byte* upper = reinterpret_cast<const std::byte*>(a);
@@ -78,6 +85,7 @@ TRIREME_AMX_INLINE void multiply_tiles(float* c,
     _tile_loadd(5, lower + 4 * u, row_bytes);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+    meanwhile();
   }
   _tile_stored(0, c, c_bytes);
   _tile_stored(1, c + tile_rows, c_bytes);

@@ -203,6 +203,24 @@ TEST_P(MatmulTest, AgreesWithReferenceOnLongSums) {
       }
 }
 
+/// Stored around the caches where C begins at a cache line, and the usual way elsewhere.
+TEST_P(MatmulTest, LargeResultsAgreeWithReferenceAndAnywhereInMemory) {
+  auto s = shape(1100, dtype() == DType::f32 ? 1024 : 2048, 3);
+  s.b_transposed = true;
+  s.bias = true;
+  check(s);
+  const auto a = tensor(dtype(), normals(1, s.m * s.k)), b = tensor(dtype(), normals(2, s.n * s.k));
+  const auto bias = tensor(dtype(), normals(3, s.n));
+  s.c = DType::f32;
+  constexpr std::int64_t shift = 4;
+  auto c = tensor(s.c, s.m * s.n), shifted = tensor(s.c, shift + s.m * s.n);
+  const Matmul matmul(device(), s);
+  matmul(a.view(), b.view(), bias.view(), c.view(), stream());
+  matmul(a.view(), b.view(), bias.view(), shifted.view().slice(shift, s.m * s.n), stream());
+  const Values all = shifted.values();
+  EXPECT_EQ(Values(all.begin() + shift, all.end()), c.values());
+}
+
 TEST_P(MatmulTest, ARowHasTheSameBitsInAnyBatchWhereThatIsPromised) {
   for (const auto& [n, k] : std::vector<std::array<std::int64_t, 2>>{
            {51, 257}, {33, 48}, {200, 129}, {64, 64}, {1, 2050}, {7, 1}}) {
