@@ -31,7 +31,7 @@ constexpr double share_of_deadline = 0.1;
 constexpr std::chrono::duration<double> shortest_roll_call{5};
 constexpr std::chrono::milliseconds between_answers{1};
 /// A look for answers that comes later than this after the one before was kept from coming.
-constexpr std::chrono::duration<double> longest_gap{0.1};
+constexpr std::chrono::duration<double> longest_look{0.1};
 /// Ranks that an error names one by one.
 constexpr std::size_t most_named = 8;
 
@@ -189,7 +189,7 @@ std::vector<Roll::Answer> Roll::ask(const Question& question) {
   while (missing > 0 && waited < longest) {
     std::this_thread::sleep_for(between_answers);
     const auto now = Clock::now();
-    waited += std::min<Seconds>(now - last, longest_gap);
+    waited += std::min<Seconds>(now - last, longest_look);
     last = now;
     for (int source = -1; message_waits(comm_.get(), answer_tag, source);) {
       Answer answer;
