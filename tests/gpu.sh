@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU, in one go: the tests of devices, operations, model, engine, optimizer and collectives, compute-sanitizer on our
-# kernels, training in fp32 and bf16 beside the CPU, and two and three ranks that share the GPU through NCCL. Ends with a table of what ran, what was
-# skipped and why. Exit code: 0, 1 when something failed, 77 when there is no GPU.
+# Everything that needs a GPU, in one go: the tests of devices, operations, model, engine, optimizer, sessions and collectives,
+# compute-sanitizer on our kernels, training in fp32 and bf16 beside the CPU, and two and three ranks that share the GPU through NCCL.
+# Ends with a table of what ran, what was skipped and why. Exit code: 0, 1 when something failed, 77 when there is no GPU.
 #   usage: bash tests/gpu.sh              in the source tree: builds with CUDA first
 #          bash trireme-bundle/tests/gpu.sh     in a bundle made with jobs/bundle.sh --tests; offline, without MPI, CMake or Python
 set -uo pipefail
@@ -77,7 +77,7 @@ unit() {
     try "test_$1, $2 ranks" mpirun -n "$2" "$program" --gtest_brief=1
   fi
 }
-for name in device ops model reduce optim; do unit $name 1; done
+for name in device ops model reduce optim train; do unit $name 1; done
 for name in comm_nccl reduce_nccl; do
   for ranks in 2 3; do unit $name $ranks; done
 done
@@ -148,7 +148,7 @@ agree nccl-2-unsharded nccl-2 0
 
 try 'bench reduce, nccl, one rank' alone bench reduce --transport nccl --bytes 67108864 --repetitions 5
 try 'bench pool on the GPU' alone bench pool --device cuda --repetitions 5
-note 'test_train, test_comm' skipped 'checks of a session, and transports of the host: they compute on the CPU'
+note 'test_comm' skipped 'transports of the host: they carry memory of the CPU'
 
 [ $status -eq 0 ] && [ $ran -gt 0 ]
 finish $?

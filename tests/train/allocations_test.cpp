@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "train/session.hpp"
+#include "train/small_deck.hpp"
 
 namespace {
 // NOLINTBEGIN: the allocator has nowhere else to count
@@ -107,31 +108,8 @@ struct Counted {
   std::uint64_t scratch = 0;
 };
 
-struct Deck {
-  Deck() {
-    run.steps = 20;
-    run.precision = Precision::fp32;
-    run.threads.value = 1;
-    data.train.synthetic = 4000;
-    parallel.bucket_elements = 2000;
-  }
-  RunConfig run;
-  model::GptShape shape{
-      .layers = 2, .heads = 2, .channels = 16, .context = 16, .vocabulary = 32, .dropout = 0.1};
-  data::DataConfig data;
-  BatchConfig batch{.sequences = 12, .micro_sequences = 2};
-  optim::OptimizerConfig optimizer;
-  reduce::ParallelConfig parallel;
-  device::MemoryConfig memory;
-  record::RecordConfig record;
-  record::CheckpointConfig checkpoint;
-  EvaluateConfig evaluate;
-  SampleConfig sample;
-};
-
-Counted count_steps(const Deck& d, comm::World& world) {
-  const Job job{d.run,    d.shape,      d.data,     d.batch,  d.optimizer, d.parallel, d.memory,
-                d.record, d.checkpoint, d.evaluate, d.sample, {},          {},         {}};
+Counted count_steps(const SmallDeck& deck, comm::World& world) {
+  const Job job = deck.job();
   Log log(false, "test");
   const auto data = open_data(job, "unused", world, log);
   Session session(job, data, world);
@@ -156,7 +134,7 @@ Counted count_steps(const Deck& d, comm::World& world) {
 TEST(Allocations, AStepAloneTakesNothingFromTheHeap) {
   const auto world = comm::make_self_world();
   for (const bool sharded : {true, false}) {
-    Deck deck;
+    SmallDeck deck;
     deck.optimizer.sharded = sharded;
     const Counted counted = count_steps(deck, *world);
     EXPECT_EQ(counted.mallocs, 0);
@@ -170,7 +148,7 @@ TEST(Allocations, AStepUnderMpiTakesNothingFromTheHeap) {
   for (const auto transport : {comm::Transport::automatic, comm::Transport::mpi})
     for (const bool sharded : {true, false})
       for (const bool overlap : {true, false}) {
-        Deck deck;
+        SmallDeck deck;
         deck.optimizer.sharded = sharded;
         deck.parallel.transport = transport;
         deck.parallel.overlap_gradients = deck.parallel.overlap_parameters = overlap;
@@ -183,7 +161,7 @@ TEST(Allocations, AStepUnderMpiTakesNothingFromTheHeap) {
 
 TEST(Allocations, AreSeenWithoutThePool) {
   const auto world = comm::make_self_world();
-  Deck deck;
+  SmallDeck deck;
   deck.memory.pool = false;
   deck.parallel.cached_shards = false;
   const Counted counted = count_steps(deck, *world);

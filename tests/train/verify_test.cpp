@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "train/small_deck.hpp"
 #include "train/verify_checks.hpp"
 
 namespace trireme::train {
@@ -21,34 +22,22 @@ using ::testing::IsEmpty;
 class VerifyTest : public ::testing::Test {
  protected:
   VerifyTest() {
-    run.steps = 4;
-    run.precision = Precision::fp32;
-    run.threads.value = 1;
-    data.train.synthetic = 400;
-    batch = {2, 1};
-    parallel.bucket_elements = 600;
+    deck.run.steps = 4;
+    deck.data.train.synthetic = 400;
+    deck.batch = {2, 1};
+    deck.parallel.bucket_elements = 600;
+    deck.shape = {
+        .layers = 1, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16, .dropout = 0.1};
   }
 
   Verified verify_with(decltype(VerifyRequest::meddle) meddle) {
-    const Job job{run,    shape,      data,     batch,  optimizer, parallel, memory,
-                  record, checkpoint, evaluate, sample, {},        {},       {}};
+    const Job job = deck.job();
     const auto world = comm::make_self_world();
     Log log(false, "test");
     return verify(job, *world, log, {2, std::move(meddle)});
   }
 
-  RunConfig run;
-  model::GptShape shape{
-      .layers = 1, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16, .dropout = 0.1};
-  data::DataConfig data;
-  BatchConfig batch;
-  optim::OptimizerConfig optimizer;
-  reduce::ParallelConfig parallel;
-  device::MemoryConfig memory;
-  record::RecordConfig record;
-  record::CheckpointConfig checkpoint;
-  EvaluateConfig evaluate;
-  SampleConfig sample;
+  SmallDeck deck;
 };
 
 TEST_F(VerifyTest, RunsEveryCombinationOnce) {
@@ -122,7 +111,7 @@ TEST_F(VerifyTest, NamesTheCombinationWhenSomethingThrows) {
 }
 
 TEST_F(VerifyTest, RefusesAGpu) {
-  run.device = DeviceChoice::cuda;
+  deck.run.device = DeviceChoice::cuda;
   EXPECT_THROW(verify_with({}), UserError);
 }
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole steps on every backend: what they come to beside fp32 on the CPU, that switches change no
+// bit of it, and that the scratch pool is warm after the first.
+#include "train/session.hpp"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "train/saver.hpp"
+#include "train/small_deck.hpp"
+
+#include "support/backends.hpp"
+
+namespace trireme::train {
+namespace {
+
+struct Trained {
+  std::vector<double> losses, grad_norms;
+  double untrained = 0, validation = 0;  ///< validation losses before and after
+  std::uint64_t late_scratch = 0;        ///< allocations of the pool after the first step
+};
+
+class SessionTest : public ::testing::TestWithParam<test::Backend> {
+ protected:
+  SessionTest() {
+    deck_.evaluate = {.every_steps = 1, .batches = 2};
+    deck_.batch = {.sequences = 4, .micro_sequences = 2};
+    deck_.optimizer.learning_rate = 0.02;
+    deck_.optimizer.schedule.warmup_steps = 1;
+  }
+
+  Trained train(device::Kind kind, DType dtype) {
+    deck_.run.device = kind == device::Kind::cuda ? DeviceChoice::cuda : DeviceChoice::cpu;
+    deck_.run.precision = dtype == DType::bf16 ? Precision::bf16 : Precision::fp32;
+    const Job job = deck_.job();
+    const auto world = comm::make_self_world();
+    Log log(false, "test");
+    const auto data = open_data(job, "unused", *world, log);
+    Session session(job, data, *world);
+    Saver(job, session.plan, session.engine, session.optimizer, *session.device, *world)
+        .initialize(*session.compute_stream);
+    Trained trained;
+    trained.untrained = session.evaluate().value();
+    std::uint64_t warm = 0;
+    for (std::int64_t step = 1; step <= 6; ++step) {
+      const StepOutcome outcome = session.step(step, [] { return Requests{}; });
+      trained.losses.push_back(outcome.loss);
+      trained.grad_norms.push_back(outcome.grad_norm);
+      if (step == 1)
+        warm = session.scratch.num_allocations();
+    }
+    trained.late_scratch = session.scratch.num_allocations() - warm;
+    session.engine.wait_for_parameters();
+    trained.validation = session.evaluate().value();
+    return trained;
+  }
+  Trained train() { return train(GetParam().kind, GetParam().dtype); }
+
+  SmallDeck deck_;
+};
+
+TEST_P(SessionTest, TakesTheStepsOfFp32OnTheCpu) {
+  // Losses near 3.4: roundings, carried through six steps of the optimizer. Measured on a CPU in
+  // bf16: 0.002, norms 0.006, validation 0.004.
+  const double allowed = GetParam().dtype == DType::f32 ? 1e-3 : 0.012;
+  for (const double dropout : {0.0, 0.1}) {
+    SCOPED_TRACE(dropout);
+    deck_.shape.dropout = dropout;
+    const Trained got = train(), expected = train(device::Kind::cpu, DType::f32);
+    for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+      EXPECT_NEAR(got.losses[step], expected.losses[step], allowed) << step;
+      EXPECT_NEAR(got.grad_norms[step] / expected.grad_norms[step], 1, allowed) << step;
+    }
+    EXPECT_NEAR(got.validation, expected.validation, allowed);
+    EXPECT_GT(std::abs(expected.validation - expected.untrained), allowed)
+        << "steps that change little prove little";
+  }
+}
+
+TEST_P(SessionTest, SwitchesChangeNoBits) {
+  const Trained reference = train();
+  EXPECT_EQ(reference.late_scratch, 0U);
+  for (int bits = 0; bits < 8; ++bits) {
+    SCOPED_TRACE(bits);
+    deck_.optimizer.sharded = (bits & 1) != 0;
+    deck_.memory.pool = (bits & 2) != 0;
+    deck_.parallel.overlap_gradients = deck_.parallel.overlap_parameters = (bits & 4) != 0;
+    deck_.parallel.cached_shards = deck_.record.spans = (bits & 4) == 0;
+    const Trained trained = train();
+    EXPECT_EQ(trained.losses, reference.losses);
+    EXPECT_EQ(trained.grad_norms, reference.grad_norms);
+    EXPECT_EQ(trained.validation, reference.validation);
+    EXPECT_EQ(trained.late_scratch > 0, !deck_.memory.pool);
+  }
+}
+
+TRIREME_ON_BACKENDS(SessionTest);
+
+}  // namespace
+}  // namespace trireme::train
