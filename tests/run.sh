@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs every test; then builds the unit tests, and the MPI tests for two ranks, once more with the
-# address and undefined-behaviour sanitizers and runs those, and lets clang's fuzzers look for five seconds each. Exits non-zero when a
+# address and undefined-behaviour sanitizers and runs those, and lets clang's fuzzers try some inputs each. Exits non-zero when a
 # test fails or when there was none to run.
 #   usage: bash tests/run.sh [CTEST_OPTION …]     e.g. bash tests/run.sh -R layout
 # TRIREME_SANITIZERS=off leaves the sanitizers out; with options for ctest they are left out too.
@@ -56,7 +56,7 @@ else
   run_tests others ctest --preset cpu -j 3 -LE '^unit$'
   if [ "${TRIREME_SANITIZERS:-on}" != off ]; then
     run_tests sanitized sanitized $building
-    run_tests fuzz bash tests/fuzz/run.sh 5
+    run_tests fuzz bash tests/fuzz/run.sh
   fi
 fi
 
