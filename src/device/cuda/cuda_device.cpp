@@ -47,7 +47,7 @@ class CudaDevice final : public Device {
                         fmt::format("compute capability {}.{}; trireme needs 8.0 or later",
                                     properties_.major, properties_.minor),
                         __FILE__, __LINE__);
-    clock_ = std::make_unique<cuda::Clock>();
+    clock_ = std::make_unique<cuda::Clock>(gpu_);
     housekeeping_ = std::make_unique<cuda::Stream>(*this, gpu_, *clock_, StreamMode::concurrent,
                                                    "housekeeping");
   }

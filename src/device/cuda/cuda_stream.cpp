@@ -58,7 +58,7 @@ Anchor::~Anchor() {
   report(cudaEventDestroy(event), "cudaEventDestroy");
 }
 
-Clock::Clock() {
+Clock::Clock(int gpu) : gpu_(gpu) {
   TRIREME_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   anchor_ = measure();
 }
@@ -71,6 +71,7 @@ Clock::~Clock() {
 // most.
 std::shared_ptr<const Anchor> Clock::measure() const {
   constexpr int tries = 4;
+  TRIREME_CUDA(cudaSetDevice(gpu_));  // the thread may be one that only waits for events
   std::shared_ptr<Anchor> best;
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < tries; ++i) {
@@ -122,6 +123,7 @@ bool Event::reached() const {
 
 void Event::wait() const {
   TRIREME_CUDA(cudaEventSynchronize(event_));
+  clock_.renew_when_old();
 }
 
 double Event::seconds() const {

@@ -8,7 +8,7 @@
 //    two at an anchor, and elapsed time is counted from the anchor that was current when the event
 //    was recorded. A pair is as exact as the round trip of an event on an idle stream (some
 //    microseconds). Elapsed times are fp32 milliseconds, so anchors are renewed every two seconds,
-//    when a host that waited for a stream is idle anyway.
+//    when a host that waited for a stream or an event has time anyway.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ struct Anchor {
 /// The current anchor of a device. Any thread.
 class Clock {
  public:
-  Clock();
+  explicit Clock(int gpu);
   ~Clock();
   Clock(const Clock&) = delete;
   Clock& operator=(const Clock&) = delete;
@@ -49,6 +49,7 @@ class Clock {
  private:
   [[nodiscard]] std::shared_ptr<const Anchor> measure() const;
 
+  const int gpu_;
   cudaStream_t stream_ = nullptr;  // of its own: nothing else is ever on it
   mutable std::mutex mutex_;
   std::shared_ptr<const Anchor> anchor_;  // guarded
