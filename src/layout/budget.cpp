@@ -68,8 +68,10 @@ Budget budget_of(const Plan& plan,
 
   budget.snapshot_bytes = snapshot ? snapshot_bytes(plan) : 0;
 
-  budget.peer_bytes =
-      plan.ranks() > 1 ? plan.flat_elements() * (wire_element_bytes + parameter_element_bytes) : 0;
+  if (plan.ranks() > 1)
+    budget.peer_bytes =
+        plan.flat_elements() * (wire_element_bytes + parameter_element_bytes) +
+        step_sum_elements(plan.ranks()) * static_cast<std::int64_t>(size_bytes(DType::i64));
 
   const std::int64_t foreign = plan.owned_elements() * (plan.ranks() - 1);
   budget.gradient_wire_bytes = foreign * wire_element_bytes * (sharded ? 1 : 2);

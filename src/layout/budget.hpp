@@ -45,8 +45,8 @@ struct Budget {
   std::int64_t snapshot_bytes = 0;  ///< what is written while the run goes on; see below
 
   /// Of each other rank of its node, what a rank maps to read where shared memory is the transport:
-  /// the buckets that travel. The node holds them once, but every process's resident memory counts
-  /// them.
+  /// the buckets that travel and the step's sums. The node holds them once, but every process's
+  /// resident memory counts them.
   std::int64_t peer_bytes = 0;
 
   // Bytes that one rank sends per step, and receives: every element that another rank owns once per
@@ -62,6 +62,13 @@ struct Budget {
     return gradient_wire_bytes + parameter_wire_bytes;
   }
 };
+
+/// Elements, int64, in which the ranks add up the norm and the loss of a step: the words of two
+/// order-free sums (ops/order_free_words.hpp), and zeros until each rank has as many.
+inline constexpr std::int64_t words_of_step_sums = 142;
+constexpr std::int64_t step_sum_elements(int ranks) {
+  return (words_of_step_sums + ranks - 1) / ranks * ranks;
+}
 
 /// The copy of masters and moments from which one rank writes a checkpoint: what it owns, sharded
 /// or not.

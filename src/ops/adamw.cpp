@@ -13,6 +13,7 @@ void adamw(View parameter,
            View v,
            ConstView gradient,
            const AdamwStep& step,
+           const GradientNorm& norm,
            device::Stream& stream) {
   const std::int64_t n = parameter.elements;
   TRIREME_EXPECT(
@@ -23,13 +24,15 @@ void adamw(View parameter,
     using T = decltype(zero);
     if (on_cuda(stream, [&](auto raw) {
           cuda::adamw(parameter.as<T>(), master.as<float>(), m.as<float>(), v.as<float>(),
-                      gradient.as<float>(), step, n, raw);
+                      gradient.as<float>(), step, &norm, n, raw);
         }))
       return;
     on_cpu(stream, "adamw")
         .run([to = parameter.as<T>(), exact = master.as<float>(), first = m.as<float>(),
-              second = v.as<float>(), from = gradient.as<float>(), step,
-              n] { cpu::adamw(to, exact, first, second, from, step, n); });
+              second = v.as<float>(), from = gradient.as<float>(), step, norm = &norm, n] {
+          if (norm->finite != 0)
+            cpu::adamw(to, exact, first, second, from, step, norm->scale, n);
+        });
   });
 }
 

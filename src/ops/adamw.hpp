@@ -3,12 +3,14 @@
 // Source: Loshchilov, Hutter 2019, algorithm 2, with bias correction; decay is multiplied by the
 // learning rate.
 //
-//   g  = scale · gradient;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²
+//   g  = norm.scale · gradient;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²
 //   master -= learning_rate · ( (m/correction1) / (sqrt(v/correction2) + epsilon) +
 //   weight_decay·master ) parameter = master, rounded to the parameter's dtype
 //
+// Where norm.finite is 0 when the stream comes to it, nothing is written.
+//
 // Shapes: all [n]; master, m, v, gradient fp32; parameter fp32 or bf16. In fp32 runs master and
-// parameter may be the same view.
+// parameter may be the same view. `norm` is memory of the stream's device.
 #pragma once
 
 #include "base/view.hpp"
@@ -16,6 +18,7 @@
 #include "device/device.hpp"
 
 #include "ops/adamw_step.hpp"
+#include "ops/gradient_norm.hpp"
 
 namespace trireme::ops {
 
@@ -25,6 +28,7 @@ void adamw(View parameter,
            View v,
            ConstView gradient,
            const AdamwStep& step,
+           const GradientNorm& norm,
            device::Stream& stream);
 
 }  // namespace trireme::ops

@@ -15,11 +15,12 @@ TRIREME_CLONES void adamw_kernel(T* parameter,
                                  float* v,
                                  const float* gradient,
                                  const AdamwStep* step,
+                                 float scale,
                                  std::int64_t count) {
   const AdamwStep s = *step;
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
-    const float g = s.scale * gradient[i];
+    const float g = scale * gradient[i];
     const float first = s.beta1 * m[i] + (1.0F - s.beta1) * g;
     const float second = s.beta2 * v[i] + (1.0F - s.beta2) * g * g;
     const float direction =
@@ -41,14 +42,17 @@ void adamw(T* parameter,
            float* v,
            const float* gradient,
            const AdamwStep& step,
+           float scale,
            std::int64_t count) {
   for_chunks(count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
     adamw_kernel(parameter + begin, master + begin, m + begin, v + begin, gradient + begin, &step,
-                 end - begin);
+                 scale, end - begin);
   });
 }
 
-template void adamw(float*, float*, float*, float*, const float*, const AdamwStep&, std::int64_t);
-template void adamw(Bf16*, float*, float*, float*, const float*, const AdamwStep&, std::int64_t);
+template void adamw(
+    float*, float*, float*, float*, const float*, const AdamwStep&, float, std::int64_t);
+template void adamw(
+    Bf16*, float*, float*, float*, const float*, const AdamwStep&, float, std::int64_t);
 
 }  // namespace trireme::ops::cpu

@@ -15,6 +15,7 @@ void adamw(T* parameter,
            float* v,
            const float* gradient,
            const AdamwStep& step,
+           float scale,
            std::int64_t count);
 
 }  // namespace trireme::ops::cpu

@@ -15,10 +15,11 @@ struct Update {
   float* v;
   const float* gradient;
   AdamwStep step;
+  const GradientNorm* norm;
 
   __device__ static void update(
-      const AdamwStep& s, float gradient, float& master, float& m, float& v) {
-    const float g = __fmul_rn(s.scale, gradient);
+      const AdamwStep& s, float scale, float gradient, float& master, float& m, float& v) {
+    const float g = __fmul_rn(scale, gradient);
     m = fmaf(s.beta1, m, __fmul_rn(__fsub_rn(1.0F, s.beta1), g));
     v = fmaf(s.beta2, v, __fmul_rn(__fmul_rn(__fsub_rn(1.0F, s.beta2), g), g));
     const float direction = __fdiv_rn(
@@ -28,11 +29,14 @@ struct Update {
 
   template <int N>
   __device__ void run(std::int64_t i) const {
+    if (norm->finite == 0)
+      return;
+    const float scale = norm->scale;
     const auto g = load<N>(gradient + i);
     auto exact = load<N>(master + i), first = load<N>(m + i), second = load<N>(v + i);
     Pack<T, N> rounded;
     for (int k = 0; k < N; ++k) {
-      update(step, g.v[k], exact.v[k], first.v[k], second.v[k]);
+      update(step, scale, g.v[k], exact.v[k], first.v[k], second.v[k]);
       rounded.v[k] = from_float<T>(exact.v[k]);
     }
     store<N>(m + i, first);
@@ -51,9 +55,10 @@ void adamw(T* parameter,
            float* v,
            const float* gradient,
            const AdamwStep& step,
+           const GradientNorm* norm,
            std::int64_t count,
            device::cuda::RawStream stream) {
-  loop<4>("adamw", Update<T>{parameter, master, m, v, gradient, step}, count,
+  loop<4>("adamw", Update<T>{parameter, master, m, v, gradient, step, norm}, count,
           aligned(parameter, master, m, v, gradient), stream);
 }
 
@@ -63,6 +68,7 @@ template void adamw(float*,
                     float*,
                     const float*,
                     const AdamwStep&,
+                    const GradientNorm*,
                     std::int64_t,
                     device::cuda::RawStream);
 template void adamw(Bf16*,
@@ -71,6 +77,7 @@ template void adamw(Bf16*,
                     float*,
                     const float*,
                     const AdamwStep&,
+                    const GradientNorm*,
                     std::int64_t,
                     device::cuda::RawStream);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA body of adamw.hpp; T is float or Bf16. `parameter` may be `master`.
+// CUDA body of adamw.hpp; T is float or Bf16. `parameter` may be `master`; `norm` lies on the GPU.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include "device/cuda/launch.hpp"
 
 #include "ops/adamw_step.hpp"
+#include "ops/norm_and_scale.hpp"
 
 namespace trireme::ops::cuda {
 
@@ -17,6 +18,7 @@ void adamw(T* parameter,
            float* v,
            const float* gradient,
            const AdamwStep& step,
+           const GradientNorm* norm,
            std::int64_t count,
            device::cuda::RawStream stream);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of one AdamW step, the same for every element.
+// The numbers of one AdamW step, the same for every element, that are known before its gradient is.
 #pragma once
 
 namespace trireme::ops {
@@ -7,7 +7,6 @@ namespace trireme::ops {
 struct AdamwStep {
   float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
   float correction1 = 1, correction2 = 1;  ///< 1 - beta^step, computed in double by the caller
-  float scale = 1;                         ///< 1/(ranks·micro-steps) times the clip factor
 };
 
 }  // namespace trireme::ops

@@ -7,15 +7,19 @@
 
 namespace trireme::ops {
 
-void find_not_finite(std::int64_t& first, ConstView values, device::Stream& stream) {
+void find_not_finite(std::int64_t& first,
+                     ConstView values,
+                     device::Stream& stream,
+                     const GradientNorm* norm) {
   if (on_cuda(stream, [&](auto raw) {
         cuda::find_not_finite(&first, values.as<float>(), values.elements,
-                              device::cuda::workspace_of(stream), raw);
+                              device::cuda::workspace_of(stream), norm, raw);
       }))
     return;
   on_cpu(stream, "find_not_finite")
-      .run([to = &first, from = values.as<float>(), n = values.elements] {
-        *to = cpu::find_not_finite(from, n);
+      .run([to = &first, from = values.as<float>(), n = values.elements, norm] {
+        if (norm == nullptr || norm->finite == 0)
+          *to = cpu::find_not_finite(from, n);
       });
 }
 

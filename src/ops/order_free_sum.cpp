@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/error.hpp"
 
@@ -16,25 +14,9 @@
 namespace trireme::ops {
 namespace {
 
-// Bin i counts multiples of 2^(32 i - 1074).
-constexpr int bin_bits = 32;
-constexpr std::int64_t bin_mask = 0xffffffff;
-constexpr int lowest_exponent = -1074;
-constexpr std::size_t nan_word = OrderFreeSum::num_bins;
-constexpr std::size_t plus_word = nan_word + 1, minus_word = nan_word + 2;
 /// An addition changes a bin by less than 2^32, a normalized bin is below 2^32: 2^30 additions
 /// stay below 2^63 with room for merging.
 constexpr std::int64_t most_pending = std::int64_t{1} << 30;
-
-using Words = std::array<std::int64_t, OrderFreeSum::num_words>;
-
-/// Bins into [0, 2^32), except the last, which carries the sign.
-void carry(Words& words) {
-  for (std::size_t i = 0; i + 1 < OrderFreeSum::num_bins; ++i) {
-    words[i + 1] += words[i] >> bin_bits;  // arithmetic shift: towards minus infinity
-    words[i] &= bin_mask;
-  }
-}
 
 }  // namespace
 
@@ -44,7 +26,9 @@ void OrderFreeSum::add(double term) {
   std::uint64_t mantissa = raw & ((std::uint64_t{1} << 52U) - 1);
   const bool negative = (raw >> 63U) != 0;
   if (biased == 0x7ff) {
-    ++words_[mantissa != 0 ? nan_word : negative ? minus_word : plus_word];
+    ++words_[static_cast<std::size_t>(mantissa != 0 ? nan_word
+                                      : negative    ? minus_word
+                                                    : plus_word)];
     return;
   }
   if (biased != 0)
@@ -66,7 +50,7 @@ void OrderFreeSum::add(double term) {
 }
 
 void OrderFreeSum::normalize() {
-  carry(words_);
+  carry_words(words_.data());
   pending_ = 0;
 }
 
@@ -75,52 +59,6 @@ void OrderFreeSum::merge(const OrderFreeSum& other) {
     normalize();
   for (std::size_t i = 0; i < num_words; ++i) words_[i] += other.words_[i];
   pending_ += other.pending_ + 1;
-}
-
-double OrderFreeSum::value() const {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  if (words_[nan_word] != 0 || (words_[plus_word] != 0 && words_[minus_word] != 0))
-    return std::numeric_limits<double>::quiet_NaN();
-  if (words_[plus_word] != 0)
-    return infinity;
-  if (words_[minus_word] != 0)
-    return -infinity;
-
-  Words words = words_;
-  carry(words);
-  const bool negative = words[num_bins - 1] < 0;
-  if (negative) {
-    for (std::size_t i = 0; i < num_bins; ++i) words[i] = -words[i];
-    carry(words);
-  }
-  std::size_t top = num_bins;
-  while (top > 0 && words[top - 1] == 0) --top;
-  if (top == 0)
-    return 0;
-  --top;
-
-  // The highest bin and the two below it hold at least 65 bits; what lies lower only breaks ties.
-  unsigned __int128 head = 0;
-  for (std::size_t i = 0; i < 3; ++i)
-    head = (head << bin_bits) | static_cast<std::uint64_t>(top >= i ? words[top - i] : 0);
-  bool lower = false;
-  for (std::size_t i = 0; i + 3 <= top; ++i) lower = lower || words[i] != 0;
-  int exponent = lowest_exponent + bin_bits * (static_cast<int>(top) - 2);
-  int bits = 128 - (head >> 64U != 0 ? std::countl_zero(static_cast<std::uint64_t>(head >> 64U))
-                                     : 64 + std::countl_zero(static_cast<std::uint64_t>(head)));
-  // Subnormal results keep fewer than 53 bits.
-  const int drop = std::max(bits - 53, lowest_exponent - exponent);
-  if (drop > 0) {
-    const auto half = static_cast<unsigned __int128>(1) << static_cast<unsigned>(drop - 1);
-    const auto rest = head & ((half << 1U) - 1);
-    head >>= static_cast<unsigned>(drop);
-    exponent += drop;
-    if (rest > half || (rest == half && (lower || (head & 1U) != 0)))
-      ++head;
-  }
-  const double magnitude =
-      std::ldexp(static_cast<double>(static_cast<std::uint64_t>(head)), exponent);
-  return negative ? -magnitude : magnitude;
 }
 
 StreamSum::StreamSum(device::Device& device) {
@@ -170,13 +108,27 @@ void StreamSum::add_on_gpu(ConstView values, bool squared, device::Stream& strea
   }
 }
 
+void StreamSum::carry(device::Stream& stream) {
+  if (words_.bytes() > 0) {
+    on_cuda(stream,
+            [&](auto raw) { cuda::carry(reinterpret_cast<std::int64_t*>(words_.data()), raw); });
+    pending_ = 1;
+  } else {
+    on_cpu(stream, "carry").run([sum = &sum_] { sum->normalize(); });
+  }
+}
+
+void StreamSum::store(View words, device::Stream& stream) {
+  carry(stream);
+  stream.device().copy(
+      words, words_.bytes() > 0 ? words_.view(DType::i64) : view_of(sum_.words().data(), num_words),
+      stream);
+}
+
 void StreamSum::fetch(device::Stream& stream) {
-  if (words_.bytes() == 0)
-    return;
-  on_cuda(stream,
-          [&](auto raw) { cuda::carry(reinterpret_cast<std::int64_t*>(words_.data()), raw); });
-  pending_ = 1;
-  stream.device().copy(host_words_.view(DType::u8), words_.view(DType::u8), stream);
+  carry(stream);
+  if (words_.bytes() > 0)
+    stream.device().copy(host_words_.view(DType::u8), words_.view(DType::u8), stream);
 }
 
 OrderFreeSum& StreamSum::fetched() {
@@ -185,6 +137,18 @@ OrderFreeSum& StreamSum::fetched() {
     std::memcpy(sum_.words().data(), host_words_.data(), host_words_.bytes());
   }
   return sum_;
+}
+
+void values_of_words(View values, ConstView words, device::Stream& stream) {
+  const std::int64_t n = values.elements;
+  TRIREME_EXPECT(words.elements == n * num_words, "{} words for {} values", words.elements, n);
+  auto* to = values.as<double>();
+  const auto* from = words.as<std::int64_t>();
+  if (on_cuda(stream, [&](auto raw) { cuda::values_of_words(to, from, n, raw); }))
+    return;
+  on_cpu(stream, "values_of_words").run([to, from, n] {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = value_of_words(from + i * num_words);
+  });
 }
 
 }  // namespace trireme::ops

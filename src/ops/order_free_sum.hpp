@@ -10,7 +10,8 @@
 // arXiv 1505.05571.
 //
 // 1. NaN and infinities are counted, not binned; value() is NaN or infinite accordingly.
-// 2. A plain array of 64-bit integers, so that ranks merge with an integer sum (World::sum).
+// 2. A plain array of 64-bit integers, so that ranks merge with an integer sum: on a stream
+// (Communicator::all_reduce of what store() wrote), or on the host (World::sum).
 #pragma once
 
 #include <array>
@@ -21,19 +22,18 @@
 
 #include "device/device.hpp"
 
+#include "ops/order_free_words.hpp"
+
 namespace trireme::ops {
 
 class OrderFreeSum {
  public:
-  /// Exponents -1074 … 1023 in steps of 32 bits, two words of head room, and three counters (NaN,
-  /// +inf, -inf).
-  static constexpr std::size_t num_bins = 68;
-  static constexpr std::size_t num_words = num_bins + 3;
+  static constexpr std::size_t num_words = ops::num_words;
 
   void add(double term);
   void merge(const OrderFreeSum& other);
   /// The exact sum, rounded to nearest even.
-  [[nodiscard]] double value() const;
+  [[nodiscard]] double value() const { return value_of_words(words_.data()); }
 
   /// The accumulator as integers, for World::sum. Call normalize() before, so that `ranks`
   /// additions cannot overflow.
@@ -58,17 +58,25 @@ class StreamSum {
   /// Adds the squares of `values` (fp32), or the values.
   void add_squares(ConstView values, device::Stream& stream);
   void add_values(ConstView values, device::Stream& stream);
+  /// Writes what was added so far to `words`, [num_words] int64 in memory of the stream's device,
+  /// carried as normalize() does.
+  void store(View words, device::Stream& stream);
   /// Sends what was added so far to the host, behind the additions.
   void fetch(device::Stream& stream);
   /// What the last fetch() sent. Requires: the host has waited for its stream since.
   OrderFreeSum& fetched();
 
  private:
+  void carry(device::Stream& stream);
   void add_on_gpu(ConstView values, bool squared, device::Stream& stream);
 
   OrderFreeSum sum_;
   device::Buffer words_, host_words_;  // empty on a CPU
   std::int64_t pending_ = 0;           // additions to words_ since they were last carried
 };
+
+/// The values of sums whose words lie in memory of the stream's device one behind the other, there.
+/// Shapes: values [n] fp64, words [n, num_words] int64.
+void values_of_words(View values, ConstView words, device::Stream& stream);
 
 }  // namespace trireme::ops

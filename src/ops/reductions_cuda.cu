@@ -8,15 +8,11 @@
 #include <algorithm>
 
 #include "ops/cuda_loops.cuh"
+#include "ops/order_free_words.hpp"
 #include "ops/reductions_cuda.hpp"
 
 namespace trireme::ops::cuda {
 namespace {
-
-// As in order_free_sum.hpp.
-constexpr int num_bins = 68;
-constexpr int nan_word = num_bins;  // then those of +inf and -inf
-constexpr int bin_bits = 32;
 
 constexpr int finite_blocks = 1024;
 constexpr int finite_threads = 256;
@@ -34,7 +30,16 @@ __device__ std::int64_t block_min(std::int64_t value) {
   return shared[0];
 }
 
-__global__ void find_kernel(std::int64_t* found, const float* values, std::int64_t count) {
+__device__ inline bool nothing_to_find(const GradientNorm* norm) {
+  return norm != nullptr && norm->finite != 0;
+}
+
+__global__ void find_kernel(std::int64_t* found,
+                            const float* values,
+                            std::int64_t count,
+                            const GradientNorm* norm) {
+  if (nothing_to_find(norm))
+    return;
   std::int64_t first = count;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * finite_threads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * finite_threads + threadIdx.x;
@@ -49,7 +54,10 @@ __global__ void find_kernel(std::int64_t* found, const float* values, std::int64
 __global__ void first_kernel(std::int64_t* first,
                              const std::int64_t* found,
                              int blocks,
-                             std::int64_t count) {
+                             std::int64_t count,
+                             const GradientNorm* norm) {
+  if (nothing_to_find(norm))
+    return;
   std::int64_t least = count;
   for (int b = static_cast<int>(threadIdx.x); b < blocks; b += finite_threads)
     least = found[b] < least ? found[b] : least;
@@ -119,10 +127,16 @@ __global__ void sum_kernel(std::int64_t* words, const float* values, std::int64_
 }
 
 __global__ void carry_kernel(std::int64_t* words) {
-  for (int i = 0; i + 1 < num_bins; ++i) {
-    words[i + 1] += words[i] >> bin_bits;  // arithmetic shift: towards minus infinity
-    words[i] &= 0xffffffff;
-  }
+  carry_words(words);
+}
+
+__global__ void values_kernel(double* values, const std::int64_t* words, std::int64_t count) {
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x)
+    values[i] = value_of_words(words + i * num_words);
+}
+
+__global__ void norm_kernel(GradientNorm* norm, const double* squares, Clipping clipping) {
+  *norm = norm_and_scale(*squares, clipping);
 }
 
 }  // namespace
@@ -131,13 +145,15 @@ void find_not_finite(std::int64_t* first,
                      const float* values,
                      std::int64_t count,
                      std::byte* workspace,
+                     const GradientNorm* norm,
                      RawStream stream) {
   static_assert(find_not_finite_bytes >= finite_blocks * sizeof(std::int64_t));
   auto* found = reinterpret_cast<std::int64_t*>(workspace);
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::int64_t>(blocks_for(count, finite_threads), 1, finite_blocks));
-  find_kernel<<<blocks, finite_threads, 0, stream>>>(found, values, count);
-  first_kernel<<<1, finite_threads, 0, stream>>>(first, found, static_cast<int>(blocks), count);
+  find_kernel<<<blocks, finite_threads, 0, stream>>>(found, values, count, norm);
+  first_kernel<<<1, finite_threads, 0, stream>>>(first, found, static_cast<int>(blocks), count,
+                                                 norm);
   device::cuda::check_launch("find_not_finite");
 }
 
@@ -158,6 +174,22 @@ void add_to_words(
 void carry(std::int64_t* words, RawStream stream) {
   carry_kernel<<<1, 1, 0, stream>>>(words);
   device::cuda::check_launch("carry");
+}
+
+void values_of_words(double* values,
+                     const std::int64_t* words,
+                     std::int64_t count,
+                     RawStream stream) {
+  values_kernel<<<1, warp_lanes, 0, stream>>>(values, words, count);
+  device::cuda::check_launch("values_of_words");
+}
+
+void gradient_norm(GradientNorm* norm,
+                   const double* squares,
+                   const Clipping& clipping,
+                   RawStream stream) {
+  norm_kernel<<<1, 1, 0, stream>>>(norm, squares, clipping);
+  device::cuda::check_launch("gradient_norm");
 }
 
 }  // namespace trireme::ops::cuda

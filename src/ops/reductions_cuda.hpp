@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA bodies of finite.hpp and order_free_sum.hpp.
+// CUDA bodies of finite.hpp, order_free_sum.hpp and gradient_norm.hpp.
 #pragma once
 
 #include <cstddef>
@@ -7,17 +7,21 @@
 
 #include "device/cuda/launch.hpp"
 
+#include "ops/norm_and_scale.hpp"
+
 namespace trireme::ops::cuda {
 
 using device::cuda::RawStream;
 
 /// Bytes of workspace that find_not_finite needs.
 inline constexpr std::size_t find_not_finite_bytes = 1024 * sizeof(std::int64_t);
-/// Writes to `first`, memory that the GPU reaches, the index or -1.
+/// Writes to `first`, memory that the GPU reaches, the index or -1. Where `norm` is not null and is
+/// finite, it writes nothing.
 void find_not_finite(std::int64_t* first,
                      const float* values,
                      std::int64_t count,
                      std::byte* workspace,
+                     const GradientNorm* norm,
                      RawStream stream);
 
 /// Adds squares of values, or the values, to the words of an OrderFreeSum on the GPU. An addition
@@ -25,5 +29,14 @@ void find_not_finite(std::int64_t* first,
 void add_to_words(
     std::int64_t* words, const float* values, std::int64_t count, bool squared, RawStream stream);
 void carry(std::int64_t* words, RawStream stream);
+/// All of these lie on the GPU.
+void values_of_words(double* values,
+                     const std::int64_t* words,
+                     std::int64_t count,
+                     RawStream stream);
+void gradient_norm(GradientNorm* norm,
+                   const double* squares,
+                   const Clipping& clipping,
+                   RawStream stream);
 
 }  // namespace trireme::ops::cuda

@@ -2,9 +2,12 @@
 #include "optim/adamw.hpp"
 
 #include <cmath>
+#include <cstddef>
 #include <string>
 
 #include "base/error.hpp"
+
+#include "layout/budget.hpp"
 
 #include "ops/adamw.hpp"
 #include "ops/elementwise.hpp"
@@ -15,25 +18,24 @@
 namespace trireme::optim {
 namespace {
 
-/// Added to the norm before dividing. Source: torch.nn.utils.clip_grad_norm_, and Megatron-LM's
-/// clip_grads.py.
-constexpr double clip_guard = 1e-6;
-
-double clip_factor(double clip_norm, double grad_norm) {
-  if (clip_norm <= 0)
-    return 1;
-  const double factor = clip_norm / (grad_norm + clip_guard);
-  return factor < 1 ? factor : 1;
-}
+/// The sums that ranks add up together.
+constexpr std::int64_t sum_of_squares = 0, sum_of_losses = 1, num_sums = 2;
+static_assert(layout::words_of_step_sums == num_sums * ops::num_words);
 
 }  // namespace
 
 AdamW::AdamW(const OptimizerConfig& config,
              reduce::Engine& engine,
+             comm::Communicator& communicator,
              comm::World& world,
              device::Device& device,
              device::Stream& compute)
-    : config_(config), engine_(engine), world_(world), compute_(compute), squares_(device) {
+    : config_(config),
+      engine_(engine),
+      communicator_(communicator),
+      world_(world),
+      compute_(compute),
+      squares_(device) {
   const layout::Plan& plan = engine_.plan();
   TRIREME_EXPECT(config_.sharded == engine_.sharded() && world_.size() == plan.ranks(),
                  "an optimizer ({} ranks, sharded {}) on an engine ({} ranks, sharded {})",
@@ -44,6 +46,18 @@ AdamW::AdamW(const OptimizerConfig& config,
     master_ = device.allocate(bytes, "master weights");
   m_ = device.allocate(bytes, "first moments");
   v_ = device.allocate(bytes, "second moments");
+
+  const std::int64_t shared_words = layout::step_sum_elements(plan.ranks());
+  sums_ = communicator_.allocate(static_cast<std::size_t>(shared_words) * size_bytes(DType::i64),
+                                 "sums of a step");
+  sums_table_ = communicator_.shards(sums_.view(DType::i64));
+  numbers_ = device.allocate(sizeof(Numbers), "numbers of a step");
+  for (Late& late : late_) {
+    late.numbers = device.allocate_shared_with_host(sizeof(Numbers), "numbers of a step");
+    late.places = device.allocate_shared_with_host(plan.buckets().size() * sizeof(std::int64_t),
+                                                   "places of gradients");
+    late.over = device.make_event();
+  }
 
   buckets_.resize(plan.buckets().size());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -86,9 +100,16 @@ void AdamW::find_updates(BucketIndex bucket) {
   const std::int64_t own_begin = sharded ? 0 : engine_.rank() * place.shard_elements;
   for (const layout::Piece& piece : plan.pieces(bucket, engine_.rank()))
     mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
+  mine.shard = owned.gradient.slice(own_begin, place.shard_elements);
 }
 
-double AdamW::gradient_norm(double gradient_scale) {
+View AdamW::words(std::int64_t sum) const {
+  return sums_table_->full.slice(sum * ops::num_words, ops::num_words);
+}
+
+/// Compute has waited for all reductions, and the gathers behind them wait for compute: the
+/// communicator is free for the stream.
+void AdamW::find_norm(const ops::Clipping& clipping, ops::StreamSum* losses) {
   squares_.clear(compute_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
@@ -97,19 +118,27 @@ double AdamW::gradient_norm(double gradient_scale) {
       find_updates(bucket);
     for (const ConstView& gradient : buckets_[b].squared) squares_.add_squares(gradient, compute_);
   }
-  squares_.fetch(compute_);
-  compute_.synchronize();
-  ops::OrderFreeSum& squares = squares_.fetched();
-  squares.normalize();
-  world_.sum(squares.words());
-  return std::sqrt(squares.value()) * gradient_scale;
+  squares_.store(words(sum_of_squares), compute_);
+  if (losses != nullptr)
+    losses->store(words(sum_of_losses), compute_);
+  else
+    compute_.device().fill_zero(words(sum_of_losses), compute_);
+  communicator_.all_reduce(*sums_table_, comm::sums_of_the_step, compute_);
+  const View values = numbers_.view(DType::f64, offsetof(Numbers, squares), num_sums);
+  ops::values_of_words(values, sums_table_->full.slice(0, num_sums * ops::num_words), compute_);
+  ops::gradient_norm(numbers().gradient, values.slice(sum_of_squares, 1), clipping, compute_);
 }
 
-ops::AdamwStep step_of(const OptimizerConfig& config,
-                       std::int64_t step,
-                       std::int64_t total_steps,
-                       double gradient_scale,
-                       double grad_norm) {
+/// Where the norm is not finite, the place is looked for at once: the next step overwrites the
+/// sums.
+void AdamW::send_numbers(Late& late) {
+  auto* places = reinterpret_cast<std::int64_t*>(late.places.data());
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    ops::find_not_finite(places[b], buckets_[b].shard, compute_, &numbers().gradient);
+  compute_.device().copy(late.numbers.view(DType::u8), numbers_.view(DType::u8), compute_);
+}
+
+ops::AdamwStep step_of(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps) {
   const auto n = static_cast<double>(step);
   ops::AdamwStep numbers;
   numbers.learning_rate = static_cast<float>(learning_rate(config, step, total_steps));
@@ -119,35 +148,61 @@ ops::AdamwStep step_of(const OptimizerConfig& config,
   numbers.weight_decay = static_cast<float>(config.weight_decay);
   numbers.correction1 = static_cast<float>(1 - std::pow(config.beta1, n));
   numbers.correction2 = static_cast<float>(1 - std::pow(config.beta2, n));
-  numbers.scale = static_cast<float>(gradient_scale * clip_factor(config.clip_norm, grad_norm));
   return numbers;
 }
 
-StepResult AdamW::step(std::int64_t step, std::int64_t total_steps, double gradient_scale) {
+void AdamW::step(std::int64_t step,
+                 std::int64_t total_steps,
+                 double gradient_scale,
+                 ops::StreamSum* losses) {
   engine_.finish_reduction();
-  StepResult result;
-  result.learning_rate = learning_rate(config_, step, total_steps);
-  result.grad_norm = gradient_norm(gradient_scale);
-  if (!std::isfinite(result.grad_norm))
-    report_not_finite(step);
+  Late& late = late_of(step);
+  TRIREME_EXPECT(!late.unread, "step {} begins, and nobody has asked for the result of step {}",
+                 step, late.step);
+  late.step = step;
+  late.engine_step = engine_.steps_begun();
+  late.learning_rate = learning_rate(config_, step, total_steps);
+  late.unread = true;
+  find_norm({gradient_scale, config_.clip_norm}, losses);
+  send_numbers(late);
 
-  const ops::AdamwStep decayed =
-      step_of(config_, step, total_steps, gradient_scale, result.grad_norm);
+  const ops::AdamwStep decayed = step_of(config_, step, total_steps);
   ops::AdamwStep undecayed = decayed;
   undecayed.weight_decay = 0;
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     for (const Update& piece : buckets_[b].updates)
       ops::adamw(piece.parameter, piece.master, piece.m, piece.v, piece.gradient,
-                 piece.decays ? decayed : undecayed, compute_);
+                 piece.decays ? decayed : undecayed, numbers().gradient, compute_);
     engine_.mark_updated(static_cast<BucketIndex>(b));
   }
-  return result;
+  compute_.record(*late.over);
+}
+
+AdamW::Late& AdamW::late_of(std::int64_t step) {
+  return late_[static_cast<std::size_t>(step) % late_.size()];
+}
+
+bool AdamW::has_result(std::int64_t step) const {
+  const Late& late = late_[static_cast<std::size_t>(step) % late_.size()];
+  return late.step == step && late.over->reached();
+}
+
+StepResult AdamW::result(std::int64_t step) {
+  Late& late = late_of(step);
+  TRIREME_EXPECT(late.step == step, "asked for the result of step {}, and here is that of step {}",
+                 step, late.step);
+  late.over->wait();
+  late.unread = false;
+  const auto& numbers = *reinterpret_cast<const Numbers*>(late.numbers.data());
+  if (numbers.gradient.finite == 0)
+    report_not_finite(late);
+  return {numbers.gradient.norm, numbers.losses, late.learning_rate};
 }
 
 // What a rank found before reducing says who made it; what an owner finds afterwards is all there
 // is when finite gradients overflowed in their sum, or when nobody looked before.
-void AdamW::report_not_finite(std::int64_t step) {
-  const std::string before = found_before_reduction();
+void AdamW::report_not_finite(const Late& late) {
+  const std::string before = found_before_reduction(late);
   std::string first;
   int others = -1;
   for (const std::string& found : world_.gather_all(before))
@@ -158,19 +213,20 @@ void AdamW::report_not_finite(std::int64_t step) {
   if (others > 0)
     first += fmt::format(", and on {} more rank{}", others, others == 1 ? "" : "s");
   if (first.empty())
-    for (const std::string& found : world_.gather_all(found_in_sum()))
+    for (const std::string& found : world_.gather_all(found_in_sum(late)))
       if (first.empty())
         first = found;
   // Squares of finite fp32 values cannot overflow an fp64 sum, so there is a culprit.
-  TRIREME_EXPECT(!first.empty(), "the norm of step {} is not finite, but every element is", step);
+  TRIREME_EXPECT(!first.empty(), "the norm of step {} is not finite, but every element is",
+                 late.step);
   throw UserError(
       fmt::format("the gradient of step {} is not finite: {}; nothing was updated. Usual reasons "
                   "are too high a learning rate or too little warm-up",
-                  step, first));
+                  late.step, first));
 }
 
-std::string AdamW::found_before_reduction() const {
-  const auto found = engine_.first_not_finite();
+std::string AdamW::found_before_reduction(const Late& late) const {
+  const auto found = engine_.first_not_finite(late.engine_step);
   if (!found)
     return {};
   return fmt::format("{}[{}] in bucket {}, computed by rank {}",
@@ -178,22 +234,16 @@ std::string AdamW::found_before_reduction() const {
                      at(found->bucket), engine_.rank());
 }
 
-std::string AdamW::found_in_sum() const {
+std::string AdamW::found_in_sum(const Late& late) const {
   const layout::Plan& plan = engine_.plan();
-  const device::Buffer found =
-      compute_.device().allocate_shared_with_host(sizeof(std::int64_t), "the place of a NaN");
-  auto& element = *reinterpret_cast<std::int64_t*>(found.data());
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const auto& pieces = plan.pieces(static_cast<BucketIndex>(b), engine_.rank());
-    for (std::size_t p = 0; p < pieces.size(); ++p) {
-      ops::find_not_finite(element, buckets_[b].squared[p], compute_);
-      compute_.synchronize();
-      if (element >= 0)
+  const auto* places = reinterpret_cast<const std::int64_t*>(late.places.data());
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (const layout::Piece& piece : plan.pieces(static_cast<BucketIndex>(b), engine_.rank()))
+      if (const std::int64_t in_piece = places[b] - piece.shard_begin;
+          in_piece >= 0 && in_piece < piece.elements)
         return fmt::format("{}[{}] in bucket {}, in the sum over ranks",
-                           plan.parameter(pieces[p].parameter).name,
-                           pieces[p].parameter_begin + element, b);
-    }
-  }
+                           plan.parameter(piece.parameter).name, piece.parameter_begin + in_piece,
+                           b);
   return {};
 }
 

@@ -2,9 +2,10 @@
 // AdamW over the shards that this rank owns (ZeRO-1), with clipping by the norm of the whole
 // gradient.
 //
-// One step: wait for each bucket's reduction and add the squares of what is owned; merge the sums
-// of all ranks; derive the clip factor; update the owned pieces bucket by bucket in forward order,
-// and hand each bucket back to the engine, which gathers it while the next ones are updated.
+// One step, all of it enqueued: wait for each bucket's reduction and add the squares of what is
+// owned; merge the sums of all ranks, and the loss's with them; derive the clip factor; update the
+// owned pieces bucket by bucket in forward order, and hand each bucket back to the engine, which
+// gathers it while the next ones are updated. The numbers go to the host, to be read later.
 //
 // 1. The state covers owned elements only: an fp32 master (none in fp32 runs, where the parameter
 // itself is the master) and two moments. Not sharded, every rank holds and updates everything, with
@@ -14,14 +15,19 @@
 // or who owns what.
 // 3. Weight decay applies per parameter, as layout::Parameter::decay says.
 // 4. Padding is never written; it stays zero in parameters and state.
-// 5. A gradient that is not finite ends the step before anything is updated, with the same
-// UserError on all ranks: the usual reason is the deck (learning rate, precision).
+// 5. A step whose norm is not finite writes nothing, which is decided on the device; its gathers
+// run. Whoever asks for its result gets the same UserError on all ranks: the usual reason is the
+// deck (learning rate, precision).
+// 6. The result of a step is kept until the step after the next begins, which wants it read: the
+// host may be one step ahead, and never two.
 //
-// Threads: everything from the host thread that owns the compute stream. step() is collective and
-// blocks the host once, for the norm.
+// Threads: everything from the host thread that owns the compute stream. step() and result() are
+// collective; step() does not wait for compute, result() waits until the step is over.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,8 +37,10 @@
 #include "device/device.hpp"
 #include "layout/plan.hpp"
 
+#include "comm/communicator.hpp"
 #include "comm/world.hpp"
 #include "ops/adamw_step.hpp"
+#include "ops/gradient_norm.hpp"
 #include "ops/order_free_sum.hpp"
 
 #include "reduce/engine.hpp"
@@ -53,32 +61,39 @@ struct StatePiece {
 
 struct StepResult {
   double grad_norm = 0;  ///< L2 norm of the scaled gradient, before clipping
+  double loss_sum = 0;   ///< over all ranks
   double learning_rate = 0;
 };
 
 /// The numbers of step `step`, counted from 1, for the parameters that decay; those that do not
-/// take them with a weight decay of 0. `grad_norm` is that of the scaled gradient, before clipping.
-ops::AdamwStep step_of(const OptimizerConfig& config,
-                       std::int64_t step,
-                       std::int64_t total_steps,
-                       double gradient_scale,
-                       double grad_norm);
+/// take them with a weight decay of 0.
+ops::AdamwStep step_of(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps);
 
 class AdamW {
  public:
-  /// The engine, the world, the device and the compute stream outlive the optimizer. The state
-  /// starts as zero; write the masters and call publish_parameters() before the first step.
+  /// The engine, its communicator, the world, the device and the compute stream outlive the
+  /// optimizer. Collective, because it allocates from the communicator. The state starts as zero;
+  /// write the masters and call publish_parameters() before the first step.
   AdamW(const OptimizerConfig& config,
         reduce::Engine& engine,
+        comm::Communicator& communicator,
         comm::World& world,
         device::Device& device,
         device::Stream& compute);
 
   /// Takes step number `step`, counted from 1, with gradients times `gradient_scale`
-  /// (1 / (ranks · micro-steps)). Requires: every gradient was reported ready to the engine.
-  /// Throws UserError, on all ranks alike, naming the parameter and the rank that found it, when
-  /// the norm is not finite.
-  StepResult step(std::int64_t step, std::int64_t total_steps, double gradient_scale);
+  /// (1 / (ranks · micro-steps)). `losses`, if any, is this rank's part of a sum that is wanted
+  /// with the result. Requires: every gradient was reported ready to the engine; the results of all
+  /// steps but the last one were asked for.
+  void step(std::int64_t step,
+            std::int64_t total_steps,
+            double gradient_scale,
+            ops::StreamSum* losses = nullptr);
+  /// Whether the step is over, so that result() would not wait.
+  [[nodiscard]] bool has_result(std::int64_t step) const;
+  /// Of the last step or the one before. Throws UserError, on all ranks alike, naming the parameter
+  /// and the rank that found it, when the norm is not finite.
+  StepResult result(std::int64_t step);
 
   /// What this rank keeps, in layout order. Sharded: every element of every parameter is in exactly
   /// one piece of one rank; otherwise each rank has all of them, and the parts of rank r that it
@@ -102,16 +117,37 @@ class AdamW {
   struct BucketUpdates {
     std::vector<Update> updates;
     std::vector<ConstView> squared;  // this rank's share of the norm
+    ConstView shard;                 // the same with padding
+  };
+
+  /// What the device computes of a step for itself and for the host.
+  struct Numbers {
+    double squares = 0, losses = 0;  // summed over ranks
+    ops::GradientNorm gradient;
+  };
+  /// What the host knows of a step that it has not looked at yet.
+  struct Late {
+    std::int64_t step = 0, engine_step = 0;
+    double learning_rate = 0;
+    bool unread = false;
+    device::Buffer numbers;  // one Numbers, shared with the host
+    device::Buffer places;   // by bucket: first element of this rank's shard that is not finite
+    std::unique_ptr<device::Event> over;
   };
 
   void find_updates(BucketIndex bucket);
-  double gradient_norm(double gradient_scale);
-  [[noreturn]] void report_not_finite(std::int64_t step);
-  [[nodiscard]] std::string found_before_reduction() const;
-  [[nodiscard]] std::string found_in_sum() const;
+  void find_norm(const ops::Clipping& clipping, ops::StreamSum* losses);
+  void send_numbers(Late& late);
+  [[nodiscard]] View words(std::int64_t sum) const;
+  [[nodiscard]] Numbers& numbers() const { return *reinterpret_cast<Numbers*>(numbers_.data()); }
+  [[nodiscard]] Late& late_of(std::int64_t step);
+  [[noreturn]] void report_not_finite(const Late& late);
+  [[nodiscard]] std::string found_before_reduction(const Late& late) const;
+  [[nodiscard]] std::string found_in_sum(const Late& late) const;
 
   const OptimizerConfig config_;
   reduce::Engine& engine_;
+  comm::Communicator& communicator_;
   comm::World& world_;
   device::Stream& compute_;
 
@@ -119,6 +155,10 @@ class AdamW {
   std::vector<BucketUpdates> buckets_;
   std::vector<StatePiece> state_;
   ops::StreamSum squares_;
+  device::Buffer sums_;  // the words of squares and losses, where ranks add them up
+  std::unique_ptr<comm::Shards> sums_table_;
+  device::Buffer numbers_;    // Numbers of the present step, on the device
+  std::array<Late, 2> late_;  // by step, in turns
 };
 
 }  // namespace trireme::optim

@@ -28,7 +28,7 @@ Engine::Impl::Impl(const layout::Plan& plan,
   TRIREME_EXPECT(plan_.ranks() == communicator_.size(),
                  "a plan for {} ranks on a communicator of {}", plan_.ranks(),
                  communicator_.size());
-  step_began_ = device_.make_event();
+  for (EventPtr& event : step_began_) event = device_.make_event();
   held_.reserve(2 * plan_.buckets().size());
   TRIREME_EXPECT(
       config_.reduction != comm::Reduction::tree || config_.gradient_dtype == GradientDType::fp32,
@@ -55,7 +55,7 @@ Engine::Impl::Impl(const layout::Plan& plan,
   owned_.resize(buckets_.size());
   times_.resize(buckets_.size());
   reported_.resize(plan_.parameters().size());
-  const std::size_t count = plan_.parameters().size();
+  const std::size_t count = turns * plan_.parameters().size();
   findings_ =
       device_.allocate_shared_with_host(count * sizeof(std::int64_t), "places of gradients");
   not_finite_ = {reinterpret_cast<std::int64_t*>(findings_.data()), count};
@@ -77,9 +77,10 @@ void Engine::Impl::make_bucket(BucketIndex bucket) {
                      : run.gradient;
   run.gradient_shards = communicator_.shards(run.wire);
   run.parameter_shards = communicator_.shards(run.parameter);
-  for (EventPtr* event : {&run.reduction.ready, &run.reduction.start, &run.reduction.end,
-                          &run.reduction.wait_begin, &run.reduction.wait_end})
-    *event = device_.make_event();
+  for (ReductionEvents& events : run.reductions)
+    for (EventPtr* event :
+         {&events.ready, &events.start, &events.end, &events.wait_begin, &events.wait_end})
+      *event = device_.make_event();
   for (GatherEvents& events : run.gathers)
     for (EventPtr* event :
          {&events.updated, &events.start, &events.end, &events.wait_begin, &events.wait_end})
@@ -135,8 +136,11 @@ void Engine::mark_ready(ParameterIndex parameter) {
 void Engine::finish_reduction() {
   impl_->finish_reduction();
 }
-std::optional<NotFinite> Engine::first_not_finite() const {
-  return impl_->first_not_finite();
+std::int64_t Engine::steps_begun() const {
+  return impl_->steps_begun_;
+}
+std::optional<NotFinite> Engine::first_not_finite(std::int64_t step) const {
+  return impl_->first_not_finite(step);
 }
 std::span<const OwnedShard> Engine::owned() const {
   return impl_->owned_;
@@ -157,17 +161,14 @@ void Engine::publish_parameters() {
   impl_->publish_parameters();
 }
 
-std::span<const BucketTimes> Engine::times() const {
-  return impl_->times_;
+StepTimes Engine::times(std::int64_t step) {
+  return impl_->times(step);
 }
 void Engine::hold_collectives(bool held) {
   impl_->hold_collectives(held);
 }
 std::span<const BucketTimes> Engine::take_last_gathers() {
   return impl_->take_last_gathers();
-}
-double Engine::exposed_seconds() const {
-  return impl_->exposed_seconds_;
 }
 std::int64_t Engine::leaves() const {
   return impl_->leaves_->per_step();

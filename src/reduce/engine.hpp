@@ -37,7 +37,9 @@
 // 6. With check_gradients every gradient is looked through when it is reported ready, before sums
 // over ranks can hide who made a NaN. The engine only remembers; the optimizer, which sees the norm
 // fail on all ranks at once, asks and tells.
-// 7. All members are called from one host thread, the one that enqueues on the compute stream.
+// 7. A step never waits for compute. What it leaves for the host, times and findings, is kept until
+// the end of the next one, so that it can be read when that is on its way; who reads it waits.
+// 8. All members are called from one host thread, the one that enqueues on the compute stream.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +72,13 @@ struct BucketTimes {
 
   [[nodiscard]] bool reduced() const { return end > 0; }
   [[nodiscard]] bool gathered() const { return gather_end > 0; }
+};
+
+struct StepTimes {
+  std::span<const BucketTimes> buckets;
+  /// Seconds in the step in which compute waited for the network. What it waited between steps (an
+  /// evaluation reads parameters first) is in `buckets` only.
+  double exposed_s = 0;
 };
 
 /// What the optimizer works on: this rank's piece of one bucket.
@@ -111,6 +120,8 @@ class Engine {
 
   /// Zeroes the gradients. Call before the first micro-step.
   void begin_step();
+  /// How many there were: the number by which times() and first_not_finite() know the present step.
+  [[nodiscard]] std::int64_t steps_begun() const;
   /// Behind the last micro-step of each leaf but the last: sets the leaf's gradients aside and
   /// zeroes them.
   void next_leaf();
@@ -119,9 +130,10 @@ class Engine {
   void mark_ready(ParameterIndex parameter);
   /// Checks that every bucket is on its way to wait_for_shard. Never blocks.
   void finish_reduction();
-  /// The first finding of this step in layout order; none with check_gradients off. Requires:
-  /// finish_reduction() was called, and the host has waited for compute.
-  [[nodiscard]] std::optional<NotFinite> first_not_finite() const;
+  /// The first finding of the present step or the one before, in layout order; none with
+  /// check_gradients off. Requires: finish_reduction() was called in that step, and the host has
+  /// waited for what compute was given until then.
+  [[nodiscard]] std::optional<NotFinite> first_not_finite(std::int64_t step) const;
   /// The optimizer's pieces in layout order; wait_for_shard before reading a gradient. Update them
   /// in forward order, last bucket first, so that the first layers' parameters travel first.
   [[nodiscard]] std::span<const OwnedShard> owned() const;
@@ -142,14 +154,12 @@ class Engine {
   /// steps, on all ranks alike.
   void hold_collectives(bool held);
 
-  /// Times of the last finished step, by bucket. A step is finished by its last mark_updated().
-  [[nodiscard]] std::span<const BucketTimes> times() const;
+  /// Times of the present step, which its last mark_updated() has finished, or of the one before.
+  /// Blocks until compute is through with them. Valid until the next call.
+  [[nodiscard]] StepTimes times(std::int64_t step);
   /// Times of gathers that belong to no step, since no step followed; nothing of a reduction. Each
   /// gather is told once. Call behind wait_for_parameters().
   [[nodiscard]] std::span<const BucketTimes> take_last_gathers();
-  /// Seconds in the last step in which compute waited for the network. What it waited between steps
-  /// (an evaluation reads parameters first) is in times() only.
-  [[nodiscard]] double exposed_seconds() const;
 
   /// Leaves that this rank computes in a step.
   [[nodiscard]] std::int64_t leaves() const;

@@ -5,8 +5,9 @@
 // may still be waited for in the next one. So the gradient half is a phase, the parameter half a
 // flag, and each half has its own events.
 //
-// 1. Events are made once and recorded again every step. The gathers' take turns: those of the last
-// step keep their times until the present step has read them.
+// 1. Events are made once and recorded again every few steps: the sets of events take turns. The
+// times of a step are read when the next one may be on its way, and those of a gather belong to the
+// step behind it, so a third step must not touch them yet.
 // 2. Whoever holds collectives back (verify) keeps their order: a wait starts all that were
 // enqueued before the one it is for.
 #pragma once
@@ -41,13 +42,15 @@ struct GatherEvents {
   bool counts = false;  // recorded by a step, and not yet in its times
 };
 
+inline constexpr std::size_t turns = 3;
+
 struct BucketRun {
   View gradient, parameter;  // whole, padding included
   View wire;                 // what is reduced: the gradient itself, or its rounded copy
   std::unique_ptr<comm::Shards> gradient_shards, parameter_shards;
-  ReductionEvents reduction;
-  std::array<GatherEvents, 2> gathers;  // this step's and the last one's, in turns
-  std::size_t num_pending = 0;          // parameters not yet reported ready
+  std::array<ReductionEvents, turns> reductions;
+  std::array<GatherEvents, turns> gathers;
+  std::size_t num_pending = 0;  // parameters not yet reported ready
   Phase phase = Phase::updated;
   std::size_t last_gather = 0;  // which of `gathers` the latest one used
   bool gathering = false;
@@ -67,13 +70,14 @@ class Engine::Impl {
   void next_leaf();
   void mark_ready(ParameterIndex parameter);
   void finish_reduction() const;
-  [[nodiscard]] std::optional<NotFinite> first_not_finite() const;
+  [[nodiscard]] std::optional<NotFinite> first_not_finite(std::int64_t step) const;
   void wait_for_shard(BucketIndex bucket);
   void mark_updated(BucketIndex bucket);
   void before_use(std::span<const ParameterIndex> parameters);
   void wait_for_parameters();
   void publish_parameters();
   void hold_collectives(bool held);
+  StepTimes times(std::int64_t step);
   std::span<const BucketTimes> take_last_gathers();
 
   [[nodiscard]] View view_in(const device::Buffer& arena,
@@ -97,10 +101,10 @@ class Engine::Impl {
   std::optional<Leaves> leaves_;                        // always there
   std::vector<View> gradient_views_, parameter_views_;  // by parameter
   device::Buffer findings_;                             // what not_finite_ is a span of
-  std::span<std::int64_t> not_finite_;                  // by parameter: first element, or -1
+  std::span<std::int64_t> not_finite_;                  // [turn][parameter]: first element, or -1
   std::vector<OwnedShard> owned_;                       // by bucket
   std::vector<BucketTimes> times_;                      // by bucket
-  double exposed_seconds_ = 0;
+  std::int64_t steps_begun_ = 0;
 
  private:
   void make_bucket(BucketIndex bucket);
@@ -111,17 +115,19 @@ class Engine::Impl {
   void start_gather(BucketIndex bucket);
   void start_held(BucketIndex last, bool gathers);
   void wait_for_gather(BucketIndex bucket);
-  void collect_times();
 
   BucketRun& run_of(BucketIndex bucket) { return buckets_[at(bucket)]; }
+  static std::size_t turn_of(std::int64_t step) { return static_cast<std::size_t>(step) % turns; }
+  /// Of the present step.
+  [[nodiscard]] std::size_t turn() const { return turn_of(steps_begun_); }
+  ReductionEvents& reduction_of(BucketIndex bucket) { return run_of(bucket).reductions[turn()]; }
 
   std::vector<BucketRun> buckets_;
   std::vector<char> reported_;  // by parameter, in this step
   std::size_t next_to_reduce_ = 0;
   std::size_t num_updated_ = 0;
   std::size_t num_gathering_ = 0;
-  std::size_t step_parity_ = 0;
-  EventPtr step_began_;
+  std::array<EventPtr, turns> step_began_;
   bool holds_ = false;
   struct Held {
     BucketIndex bucket;

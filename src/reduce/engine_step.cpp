@@ -13,7 +13,8 @@
 namespace trireme::reduce {
 
 void Engine::Impl::begin_step() {
-  compute_.record(*step_began_);
+  ++steps_begun_;
+  compute_.record(*step_began_[turn()]);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     BucketRun& run = buckets_[b];
     TRIREME_EXPECT(run.phase == Phase::updated || run.phase == Phase::filling,
@@ -24,7 +25,6 @@ void Engine::Impl::begin_step() {
   reported_.assign(reported_.size(), 0);
   next_to_reduce_ = 0;
   num_updated_ = 0;
-  step_parity_ ^= 1U;
   leaves_->begin_step();
   device_.fill_zero(gradients_.view(DType::f32), compute_);
 }
@@ -53,23 +53,23 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
   reported_[at(parameter)] = 1;
   leaves_->add_waiting(parameter, compute_);
   if (config_.check_gradients)
-    ops::find_not_finite(not_finite_[at(parameter)], gradient_views_[at(parameter)], compute_);
+    ops::find_not_finite(not_finite_[turn() * reported_.size() + at(parameter)],
+                         gradient_views_[at(parameter)], compute_);
   if (--run.num_pending > 0)
     return;
   TRIREME_EXPECT(!run.gathering,
                  "the gradients of bucket {} ({}, …) are ready, but nobody has "
                  "waited for its parameters since their last update",
                  at(bucket), plan_.parameter(parameter).name);
-  compute_.record(*run.reduction.ready);
+  compute_.record(*reduction_of(bucket).ready);
   run.phase = Phase::ready;
   while (next_to_reduce_ < buckets_.size() && buckets_[next_to_reduce_].phase == Phase::ready)
     reduce(static_cast<BucketIndex>(next_to_reduce_++));
 }
 
 void Engine::Impl::reduce(BucketIndex bucket) {
-  BucketRun& run = run_of(bucket);
-  const ReductionEvents& events = run.reduction;
-  run.phase = Phase::reducing;
+  const ReductionEvents& events = reduction_of(bucket);
+  run_of(bucket).phase = Phase::reducing;
   if (config_.overlap_gradients) {
     if (holds_)
       held_.push_back({bucket, false});
@@ -85,7 +85,7 @@ void Engine::Impl::reduce(BucketIndex bucket) {
 
 void Engine::Impl::start_reduction(BucketIndex bucket) {
   BucketRun& run = run_of(bucket);
-  const ReductionEvents& events = run.reduction;
+  const ReductionEvents& events = reduction_of(bucket);
   if (!config_.cached_shards)
     run.gradient_shards = communicator_.shards(run.wire);
   communication_->wait(*events.ready);
@@ -129,10 +129,13 @@ void Engine::Impl::finish_reduction() const {
   TRIREME_EXPECT(missing.empty(), "gradients were never reported ready: {}", missing);
 }
 
-std::optional<NotFinite> Engine::Impl::first_not_finite() const {
-  for (std::size_t p = not_finite_.size(); p-- > 0;)
-    if (const auto parameter = static_cast<ParameterIndex>(p); not_finite_[p] >= 0)
-      return NotFinite{plan_.placement(parameter).bucket, parameter, not_finite_[p]};
+std::optional<NotFinite> Engine::Impl::first_not_finite(std::int64_t step) const {
+  TRIREME_EXPECT(step == steps_begun_ || step + 1 == steps_begun_,
+                 "asked for findings of step {} in step {}", step, steps_begun_);
+  const auto found = not_finite_.subspan(turn_of(step) * reported_.size(), reported_.size());
+  for (std::size_t p = found.size(); p-- > 0;)
+    if (const auto parameter = static_cast<ParameterIndex>(p); found[p] >= 0)
+      return NotFinite{plan_.placement(parameter).bucket, parameter, found[p]};
   return std::nullopt;
 }
 
@@ -143,10 +146,11 @@ void Engine::Impl::wait_for_shard(BucketIndex bucket) {
   TRIREME_EXPECT(run.phase == Phase::reducing, "waiting for the shard of bucket {}, which is {}",
                  at(bucket), name(run.phase));
   if (config_.overlap_gradients) {
+    const ReductionEvents& events = reduction_of(bucket);
     start_held(bucket, false);
-    compute_.record(*run.reduction.wait_begin);
-    compute_.wait(*run.reduction.end);
-    compute_.record(*run.reduction.wait_end);
+    compute_.record(*events.wait_begin);
+    compute_.wait(*events.end);
+    compute_.record(*events.wait_end);
   }
   if (!config_.cached_shards)
     find_owned(bucket);
@@ -162,13 +166,12 @@ void Engine::Impl::mark_updated(BucketIndex bucket) {
     gather(bucket);
     run.gathers[run.last_gather].counts = true;
   }
-  if (++num_updated_ == buckets_.size())
-    collect_times();
+  ++num_updated_;
 }
 
 void Engine::Impl::gather(BucketIndex bucket) {
   BucketRun& run = run_of(bucket);
-  run.last_gather = step_parity_;
+  run.last_gather = turn();
   const GatherEvents& events = run.gathers[run.last_gather];
   if (!config_.overlap_parameters)
     compute_.record(*events.wait_begin);
@@ -231,7 +234,7 @@ void Engine::Impl::publish_parameters() {
     return;
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     gather(static_cast<BucketIndex>(b));
-    buckets_[b].gathers[step_parity_].counts = false;
+    buckets_[b].gathers[turn()].counts = false;
   }
   wait_for_parameters();
 }

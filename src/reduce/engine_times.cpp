@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the events say, read when a step is over.
+// What the events say, read when a step is over or the next one on its way.
 #include "base/error.hpp"
 
 #include "reduce/engine_impl.hpp"
@@ -23,28 +23,33 @@ void take_times(GatherEvents& gather, BucketTimes& times) {
 
 }  // namespace
 
-// Compute has waited for everything that is read here, so on an inline compute stream nothing
-// blocks.
-void Engine::Impl::collect_times() {
-  exposed_seconds_ = 0;
-  const double began = seconds_of(*step_began_);
-  const std::size_t waited_for = config_.overlap_parameters ? step_parity_ ^ 1U : step_parity_;
+StepTimes Engine::Impl::times(std::int64_t step) {
+  const bool finished = num_updated_ == buckets_.size();
+  TRIREME_EXPECT((step == steps_begun_ && finished) || step + 1 == steps_begun_,
+                 "asked for the times of step {} in step {}, which is {}finished", step,
+                 steps_begun_, finished ? "" : "not ");
+  StepTimes result;
+  const double began = seconds_of(*step_began_[turn_of(step)]);
+  constexpr auto one_back = static_cast<std::int64_t>(turns) - 1;
+  const std::size_t waited_for = turn_of(config_.overlap_parameters ? step + one_back : step);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     BucketTimes& times = times_[b];
     times = {};
-    const ReductionEvents& reduction = buckets_[b].reduction;
+    const ReductionEvents& reduction = buckets_[b].reductions[turn_of(step)];
     times.ready = seconds_of(*reduction.ready);
     times.start = seconds_of(*reduction.start);
     times.end = seconds_of(*reduction.end);
     times.wait_begin = seconds_of(*reduction.wait_begin);
     times.waited = seconds_of(*reduction.wait_end) - times.wait_begin;
-    exposed_seconds_ += times.waited;
+    result.exposed_s += times.waited;
     if (GatherEvents& gather = buckets_[b].gathers[waited_for]; gather.counts) {
       take_times(gather, times);
       if (times.gather_wait_begin >= began)
-        exposed_seconds_ += times.gather_waited;
+        result.exposed_s += times.gather_waited;
     }
   }
+  result.buckets = times_;
+  return result;
 }
 
 std::span<const BucketTimes> Engine::Impl::take_last_gathers() {

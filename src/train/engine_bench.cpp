@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/engine_bench.hpp"
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -49,6 +48,7 @@ class Plain {
   std::int64_t elements_ = 0;
   std::int64_t next_sample_ = 0;
   ops::StreamSum losses_, squares_;
+  device::Buffer words_, sum_, norm_;  // of squares_
 };
 
 Plain::Plain(const Job& job, const data::Split& data, device::Device& device, DType dtype)
@@ -66,7 +66,10 @@ Plain::Plain(const Job& job, const data::Split& data, device::Device& device, DT
              &scratch_),
       micro_batch_(device, job.batch.micro_sequences, job.shape.context),
       losses_(device),
-      squares_(device) {
+      squares_(device),
+      words_(device.allocate(ops::num_words * sizeof(std::int64_t), "plain sum")),
+      sum_(device.allocate(sizeof(double), "plain sum")),
+      norm_(device.allocate(sizeof(ops::GradientNorm), "plain norm")) {
   constexpr std::int64_t aligned = 64;  // elements, as in the engine's buckets
   for (const layout::Parameter& parameter : table_) {
     begins_.push_back(elements_);
@@ -122,11 +125,11 @@ void Plain::update(std::int64_t number) {
   const double scale = 1.0 / static_cast<double>(batches_.micro_steps());
   squares_.clear(*stream_);
   squares_.add_squares(gradients, *stream_);
-  squares_.fetch(*stream_);
-  stream_->synchronize();
-  const double norm = std::sqrt(squares_.fetched().value()) * scale;
-  const ops::AdamwStep decayed =
-      optim::step_of(job_.optimizer, number, job_.run.steps, scale, norm);
+  squares_.store(words_.view(DType::i64), *stream_);
+  ops::values_of_words(sum_.view(DType::f64), words_.view(DType::i64), *stream_);
+  auto& norm = *reinterpret_cast<ops::GradientNorm*>(norm_.data());
+  ops::gradient_norm(norm, sum_.view(DType::f64), {scale, job_.optimizer.clip_norm}, *stream_);
+  const ops::AdamwStep decayed = optim::step_of(job_.optimizer, number, job_.run.steps);
   ops::AdamwStep undecayed = decayed;
   undecayed.weight_decay = 0;
   const bool fp32 = master_.bytes() == 0;
@@ -135,7 +138,7 @@ void Plain::update(std::int64_t number) {
     const auto part = [&](View whole) { return whole.slice(begins_[p], table_[p].elements()); };
     ops::adamw(part(all), part(fp32 ? all : master_.view(DType::f32)), part(m_.view(DType::f32)),
                part(v_.view(DType::f32)), part(gradients), table_[p].decay ? decayed : undecayed,
-               *stream_);
+               norm, *stream_);
   }
 }
 

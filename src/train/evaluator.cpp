@@ -3,17 +3,15 @@
 
 #include <algorithm>
 
+#include "ops/order_free_sum.hpp"
+
 namespace trireme::train {
 
 Evaluator::Evaluator(const data::Dataset& validation,
                      std::int64_t sequences,
                      MicroBatch& micro_batch,
                      comm::World& world)
-    : validation_(validation),
-      sequences_(sequences),
-      micro_batch_(micro_batch),
-      world_(world),
-      exchange_(world) {}
+    : validation_(validation), sequences_(sequences), micro_batch_(micro_batch), world_(world) {}
 
 double Evaluator::mean_loss(model::Gpt& model, model::Hooks& hooks, device::Stream& stream) {
   const std::int64_t micro = micro_batch_.sequences();
@@ -26,7 +24,10 @@ double Evaluator::mean_loss(model::Gpt& model, model::Hooks& hooks, device::Stre
   }
   sum.fetch(stream);
   stream.synchronize();
-  return exchange_.agree(sum.fetched(), sequences_ * model.shape().context, {}).mean_loss;
+  ops::OrderFreeSum& losses = sum.fetched();
+  losses.normalize();
+  world_.sum(losses.words());
+  return losses.value() / static_cast<double>(sequences_ * model.shape().context);
 }
 
 }  // namespace trireme::train

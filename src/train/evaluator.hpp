@@ -15,7 +15,6 @@
 
 #include "model/gpt.hpp"
 
-#include "train/exchange.hpp"
 #include "train/microbatch.hpp"
 
 namespace trireme::train {
@@ -38,7 +37,6 @@ class Evaluator {
   const std::int64_t sequences_;
   MicroBatch& micro_batch_;
   comm::World& world_;
-  Exchange exchange_;
 };
 
 }  // namespace trireme::train

@@ -140,15 +140,13 @@ void Journal::add_times(std::span<const reduce::BucketTimes> times) {
   }
 }
 
-void Journal::step(const record::StepRow& row,
-                   const reduce::Engine& engine,
-                   const StepOutcome& outcome) {
-  add_times(engine.times());
+void Journal::step(const record::StepRow& row, const StepOutcome& outcome) {
+  add_times(outcome.times.buckets);
   const auto note = [&](double begin, double waited) {
     if (begin >= outcome.began)  // else it was between the steps
       (begin >= outcome.optimizer_began ? waited_in_optim_s_ : waited_in_train_s_) += waited;
   };
-  for (const reduce::BucketTimes& t : engine.times()) {
+  for (const reduce::BucketTimes& t : outcome.times.buckets) {
     note(t.wait_begin, t.waited);
     note(t.gather_wait_begin, t.gather_waited);
   }

@@ -44,7 +44,7 @@ class Journal {
           Log& log);
 
   /// A row of /steps when one is due, and the engine's bucket times as samples.
-  void step(const record::StepRow& row, const reduce::Engine& engine, const StepOutcome& outcome);
+  void step(const record::StepRow& row, const StepOutcome& outcome);
   void validation(std::int64_t step, double loss);
   /// Hands every row so far to the operating system. A checkpoint must not become visible before
   /// the rows of its steps: the run that resumes there would miss them.

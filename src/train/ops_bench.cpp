@@ -214,11 +214,18 @@ class Maker {
     const View master = dtype_ == DType::f32 ? parameter : tensor(DType::f32, n);
     const View gradient = tensor(DType::f32, n);
     device_.fill_zero(v, stream_);
-    const ops::AdamwStep step{1e-4F, 0.9F, 0.95F, 1e-8F, 0.1F, 0.5F, 0.5F, 1.0F};
+    const ops::AdamwStep step{1e-4F, 0.9F, 0.95F, 1e-8F, 0.1F, 0.5F, 0.5F};
+    const auto fresh = [&](std::size_t size) -> const device::Buffer& {
+      return buffers_.emplace_back(device_.allocate(size, "bench"));
+    };
+    const View squares = fresh(sizeof(double)).view(DType::f64);  // zero: a scale of 1
+    auto& norm = *reinterpret_cast<ops::GradientNorm*>(fresh(sizeof(ops::GradientNorm)).data());
+    ops::gradient_norm(norm, squares, {}, stream_);
+
     const auto elements = static_cast<double>(n);
     device::Stream& s = stream_;
     add("adamw", 1, bytes(dtype_ == DType::f32 ? 0 : elements, 7 * elements),
-        [=, &s] { ops::adamw(parameter, master, m, v, gradient, step, s); });
+        [=, &s, &norm] { ops::adamw(parameter, master, m, v, gradient, step, norm, s); });
     add("gradient_norm", 1, bytes(0, elements),
         [=, &s, sum = std::make_shared<ops::StreamSum>(device_)] {
           sum->add_squares(gradient, s);

@@ -62,15 +62,17 @@ Session::Session(const Job& the_job,
             job.batch.micro_sequences,
             static_cast<std::uint64_t>(job.run.seed),
             &scratch),
-      optimizer(job.optimizer, engine, world, *device, *compute_stream),
+      optimizer(job.optimizer, engine, *communicator, world, *device, *compute_stream),
       hooks(engine),
       recorder({.enabled = job.record.spans, .rank = static_cast<std::uint32_t>(world.rank())},
                device.get()),
       micro_batch_(*device, job.batch.micro_sequences, job.shape.context),
-      exchange_(world),
       losses_(*device) {
   batches.validate();
   expect_equal_plans();
+  for (Marks& marks : marks_)
+    for (auto* event : {&marks.began, &marks.optimizer_began, &marks.ended})
+      *event = device->make_event();
   TRIREME_EXPECT(batches.micro_steps() % engine.leaves() == 0, "{} micro-steps for {} leaves",
                  batches.micro_steps(), engine.leaves());
   std::vector<ConstView> parameters;
@@ -116,32 +118,48 @@ void Session::micro_steps() {
 
 void Session::compute(std::int64_t number) {
   recorder.at_step(number);
+  Marks& marks = marks_of(number);
+  compute_stream->record(*marks.began);
   losses_.clear(*compute_stream);
   engine.begin_step();
+  marks.engine_step = engine.steps_begun();
   micro_steps();
-  losses_.fetch(*compute_stream);  // the optimizer waits for the stream
   scratch.freeze();
   engine.finish_reduction();
-  optimizer_began_ = timing::steady_seconds();
+  compute_stream->record(*marks.optimizer_began);
   const timing::Span updating(recorder, timing::Name::optim_step);
-  result_ = optimizer.step(number, job.run.steps,
-                           1.0 / static_cast<double>(world.size() * batches.micro_steps()));
+  optimizer.step(number, job.run.steps,
+                 1.0 / static_cast<double>(world.size() * batches.micro_steps()), &losses_);
 }
 
-StepOutcome Session::finish_step(double begin, const Requests& mine, timing::Span& whole) {
-  const std::int64_t tokens = batches.sequences * job.shape.context;
-  const Agreed agreed = exchange_.agree(losses_.fetched(), tokens, mine);
-  whole.end();
-  return {agreed.mean_loss,
-          result_.grad_norm,
-          result_.learning_rate,
-          tokens,
-          timing::steady_seconds() - begin,
-          begin,
-          optimizer_began_,
-          agreed.checkpoint,
-          agreed.stop,
-          agreed.writing};
+Requests Session::finish_step(std::int64_t number, Requests mine) {
+  mine.behind = optimizer.has_result(number) ? 0 : 1;
+  const Requests agreed = agree(world, mine);
+  compute_stream->record(*marks_of(number).ended);
+  return agreed;
+}
+
+StepOutcome Session::outcome(std::int64_t number) {
+  const optim::StepResult result = optimizer.result(number);
+  const Marks& marks = marks_of(number);
+  marks.ended->wait();
+  StepOutcome outcome;
+  outcome.tokens = batches.sequences * job.shape.context;
+  outcome.loss = result.loss_sum / static_cast<double>(outcome.tokens);
+  outcome.grad_norm = result.grad_norm;
+  outcome.learning_rate = result.learning_rate;
+  outcome.began = marks.began->seconds();
+  outcome.optimizer_began = marks.optimizer_began->seconds();
+  outcome.seconds = marks.ended->seconds() - outcome.began;
+  outcome.times = engine.times(marks.engine_step);
+  record_for(number);
+  recorder.add(timing::Name::step, 0, outcome.began, outcome.seconds);
+  return outcome;
+}
+
+void Session::record_for(std::int64_t number) {
+  recorder.at_step(number);
+  recorder.at_micro_step(batches.micro_steps() - 1);
 }
 
 std::optional<double> Session::evaluate() {

@@ -6,14 +6,20 @@
 //
 // A step: zero the gradients; for each micro-step load, forward and backward; where gradients are
 // added as a tree, set each leaf's aside; the engine reduces buckets as they become ready; the
-// optimizer updates what this rank owns; one small exchange gives the loss and what was asked for.
+// optimizer adds up norm and loss over the ranks and updates what this rank owns; one small
+// exchange between the hosts tells what was asked for.
+//
+// A step is enqueued, and what came of it is read later: the host waits for compute only there, and
+// in the loading of micro-batches for a copy that it made two before. On a CPU a step is over when
+// it is enqueued.
 //
 // 1. Member order is construction order, and its reverse the order of teardown: what uses a stream
 // or a communicator goes first.
-// 2. Construction and step() are collective.
+// 2. Construction, enqueue(), outcome() and step() are collective.
 // 3. The first step warms the scratch pool up; after it the pool no longer grows.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -36,10 +42,10 @@
 
 #include "train/batches.hpp"
 #include "train/evaluator.hpp"
-#include "train/exchange.hpp"
 #include "train/job.hpp"
 #include "train/microbatch.hpp"
 #include "train/model_hooks.hpp"
+#include "train/stop.hpp"
 
 namespace trireme::train {
 
@@ -50,9 +56,7 @@ struct StepOutcome {
   std::int64_t tokens = 0;
   double seconds = 0;
   double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
-  bool checkpoint = false;                ///< some rank was asked to save
-  bool stop = false;                      ///< some rank was asked to end
-  bool writing = false;                   ///< some rank is writing a checkpoint
+  reduce::StepTimes times;                ///< valid until the next outcome
 };
 
 /// The data of a deck, the same on every rank: rank 0 builds the token cache, then all map it.
@@ -67,15 +71,26 @@ class Session {
   /// `job`, `data` and `world` outlive the session. `poison`: leased scratch is NaN until written.
   Session(const Job& job, const data::Split& data, comm::World& world, bool poison = false);
 
-  /// Step number `number`, counted from 1. `ask` is called once, when the step's work is done and
-  /// before the exchange.
+  /// Enqueues step number `number`, counted from 1, and gives what the ranks say together. `ask` is
+  /// called once, when all is enqueued, for what this rank says.
+  template <class Ask>
+  Requests enqueue(std::int64_t number, Ask&& ask) {
+    compute(number);
+    return finish_step(number, ask());
+  }
+  /// What came of step `number`, the last one or the one before; waits until it is over. Each step
+  /// is asked for once, and before the step after the next. Throws UserError, on all ranks alike,
+  /// when its gradient is not finite.
+  StepOutcome outcome(std::int64_t number);
+  /// Both, one behind the other.
   template <class Ask>
   StepOutcome step(std::int64_t number, Ask&& ask) {
-    const double begin = timing::steady_seconds();
-    timing::Span whole(recorder, timing::Name::step);
-    compute(number);
-    return finish_step(begin, ask(), whole);
+    enqueue(number, ask);
+    return outcome(number);
   }
+
+  /// What the recorder is given from now on belongs to the end of step `number`.
+  void record_for(std::int64_t number);
 
   /// Mean validation loss; nothing when the deck asks for no evaluation or has no validation data.
   std::optional<double> evaluate();
@@ -103,14 +118,21 @@ class Session {
   void expect_equal_plans();
   void compute(std::int64_t number);
   void micro_steps();
-  StepOutcome finish_step(double begin, const Requests& mine, timing::Span& whole);
+  Requests finish_step(std::int64_t number, Requests mine);
+
+  /// When a step was where, on compute.
+  struct Marks {
+    std::int64_t engine_step = 0;
+    std::unique_ptr<device::Event> began, optimizer_began, ended;
+  };
+  Marks& marks_of(std::int64_t number) {
+    return marks_[static_cast<std::size_t>(number) % marks_.size()];
+  }
 
   MicroBatch micro_batch_;
-  Exchange exchange_;
   std::optional<Evaluator> evaluator_;
   ops::StreamSum losses_;
-  optim::StepResult result_;
-  double optimizer_began_ = 0;
+  std::array<Marks, 2> marks_;  // by step, in turns
 };
 
 }  // namespace trireme::train

@@ -9,6 +9,12 @@
 
 namespace trireme::train {
 
+Requests agree(comm::World& world, const Requests& mine) {
+  std::int64_t said[] = {mine.checkpoint, mine.stop, mine.writing, mine.behind};
+  world.sum(said);
+  return {said[0], said[1], said[2], said[3]};
+}
+
 SignalScope::SignalScope() {
   sigemptyset(&watched_);
   for (const int number : {SIGUSR1, SIGUSR2, SIGTERM}) sigaddset(&watched_, number);

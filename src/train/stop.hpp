@@ -10,13 +10,15 @@
 // register at a buffer of theirs, and the kernel would write the signal frame over the heap before
 // it (seen: "corrupted size vs. prev_size" after a SIGTERM in the middle of a matrix product).
 // 2. So SignalScope is made before the first thread, MPI's included: threads inherit the mask.
-// 3. Ranks agree at the end of a step: every rank adds what it was asked to the step's exchange and
-// all act on the sum, so they act at the same step even when a signal reached one of them only.
+// 3. Ranks agree at the end of a step: they add up what each has to say, and all act on the sum, so
+// they act at the same step even when a signal reached one of them only.
 #pragma once
 
 #include <csignal>
 #include <cstdint>
 #include <optional>
+
+#include "comm/world.hpp"
 
 namespace trireme::train {
 
@@ -25,7 +27,11 @@ struct Requests {
   std::int64_t checkpoint = 0;  ///< asked for since the last look
   std::int64_t stop = 0;
   std::int64_t writing = 0;  ///< a checkpoint is being written here
+  std::int64_t behind = 0;   ///< compute has not finished the step
 };
+
+/// How many ranks say each. Collective.
+Requests agree(comm::World& world, const Requests& mine);
 
 /// Blocks the signals for its lifetime. One at a time, in the main thread.
 class SignalScope {

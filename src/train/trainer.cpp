@@ -84,7 +84,10 @@ class Trainer {
   /// Initial values or the newest checkpoint, and the files of the run.
   void start();
   void open_files(std::optional<std::int64_t> resumed_step);
-  StepOutcome step(std::int64_t number);
+  /// Step `number`, and a look at the one before.
+  Requests step(std::int64_t number);
+  /// Records and prints the step that nobody has looked at yet, if there is one. Collective.
+  void look();
   /// What is due after step `number`, in the order of the header.
   void between_steps(std::int64_t number);
   void evaluate(std::int64_t step);
@@ -120,6 +123,11 @@ class Trainer {
 
   bool finished_ = false;  ///< before it began: an earlier start made all its steps
   std::int64_t first_step_ = 1;
+  /// The last step enqueued, and what is known of it before it is looked at.
+  struct Enqueued {
+    std::int64_t step = 0, tokens = 0, allocations = 0;
+    bool seen = true;
+  } newest_;
   std::int64_t saved_step_ = -1;  ///< the step of the newest checkpoint, begun or done
   double saved_at_ = timing::steady_seconds();  ///< when it was begun
   std::optional<double> first_validation_, last_validation_;
@@ -184,9 +192,9 @@ void Trainer::open_files(std::optional<std::int64_t> resumed_step) {
                       model::flops_per_token(job_.shape));
 }
 
-StepOutcome Trainer::step(std::int64_t number) {
+Requests Trainer::step(std::int64_t number) {
   const std::uint64_t allocated = session_.scratch.num_allocations();
-  const auto outcome = session_.step(number, [&] {
+  const Requests agreed = session_.enqueue(number, [&] {
     Requests requests = signals_.take();
     const double now = timing::steady_seconds();
     if (world_.rank() == 0 && walltime_.ends(now, saver_.under_way()))
@@ -197,26 +205,41 @@ StepOutcome Trainer::step(std::int64_t number) {
     requests.writing = saver_.writing() ? 1 : 0;
     return requests;
   });
+  look();
+  newest_ = {number, static_cast<std::int64_t>(session_.next_sample) * job_.shape.context,
+             static_cast<std::int64_t>(session_.scratch.num_allocations() - allocated), false};
+  session_.record_for(number);
+  if (agreed.behind == 0)
+    look();
+  return agreed;
+}
+
+void Trainer::look() {
+  if (newest_.seen)
+    return;
+  newest_.seen = true;
+  const StepOutcome outcome = session_.outcome(newest_.step);
   const double rate = static_cast<double>(outcome.tokens) / outcome.seconds;
-  journal_->step(
-      {.step = number,
-       .loss = outcome.loss,
-       .grad_norm = outcome.grad_norm,
-       .learning_rate = outcome.learning_rate,
-       .tokens = static_cast<std::int64_t>(session_.next_sample) * job_.shape.context,
-       .seconds = outcome.seconds,
-       .tokens_per_s = rate,
-       .flops_per_s = rate * model::flops_per_token(job_.shape),
-       .exposed_s = session_.engine.exposed_seconds(),
-       .allocations = static_cast<std::int64_t>(session_.scratch.num_allocations() - allocated)},
-      session_.engine, outcome);
+  journal_->step({.step = newest_.step,
+                  .loss = outcome.loss,
+                  .grad_norm = outcome.grad_norm,
+                  .learning_rate = outcome.learning_rate,
+                  .tokens = newest_.tokens,
+                  .seconds = outcome.seconds,
+                  .tokens_per_s = rate,
+                  .flops_per_s = rate * model::flops_per_token(job_.shape),
+                  .exposed_s = outcome.times.exposed_s,
+                  .allocations = newest_.allocations},
+                 outcome);
   if (progress_)
-    progress_->step({number, outcome.loss, outcome.grad_norm, outcome.learning_rate,
+    progress_->step({newest_.step, outcome.loss, outcome.grad_norm, outcome.learning_rate,
                      outcome.seconds, static_cast<double>(outcome.tokens)});
-  return outcome;
 }
 
 void Trainer::between_steps(std::int64_t number) {
+  if (due(number, collect_every_steps) || due(number, job_.evaluate.every_steps) ||
+      due(number, job_.sample.every_steps))
+    look();
   if (due(number, collect_every_steps))
     journal_->collect();
   if (due(number, job_.evaluate.every_steps))
@@ -327,16 +350,19 @@ ExitCode Trainer::steps() {
     evaluate(0);
   for (std::int64_t number = first_step_; number <= job_.run.steps; ++number) {
     const double begin = timing::steady_seconds();
-    const StepOutcome outcome = step(number);
-    const bool stops = outcome.stop && number < job_.run.steps;
-    if (saver_.under_way() && !outcome.writing)
+    const Requests agreed = step(number);
+    const bool last = number == job_.run.steps, stops = agreed.stop > 0 && !last;
+    const bool saves = due(number, job_.checkpoint.every_steps) || agreed.checkpoint > 0 ||
+                       agreed.stop > 0 || (last && job_.checkpoint.regular());
+    if (saver_.under_way() && agreed.writing == 0)
       if (const auto saved = saver_.advance())
         note(*saved);
+    if (saves || last)
+      look();
     between_steps(number);
     walltime_.step_took(timing::steady_seconds() - begin);
-    if (due(number, job_.checkpoint.every_steps) || outcome.checkpoint || outcome.stop ||
-        (number == job_.run.steps && job_.checkpoint.regular()))
-      save(number, stops || number == job_.run.steps);
+    if (saves)
+      save(number, stops || last);
     if (stops) {
       finish(false);
       log_.info(

@@ -2,16 +2,20 @@
 // The run: from an opened machine to the last checkpoint. Every room meets here and nowhere else.
 //
 // A step is: zero the gradients; for each micro-step load, forward, backward; the engine reduces
-// buckets as they become ready; the optimizer updates what this rank owns; one small exchange gives
-// the loss and what was asked for. Between steps, in this order: record, evaluation, sample,
-// checkpoint, stop.
+// buckets as they become ready; the optimizer updates what this rank owns; one small exchange tells
+// what was asked for. Between steps, in this order: record, evaluation, sample, checkpoint, stop.
+//
+// Steps are enqueued, and looked at (recorded, printed, refused when a gradient is not finite) as
+// soon as every rank's device has finished them, at the latest when the next one is enqueued: so a
+// device never waits for its host, which is one step ahead at most.
 //
 // 1. Collective calls happen in the same order on all ranks, whatever a single rank meets; what may
 // fail on some ranks only goes
 //    through comm::together().
 // 2. A run that finds a checkpoint in its directory continues after it and gives the same bits as
 // one that was never interrupted.
-// 3. Rank 0 alone writes run.h5, the log and deck.resolved.yaml.
+// 3. Evaluation, sample, checkpoint and stop come behind a look at the step that they follow.
+// 4. Rank 0 alone writes run.h5, the log and deck.resolved.yaml.
 #pragma once
 
 #include <memory>

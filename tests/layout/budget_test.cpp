@@ -43,7 +43,8 @@ TEST(Budget, OfNarrowGradientsHoldsACopyAndSendsHalf) {
   const Budget budget = budget_of(plan, DType::f32, true, DType::bf16);
   EXPECT_EQ(budget.gradient_bytes, 384 * (4 + 2));
   EXPECT_EQ(budget.gradient_wire_bytes, 192 * 2);
-  EXPECT_EQ(budget.peer_bytes, 384 * (4 + 2));  // the copy that travels, and fp32 parameters
+  // The copy that travels, fp32 parameters, the sums of a step.
+  EXPECT_EQ(budget.peer_bytes, 384 * (4 + 2) + 142 * 8);
   const Plan alone(table_of({100, 200}), {1, 150, Padding::aligned});
   EXPECT_EQ(budget_of(alone, DType::f32, true, DType::bf16).gradient_bytes, 384 * 4);
   EXPECT_EQ(budget_of(alone, DType::f32, true, DType::bf16).peer_bytes, 0);

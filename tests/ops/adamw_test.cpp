@@ -7,15 +7,18 @@ namespace trireme::test {
 namespace {
 
 using ops::AdamwStep;
+using ops::GradientNorm;
 
 struct State {
   Values master, m, v;
 };
 
+constexpr float factor = 0.5F;
+
 void step_reference(State& state, const Values& gradient, const AdamwStep& s) {
   const auto exact = [](float x) { return static_cast<double>(x); };
   for (std::size_t i = 0; i < gradient.size(); ++i) {
-    const double g = exact(s.scale) * gradient[i];
+    const double g = exact(factor) * gradient[i];
     state.m[i] = exact(s.beta1) * state.m[i] + (1 - exact(s.beta1)) * g;
     state.v[i] = exact(s.beta2) * state.v[i] + (1 - exact(s.beta2)) * g * g;
     state.master[i] -= exact(s.learning_rate) *
@@ -30,14 +33,31 @@ AdamwStep at_step(int k) {
               .beta1 = 0.875F,
               .beta2 = 0.9375F,
               .epsilon = 1e-8F,
-              .weight_decay = 0.125F,
-              .scale = 0.5F};
+              .weight_decay = 0.125F};
   s.correction1 = static_cast<float>(1 - std::pow(0.875, k));
   s.correction2 = static_cast<float>(1 - std::pow(0.9375, k));
   return s;
 }
 
-class AdamwTest : public OpsTest {};
+class AdamwTest : public OpsTest {
+ protected:
+  void SetUp() override {
+    OpsTest::SetUp();
+    norms_ = device().allocate(2 * sizeof(GradientNorm), "test");
+    GradientNorm values[] = {{.scale = factor}, {.scale = factor, .finite = 0}};
+    device().copy(norms_.view(DType::u8),
+                  View(reinterpret_cast<std::byte*>(values), sizeof(values), DType::u8), stream());
+    stream().synchronize();
+  }
+  void TearDown() override { norms_ = {}; }
+
+  [[nodiscard]] const GradientNorm& norm(bool finite = true) const {
+    return reinterpret_cast<const GradientNorm*>(norms_.data())[finite ? 0 : 1];
+  }
+
+ private:
+  device::Buffer norms_;
+};
 
 TEST_P(AdamwTest, FirstStepByHand) {
   // After bias correction the first step is sign(g) · learning rate, and decay takes 1/100 · 1/8.
@@ -45,7 +65,7 @@ TEST_P(AdamwTest, FirstStepByHand) {
   auto m = tensor(DType::f32, 3), v = tensor(DType::f32, 3);
   const auto gradient = tensor(DType::f32, Values{4, -4, 0});
   ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
-             stream());
+             norm(), stream());
   expect_near(master.values(), {0.98875, 1.00875, 0}, 1e-6, "master");
   expect_near(m.values(), {0.25, -0.25, 0}, 1e-6, "m");
   expect_near(v.values(), {0.25, 0.25, 0}, 1e-6, "v");
@@ -63,7 +83,7 @@ TEST_P(AdamwTest, FollowsTheReferenceForSeveralSteps) {
       const auto gv = rounded_to(DType::f32, normals(10 + static_cast<std::uint64_t>(k), n));
       const auto gradient = tensor(DType::f32, gv);
       ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(k),
-                 stream());
+                 norm(), stream());
       step_reference(state, gv, at_step(k));
     }
     expect_near(master.values(), state.master, fp32_tolerances.adamw, "master");
@@ -79,9 +99,10 @@ TEST_P(AdamwTest, MasterMayBeTheParameter) {
   auto m1 = tensor(DType::f32, 99), v1 = tensor(DType::f32, 99), m2 = tensor(DType::f32, 99),
        v2 = tensor(DType::f32, 99);
   const auto gradient = tensor(DType::f32, normals(2, 99));
-  ops::adamw(copy.view(), apart.view(), m1.view(), v1.view(), gradient.view(), at_step(1),
+  ops::adamw(copy.view(), apart.view(), m1.view(), v1.view(), gradient.view(), at_step(1), norm(),
              stream());
-  ops::adamw(same.view(), same.view(), m2.view(), v2.view(), gradient.view(), at_step(1), stream());
+  ops::adamw(same.view(), same.view(), m2.view(), v2.view(), gradient.view(), at_step(1), norm(),
+             stream());
   EXPECT_EQ(same.bytes(), apart.bytes());
   EXPECT_EQ(same.bytes(), copy.bytes());
 }
@@ -97,7 +118,8 @@ TEST_P(AdamwTest, DoesNotDependOnTheCutOrOnThreads) {
       const auto at = [&](const Tensor& t) {
         return t.view().slice(cuts[i], cuts[i + 1] - cuts[i]);
       };
-      ops::adamw(at(parameter), at(master), at(m), at(v), at(gradient), at_step(1), stream());
+      ops::adamw(at(parameter), at(master), at(m), at(v), at(gradient), at_step(1), norm(),
+                 stream());
     }
     return joined({&parameter, &master, &m, &v});
   };
@@ -105,14 +127,29 @@ TEST_P(AdamwTest, DoesNotDependOnTheCutOrOnThreads) {
   EXPECT_TRUE(run({0, n}) == run({0, 1, 64, 20011, n}));
 }
 
+TEST_P(AdamwTest, WritesNothingWhereTheNormIsNotFinite) {
+  const std::int64_t n = 16385;
+  auto parameter = tensor(dtype(), normals(1, n)), master = tensor(DType::f32, normals(2, n));
+  auto m = tensor(DType::f32, normals(3, n)), v = tensor(DType::f32, normals(4, n));
+  const auto gradient = tensor(DType::f32, normals(5, n));
+  const auto run = [&](bool finite) {
+    ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
+               norm(finite), stream());
+    return joined({&parameter, &master, &m, &v});
+  };
+  const auto before = joined({&parameter, &master, &m, &v});
+  EXPECT_TRUE(run(false) == before);
+  EXPECT_FALSE(run(true) == before);
+}
+
 TEST_P(AdamwTest, RejectsWrongViews) {
   const auto parameter = tensor(dtype(), 3), three = tensor(DType::f32, 3),
              four = tensor(DType::f32, 4), integers = tensor(DType::i32, 3);
   EXPECT_THROW(ops::adamw(parameter.view(), four.view(), three.view(), three.view(), three.view(),
-                          {}, stream()),
+                          {}, norm(), stream()),
                ContractError);
   EXPECT_THROW(ops::adamw(parameter.view(), three.view(), three.view(), three.view(),
-                          integers.view(), {}, stream()),
+                          integers.view(), {}, norm(), stream()),
                ContractError);
 }
 

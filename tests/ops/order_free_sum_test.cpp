@@ -211,6 +211,58 @@ TEST_P(OrderFreeSumTest, DoesNotDependOnThreadsOrCuts) {
   EXPECT_TRUE(run({0, n}) == run({0, 7, 1031, 20000, n}));
 }
 
+TEST_P(OrderFreeSumTest, ValuesAreTheHostsToTheBit) {
+  // What ranks stored, added up as integers, valued on the device: also sums that no stream makes.
+  const double most = std::numeric_limits<double>::max();
+  std::vector<Values> sums{
+      {},     {0, -0.0},    {1, 2, 3.5}, {1, 0x1p-53, 0x1p-1074}, {-3, 1},  {1, 0x1p-53},
+      {most}, {most, most}, {-infinity}, {infinity, -infinity},   {1e-310}, {5e-324, 1e-320}};
+  for (unsigned seed = 0; seed < 20; ++seed) sums.push_back(wild_terms(seed, 300, 600));
+  std::vector<std::int64_t> words;
+  Values expected;
+  for (const Values& terms : sums) {
+    OrderFreeSum one, other;
+    for (std::size_t i = 0; i < terms.size(); ++i) (i % 3 == 0 ? one : other).add(terms[i]);
+    one.normalize();
+    other.normalize();
+    for (std::size_t w = 0; w < OrderFreeSum::num_words; ++w)
+      words.push_back(one.words()[w] + other.words()[w]);
+    one.merge(other);
+    expected.push_back(one.value());
+  }
+  const auto count = static_cast<std::int64_t>(sums.size());
+  const auto there = tensor(DType::i64, static_cast<std::int64_t>(words.size()));
+  device().copy(there.view(), view_of(words.data(), there.view().elements), stream());
+  const auto values = tensor(DType::f64, count);
+  ops::values_of_words(values.view(), there.view(), stream());
+  Values got(sums.size());
+  device().copy(view_of(got.data(), count), values.view(), stream());
+  stream().synchronize();
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_TRUE(std::bit_cast<std::uint64_t>(got[i]) == std::bit_cast<std::uint64_t>(expected[i]) ||
+                (std::isnan(got[i]) && std::isnan(expected[i])))
+        << i << ": " << got[i] << ", not " << expected[i];
+}
+
+TEST_P(OrderFreeSumTest, StoresWhatWasAdded) {
+  const auto terms = tensor(DType::f32, wild_terms(7, 5000, 30));
+  ops::StreamSum sum(device());
+  const auto words = tensor(DType::i64, ops::num_words);
+  const auto value = tensor(DType::f64, 1);
+  for (int round = 1; round <= 2; ++round) {  // what was stored stays in the sum
+    sum.add_squares(terms.view(), stream());
+    sum.store(words.view(), stream());
+    ops::values_of_words(value.view(), words.view(), stream());
+    double got = 0;
+    device().copy(view_of(&got, 1), value.view(), stream());
+    stream().synchronize();
+    OrderFreeSum expected;
+    for (int r = 0; r < round; ++r)
+      for (const double v : terms.values()) expected.add(v * v);
+    EXPECT_EQ(got, expected.value());
+  }
+}
+
 TRIREME_ON_BACKENDS(OrderFreeSumTest);
 
 }  // namespace

@@ -240,6 +240,113 @@ TEST(AdamW, FindsGradientsThatOverflowOnlyInTheirSum) {
               ::testing::Each(::testing::HasSubstr("c[17] in bucket 0, in the sum over ranks")));
 }
 
+/// Masters, moments and what was gathered.
+std::vector<float> all_state(Training& training) {
+  training.engine().wait_for_parameters();
+  std::vector<float> all;
+  const auto add = [&](ConstView view) {
+    all.insert(all.end(), view.as<float>(), view.as<float>() + view.elements);
+  };
+  for (const StatePiece& piece : training.optimizer().state()) {
+    add(piece.master);
+    add(piece.m);
+    add(piece.v);
+  }
+  for (std::size_t b = 0; b < training.plan().buckets().size(); ++b)
+    add(training.engine().bucket_parameters(static_cast<BucketIndex>(b)));
+  return all;
+}
+
+TEST(AdamW, GivesTheResultsOfAStepBehindTheNextOne) {
+  for (const bool sharded : {true, false}) {
+    TrainingSetting setting;
+    setting.sharded = sharded;
+    setting.parallel.bucket_elements = 350;
+    const TrainingResult expected = train(3, setting);
+    run_ranks(3, [&](ThreadRank& rank) {
+      Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+      for (int step = 1; step <= setting.steps; ++step) {
+        training.backward(step);
+        training.enqueue_update(step);
+        ASSERT_TRUE(training.optimizer().has_result(step));
+        if (step > 1) {
+          ASSERT_EQ(training.optimizer().result(step - 1).grad_norm,
+                    expected.grad_norms[static_cast<std::size_t>(step - 2)]);
+        }
+      }
+      ASSERT_EQ(training.optimizer().result(setting.steps).grad_norm, expected.grad_norms.back());
+      ASSERT_FALSE(training.optimizer().has_result(setting.steps + 1));
+      training.engine().wait_for_parameters();
+      rank.world.barrier();
+    });
+  }
+}
+
+TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItBehindTheNextOne) {
+  for (const bool checks : {true, false})
+    for (const bool sharded : {true, false})
+      run_ranks(3, [&](ThreadRank& rank) {
+        TrainingSetting setting;
+        setting.sharded = sharded;
+        setting.parallel.bucket_elements = 350;
+        setting.parallel.check_gradients = checks;
+        Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+        training.backward(1);
+        training.update(1);
+        const auto before = all_state(training);
+        if (rank.world.rank() == 1)
+          training.poison(3, 17, std::numeric_limits<float>::quiet_NaN());
+        training.backward(2);
+        training.enqueue_update(2);
+        ASSERT_EQ(all_state(training), before);
+        if (rank.world.rank() == 1)
+          training.poison(3, 17, 0.0F);
+        training.backward(3);
+        training.enqueue_update(3);
+        ASSERT_NE(all_state(training), before);
+        try {
+          training.optimizer().result(2);
+          FAIL() << "a NaN went through";
+        } catch (const UserError& mistake) {
+          ASSERT_THAT(mistake.what(),
+                      ::testing::HasSubstr(std::string("gradient of step 2 is not finite: ") +
+                                           (checks ? "c[17] in bucket 0, computed by rank 1;"
+                                                   : "c[17] in bucket 0, in the sum over ranks;")));
+        }
+        ASSERT_GT(training.optimizer().result(3).grad_norm, 0);
+        rank.world.barrier();
+      });
+}
+
+TEST(AdamW, RefusesToRunTwoStepsAhead) {
+  run_ranks(1, [](ThreadRank& rank) {
+    Training training({}, rank.world, rank.communicator, *rank.device, *rank.compute);
+    for (int step = 1; step <= 3; ++step) {
+      training.backward(step);
+      if (step < 3)
+        training.enqueue_update(step);
+    }
+    ASSERT_THROW(training.enqueue_update(3), ContractError);
+    ASSERT_THROW(training.optimizer().result(3), ContractError);
+  });
+}
+
+TEST(AdamW, AddsTheLossesOfAllRanks) {
+  run_ranks(3, [](ThreadRank& rank) {
+    Training training({}, rank.world, rank.communicator, *rank.device, *rank.compute);
+    ops::StreamSum losses(*rank.device);
+    const float mine[] = {0x1p-30F, 3.0F + static_cast<float>(rank.world.rank())};
+    losses.add_values(view_of(mine, 2), *rank.compute);
+    training.backward(1);
+    training.optimizer().step(1, 5, 1.0, &losses);
+    ASSERT_EQ(training.optimizer().result(1).loss_sum, 12 + 0x3p-30);
+    training.backward(2);
+    ASSERT_EQ(training.update(2).loss_sum, 0.0) << "none were given";
+    training.engine().wait_for_parameters();
+    rank.world.barrier();
+  });
+}
+
 TEST(AdamW, ClipsToTheNorm) {
   // With beta1 = beta2 = 0 the first moment is the clipped gradient itself.
   run_ranks(2, [](ThreadRank& rank) {
@@ -248,9 +355,11 @@ TEST(AdamW, ClipsToTheNorm) {
     OptimizerConfig config = setting.optimizer();
     config.beta1 = config.beta2 = 0;
     config.clip_norm = 0.5;
-    AdamW optimizer(config, training.engine(), rank.world, *rank.device, *rank.compute);
+    AdamW optimizer(config, training.engine(), rank.communicator, rank.world, *rank.device,
+                    *rank.compute);
     training.backward(1);
-    const StepResult result = optimizer.step(1, 5, 0.5);
+    optimizer.step(1, 5, 0.5);
+    const StepResult result = optimizer.result(1);
     ASSERT_GT(result.grad_norm, 0.5);
     double squares = 0;
     for (const StatePiece& piece : optimizer.state())
@@ -267,7 +376,8 @@ TEST(AdamW, RefusesAnEngineOfTheOtherKind) {
     Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
     OptimizerConfig config = setting.optimizer();
     config.sharded = false;
-    ASSERT_THROW(AdamW(config, training.engine(), rank.world, *rank.device, *rank.compute),
+    ASSERT_THROW(AdamW(config, training.engine(), rank.communicator, rank.world, *rank.device,
+                       *rank.compute),
                  ContractError);
   });
 }

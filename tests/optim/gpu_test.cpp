@@ -91,6 +91,38 @@ TEST_P(OptimizerOnGpu, NamesTheGradientThatIsNoNumber) {
   }
 }
 
+TEST_P(OptimizerOnGpu, WritesNothingInAStepThatIsNotFiniteAndNamesItBehindTheNextOne) {
+  const auto world = comm::make_self_world();
+  const auto compute = gpu_->make_stream(device::StreamMode::inlined, "compute");
+  const auto communicator =
+      comm::make_communicator(comm::Transport::self, comm::Reduction::sum, *world, *gpu_);
+  for (const bool checks : {true, false}) {
+    setting_.parallel.check_gradients = checks;
+    Training training(setting_, *world, *communicator, *gpu_, *compute);
+    training.backward(1);
+    training.update(1);
+    const auto before = training.parameters();
+    training.poison(3, 17, std::numeric_limits<float>::quiet_NaN());
+    training.backward(2);
+    training.enqueue_update(2);
+    EXPECT_EQ(training.parameters(), before);
+    training.poison(3, 17, 0.0F);
+    training.backward(3);
+    training.enqueue_update(3);
+    EXPECT_NE(training.parameters(), before);
+    try {
+      training.optimizer().result(2);
+      FAIL() << "a NaN went through";
+    } catch (const UserError& mistake) {
+      const std::string words = mistake.what();
+      EXPECT_NE(words.find("gradient of step 2 is not finite: c[17] in bucket 0"),
+                std::string::npos)
+          << words;
+    }
+    EXPECT_GT(training.optimizer().result(3).grad_norm, 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(DTypes,
                          OptimizerOnGpu,
                          ::testing::Values(DType::f32, DType::bf16),

@@ -77,7 +77,7 @@ class Training {
               {world.size(), setting.parallel.bucket_elements, setting.parallel.padding}),
         engine_(
             plan_, setting.dtype, setting.sharded, setting.parallel, communicator, device, compute),
-        optimizer_(setting.optimizer(), engine_, world, device, compute) {
+        optimizer_(setting.optimizer(), engine_, communicator, world, device, compute) {
     for (const optim::StatePiece& piece : optimizer_.state()) {
       std::vector<float> values;
       for (std::int64_t i = 0; i < piece.master.elements; ++i)
@@ -107,8 +107,10 @@ class Training {
       engine_.mark_ready(index);
     }
   }
+  void enqueue_update(int step) { optimizer_.step(step, setting_.steps, 1.0 / world_.size()); }
   optim::StepResult update(int step) {
-    return optimizer_.step(step, setting_.steps, 1.0 / world_.size());
+    enqueue_update(step);
+    return optimizer_.result(step);
   }
   TrainingResult run() {
     TrainingResult result;
@@ -116,12 +118,18 @@ class Training {
       backward(step);
       result.grad_norms.push_back(update(step).grad_norm);
     }
+    result.parameters = parameters();
+    return result;
+  }
+  /// In registration order.
+  std::vector<float> parameters() {
     engine_.wait_for_parameters();
+    std::vector<float> all;
     for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
       const auto values = read(engine_.parameter(static_cast<ParameterIndex>(p)));
-      result.parameters.insert(result.parameters.end(), values.begin(), values.end());
+      all.insert(all.end(), values.begin(), values.end());
     }
-    return result;
+    return all;
   }
   /// Every backward() from now on gives `value` as this element's gradient.
   void poison(std::size_t parameter, std::size_t element, float value) {

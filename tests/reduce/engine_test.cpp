@@ -271,7 +271,8 @@ TEST(Times, ShowWhoWaitedForWhom) {
       for (int step = 0; step < 3; ++step) {
         steps.run(step);
         double exposed = 0, previous_end = 0;
-        for (const BucketTimes& times : engine.times()) {
+        const StepTimes told = engine.times(engine.steps_begun());
+        for (const BucketTimes& times : told.buckets) {
           ASSERT_GT(times.ready, 0.0);
           ASSERT_LE(times.ready, times.start);
           ASSERT_LE(times.start, times.end);
@@ -290,24 +291,57 @@ TEST(Times, ShowWhoWaitedForWhom) {
           }
           exposed += times.waited + times.gather_waited;
         }
-        ASSERT_DOUBLE_EQ(engine.exposed_seconds(), exposed);
+        ASSERT_DOUBLE_EQ(told.exposed_s, exposed);
       }
       engine.wait_for_parameters();
       // The next step finds its parameters there: what was waited here is told, and not exposed.
       steps.run(3);
       double exposed = 0;
-      for (const BucketTimes& times : engine.times()) {
+      const StepTimes last = engine.times(engine.steps_begun());
+      for (const BucketTimes& times : last.buckets) {
         ASSERT_TRUE(times.reduced());
         ASSERT_TRUE(times.gathered());
         exposed += times.waited + (setting.overlap_parameters ? 0 : times.gather_waited);
       }
-      ASSERT_DOUBLE_EQ(engine.exposed_seconds(), exposed);
+      ASSERT_DOUBLE_EQ(last.exposed_s, exposed);
       engine.wait_for_parameters();
       for (const bool told : {!setting.overlap_parameters, true})
         for (const BucketTimes& times : engine.take_last_gathers()) {
           ASSERT_FALSE(times.reduced());
           ASSERT_EQ(times.gathered(), !told);
         }
+      rank.world.barrier();
+    }
+  });
+}
+
+TEST(Times, OfTheStepBeforeAreStillThere) {
+  run_ranks(2, [](ThreadRank& rank) {
+    for (const bool overlap : {false, true}) {
+      Setting setting;
+      setting.overlap_gradients = setting.overlap_parameters = overlap;
+      const layout::Plan plan(table(), options(2));
+      Engine engine(plan, DType::f32, true, setting.config(), rank.communicator, *rank.device,
+                    *rank.compute);
+      Steps steps(engine, *rank.device, *rank.compute);
+      std::vector<double> begins(1);
+      for (int step = 1; step <= 4; ++step) {
+        begins.push_back(device::cpu::now_seconds());
+        steps.run(step);
+        if (step == 1)
+          continue;
+        const std::int64_t before = engine.steps_begun() - 1;
+        const StepTimes told = engine.times(before);
+        for (const BucketTimes& times : told.buckets) {
+          const auto at = static_cast<std::size_t>(before);
+          ASSERT_GE(times.ready, begins[at]);
+          ASSERT_LE(times.end, begins[at + 1]);
+          ASSERT_EQ(times.gathered(), !overlap || before > 1);
+          ASSERT_LE(times.gather_wait_begin + times.gather_waited, begins[at + 1]);
+        }
+        ASSERT_THROW(static_cast<void>(engine.times(before - 1)), ContractError);
+      }
+      engine.wait_for_parameters();
       rank.world.barrier();
     }
   });

@@ -194,7 +194,7 @@ TEST_F(LeavesOfOneRank, FindsWhatAnEarlierLeafBroke) {
   engine.next_leaf();
   for (int p = 4; p >= 0; --p) engine.mark_ready(static_cast<ParameterIndex>(p));
   engine.finish_reduction();
-  const auto found = engine.first_not_finite();
+  const auto found = engine.first_not_finite(engine.steps_begun());
   ASSERT_TRUE(found);
   EXPECT_EQ(found->parameter, ParameterIndex{1});
   EXPECT_EQ(found->element, 17);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The integers of an order-free sum (order_free_sum.hpp): where what lies, the carry, and the
+// value. One text for the host and the GPU, so that both give the same bits.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#ifdef __CUDACC__
+#define TRIREME_HOST_AND_GPU __host__ __device__
+#else
+#define TRIREME_HOST_AND_GPU
+#endif
+
+namespace trireme::ops {
+
+/// Bin i counts multiples of 2^(32 i - 1074). Exponents -1074 … 1023 in steps of 32 bits, and two
+/// words of head room.
+inline constexpr int bin_bits = 32;
+inline constexpr int lowest_exponent = -1074;
+inline constexpr int num_bins = 68;
+/// Behind the bins three counters: of NaN, +inf and -inf.
+inline constexpr int nan_word = num_bins, plus_word = nan_word + 1, minus_word = nan_word + 2;
+inline constexpr int num_words = num_bins + 3;
+
+/// Bins into [0, 2^32), except the last, which carries the sign.
+TRIREME_HOST_AND_GPU inline void carry_words(std::int64_t* words) {
+  for (int i = 0; i + 1 < num_bins; ++i) {
+    words[i + 1] += words[i] >> bin_bits;  // arithmetic shift: towards minus infinity
+    words[i] &= 0xffffffff;
+  }
+}
+
+/// The highest set bit's position plus one.
+TRIREME_HOST_AND_GPU inline int bit_width(unsigned __int128 value) {
+  int width = 0;
+  for (; value != 0; value >>= 1U) ++width;
+  return width;
+}
+
+/// The exact sum, rounded to nearest even.
+TRIREME_HOST_AND_GPU inline double value_of_words(const std::int64_t* from) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (from[nan_word] != 0 || (from[plus_word] != 0 && from[minus_word] != 0))
+    return std::numeric_limits<double>::quiet_NaN();
+  if (from[plus_word] != 0)
+    return infinity;
+  if (from[minus_word] != 0)
+    return -infinity;
+
+  std::int64_t words[num_bins];  // NOLINT: std::array is the host's
+  for (int i = 0; i < num_bins; ++i) words[i] = from[i];
+  carry_words(words);
+  const bool negative = words[num_bins - 1] < 0;
+  if (negative) {
+    for (int i = 0; i < num_bins; ++i) words[i] = -words[i];
+    carry_words(words);
+  }
+  int top = num_bins - 1;
+  while (top >= 0 && words[top] == 0) --top;
+  if (top < 0)
+    return 0;
+
+  // The highest bin and the two below it hold at least 65 bits; what lies lower only breaks ties.
+  unsigned __int128 head = 0;
+  for (int i = 0; i < 3; ++i)
+    head = (head << bin_bits) | static_cast<std::uint64_t>(top >= i ? words[top - i] : 0);
+  bool lower = false;
+  for (int i = 0; i + 3 <= top; ++i) lower = lower || words[i] != 0;
+  int exponent = lowest_exponent + bin_bits * (top - 2);
+  // 53 bits are kept, and fewer where the result is subnormal.
+  const int too_many = bit_width(head) - 53, too_low = lowest_exponent - exponent;
+  if (const int drop = too_many > too_low ? too_many : too_low; drop > 0) {
+    const auto half = static_cast<unsigned __int128>(1) << static_cast<unsigned>(drop - 1);
+    const auto rest = head & ((half << 1U) - 1);
+    head >>= static_cast<unsigned>(drop);
+    exponent += drop;
+    if (rest > half || (rest == half && (lower || (head & 1U) != 0)))
+      ++head;
+  }
+  const double magnitude =
+      std::ldexp(static_cast<double>(static_cast<std::uint64_t>(head)), exponent);
+  return negative ? -magnitude : magnitude;
+}
+
+}  // namespace trireme::ops
