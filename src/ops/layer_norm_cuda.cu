@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp per row, eight rows per block: each lane goes through its packs of the row. Rows are some
-// kilobytes long, so the second and third pass over one find it in the first cache.
+// kilobytes long, so the second and third pass over one find it in a cache.
 #include "ops/cuda_columns.cuh"
 #include "ops/cuda_loops.cuh"
 #include "ops/dropout_cuda.cuh"

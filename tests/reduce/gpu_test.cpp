@@ -49,14 +49,16 @@ TEST_P(EngineOnGpu, TellsTimesInOrder) {
                 *compute_);
   Steps steps(engine, *device_, *compute_);
   steps.initialize();
+  // An event's place on the host's clock is as exact as a round trip to the GPU.
+  constexpr double exact = 1e-4;
   for (int step = 0; step < 3; ++step) {
     steps.run(step);
     const StepTimes told = engine.times(engine.steps_begun());
     for (const BucketTimes& times : told.buckets) {
       EXPECT_GT(times.ready, 0.0);
-      EXPECT_LE(times.ready, times.start);
-      EXPECT_LE(times.start, times.end);
-      EXPECT_GE(times.waited, 0.0);
+      EXPECT_LE(times.ready, times.start + exact);
+      EXPECT_LE(times.start, times.end + exact);
+      EXPECT_GE(times.waited, -exact);
     }
   }
 }
