@@ -18,7 +18,7 @@ namespace trireme::comm {
 namespace {
 
 /// Elements that one pass over the sources keeps in the first-level cache.
-constexpr std::int64_t block = 1024;
+constexpr std::int64_t block_elements = 1024;
 
 // Additions only, so that every clone of what follows gives the same bits.
 
@@ -78,9 +78,9 @@ void sum_f32(float* out, std::span<const std::byte* const> sources, std::int64_t
     default:
       break;
   }
-  alignas(64) std::array<float, block> sum;
-  for (std::int64_t at = 0; at < n; at += block) {
-    const std::int64_t m = std::min(block, n - at);
+  alignas(64) std::array<float, block_elements> sum;
+  for (std::int64_t at = 0; at < n; at += block_elements) {
+    const std::int64_t m = std::min(block_elements, n - at);
     copy_add4(sum.data(), source(0) + at, source(1) + at, source(2) + at, source(3) + at, m);
     for (std::size_t s = 4; s < sources.size(); ++s)
       copy_add(sum.data(), sum.data(), source(s) + at, m);
@@ -90,9 +90,9 @@ void sum_f32(float* out, std::span<const std::byte* const> sources, std::int64_t
 
 void sum_bf16(Bf16* out, std::span<const std::byte* const> sources, std::int64_t n) {
   const auto source = [&](std::size_t s) { return reinterpret_cast<const Bf16*>(sources[s]); };
-  alignas(64) std::array<float, block> sum;
-  for (std::int64_t at = 0; at < n; at += block) {
-    const std::int64_t m = std::min(block, n - at);
+  alignas(64) std::array<float, block_elements> sum;
+  for (std::int64_t at = 0; at < n; at += block_elements) {
+    const std::int64_t m = std::min(block_elements, n - at);
     widen(sum.data(), source(0) + at, m);
     for (std::size_t s = 1; s < sources.size(); ++s) add_widened(sum.data(), source(s) + at, m);
     narrow(out + at, sum.data(), m);
@@ -107,7 +107,8 @@ void sum_i64(std::int64_t* out, std::span<const std::byte* const> sources, std::
   }
 }
 
-/// A subtree of the sources, elements [at, at + n), into `to`, which is none of them; n <= block.
+/// A subtree of the sources, elements [at, at + n), n <= block_elements, into `to`, which is none
+/// of them.
 template <class T>
 void add_tree(float* to,
               std::span<const std::byte* const> sources,
@@ -129,7 +130,7 @@ void add_tree(float* to,
   }
   const std::size_t left = std::bit_ceil(count) / 2;
   add_tree<T>(to, sources.first(left), at, n);
-  alignas(64) std::array<float, block> right;
+  alignas(64) std::array<float, block_elements> right;
   add_tree<T>(right.data(), sources.subspan(left), at, n);
   copy_add(to, to, right.data(), n);
 }
@@ -156,9 +157,9 @@ void sum_in_pairs(std::byte* out,
     sum_in_order(out, sources, elements, dtype);
     return;
   }
-  alignas(64) std::array<float, block> sum;
-  for (std::int64_t at = 0; at < elements; at += block) {
-    const std::int64_t n = std::min(block, elements - at);
+  alignas(64) std::array<float, block_elements> sum;
+  for (std::int64_t at = 0; at < elements; at += block_elements) {
+    const std::int64_t n = std::min(block_elements, elements - at);
     if (dtype == DType::f32) {
       add_tree<float>(sum.data(), sources, at, n);
       std::memcpy(reinterpret_cast<float*>(out) + at, sum.data(),
