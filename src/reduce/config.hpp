@@ -89,7 +89,8 @@ void describe(V& v, ParallelConfig& c) {
     {.unit = "seconds",
      .help = "When ranks wait for others for this long and nothing moves, the run ends and names "
              "what they wait for and the ranks that are gone or late. A rank that is at work on "
-             "files is waited for as long as it lives.",
+             "files is waited for as long as it lives. Below 5 s a machine that stalls may end a "
+             "healthy run.",
      .min = 0.0,
      .above_min = true});
 }

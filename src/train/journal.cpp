@@ -181,7 +181,6 @@ void Journal::checkpoint(const Saver::Saved& saved) {
 void Journal::collect() {
   if (!recorder_.enabled())
     return;
-  recorder_.harvest();
   const auto mine = recorder_.samples();
   std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size_bytes());
   const auto all = world_.gather_all(bytes);

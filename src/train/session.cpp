@@ -108,7 +108,7 @@ void Session::micro_steps() {
     micro_batch_.load(data.train, batches.first_sample(first, world.rank(), micro),
                       batches.micro_sequences, *compute_stream);
     loading.end();
-    const timing::Span training(recorder, timing::Name::model_train);
+    const timing::StreamSpan training(recorder, timing::Name::model_train, 0, *compute_stream);
     const bool last = micro + 1 == batches.micro_steps();
     model.train(micro_batch_.batch(), micro_batch_.losses(), last, hooks, *compute_stream);
     losses_.add_values(micro_batch_.losses(), *compute_stream);
@@ -127,7 +127,7 @@ void Session::compute(std::int64_t number) {
   scratch.freeze();
   engine.finish_reduction();
   compute_stream->record(*marks.optimizer_began);
-  const timing::Span updating(recorder, timing::Name::optim_step);
+  const timing::StreamSpan updating(recorder, timing::Name::optim_step, 0, *compute_stream);
   optimizer.step(number, job.run.steps,
                  1.0 / static_cast<double>(world.size() * batches.micro_steps()), &losses_);
 }
@@ -152,6 +152,7 @@ StepOutcome Session::outcome(std::int64_t number) {
   outcome.optimizer_began = marks.optimizer_began->seconds();
   outcome.seconds = marks.ended->seconds() - outcome.began;
   outcome.times = engine.times(marks.engine_step);
+  recorder.harvest();
   record_for(number);
   recorder.add(timing::Name::step, 0, outcome.began, outcome.seconds);
   return outcome;
