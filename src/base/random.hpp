@@ -13,11 +13,7 @@
 #include <cstdint>
 #include <numbers>
 
-#ifdef __CUDACC__
-#define TRIREME_HOST_DEVICE __host__ __device__
-#else
-#define TRIREME_HOST_DEVICE
-#endif
+#include "base/host_device.hpp"
 
 namespace trireme {
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "base/host_device.hpp"
+
 #include "ops/dropout.hpp"
 
 namespace trireme::ops {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "ops/order_free_words.hpp"
+#include "base/host_device.hpp"
 
 namespace trireme::ops {
 
@@ -21,7 +21,7 @@ struct Clipping {
 };
 
 /// Source of the clip factor: torch.nn.utils.clip_grad_norm_, and Megatron-LM's clip_grads.py.
-TRIREME_HOST_AND_GPU inline GradientNorm norm_and_scale(double squares, const Clipping& clipping) {
+TRIREME_HOST_DEVICE inline GradientNorm norm_and_scale(double squares, const Clipping& clipping) {
   constexpr double clip_guard = 1e-6;  // added to the norm before dividing
   GradientNorm result;
 #ifdef __CUDA_ARCH__

@@ -3,17 +3,11 @@
 // value. One text for the host and the GPU, so that both give the same bits.
 #pragma once
 
-#include <bit>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 
-#ifdef __CUDACC__
-#define TRIREME_HOST_AND_GPU __host__ __device__
-#else
-#define TRIREME_HOST_AND_GPU
-#endif
+#include "base/host_device.hpp"
 
 namespace trireme::ops {
 
@@ -27,7 +21,7 @@ inline constexpr int nan_word = num_bins, plus_word = nan_word + 1, minus_word =
 inline constexpr int num_words = num_bins + 3;
 
 /// Bins into [0, 2^32), except the last, which carries the sign.
-TRIREME_HOST_AND_GPU inline void carry_words(std::int64_t* words) {
+TRIREME_HOST_DEVICE inline void carry_words(std::int64_t* words) {
   for (int i = 0; i + 1 < num_bins; ++i) {
     words[i + 1] += words[i] >> bin_bits;  // arithmetic shift: towards minus infinity
     words[i] &= 0xffffffff;
@@ -35,14 +29,14 @@ TRIREME_HOST_AND_GPU inline void carry_words(std::int64_t* words) {
 }
 
 /// The highest set bit's position plus one.
-TRIREME_HOST_AND_GPU inline int bit_width(unsigned __int128 value) {
+TRIREME_HOST_DEVICE inline int bit_width(unsigned __int128 value) {
   int width = 0;
   for (; value != 0; value >>= 1U) ++width;
   return width;
 }
 
 /// The exact sum, rounded to nearest even.
-TRIREME_HOST_AND_GPU inline double value_of_words(const std::int64_t* from) {
+TRIREME_HOST_DEVICE inline double value_of_words(const std::int64_t* from) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (from[nan_word] != 0 || (from[plus_word] != 0 && from[minus_word] != 0))
     return std::numeric_limits<double>::quiet_NaN();

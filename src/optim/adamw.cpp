@@ -178,12 +178,8 @@ void AdamW::step(std::int64_t step,
   compute_.record(*late.over);
 }
 
-AdamW::Late& AdamW::late_of(std::int64_t step) {
-  return late_[static_cast<std::size_t>(step) % late_.size()];
-}
-
 bool AdamW::has_result(std::int64_t step) const {
-  const Late& late = late_[static_cast<std::size_t>(step) % late_.size()];
+  const Late& late = late_[turn_of(step)];
   return late.step == step && late.over->reached();
 }
 

@@ -140,7 +140,10 @@ class AdamW {
   void send_numbers(Late& late);
   [[nodiscard]] View words(std::int64_t sum) const;
   [[nodiscard]] Numbers& numbers() const { return *reinterpret_cast<Numbers*>(numbers_.data()); }
-  [[nodiscard]] Late& late_of(std::int64_t step);
+  [[nodiscard]] Late& late_of(std::int64_t step) { return late_[turn_of(step)]; }
+  [[nodiscard]] std::size_t turn_of(std::int64_t step) const {
+    return static_cast<std::size_t>(step) % late_.size();
+  }
   [[noreturn]] void report_not_finite(const Late& late);
   [[nodiscard]] std::string found_before_reduction(const Late& late) const;
   [[nodiscard]] std::string found_in_sum(const Late& late) const;
