@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "device/cuda/launch.hpp"
+#include "device/cuda/raw_stream.hpp"
 
 #include "ops/adamw_step.hpp"
 #include "ops/norm_and_scale.hpp"

@@ -200,17 +200,16 @@ __global__ void key_kernel(T* dqkv,
   write_row(dqkv + head.v + s * head.step, dv, 1.0F, head.D);
 }
 
-/// What every launch shares: a warp per row, and `rows` rows of D floats in shared memory per warp.
-struct Grid {
-  explicit Grid(const AttentionSizes& s, int rows)
-      : blocks(static_cast<unsigned>(blocks_for(s.batch * s.heads * s.time, warps))),
-        bytes(static_cast<std::size_t>(warps * rows * s.head_channels) * sizeof(float)),
-        scale(1.0F / sqrtf(static_cast<float>(s.head_channels))) {}
-  dim3 threads = dim3(warp_lanes, warps);
-  unsigned blocks;
-  std::size_t bytes;  // at most 8 KiB
-  float scale;
-};
+/// A warp per row, and `rows` rows of D floats in shared memory per warp: at most 8 KiB.
+LaunchShape shape_for(const AttentionSizes& s, int rows) {
+  return {static_cast<unsigned>(blocks_for(s.batch * s.heads * s.time, warps)),
+          dim3(warp_lanes, warps),
+          static_cast<std::size_t>(warps * rows * s.head_channels) * sizeof(float)};
+}
+
+float scale_of(const AttentionSizes& s) {
+  return 1.0F / sqrtf(static_cast<float>(s.head_channels));
+}
 
 }  // namespace
 
@@ -221,10 +220,8 @@ void attention_forward(T* out,
                        const AttentionSizes& sizes,
                        const Dropout& dropout,
                        RawStream stream) {
-  const Grid grid(sizes, 1);
-  forward_kernel<<<grid.blocks, grid.threads, grid.bytes, stream>>>(out, lse, qkv, sizes, dropout,
-                                                                    grid.scale);
-  device::cuda::check_launch("attention_forward");
+  launch("attention_forward", forward_kernel<T>, shape_for(sizes, 1), stream, out, lse, qkv, sizes,
+         dropout, scale_of(sizes));
 }
 
 template <class T>
@@ -234,13 +231,10 @@ void attention_backward(T* dqkv,
                         const AttentionSizes& sizes,
                         const Dropout& dropout,
                         RawStream stream) {
-  const Grid grid(sizes, 2);
-  query_kernel<<<grid.blocks, grid.threads, grid.bytes, stream>>>(dqkv, saved, delta, sizes,
-                                                                  dropout, grid.scale);
-  device::cuda::check_launch("attention_backward of queries");
-  key_kernel<<<grid.blocks, grid.threads, grid.bytes, stream>>>(dqkv, saved, delta, sizes, dropout,
-                                                                grid.scale);
-  device::cuda::check_launch("attention_backward of keys");
+  launch("attention_backward of queries", query_kernel<T>, shape_for(sizes, 2), stream, dqkv, saved,
+         delta, sizes, dropout, scale_of(sizes));
+  launch("attention_backward of keys", key_kernel<T>, shape_for(sizes, 2), stream, dqkv, saved,
+         delta, sizes, dropout, scale_of(sizes));
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                  \

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "device/cuda/launch.hpp"
+#include "device/cuda/raw_stream.hpp"
 
 #include "ops/dropout.hpp"
 

@@ -108,11 +108,9 @@ void cross_entropy_forward(float* losses,
                            std::int64_t vocabulary,
                            RawStream stream) {
   const auto blocks = static_cast<unsigned>(rows);
-  if (vocabulary % width == 0 && aligned(logits))
-    forward_kernel<width><<<blocks, threads, 0, stream>>>(losses, logits, targets, vocabulary);
-  else
-    forward_kernel<1><<<blocks, threads, 0, stream>>>(losses, logits, targets, vocabulary);
-  device::cuda::check_launch("cross_entropy_forward");
+  const bool packed = vocabulary % width == 0 && aligned(logits);
+  launch("cross_entropy_forward", packed ? forward_kernel<width, T> : forward_kernel<1, T>,
+         {blocks, threads}, stream, losses, logits, targets, vocabulary);
 }
 
 template <class T, class D>
@@ -125,13 +123,10 @@ void cross_entropy_forward_backward(float* losses,
                                     std::int64_t vocabulary,
                                     RawStream stream) {
   const auto blocks = static_cast<unsigned>(rows);
-  if (vocabulary % width == 0 && aligned(logits, gradient))
-    forward_backward_kernel<width>
-        <<<blocks, threads, 0, stream>>>(losses, gradient, logits, targets, scale, vocabulary);
-  else
-    forward_backward_kernel<1>
-        <<<blocks, threads, 0, stream>>>(losses, gradient, logits, targets, scale, vocabulary);
-  device::cuda::check_launch("cross_entropy_forward_backward");
+  const bool packed = vocabulary % width == 0 && aligned(logits, gradient);
+  launch("cross_entropy_forward_backward",
+         packed ? forward_backward_kernel<width, T, D> : forward_backward_kernel<1, T, D>,
+         {blocks, threads}, stream, losses, gradient, logits, targets, scale, vocabulary);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                             \

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "device/cuda/launch.hpp"
+#include "device/cuda/raw_stream.hpp"
 
 namespace trireme::ops::cuda {
 

@@ -84,17 +84,10 @@ void add_column_sums(const char* name,
   slices = blocks_for(rows, rows_per_slice);
   auto* partial = reinterpret_cast<float*>(workspace);
   const dim3 threads(warp_lanes, column_warps);
-  const auto grid = [&](int width) {
-    return dim3(static_cast<unsigned>(blocks_for(columns, warp_lanes * width)),
-                static_cast<unsigned>(slices));
-  };
-  if (packed)
-    column_slices_kernel<K, N>
-        <<<grid(N), threads, 0, stream>>>(body, partial, rows, columns, rows_per_slice);
-  else
-    column_slices_kernel<K, 1>
-        <<<grid(1), threads, 0, stream>>>(body, partial, rows, columns, rows_per_slice);
-  device::cuda::check_launch(name);
+  const dim3 blocks(static_cast<unsigned>(blocks_for(columns, warp_lanes * (packed ? N : 1))),
+                    static_cast<unsigned>(slices));
+  launch(name, packed ? column_slices_kernel<K, N, Body> : column_slices_kernel<K, 1, Body>,
+         {blocks, threads}, stream, body, partial, rows, columns, rows_per_slice);
   ColumnTotals<K> totals{};
   for (int k = 0; k < K; ++k) totals.to[k] = to[k];
   totals.partial = partial;

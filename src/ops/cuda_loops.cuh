@@ -5,14 +5,17 @@
 
 #include <cstdint>
 
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include "base/dtype.hpp"
 
-#include "device/cuda/launch.hpp"
+#include "device/cuda/launch.cuh"
 
 namespace trireme::ops::cuda {
 
+using device::cuda::launch;
+using device::cuda::LaunchShape;
 using device::cuda::RawStream;
 
 inline constexpr int warp_lanes = 32;
@@ -34,7 +37,7 @@ __device__ inline float from_float<float>(float value) {
 template <>
 __device__ inline Bf16 from_float<Bf16>(float value) {
   Bf16 rounded;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(value));
+  rounded.bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
   return rounded;
 }
 
@@ -81,11 +84,8 @@ void loop(const char* name, Body body, std::int64_t count, bool packed, RawStrea
     return;
   const std::int64_t per_block = static_cast<std::int64_t>(threads) * (packed ? N : 1);
   const auto blocks = static_cast<unsigned>((count + per_block - 1) / per_block);
-  if (packed)
-    loop_kernel<N><<<blocks, threads, 0, stream>>>(body, count);
-  else
-    loop_kernel<1><<<blocks, threads, 0, stream>>>(body, count);
-  device::cuda::check_launch(name);
+  launch(name, packed ? loop_kernel<N, Body> : loop_kernel<1, Body>, {blocks, threads}, stream,
+         body, count);
 }
 
 /// The same sum on every lane; pairs are added in a fixed order.

@@ -184,17 +184,18 @@ const int* sort_rows(const std::int32_t* tokens,
                      RawStream stream) {
   const auto rows = static_cast<int>(sizes.batch * sizes.time);
   const auto slices = static_cast<int>(blocks_for(rows, slice_rows));
+  const auto blocks = static_cast<unsigned>(slices);
   int* sorted = memory;
   int* other = memory + rows;
   int* counts = memory + 2 * static_cast<std::int64_t>(rows);
   const int* order = nullptr;  // at first the rows' own
   for (int shift = 0; shift == 0 || (sizes.vocabulary - 1) >> shift > 0; shift += digit_bits) {
-    count_kernel<<<static_cast<unsigned>(slices), digits, 0, stream>>>(counts, tokens, order, rows,
-                                                                       slices, shift);
-    scan_kernel<<<1, scan_threads, 0, stream>>>(counts, digits * slices);
-    scatter_kernel<<<static_cast<unsigned>(slices), slice_rows, 0, stream>>>(
-        sorted, counts, tokens, order, rows, slices, shift);
-    device::cuda::check_launch("sorting tokens");
+    launch("counting tokens", count_kernel, {blocks, digits}, stream, counts, tokens, order, rows,
+           slices, shift);
+    launch("scanning counts of tokens", scan_kernel, {1, scan_threads}, stream, counts,
+           digits * slices);
+    launch("scattering tokens", scatter_kernel, {blocks, slice_rows}, stream, sorted, counts,
+           tokens, order, rows, slices, shift);
     order = sorted;
     std::swap(sorted, other);
   }
@@ -237,13 +238,8 @@ void embedding_backward(float* dwte,
   const int* sorted = sort_rows(tokens, sizes, reinterpret_cast<int*>(workspace), stream);
   constexpr unsigned threads = 128;
   const auto blocks = static_cast<unsigned>(sizes.batch * sizes.time);
-  if (packed)
-    token_backward_kernel<N>
-        <<<blocks, threads, 0, stream>>>(dwte, dout, tokens, sorted, sizes, dropout);
-  else
-    token_backward_kernel<1>
-        <<<blocks, threads, 0, stream>>>(dwte, dout, tokens, sorted, sizes, dropout);
-  device::cuda::check_launch("embedding_backward");
+  launch("embedding_backward", packed ? token_backward_kernel<N, T> : token_backward_kernel<1, T>,
+         {blocks, threads}, stream, dwte, dout, tokens, sorted, sizes, dropout);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                       \

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/cuda/launch.hpp"
+#include "device/cuda/raw_stream.hpp"
 
 #include "ops/dropout.hpp"
 

@@ -139,12 +139,9 @@ struct GradientTerms {
   }
 };
 
-dim3 threads_of_rows() {
-  return dim3(warp_lanes, rows_per_block);
-}
-
-unsigned blocks_of_rows(std::int64_t rows) {
-  return static_cast<unsigned>(blocks_for(rows, rows_per_block));
+LaunchShape shape_of_rows(std::int64_t rows) {
+  return {static_cast<unsigned>(blocks_for(rows, rows_per_block)),
+          dim3(warp_lanes, rows_per_block)};
 }
 
 }  // namespace
@@ -163,13 +160,10 @@ void layer_norm_forward(T* y,
     return;
   constexpr int N = pack_elements<T>;
   // What is null counts as aligned.
-  if (channels % N == 0 && aligned(y, input.x, input.branch, input.sum, gamma, beta))
-    forward_kernel<N><<<blocks_of_rows(rows), threads_of_rows(), 0, stream>>>(
-        y, mean, rstd, input, gamma, beta, rows, channels);
-  else
-    forward_kernel<1><<<blocks_of_rows(rows), threads_of_rows(), 0, stream>>>(
-        y, mean, rstd, input, gamma, beta, rows, channels);
-  device::cuda::check_launch("layer_norm_forward");
+  const bool packed =
+      channels % N == 0 && aligned(y, input.x, input.branch, input.sum, gamma, beta);
+  launch("layer_norm_forward", packed ? forward_kernel<N, T> : forward_kernel<1, T>,
+         shape_of_rows(rows), stream, y, mean, rstd, input, gamma, beta, rows, channels);
 }
 
 template <class T>
@@ -188,13 +182,8 @@ void layer_norm_backward(T* dx,
   float* const to[2] = {dgamma, dbeta};
   add_column_sums<2, N>("layer_norm_backward", GradientTerms<T>{saved, channels}, to, rows,
                         channels, packed, saved.workspace, saved.workspace_bytes, stream);
-  if (packed)
-    backward_kernel<N><<<blocks_of_rows(rows), threads_of_rows(), 0, stream>>>(
-        dx, saved, rows, channels, accumulate);
-  else
-    backward_kernel<1><<<blocks_of_rows(rows), threads_of_rows(), 0, stream>>>(
-        dx, saved, rows, channels, accumulate);
-  device::cuda::check_launch("layer_norm_backward");
+  launch("layer_norm_backward", packed ? backward_kernel<N, T> : backward_kernel<1, T>,
+         shape_of_rows(rows), stream, dx, saved, rows, channels, accumulate);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                  \

@@ -151,10 +151,10 @@ void find_not_finite(std::int64_t* first,
   auto* found = reinterpret_cast<std::int64_t*>(workspace);
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::int64_t>(blocks_for(count, finite_threads), 1, finite_blocks));
-  find_kernel<<<blocks, finite_threads, 0, stream>>>(found, values, count, norm);
-  first_kernel<<<1, finite_threads, 0, stream>>>(first, found, static_cast<int>(blocks), count,
-                                                 norm);
-  device::cuda::check_launch("find_not_finite");
+  launch("find_not_finite", find_kernel, {blocks, finite_threads}, stream, found, values, count,
+         norm);
+  launch("find_not_finite of blocks", first_kernel, {1, finite_threads}, stream, first, found,
+         static_cast<int>(blocks), count, norm);
 }
 
 void add_to_words(
@@ -164,32 +164,26 @@ void add_to_words(
   constexpr std::int64_t most_blocks = 1024, terms_per_thread = 8;
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::int64_t>(blocks_for(count, sum_threads * terms_per_thread), 1, most_blocks));
-  if (squared)
-    sum_kernel<true><<<blocks, sum_threads, 0, stream>>>(words, values, count);
-  else
-    sum_kernel<false><<<blocks, sum_threads, 0, stream>>>(words, values, count);
-  device::cuda::check_launch("add_to_words");
+  launch("add_to_words", squared ? sum_kernel<true> : sum_kernel<false>, {blocks, sum_threads},
+         stream, words, values, count);
 }
 
 void carry(std::int64_t* words, RawStream stream) {
-  carry_kernel<<<1, 1, 0, stream>>>(words);
-  device::cuda::check_launch("carry");
+  launch("carry", carry_kernel, {1, 1}, stream, words);
 }
 
 void values_of_words(double* values,
                      const std::int64_t* words,
                      std::int64_t count,
                      RawStream stream) {
-  values_kernel<<<1, warp_lanes, 0, stream>>>(values, words, count);
-  device::cuda::check_launch("values_of_words");
+  launch("values_of_words", values_kernel, {1, warp_lanes}, stream, values, words, count);
 }
 
 void gradient_norm(GradientNorm* norm,
                    const double* squares,
                    const Clipping& clipping,
                    RawStream stream) {
-  norm_kernel<<<1, 1, 0, stream>>>(norm, squares, clipping);
-  device::cuda::check_launch("gradient_norm");
+  launch("gradient_norm", norm_kernel, {1, 1}, stream, norm, squares, clipping);
 }
 
 }  // namespace trireme::ops::cuda

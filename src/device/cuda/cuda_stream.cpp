@@ -8,6 +8,7 @@
 
 #include "device/cuda/check.hpp"
 #include "device/cuda/handle.hpp"
+#include "device/cuda/launch.cuh"
 
 namespace trireme::device::cuda {
 namespace {
@@ -43,10 +44,15 @@ void check(cudaError_t status, const char* statement, const char* file, int line
   throw DeviceError("CUDA", statement, words, file, line);
 }
 
-void check_launch(const char* kernel) {
-  check(cudaGetLastError(), kernel, __FILE__, __LINE__);
+void check_launch(cudaError_t status, const char* name, RawStream stream) {
+  check(status, name, __FILE__, __LINE__);
 #ifdef TRIREME_AUDIT
-  check(cudaDeviceSynchronize(), kernel, __FILE__, __LINE__);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &capture), name, __FILE__, __LINE__);
+  if (capture == cudaStreamCaptureStatusNone)
+    check(cudaStreamSynchronize(stream), name, __FILE__, __LINE__);
+#else
+  static_cast<void>(stream);
 #endif
 }
 

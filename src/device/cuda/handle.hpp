@@ -12,7 +12,7 @@
 #include <memory>
 #include <typeindex>
 
-#include "device/cuda/launch.hpp"
+#include "device/cuda/raw_stream.hpp"
 #include "device/device.hpp"
 
 namespace trireme::device::cuda {
