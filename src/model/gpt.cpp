@@ -210,7 +210,7 @@ void Gpt::Impl::next_logits(ConstView tokens, View logits, Hooks& hooks, device:
   TRIREME_EXPECT(!values_.empty(), "a model without parameters: bind() comes first");
   const device::Lease narrow = lease(plan.scratch().narrow, stream);
   const device::Lease wide = lease(plan.scratch().wide, stream);
-  Call call{batch_plan(1), 0, false, false, hooks, stream};
+  Call call{batch_plan(1), nullptr, false, false, hooks, stream};
   call.narrow = narrow.view().slice(0, shape.context * shape.channels);
   call.wide = wide.view().slice(0, 4 * call.narrow.elements);
   const Activations& a = call.batch.activations;

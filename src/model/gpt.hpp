@@ -79,9 +79,10 @@ double flops_per_token(const GptShape& shape);
 struct Batch {
   ConstView tokens;
   ConstView targets;
-  /// Global index of row 0, for dropout; the rows are consecutive samples. It counts through the
-  /// whole run and never comes back, so every step has its own masks.
-  std::uint64_t first_sample = 0;
+  /// Global index of row 0, for dropout, in memory of the device; the rows are consecutive samples.
+  /// It counts through the whole run and never comes back, so every step has its own masks. Only
+  /// training with dropout reads it.
+  const std::uint64_t* first_sample = nullptr;
 };
 
 class Gpt {

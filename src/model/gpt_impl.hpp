@@ -65,7 +65,7 @@ class Gpt::Impl {
   /// One call of train, evaluate or next_logits.
   struct Call {
     BatchPlan& batch;
-    std::uint64_t first_sample = 0;
+    const std::uint64_t* first_sample = nullptr;
     bool training = false;
     bool report = false;  ///< gradient_ready speaks
     Hooks& hooks;

@@ -6,6 +6,7 @@
 #include "device/cuda/handle.hpp"
 
 #include "ops/attention_backend.hpp"
+#include "ops/dispatch.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -33,7 +34,7 @@ void expect_sizes(
   TRIREME_EXPECT(lse.elements == s.batch * s.heads * s.time && lse.dtype == DType::f32,
                  "lse is {} {}, not {} fp32", lse.elements, name(lse.dtype),
                  s.batch * s.heads * s.time);
-  TRIREME_EXPECT(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {}", dropout.rate);
+  expect_valid(dropout);
   TRIREME_EXPECT(s.drops || !dropout.active(), "dropout in attention that was made without");
 }
 

@@ -11,6 +11,8 @@
 #include "device/cuda/handle.hpp"
 #include "device/device.hpp"
 
+#include "ops/dropout.hpp"
+
 namespace trireme::ops {
 
 /// Calls body(T{}) with T = float or Bf16. Throws ContractError for other dtypes.
@@ -43,6 +45,12 @@ inline device::cpu::Stream& on_cpu(device::Stream& stream, const char* operation
     throw DeviceError(stream.device().description(), operation,
                       "this build has the CPU's operations only", __FILE__, __LINE__);
   return device::cpu::stream_of(stream);
+}
+
+inline void expect_valid(const Dropout& dropout) {
+  TRIREME_EXPECT(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {}", dropout.rate);
+  TRIREME_EXPECT(!dropout.active() || dropout.first_sample != nullptr, "dropout {} of no sample",
+                 dropout.rate);
 }
 
 }  // namespace trireme::ops

@@ -3,6 +3,10 @@
 // sample). The mask is never stored; backward computes it again. Results do not depend on ranks,
 // threads or micro-batches, because none of them is an argument.
 //
+// The number of the first sample is read when the operation runs, not when it is called: all else
+// that an operation is given stays the same from step to step, so work that was captured once
+// (device.hpp) draws the masks of whichever batch lies in its memory.
+//
 // Element e of sample s at site i is kept when uniform(word[e % 4]) >= rate, where word =
 // philox(key, counter = (i << 40) + e / 4, counter_high = s); kept elements are divided by (1 -
 // rate).
@@ -17,8 +21,9 @@ namespace trireme::ops {
 struct Dropout {
   float rate = 0;
   RandomKey key;
-  std::uint64_t first_sample =
-      0;  ///< global index of batch row 0; the rows of a micro-batch are consecutive samples
+  /// Global index of batch row 0, in memory of the stream's device; the rows of a micro-batch are
+  /// consecutive samples. Read only where the rate is above 0.
+  const std::uint64_t* first_sample = nullptr;
   std::uint32_t site = 0;  ///< which place in the model
 
   [[nodiscard]] TRIREME_HOST_DEVICE bool active() const { return rate > 0; }
@@ -29,7 +34,7 @@ TRIREME_HOST_DEVICE inline float dropout_factor(const Dropout& d,
                                                 std::uint64_t row,
                                                 std::uint64_t element) {
   const auto words =
-      philox(d.key, (std::uint64_t{d.site} << 40U) + element / 4, d.first_sample + row);
+      philox(d.key, (std::uint64_t{d.site} << 40U) + element / 4, *d.first_sample + row);
   return uniform(words.w[element % 4]) < d.rate ? 0.0F : 1.0F / (1.0F - d.rate);
 }
 

@@ -70,10 +70,10 @@ struct DropoutRun {
 /// dropout_run_elements. The result points into `run`.
 TRIREME_INLINE const float* dropout_run(
     DropoutRun& run, const Dropout& d, std::int64_t row, std::int64_t first, std::int64_t count) {
+  const std::uint64_t sample = *d.first_sample + static_cast<std::uint64_t>(row);
   const std::int64_t skipped = first % 4;
   for (std::int64_t i = 0; i < skipped + count; i += 64)
-    dropout_64(run.room.data() + i, d, d.first_sample + static_cast<std::uint64_t>(row),
-               static_cast<std::uint64_t>(first / 4 + i / 4));
+    dropout_64(run.room.data() + i, d, sample, static_cast<std::uint64_t>(first / 4 + i / 4));
   return run.room.data() + skipped;
 }
 

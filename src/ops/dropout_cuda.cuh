@@ -18,7 +18,7 @@ __device__ inline void drop(float (&values)[N],
       const float kept = 1.0F / (1.0F - d.rate);
       for (int group = 0; group < N / 4; ++group) {
         const Words4 words = philox(d.key, (std::uint64_t{d.site} << 40U) + element / 4 + group,
-                                    d.first_sample + row);
+                                    *d.first_sample + row);
         for (int i = 0; i < 4; ++i)
           values[4 * group + i] *= uniform(words.w[i]) < d.rate ? 0.0F : kept;
       }

@@ -16,7 +16,7 @@ void expect_alike(ConstView a, ConstView b, const char* operation) {
 void expect_samples(ConstView x, std::int64_t per_sample, const Dropout& dropout) {
   TRIREME_EXPECT(per_sample >= 1 && x.elements % per_sample == 0,
                  "{} elements are not samples of {}", x.elements, per_sample);
-  TRIREME_EXPECT(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {}", dropout.rate);
+  expect_valid(dropout);
 }
 
 }  // namespace

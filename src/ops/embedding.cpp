@@ -25,7 +25,7 @@ void expect_sizes(ConstView out,
                  wte.elements, s.vocabulary, s.channels);
   TRIREME_EXPECT(wpe.elements >= s.time * s.channels && wpe.elements % s.channels == 0,
                  "{} position weights for {} x {}", wpe.elements, s.time, s.channels);
-  TRIREME_EXPECT(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {}", dropout.rate);
+  expect_valid(dropout);
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ void residual_layer_norm_forward(View sum,
                    name(x.dtype));
   TRIREME_EXPECT(rows_per_sample >= 1 && size.rows % rows_per_sample == 0,
                  "{} rows are not samples of {}", size.rows, rows_per_sample);
-  TRIREME_EXPECT(dropout.rate >= 0 && dropout.rate < 1, "a dropout rate of {}", dropout.rate);
+  expect_valid(dropout);
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     forward(f, LayerNormInput<T>{x.as<T>(), branch.as<T>(), sum.as<T>(), rows_per_sample, dropout},

@@ -6,14 +6,15 @@ namespace trireme::train {
 MicroBatch::MicroBatch(device::Device& device, std::int64_t sequences, std::int64_t context)
     : sequences_(sequences), context_(context) {
   const auto bytes = static_cast<std::size_t>(sequences * context) * sizeof(std::int32_t);
+  const std::size_t all = 2 * bytes + sizeof(std::uint64_t);
   losses_ = device.allocate(bytes, "micro-batch losses");
   const bool shares_memory = device.kind() == device::Kind::cpu;
   slots_.resize(shares_memory ? 1 : 2);
   for (Slot& slot : slots_) {
-    slot.host = device.allocate_shared_with_host(2 * bytes, "micro-batch tokens");
+    slot.host = device.allocate_shared_with_host(all, "micro-batch tokens");
     if (shares_memory)
       continue;
-    slot.device = device.allocate(2 * bytes, "micro-batch tokens");
+    slot.device = device.allocate(all, "micro-batch tokens");
     slot.arrived = device.make_event();
     slot.consumed = device.make_event();
   }
@@ -24,6 +25,11 @@ MicroBatch::MicroBatch(device::Device& device, std::int64_t sequences, std::int6
 const device::Buffer& MicroBatch::read_by_compute() const {
   const Slot& slot = slots_[current_];
   return copies_ ? slot.device : slot.host;
+}
+
+std::uint64_t* MicroBatch::first_sample(const device::Buffer& buffer) const {
+  const std::int64_t tokens = sequences_ * context_;  // an even number of them lies before it
+  return reinterpret_cast<std::uint64_t*>(buffer.view(DType::i32).as<std::int32_t>() + 2 * tokens);
 }
 
 void MicroBatch::load(const data::Dataset& dataset,
@@ -38,6 +44,7 @@ void MicroBatch::load(const data::Dataset& dataset,
     slots_[current_].arrived->wait();
   }
   Slot& slot = slots_[current_];
+  *first_sample(slot.host) = static_cast<std::uint64_t>(first);
   auto* tokens = slot.host.view(DType::i32).as<std::int32_t>();
   auto* targets = tokens + sequences_ * context_;
   const auto length = static_cast<std::size_t>(context_);
@@ -50,7 +57,6 @@ void MicroBatch::load(const data::Dataset& dataset,
     copies_->record(*slot.arrived);
     compute.wait(*slot.arrived);
   }
-  first_ = first;
   count_ = count;
 }
 
@@ -58,7 +64,7 @@ model::Batch MicroBatch::batch() const {
   const View both = read_by_compute().view(DType::i32);
   const std::int64_t elements = count_ * context_;
   return {both.slice(0, elements), both.slice(sequences_ * context_, elements),
-          static_cast<std::uint64_t>(first_)};
+          first_sample(read_by_compute())};
 }
 
 View MicroBatch::losses() const {

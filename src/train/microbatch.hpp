@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The input and output buffers of one micro-batch: tokens and targets in, one loss per token out.
-// Allocated once.
+// The input and output buffers of one micro-batch: tokens, targets and the number of the first
+// sample in, one loss per token out. Allocated once.
 //
 // On a GPU the host fills page-locked memory, and a stream of its own copies it ahead of compute,
 // while compute still works on the micro-batch before: hence two slots in turns. Per slot, compute
@@ -41,11 +41,12 @@ class MicroBatch {
 
  private:
   struct Slot {
-    device::Buffer host;    // tokens, then targets
+    device::Buffer host;    // tokens, targets, the first sample's number
     device::Buffer device;  // the copy; empty on a CPU
     std::unique_ptr<device::Event> arrived, consumed;
   };
   [[nodiscard]] const device::Buffer& read_by_compute() const;
+  [[nodiscard]] std::uint64_t* first_sample(const device::Buffer& buffer) const;
 
   const std::int64_t sequences_;
   const std::int64_t context_;
@@ -54,7 +55,6 @@ class MicroBatch {
   std::unique_ptr<device::Stream> copies_;  // a GPU's only; goes before the memory
   std::size_t current_ = 0;
   std::int64_t count_ = 0;
-  std::int64_t first_ = 0;
 };
 
 }  // namespace trireme::train

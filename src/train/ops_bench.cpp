@@ -43,7 +43,8 @@ class Maker {
         request_(request),
         rows_(request.micro_sequences * shape.context),
         micro_steps_(static_cast<double>(request.sequences) /
-                     static_cast<double>(request.micro_sequences)) {}
+                     static_cast<double>(request.micro_sequences)),
+        first_sample_(device.allocate(sizeof(std::uint64_t), "first sample")) {}
 
   void add_all() {
     add_linear();
@@ -97,6 +98,7 @@ class Maker {
   [[nodiscard]] ops::Dropout dropout() const {
     ops::Dropout made;
     made.rate = static_cast<float>(shape_.dropout);
+    made.first_sample = reinterpret_cast<const std::uint64_t*>(first_sample_.data());
     return made;
   }
 
@@ -239,6 +241,7 @@ class Maker {
   const OpsBenchRequest& request_;
   const std::int64_t rows_;
   const double micro_steps_;
+  const device::Buffer first_sample_;  // for dropout
   std::vector<device::Buffer> buffers_;
 };
 

@@ -93,7 +93,7 @@ class ReferenceGpt {
                               std::uint64_t element) const {
     if (!dropout || shape_.dropout == 0)
       return 1;
-    const ops::Dropout d{static_cast<float>(shape_.dropout), key_, sample, site};
+    const ops::Dropout d{static_cast<float>(shape_.dropout), key_, &sample, site};
     return static_cast<double>(ops::dropout_factor(d, 0, element));
   }
 

@@ -87,6 +87,7 @@ class SmallModel {
     const auto rows = static_cast<std::size_t>((micro_sequences + 1) * shape.context);
     tokens_ = device.allocate(rows * sizeof(std::int32_t), "tokens");
     targets_ = device.allocate(rows * sizeof(std::int32_t), "targets");
+    first_sample_ = device.allocate(sizeof(std::uint64_t), "first sample");
     losses_ = device.allocate(rows * sizeof(float), "losses");
     logits_ = device.allocate(static_cast<std::size_t>(shape.vocabulary) * sizeof(float), "logits");
     zero_gradients();
@@ -136,7 +137,11 @@ class SmallModel {
                            std::uint64_t first_sample = 0,
                            bool last_micro_step = true,
                            Hooks* listener = nullptr) {
-    const Batch batch{upload(tokens_, tokens), upload(targets_, targets), first_sample};
+    device.copy(first_sample_.view(DType::u8),
+                View(reinterpret_cast<std::byte*>(&first_sample), sizeof first_sample, DType::u8),
+                *stream);
+    const Batch batch{upload(tokens_, tokens), upload(targets_, targets),
+                      reinterpret_cast<const std::uint64_t*>(first_sample_.data())};
     const View losses = unwritten(losses_, batch.tokens.elements);
     gpt.train(batch, losses, last_micro_step, listener != nullptr ? *listener : hooks, *stream);
     read_gradients();
@@ -145,7 +150,7 @@ class SmallModel {
 
   std::vector<float> evaluate(const std::vector<std::int32_t>& tokens,
                               const std::vector<std::int32_t>& targets) {
-    const Batch batch{upload(tokens_, tokens), upload(targets_, targets), 0};
+    const Batch batch{upload(tokens_, tokens), upload(targets_, targets)};
     const View losses = unwritten(losses_, batch.tokens.elements);
     gpt.evaluate(batch, losses, hooks, *stream);
     return read(losses);
@@ -200,7 +205,7 @@ class SmallModel {
   }
 
   std::vector<device::Buffer> parameters_, device_gradients_;
-  device::Buffer tokens_, targets_, losses_, logits_;
+  device::Buffer tokens_, targets_, first_sample_, losses_, logits_;
 };
 
 }  // namespace trireme::model::testing

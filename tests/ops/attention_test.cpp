@@ -107,7 +107,10 @@ struct AttentionReference {
 
 class AttentionTest : public OpsTest {
  protected:
-  static Dropout dropped(float rate) { return {rate, RandomKey::of(99, Draw::dropout), 1234, 5}; }
+  Dropout dropped(float rate, std::uint64_t further = 0) {
+    const std::uint64_t first_sample = 1234;
+    return placed({rate, RandomKey::of(99, Draw::dropout), &first_sample, 5}, further);
+  }
 
   void check(std::int64_t batch,
              std::int64_t time,
@@ -206,8 +209,7 @@ TEST_P(AttentionTest, DoesNotDependOnTheMicroBatch) {
   auto joined_out = tensor(dtype(), 2 * elements),
        joined_lse = tensor(DType::f32, 2 * heads * time);
   for (std::int64_t b = 0; b < 2; ++b) {
-    auto dropout = dropped(0.3F);
-    dropout.first_sample += static_cast<std::uint64_t>(b);
+    const auto dropout = dropped(0.3F, static_cast<std::uint64_t>(b));
     single.forward(joined_out.view().slice(b * elements, elements),
                    joined_lse.view().slice(b * heads * time, heads * time),
                    qkv.view().slice(3 * b * elements, 3 * elements), dropout, stream());
@@ -258,8 +260,9 @@ TEST(AttentionOnGpu, ReckonsItsScratch) {
 
 TEST(AttentionReference, BackwardIsTheGradientOfForward) {
   for (const float rate : {0.0F, 0.4F}) {
+    const std::uint64_t first_sample = 8;
     const AttentionReference reference{{2, 4, 2, 3, DType::f32},
-                                       {rate, RandomKey::of(3, Draw::dropout), 8, 1}};
+                                       {rate, RandomKey::of(3, Draw::dropout), &first_sample, 1}};
     const auto qkv = normals(1, 3 * 2 * 4 * 2 * 3), weights = normals(2, 2 * 4 * 2 * 3);
     const auto loss = [&](const Values& x) {
       const auto out = reference.forward(x).first;

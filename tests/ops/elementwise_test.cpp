@@ -114,8 +114,7 @@ TEST_P(ElementwiseTest, DoesNotDependOnTheMicroBatch) {
   auto both = tensor(dtype(), 2 * per_sample), single = tensor(dtype(), 2 * per_sample);
   ops::dropout_backward(both.view(), dy.view(), per_sample, dropout, stream());
   for (std::int64_t b = 0; b < 2; ++b) {
-    auto mine = dropout;
-    mine.first_sample += static_cast<std::uint64_t>(b);
+    const auto mine = placed(dropout, static_cast<std::uint64_t>(b));
     const auto at = [&](const Tensor& t) { return t.view().slice(b * per_sample, per_sample); };
     ops::dropout_backward(at(single), at(dy), per_sample, mine, stream());
   }
@@ -212,7 +211,8 @@ TEST(GeluReference, SlopeIsTheGradient) {
 
 TEST(Dropout, IsKeptWithProbabilityOneMinusRate) {
   for (const float rate : {0.0F, 0.1F, 0.5F, 0.9F}) {
-    const Dropout dropout{rate, RandomKey::of(1, Draw::dropout), 0, 0};
+    const std::uint64_t first_sample = 0;
+    const Dropout dropout{rate, RandomKey::of(1, Draw::dropout), &first_sample, 0};
     const int n = 100000;
     double sum = 0;
     for (int e = 0; e < n; ++e)

@@ -11,7 +11,10 @@ using ops::EmbeddingShape;
 
 class EmbeddingTest : public OpsTest {
  protected:
-  static Dropout dropped(float rate) { return {rate, RandomKey::of(5, Draw::dropout), 40, 0}; }
+  Dropout dropped(float rate) {
+    const std::uint64_t first_sample = 40;
+    return placed({rate, RandomKey::of(5, Draw::dropout), &first_sample, 0});
+  }
 };
 
 TEST_P(EmbeddingTest, LooksUpByHand) {
@@ -39,6 +42,7 @@ TEST_P(EmbeddingTest, AgreesWithReferenceAtAwkwardSizes) {
       const auto wtev = rounded_to(dtype(), normals(1, vocabulary * channels)),
                  wpev = rounded_to(dtype(), normals(2, (time + 2) * channels)),
                  doutv = rounded_to(dtype(), normals(3, batch * time * channels));
+      const Dropout dropout = dropped(rate);
       Values ids;
       for (std::int64_t i = 0; i < batch * time; ++i)
         ids.push_back(static_cast<double>((i * i + 3) % vocabulary));
@@ -48,7 +52,7 @@ TEST_P(EmbeddingTest, AgreesWithReferenceAtAwkwardSizes) {
                    t = r % static_cast<std::size_t>(time), b = r / static_cast<std::size_t>(time);
         const auto token = static_cast<std::size_t>(ids[r]) * C + c, position = t * C + c;
         const double f =
-            rate > 0 ? static_cast<double>(ops::dropout_factor(dropped(rate), b, position)) : 1;
+            rate > 0 ? static_cast<double>(ops::dropout_factor(dropout, b, position)) : 1;
         expected[i] = f * (wtev[token] + wpev[position]);
         dwtev[token] += f * doutv[i];
         dwpev[position] += f * doutv[i];
@@ -59,11 +63,11 @@ TEST_P(EmbeddingTest, AgreesWithReferenceAtAwkwardSizes) {
       auto out = tensor(dtype(), batch * time * channels);
       auto dwte = tensor(DType::f32, Values(wtev.size(), 0.5)),
            dwpe = tensor(DType::f32, Values(wpev.size(), -0.5));
-      ops::embedding_forward(out.view(), tokens.view(), wte.view(), wpe.view(), s, dropped(rate),
+      ops::embedding_forward(out.view(), tokens.view(), wte.view(), wpe.view(), s, dropout,
                              stream());
       expect_near(out.values(), expected, tolerance().embedding, "out");
-      ops::embedding_backward(dwte.view(), dwpe.view(), dout.view(), tokens.view(), s,
-                              dropped(rate), stream());
+      ops::embedding_backward(dwte.view(), dwpe.view(), dout.view(), tokens.view(), s, dropout,
+                              stream());
       expect_near(dwte.values(), dwtev, 1e-6, "dwte");
       expect_near(dwpe.values(), dwpev, 1e-6, "dwpe");
     }

@@ -226,8 +226,7 @@ TEST_P(LayerNormTest, SumsDoNotDependOnTheMicroBatch) {
              gamma = tensor(dtype(), normals(3, channels));
   const auto run = [&](const Tensor& sum, const Tensor& y, std::int64_t first, std::int64_t count) {
     auto mean = tensor(DType::f32, count * time), rstd = tensor(DType::f32, count * time);
-    auto mine = dropout;
-    mine.first_sample += static_cast<std::uint64_t>(first);
+    const auto mine = placed(dropout, static_cast<std::uint64_t>(first));
     const auto at = [&](const Tensor& t) {
       return t.view().slice(first * per_sample, count * per_sample);
     };

@@ -35,8 +35,10 @@ inline Values normals(std::uint64_t seed, std::int64_t count, double scale = 1) 
   return values;
 }
 
+/// In memory of the host.
 inline ops::Dropout dropped(float rate) {
-  return {rate, RandomKey::of(77, Draw::dropout), (std::uint64_t{1} << 33U) + 5, 9};
+  static constexpr std::uint64_t first_sample = (std::uint64_t{1} << 33U) + 5;
+  return {rate, RandomKey::of(77, Draw::dropout), &first_sample, 9};
 }
 
 /// The factors of `samples` samples.
@@ -187,6 +189,17 @@ class OpsTest : public testing::TestWithParam<Backend> {
     return made;
   }
 
+  /// `dropout`, beginning `further` samples later, with the sample's number where host and device
+  /// read it.
+  ops::Dropout placed(ops::Dropout dropout, std::uint64_t further = 0) {
+    numbers_.push_back(device_->allocate_shared_with_host(sizeof(std::uint64_t), "sample number"));
+    auto* number = reinterpret_cast<std::uint64_t*>(numbers_.back().data());
+    *number = *dropout.first_sample + further;
+    dropout.first_sample = number;
+    return dropout;
+  }
+  ops::Dropout dropped(float rate) { return placed(test::dropped(rate)); }
+
   /// `run` gives the same bytes on 1, 2 and 3 threads.
   static void expect_same_on_threads(const std::function<std::vector<std::byte>()>& run) {
     omp_set_num_threads(1);
@@ -201,6 +214,7 @@ class OpsTest : public testing::TestWithParam<Backend> {
 
  private:
   std::unique_ptr<device::Device> device_;
+  std::vector<device::Buffer> numbers_;
   std::unique_ptr<device::Stream> stream_;
 };
 
