@@ -4,9 +4,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <exception>
-#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "base/error.hpp"
 
@@ -70,12 +68,8 @@ class RunFile::Impl {
     flush_if_due();
   }
   void append(const CheckpointRow& row) {
-    for (const auto& column : checkpoint_columns)
-      std::visit(
-          [&](auto member) {
-            append_one(file_, fmt::format("checkpoints/{}", column.name).c_str(), row.*member);
-          },
-          column.member);
+    append_rows(h5::open_group(file_.get(), "checkpoints").get(), checkpoint_columns,
+                std::span(&row, 1));
   }
   void append_samples(std::span<const Sample> samples) {
     samples_.insert(samples_.end(), samples.begin(), samples.end());
@@ -141,14 +135,7 @@ void RunFile::Impl::set_anchors(std::span<const double> seconds) {
 
 void RunFile::Impl::write_waiting() {
   for (std::size_t i = 0; i < columns_.size() && !rows_.empty(); ++i)
-    std::visit(
-        [&](auto member) {
-          std::vector<std::decay_t<decltype(rows_.front().*member)>> values;
-          values.reserve(rows_.size());
-          for (const StepRow& row : rows_) values.push_back(row.*member);
-          columns_[i].append<typename decltype(values)::value_type>(values);
-        },
-        step_columns[i].member);
+    append_column(columns_[i], step_columns[i], std::span<const StepRow>(rows_));
   rows_.clear();
   at(Open::validation_step).append<std::int64_t>(validation_steps_);
   at(Open::validation_loss).append<double>(validation_losses_);

@@ -19,35 +19,16 @@ using timing::Sample;
 /// Elements that a dataset grows by on disk: 8 KiB to 128 KiB per column.
 constexpr std::int64_t chunk_rows = 1024, chunk_samples = 4096, chunk_few = 64;
 
-h5::Dataset add_dataset(hid_t parent,
-                        const char* name,
-                        const h5::Type& type,
-                        std::int64_t chunk,
-                        const char* unit,
-                        const char* help) {
-  h5::Dataset dataset = h5::Dataset::create_extendible(parent, name, type, chunk);
-  h5::write_attribute(dataset.id(), "unit", unit);
-  h5::write_attribute(dataset.id(), "help", help);
-  return dataset;
-}
-
 void make_checkpoints(const h5::File& file) {
-  const h5::Group checkpoints = h5::open_group(file.get(), "checkpoints");
-  for (const auto& column : checkpoint_columns)
-    add_dataset(checkpoints.get(), column.name,
-                column.member.index() == 0 ? h5::type_of<std::int64_t>() : h5::type_of<double>(),
-                chunk_few, column.unit, column.help);
+  add_columns(h5::open_group(file.get(), "checkpoints").get(), checkpoint_columns, chunk_few);
 }
 
 void make_buckets(const h5::File& file) {
   const h5::Group buckets = h5::open_group(file.get(), "buckets");
   const auto whole = h5::type_of<std::int64_t>();
-  const auto text = h5::string_type();
   add_dataset(buckets.get(), "first_step", whole, chunk_few, "steps", "From this step on …");
   add_dataset(buckets.get(), "bucket", whole, chunk_few, "bucket", "… this bucket holds:");
-  for (const auto& column : bucket_columns)
-    add_dataset(buckets.get(), column.name, column.member.index() == 0 ? whole : text, chunk_few,
-                column.unit, column.help);
+  add_columns(buckets.get(), bucket_columns, chunk_few);
 }
 
 /// Keeps the first rows of all `datasets` of `group` in which `key` is at most `most`.
@@ -98,10 +79,7 @@ h5::Type sample_type() {
 void make_datasets(const h5::File& file) {
   const auto whole = h5::type_of<std::int64_t>(), real = h5::type_of<double>();
   const auto text = h5::string_type();
-  const h5::Group steps = h5::open_group(file.get(), "steps");
-  for (const auto& column : step_columns)
-    add_dataset(steps.get(), column.name, column.member.index() == 0 ? whole : real, chunk_rows,
-                column.unit, column.help);
+  add_columns(h5::open_group(file.get(), "steps").get(), step_columns, chunk_rows);
 
   const h5::Group validation = h5::open_group(file.get(), "validation");
   add_dataset(validation.get(), "step", whole, chunk_few, "steps",

@@ -7,23 +7,15 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
-#include <variant>
 
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 
+#include "record/columns.hpp"
 #include "record/run_file.hpp"
 
 namespace trireme::record {
 
-/// A dataset that holds one member of every row; `Types` are those that the members have.
-template <class Row, class... Types>
-struct Column {
-  const char* name;
-  const char* unit;
-  const char* help;
-  std::variant<Types Row::*...> member;
-};
 inline constexpr Column<StepRow, std::int64_t, double> step_columns[] = {
     {"step", "steps", "Counts from 1.", &StepRow::step},
     {"loss", "nat/token", "Mean over the global batch, before the step's update.", &StepRow::loss},

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
-#include <type_traits>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -53,19 +51,7 @@ void append_buckets(const h5::File& file,
   h5::Dataset::open(group.get(), "first_step")
       .append<std::int64_t>(std::vector<std::int64_t>(buckets.size(), first_step));
   h5::Dataset::open(group.get(), "bucket").append<std::int64_t>(numbers);
-  for (const auto& column : bucket_columns) {
-    h5::Dataset dataset = h5::Dataset::open(group.get(), column.name);
-    const auto column_of = [&]<class T>(T BucketRow::*member) {
-      std::vector<T> values;
-      values.reserve(buckets.size());
-      for (const BucketRow& bucket : buckets) values.push_back(bucket.*member);
-      if constexpr (std::is_same_v<T, std::string>)
-        dataset.append_strings(values);
-      else
-        dataset.append<T>(values);
-    };
-    std::visit(column_of, column.member);
-  }
+  append_rows(group.get(), bucket_columns, std::span<const BucketRow>(buckets));
 }
 
 }  // namespace
