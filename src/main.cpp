@@ -16,6 +16,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 
+#include "train/speed_table.hpp"
 #include "train/text_sample.hpp"
 
 #include "job/commands.hpp"
@@ -32,7 +33,8 @@ namespace {
 /// A first word that is no verb and no option names a deck. Throws UserError when no such file is
 /// there and the word looks like a verb.
 bool trains(int argc, char** argv) {
-  constexpr std::string_view verbs[] = {"check", "plan", "verify", "sample", "bench", "help"};
+  constexpr std::string_view verbs[] = {"check", "plan",  "verify", "sample",
+                                        "speed", "bench", "help"};
   if (argc < 2 || argv[1][0] == '-' ||
       std::ranges::find(verbs, std::string_view(argv[1])) != std::end(verbs))
     return false;
@@ -76,6 +78,14 @@ ExitCode run(int argc, char** argv) {
       Log log(false, "trireme");
       print(train::for_terminal(train::sample_run(request.run_directory, request.text, log)) +
             "\n");
+      break;
+    }
+    case Verb::speed: {
+      job::expect_new_file(request.h5);
+      const auto rows = train::speed_rows(request.speed);
+      if (!request.h5.empty())
+        train::write_speed(request.h5, rows);
+      print(train::speed_table(rows));
       break;
     }
     case Verb::help:

@@ -25,6 +25,7 @@ const char* const usage_text =
     "switch\n"
     "                                                     invisible in the numbers?\n"
     "       trireme sample RUN_DIR [--prompt TEXT] [--tokens K] [--temperature T] [--seed S]\n"
+    "       trireme speed RUN_DIR ... [--goal NAME=TOKENS_PER_S ...] [--warmup K] [--h5 FILE]\n"
     "       trireme bench reduce [--bytes N,...] [--transport T,...] [--dtype fp32,bf16]\n"
     "                            [--reduction R] [--no-baselines]      under mpirun\n"
     "       trireme bench engine DECK [section.key=value ...]     at one rank\n"
@@ -98,6 +99,27 @@ void add_sample(CLI::App& app, Request& request) {
         return std::isnan(std::strtod(word.c_str(), nullptr)) ? "not a number" : "";
       });
   verb->add_option("--seed", request.text.seed, "Another seed gives another text");
+}
+
+void add_speed(CLI::App& app, Request& request) {
+  CLI::App* verb = add_verb(app, "speed", "How fast finished runs were, from their records",
+                            Verb::speed, request);
+  verb->add_option("RUN_DIR", request.speed.run_directories, "The runs' directories")->required();
+  verb->add_option("--warmup", request.speed.warmup_steps, "Steps left out at the beginning")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_option("--h5", request.h5, "Write the rows into this new file as well");
+  const auto take = [&request](const std::vector<std::string>& words) {
+    for (const std::string& word : words) {
+      const auto equals = word.rfind('=');
+      double goal = 0;
+      if (equals == std::string::npos ||
+          !CLI::detail::lexical_cast(word.substr(equals + 1), goal) || !(goal > 0))
+        throw CLI::ValidationError("--goal", "not NAME=TOKENS_PER_S: " + word);
+      request.speed.goals.emplace_back(word.substr(0, equals), goal);
+    }
+  };
+  verb->add_option_function<std::vector<std::string>>("--goal", take,
+                                                      "Of the run of this run.name");
 }
 
 void add_help(CLI::App& app, Request& request) {
@@ -187,6 +209,7 @@ Request read_words(int argc, char** argv) {
   add_plan(app, request);
   add_verify(app, request);
   add_sample(app, request);
+  add_speed(app, request);
   add_help(app, request);
   add_benches(app, request);
   try {

@@ -12,6 +12,7 @@
 
 #include "comm/bench.hpp"
 
+#include "train/speed_table.hpp"
 #include "train/text_sample.hpp"
 
 namespace trireme {
@@ -26,6 +27,7 @@ enum class Verb : std::uint8_t {
   plan,
   verify,
   sample,
+  speed,
   help,
   bench_reduce,
   bench_engine,
@@ -48,6 +50,8 @@ struct Request {
   std::string key;
   std::string run_directory;
   train::TextRequest text{.prompt = "int main", .tokens = 256, .temperature = 0.8, .seed = 1};
+  train::SpeedRequest speed;
+  std::string h5;                  ///< a new file, or empty
   std::optional<int> repetitions;  ///< of any bench, as the next two are without
   comm::BenchRequest reduce;
   device::PoolBenchRequest pool;

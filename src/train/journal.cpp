@@ -52,13 +52,6 @@ record::RunHeader header_of(const Job& job,
   return header;
 }
 
-/// Highest resident memory of this process so far; ru_maxrss is in KiB on Linux.
-std::int64_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
-}
-
 /// A run that was killed before its first checkpoint begins again. What it recorded stays, under
 /// another name; the record of a finished run is not touched, and refused by RunFile::create.
 void set_aside(const std::string& path, std::int64_t steps, Log& log) {
@@ -121,6 +114,17 @@ Journal::Journal(const Job& job,
     file_->set_anchors(anchors);
     h5::write_text_file(directory.file("deck.resolved.yaml"), job.resolved_deck);
   });
+}
+
+Journal::Peak Journal::peak_of(const device::Device& device) {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  Peak peak{.resident = static_cast<std::int64_t>(usage.ru_maxrss) * 1024};  // KiB on Linux
+  if (device.kind() == device::Kind::cuda) {  // where a run gives nothing back before its end
+    const device::MemoryInfo memory = device.memory();
+    peak.device = static_cast<std::int64_t>(memory.total_bytes - memory.free_bytes);
+  }
+  return peak;
 }
 
 void Journal::add_times(std::span<const reduce::BucketTimes> times) {
@@ -198,7 +202,7 @@ void Journal::collect() {
 void Journal::compare_with_ceiling(const Session& session, Log& log) {
   if (!recorder_.enabled())
     return;
-  peak_resident_ = peak_resident_bytes();  // measuring needs memory of its own
+  peak_ = peak_of(*session.device);  // measuring needs memory of its own
   const double ceiling = measure_ceiling(job_.shape, session.dtype, job_.batch.micro_sequences,
                                          *session.device, world_);
   const auto whole = recorder_.summary(timing::Name::step);
@@ -222,7 +226,8 @@ void Journal::compare_with_ceiling(const Session& session, Log& log) {
 void Journal::close(Session& session, const Saver& saver) {
   add_times(session.engine.take_last_gathers());
   collect();
-  std::int64_t highest[] = {peak_resident_ > 0 ? peak_resident_ : peak_resident_bytes()};
+  const Peak peak = peak_ ? *peak_ : peak_of(*session.device);
+  std::int64_t highest[] = {peak.resident, peak.device};
   world_.max(highest);
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
@@ -243,6 +248,8 @@ void Journal::close(Session& session, const Saver& saver) {
     }
     file_->set_memory("scratch", scratch);
     file_->set_memory("peak_resident", highest[0]);
+    if (highest[1] > 0)
+      file_->set_memory("peak_device", highest[1]);
     file_->set_timing_fact("dropped", static_cast<double>(dropped[0]), "samples");
     file_->close();
     file_.reset();

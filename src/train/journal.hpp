@@ -72,7 +72,13 @@ class Journal {
   comm::World& world_;
   timing::Recorder& recorder_;
   std::optional<record::RunFile> file_;  // rank 0 only
-  std::int64_t peak_resident_ = 0;       ///< before anything was measured; 0: not looked at yet
+  /// Highest memory so far; GPUs only: in use on this rank's, by whatever else there is as well.
+  struct Peak {
+    std::int64_t resident = 0, device = 0;
+  };
+  [[nodiscard]] static Peak peak_of(const device::Device& device);
+
+  std::optional<Peak> peak_;  ///< before anything was measured
   // Seconds that compute waited for buckets, inside spans of these names.
   double waited_in_train_s_ = 0, waited_in_optim_s_ = 0;
 };

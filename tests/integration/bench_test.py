@@ -5,6 +5,7 @@ import os
 import subprocess
 import unittest
 
+import h5py
 from harness import DECK, TIMEOUT_S, TRIREME, TrainingTest, start
 
 
@@ -78,6 +79,24 @@ class Bench(TrainingTest):
         self.assertEqual((engine["buckets"], plain["buckets"]), (4, 0))
         self.assertGreater(min(engine["seconds"], plain["seconds"], found["ratio"]), 0)
         self.assertFalse(os.path.exists(self.path("run")), "bench writes no run directory")
+
+    def test_speed_of_a_run(self):
+        self.train_well("run.steps=4", "run.name=tiny")
+        table = self.path("table.h5")
+        words = ("speed", self.path("run"), "--goal", "tiny=1000", "--h5", table)
+        said = subprocess.run([TRIREME, *words], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+        with h5py.File(table, "r") as file:
+            row = {name: column[0] for name, column in file["speed"].items()}
+            self.assertTrue(all("unit" in column.attrs and "help" in column.attrs for column in file["speed"].values()))
+        with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
+            rate = sorted(file["steps"]["tokens_per_s"][1:])[1]  # the first of four steps is warm-up
+            ceiling = file["timings"].attrs["ceiling_flops_per_s"]
+            flops = rate * file["timings"].attrs["flops_per_token"]
+        self.assertEqual((row["run"], row["steps"], row["tokens_per_s"]), (b"tiny", 3, rate))
+        self.assertEqual((row["share_of_goal"], row["share_of_ceiling"]), (rate / 1000, flops / ceiling))
+        self.assertGreater(row["memory"], 2**20)
+        self.assertIn(f"{100 * rate / 1000:.1f} %", said)
+        self.assert_refused(start(*words), 2, "exists already")
 
     def test_reduce_on_two_ranks(self):
         path = self.path("reduce.json")
