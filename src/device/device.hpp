@@ -19,6 +19,11 @@
 //    thread.
 // 6. An event may be destroyed before its record is reached. Memory may not: what a task uses stays
 //    until the task is done. A stream is destroyed before its device.
+// 7. Between begin_capture() and end_capture() a stream keeps the operations, copies and fills that
+//    it is given in a Graph instead of running them. A launch of the graph enqueues all of them at
+//    once, as they were given: addresses and numbers are those of the capture, what lies in memory
+//    is that of the launch. In between, a stream neither records nor waits, nor does a host wait
+//    for it (ContractError), and a GPU allocates nothing on the thread that captures (DeviceError).
 //
 // A GPU's streams are asynchronous in both modes; `concurrent` ones go first (cuda_stream.hpp).
 // On the CPU, `StreamMode::inlined` runs work at once on the calling thread and
@@ -54,6 +59,15 @@ class Event {
 };
 
 class Device;
+class Stream;
+
+/// Work that a stream captured. Its memory is the capturer's to keep.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  /// On any stream of the device that captured it; what was launched before may still be running.
+  virtual void launch(Stream& stream) = 0;
+};
 
 class Stream {
  public:
@@ -63,6 +77,9 @@ class Stream {
   virtual void record(Event& event) = 0;
   virtual void wait(const Event& event) = 0;
   virtual void synchronize() = 0;
+  virtual void begin_capture() = 0;
+  /// Ends the capture, also when it throws. A capture that came to nothing is an empty graph.
+  virtual std::unique_ptr<Graph> end_capture() = 0;
 };
 
 struct MemoryInfo {

@@ -165,6 +165,47 @@ TEST_F(OnGpu, RefusesTheCpusThings) {
   EXPECT_THROW(device_->fill_zero(memory.view(DType::f32), *stream), ContractError);
 }
 
+TEST_F(OnGpu, AGraphRunsWhatWasCapturedEachTimeItIsLaunched) {
+  const Buffer host = device_->allocate_shared_with_host(3 * sizeof(float), "from");
+  const Buffer memory = device_->allocate(3 * sizeof(float), "to");
+  auto* const from = host.view(DType::f32).as<float>();
+  compute_->begin_capture();
+  device_->copy(memory.view(DType::f32), host.view(DType::f32), *compute_);
+  device_->fill_zero(memory.view(DType::f32).slice(0, 1), *compute_);
+  const auto graph = compute_->end_capture();
+  EXPECT_EQ(read(memory.view(DType::f32)), (std::vector<float>{0, 0, 0}));
+  for (const float value : {2.0F, 3.0F}) {
+    std::fill_n(from, 3, value);
+    graph->launch(*compute_);
+    EXPECT_EQ(read(memory.view(DType::f32)), (std::vector<float>{0, value, value}));
+  }
+  std::fill_n(from, 3, 4.0F);
+  graph->launch(*other_);
+  other_->synchronize();
+  EXPECT_EQ(read(memory.view(DType::f32)), (std::vector<float>{0, 4, 4}));
+}
+
+TEST_F(OnGpu, AStreamThatIsCapturedNeitherRecordsNorWaits) {
+  const auto event = device_->make_event();
+  EXPECT_THROW((void)compute_->end_capture(), ContractError);
+  compute_->begin_capture();
+  EXPECT_THROW(compute_->begin_capture(), ContractError);
+  EXPECT_THROW(compute_->record(*event), ContractError);
+  EXPECT_THROW(compute_->wait(*event), ContractError);
+  EXPECT_THROW(compute_->synchronize(), ContractError);
+  compute_->end_capture()->launch(*compute_);
+  compute_->synchronize();
+}
+
+TEST_F(OnGpu, AnAllocationEndsACaptureAndNotTheStream) {
+  const Buffer memory = device_->allocate(sizeof(float), "memory");
+  compute_->begin_capture();
+  EXPECT_THROW((void)device_->allocate(64, "too late"), DeviceError);
+  EXPECT_THROW((void)compute_->end_capture(), DeviceError);
+  device_->fill_zero(memory.view(DType::f32), *compute_);
+  compute_->synchronize();
+}
+
 TEST_F(OnGpu, LeasesFromThePool) {
   ScratchPool pool(*device_, {});
   for (int i = 0; i < 3; ++i) {

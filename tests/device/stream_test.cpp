@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and events against the six rules of device/device.hpp. Nothing here waits for time to
+// Streams and events against the rules of device/device.hpp. Nothing here waits for time to
 // pass: gates hold a stream back until the test opens them. A hang is the time-out of the test.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -79,6 +80,63 @@ TEST_P(BothModesTest, RunsInOrderAndMoreThanTheRingHolds) {
   std::vector<int> expected(count);
   std::iota(expected.begin(), expected.end(), 0);
   EXPECT_EQ(seen, expected);
+}
+
+TEST_P(BothModesTest, AGraphRunsWhatWasCapturedEachTimeItIsLaunched) {
+  std::vector<float> from(3, 1), to(3);
+  int runs = 0;
+  auto stream = make("graph", GetParam()), other = make("other", GetParam());
+  stream->begin_capture();
+  device_->copy(view_of(to.data(), 3), view_of(std::as_const(from).data(), 3), *stream);
+  device_->fill_zero(view_of(to.data(), 1), *stream);
+  run(*stream, [&runs] { ++runs; });
+  const auto graph = stream->end_capture();
+  stream->synchronize();
+  EXPECT_EQ(runs, 0) << "a capture runs nothing";
+  for (const float value : {2.0F, 3.0F}) {
+    std::fill(from.begin(), from.end(), value);
+    graph->launch(*stream);
+    graph->launch(*stream);
+    stream->synchronize();
+    EXPECT_EQ(to, (std::vector<float>{0, value, value}));
+  }
+  graph->launch(*other);
+  other->synchronize();
+  EXPECT_EQ(runs, 5);
+  run(*stream, [&runs] { ++runs; });
+  stream->synchronize();
+  EXPECT_EQ(runs, 6) << "behind a capture the stream runs again";
+}
+
+TEST_P(BothModesTest, AStreamThatIsCapturedNeitherRecordsNorWaits) {
+  auto stream = make("graph", GetParam());
+  const auto event = device_->make_event();
+  EXPECT_THROW((void)stream->end_capture(), ContractError);
+  stream->begin_capture();
+  EXPECT_THROW(stream->begin_capture(), ContractError);
+  EXPECT_THROW(stream->record(*event), ContractError);
+  EXPECT_THROW(stream->wait(*event), ContractError);
+  EXPECT_THROW(stream->synchronize(), ContractError);
+  const auto nothing = stream->end_capture();
+  nothing->launch(*stream);
+  stream->record(*event);
+  event->wait();
+}
+
+TEST_P(BothModesTest, AFailureInAGraphComesOutWhereItsStreamIsWaitedFor) {
+  auto stream = make("graph", GetParam());
+  int later = 0;
+  stream->begin_capture();
+  run(*stream, [] { throw std::runtime_error("captured"); });
+  run(*stream, [&later] { ++later; });
+  const auto graph = stream->end_capture();
+  EXPECT_THROW(
+      {
+        graph->launch(*stream);
+        stream->synchronize();
+      },
+      std::runtime_error);
+  EXPECT_EQ(later, 0);
 }
 
 TEST_P(BothModesTest, AnEventIsReachedAfterWhatWasBeforeIt) {

@@ -28,6 +28,15 @@ EventState& state_of(const device::Event& event) {
   return mine->state();
 }
 
+class Graph final : public device::Graph {
+ public:
+  explicit Graph(std::vector<Task> tasks) : tasks_(std::move(tasks)) {}
+  void launch(device::Stream& stream) override { stream_of(stream).launch(tasks_); }
+
+ private:
+  const std::vector<Task> tasks_;
+};
+
 }  // namespace
 
 double now_seconds() {
@@ -144,6 +153,7 @@ void Stream::fail(std::exception_ptr error) {
 }
 
 void Stream::record(device::Event& event) {
+  expect_no_capture("record");
   EventState* state = &state_of(event);
   const auto target = state->announce();
   if (mode_ == StreamMode::inlined) {
@@ -159,6 +169,7 @@ void Stream::record(device::Event& event) {
 }
 
 void Stream::wait(const device::Event& event) {
+  expect_no_capture("wait");
   EventState* state = &state_of(event);
   const auto target = state->target();
   if (mode_ == StreamMode::inlined) {
@@ -175,10 +186,38 @@ void Stream::wait(const device::Event& event) {
 }
 
 void Stream::synchronize() {
+  expect_no_capture("synchronize");
   if (mode_ == StreamMode::inlined)
     return;
   record(idle_);
   idle_.wait();
+}
+
+void Stream::expect_no_capture(const char* call) const {
+  TRIREME_EXPECT(!captured_, "{} on stream {} while it is captured", call, name_);
+}
+
+void Stream::begin_capture() {
+  expect_no_capture("begin_capture");
+  captured_.emplace();
+}
+
+std::unique_ptr<device::Graph> Stream::end_capture() {
+  TRIREME_EXPECT(captured_.has_value(), "the end of a capture of stream {} that did not begin",
+                 name_);
+  auto graph = std::make_unique<Graph>(std::move(*captured_));
+  captured_.reset();
+  return graph;
+}
+
+void Stream::launch(const std::vector<Task>& tasks) {
+  expect_no_capture("launch");
+  for (Task task : tasks) {
+    if (mode_ == StreamMode::inlined)
+      task();
+    else
+      enqueue(Entry{task, false});
+  }
 }
 
 Stream& stream_of(device::Stream& stream) {

@@ -12,7 +12,8 @@
 //    holds a reference, so an event may be destroyed while a stream has yet to reach it.
 // 4. A queued wait refers to a record that was queued before it. By induction over the order of
 //    queuing, every wait ends, also when rings are full.
-// 5. `reached` is the largest n such that the records 1 … n are all reached. It never falls, even
+// 5. A captured task is kept where the enqueuer is, and copied into the ring by each launch.
+// 6. `reached` is the largest n such that the records 1 … n are all reached. It never falls, even
 //    when one event is recorded on two streams that overtake each other.
 #pragma once
 
@@ -24,10 +25,12 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "device/device.hpp"
 
@@ -133,16 +136,22 @@ class Stream final : public device::Stream {
   void record(device::Event& event) override;
   void wait(const device::Event& event) override;
   void synchronize() override;
+  void begin_capture() override;
+  std::unique_ptr<device::Graph> end_capture() override;
 
   /// Runs `callable` in stream order: now on an inline stream, on the worker otherwise. It may
   /// throw: on an inline stream the caller gets the exception, on a concurrent one whoever waits.
   template <class F>
   void run(F callable) {
-    if (mode_ == StreamMode::inlined)
+    if (captured_)
+      captured_->emplace_back(callable);
+    else if (mode_ == StreamMode::inlined)
       callable();
     else
       enqueue(Entry{Task(callable), false});
   }
+  /// What run() was given while it was captured.
+  void launch(const std::vector<Task>& tasks);
 
  private:
   struct Entry {
@@ -152,6 +161,7 @@ class Stream final : public device::Stream {
   static constexpr std::size_t ring_size = 1024;
 
   void enqueue(const Entry& entry);
+  void expect_no_capture(const char* call) const;
   void work();
   void fail(std::exception_ptr error);
 
@@ -159,6 +169,7 @@ class Stream final : public device::Stream {
   const StreamMode mode_;
   const std::string name_;
   Event idle_;  // recorded by synchronize()
+  std::optional<std::vector<Task>> captured_;
 
   std::mutex mutex_;
   std::condition_variable not_empty_;

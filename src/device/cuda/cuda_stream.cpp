@@ -30,6 +30,23 @@ Event& event_of(device::Event& event) {
   return *mine;
 }
 
+class Graph final : public device::Graph {
+ public:
+  explicit Graph(cudaGraph_t captured) {
+    TRIREME_CUDA(cudaGraphInstantiate(&executable_, captured, 0));
+  }
+  ~Graph() override { report(cudaGraphExecDestroy(executable_), "cudaGraphExecDestroy"); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void launch(device::Stream& stream) override {
+    TRIREME_CUDA(cudaGraphLaunch(executable_, stream_of(stream).activate()));
+  }
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+};
+
 }  // namespace
 
 const char* words_of(cudaError_t status) {
@@ -176,17 +193,40 @@ std::byte* Stream::workspace() {
   return workspace_.data();
 }
 
+void Stream::expect_no_capture(const char* call) const {
+  TRIREME_EXPECT(!capturing_, "{} on stream {} while it is captured", call, name_);
+}
+
+void Stream::begin_capture() {
+  expect_no_capture("begin_capture");
+  TRIREME_CUDA(cudaStreamBeginCapture(activate(), cudaStreamCaptureModeThreadLocal));
+  capturing_ = true;
+}
+
+std::unique_ptr<device::Graph> Stream::end_capture() {
+  TRIREME_EXPECT(capturing_, "the end of a capture of stream {} that did not begin", name_);
+  capturing_ = false;
+  cudaGraph_t captured = nullptr;
+  TRIREME_CUDA(cudaStreamEndCapture(activate(), &captured));
+  const std::unique_ptr<CUgraph_st, void (*)(cudaGraph_t)> graph(
+      captured, [](cudaGraph_t raw) { report(cudaGraphDestroy(raw), "cudaGraphDestroy"); });
+  return std::make_unique<Graph>(graph.get());
+}
+
 void Stream::record(device::Event& event) {
+  expect_no_capture("record");
   event_of(event).record_on(activate());
 }
 
 void Stream::wait(const device::Event& event) {
+  expect_no_capture("wait");
   const auto* mine = dynamic_cast<const Event*>(&event);
   TRIREME_EXPECT(mine != nullptr, "an event of another device on a CUDA stream");
   TRIREME_CUDA(cudaStreamWaitEvent(activate(), mine->get(), cudaEventWaitDefault));
 }
 
 void Stream::synchronize() {
+  expect_no_capture("synchronize");
   TRIREME_CUDA(cudaStreamSynchronize(activate()));
   clock_.renew_when_old();
 }

@@ -9,6 +9,8 @@
 //    was recorded. A pair is as exact as the round trip of an event on an idle stream (some
 //    microseconds). Elapsed times are fp32 milliseconds, so anchors are renewed every two seconds,
 //    when a host that waited for a stream or an event has time anyway.
+// 3. A capture (CUDA's, cudaStreamCaptureModeThreadLocal) binds the thread that captures; other
+//    threads may wait, query and allocate.
 #pragma once
 
 #include <chrono>
@@ -89,18 +91,23 @@ class Stream final : public device::Stream {
   void record(device::Event& event) override;
   void wait(const device::Event& event) override;
   void synchronize() override;
+  void begin_capture() override;
+  std::unique_ptr<device::Graph> end_capture() override;
 
   /// Makes this stream's GPU current for the calling thread.
   [[nodiscard]] cudaStream_t activate() const;
   std::byte* workspace();
 
  private:
+  void expect_no_capture(const char* call) const;
+
   Device& device_;
   const int gpu_;
   Clock& clock_;
   const StreamMode mode_;
   const std::string name_;
   cudaStream_t stream_ = nullptr;
+  bool capturing_ = false;
   Buffer workspace_;
 };
 
