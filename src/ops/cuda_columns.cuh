@@ -3,8 +3,8 @@
 //
 // Rows are cut into slices. A block adds up one slice for 32·N columns: each of its 8 warps takes
 // every eighth row, reading N neighbouring columns per lane; the warps' sums are added in order.
-// The slices' sums lie in the stream's workspace until a second kernel adds them, in order, to the
-// result. The cut depends on the sizes alone, so the bits do too.
+// The slices' sums lie in the stream's workspace until a second kernel adds them to the result, in
+// an order of its own. Cut and order depend on the sizes alone, so the bits do too.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 namespace trireme::ops::cuda {
 
 inline constexpr int column_warps = 8;
+inline constexpr int total_warps = 16;
 
 /// body.add<N>(sums, row, column) adds the terms of N columns to K sums each.
 template <int K, int N, class Body>
@@ -30,6 +31,7 @@ __global__ void column_slices_kernel(Body body,
   const std::int64_t end = begin + rows_per_slice < rows ? begin + rows_per_slice : rows;
   float sums[K][N] = {};
   if (column < columns)
+#pragma unroll 4  // additions stay in order; the reads go ahead of them
     for (std::int64_t row = begin + warp; row < end; row += column_warps)
       body.template add<N>(sums, row, column);
   for (int k = 0; k < K; ++k)
@@ -45,24 +47,42 @@ __global__ void column_slices_kernel(Body body,
     }
 }
 
-/// to[k][column] += the slices' sums; a null `to` is left out.
+/// Where the K sums of a column go; null ones are left out.
 template <int K>
 struct ColumnTotals {
   float* to[K];
-  const float* partial;
-  std::int64_t slices, columns;
-
-  template <int N>
-  __device__ void run(std::int64_t column) const {
-    for (int k = 0; k < K; ++k) {
-      if (to[k] == nullptr)
-        continue;
-      float total = 0;
-      for (std::int64_t s = 0; s < slices; ++s) total += partial[(s * K + k) * columns + column];
-      to[k][column] += total;
-    }
-  }
 };
+
+/// to[k][column] += the slices' sums, k = blockIdx.y. A block takes 32 columns, each of its warps
+/// every 16th slice, so that a few reads in flight do instead of one slice after the other.
+template <int K>
+__global__ void column_totals_kernel(ColumnTotals<K> totals,
+                                     const float* partial,
+                                     std::int64_t slices,
+                                     std::int64_t columns) {
+  __shared__ float shared[total_warps][warp_lanes];
+  float* to = totals.to[0];
+  for (unsigned k = 1; k < K; ++k)
+    if (blockIdx.y == k)
+      to = totals.to[k];
+  if (to == nullptr)
+    return;
+  const int lane = threadIdx.x, warp = threadIdx.y;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_lanes + lane;
+  float sum = 0;
+  if (column < columns) {
+#pragma unroll 8
+    for (std::int64_t s = warp; s < slices; s += total_warps)
+      sum += partial[(s * K + blockIdx.y) * columns + column];
+  }
+  shared[warp][lane] = sum;
+  __syncthreads();
+  if (warp > 0 || column >= columns)
+    return;
+  float total = 0;
+  for (int w = 0; w < total_warps; ++w) total += shared[w][lane];
+  to[column] += total;
+}
 
 /// `workspace` has `workspace_bytes`. N columns per lane when `packed`: columns are a multiple of N
 /// then, and rows aligned.
@@ -90,10 +110,9 @@ void add_column_sums(const char* name,
          {blocks, threads}, stream, body, partial, rows, columns, rows_per_slice);
   ColumnTotals<K> totals{};
   for (int k = 0; k < K; ++k) totals.to[k] = to[k];
-  totals.partial = partial;
-  totals.slices = slices;
-  totals.columns = columns;
-  loop<1>(name, totals, columns, false, stream);
+  const dim3 columns_and_sums(static_cast<unsigned>(blocks_for(columns, warp_lanes)), K);
+  launch(name, column_totals_kernel<K>, {columns_and_sums, dim3(warp_lanes, total_warps)}, stream,
+         totals, partial, slices, columns);
 }
 
 }  // namespace trireme::ops::cuda
