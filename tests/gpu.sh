@@ -148,6 +148,9 @@ agree nccl-2-unsharded nccl-2 0
 
 try 'bench reduce, nccl, one rank' alone bench reduce --transport nccl --bytes 67108864 --repetitions 5
 try 'bench pool on the GPU' alone bench pool --device cuda --repetitions 5
+for bench in matmul ops; do
+  try "bench $bench on the GPU" alone bench $bench "${deck[@]}" run.device=cuda --repetitions 2
+done
 note 'test_comm' skipped 'transports of the host: they carry memory of the CPU'
 
 [ $status -eq 0 ] && [ $ran -gt 0 ]

@@ -261,12 +261,13 @@ double measure_ceiling(const model::GptShape& shape,
 
 std::string matmul_table(const MatmulBench& bench) {
   std::string text =
-      fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11}{:>10}  {}\n", "layer", "pass", "how",
-                  "m", "n", "k", "threads", "us", "GFLOP/s", "kernel");
+      fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11}{:>10}{:>12}  {}\n", "layer", "pass",
+                  "how", "m", "n", "k", "threads", "us", "GFLOP/s", "of ceiling", "kernel");
   for (const MatmulBenchRow& row : bench.rows)
-    text += fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11.1f}{:>10.1f}  {}\n", row.layer,
-                        row.pass, row.how, row.m, row.n, row.k, row.threads, row.seconds * 1e6,
-                        row.flops_per_s() / 1e9, row.kernel);
+    text += fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11.1f}{:>10.1f}{:>10.1f} %  {}\n",
+                        row.layer, row.pass, row.how, row.m, row.n, row.k, row.threads,
+                        row.seconds * 1e6, row.flops_per_s() / 1e9,
+                        100 * row.flops_per_s() / bench.ceiling_flops, row.kernel);
   return text + fmt::format(
                     "ceiling {:.1f} GFLOP/s per rank ({}, {} thread{}, {} rank{} at a time)\n"
                     "floor   {:.1f} ms: a step's products, each at its best\n"
