@@ -11,6 +11,7 @@
 
 #include "base/quantile.hpp"
 
+#include "device/bench_allocators.hpp"
 #include "device/pool.hpp"
 
 namespace trireme::device {
@@ -27,6 +28,16 @@ void touch(std::byte* data, std::size_t bytes) {
   constexpr std::size_t page = 4096;
   for (std::size_t i = 0; i < bytes; i += page) data[i] = std::byte{1};
   keep(data);
+}
+
+std::vector<Allocator> host_allocators() {
+  const auto take = [](std::size_t bytes) {
+    void* data = std::malloc(bytes);
+    if (data == nullptr)
+      throw std::bad_alloc();
+    return static_cast<std::byte*>(data);
+  };
+  return {{"malloc", take, [](std::byte* data) { std::free(data); }}};
 }
 
 struct Contestant {
@@ -73,13 +84,11 @@ void add(std::vector<Contestant>& all,
                    const Lease lease = pool.lease(name, DType::f32, elements, stream);
                    use(lease.view().data);
                  }});
-  if (on_host)
-    all.push_back({{"malloc", touched, bytes}, [bytes, use] {
-                     void* data = std::malloc(bytes);
-                     if (data == nullptr)
-                       throw std::bad_alloc();
-                     use(static_cast<std::byte*>(data));
-                     std::free(data);
+  for (const Allocator& allocator : on_host ? host_allocators() : cuda_allocators(stream))
+    all.push_back({{allocator.name, touched, bytes}, [allocator, bytes, use] {
+                     std::byte* data = allocator.take(bytes);
+                     use(data);
+                     allocator.give(data);
                    }});
   all.push_back({{"allocate", touched, bytes}, [&device, bytes, use] {
                    const Buffer buffer = device.allocate(bytes, "bench");
@@ -108,9 +117,9 @@ std::vector<PoolBenchRow> bench_pool(Device& device, const PoolBenchRequest& req
 
 std::string pool_table(const std::vector<PoolBenchRow>& rows) {
   std::string text =
-      fmt::format("{:<12}{:<14}{:>12}{:>14}\n", "operation", "first write", "bytes", "ns");
+      fmt::format("{:<17}{:<14}{:>12}{:>14}\n", "operation", "first write", "bytes", "ns");
   for (const PoolBenchRow& row : rows)
-    text += fmt::format("{:<12}{:<14}{:>12}{:>14.1f}\n", row.operation,
+    text += fmt::format("{:<17}{:<14}{:>12}{:>14.1f}\n", row.operation,
                         row.touched ? "every page" : "none", row.bytes, row.seconds * 1e9);
   return text;
 }

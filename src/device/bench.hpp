@@ -22,8 +22,8 @@ struct PoolBenchRequest {
 };
 
 struct PoolBenchRow {
-  std::string operation;  ///< lease; malloc, and free; allocate: the device's zeroed memory, on a
-                          ///< GPU cudaMalloc and cudaFree
+  std::string operation;  ///< lease; allocate: the device's zeroed memory; malloc and free; on a
+                          ///< GPU cudaMalloc and cudaFree, cudaMallocAsync and cudaFreeAsync
   bool touched = false;
   std::size_t bytes = 0;
   double seconds = 0;  ///< to take and to give back, once

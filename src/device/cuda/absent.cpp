@@ -2,6 +2,7 @@
 // The CUDA part of device.hpp in a build without CUDA.
 #include "base/error.hpp"
 
+#include "device/bench_allocators.hpp"
 #include "device/device.hpp"
 
 namespace trireme::device {
@@ -13,6 +14,10 @@ CudaCensus count_cuda_devices() {
 std::unique_ptr<Device> make_cuda_device(int index) {
   throw DeviceError("CUDA", fmt::format("use device {}", index), "this build has no CUDA", __FILE__,
                     __LINE__);
+}
+
+std::vector<Allocator> cuda_allocators(Stream& /*stream*/) {
+  return {};
 }
 
 }  // namespace trireme::device
