@@ -11,17 +11,23 @@ namespace {
 /// As buffers are aligned: a pair of cache lines.
 constexpr std::size_t alignment = 128;
 
-/// So many bytes of fp32 logits exist at a time: enough rows for an efficient product at any
-/// vocabulary, little beside the other activations.
-std::int64_t bytes_of_logits(device::Kind kind) {
-  return kind == device::Kind::cpu ? std::int64_t{128} << 20U : std::int64_t{2} << 30U;
+DType logits_dtype(DType dtype, device::Kind kind) {
+  return kind == device::Kind::cpu ? DType::f32 : dtype;
+}
+
+/// So many logits exist at a time: enough rows for an efficient product at any vocabulary, little
+/// beside the other activations.
+std::int64_t most_logits(DType dtype, device::Kind kind) {
+  const std::int64_t bytes =
+      kind == device::Kind::cpu ? std::int64_t{128} << 20U : std::int64_t{2} << 30U;
+  return bytes / static_cast<std::int64_t>(size_bytes(logits_dtype(dtype, kind)));
 }
 
 /// Whole sequences, in chunks as equal as can be, or equal parts of one.
-std::int64_t rows_of_logits(const GptShape& shape, std::int64_t rows, std::int64_t bytes) {
+std::int64_t rows_of_logits(const GptShape& shape, std::int64_t rows, std::int64_t most_logits) {
   constexpr std::int64_t even = 64;
   const std::int64_t T = shape.context;
-  const std::int64_t fitting = std::max(bytes / (4 * shape.vocabulary), even);
+  const std::int64_t fitting = std::max(most_logits / shape.vocabulary, even);
   if (fitting >= T) {
     const std::int64_t sequences = rows / T, most = fitting / T;
     const std::int64_t chunks = (sequences + most - 1) / most;
@@ -76,7 +82,7 @@ ActivationPlan::ActivationPlan(const GptShape& shape,
                                std::int64_t micro_sequences,
                                device::Kind kind)
     : context_(shape.context),
-      head_rows_(rows_of_logits(shape, micro_sequences * shape.context, bytes_of_logits(kind))) {
+      head_rows_(rows_of_logits(shape, micro_sequences * shape.context, most_logits(dtype, kind))) {
   lay_out(shape, dtype, micro_sequences, [&](std::string name, DType type, std::int64_t elements) {
     items_.push_back({std::move(name), type, elements, bytes_});
     bytes_ += (items_.back().bytes() + alignment - 1) / alignment * alignment;
@@ -84,8 +90,9 @@ ActivationPlan::ActivationPlan(const GptShape& shape,
   });
   const std::int64_t rows = micro_sequences * shape.context, C = shape.channels;
   const std::int64_t logits = std::min(rows, head_rows_) * shape.vocabulary;
-  scratch_ = {.logits = {"logits", DType::f32, logits},
-              .d_logits = {"logits.gradient", dtype, dtype == DType::f32 ? 0 : logits},
+  const DType logits_type = logits_dtype(dtype, kind);
+  scratch_ = {.logits = {"logits", logits_type, logits},
+              .d_logits = {"logits.gradient", dtype, dtype == logits_type ? 0 : logits},
               .narrow = {"narrow", dtype, rows * C},
               .wide = {"wide", dtype, 4 * rows * C},
               .dx = {"x.gradient", dtype, rows * C},

@@ -12,8 +12,10 @@
 //
 // The residual stream has the dtype of the activations, also in bf16: half the memory traffic, and
 // the sums that matter (layer norm statistics, matrix products, weight gradients, loss) are fp32
-// whatever is stored. The logits exist for a chunk of rows at a time and are fp32. A GPU takes
-// larger chunks: it has the memory, and each chunk reads and writes the whole gradient of the head.
+// whatever is stored. The logits exist for a chunk of rows at a time, in fp32 on a CPU. A GPU keeps
+// them in the activations' dtype, for the loss takes the time of reading and writing them, and
+// takes larger chunks: it has the memory, and each chunk reads and writes the whole gradient of the
+// head.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +46,8 @@ class ActivationPlan {
 
   /// R = B·T rows, C channels, V vocabulary.
   struct Scratch {
-    Item logits;    ///< [rows, V] fp32, rows <= head_rows; in training, their gradient afterwards
-    Item d_logits;  ///< the rounded copy of that gradient in bf16
+    Item logits;    ///< [rows, V], rows <= head_rows; in training, their gradient afterwards
+    Item d_logits;  ///< that gradient where fp32 logits have one of bf16
     Item narrow;    ///< [R, C] forward: what a branch adds; backward: a gradient inside a branch
     Item wide;      ///< [R, 4C] the gradient of fc or qkv; a GELU output that is not kept
     Item dx;        ///< [R, C] the gradient of the residual stream

@@ -7,6 +7,8 @@
 
 #include "base/error.hpp"
 
+#include "ops/elementwise.hpp"
+
 #include "model/gpt_impl.hpp"
 
 namespace trireme::model {
@@ -106,7 +108,7 @@ Linear& Gpt::Impl::head_linear(std::int64_t rows) {
                                       .piece_rows = plan.piece_rows(rows),
                                       .bias = false,
                                       .dtype = dtype_,
-                                      .y = DType::f32}))
+                                      .y = plan.scratch().logits.dtype}))
       .first->second;
 }
 
@@ -218,7 +220,14 @@ void Gpt::Impl::next_logits(ConstView tokens, View logits, Hooks& hooks, device:
   device_.copy(a.tokens.slice(0, tokens.elements), tokens, stream);
   forward(call, a.tokens);
   const View last = a.norm_f.slice((tokens.elements - 1) * shape.channels, shape.channels);
-  head_linear(1).forward(logits, last, value(set_.head), {}, stream);
+  if (plan.scratch().logits.dtype == DType::f32) {
+    head_linear(1).forward(logits, last, value(set_.head), {}, stream);
+    return;
+  }
+  const device::Lease rounded = lease(plan.scratch().logits, stream);
+  const View row = rounded.view().slice(0, shape.vocabulary);
+  head_linear(1).forward(row, last, value(set_.head), {}, stream);
+  ops::cast(logits, row, stream);
 }
 
 Gpt::Gpt(device::Device& device,

@@ -15,7 +15,7 @@ void Gpt::Impl::train_head(const Call& call, ConstView targets, View losses) con
   const float scale = 1.0F / static_cast<float>(losses.elements);
   const device::Lease all_logits = lease(plan.scratch().logits, call.stream);
   const device::Lease rounded = lease(plan.scratch().d_logits, call.stream);
-  const bool rounds = dtype_ != DType::f32;
+  const bool rounds = plan.scratch().d_logits.elements > 0;
   for (const HeadChunk& chunk : call.batch.head) {
     const std::int64_t count = chunk.rows * shape.vocabulary;
     const View logits = all_logits.view().slice(0, count);

@@ -3,8 +3,8 @@
 // layer of that shape.
 //
 // Shapes: x, dx = [rows, in], y, dy = [rows, out], weight = [out, in], bias = [out]; weight
-// gradients are fp32 and added to. All other dtypes are `dtype`, except y, which may be fp32 (the
-// logits).
+// gradients are fp32 and added to. All other dtypes are `dtype`, except y, which may be fp32
+// (logits).
 //
 // On a CPU the result of a row of y does not depend on B. Where products do not promise that by
 // themselves (ops::rows_are_independent), forward goes through the rows in equal pieces of

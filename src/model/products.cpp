@@ -26,8 +26,8 @@ std::vector<LinearProducts> linear_products(const GptShape& shape,
     ++chunks[size];
   }
   for (const auto& [size, count] : chunks)
-    all.push_back(
-        {"head", size, C, shape.vocabulary, plan.piece_rows(size), count, false, DType::f32});
+    all.push_back({"head", size, C, shape.vocabulary, plan.piece_rows(size), count, false,
+                   plan.scratch().logits.dtype});
   return all;
 }
 

@@ -201,11 +201,12 @@ class Maker {
 
     const model::ActivationPlan plan(shape_, dtype_, request_.micro_sequences, device_.kind());
     const std::int64_t chunk = plan.head_rows(0, rows_);
-    const View logits = tensor(DType::f32, chunk * V), losses = tensor(DType::f32, chunk);
-    const View d_logits = dtype_ == DType::f32 ? logits : tensor(chunk * V);
+    const View logits = tensor(plan.scratch().logits.dtype, chunk * V);
+    const View d_logits = dtype_ == logits.dtype ? logits : tensor(chunk * V);
+    const View losses = tensor(DType::f32, chunk);
     const View targets = tensor(DType::i32, chunk);
     add("cross_entropy", micro_steps_ * static_cast<double>(rows_) / static_cast<double>(chunk),
-        bytes(static_cast<double>(chunk * V), static_cast<double>(chunk * V)), [=, &s] {
+        static_cast<double>(logits.bytes() + d_logits.bytes()), [=, &s] {
           ops::cross_entropy_forward_backward(losses, d_logits, logits, targets, 1e-3F, s);
         });
   }

@@ -117,11 +117,12 @@ TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
   const GptShape shape = preset(Preset::gpt2_124m);
   const ActivationPlan cpu(shape, DType::bf16, 32, device::Kind::cpu);
   EXPECT_EQ(cpu.head_rows(), 512);  // 667 rows fit into 128 MiB: two halves of a sequence
-  // 10 sequences would fit into 2 GiB of fp32 logits: four chunks, of 8 each.
+  // 20 sequences would fit into 2 GiB of bf16 logits: two chunks, of 16 each.
   const ActivationPlan gpu(shape, DType::bf16, 32, device::Kind::cuda);
-  EXPECT_EQ(gpu.head_rows(), 8 * 1024);
-  EXPECT_EQ(gpu.scratch().logits.elements, 8 * 1024 * shape.vocabulary);
-  EXPECT_EQ(ActivationPlan(shape, DType::bf16, 11, device::Kind::cuda).head_rows(), 6 * 1024);
+  EXPECT_EQ(gpu.head_rows(), 16 * 1024);
+  EXPECT_EQ(gpu.scratch().logits.elements, 16 * 1024 * shape.vocabulary);
+  EXPECT_EQ(gpu.scratch().d_logits.elements, 0);  // it takes the logits' place
+  EXPECT_EQ(ActivationPlan(shape, DType::bf16, 21, device::Kind::cuda).head_rows(), 11 * 1024);
   EXPECT_EQ(gpu.bytes(), cpu.bytes());
 }
 
