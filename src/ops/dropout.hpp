@@ -35,7 +35,11 @@ TRIREME_HOST_DEVICE inline float dropout_factor(const Dropout& d,
                                                 std::uint64_t element) {
   const auto words =
       philox(d.key, (std::uint64_t{d.site} << 40U) + element / 4, *d.first_sample + row);
-  return uniform(words.w[element % 4]) < d.rate ? 0.0F : 1.0F / (1.0F - d.rate);
+  // Chosen, not indexed: what a GPU indexes lies in memory.
+  const bool late = element % 4 >= 2, odd = element % 2 != 0;
+  const std::uint32_t first = late ? words.w[2] : words.w[0];
+  const std::uint32_t second = late ? words.w[3] : words.w[1];
+  return uniform(odd ? second : first) < d.rate ? 0.0F : 1.0F / (1.0F - d.rate);
 }
 
 }  // namespace trireme::ops

@@ -123,6 +123,13 @@ __device__ inline void load_dropped(float (&values)[N],
             static_cast<std::uint64_t>(row % sizes.time * sizes.channels + c));
 }
 
+template <int N>
+__device__ inline void add_to(float* to, const float (&sums)[N]) {
+  auto pack = load<N>(to);
+  for (int k = 0; k < N; ++k) pack.v[k] += sums[k];
+  store<N>(to, pack);
+}
+
 /// dwpe[i] += the batch's rows at that position, in their order.
 template <class T>
 struct PositionBackward {
@@ -139,7 +146,7 @@ struct PositionBackward {
       load_dropped<N>(values, dout, sizes, dropout, b * sizes.time + position, c);
       for (int k = 0; k < N; ++k) sums[k] += values[k];
     }
-    for (int k = 0; k < N; ++k) dwpe[i + k] += sums[k];
+    add_to<N>(dwpe + i, sums);
   }
 };
 
@@ -173,7 +180,7 @@ __global__ void token_backward_kernel(float* dwte,
       load_dropped<N>(values, dout, sizes, dropout, sorted[at], c);
       for (int k = 0; k < N; ++k) sums[k] += values[k];
     }
-    for (int k = 0; k < N; ++k) dwte[token * sizes.channels + c + k] += sums[k];
+    add_to<N>(dwte + token * sizes.channels + c, sums);
   }
 }
 
@@ -232,7 +239,7 @@ void embedding_backward(float* dwte,
                         std::byte* workspace,
                         RawStream stream) {
   constexpr int N = pack_elements<T>;
-  const bool packed = aligned(dout) && sizes.channels % N == 0;
+  const bool packed = aligned(dout, dwte, dwpe) && sizes.channels % N == 0;
   loop<N>("embedding_backward", PositionBackward<T>{dwpe, dout, sizes, dropout},
           sizes.time * sizes.channels, packed, stream);
   const int* sorted = sort_rows(tokens, sizes, reinterpret_cast<int*>(workspace), stream);

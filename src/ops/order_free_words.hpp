@@ -45,25 +45,33 @@ TRIREME_HOST_DEVICE inline double value_of_words(const std::int64_t* from) {
   if (from[minus_word] != 0)
     return -infinity;
 
-  std::int64_t words[num_bins];  // NOLINT: std::array is the host's
-  for (int i = 0; i < num_bins; ++i) words[i] = from[i];
-  carry_words(words);
-  const bool negative = words[num_bins - 1] < 0;
-  if (negative) {
-    for (int i = 0; i < num_bins; ++i) words[i] = -words[i];
-    carry_words(words);
+  // Bin by bin as carry_words() would leave them, of the sum's magnitude.
+  std::int64_t carry = 0;
+  for (int i = 0; i + 1 < num_bins; ++i) carry = (from[i] + carry) >> bin_bits;
+  const bool negative = from[num_bins - 1] + carry < 0;
+  // The highest bin and the two below it hold at least 65 bits; what lies lower only breaks ties.
+  unsigned __int128 head = 0;
+  int top = -1;
+  bool lower = false, before_these = false;
+  std::uint64_t one_below = 0, two_below = 0;
+  carry = 0;
+  for (int i = 0; i < num_bins; ++i) {
+    const std::int64_t word = (negative ? -from[i] : from[i]) + carry;
+    const auto bin = static_cast<std::uint64_t>(i + 1 < num_bins ? word & 0xffffffff : word);
+    carry = word >> bin_bits;
+    if (bin != 0) {
+      top = i;
+      head =
+          (((static_cast<unsigned __int128>(bin) << bin_bits) | one_below) << bin_bits) | two_below;
+      lower = before_these;
+    }
+    before_these = before_these || two_below != 0;
+    two_below = one_below;
+    one_below = bin;
   }
-  int top = num_bins - 1;
-  while (top >= 0 && words[top] == 0) --top;
   if (top < 0)
     return 0;
 
-  // The highest bin and the two below it hold at least 65 bits; what lies lower only breaks ties.
-  unsigned __int128 head = 0;
-  for (int i = 0; i < 3; ++i)
-    head = (head << bin_bits) | static_cast<std::uint64_t>(top >= i ? words[top - i] : 0);
-  bool lower = false;
-  for (int i = 0; i + 3 <= top; ++i) lower = lower || words[i] != 0;
   int exponent = lowest_exponent + bin_bits * (top - 2);
   // 53 bits are kept, and fewer where the result is subnormal.
   const int too_many = bit_width(head) - 53, too_low = lowest_exponent - exponent;
