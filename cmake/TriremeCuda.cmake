@@ -86,9 +86,14 @@ if(TRIREME_HAVE_CUDA)
   target_include_directories(trireme_cuda_runtime SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(trireme_cuda_runtime INTERFACE CUDA::cudart_static)
   target_compile_definitions(trireme_cuda_runtime INTERFACE TRIREME_HAVE_CUDA=1)
-  # Constexpr functions of base are called in kernels.
+  # Constexpr functions of base are called in kernels. No kernel may spill registers or keep an array in local memory: it would wait for
+  # memory where nobody sees it.
+  set(_kernel_warnings -Xptxas=-warn-spills,-warn-lmem-usage)
+  if(TRIREME_WERROR)
+    string(APPEND _kernel_warnings ,-Werror)
+  endif()
   target_compile_options(trireme_cuda_runtime INTERFACE
-    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra>)
+    $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra;${_kernel_warnings}>)
 
   add_library(trireme_cuda_math INTERFACE)
   target_include_directories(trireme_cuda_math SYSTEM INTERFACE ${TRIREME_CUDNN_INCLUDE} ${TRIREME_CUDNN_FRONTEND_INCLUDE})
