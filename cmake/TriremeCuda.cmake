@@ -1,11 +1,12 @@
-# TRIREME_CUDA=AUTO|ON|OFF: whether this build can compute on NVIDIA GPUs. AUTO takes CUDA where everything is found and says
-# what is missing where not; ON makes that an error. What is found ends up in the targets trireme_cuda_runtime (the CUDA
+# TRIREME_CUDA=AUTO|ON|OFF|EMULATED: whether this build can compute on NVIDIA GPUs. AUTO takes CUDA where everything is found and
+# says what is missing where not; ON makes that an error. EMULATED, for tests, takes the toolkit's headers alone: the host's compiler
+# compiles the kernels, and tests/emulated_gpu stands in for the libraries; without headers it is OFF. What is found ends up in the targets trireme_cuda_runtime (the CUDA
 # runtime, linked statically), trireme_cuda_math (cuBLASLt, cuDNN and its front end) and trireme_nccl.
 #
 # The driver's library is never linked: the runtime opens it when it is first used, so that a CUDA build starts on a machine
 # without a driver and computes on the CPU there.
-set(TRIREME_CUDA AUTO CACHE STRING "Build for CUDA: AUTO, ON or OFF")
-set_property(CACHE TRIREME_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(TRIREME_CUDA AUTO CACHE STRING "Build for CUDA: AUTO, ON, OFF or EMULATED")
+set_property(CACHE TRIREME_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(TRIREME_CUDNN_FRONTEND "" CACHE PATH "Folder with cudnn_frontend.h (the package nvidia-cudnn-frontend)")
 set(TRIREME_HAVE_CUDA FALSE)
 set(TRIREME_CUDA_DESCRIPTION "not in this build")
@@ -59,7 +60,9 @@ macro(trireme_find_cuda missing)
 endmacro()
 
 set(_missing "")
-if(TRIREME_CUDA)
+if(TRIREME_CUDA STREQUAL "EMULATED")
+  include(TriremeEmulatedCuda)
+elseif(TRIREME_CUDA)
   trireme_find_cuda(_missing)
   if(_missing)
     list(JOIN _missing "\n  " _missing)
@@ -73,7 +76,7 @@ if(TRIREME_CUDA)
   endif()
 endif()
 
-if(TRIREME_HAVE_CUDA)
+if(TRIREME_HAVE_CUDA AND NOT TRIREME_CUDA STREQUAL "EMULATED")
   set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3 -lineinfo -DNDEBUG" CACHE STRING "Flags of nvcc")
   enable_language(CUDA)
   # nvcc has C++20 from CUDA 12 on; CMake 3.25 does not know. Without a CUDA standard of its own it takes that of C++.
@@ -112,3 +115,10 @@ if(TRIREME_HAVE_CUDA)
   set(TRIREME_NCCL_DESCRIPTION "${_nccl_MAJOR}.${_nccl_MINOR}.${_nccl_PATCH}")
   message(STATUS "CUDA ${TRIREME_CUDA_DESCRIPTION}, cuDNN ${TRIREME_CUDNN_DESCRIPTION}, NCCL ${TRIREME_NCCL_DESCRIPTION}")
 endif()
+
+# The files of kernels among a room's sources, in its folder.
+function(trireme_kernels)
+  if(TRIREME_CUDA STREQUAL "EMULATED")
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS "-Wno-unknown-pragmas")
+  endif()
+endfunction()

@@ -91,13 +91,13 @@ __device__ inline int rows_in_tile(std::int64_t begin, std::int64_t end) {
 template <class T>
 __global__ void forward_kernel(
     T* out, float* lse, const T* qkv, AttentionSizes sizes, Dropout dropout, float scale) {
-  extern __shared__ float memory[];
+  __shared__ float rows[warps][most_head_channels];
   if (outside(sizes))
     return;
   const Head head(sizes);
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t t = head.row;
-  float* query = memory + threadIdx.y * head.D;
+  float* query = rows[threadIdx.y];
   fetch(query, qkv + head.q + t * head.step, head.D);
   __syncwarp();
   float largest = -INFINITY, sum = 0;
@@ -128,14 +128,14 @@ __global__ void query_kernel(T* dqkv,
                              AttentionSizes sizes,
                              Dropout dropout,
                              float scale) {
-  extern __shared__ float memory[];
+  __shared__ float rows[warps][2][most_head_channels];
   if (outside(sizes))
     return;
   const Head head(sizes);
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t t = head.row;
-  float* query = memory + threadIdx.y * 2 * head.D;
-  float* dout = query + head.D;
+  float* query = rows[threadIdx.y][0];
+  float* dout = rows[threadIdx.y][1];
   fetch(query, saved.qkv + head.q + t * head.step, head.D);
   fetch(dout, saved.dout + head.out + t * head.out_step, head.D);
   __syncwarp();
@@ -169,14 +169,14 @@ __global__ void key_kernel(T* dqkv,
                            AttentionSizes sizes,
                            Dropout dropout,
                            float scale) {
-  extern __shared__ float memory[];
+  __shared__ float rows[warps][2][most_head_channels];
   if (outside(sizes))
     return;
   const Head head(sizes);
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t s = head.row;
-  float* key = memory + threadIdx.y * 2 * head.D;
-  float* value = key + head.D;
+  float* key = rows[threadIdx.y][0];
+  float* value = rows[threadIdx.y][1];
   fetch(key, saved.qkv + head.k + s * head.step, head.D);
   fetch(value, saved.qkv + head.v + s * head.step, head.D);
   __syncwarp();
@@ -200,11 +200,10 @@ __global__ void key_kernel(T* dqkv,
   write_row(dqkv + head.v + s * head.step, dv, 1.0F, head.D);
 }
 
-/// A warp per row, and `rows` rows of D floats in shared memory per warp: at most 8 KiB.
-LaunchShape shape_for(const AttentionSizes& s, int rows) {
+/// A warp per row.
+LaunchShape shape_for(const AttentionSizes& s) {
   return {static_cast<unsigned>(blocks_for(s.batch * s.heads * s.time, warps)),
-          dim3(warp_lanes, warps),
-          static_cast<std::size_t>(warps * rows * s.head_channels) * sizeof(float)};
+          dim3(warp_lanes, warps)};
 }
 
 float scale_of(const AttentionSizes& s) {
@@ -220,7 +219,7 @@ void attention_forward(T* out,
                        const AttentionSizes& sizes,
                        const Dropout& dropout,
                        RawStream stream) {
-  launch("attention_forward", forward_kernel<T>, shape_for(sizes, 1), stream, out, lse, qkv, sizes,
+  launch("attention_forward", forward_kernel<T>, shape_for(sizes), stream, out, lse, qkv, sizes,
          dropout, scale_of(sizes));
 }
 
@@ -231,10 +230,10 @@ void attention_backward(T* dqkv,
                         const AttentionSizes& sizes,
                         const Dropout& dropout,
                         RawStream stream) {
-  launch("attention_backward of queries", query_kernel<T>, shape_for(sizes, 2), stream, dqkv, saved,
+  launch("attention_backward of queries", query_kernel<T>, shape_for(sizes), stream, dqkv, saved,
          delta, sizes, dropout, scale_of(sizes));
-  launch("attention_backward of keys", key_kernel<T>, shape_for(sizes, 2), stream, dqkv, saved,
-         delta, sizes, dropout, scale_of(sizes));
+  launch("attention_backward of keys", key_kernel<T>, shape_for(sizes), stream, dqkv, saved, delta,
+         sizes, dropout, scale_of(sizes));
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                  \

@@ -7,7 +7,6 @@
 // 3. Arguments are converted to the kernel's parameters as in a call.
 #pragma once
 
-#include <cstddef>
 #include <utility>
 
 #include <cuda_runtime.h>
@@ -16,10 +15,9 @@
 
 namespace trireme::device::cuda {
 
-/// How many blocks of how many threads, and the `extern __shared__` memory of a block.
+/// How many blocks of how many threads.
 struct LaunchShape {
   dim3 blocks, threads;
-  std::size_t shared_bytes = 0;
 };
 
 /// What a launch on `stream` returned.
@@ -34,7 +32,6 @@ void launch(const char* name,
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;
   config.blockDim = shape.threads;
-  config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
   check_launch(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), name,
                stream);

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "block.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device.hpp"
+#include "fiber.hpp"
+#include "gpu.hpp"
+#include "queue.hpp"
+#include "settings.hpp"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace emulated {
+
+uint3 threadIdx{}, blockIdx{};
+dim3 blockDim{}, gridDim{};
+
+namespace {
+
+/// The kernel's name where the sanitizer can tell it, else its address.
+std::string name_of(const void* kernel) {
+  char text[512];
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_symbolize_pc(const_cast<void*>(kernel), "%f", text, sizeof text);
+#else
+  std::snprintf(text, sizeof text, "kernel at %p", kernel);
+#endif
+  return text;
+}
+
+enum class State : std::uint8_t { fresh, ready, at_barrier, at_exchange, ended };
+
+struct Thread {
+  State state = State::fresh;
+  Fiber* fiber = nullptr;
+  unsigned mask = 0;
+  int source = -1;
+  std::uint64_t value = 0, taken = 0;
+};
+
+/// A bit per lane.
+struct Warp {
+  unsigned present = 0, ended = 0, exchanging = 0;
+};
+
+/// The block that runs. Used by the GPU's thread only.
+class Block {
+ public:
+  static Block& instance() {
+    static auto* block = new Block;
+    return *block;
+  }
+
+  void run(const void* kernel, const std::function<void()>& thread);
+  void wait_for_block();
+  std::uint64_t exchange(unsigned mask, std::uint64_t value, int source);
+  [[nodiscard]] unsigned current() const { return current_; }
+
+ private:
+  static void fiber_body() { instance().run_threads(); }
+  void run_threads();
+  void run_one(unsigned index);
+  void end_thread();
+  void yield();
+  Fiber& next_fiber();
+  void become(unsigned index);
+  void release(std::vector<std::uint32_t>& ascending);
+  void release_barrier();
+  void release_lanes(unsigned warp, unsigned mask);
+  [[noreturn]] void stuck() const;
+
+  const void* kernel_ = nullptr;
+  const std::function<void()>* thread_ = nullptr;
+  std::vector<Thread> threads_;
+  std::vector<Warp> warps_;
+  std::vector<std::uint32_t> fresh_;  // those not begun, the next one last
+  std::vector<std::uint32_t> ready_;  // those that may go on, the next one at first_ready_
+  std::size_t first_ready_ = 0;
+  std::uint32_t num_ended_ = 0, num_at_barrier_ = 0;
+  std::uint32_t current_ = 0;
+  Chooser chooser_;
+  Fiber main_;
+  Fiber* running_ = &main_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;
+  std::vector<std::uint32_t> released_;  // scratch
+};
+
+void Block::run(const void* kernel, const std::function<void()>& thread) {
+  kernel_ = kernel;
+  thread_ = &thread;
+  const auto count = blockDim.x * blockDim.y * blockDim.z;
+  threads_.assign(count, {});
+  warps_.assign((count + warp_lanes - 1) / warp_lanes, {});
+  for (std::uint32_t i = 0; i < count; ++i) warps_[i / warp_lanes].present |= 1U << i % warp_lanes;
+  chooser_.permutation(fresh_, count);
+  std::reverse(fresh_.begin(), fresh_.end());
+  ready_.clear();
+  first_ready_ = 0;
+  num_ended_ = num_at_barrier_ = 0;
+  running_ = &next_fiber();
+  main_.switch_to(*running_);
+}
+
+/// A fiber that can begin threads, or the one of the thread that goes on.
+Fiber& Block::next_fiber() {
+  const bool can_go_on = first_ready_ < ready_.size(), can_begin = !fresh_.empty();
+  if (!can_go_on && !can_begin)
+    stuck();
+  if (can_go_on && (!can_begin || chooser_.one_of(2) == 1)) {
+    const auto index = ready_[first_ready_++];
+    if (first_ready_ == ready_.size()) {
+      ready_.clear();
+      first_ready_ = 0;
+    }
+    become(index);
+    return *threads_[index].fiber;
+  }
+  if (idle_.empty()) {
+    fibers_.push_back(std::make_unique<Fiber>(&Block::fiber_body));
+    return *fibers_.back();
+  }
+  Fiber& fiber = *idle_.back();
+  idle_.pop_back();
+  return fiber;
+}
+
+void Block::become(unsigned index) {
+  current_ = index;
+  threadIdx.x = index % blockDim.x;
+  threadIdx.y = index / blockDim.x % blockDim.y;
+  threadIdx.z = index / blockDim.x / blockDim.y;
+}
+
+/// What every fiber does: one thread after another, as long as none has to wait.
+void Block::run_threads() {
+  for (;;) {
+    while (!fresh_.empty()) {
+      const auto index = fresh_.back();
+      fresh_.pop_back();
+      threads_[index].fiber = running_;
+      become(index);
+      (*thread_)();
+      end_thread();
+    }
+    Fiber& mine = *running_;
+    idle_.push_back(&mine);
+    running_ = num_ended_ == threads_.size() ? &main_ : &next_fiber();
+    mine.switch_to(*running_);
+  }
+}
+
+void Block::end_thread() {
+  threads_[current_].state = State::ended;
+  ++num_ended_;
+  // Who waits may have waited for this one only.
+  release_barrier();
+  const unsigned warp = current_ / warp_lanes;
+  warps_[warp].ended |= 1U << current_ % warp_lanes;
+  for (unsigned i = 0; i < warp_lanes; ++i)
+    if ((warps_[warp].exchanging >> i & 1U) != 0)
+      release_lanes(warp, threads_[warp * warp_lanes + i].mask);
+}
+
+void Block::yield() {
+  Fiber& mine = *running_;
+  Fiber& next = next_fiber();
+  if (&next == &mine)
+    return;
+  running_ = &next;
+  mine.switch_to(next);
+}
+
+/// Makes them ready, in the seed's order.
+void Block::release(std::vector<std::uint32_t>& ascending) {
+  chooser_.arrange(ascending);
+  for (const auto index : ascending) {
+    threads_[index].state = State::ready;
+    ready_.push_back(index);
+  }
+}
+
+void Block::release_barrier() {
+  if (num_at_barrier_ == 0 || num_at_barrier_ + num_ended_ < threads_.size())
+    return;
+  released_.clear();
+  for (std::uint32_t i = 0; i < threads_.size(); ++i)
+    if (threads_[i].state == State::at_barrier)
+      released_.push_back(i);
+  num_at_barrier_ = 0;
+  release(released_);
+}
+
+void Block::wait_for_block() {
+  threads_[current_].state = State::at_barrier;
+  ++num_at_barrier_;
+  release_barrier();
+  yield();
+}
+
+/// When all lanes of `mask` that have not ended have come.
+void Block::release_lanes(unsigned warp, unsigned mask) {
+  Warp& lanes = warps_[warp];
+  const unsigned expected = mask & lanes.present & ~lanes.ended;
+  if (expected == 0 || (lanes.exchanging & expected) != expected)
+    return;
+  Thread* const threads = &threads_[warp * warp_lanes];
+  released_.clear();
+  for (unsigned i = 0; i < warp_lanes; ++i) {
+    if ((expected >> i & 1U) == 0)
+      continue;
+    if (threads[i].mask != mask)
+      fail("%s: lanes of warp %u of block (%u, %u, %u) wait with masks 0x%08x and 0x%08x",
+           name_of(kernel_).c_str(), warp, blockIdx.x, blockIdx.y, blockIdx.z, mask,
+           threads[i].mask);
+    if (threads[i].source >= 0) {
+      const auto source = static_cast<unsigned>(threads[i].source);
+      if ((expected >> source & 1U) == 0)
+        fail(
+            "%s: lane %u of warp %u of block (%u, %u, %u) takes the value of lane %u, which gives "
+            "none",
+            name_of(kernel_).c_str(), i, warp, blockIdx.x, blockIdx.y, blockIdx.z, source);
+      threads[i].taken = threads[source].value;
+    }
+    released_.push_back(warp * warp_lanes + i);
+  }
+  lanes.exchanging &= ~expected;
+  release(released_);
+}
+
+std::uint64_t Block::exchange(unsigned mask, std::uint64_t value, int source) {
+  const unsigned warp = current_ / warp_lanes, lane = current_ % warp_lanes;
+  if ((mask >> lane & 1U) == 0)
+    fail("%s: lane %u of warp %u is not in its own mask 0x%08x", name_of(kernel_).c_str(), lane,
+         warp, mask);
+  Thread& thread = threads_[current_];
+  thread.state = State::at_exchange;
+  thread.mask = mask;
+  thread.value = value;
+  thread.source = source;
+  warps_[warp].exchanging |= 1U << lane;
+  release_lanes(warp, mask);
+  yield();
+  return thread.taken;
+}
+
+void Block::stuck() const {
+  std::string who;
+  for (std::size_t i = 0; i < threads_.size(); ++i)
+    if (threads_[i].state == State::at_barrier || threads_[i].state == State::at_exchange) {
+      if (who.size() > 200) {
+        who += " …";
+        break;
+      }
+      who += " " + std::to_string(i) + (threads_[i].state == State::at_barrier ? "b" : "w");
+    }
+  fail(
+      "%s: block (%u, %u, %u) cannot go on; threads that wait at a barrier (b) or for their warp "
+      "(w):%s",
+      name_of(kernel_).c_str(), blockIdx.x, blockIdx.y, blockIdx.z, who.c_str());
+}
+
+void run_grid(const cudaLaunchConfig_t& config,
+              const void* kernel,
+              const std::function<void()>& thread) {
+  static auto* chooser = new Chooser;
+  gridDim = config.gridDim;
+  blockDim = config.blockDim;
+  static std::vector<std::uint32_t> order;
+  chooser->permutation(order, gridDim.x * gridDim.y * gridDim.z);
+  for (const auto index : order) {
+    blockIdx = {index % gridDim.x, index / gridDim.x % gridDim.y, index / gridDim.x / gridDim.y};
+    Block::instance().run(kernel, thread);
+  }
+}
+
+bool fits(const cudaLaunchConfig_t& config) {
+  const dim3 grid = config.gridDim, block = config.blockDim;
+  constexpr unsigned most_x = 0x7fffffffU, most_yz = 65535, most_threads = 1024, most_z = 64;
+  return grid.x > 0 && grid.y > 0 && grid.z > 0 && block.x > 0 && block.y > 0 && block.z > 0 &&
+         grid.x <= most_x && grid.y <= most_yz && grid.z <= most_yz && block.x <= most_threads &&
+         block.y <= most_threads && block.z <= most_z &&
+         std::uint64_t{block.x} * block.y * block.z <= most_threads;
+}
+
+}  // namespace
+
+unsigned lane() {
+  return Block::instance().current() % warp_lanes;
+}
+
+void wait_for_block() {
+  Block::instance().wait_for_block();
+}
+
+std::uint64_t exchange(unsigned mask, std::uint64_t value, int source) {
+  return Block::instance().exchange(mask, value, source);
+}
+
+cudaError_t launch(const cudaLaunchConfig_t& config,
+                   const void* kernel,
+                   std::function<void()> thread) {
+  if (!fits(config))
+    return told(cudaErrorInvalidConfiguration);
+  if (config.dynamicSmemBytes > 0 || config.numAttrs > 0)
+    return told(cudaErrorNotSupported);
+  return enqueue(config.stream, "kernel", [config, kernel, thread = std::move(thread)] {
+    run_grid(config, kernel, thread);
+  });
+}
+
+void check_pointer(const void* kernel, const void* pointer) {
+  if (pointer != nullptr && !reaches(pointer))
+    fail("%s is given %p, memory of the host that is not page-locked", name_of(kernel).c_str(),
+         pointer);
+}
+
+}  // namespace emulated

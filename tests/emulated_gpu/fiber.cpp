@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fiber.hpp"
+
+#include <cstdint>
+#include <cstdlib>
+
+#include <sys/mman.h>
+
+#include "settings.hpp"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+// Keeps what a function must keep on the old stack and takes it from the new one.
+asm(R"(
+.text
+.globl emulated_switch_stack
+.type emulated_switch_stack, @function
+emulated_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size emulated_switch_stack, . - emulated_switch_stack
+)");
+extern "C" void emulated_switch_stack(void** old_stack_pointer, void* new_stack_pointer);
+
+namespace emulated {
+namespace {
+
+constexpr std::size_t page = 4096, stack_bytes = std::size_t{64} << 10U;
+
+// Who is being switched to and from; the GPU has one thread.
+Fiber* entering = nullptr;
+Fiber* leaving = nullptr;
+
+}  // namespace
+
+Fiber::Fiber(Body body) : bytes_(stack_bytes), body_(body) {
+  memory_ = mmap(nullptr, page + stack_bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory_ == MAP_FAILED || mprotect(memory_, page, PROT_NONE) != 0)
+    fail("no memory for the stack of a thread");
+  bottom_ = static_cast<char*>(memory_) + page;
+  // What the switch pops: six registers, the place to go to, and where that would return to.
+  auto* top = reinterpret_cast<std::uintptr_t*>(static_cast<char*>(memory_) + page + stack_bytes);
+  *--top = 0;
+  *--top = reinterpret_cast<std::uintptr_t>(&Fiber::enter);
+  for (int i = 0; i < 6; ++i) *--top = 0;
+  stack_pointer_ = top;
+}
+
+Fiber::~Fiber() {
+  if (memory_ != nullptr)
+    munmap(memory_, page + stack_bytes);
+}
+
+void Fiber::switch_to(Fiber& other) {
+  entering = &other;
+  leaving = this;
+#ifdef __SANITIZE_ADDRESS__
+  void* fake_stack = nullptr;
+  __sanitizer_start_switch_fiber(&fake_stack, other.bottom_, other.bytes_);
+  emulated_switch_stack(&stack_pointer_, other.stack_pointer_);
+  __sanitizer_finish_switch_fiber(fake_stack, &leaving->bottom_, &leaving->bytes_);
+#else
+  emulated_switch_stack(&stack_pointer_, other.stack_pointer_);
+#endif
+}
+
+void Fiber::enter() {
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_finish_switch_fiber(nullptr, &leaving->bottom_, &leaving->bytes_);
+#endif
+  entering->body_();
+  std::abort();
+}
+
+}  // namespace emulated

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the environment says about the emulated GPU, read once, and the seed's choices.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace emulated {
+
+/// TRIREME_EMULATED_GPUS: how many there are; 0 is a machine without a driver.
+int num_gpus();
+/// TRIREME_EMULATED_QUEUE=lazy.
+bool is_lazy();
+
+enum class Order : std::uint8_t { forward, reverse, shuffled };
+
+/// Choices by TRIREME_EMULATED_SEED. Each has its own sequence, so that the order of one part does
+/// not depend on how often another has chosen. Not shared by threads.
+class Chooser {
+ public:
+  Chooser();
+  [[nodiscard]] Order order() const { return order_; }
+  /// One of 0 … count - 1.
+  std::size_t one_of(std::size_t count);
+  /// 0 … count - 1 in the seed's order.
+  void permutation(std::vector<std::uint32_t>& places, std::uint32_t count);
+  void arrange(std::vector<std::uint32_t>& ascending);
+
+ private:
+  std::uint64_t next();
+
+  Order order_;
+  std::uint64_t state_;
+};
+
+/// The end of what cannot go on: prints and aborts.
+[[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+}  // namespace emulated
