@@ -137,7 +137,9 @@ agree cuda-fp32-again cuda-fp32 0
 agree cuda-bf16 cpu 0.05
 train cuda-bf16-plain-gelu 1 run.device=cuda run.precision=bf16 run.fused_gelu=false
 train cuda-bf16-timed-products 1 run.device=cuda run.precision=bf16 run.timed_products=true parallel.product_blocks=64
+train cuda-bf16-unordered-attention 1 run.device=cuda run.precision=bf16 run.deterministic_attention=false
 agree cuda-bf16-plain-gelu cuda-bf16 0.05
+agree cuda-bf16-unordered-attention cuda-bf16 0.05
 agree cuda-bf16-timed-products cuda-bf16 0.05
 for ranks in 2 3; do
   train "nccl-$ranks" $ranks run.device=cuda run.precision=fp32 parallel.bucket_elements=200000

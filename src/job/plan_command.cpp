@@ -86,7 +86,8 @@ std::int64_t gpu_workspace(const JobConfig& config, DType dtype) {
                                          .heads = shape.heads,
                                          .head_channels = shape.head_channels(),
                                          .dtype = dtype,
-                                         .drops = shape.dropout > 0}));
+                                         .drops = shape.dropout > 0},
+                                        {.deterministic = config.run.deterministic_attention}));
 }
 
 /// What the figures of a GPU are and are not.

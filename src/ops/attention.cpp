@@ -68,16 +68,24 @@ std::size_t Attention::scratch_bytes() const {
   return implementation_->scratch_bytes();
 }
 
-std::size_t Attention::gpu_scratch_bytes(const AttentionShape& s) {
+std::size_t Attention::gpu_scratch_bytes(const AttentionShape& s, const AttentionOptions& options) {
   const std::int64_t heads = s.batch * s.heads, sums = 4 * heads * s.time;
   const std::int64_t time = (s.time + 63) / 64 * 64;
-  return static_cast<std::size_t>(suits_cudnn(s) ? 2 * sums + 2 * heads * time * time : sums);
+  const std::int64_t dp = 2 * heads * time * time, dq = sums * s.head_channels;
+  return static_cast<std::size_t>(suits_cudnn(s) ? 2 * sums + (options.deterministic ? dp : dq)
+                                                 : sums);
 }
 
 double Attention::forward_flops() const {
   const auto time = static_cast<double>(shape_.time);
   return 4.0 * static_cast<double>(shape_.batch * shape_.heads * shape_.head_channels) * time *
          (time + 1) / 2;
+}
+
+void set_attention_options(device::Device& device, const AttentionOptions& options) {
+  if constexpr (device::cuda::in_this_build)
+    if (device.kind() == device::Kind::cuda)
+      device::cuda::kept_with<AttentionOptions>(device) = options;
 }
 
 }  // namespace trireme::ops

@@ -28,6 +28,15 @@ struct AttentionShape {
   bool drops = false;  ///< some calls will be with dropout; without it none may be
 };
 
+/// How a GPU's attention is computed. A CPU's does not ask.
+struct AttentionOptions {
+  /// Backward adds up dQ in one order, by way of dP in memory; else in the order of arrival, which
+  /// moves fewer bytes.
+  bool deterministic = true;
+};
+/// For what is made from now on.
+void set_attention_options(device::Device& device, const AttentionOptions& options);
+
 class Attention {
  public:
   /// Scratch is allocated here, once.
@@ -52,9 +61,10 @@ class Attention {
   [[nodiscard]] std::size_t scratch_bytes() const;
   /// What scratch_bytes() comes to on a GPU, reckoned from the shape: cuDNN itself can only be
   /// asked where there is one. A sum per row in fp32; where cuDNN is taken, one more for its row
-  /// sums, and dP in bf16, B·H·T² with T rounded up to 64, which its deterministic backward needs.
-  /// Source: cudnn-frontend 1.18, scaled_dot_product_flash_attention.h.
-  static std::size_t gpu_scratch_bytes(const AttentionShape& shape);
+  /// sums, and for its deterministic backward dP in bf16, B·H·T² with T rounded up to 64, for the
+  /// other one dQ in fp32. Source: cudnn-frontend 1.18, scaled_dot_product_flash_attention.h.
+  static std::size_t gpu_scratch_bytes(const AttentionShape& shape,
+                                       const AttentionOptions& options = {});
   /// Multiply-adds of forward counted as 2, causal half only: 2 · 2 · B·H·D·T·(T+1)/2.
   [[nodiscard]] double forward_flops() const;
 

@@ -4,7 +4,7 @@
 // backward of one call choose alike, because both see the same shape and dropout.
 //
 // cuDNN's graphs are built at construction: that takes a while. Backward asks for its deterministic
-// algorithm, whose workspace grows with B·H·T².
+// algorithm, whose workspace grows with B·H·T², unless AttentionOptions let it go.
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -62,7 +62,9 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 class CudnnGraph {
  public:
   CudnnGraph(device::Device& device, const AttentionShape& shape, bool backward)
-      : shape_(shape), handle_(device::cuda::kept_with<Library>(device).handle) {
+      : shape_(shape),
+        options_(device::cuda::kept_with<AttentionOptions>(device)),
+        handle_(device::cuda::kept_with<Library>(device).handle) {
     graph_.set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
@@ -147,13 +149,14 @@ class CudnnGraph {
                                  .set_name("attention_backward")
                                  .set_causal_mask(true)
                                  .set_attn_scale(scale())
-                                 .set_deterministic_algorithm(true));
+                                 .set_deterministic_algorithm(options_.deterministic));
     output(made[0], Uid::dq, 3 * row());
     output(made[1], Uid::dk, 3 * row());
     output(made[2], Uid::dv, 3 * row());
   }
 
   const AttentionShape shape_;
+  const AttentionOptions options_;
   const cudnnHandle_t handle_;
   fe::graph::Graph graph_;
   device::Buffer workspace_;

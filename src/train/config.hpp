@@ -26,6 +26,7 @@ struct RunConfig {
   Or<std::int64_t> threads;
   bool timed_products = false;
   bool fused_gelu = true;
+  bool deterministic_attention = true;
   WhenFinished when_finished = WhenFinished::keep;
   Or<Duration> walltime{.value = std::nullopt, .keyword = "none"};
 };
@@ -78,6 +79,10 @@ void describe(V& v, RunConfig& c) {
   v("fused_gelu", c.fused_gelu,
     {.help = "GPU: GELU and its gradient within the matrix products. It rounds once less; "
              "model.recompute: gelu leaves it out in forward, so its bits differ."});
+  v("deterministic_attention", c.deterministic_attention,
+    {.help = "GPU: attention's backward pass in bf16 adds up in one order, by way of a matrix of "
+             "context x context per head in memory; off: in the order of arrival, with less "
+             "memory and traffic, and no run repeats to the bit."});
   v("when_finished", c.when_finished,
     {.help = "A run directory that holds all its steps is left as it is (keep), or a new run is "
              "made beside it in DIRECTORY-2, DIRECTORY-3, ... (new)."});

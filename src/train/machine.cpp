@@ -5,6 +5,7 @@
 
 #include "comm/placement.hpp"
 #include "comm/together.hpp"
+#include "ops/attention.hpp"
 #include "ops/matmul.hpp"
 
 namespace trireme::train {
@@ -56,6 +57,7 @@ std::unique_ptr<device::Device> open_device(const Job& job, int threads, comm::W
                            {.timed = job.run.timed_products,
                             .fused_gelu = job.run.fused_gelu,
                             .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0))});
+  ops::set_attention_options(*opened, {.deterministic = job.run.deterministic_attention});
   return opened;
 }
 

@@ -244,6 +244,18 @@ TEST_P(AttentionTest, TakesScratchForWhatItIsAskedToDo) {
   }
 }
 
+TEST_P(AttentionTest, AgreesWithReferenceWhenItNeedNotRepeat) {
+  ops::set_attention_options(device(), {.deterministic = false});
+  for (const std::int64_t time : {65, 128}) {
+    check(2, time, 3, 32, 0);
+    const AttentionShape s{2, time, 3, 32, dtype()};
+    if (device().kind() == device::Kind::cuda) {
+      EXPECT_LE(Attention(device(), s).scratch_bytes(),
+                Attention::gpu_scratch_bytes(s, {.deterministic = false}));
+    }
+  }
+}
+
 TEST_P(AttentionTest, CountsTheCausalHalf) {
   EXPECT_EQ(Attention(device(), {2, 3, 4, 5, dtype()}).forward_flops(), 4.0 * 2 * 4 * 5 * 6);
 }
@@ -256,6 +268,8 @@ TEST(AttentionOnGpu, ReckonsItsScratch) {
   EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}),
             2U * 4 * 6 * 65 + 2U * 6 * 128 * 128);
   EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 33, DType::bf16}), 4U * 6 * 65);
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}, {.deterministic = false}),
+            2U * 4 * 6 * 65 + 4U * 6 * 65 * 32);
 }
 
 TEST(AttentionReference, BackwardIsTheGradientOfForward) {
