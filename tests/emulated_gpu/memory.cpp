@@ -188,6 +188,17 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   return cudaSuccess;
 }
 
+// On CUDA's default stream: behind and before nothing on streams that do not block, as all are
+// here.
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  static const cudaStream_t unordered = [] {
+    cudaStream_t made = nullptr;
+    static_cast<void>(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+    return made;
+  }();
+  return cudaMemsetAsync(to, value, bytes, unordered);
+}
+
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
   if (!emulated::reaches(to))
     return told(cudaErrorInvalidValue);

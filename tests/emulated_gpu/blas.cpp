@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stand-in for cuBLASLt on the emulated GPU: what trireme calls of it, held to the documented
+// contract. Sources: cublasLt.h and the cuBLAS user guide, section cublasLtMatmul().
+//
+// 1. A combination that the library documents as unsupported is CUBLAS_STATUS_NOT_SUPPORTED from
+//    the heuristics; a call that contradicts itself is CUBLAS_STATUS_INVALID_VALUE and a line on
+//    standard error. What is documented nowhere, such as the shapes for which a GELU is really
+//    fused, is allowed: the real heuristics may refuse more.
+// 2. An algorithm is good for the product it was offered for (types, sizes, transposes, epilogue)
+//    and for addresses aligned as promised then, up to 16 bytes; elsewhere it is refused.
+// 3. Two algorithms are offered, whose sums differ in the last bits: all of k in one go, and k in
+//    two halves that meet in the workspace. Long sums get the latter first, so that the workspace
+//    is used; what stood in it is lost.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "emulated_gpu/blas_descriptors.hpp"
+#include "emulated_gpu/blas_product.hpp"
+#include "emulated_gpu/queue.hpp"
+
+struct cublasLtContext {
+  std::uint64_t tag = 0;
+};
+
+namespace emulated::blas {
+namespace {
+
+constexpr std::uint64_t handle_tag = 0x637562616c73ULL, algorithm_tag = 0x616c676fULL;
+constexpr std::int64_t long_sum = 1024;
+
+/// A product as the caller describes it.
+struct Problem {
+  const Description* description;
+  const Layout *a, *b, *c, *d;
+
+  [[nodiscard]] bool transposes_a() const { return description->transposes_a != CUBLAS_OP_N; }
+  [[nodiscard]] bool transposes_b() const { return description->transposes_b != CUBLAS_OP_N; }
+  [[nodiscard]] std::int64_t depth() const { return transposes_a() ? a->rows : a->columns; }
+  [[nodiscard]] bool has_bias() const {
+    return (description->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+  }
+  [[nodiscard]] bool has_auxiliary() const { return (description->epilogue & 128U) != 0; }
+};
+
+/// The bytes up to 16 that an address is aligned to; any, for null.
+std::uint64_t aligned_to(const void* at) {
+  return at == nullptr ? 16
+                       : std::uint64_t{1} << static_cast<unsigned>(std::countr_zero(
+                             reinterpret_cast<std::uintptr_t>(at) | std::uintptr_t{16}));
+}
+
+struct Alignments {
+  std::uint64_t a, b, c, d, bias, auxiliary;
+};
+
+/// What cublasLtMatmulAlgo_t holds.
+struct Algorithm {
+  std::uint64_t tag, splits, workspace_bytes, problem;
+  std::uint64_t alignments;  // a byte each
+};
+static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
+
+std::uint64_t pack(const Alignments& a) {
+  std::uint64_t packed = 0;
+  for (const std::uint64_t bytes : {a.a, a.b, a.c, a.d, a.bias, a.auxiliary})
+    packed = packed << 8U | bytes;
+  return packed;
+}
+
+bool each_suffices(std::uint64_t have, std::uint64_t wanted) {
+  for (unsigned i = 0; i < 6; ++i)
+    if ((have >> 8 * i & 0xffU) < (wanted >> 8 * i & 0xffU))
+      return false;
+  return true;
+}
+
+/// FNV-1a of everything that an algorithm is chosen by.
+std::uint64_t digest(const Problem& p) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto add = [&](auto value) {
+    hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3ULL;
+  };
+  for (const Layout* m : {p.a, p.b, p.c, p.d}) {
+    add(m->type);
+    add(m->rows);
+    add(m->columns);
+    add(m->leading);
+  }
+  add(p.transposes_a());
+  add(p.transposes_b());
+  add(p.description->epilogue);
+  add(p.description->auxiliary_leading);
+  return hash;
+}
+
+cublasStatus_t examine_sizes(const Problem& p) {
+  const std::int64_t rows = p.transposes_a() ? p.a->columns : p.a->rows;
+  const std::int64_t depth = p.transposes_b() ? p.b->columns : p.b->rows;
+  const std::int64_t columns = p.transposes_b() ? p.b->rows : p.b->columns;
+  if (rows != p.d->rows || columns != p.d->columns || depth != p.depth() ||
+      p.c->rows != p.d->rows || p.c->columns != p.d->columns)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "%td x %td times %td x %td into %td x %td", rows,
+                  p.depth(), depth, columns, p.d->rows, p.d->columns);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+/// The rows of the guide's table for compute type 32F without TF32, and the bias's type in them.
+cublasStatus_t examine_types(const Problem& p) {
+  const Description& s = *p.description;
+  if (s.compute != CUBLAS_COMPUTE_32F || s.scale != CUDA_R_32F || p.a->type != p.b->type ||
+      p.c->type != p.d->type)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool known = (p.a->type == CUDA_R_32F && p.d->type == CUDA_R_32F) ||
+                     (p.a->type == CUDA_R_16BF && p.d->type == CUDA_R_16BF) ||
+                     (p.a->type == CUDA_R_16BF && p.d->type == CUDA_R_32F);
+  if (!known || (p.has_bias() && s.bias_type != -1 && s.bias_type != p.d->type))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t examine_epilogue(const Problem& p) {
+  switch (p.description->epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+      return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU:
+      break;
+    default:
+      return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u is not known here",
+                    p.description->epilogue);
+  }
+  // "Must be divisible by 8 and be no less than the number of rows in the output matrix."
+  // Source: cublasLt.h, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD.
+  const std::int64_t leading = p.description->auxiliary_leading;
+  if (leading % 8 != 0 || leading < p.d->rows)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "an auxiliary matrix with columns of %td at %td",
+                  p.d->rows, leading);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t examine(const Problem& p) {
+  if (p.description == nullptr || p.a == nullptr || p.b == nullptr || p.c == nullptr ||
+      p.d == nullptr)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "a descriptor is missing");
+  for (const auto& check : {examine_sizes, examine_types, examine_epilogue})
+    if (const auto status = check(p); status != CUBLAS_STATUS_SUCCESS)
+      return status;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+/// Of one column after another, as the memory lies.
+std::size_t bytes_of(const Layout& m) {
+  return static_cast<std::size_t>((m.columns - 1) * m.leading + m.rows) *
+         (m.type == CUDA_R_16BF ? 2 : 4);
+}
+
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto first = reinterpret_cast<std::uintptr_t>(a),
+             second = reinterpret_cast<std::uintptr_t>(b);
+  return first < second + b_bytes && second < first + a_bytes;
+}
+
+Matrix at(const void* data, const Layout& m) {
+  return {const_cast<void*>(data), m.type, m.rows, m.columns, m.leading};
+}
+
+/// What cublasLtMatmul is given besides the problem.
+struct Call {
+  const void *a, *b, *c;
+  void *d, *workspace;
+  std::size_t workspace_bytes;
+  float beta;
+};
+
+cublasStatus_t examine_call(const Problem& p, const Algorithm& algorithm, const Call& call) {
+  const Description& s = *p.description;
+  if (algorithm.tag != algorithm_tag || algorithm.problem != digest(p))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "the algorithm is one for another product");
+  if (p.has_bias() && s.bias == nullptr)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "a bias at no address");
+  if (p.has_auxiliary() && s.auxiliary == nullptr)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "an auxiliary matrix at no address");
+  const std::uint64_t have =
+      pack({aligned_to(call.a), aligned_to(call.b), aligned_to(call.c), aligned_to(call.d),
+            aligned_to(s.bias), aligned_to(s.auxiliary)});
+  if (!each_suffices(have, algorithm.alignments))
+    return refuse(
+        CUBLAS_STATUS_INVALID_VALUE,
+        "addresses aligned to %012lx bytes (A, B, C, D, bias, auxiliary), promised %012lx", have,
+        algorithm.alignments);
+  // "Must be 256B aligned". Source: cuBLAS user guide, cublasLtMatmul(), workspace.
+  if (call.workspace_bytes < algorithm.workspace_bytes ||
+      reinterpret_cast<std::uintptr_t>(call.workspace) % 256 != 0)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "a workspace of %zu bytes at %p, %zu wanted",
+                  call.workspace_bytes, call.workspace, algorithm.workspace_bytes);
+  if (call.beta != 0 && call.c == call.d && p.c->leading != p.d->leading)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "C in place of D, but laid out in another way");
+  const std::size_t d_bytes = bytes_of(*p.d);
+  if (overlap(call.d, d_bytes, call.a, bytes_of(*p.a)) ||
+      overlap(call.d, d_bytes, call.b, bytes_of(*p.b)) ||
+      (algorithm.splits > 1 && overlap(call.d, d_bytes, call.workspace, algorithm.workspace_bytes)))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "D lies in an operand or in the workspace");
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+}  // namespace emulated::blas
+
+using namespace emulated::blas;
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  if (handle == nullptr)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  *handle = new cublasLtContext{handle_tag};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  if (handle == nullptr || handle->tag != handle_tag)
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  handle->tag = 0;
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "success";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "the library was not initialized";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "an unsupported value or parameter was passed to the function";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "the functionality requested is not supported";
+    default:
+      return "<unknown>";
+  }
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
+                                              cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c,
+                                              cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t wishes,
+                                              int requested,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* returned) {
+  if (handle == nullptr || handle->tag != handle_tag)
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  const auto* preference = known<Preference>(wishes);
+  if (requested <= 0 || results == nullptr || returned == nullptr || preference == nullptr)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "heuristics without preference or place");
+  *returned = 0;
+  const Problem p{known<Description>(description), known<Layout>(a), known<Layout>(b),
+                  known<Layout>(c), known<Layout>(d)};
+  if (const auto status = examine(p); status != CUBLAS_STATUS_SUCCESS)
+    return status;
+  // What is not dereferenced here still tells its alignment. Source: cublasLt.h,
+  // CUBLASLT_MATMUL_DESC_BIAS_POINTER and _EPILOGUE_AUX_POINTER.
+  const auto promised = [](std::uint32_t bytes) { return std::uint64_t{std::min(bytes, 16U)}; };
+  const std::uint64_t alignments =
+      pack({promised(preference->alignment_a), promised(preference->alignment_b),
+            promised(preference->alignment_c), promised(preference->alignment_d),
+            p.has_bias() ? aligned_to(p.description->bias) : 1,
+            p.has_auxiliary() ? aligned_to(p.description->auxiliary) : 1});
+  const auto halves_bytes = static_cast<std::uint64_t>(p.d->rows * p.d->columns) * 2 * 4;
+  const bool may_split =
+      p.depth() >= 2 && halves_bytes <= preference->workspace_bytes &&
+      (preference->reduction_schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0;
+  const auto offer = [&](std::uint64_t splits) {
+    if (*returned == requested)
+      return;
+    cublasLtMatmulHeuristicResult_t& result = results[(*returned)++];
+    result = {};
+    const Algorithm algorithm{algorithm_tag, splits, splits > 1 ? halves_bytes : 0, digest(p),
+                              alignments};
+    std::memcpy(&result.algo, &algorithm, sizeof algorithm);
+    result.workspaceSize = algorithm.workspace_bytes;
+    result.state = CUBLAS_STATUS_SUCCESS;
+    result.wavesCount = 1;
+  };
+  if (may_split && p.depth() >= long_sum)
+    offer(2);
+  offer(1);
+  if (may_split && p.depth() < long_sum)
+    offer(2);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle,
+                              cublasLtMatmulDesc_t description,
+                              const void* alpha,
+                              const void* a,
+                              cublasLtMatrixLayout_t a_layout,
+                              const void* b,
+                              cublasLtMatrixLayout_t b_layout,
+                              const void* beta,
+                              const void* c,
+                              cublasLtMatrixLayout_t c_layout,
+                              void* d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* chosen,
+                              void* workspace,
+                              std::size_t workspace_bytes,
+                              cudaStream_t stream) {
+  if (handle == nullptr || handle->tag != handle_tag)
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  const Problem p{known<Description>(description), known<Layout>(a_layout), known<Layout>(b_layout),
+                  known<Layout>(c_layout), known<Layout>(d_layout)};
+  if (const auto status = examine(p); status != CUBLAS_STATUS_SUCCESS)
+    return status;
+  if (alpha == nullptr || beta == nullptr || a == nullptr || b == nullptr || c == nullptr ||
+      d == nullptr || chosen == nullptr)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "a product of nothing");
+  Algorithm algorithm{};
+  std::memcpy(&algorithm, chosen, sizeof algorithm);
+  Product product;
+  std::memcpy(&product.alpha, alpha, sizeof product.alpha);
+  std::memcpy(&product.beta, beta, sizeof product.beta);
+  const Call call{a, b, c, d, workspace, workspace_bytes, product.beta};
+  if (const auto status = examine_call(p, algorithm, call); status != CUBLAS_STATUS_SUCCESS)
+    return status;
+  const Description& s = *p.description;
+  product.a = at(a, *p.a);
+  product.b = at(b, *p.b);
+  product.c = at(c, *p.c);
+  product.d = at(d, *p.d);
+  product.transposes_a = p.transposes_a();
+  product.transposes_b = p.transposes_b();
+  product.epilogue = s.epilogue;
+  if (p.has_bias())
+    product.bias = {const_cast<void*>(s.bias), p.d->type, p.d->rows, 1, p.d->rows};
+  if (p.has_auxiliary())
+    product.auxiliary = {s.auxiliary, p.d->type, p.d->rows, p.d->columns, s.auxiliary_leading};
+  product.splits = static_cast<int>(algorithm.splits);
+  product.workspace = static_cast<float*>(workspace);
+  return emulated::enqueue(stream, "cublasLtMatmul", [product] { multiply(product); }) ==
+                 cudaSuccess
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+}  // extern "C"

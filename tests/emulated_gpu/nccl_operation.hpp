@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// One collective of the emulated NCCL, as the GPU's thread does it.
+//
+// 1. advance() never blocks: it does what it can and says whether the operation has ended, so that
+//    the other streams of the GPU go on while this rank waits for another.
+// 2. First every rank posts what it is about to do. Where they differ, every rank fails with both
+//    readings; the real library would hang, or mix them up.
+// 3. Data go through the slots of the segment, a piece per round. Sums are added in rank order,
+// bf16
+//    rounded at every addition as on the way around a ring; the result is the same on every rank.
+// 4. An operation that has failed never ends by itself, as a kernel that waits for a peer: it ends
+//    when its communicator is aborted.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include <nccl.h>
+
+#include "emulated_gpu/nccl_segment.hpp"
+
+namespace emulated::nccl {
+
+enum class Kind : std::int32_t { reduce_scatter, all_gather, all_reduce };
+const char* name(Kind kind);
+
+std::size_t bytes_of(ncclDataType_t type);
+
+/// `count` elements of each rank: received by reduce-scatter, sent by all-gather, both by
+/// all-reduce.
+struct Arguments {
+  Kind kind{};
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+  std::size_t count = 0;
+  ncclDataType_t type{};
+};
+
+/// What an operation asks its communicator, and tells it.
+struct Surroundings {
+  const Segment* segment = nullptr;
+  const std::atomic<bool>* aborted = nullptr;  // by this rank
+  std::function<void(ncclResult_t, std::string)> fail;
+  std::uint64_t* operations = nullptr;  // begun so far on this rank; the GPU's thread only
+  std::uint64_t* rounds = nullptr;      // of data so far; the GPU's thread only
+};
+
+class Operation {
+ public:
+  Operation(const Arguments& arguments, Surroundings surroundings)
+      : arguments_(arguments), at_(std::move(surroundings)) {}
+
+  /// True when it has ended, or its communicator was aborted.
+  bool advance();
+
+ private:
+  enum class Stage { post, meet, write, gather, leave, failed };
+
+  void fail(ncclResult_t status, std::string words);
+  void post();
+  void meet();
+  void write();
+  void gather();
+  [[nodiscard]] std::size_t piece() const;
+  [[nodiscard]] std::size_t pieces_per_slot() const;
+
+  const Arguments arguments_;
+  const Surroundings at_;
+  Stage stage_ = Stage::post;
+  std::uint64_t number_ = 0;
+  std::size_t done_ = 0;  // elements of `count`
+};
+
+}  // namespace emulated::nccl
