@@ -56,6 +56,7 @@ class Checker {
     walltime_can_checkpoint();
     checkpoints_are_one_runs();
     sample_can_begin();
+    graphs_keep_their_memory();
   }
 
  private:
@@ -328,6 +329,16 @@ class Checker {
         {{"run.walltime",
           "the run would stop with a checkpoint, but checkpoint.every_steps is 0 (none)"},
          {"checkpoint.every_steps", "0 (none) leaves run.walltime no checkpoint to stop with"}});
+  }
+
+  void graphs_keep_their_memory() {
+    if (!readable({"run.graphs", "memory.pool"}) || !config_.run.graphs.value_or(false) ||
+        config_.memory.pool)
+      return;
+    disagree({{"run.graphs",
+               "true: what is captured keeps its addresses, and memory.pool = false allocates "
+               "scratch anew each time"},
+              {"memory.pool", "false: run.graphs = true needs scratch that stays where it is"}});
   }
 
   void checkpoints_are_one_runs() {

@@ -27,6 +27,7 @@ struct RunConfig {
   bool timed_products = false;
   bool fused_gelu = true;
   bool deterministic_attention = true;
+  Or<bool> graphs;
   WhenFinished when_finished = WhenFinished::keep;
   Or<Duration> walltime{.value = std::nullopt, .keyword = "none"};
 };
@@ -83,6 +84,10 @@ void describe(V& v, RunConfig& c) {
     {.help = "GPU: attention's backward pass in bf16 adds up in one order, by way of a matrix of "
              "context x context per head in memory; off: in the order of arrival, with less "
              "memory and traffic, and no run repeats to the bit."});
+  v("graphs", c.graphs,
+    {.help = "Capture a micro-step once and launch it as a graph from then on, which spares a "
+             "GPU's host most of its calls. auto: on GPUs, with memory.pool. Never changes the "
+             "numbers."});
   v("when_finished", c.when_finished,
     {.help = "A run directory that holds all its steps is left as it is (keep), or a new run is "
              "made beside it in DIRECTORY-2, DIRECTORY-3, ... (new)."});

@@ -5,7 +5,8 @@
 // engine  the deck's step, as a run takes it: buckets, events, the search for gradients that are
 //         not finite, shard tables, spans (where the deck records them), the exchange at the end.
 // plain   the least that gives the same numbers: one flat gradient, one loop of AdamW over the
-//         parameters. The same model code, kernels, batches, clipping and schedule.
+//         parameters. The same model code, kernels, batches, clipping and schedule, but never
+//         graphs: run.graphs=false compares like with like on a GPU.
 //
 // 1. Both train side by side in one process, step by step, each first in turn; a ratio compares two
 // steps that followed one another.

@@ -82,6 +82,10 @@ Session::Session(const Job& the_job,
     gradients.push_back(engine.gradient(static_cast<ParameterIndex>(p)));
   }
   model.bind(std::move(parameters), std::move(gradients));
+  if (job.run.graphs.value_or(device->kind() == device::Kind::cuda && job.memory.pool)) {
+    TRIREME_EXPECT(job.memory.pool, "graphs of scratch that is freed: {}", "memory.pool is off");
+    graphs.emplace(model, plan, hooks, *compute_stream);
+  }
   if (job.evaluate.every_steps > 0 && data.validation)
     evaluator_.emplace(
         *data.validation,
@@ -109,11 +113,17 @@ void Session::micro_steps() {
                       batches.micro_sequences, *compute_stream);
     loading.end();
     const timing::StreamSpan training(recorder, timing::Name::model_train, 0, *compute_stream);
-    const bool last = micro + 1 == batches.micro_steps();
-    model.train(micro_batch_.batch(), micro_batch_.losses(), last, hooks, *compute_stream);
+    train_micro_step(micro == 0, micro + 1 == batches.micro_steps());
     losses_.add_values(micro_batch_.losses(), *compute_stream);
   }
   next_sample += static_cast<std::uint64_t>(batches.sequences);
+}
+
+void Session::train_micro_step(bool first, bool last) {
+  if (graphs && engine.steps_begun() > 1)
+    graphs->train(micro_batch_.batch(), micro_batch_.losses(), first, last);
+  else
+    model.train(micro_batch_.batch(), micro_batch_.losses(), last, hooks, *compute_stream);
 }
 
 void Session::compute(std::int64_t number) {

@@ -16,7 +16,8 @@
 // 1. Member order is construction order, and its reverse the order of teardown: what uses a stream
 // or a communicator goes first.
 // 2. Construction, enqueue(), outcome() and step() are collective.
-// 3. The first step warms the scratch pool up; after it the pool no longer grows.
+// 3. The first step warms the scratch pool up; after it the pool no longer grows, and micro-steps
+// may be captured and replayed (micro_step_graphs.hpp).
 #pragma once
 
 #include <array>
@@ -43,6 +44,7 @@
 #include "train/batches.hpp"
 #include "train/evaluator.hpp"
 #include "train/job.hpp"
+#include "train/micro_step_graphs.hpp"
 #include "train/microbatch.hpp"
 #include "train/model_hooks.hpp"
 #include "train/stop.hpp"
@@ -109,6 +111,7 @@ class Session {
   model::Gpt model;
   optim::AdamW optimizer;
   EngineHooks hooks;
+  std::optional<MicroStepGraphs> graphs;  ///< where run.graphs wants them
   timing::Recorder recorder;
   /// Global index of the first sample not yet trained on.
   std::uint64_t next_sample = 0;
@@ -118,6 +121,7 @@ class Session {
   void expect_equal_plans();
   void compute(std::int64_t number);
   void micro_steps();
+  void train_micro_step(bool first, bool last);
   Requests finish_step(std::int64_t number, Requests mine);
 
   /// When a step was where, on compute.

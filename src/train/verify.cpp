@@ -42,6 +42,8 @@ class Variant {
     if (parallel_.reduction == comm::Reduction::sum)
       parallel_.reduction = comm::Reduction::ordered;
     memory_.pool = combination.pool;
+    if (!combination.pool)
+      run_.graphs.value = false;
     record_.spans = false;
     job_.emplace(Job{run_,
                      job.shape,

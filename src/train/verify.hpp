@@ -23,6 +23,9 @@
 // the network is.
 // 4. After the last step and its gathers: all parameters on all ranks, and their padding.
 //
+// With run.graphs: true the micro-steps of the combinations with a pool are captured in step 2 and
+// replayed from then on.
+//
 // Nothing is written but a token cache in a temporary directory (or data.cache), gone at the end.
 // Memory: each rank keeps `steps` + 1 copies of all parameters.
 #pragma once

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <utility>
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -133,9 +134,10 @@ Counted count_steps(const SmallDeck& deck, comm::World& world) {
 
 TEST(Allocations, AStepAloneTakesNothingFromTheHeap) {
   const auto world = comm::make_self_world();
-  for (const bool sharded : {true, false}) {
+  for (const auto& [sharded, graphs] : {std::pair{true, false}, {false, false}, {true, true}}) {
     SmallDeck deck;
     deck.optimizer.sharded = sharded;
+    deck.run.graphs.value = graphs;
     const Counted counted = count_steps(deck, *world);
     EXPECT_EQ(counted.mallocs, 0);
     EXPECT_EQ(counted.news, 0);

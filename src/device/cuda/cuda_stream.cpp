@@ -56,7 +56,9 @@ const char* words_of(cudaError_t status) {
 void check(cudaError_t status, const char* statement, const char* file, int line) {
   if (status == cudaSuccess)
     return;
-  const std::string words = fmt::format("{}: {}", cudaGetErrorName(status), words_of(status));
+  std::string words = fmt::format("{}: {}", cudaGetErrorName(status), words_of(status));
+  if (status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread)
+    words += "; run.graphs: false captures nothing";
   static_cast<void>(cudaGetLastError());  // else the next launch would be blamed
   throw DeviceError("CUDA", statement, words, file, line);
 }
