@@ -129,7 +129,6 @@ void sync_record(const std::string& run_directory) {
   if (!fs::exists(record))
     return;
   h5::sync_file(record);
-  h5::sync_directory(run_directory);  // its name, where the record was moved away and begun again
 }
 
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept {

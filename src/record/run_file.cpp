@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.hpp"
@@ -23,6 +24,12 @@ using timing::Sample;
 
 /// Samples that may wait before they are written ahead of time: 2 MiB.
 constexpr std::size_t most_waiting_samples = std::size_t{1} << 16;
+
+/// The name of the file at `path`, which is on the disk when this returns.
+void sync_name(const std::string& path) {
+  const auto directory = std::filesystem::absolute(path).parent_path();
+  h5::sync_directory(directory.string());
+}
 
 }  // namespace
 
@@ -182,6 +189,7 @@ RunFile RunFile::create(const std::string& path,
   auto impl = std::make_unique<Impl>(h5::create_file(path), step + 1, std::move(options));
   try {
     impl->start_new(header);
+    sync_name(path);
   } catch (...) {
     impl.reset();
     std::remove(path.c_str());  // ours, and of no use to anyone
@@ -204,6 +212,7 @@ RunFile RunFile::resume(const std::string& path,
                     fmt::format("the run file is damaged: {}: {}", problem.what(), move_away));
   }
   impl->start_again(header);
+  sync_name(path);  // which may have been moved here
   return RunFile(std::move(impl));
 }
 

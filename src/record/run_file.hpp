@@ -21,6 +21,7 @@
 // 2. create() never overwrites; resume() drops the rows of steps after the one resumed from.
 // 3. After a StorageError the object is good for destruction only.
 // 4. One thread uses a RunFile.
+// 5. The file's name is on the disk once it is open; its rows are when somebody syncs it.
 #pragma once
 
 #include <cstdint>
