@@ -22,10 +22,11 @@
 #include "model/gpt.hpp"
 #include "reduce/leaves.hpp"
 
+#include "train/machine.hpp"
+
 namespace trireme::job {
 namespace {
 
-using trireme::train::DeviceChoice;
 using trireme::train::Precision;
 
 /// What one rank holds or sends, by name; JSON keys and table rows are made of it.
@@ -68,12 +69,6 @@ double percent(std::int64_t part, std::int64_t whole) {
 /// Names in the model's table are letters, digits and dots.
 std::string quoted(const std::string& name) {
   return "\"" + name + "\"";
-}
-
-device::Kind kind_of(DeviceChoice choice) {
-  const bool gpu = choice == DeviceChoice::cuda ||
-                   (choice == DeviceChoice::automatic && device::count_cuda_devices().count > 0);
-  return gpu ? device::Kind::cuda : device::Kind::cpu;
 }
 
 /// Of the largest micro-batch's attention, and of matrix products.
@@ -138,7 +133,7 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
                   {},
                   {},
                   {},
-                  kind_of(config.run.device),
+                  trireme::train::choose_kind(config.run.device, device::count_cuda_devices()),
                   {}};
   if (config.run.precision != Precision::bf16)
     result.dtypes.push_back(DType::f32);

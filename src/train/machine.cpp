@@ -36,12 +36,18 @@ int index_of_gpu(const device::CudaCensus& gpus, const comm::World& world) {
 
 }  // namespace
 
+device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus) {
+  const bool gpu =
+      choice == DeviceChoice::cuda || (choice == DeviceChoice::automatic && gpus.count > 0);
+  return gpu ? device::Kind::cuda : device::Kind::cpu;
+}
+
 std::unique_ptr<device::Device> open_device(DeviceChoice choice, int threads, comm::World& world) {
   if (choice == DeviceChoice::cpu)
     return device::make_cpu_device(threads);
   const device::CudaCensus gpus = device::count_cuda_devices();
   if (choice == DeviceChoice::automatic) {
-    std::int64_t some_have_none = gpus.count == 0 ? 1 : 0;
+    std::int64_t some_have_none = choose_kind(choice, gpus) == device::Kind::cpu ? 1 : 0;
     world.max({&some_have_none, 1});
     if (some_have_none != 0)
       return device::make_cpu_device(threads);

@@ -20,6 +20,9 @@ namespace trireme::train {
 /// to some, an equal part when the ranks of its host share the whole machine. At least 1.
 int choose_threads(const Or<std::int64_t>& asked, const comm::World& world);
 
+/// What one rank alone would choose that sees these GPUs.
+device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus);
+
 /// The CPU, or this rank's GPU: the only one that it sees, or the one with its local rank as
 /// number. `device: auto` takes GPUs when every rank has one. Collective. Throws DeviceError when
 /// there is none to be had.
