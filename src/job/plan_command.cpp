@@ -23,6 +23,7 @@
 #include "reduce/leaves.hpp"
 
 #include "train/machine.hpp"
+#include "train/saver.hpp"
 
 namespace trireme::job {
 namespace {
@@ -141,10 +142,11 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
     result.dtypes.push_back(DType::bf16);
   const int partial_sums =
       reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, ranks));
+  const bool snapshot = trireme::train::holds_snapshot(config.checkpoint, result.device);
   for (const DType dtype : result.dtypes) {
     result.budgets.push_back(layout::budget_of(result.plan, dtype, result.sharded,
                                                reduce::dtype_of(config.parallel.gradient_dtype),
-                                               partial_sums, config.checkpoint.asynchronous));
+                                               partial_sums, snapshot));
     result.activations.emplace_back(shape_of(config), dtype, config.batch.micro_sequences,
                                     result.device);
     const bool gpu = result.device == device::Kind::cuda;

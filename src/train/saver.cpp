@@ -108,7 +108,16 @@ std::optional<std::string> told_precision(const record::CheckpointFacts& facts) 
   return told == facts.more.end() ? std::nullopt : std::optional(told->second);
 }
 
+/// Whether a checkpoint is written from a copy: the record room reads memory of the host.
+bool takes_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
+  return config.asynchronous || kind != device::Kind::cpu;
+}
+
 }  // namespace
+
+bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
+  return config.regular() && takes_snapshot(config, kind);
+}
 
 record::NameValues model_facts(const model::GptShape& shape) {
   return {
@@ -237,20 +246,28 @@ void Saver::expect_gathered(device::Stream& compute) {
 }
 
 void Saver::prepare(const std::string& run_directory) {
-  if (job_.checkpoint.asynchronous || device_.kind() != device::Kind::cpu)
-    snapshot_.resize(static_cast<std::size_t>(layout::snapshot_bytes(plan_)));
+  if (holds_snapshot(job_.checkpoint, device_.kind()))
+    make_snapshot();
   writer_.emplace(run_directory, plan_, job_.checkpoint.keep, world_);
 }
 
+void Saver::make_snapshot() {
+  snapshot_ = device_.allocate_shared_with_host(
+      static_cast<std::size_t>(layout::snapshot_bytes(plan_)), "the snapshot of a checkpoint");
+  std::fill_n(snapshot_.data(), snapshot_.bytes(), std::byte{0});  // pages are real once written
+}
+
 std::vector<record::Slab> Saver::owned_state(device::Stream& compute) {
+  if (snapshot_.bytes() == 0 && takes_snapshot(job_.checkpoint, device_.kind()))
+    make_snapshot();
   std::vector<record::Slab> slabs;
   std::size_t used = 0;
   for (const auto& slab : owned_slabs(plan_, optimizer_, world_.rank())) {
     View kept = slab.data;
-    if (!snapshot_.empty()) {
-      TRIREME_EXPECT(slab.data.bytes() <= snapshot_.size() - used, "a snapshot of {} bytes",
-                     snapshot_.size());
-      kept = View(snapshot_.data() + used, slab.data.elements, slab.data.dtype);
+    if (snapshot_.bytes() > 0) {
+      TRIREME_EXPECT(slab.data.bytes() <= snapshot_.bytes() - used, "a snapshot of {} bytes",
+                     snapshot_.bytes());
+      kept = snapshot_.view(slab.data.dtype, used, slab.data.elements);
       used += slab.data.bytes();
       device_.copy(kept, slab.data, compute);
     }
@@ -267,7 +284,7 @@ std::string Saver::precision() const {
 void Saver::begin(std::int64_t step, std::uint64_t next_sample, device::Stream& compute) {
   saved_ = {.files = {}, .step = step, .begin = timing::steady_seconds()};
   auto slabs = owned_state(compute);
-  if (!snapshot_.empty())
+  if (snapshot_.bytes() > 0)
     saved_.copy_s = timing::steady_seconds() - saved_.begin;
   record::NameValues more = job_.build;
   more.emplace_back("precision", precision());

@@ -11,7 +11,8 @@
 //
 // Saving copies what this rank owns into a snapshot, made once, and writes that while the steps go
 // on (record/checkpoint_writer.hpp). With `checkpoint.asynchronous: false` on a CPU there is no
-// snapshot: the state itself is written, and the run waits.
+// snapshot: the state itself is written, and the run waits. A deck that asks for no checkpoints may
+// still be asked for one, by a signal or by its end; the snapshot is made then.
 #pragma once
 
 #include <cstddef>
@@ -40,6 +41,9 @@ namespace trireme::train {
 record::NameValues model_facts(const model::GptShape& shape);
 /// The way back. Throws UserError when a fact is missing or no number.
 model::GptShape shape_from(const record::NameValues& facts, const std::string& directory);
+
+/// Whether a run has a snapshot's memory from its start on.
+bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind);
 
 class Saver {
  public:
@@ -72,9 +76,10 @@ class Saver {
   /// Collective. GPT-2's initial values, a pure function of the seed.
   void initialize(device::Stream& compute);
 
-  /// Makes the snapshot's memory and says where checkpoints go; before the first begin().
+  /// Makes the snapshot's memory where the run holds one, and says where checkpoints go; before the
+  /// first begin().
   void prepare(const std::string& run_directory);
-  [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_.size(); }
+  [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_.bytes(); }
 
   /// Collective. Requires: nothing under way. Takes the snapshot and starts writing it.
   void begin(std::int64_t step, std::uint64_t next_sample, device::Stream& compute);
@@ -91,6 +96,7 @@ class Saver {
   void expect_gathered(device::Stream& compute);
   /// Of the parameters, as the deck writes it: fp32, bf16.
   [[nodiscard]] std::string precision() const;
+  void make_snapshot();
   std::vector<record::Slab> owned_state(device::Stream& compute);
 
   const Job& job_;
@@ -100,7 +106,7 @@ class Saver {
   device::Device& device_;
   comm::World& world_;
 
-  std::vector<std::byte> snapshot_;
+  device::Buffer snapshot_;
   Saved saved_;
   std::optional<record::CheckpointWriter> writer_;  // last: it reads the snapshot while it lives
 };

@@ -23,8 +23,9 @@ DeckPlan planned(int ranks, const std::vector<std::string>& overrides = {}) {
   std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
                                   "batch.sequences=" + std::to_string(8 * ranks)};
   all.insert(all.end(), overrides.begin(), overrides.end());
-  return plan_of(parse(completed(""), "deck.yaml", all, Circumstances{.ranks = ranks}).config,
-                 ranks);
+  return plan_of(
+      parse(completed(""), "deck.yaml", all, Circumstances{.ranks = ranks, .cuda = true}).config,
+      ranks);
 }
 
 const Node& member(const Node& map, const std::string& key) {
@@ -142,7 +143,14 @@ TEST(PlanCommand, FollowsTheDeck) {
   EXPECT_EQ(planned(2, {"parallel.padding=megatron_high_bandwidth"}).plan.granule(), 65536);
   EXPECT_EQ(planned(2, {"optimizer.sharded=false"}).budgets[0].moment_bytes,
             2 * planned(2).budgets[0].moment_bytes);
-  EXPECT_EQ(planned(2, {"checkpoint.asynchronous=false"}).budgets[0].snapshot_bytes, 0);
+  const auto snapshot = [](const std::vector<std::string>& overrides) {
+    return planned(2, overrides).budgets[0].snapshot_bytes;
+  };
+  EXPECT_EQ(snapshot({"checkpoint.asynchronous=false"}), 0);
+  EXPECT_EQ(snapshot({"checkpoint.every_steps=0"}), 0);
+  EXPECT_GT(snapshot({"checkpoint={every_steps: 0, every_minutes: 5}"}), 0);
+  EXPECT_GT(snapshot({"checkpoint.asynchronous=false", "run.device=cuda"}), 0)
+      << "files are written from memory of the host";
   const std::string text = plan_text(planned(2, {"parallel.bucket_elements=30000"}));
   EXPECT_THAT(text, HasSubstr("2 ranks, optimizer sharded"));
   EXPECT_THAT(text, HasSubstr("wte.weight\n"));
