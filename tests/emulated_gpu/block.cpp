@@ -13,7 +13,7 @@
 #include "queue.hpp"
 #include "settings.hpp"
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef EMULATED_UNDER_ADDRESS_SANITIZER
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -27,7 +27,7 @@ namespace {
 /// The kernel's name where the sanitizer can tell it, else its address.
 std::string name_of(const void* kernel) {
   char text[512];
-#ifdef __SANITIZE_ADDRESS__
+#ifdef EMULATED_UNDER_ADDRESS_SANITIZER
   __sanitizer_symbolize_pc(const_cast<void*>(kernel), "%f", text, sizeof text);
 #else
   std::snprintf(text, sizeof text, "kernel at %p", kernel);
@@ -43,6 +43,7 @@ struct Thread {
   unsigned mask = 0;
   int source = -1;
   std::uint64_t value = 0, taken = 0;
+  uint3 index{};
 };
 
 /// A bit per lane.
@@ -53,18 +54,13 @@ struct Warp {
 /// The block that runs. Used by the GPU's thread only.
 class Block {
  public:
-  static Block& instance() {
-    static auto* block = new Block;
-    return *block;
-  }
-
   void run(const void* kernel, const std::function<void()>& thread);
   void wait_for_block();
   std::uint64_t exchange(unsigned mask, std::uint64_t value, int source);
   [[nodiscard]] unsigned current() const { return current_; }
 
  private:
-  static void fiber_body() { instance().run_threads(); }
+  static void fiber_body();
   void run_threads();
   void run_one(unsigned index);
   void end_thread();
@@ -93,13 +89,23 @@ class Block {
   std::vector<std::uint32_t> released_;  // scratch
 };
 
+/// Made by the GPU's thread, never destroyed.
+Block* block = nullptr;
+
+void Block::fiber_body() {
+  block->run_threads();
+}
+
 void Block::run(const void* kernel, const std::function<void()>& thread) {
   kernel_ = kernel;
   thread_ = &thread;
   const auto count = blockDim.x * blockDim.y * blockDim.z;
   threads_.assign(count, {});
   warps_.assign((count + warp_lanes - 1) / warp_lanes, {});
-  for (std::uint32_t i = 0; i < count; ++i) warps_[i / warp_lanes].present |= 1U << i % warp_lanes;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    warps_[i / warp_lanes].present |= 1U << i % warp_lanes;
+    threads_[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+  }
   chooser_.permutation(fresh_, count);
   std::reverse(fresh_.begin(), fresh_.end());
   ready_.clear();
@@ -134,9 +140,7 @@ Fiber& Block::next_fiber() {
 
 void Block::become(unsigned index) {
   current_ = index;
-  threadIdx.x = index % blockDim.x;
-  threadIdx.y = index / blockDim.x % blockDim.y;
-  threadIdx.z = index / blockDim.x / blockDim.y;
+  threadIdx = threads_[index].index;
 }
 
 /// What every fiber does: one thread after another, as long as none has to wait.
@@ -271,37 +275,39 @@ void run_grid(const cudaLaunchConfig_t& config,
               const void* kernel,
               const std::function<void()>& thread) {
   static auto* chooser = new Chooser;
+  if (block == nullptr)
+    block = new Block;
   gridDim = config.gridDim;
   blockDim = config.blockDim;
   static std::vector<std::uint32_t> order;
   chooser->permutation(order, gridDim.x * gridDim.y * gridDim.z);
   for (const auto index : order) {
     blockIdx = {index % gridDim.x, index / gridDim.x % gridDim.y, index / gridDim.x / gridDim.y};
-    Block::instance().run(kernel, thread);
+    block->run(kernel, thread);
   }
 }
 
 bool fits(const cudaLaunchConfig_t& config) {
-  const dim3 grid = config.gridDim, block = config.blockDim;
+  const dim3 grid = config.gridDim, threads = config.blockDim;
   constexpr unsigned most_x = 0x7fffffffU, most_yz = 65535, most_threads = 1024, most_z = 64;
-  return grid.x > 0 && grid.y > 0 && grid.z > 0 && block.x > 0 && block.y > 0 && block.z > 0 &&
-         grid.x <= most_x && grid.y <= most_yz && grid.z <= most_yz && block.x <= most_threads &&
-         block.y <= most_threads && block.z <= most_z &&
-         std::uint64_t{block.x} * block.y * block.z <= most_threads;
+  return grid.x > 0 && grid.y > 0 && grid.z > 0 && threads.x > 0 && threads.y > 0 &&
+         threads.z > 0 && grid.x <= most_x && grid.y <= most_yz && grid.z <= most_yz &&
+         threads.x <= most_threads && threads.y <= most_threads && threads.z <= most_z &&
+         std::uint64_t{threads.x} * threads.y * threads.z <= most_threads;
 }
 
 }  // namespace
 
 unsigned lane() {
-  return Block::instance().current() % warp_lanes;
+  return block->current() % warp_lanes;
 }
 
 void wait_for_block() {
-  Block::instance().wait_for_block();
+  block->wait_for_block();
 }
 
 std::uint64_t exchange(unsigned mask, std::uint64_t value, int source) {
-  return Block::instance().exchange(mask, value, source);
+  return block->exchange(mask, value, source);
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config,

@@ -8,7 +8,7 @@
 
 #include "settings.hpp"
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef EMULATED_UNDER_ADDRESS_SANITIZER
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -70,7 +70,7 @@ Fiber::~Fiber() {
 void Fiber::switch_to(Fiber& other) {
   entering = &other;
   leaving = this;
-#ifdef __SANITIZE_ADDRESS__
+#ifdef EMULATED_UNDER_ADDRESS_SANITIZER
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, other.bottom_, other.bytes_);
   emulated_switch_stack(&stack_pointer_, other.stack_pointer_);
@@ -81,7 +81,7 @@ void Fiber::switch_to(Fiber& other) {
 }
 
 void Fiber::enter() {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef EMULATED_UNDER_ADDRESS_SANITIZER
   __sanitizer_finish_switch_fiber(nullptr, &leaving->bottom_, &leaving->bytes_);
 #endif
   entering->body_();

@@ -23,6 +23,8 @@
 
 #undef __shared__
 #define __shared__ static
+#undef __launch_bounds__
+#define __launch_bounds__(...)
 
 using emulated::blockDim;
 using emulated::blockIdx;
