@@ -124,10 +124,10 @@ void MpiWorld::max(std::span<std::int64_t> values) {
 
 std::vector<double> MpiWorld::gather_all(std::span<const double> values) {
   const auto entered = progress_->enter("a gather of numbers");
-  return gather(values);
+  return gather_numbers(values);
 }
 
-std::vector<double> MpiWorld::gather(std::span<const double> values) {
+std::vector<double> MpiWorld::gather_numbers(std::span<const double> values) {
   const std::size_t total = values.size() * static_cast<std::size_t>(size_);
   auto* at = room<double>(total);
   std::ranges::copy(values, at + values.size() * static_cast<std::size_t>(rank_));
@@ -139,31 +139,51 @@ std::vector<double> MpiWorld::gather(std::span<const double> values) {
   return {at, at + total};
 }
 
-std::vector<std::string> MpiWorld::gather_all(const std::string& text) {
-  const auto entered = progress_->enter("a gather of texts");
-  const auto length = static_cast<double>(text.size());
-  const auto lengths = gather({&length, 1});
-  const auto num_ranks = static_cast<std::size_t>(size_);
+std::size_t MpiWorld::lay_out(const std::string& mine) {
+  const auto length = static_cast<double>(mine.size());
+  const auto lengths = gather_numbers({&length, 1});
   // MPI reads these until the end, too.
-  lengths_.assign(num_ranks, 0);
-  starts_.assign(num_ranks, 0);
+  lengths_.assign(lengths.size(), 0);
+  starts_.assign(lengths.size(), 0);
   std::size_t total = 0;
-  for (std::size_t r = 0; r < num_ranks; ++r) {
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
     starts_[r] = count_of(total);
     lengths_[r] = count_of(static_cast<std::size_t>(lengths[r]));
     total += static_cast<std::size_t>(lengths[r]);
   }
-  char* at = room<char>(static_cast<std::size_t>(count_of(total)));
+  return static_cast<std::size_t>(count_of(total));
+}
+
+std::vector<std::string> MpiWorld::texts_at(const char* at) const {
+  std::vector<std::string> all;
+  all.reserve(lengths_.size());
+  for (std::size_t r = 0; r < lengths_.size(); ++r)
+    all.emplace_back(at + starts_[r], static_cast<std::size_t>(lengths_[r]));
+  return all;
+}
+
+std::vector<std::string> MpiWorld::gather_all(const std::string& text) {
+  const auto entered = progress_->enter("a gather of texts");
+  char* at = room<char>(lay_out(text));
   std::ranges::copy(text, at + starts_[static_cast<std::size_t>(rank_)]);
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_CHAR, at, lengths_.data(), starts_.data(),
                               MPI_CHAR, comm(), &request));
   finish(request);
-  std::vector<std::string> all;
-  all.reserve(num_ranks);
-  for (std::size_t r = 0; r < num_ranks; ++r)
-    all.emplace_back(at + starts_[r], static_cast<std::size_t>(lengths_[r]));
-  return all;
+  return texts_at(at);
+}
+
+std::vector<std::string> MpiWorld::gather(const std::string& text) {
+  const auto entered = progress_->enter("a gather of texts on the first rank");
+  const std::size_t total = lay_out(text);
+  const bool first = rank_ == 0;
+  char* at = room<char>(first ? total : text.size());
+  std::ranges::copy(text, at);  // the first rank's lies first
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(MPI_Igatherv(first ? MPI_IN_PLACE : at, count_of(text.size()), MPI_CHAR, at,
+                           lengths_.data(), starts_.data(), MPI_CHAR, 0, comm(), &request));
+  finish(request);
+  return first ? texts_at(at) : std::vector<std::string>();
 }
 
 std::string MpiWorld::broadcast(std::string bytes, int root) {

@@ -36,6 +36,7 @@ class MpiWorld final : public World {
   void max(std::span<std::int64_t> values) override;
   std::vector<double> gather_all(std::span<const double> values) override;
   std::vector<std::string> gather_all(const std::string& text) override;
+  std::vector<std::string> gather(const std::string& text) override;
   std::string broadcast(std::string bytes, int root) override;
   [[noreturn]] void abort(ExitCode code) noexcept override;
 
@@ -53,7 +54,10 @@ class MpiWorld final : public World {
   void begin_work() override { roll_->begin_work(); }
   void end_work() override { roll_->end_work(); }
   void reduce(std::span<std::int64_t> values, MPI_Op op, const char* what);
-  std::vector<double> gather(std::span<const double> values);
+  std::vector<double> gather_numbers(std::span<const double> values);
+  /// Fills lengths_ and starts_ for texts that lie one behind another; returns their sum.
+  std::size_t lay_out(const std::string& mine);
+  [[nodiscard]] std::vector<std::string> texts_at(const char* at) const;
   /// Until `request` is complete, inside the collective that was entered.
   void finish(MPI_Request& request);
   /// Room for so many elements. MPI reads and writes nothing else, because a collective that was

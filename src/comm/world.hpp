@@ -22,6 +22,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -47,6 +48,11 @@ class World {
   virtual std::vector<double> gather_all(std::span<const double> values) = 0;
   /// Every rank's text, in rank order, on every rank.
   virtual std::vector<std::string> gather_all(const std::string& text) = 0;
+  /// Every rank's text, in rank order, on the first rank; nothing on the others.
+  virtual std::vector<std::string> gather(const std::string& text) {
+    auto all = gather_all(text);
+    return rank() == 0 ? std::move(all) : std::vector<std::string>();
+  }
   /// Root's bytes on every rank.
   virtual std::string broadcast(std::string bytes, int root) = 0;
   [[noreturn]] virtual void abort(ExitCode code) noexcept = 0;

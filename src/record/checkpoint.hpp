@@ -64,12 +64,12 @@ struct CheckpointFacts {
   NameValues more;   ///< versions, precision, …: told, not compared here
 };
 
+/// All but the directory: on rank 0 only.
 struct SavedCheckpoint {
   std::string directory;
   std::int64_t bytes = 0;  ///< of all ranks' files
-  /// On rank 0: the slowest rank's file, the manifest and the commit, until all was on the disk.
-  double seconds = 0;
-  std::string warning;  ///< on rank 0: older checkpoints that could not be removed, and why
+  double seconds = 0;   ///< the slowest rank's file, the manifest and the commit, all on the disk
+  std::string warning;  ///< older checkpoints that could not be removed, and why
 };
 
 struct FoundCheckpoint {

@@ -94,7 +94,7 @@ SavedCheckpoint CheckpointWriter::finish() {
 
 void CheckpointWriter::gather_parts() {
   std::vector<Part> parts;
-  for (const std::string& text : world_.gather_all(packed(part_))) parts.push_back(unpacked(text));
+  for (const std::string& text : world_.gather(packed(part_))) parts.push_back(unpacked(text));
   for (const Part& part : parts) {
     saved_.bytes += part.file_bytes;
     saved_.seconds = std::max(saved_.seconds, part.seconds);

@@ -187,7 +187,7 @@ void Journal::collect() {
     return;
   const auto mine = recorder_.samples();
   std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size_bytes());
-  const auto all = world_.gather_all(bytes);
+  const auto all = world_.gather(bytes);
   recorder_.clear();
   comm::on_first_rank(world_, [&] {
     std::vector<timing::Sample> samples;

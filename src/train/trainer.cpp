@@ -289,8 +289,10 @@ void Trainer::save(std::int64_t step, bool wait) {
 }
 
 void Trainer::note(const Saver::Saved& saved) {
-  walltime_.checkpoint_took(saved.needed_s);
   journal_->checkpoint(saved);
+  if (world_.rank() != 0)  // it knows what was saved, and when to end
+    return;
+  walltime_.checkpoint_took(saved.needed_s);
   clear_progress();
   if (!saved.files.warning.empty())
     log_.warning("{}", saved.files.warning);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,6 +57,8 @@ TEST(MpiWorld, GathersNumbersAndTextsInRankOrder) {
   }
   // Lengths differ, rank 0's text is empty.
   const auto texts = world.gather_all(std::string(static_cast<std::size_t>(3 * world.rank()), 'x'));
+  EXPECT_EQ(world.gather(std::string(static_cast<std::size_t>(3 * world.rank()), 'x')),
+            world.rank() == 0 ? texts : std::vector<std::string>());
   ASSERT_EQ(texts.size(), static_cast<std::size_t>(world.size()));
   for (int r = 0; r < world.size(); ++r)
     EXPECT_EQ(texts[static_cast<std::size_t>(r)],
