@@ -84,6 +84,21 @@ __global__ void column_totals_kernel(ColumnTotals<K> totals,
   to[column] += total;
 }
 
+/// Adds K sums of each column that lie in `partial` = [slices, K, columns].
+template <int K>
+void add_column_totals(const char* name,
+                       float* const (&to)[K],
+                       const float* partial,
+                       std::int64_t slices,
+                       std::int64_t columns,
+                       RawStream stream) {
+  ColumnTotals<K> totals{};
+  for (int k = 0; k < K; ++k) totals.to[k] = to[k];
+  const dim3 columns_and_sums(static_cast<unsigned>(blocks_for(columns, warp_lanes)), K);
+  launch(name, column_totals_kernel<K>, {columns_and_sums, dim3(warp_lanes, total_warps)}, stream,
+         totals, partial, slices, columns);
+}
+
 /// `workspace` has `workspace_bytes`. N columns per lane when `packed`: columns are a multiple of N
 /// then, and rows aligned.
 template <int K, int N, class Body>
@@ -108,11 +123,7 @@ void add_column_sums(const char* name,
                     static_cast<unsigned>(slices));
   launch(name, packed ? column_slices_kernel<K, N, Body> : column_slices_kernel<K, 1, Body>,
          {blocks, threads}, stream, body, partial, rows, columns, rows_per_slice);
-  ColumnTotals<K> totals{};
-  for (int k = 0; k < K; ++k) totals.to[k] = to[k];
-  const dim3 columns_and_sums(static_cast<unsigned>(blocks_for(columns, warp_lanes)), K);
-  launch(name, column_totals_kernel<K>, {columns_and_sums, dim3(warp_lanes, total_warps)}, stream,
-         totals, partial, slices, columns);
+  add_column_totals<K>(name, to, partial, slices, columns, stream);
 }
 
 }  // namespace trireme::ops::cuda

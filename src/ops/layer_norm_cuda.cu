@@ -12,6 +12,16 @@ namespace {
 constexpr float epsilon = 1e-5F;
 constexpr int rows_per_block = 8;
 
+/// Rows that a block has in work at a time, and its threads at most.
+constexpr int rows_at_once = 2;
+constexpr int most_slice_threads = 512;
+/// Blocks of `threads` that an H200 runs at a time by their registers. Another GPU takes the same
+/// number, so that the order of its sums is the same.
+std::int64_t slices_at_once(std::int64_t threads) {
+  constexpr std::int64_t multiprocessors = 132;
+  return multiprocessors * (most_slice_threads / threads);
+}
+
 /// This warp's row; rows stay below 2^31 blocks of 8.
 __device__ inline std::int64_t row_of_warp() {
   return static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.y;
@@ -84,6 +94,106 @@ __global__ void forward_kernel(T* y,
 }
 
 /// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
+///
+/// A block goes through its slice of the rows, some at a time, and a thread owns N channels: what
+/// it reads of a row serves dx as well as its channels' sums of dgamma and dbeta.
+template <int N, class T>
+struct BackwardSlice {
+  T* dx;
+  const LayerNormSaved<T>& saved;
+  std::int64_t channels, c;
+  bool inside, accumulate;  // a thread outside reads channel 0, and adds nothing
+  Pack<T, N> gamma{};
+  float dgamma[N] = {}, dbeta[N] = {};
+
+  /// `shared` = [warps][R][2]: each warp's sums of g and of g xhat. Nobody may still read it.
+  template <int R>
+  __device__ void add_rows(std::int64_t first, float* shared) {
+    const int warps = static_cast<int>(blockDim.x) / warp_lanes;
+    const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
+    const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
+    Pack<T, N> dy[R], x[R], before[R] = {};
+    float mean[R], rstd[R];
+    for (int r = 0; r < R; ++r) {
+      const std::int64_t at = (first + r) * channels + c;
+      dy[r] = load<N>(saved.dy + at);
+      x[r] = load<N>(saved.x + at);
+      if (accumulate)
+        before[r] = load<N>(dx + at);
+      mean[r] = saved.mean[first + r];
+      rstd[r] = saved.rstd[first + r];
+    }
+    for (int r = 0; r < R; ++r) {
+      float sum = 0, product = 0;
+      for (int k = 0; k < N; ++k) {
+        const float d = to_float(dy[r].v[k]), g = d * to_float(gamma.v[k]);
+        const float xhat = (to_float(x[r].v[k]) - mean[r]) * rstd[r];
+        dgamma[k] += d * xhat;
+        dbeta[k] += d;
+        sum += g;
+        product += g * xhat;
+      }
+      sum = warp_sum(sum);
+      product = warp_sum(product);
+      if (lane == 0) {
+        shared[(warp * R + r) * 2] = sum;
+        shared[(warp * R + r) * 2 + 1] = product;
+      }
+    }
+    __syncthreads();
+    if (!inside)
+      return;
+    float totals[2 * R] = {};
+#pragma unroll 1
+    for (int w = 0; w < warps; ++w)
+      for (int i = 0; i < 2 * R; ++i) totals[i] += shared[w * 2 * R + i];
+    const float inverse = 1.0F / static_cast<float>(channels);
+    for (int r = 0; r < R; ++r) {
+      const float sum = totals[2 * r] * inverse, product = totals[2 * r + 1] * inverse;
+      Pack<T, N> made;
+      for (int k = 0; k < N; ++k) {
+        const float g = to_float(dy[r].v[k]) * to_float(gamma.v[k]);
+        const float xhat = (to_float(x[r].v[k]) - mean[r]) * rstd[r];
+        made.v[k] = from_float<T>(to_float(before[r].v[k]) + rstd[r] * (g - sum - xhat * product));
+      }
+      store<N>(dx + (first + r) * channels + c, made);
+    }
+  }
+};
+
+/// partial = [slices][2][channels]: the sums of dgamma and dbeta.
+template <int N, class T>
+__global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
+    T* dx,
+    LayerNormSaved<T> saved,
+    float* partial,
+    std::int64_t rows,
+    std::int64_t channels,
+    std::int64_t rows_per_slice,
+    bool accumulate) {
+  // Two in turns, so that one barrier per turn suffices.
+  __shared__ float shared[2][rows_at_once * 2 * most_slice_threads / warp_lanes];
+  const std::int64_t own = static_cast<std::int64_t>(threadIdx.x) * N;
+  const bool inside = own < channels;
+  BackwardSlice<N, T> slice{dx, saved, channels, inside ? own : 0, inside, accumulate};
+  if (inside)
+    slice.gamma = load<N>(saved.gamma + own);
+  std::int64_t row = blockIdx.x * rows_per_slice;
+  const std::int64_t end = row + rows_per_slice < rows ? row + rows_per_slice : rows;
+  int turn = 0;
+  for (; row + rows_at_once <= end; row += rows_at_once, turn ^= 1)
+    slice.template add_rows<rows_at_once>(row, shared[turn]);
+  for (; row < end; ++row, turn ^= 1) slice.template add_rows<1>(row, shared[turn]);
+  if (!inside)
+    return;
+  float* to = partial + static_cast<std::int64_t>(blockIdx.x) * 2 * channels + own;
+  for (int k = 0; k < N; ++k) {
+    to[k] = slice.dgamma[k];
+    to[channels + k] = slice.dbeta[k];
+  }
+}
+
+/// dx where a row is too long for that, in a pass of its own.
 template <int N, class T>
 __global__ void backward_kernel(
     T* dx, LayerNormSaved<T> saved, std::int64_t rows, std::int64_t channels, bool accumulate) {
@@ -180,6 +290,22 @@ void layer_norm_backward(T* dx,
   constexpr int N = pack_elements<T>;
   const bool packed = channels % N == 0 && aligned(dx, saved.dy, saved.x, saved.gamma);
   float* const to[2] = {dgamma, dbeta};
+  if (const std::int64_t threads = blocks_for(channels, (packed ? N : 1) * warp_lanes) * warp_lanes;
+      threads <= most_slice_threads) {
+    const auto room = static_cast<std::int64_t>(saved.workspace_bytes / sizeof(float));
+    std::int64_t slices =
+        std::min({blocks_for(rows, rows_at_once), slices_at_once(threads), room / (2 * channels)});
+    const std::int64_t rows_per_slice =
+        blocks_for(blocks_for(rows, slices), rows_at_once) * rows_at_once;
+    slices = blocks_for(rows, rows_per_slice);
+    auto* partial = reinterpret_cast<float*>(saved.workspace);
+    launch("layer_norm_backward",
+           packed ? backward_slices_kernel<N, T> : backward_slices_kernel<1, T>,
+           {static_cast<unsigned>(slices), static_cast<unsigned>(threads)}, stream, dx, saved,
+           partial, rows, channels, rows_per_slice, accumulate);
+    add_column_totals<2>("layer_norm_backward", to, partial, slices, channels, stream);
+    return;
+  }
   add_column_sums<2, N>("layer_norm_backward", GradientTerms<T>{saved, channels}, to, rows,
                         channels, packed, saved.workspace, saved.workspace_bytes, stream);
   launch("layer_norm_backward", packed ? backward_kernel<N, T> : backward_kernel<1, T>,

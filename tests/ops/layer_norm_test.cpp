@@ -166,6 +166,13 @@ TEST_P(LayerNormTest, AgreesWithReferenceAtAwkwardSizes) {
     for (const bool with_beta : {false, true}) check(rows, channels, with_beta);
 }
 
+// A GPU's block takes several turns through its rows, the last with one; and rows that are too long
+// for one pass over both gradients.
+TEST_P(LayerNormTest, AgreesWithReferenceWithManyAndWithLongRows) {
+  check(601, 257, true);
+  check(3, 4104, true);
+}
+
 TEST_P(LayerNormTest, KeepsItsPrecisionFarFromZero) {
   // A mean 1000 times the deviation: one pass with the mean of squares would lose it.
   Values xv = normals(1, 2 * 384);
