@@ -25,9 +25,9 @@ rm -f runs/gpu-bench/table.h5 runs/gpu-bench/ops.json
 for size in "$@"; do
   case $size in # sequences at a time, per step; tokens/s aimed at
     124m) micro=32 sequences=512 goal=555000 ;;
-    350m) micro=16 sequences=256 goal=205000 ;;
-    774m) micro=8 sequences=128 goal=94000 ;;
-    1558m) micro=8 sequences=64 goal=50000 ;;
+    350m) micro=32 sequences=256 goal=205000 ;;
+    774m) micro=16 sequences=128 goal=94000 ;;
+    1558m) micro=16 sequences=128 goal=50000 ;;
     *) echo "error: no size $size; there are 124m 350m 774m 1558m" >&2 && exit 2 ;;
   esac
   folder=runs/gpu-bench/$size
