@@ -34,18 +34,29 @@ __device__ inline bool nothing_to_find(const GradientNorm* norm) {
   return norm != nullptr && norm->finite != 0;
 }
 
+/// N values at a time, and the rest one by one.
+template <int N>
 __global__ void find_kernel(std::int64_t* found,
                             const float* values,
                             std::int64_t count,
                             const GradientNorm* norm) {
   if (nothing_to_find(norm))
     return;
+  const auto bad = [](float value) {
+    return (__float_as_uint(value) & 0x7fffffffU) >= 0x7f800000U;
+  };
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * finite_threads + threadIdx.x;
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * finite_threads;
+  const std::int64_t packs = count / N;
   std::int64_t first = count;
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * finite_threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * finite_threads + threadIdx.x;
-       i < count && first == count; i += step)
-    if ((__float_as_uint(values[i]) & 0x7fffffffU) >= 0x7f800000U)
-      first = i;
+  for (std::int64_t i = begin; i < packs && first == count; i += threads) {
+    const auto pack = load<N>(values + i * N);
+    for (int k = N; k-- > 0;)
+      if (bad(pack.v[k]))
+        first = i * N + k;
+  }
+  if (const std::int64_t i = packs * N + begin; i < count && first == count && bad(values[i]))
+    first = i;
   first = block_min(first);
   if (threadIdx.x == 0)
     found[blockIdx.x] = first;
@@ -96,15 +107,13 @@ __device__ inline void add_term(long long (*bins)[sum_threads], double term) {
   put(2, high);
 }
 
-template <bool Squared>
+/// N values at a time, and the rest one by one.
+template <bool Squared, int N>
 __global__ void sum_kernel(std::int64_t* words, const float* values, std::int64_t count) {
   __shared__ long long bins[local_bins][sum_threads];
   for (int b = 0; b < local_bins; ++b) bins[b][threadIdx.x] = 0;
   int special[3] = {};  // NaN, +inf, -inf
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * sum_threads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * sum_threads + threadIdx.x;
-       i < count; i += step) {
-    const float value = values[i];
+  const auto add = [&](float value) {
     if (isnan(value))
       ++special[0];
     else if (isinf(value))
@@ -112,7 +121,16 @@ __global__ void sum_kernel(std::int64_t* words, const float* values, std::int64_
     else
       add_term(bins, Squared ? static_cast<double>(value) * static_cast<double>(value)
                              : static_cast<double>(value));
+  };
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * sum_threads + threadIdx.x;
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * sum_threads;
+  const std::int64_t packs = count / N;
+  for (std::int64_t i = first; i < packs; i += threads) {
+    const auto pack = load<N>(values + i * N);
+    for (const float value : pack.v) add(value);
   }
+  if (const std::int64_t i = packs * N + first; i < count)
+    add(values[i]);
   __syncthreads();
   auto* to = reinterpret_cast<unsigned long long*>(words);
   for (int k = 0; k < 3; ++k)
@@ -120,7 +138,8 @@ __global__ void sum_kernel(std::int64_t* words, const float* values, std::int64_
       atomicAdd(to + nan_word + k, static_cast<unsigned long long>(special[k]));
   for (int b = static_cast<int>(threadIdx.x); b < local_bins; b += sum_threads) {
     long long sum = 0;
-    for (int t = 0; t < sum_threads; ++t) sum += bins[b][t];
+    // Each bin begins elsewhere, for the columns of one thread lie in one bank.
+    for (int t = 0; t < sum_threads; ++t) sum += bins[b][(t + b) % sum_threads];
     if (sum != 0)
       atomicAdd(to + first_bin + b, static_cast<unsigned long long>(sum));
   }
@@ -151,8 +170,8 @@ void find_not_finite(std::int64_t* first,
   auto* found = reinterpret_cast<std::int64_t*>(workspace);
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::int64_t>(blocks_for(count, finite_threads), 1, finite_blocks));
-  launch("find_not_finite", find_kernel, {blocks, finite_threads}, stream, found, values, count,
-         norm);
+  launch("find_not_finite", aligned(values) ? find_kernel<4> : find_kernel<1>,
+         {blocks, finite_threads}, stream, found, values, count, norm);
   launch("find_not_finite of blocks", first_kernel, {1, finite_threads}, stream, first, found,
          static_cast<int>(blocks), count, norm);
 }
@@ -164,8 +183,12 @@ void add_to_words(
   constexpr std::int64_t most_blocks = 1024, terms_per_thread = 8;
   const auto blocks = static_cast<unsigned>(
       std::clamp<std::int64_t>(blocks_for(count, sum_threads * terms_per_thread), 1, most_blocks));
-  launch("add_to_words", squared ? sum_kernel<true> : sum_kernel<false>, {blocks, sum_threads},
-         stream, words, values, count);
+  const auto kernel = [&] {
+    if (aligned(values))
+      return squared ? sum_kernel<true, 4> : sum_kernel<false, 4>;
+    return squared ? sum_kernel<true, 1> : sum_kernel<false, 1>;
+  }();
+  launch("add_to_words", kernel, {blocks, sum_threads}, stream, words, values, count);
 }
 
 void carry(std::int64_t* words, RawStream stream) {
