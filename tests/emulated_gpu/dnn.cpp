@@ -134,8 +134,8 @@ struct Graph::State {
               "Intermediate tensor data type needs to be set as internal tensors require it."};
     if (!is_backward && !generates_stats)
       return {error_code_t::ATTRIBUTE_NOT_SET, "generate_stats attribute not set"};
-    if (!causal || !scale || (!is_backward && !*generates_stats) || (is_backward && !deterministic))
-      return refuse("a causal mask, a scale, stats, a deterministic backward: else not known here");
+    if (!causal || !scale || (!is_backward && !*generates_stats))
+      return refuse("attention without a causal mask, a scale and stats: not known here");
     std::unordered_set<std::int64_t> uids;
     for (const Tensor& tensor : tensors()) {
       if (tensor == nullptr)

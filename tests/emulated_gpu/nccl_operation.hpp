@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One collective of the emulated NCCL, as the GPU's thread does it.
 //
-// 1. advance() never blocks: it does what it can and says whether the operation has ended, so that
-//    the other streams of the GPU go on while this rank waits for another.
+// 1. advance() never blocks: it does what it can and says whether the operation has ended. Who runs
+//    it asks until it has, and the GPU does nothing else meanwhile (queue.hpp, 1): unlike on a real
+//    one, compute does not go on beside a collective, it goes before or behind it.
 // 2. First every rank posts what it is about to do. Where they differ, every rank fails with both
 //    readings; the real library would hang, or mix them up.
-// 3. Data go through the slots of the segment, a piece per round. Sums are added in rank order,
-// bf16
-//    rounded at every addition as on the way around a ring; the result is the same on every rank.
+// 3. Data go through the slots of the segment, a piece per round. Sums are added in rank order, and
+//    in bf16 rounded at every addition, as on the way around a ring; every rank gets the same.
 // 4. An operation that has failed never ends by itself, as a kernel that waits for a peer: it ends
 //    when its communicator is aborted.
 #pragma once
