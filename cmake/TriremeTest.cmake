@@ -1,10 +1,10 @@
-# trireme_test(NAME SOURCES … ROOMS … [RANKS 1 2 3 4] [TIMEOUT SECONDS] [LABELS …])
+# trireme_test(NAME SOURCES … ROOMS … [RANKS 1 2 3 4] [TIMEOUT SECONDS] [LABELS …] [GPU])
 #
 # Builds test_NAME from GoogleTest sources. Without RANKS it is one ctest, NAME, on one process without MPI. With RANKS the
 # executable gets a main() that initializes MPI, and one ctest NAME.npN per rank count starts it under mpirun. Every test has a
 # time-out, for what hangs: at least ten times what it takes on a quiet machine, with sanitizers. Labels: `unit` or `mpi`, plus the
-# given ones; `threads` marks what the thread sanitizer is to see. The target `unit_tests` builds what the unit tests need, the
-# executable included; `mpi_tests` the others.
+# given ones; `threads` marks what the thread sanitizer is to see. GPU says that some cases mean one: where it is emulated, there is
+# one. The target `unit_tests` builds what the unit tests need, the executable included; `mpi_tests` the others.
 set(TRIREME_MPIRUN ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none ${MPIEXEC_NUMPROC_FLAG})
 set(TRIREME_TEST_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMP_NUM_THREADS=1;HWLOC_COMPONENTS=-gl"
     "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_rmaps_base_oversubscribe=1")
@@ -16,9 +16,13 @@ add_custom_target(unit_tests DEPENDS trireme)
 add_custom_target(mpi_tests)
 
 function(trireme_test name)
-  cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;ROOMS;RANKS;LABELS" ${ARGN})
+  cmake_parse_arguments(TEST "GPU" "TIMEOUT" "SOURCES;ROOMS;RANKS;LABELS" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 900)
+  endif()
+  set(gpu "")
+  if(TEST_GPU)
+    set(gpu "TRIREME_EMULATED_GPUS=1")
   endif()
   add_executable(test_${name} ${TEST_SOURCES})
   # What is tested is optimized. The tests themselves compile in two thirds of the time at a level less, and in half of it as one
@@ -37,12 +41,12 @@ function(trireme_test name)
     foreach(ranks IN LISTS TEST_RANKS)
       add_test(NAME ${name}.np${ranks} COMMAND ${TRIREME_MPIRUN} ${ranks} $<TARGET_FILE:test_${name}>)
       set_tests_properties(${name}.np${ranks} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS 2 LABELS "mpi;${TEST_LABELS}"
-        ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT}")
+        ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT};${gpu}")
     endforeach()
   else()
     target_link_libraries(test_${name} PRIVATE GTest::gtest_main)
     add_dependencies(unit_tests test_${name})
     add_test(NAME ${name} COMMAND test_${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "unit;${TEST_LABELS}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "unit;${TEST_LABELS}" ENVIRONMENT "${gpu}")
   endif()
 endfunction()

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs on emulated GPUs (tests/emulated_gpu), one per rank, through the stand-in for NCCL: the CPU's losses, the same bits
+whatever is sharded, and an end in words when a collective breaks or never ends."""
+import re
+import unittest
+
+from harness import TrainingTest
+
+SMALL = ("model.layers=1", "model.channels=16", "model.context=8", "batch.sequences=4", "run.steps=3", "optimizer.schedule.warmup_steps=1",
+         "parallel.reduction=sum", "evaluate.every_steps=0", "checkpoint.every_steps=3")
+
+
+class EmulatedGpu(TrainingTest):
+    def assert_losses_near(self, name, other, largest):
+        mine, theirs = self.losses(name), self.losses(other)
+        self.assertEqual(len(mine), 3)
+        for a, b in zip(mine, theirs):
+            self.assertLess(abs(a - b), largest * b, f"{name}: {mine}, {other}: {theirs}")
+
+    def test_losses_and_bits(self):
+        self.train_well(*SMALL, "run.device=cpu", ranks=1, name="cpu")
+        self.train_well(*SMALL, "run.device=cuda", ranks=2, name="sharded")
+        self.train_well(*SMALL, "run.device=cuda", "optimizer.sharded=false", "parallel.bucket_elements=100000", ranks=2, name="whole")
+        self.assert_losses_near("sharded", "cpu", 1e-6)
+        self.assertEqual(self.losses("sharded"), self.losses("whole"))
+        self.assertEqual(self.weights(3, "sharded"), self.weights(3, "whole"))
+
+    def test_bf16_is_near(self):
+        self.train_well(*SMALL, "run.device=cpu", "model.dropout=0", ranks=1, name="cpu")
+        self.train_well(*SMALL, "run.device=cuda", "model.dropout=0", "run.precision=bf16", ranks=1, name="bf16")
+        self.assert_losses_near("bf16", "cpu", 1e-2)
+
+    def assert_ends(self, fault, pattern):
+        """With the 3rd operation of rank 1 at fault, every rank that speaks says what came of it."""
+        run = self.train(*SMALL, "run.device=cuda", "parallel.deadline=2", ranks=2, prefix=("env", f"TRIREME_EMULATED_NCCL_FAULT={fault}:1:2"))
+        self.assertEqual(run.code, 3, run)
+        said = [line for line in run.errors if line.startswith("[rank")]
+        self.assertTrue(said, run)
+        for line in said:
+            self.assertTrue(re.search(r"^\[rank [01] \S+\] error: NCCL: (reduce_scatter|all_gather|all_reduce) of .+ " + pattern, line), run)
+
+    def test_a_broken_connection_ends_the_run(self):
+        self.assert_ends("fail", r"failed: (unhandled system error|remote process exited).*; last: \S+")
+
+    def test_a_rank_that_never_comes_ends_the_run(self):
+        self.assert_ends("stall", r"has not ended for [23] s$|failed: remote process exited")
+
+
+if __name__ == "__main__":
+    unittest.main()
