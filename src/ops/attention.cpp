@@ -72,8 +72,8 @@ std::size_t Attention::gpu_scratch_bytes(const AttentionShape& s, const Attentio
   const std::int64_t heads = s.batch * s.heads, sums = 4 * heads * s.time;
   const std::int64_t time = (s.time + 63) / 64 * 64;
   const std::int64_t dp = 2 * heads * time * time, dq = sums * s.head_channels;
-  return static_cast<std::size_t>(suits_cudnn(s) ? 2 * sums + (options.deterministic ? dp : dq)
-                                                 : sums);
+  const bool cudnn = suits_cudnn(s) && !s.drops;
+  return static_cast<std::size_t>(sums + (!cudnn ? 0 : options.deterministic ? dp : dq));
 }
 
 double Attention::forward_flops() const {

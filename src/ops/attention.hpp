@@ -60,9 +60,9 @@ class Attention {
   /// Of all threads.
   [[nodiscard]] std::size_t scratch_bytes() const;
   /// What scratch_bytes() comes to on a GPU, reckoned from the shape: cuDNN itself can only be
-  /// asked where there is one. A sum per row in fp32; where cuDNN is taken, one more for its row
-  /// sums, and for its deterministic backward dP in bf16, B·H·T² with T rounded up to 64, for the
-  /// other one dQ in fp32. Source: cudnn-frontend 1.18, scaled_dot_product_flash_attention.h.
+  /// asked where there is one. A sum per row in fp32; where backward is cuDNN's, for the
+  /// deterministic one dP in bf16, B·H·T² with T rounded up to 64, for the other one dQ in fp32.
+  /// Source: cudnn-frontend 1.18, scaled_dot_product_flash_attention.h.
   static std::size_t gpu_scratch_bytes(const AttentionShape& shape,
                                        const AttentionOptions& options = {});
   /// Multiply-adds of forward counted as 2, causal half only: 2 · 2 · B·H·D·T·(T+1)/2.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on a GPU: cuDNN's fused kernels for what they can do, our own for the rest (fp32,
-// dropout, single positions, head sizes that are no multiple of 8 or above 128). Forward and
-// backward of one call choose alike, because both see the same shape and dropout.
+// dropout, single positions, head sizes that are no multiple of 8 or above 128). Where calls may be
+// with dropout, cuDNN computes forward without it (evaluation), and backward is always our own;
+// both leave and read the same lse.
 //
 // cuDNN's graphs are built at construction: that takes a while. Backward asks for its deterministic
 // algorithm, whose workspace grows with B·H·T², unless AttentionOptions let it go.
@@ -166,14 +167,15 @@ class AttentionCuda final : public Attention::Implementation {
  public:
   AttentionCuda(device::Device& device, const AttentionShape& s)
       : shape_(s), sizes_{s.batch, s.time, s.heads, s.head_channels} {
-    if (suits_cudnn(s)) {
+    if (suits_cudnn(s))
       forward_.emplace(device, s, false);
+    if (suits_cudnn(s) && !s.drops)
       backward_.emplace(device, s, true);
-    }
     TRIREME_EXPECT(suits_cudnn(s) || s.head_channels <= cuda::most_head_channels,
                    "heads of {} channels, more than {}", s.head_channels, cuda::most_head_channels);
-    delta_ = device.allocate(static_cast<std::size_t>(s.batch * s.heads * s.time) * sizeof(float),
-                             "attention backward");
+    if (!backward_)
+      delta_ = device.allocate(static_cast<std::size_t>(s.batch * s.heads * s.time) * sizeof(float),
+                               "attention backward");
   }
 
   void forward(
@@ -196,7 +198,7 @@ class AttentionCuda final : public Attention::Implementation {
                 ConstView lse,
                 const Dropout& dropout,
                 device::Stream& stream) override {
-    if (backward_ && !dropout.active()) {
+    if (backward_) {
       Pointers pointers{{Uid::out, const_cast<std::byte*>(out.data)},
                         {Uid::stats, const_cast<std::byte*>(lse.data)},
                         {Uid::dout, const_cast<std::byte*>(dout.data)}};

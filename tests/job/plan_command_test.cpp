@@ -121,10 +121,10 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
         parse(completed(""), "deck.yaml", all, Circumstances{.ranks = 2, .cuda = true}).config, 2);
   };
   const DeckPlan gpu = plan_for("cuda"), cpu = plan_for("cpu");
-  // 32 MiB for products; a sum per row of 4 x 2 heads x 16 positions, for cuDNN two, and its dP.
+  // 32 MiB for products; a sum per row of 4 x 2 heads x 16 positions, and for cuDNN its dP.
   const std::int64_t products = std::int64_t{32} << 20U, sums = 4 * 4 * 2 * 16;
   EXPECT_EQ(gpu.workspaces[0], products + sums);
-  EXPECT_EQ(gpu.workspaces[1], products + 2 * sums + 2 * 4 * 2 * 64 * 64);
+  EXPECT_EQ(gpu.workspaces[1], products + sums + 2 * 4 * 2 * 64 * 64);
   EXPECT_EQ(cpu.workspaces, (std::vector<std::int64_t>{0, 0}));
   EXPECT_EQ(gpu.budgets[0].peer_bytes, 0);
   EXPECT_GT(cpu.budgets[0].peer_bytes, 0);
