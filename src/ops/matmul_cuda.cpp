@@ -20,13 +20,13 @@
 #include <optional>
 #include <vector>
 
-#include <cublasLt.h>
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 
 #include "device/cuda/handle.hpp"
 
+#include "ops/cublaslt.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise_cuda.hpp"
 #include "ops/matmul_backend.hpp"
@@ -34,67 +34,10 @@
 namespace trireme::ops {
 namespace {
 
-void check(cublasStatus_t status, const char* statement, int line) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw DeviceError("cuBLASLt", statement, cublasLtGetStatusString(status), __FILE__, line);
-}
-#define TRIREME_CUBLAS(call) check((call), #call, __LINE__)
-
-/// One per device.
-struct Library {
-  Library() { TRIREME_CUBLAS(cublasLtCreate(&handle)); }
-  ~Library() { cublasLtDestroy(handle); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-
-  cublasLtHandle_t handle = nullptr;
-};
-
-cudaDataType_t type_of(DType dtype) {
-  return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
-}
-
-/// A dense column-major matrix.
-struct Layout {
-  Layout(DType dtype, std::int64_t rows, std::int64_t columns) {
-    TRIREME_CUBLAS(cublasLtMatrixLayoutCreate(&raw, type_of(dtype),
-                                              static_cast<std::uint64_t>(rows),
-                                              static_cast<std::uint64_t>(columns), rows));
-  }
-  ~Layout() { cublasLtMatrixLayoutDestroy(raw); }
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
-
-  cublasLtMatrixLayout_t raw = nullptr;
-};
-
-struct Description {
-  Description() { TRIREME_CUBLAS(cublasLtMatmulDescCreate(&raw, CUBLAS_COMPUTE_32F, CUDA_R_32F)); }
-  ~Description() { cublasLtMatmulDescDestroy(raw); }
-  Description(const Description&) = delete;
-  Description& operator=(const Description&) = delete;
-
-  template <class T>
-  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
-    TRIREME_CUBLAS(cublasLtMatmulDescSetAttribute(raw, attribute, &value, sizeof value));
-  }
-
-  cublasLtMatmulDesc_t raw = nullptr;
-};
-
-struct Preference {
-  Preference() { TRIREME_CUBLAS(cublasLtMatmulPreferenceCreate(&raw)); }
-  ~Preference() { cublasLtMatmulPreferenceDestroy(raw); }
-  Preference(const Preference&) = delete;
-  Preference& operator=(const Preference&) = delete;
-
-  template <class T>
-  void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
-    TRIREME_CUBLAS(cublasLtMatmulPreferenceSetAttribute(raw, attribute, &value, sizeof value));
-  }
-
-  cublasLtMatmulPreference_t raw = nullptr;
-};
+using cublaslt::Description;
+using cublaslt::Layout;
+using cublaslt::Library;
+using cublaslt::Preference;
 
 /// The largest power of two up to 256 that divides the address.
 std::uint32_t alignment_of(const std::byte* at) {
@@ -207,7 +150,7 @@ class MatmulCuda final : public Matmul::Implementation {
     description.set(CUBLASLT_MATMUL_DESC_TRANSA, s.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     description.set(CUBLASLT_MATMUL_DESC_TRANSB, s.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (fused_bias_)
-      description.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(s.b));
+      description.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(s.b));
     if (options_.blocks > 0)
       description.set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
                       static_cast<std::int32_t>(options_.blocks));
@@ -229,11 +172,11 @@ class MatmulCuda final : public Matmul::Implementation {
               const Operands& operands,
               device::Stream& stream) const {
     constexpr float alpha = 1;
-    TRIREME_CUBLAS(cublasLtMatmul(library_.handle, way.description.raw, &alpha, operands.b,
-                                  first_.raw, operands.a, second_.raw, &operands.beta, operands.c,
-                                  result_.raw, operands.c, result_.raw, &algorithm,
-                                  device::cuda::workspace_of(stream), device::cuda::workspace_bytes,
-                                  device::cuda::handle_of(stream)));
+    TRIREME_CUBLASLT(
+        cublasLtMatmul(library_.handle, way.description.raw, &alpha, operands.b, first_.raw,
+                       operands.a, second_.raw, &operands.beta, operands.c, result_.raw, operands.c,
+                       result_.raw, &algorithm, device::cuda::workspace_of(stream),
+                       device::cuda::workspace_bytes, device::cuda::handle_of(stream)));
   }
 
   /// The heuristics' best, `most` of them; none where cuBLASLt cannot.
@@ -254,7 +197,7 @@ class MatmulCuda final : public Matmul::Implementation {
         library_.handle, way.description.raw, first_.raw, second_.raw, result_.raw, result_.raw,
         preference.raw, most, found.data(), &count);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED)
-      TRIREME_CUBLAS(status);
+      TRIREME_CUBLASLT(status);
     found.resize(static_cast<std::size_t>(count));
     std::erase_if(found, [](const auto& offer) { return offer.state != CUBLAS_STATUS_SUCCESS; });
     return found;

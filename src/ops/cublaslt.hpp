@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owners of cuBLASLt's descriptions, and the check around its calls: a failure is a DeviceError
+// with the statement and the library's words for it. The owners neither move nor copy.
+#pragma once
+
+#include <cstdint>
+
+#include <cublasLt.h>
+
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+
+/// A call of cuBLASLt that must not fail.
+#define TRIREME_CUBLASLT(call) ::trireme::ops::cublaslt::check((call), #call, __FILE__, __LINE__)
+
+namespace trireme::ops::cublaslt {
+
+inline void check(cublasStatus_t status, const char* statement, const char* file, int line) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw DeviceError("cuBLASLt", statement, cublasLtGetStatusString(status), file, line);
+}
+/// One per device.
+struct Library {
+  Library() { TRIREME_CUBLASLT(cublasLtCreate(&handle)); }
+  ~Library() { cublasLtDestroy(handle); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  cublasLtHandle_t handle = nullptr;
+};
+
+inline cudaDataType_t type_of(DType dtype) {
+  return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/// A dense column-major matrix.
+struct Layout {
+  Layout(DType dtype, std::int64_t rows, std::int64_t columns) {
+    TRIREME_CUBLASLT(cublasLtMatrixLayoutCreate(&raw, type_of(dtype),
+                                                static_cast<std::uint64_t>(rows),
+                                                static_cast<std::uint64_t>(columns), rows));
+  }
+  ~Layout() { cublasLtMatrixLayoutDestroy(raw); }
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+
+  cublasLtMatrixLayout_t raw = nullptr;
+};
+
+struct Description {
+  Description() {
+    TRIREME_CUBLASLT(cublasLtMatmulDescCreate(&raw, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  }
+  ~Description() { cublasLtMatmulDescDestroy(raw); }
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    TRIREME_CUBLASLT(cublasLtMatmulDescSetAttribute(raw, attribute, &value, sizeof value));
+  }
+
+  cublasLtMatmulDesc_t raw = nullptr;
+};
+
+struct Preference {
+  Preference() { TRIREME_CUBLASLT(cublasLtMatmulPreferenceCreate(&raw)); }
+  ~Preference() { cublasLtMatmulPreferenceDestroy(raw); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+
+  template <class T>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+    TRIREME_CUBLASLT(cublasLtMatmulPreferenceSetAttribute(raw, attribute, &value, sizeof value));
+  }
+
+  cublasLtMatmulPreference_t raw = nullptr;
+};
+
+}  // namespace trireme::ops::cublaslt
