@@ -120,7 +120,7 @@ Fiber& Block::next_fiber() {
   const bool can_go_on = first_ready_ < ready_.size(), can_begin = !fresh_.empty();
   if (!can_go_on && !can_begin)
     stuck();
-  if (can_go_on && (!can_begin || chooser_.one_of(2) == 1)) {
+  if (can_go_on && (!can_begin || chooser_.one_of(2) == 0)) {
     const auto index = ready_[first_ready_++];
     if (first_ready_ == ready_.size()) {
       ready_.clear();

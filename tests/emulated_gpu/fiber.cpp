@@ -40,7 +40,15 @@ extern "C" void emulated_switch_stack(void** old_stack_pointer, void* new_stack_
 namespace emulated {
 namespace {
 
-constexpr std::size_t page = 4096, stack_bytes = std::size_t{64} << 10U;
+constexpr std::size_t page = 4096, stack_bytes = std::size_t{96} << 10U;
+
+/// How far below its end a stack begins: the hot ends of many stacks lie in different cache sets.
+std::size_t next_offset() {
+  constexpr std::size_t step = 576, range = std::size_t{32} << 10U;
+  static std::size_t offset = 0;
+  offset = (offset + step) % range;
+  return offset / 16 * 16;
+}
 
 // Who is being switched to and from; the GPU has one thread.
 Fiber* entering = nullptr;
@@ -55,7 +63,8 @@ Fiber::Fiber(Body body) : bytes_(stack_bytes), body_(body) {
     fail("no memory for the stack of a thread");
   bottom_ = static_cast<char*>(memory_) + page;
   // What the switch pops: six registers, the place to go to, and where that would return to.
-  auto* top = reinterpret_cast<std::uintptr_t*>(static_cast<char*>(memory_) + page + stack_bytes);
+  auto* top = reinterpret_cast<std::uintptr_t*>(static_cast<char*>(memory_) + page + stack_bytes -
+                                                next_offset());
   *--top = 0;
   *--top = reinterpret_cast<std::uintptr_t>(&Fiber::enter);
   for (int i = 0; i < 6; ++i) *--top = 0;
