@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// The instrument proven: kernels and hosts that are wrong on purpose are found, and right ones pass
+// in every order (CMakeLists.txt runs these under several seeds, eager and lazy).
+#include <array>
+#include <vector>
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include "queue.hpp"
+#include "settings.hpp"
+
+namespace emulated {
+namespace {
+
+constexpr int threads = 96;
+
+class Kernels : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&memory_), threads * sizeof(int)), cudaSuccess);
+  }
+  void TearDown() override {
+    EXPECT_EQ(cudaFree(memory_), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+  }
+
+  static cudaLaunchConfig_t shape(unsigned blocks, unsigned width, cudaStream_t stream) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(width);
+    config.stream = stream;
+    return config;
+  }
+  template <class... Parameters>
+  cudaError_t launch(void (*kernel)(Parameters...), std::type_identity_t<Parameters>... arguments) {
+    const auto config = shape(1, threads, stream_);
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
+  }
+  [[nodiscard]] std::array<int, threads> read(cudaStream_t stream) const {
+    std::array<int, threads> host{};
+    EXPECT_EQ(cudaMemcpyAsync(host.data(), memory_, sizeof host, cudaMemcpyDefault, stream),
+              cudaSuccess);
+    return host;
+  }
+  void die(void (*kernel)(int*), int* argument) {
+    static_cast<void>(launch(kernel, argument));
+    static_cast<void>(cudaStreamSynchronize(stream_));
+  }
+
+  cudaStream_t stream_ = nullptr;
+  int* memory_ = nullptr;
+};
+
+template <bool WithBarrier>
+__global__ void neighbours(int* out, int round) {
+  __shared__ int shared[threads];
+  const auto i = static_cast<int>(threadIdx.x);
+  shared[i] = threads * round + i;
+  if (WithBarrier)
+    __syncthreads();
+  out[i] = shared[(i + 1) % threads];
+}
+
+TEST_F(Kernels, AMissingBarrierShowsInEveryOrder) {
+  for (int round = 1; round < 4; ++round) {
+    std::array<int, threads> expected{};
+    for (int i = 0; i < threads; ++i)
+      expected[static_cast<std::size_t>(i)] = threads * round + (i + 1) % threads;
+    ASSERT_EQ(launch(neighbours<true>, memory_, round), cudaSuccess);
+    EXPECT_EQ(read(stream_), expected);
+    ASSERT_EQ(launch(neighbours<false>, memory_, round), cudaSuccess);
+    EXPECT_NE(read(stream_), expected);
+  }
+}
+
+__global__ void sums_of_warps(int* out) {
+  if (threadIdx.x == 5)
+    return;  // an ended thread holds up no barrier
+  __syncthreads();
+  if (threadIdx.x < warp_lanes)
+    return;
+  auto sum = static_cast<int>(threadIdx.x);
+  for (int offset = warp_lanes / 2; offset > 0; offset /= 2)
+    sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+  out[threadIdx.x] = sum;
+}
+
+TEST_F(Kernels, LanesGiveEachOtherValues) {
+  ASSERT_EQ(launch(sums_of_warps, memory_), cudaSuccess);
+  const auto sums = read(stream_);
+  EXPECT_EQ(sums[32], (32 + 63) * 32 / 2);
+  EXPECT_EQ(sums[95], (64 + 95) * 32 / 2);
+  EXPECT_EQ(sums[0], 0x7fa07fa0);  // as it came
+}
+
+__global__ void diverging(int* out) {
+  if (threadIdx.x == 40)
+    __syncwarp();
+  else
+    __syncthreads();
+  out[threadIdx.x] = 0;
+}
+__global__ void from_an_ended_lane(int* out) {
+  if (threadIdx.x == 3)
+    return;
+  out[threadIdx.x] = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x), 3);
+}
+__global__ void one_beyond(int* out) {
+  out[threadIdx.x + 1] = 0;
+}
+
+TEST_F(Kernels, WrongOnesDie) {
+  EXPECT_DEATH(die(diverging, memory_), "block \\(0, 0, 0\\) cannot go on");
+  EXPECT_DEATH(die(from_an_ended_lane, memory_), "takes the value of lane 3, which gives none");
+  int of_host[threads];
+  EXPECT_DEATH(die(sums_of_warps, of_host), "memory of the host that is not page-locked");
+#ifdef __SANITIZE_ADDRESS__
+  EXPECT_DEATH(die(one_beyond, memory_), "heap-buffer-overflow");
+#endif
+}
+
+TEST_F(Kernels, ImpossibleShapesAreRefused) {
+  for (const auto& config :
+       {shape(1, 1025, stream_), shape(0, 32, stream_), shape(1, 0, stream_)}) {
+    EXPECT_EQ(cudaLaunchKernelEx(&config, sums_of_warps, memory_), cudaErrorInvalidConfiguration);
+    EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  }
+  EXPECT_EQ(cudaFree(&stream_), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpyAsync(memory_, memory_, 4, cudaMemcpyHostToDevice, stream_),
+            cudaErrorInvalidMemcpyDirection);
+}
+
+TEST_F(Kernels, AForgottenWaitShowsWhenLazy) {
+  cudaStream_t other = nullptr;
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(launch(neighbours<true>, memory_, 1), cudaSuccess);
+  if (is_lazy()) {
+    EXPECT_EQ(read(other)[0], 0x7fa07fa0);
+  }
+  ASSERT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(other, event, 0), cudaSuccess);
+  EXPECT_EQ(read(other)[0], threads + 1);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(other), cudaSuccess);
+}
+
+__global__ void count_up(int* out) {
+  out[threadIdx.x] += 1;
+}
+
+TEST_F(Kernels, AGraphRunsAtItsLaunchesOnly) {
+  ASSERT_EQ(cudaMemsetAsync(memory_, 0, threads * sizeof(int), stream_), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  const auto before = num_submissions();
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(launch(count_up, memory_), cudaSuccess);
+  EXPECT_EQ(num_submissions(), before);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(read(stream_)[7], 0);
+  EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
+  EXPECT_EQ(num_submissions(), before + 3);  // one of them the copy
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(read(stream_)[7], 6);
+}
+
+TEST_F(Kernels, ACaptureForbidsWhatWouldWait) {
+  const auto spoils = [&](const auto& call) {
+    ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    EXPECT_EQ(call(), cudaErrorStreamCaptureUnsupported);
+    EXPECT_EQ(launch(count_up, memory_), cudaErrorStreamCaptureInvalidated);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(graph, nullptr);
+  };
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  void* more = nullptr;
+  spoils([&] { return cudaStreamSynchronize(stream_); });
+  spoils([&] { return cudaMalloc(&more, 16); });
+  spoils([&] { return cudaEventQuery(event); });
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace emulated
