@@ -12,23 +12,17 @@
 #include "comm/communicator.hpp"
 #include "comm/mpi_world.hpp"
 
-#include "support/gpu.hpp"
 #include "support/shared_gpu.hpp"
 
 namespace trireme::comm {
 namespace {
 
-class Nccl : public ::testing::TestWithParam<DType> {
+class Nccl : public test::OverNccl {
  protected:
   void SetUp() override {
-    TRIREME_NEEDS_GPU();
-    world_.limit_waiting(60);
-    test::pretend_to_be_on_a_host_of_ones_own(world_.rank());
-    device_ = device::make_cuda_device(0);
-    compute_ = device_->make_stream(device::StreamMode::inlined, "compute");
-    stream_ = device_->make_stream(device::StreamMode::concurrent, "communication");
-    communicator_ =
-        make_communicator(Transport::nccl, Reduction::sum, world_, *device_, {.most_blocks = 4});
+    OverNccl::SetUp();
+    if (device_)  // else it is skipped
+      stream_ = device_->make_stream(device::StreamMode::concurrent, "communication");
   }
 
   /// Small integers, exact in bf16: element i of rank r.
@@ -73,10 +67,7 @@ class Nccl : public ::testing::TestWithParam<DType> {
 
   const std::vector<std::int64_t> shard_sizes_{1, 64, 257, 65'536};
 
-  MpiWorld world_;
-  std::unique_ptr<device::Device> device_;
-  std::unique_ptr<device::Stream> compute_, stream_;
-  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<device::Stream> stream_;
 };
 
 TEST_P(Nccl, ReducesAndGathers) {

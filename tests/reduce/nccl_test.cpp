@@ -2,7 +2,6 @@
 // The engine over NCCL, two or three ranks that share a GPU (support/shared_gpu.hpp): the plain
 // loop's numbers to the bit. Every collective between such ranks takes milliseconds, so this goes
 // through a few settings only.
-#include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -11,7 +10,6 @@
 
 #include "reduce/steps.hpp"
 
-#include "support/gpu.hpp"
 #include "support/shared_gpu.hpp"
 
 namespace trireme::reduce {
@@ -19,18 +17,8 @@ namespace {
 
 using namespace trireme::testing;
 
-class EngineOverNccl : public ::testing::TestWithParam<DType> {
+class EngineOverNccl : public test::OverNccl {
  protected:
-  void SetUp() override {
-    TRIREME_NEEDS_GPU();
-    world_.limit_waiting(60);
-    test::pretend_to_be_on_a_host_of_ones_own(world_.rank());
-    device_ = device::make_cuda_device(0);
-    compute_ = device_->make_stream(device::StreamMode::inlined, "compute");
-    communicator_ = comm::make_communicator(comm::Transport::nccl, comm::Reduction::sum, world_,
-                                            *device_, {.most_blocks = 2});
-  }
-
   void expect_the_plain_loop(Setting setting) {
     constexpr int steps = 3;
     setting.dtype = GetParam();
@@ -38,11 +26,6 @@ class EngineOverNccl : public ::testing::TestWithParam<DType> {
               train_plainly(setting, steps, world_.size()))
         << setting.text();
   }
-
-  comm::MpiWorld world_;
-  std::unique_ptr<device::Device> device_;
-  std::unique_ptr<device::Stream> compute_;
-  std::unique_ptr<comm::Communicator> communicator_;
 };
 
 TEST_P(EngineOverNccl, TrainsAsAPlainLoop) {

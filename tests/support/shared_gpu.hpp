@@ -4,8 +4,20 @@
 #pragma once
 
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
+
+#include <gtest/gtest.h>
+
+#include "base/dtype.hpp"
+
+#include "device/device.hpp"
+
+#include "comm/mpi_world.hpp"
+#include "comm/transports.hpp"
+
+#include "support/gpu.hpp"
 
 namespace trireme::test {
 
@@ -21,5 +33,24 @@ inline void pretend_to_be_on_a_host_of_ones_own(int rank) {
                                     {"CUDA_MODULE_LOADING", "EAGER"}})
     setenv(name, value, 1);
 }
+
+/// For tests of all dtypes that travel.
+class OverNccl : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    TRIREME_NEEDS_GPU();
+    world_.limit_waiting(60);
+    pretend_to_be_on_a_host_of_ones_own(world_.rank());
+    device_ = device::make_cuda_device(0);
+    compute_ = device_->make_stream(device::StreamMode::inlined, "compute");
+    communicator_ = comm::make_communicator(comm::Transport::nccl, comm::Reduction::sum, world_,
+                                            *device_, {.most_blocks = 2});
+  }
+
+  comm::MpiWorld world_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> compute_;
+  std::unique_ptr<comm::Communicator> communicator_;
+};
 
 }  // namespace trireme::test
