@@ -3,6 +3,7 @@
 // and the same words to the hooks at the same points of the work.
 #include "train/micro_step_graphs.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,19 +33,22 @@ struct StepNumbers {
 class GraphedSession : public ::testing::TestWithParam<test::Backend> {
  protected:
   GraphedSession() {
+    deck_.shape = {
+        .layers = 2, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16, .dropout = 0.1};
+    deck_.data.train.synthetic = 1000;
+    deck_.parallel.bucket_elements = 600;
     deck_.evaluate = {.every_steps = 1, .batches = 1};
     deck_.optimizer.learning_rate = 0.02;
-    deck_.run.device =
-        GetParam().kind == device::Kind::cuda ? DeviceChoice::cuda : DeviceChoice::cpu;
+    deck_.run.device = on_gpu() ? DeviceChoice::cuda : DeviceChoice::cpu;
     deck_.run.precision = GetParam().dtype == DType::bf16 ? Precision::bf16 : Precision::fp32;
   }
 
   void set_micro_steps(std::int64_t count) {
-    deck_.batch = {.sequences = 2 * count, .micro_sequences = 2};
+    deck_.batch = {.sequences = count, .micro_sequences = 1};
   }
 
   /// Steps [first, last], from the checkpoint of the step before `first` if that is not the first
-  /// of all, with an evaluation behind each, and a checkpoint behind the last.
+  /// of all, with an evaluation behind every second one, and a checkpoint behind the last.
   StepNumbers train(bool graphs, std::int64_t first, std::int64_t last) {
     deck_.run.graphs.value = graphs;
     const Job job = deck_.job();
@@ -64,70 +68,66 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
       const StepOutcome outcome = session.step(step, [] { return Requests{}; });
       trained.losses.push_back(outcome.loss);
       trained.grad_norms.push_back(outcome.grad_norm);
-      trained.validations.push_back(session.evaluate().value());
+      if (step % 2 == 0)
+        trained.validations.push_back(session.evaluate().value());
     }
     EXPECT_EQ(session.graphs.has_value(), graphs);
     num_recordings_ = graphs ? session.graphs->num_recordings() : 0;
-    if (last < 6) {
+    if (last < num_steps) {
       saver.prepare(directory);
       saver.begin(last, session.next_sample, *session.compute_stream);
       saver.finish();
     }
     return trained;
   }
-  /// Batches in turns; evaluation in between lets each of them come up in each place.
-  [[nodiscard]] static std::size_t num_slots() {
-    return GetParam().kind == device::Kind::cuda ? 2 : 1;
-  }
+  [[nodiscard]] static bool on_gpu() { return GetParam().kind == device::Kind::cuda; }
 
+  /// The first is not captured; batches take turns in the places of the others.
+  static constexpr std::int64_t num_steps = 5;
   test::ScratchDirectory directory_;
   SmallDeck deck_;
   std::size_t num_recordings_ = 0;
 };
 
 TEST_P(GraphedSession, HasTheBitsOfOneWithout) {
-  for (const std::int64_t micro_steps : {1, 2, 4})
+  for (const std::int64_t micro_steps : {1, 2, 3})
     for (const bool sharded : {false, true}) {
+      if (on_gpu() && (micro_steps == 2 || sharded == (micro_steps == 1)))
+        continue;  // emulated GPUs are slow; the other test has two micro-steps
       SCOPED_TRACE(testing::Message() << micro_steps << " micro-steps, sharded " << sharded);
       set_micro_steps(micro_steps);
       deck_.optimizer.sharded = sharded;
       deck_.shape.recompute = sharded ? model::Recompute::block : model::Recompute::none;
-      EXPECT_EQ(train(true, 1, 6), train(false, 1, 6));
+      const StepNumbers graphed = train(true, 1, num_steps);
+      const auto places = static_cast<std::size_t>(std::min<std::int64_t>(micro_steps, 3));
+      EXPECT_GE(num_recordings_, places);
+      EXPECT_LE(num_recordings_, places * (on_gpu() ? 2 : 1)) << "batches take turns on a GPU";
+      EXPECT_EQ(graphed, train(false, 1, num_steps));
     }
-}
-
-TEST_P(GraphedSession, RecordsEachPlaceOfAStepOnce) {
-  for (const std::int64_t micro_steps : {1, 2, 3, 5}) {
-    set_micro_steps(micro_steps);
-    train(true, 1, 1);
-    EXPECT_EQ(num_recordings_, 0U) << "the first step is not captured";
-    train(true, 1, 6);
-    const std::size_t places = micro_steps < 3 ? static_cast<std::size_t>(micro_steps) : 3;
-    EXPECT_GE(num_recordings_, places);
-    EXPECT_LE(num_recordings_, places * num_slots());
-  }
 }
 
 TEST_P(GraphedSession, ResumesToTheSameBits) {
   set_micro_steps(2);
-  const StepNumbers whole = train(false, 1, 6);
-  for (const bool graphs : {false, true}) {
-    const StepNumbers before = train(graphs, 1, 3), after = train(graphs, 4, 6);
-    for (std::size_t step = 0; step < 3; ++step) {
-      EXPECT_EQ(before.losses[step], whole.losses[step]);
-      EXPECT_EQ(after.losses[step], whole.losses[step + 3]);
-      EXPECT_EQ(after.validations[step], whole.validations[step + 3]);
-    }
-  }
+  const StepNumbers whole = train(false, 1, num_steps);
+  const StepNumbers before = train(true, 1, 2);
+  EXPECT_GT(num_recordings_, 0U);
+  const StepNumbers after = train(true, 3, num_steps);
+  EXPECT_GT(num_recordings_, 0U);
+  StepNumbers both = before;
+  both.losses.insert(both.losses.end(), after.losses.begin(), after.losses.end());
+  both.grad_norms.insert(both.grad_norms.end(), after.grad_norms.begin(), after.grad_norms.end());
+  both.validations.insert(both.validations.end(), after.validations.begin(),
+                          after.validations.end());
+  EXPECT_EQ(both, whole);
 }
 
 TEST_P(GraphedSession, AddsGradientsAsATree) {
-  if (GetParam().kind == device::Kind::cuda)
+  if (on_gpu())
     GTEST_SKIP() << "NCCL adds in one order only";
   set_micro_steps(4);
   deck_.parallel.reduction = comm::Reduction::tree;
   deck_.parallel.logical_shards.value = 2;
-  EXPECT_EQ(train(true, 1, 6), train(false, 1, 6));
+  EXPECT_EQ(train(true, 1, num_steps), train(false, 1, num_steps));
 }
 
 TRIREME_ON_BACKENDS(GraphedSession);
