@@ -88,7 +88,9 @@ if(TRIREME_HAVE_CUDA AND NOT TRIREME_CUDA STREQUAL "EMULATED")
   add_library(trireme_cuda_runtime INTERFACE)
   target_include_directories(trireme_cuda_runtime SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(trireme_cuda_runtime INTERFACE CUDA::cudart_static)
-  target_compile_definitions(trireme_cuda_runtime INTERFACE TRIREME_HAVE_CUDA=1)
+  # A kernel's failure shows late, in somebody else's call; audit builds wait for each. Not for emulated ones: those fail at once, and
+  # waiting would hide whoever forgot to.
+  target_compile_definitions(trireme_cuda_runtime INTERFACE TRIREME_HAVE_CUDA=1 $<$<BOOL:${TRIREME_AUDIT}>:TRIREME_WAIT_FOR_KERNELS=1>)
   # Constexpr functions of base are called in kernels. No kernel may spill registers or keep an array in local memory: it would wait for
   # memory where nobody sees it.
   set(_kernel_warnings -Xptxas=-warn-spills,-warn-lmem-usage)

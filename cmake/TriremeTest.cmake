@@ -4,7 +4,7 @@
 # executable gets a main() that initializes MPI, and one ctest NAME.npN per rank count starts it under mpirun. Every test has a
 # time-out, for what hangs: at least ten times what it takes on a quiet machine, with sanitizers. Labels: `unit` or `mpi`, plus the
 # given ones; `threads` marks what the thread sanitizer is to see. GPU says that some cases mean one: where it is emulated, there is
-# one. The target `unit_tests` builds what the unit tests need, the executable included; `mpi_tests` the others.
+# one, and ranks take their streams in reverse, so that communication goes before what it forgot to wait for. The target `unit_tests` builds what the unit tests need, the executable included; `mpi_tests` the others.
 set(TRIREME_MPIRUN ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none ${MPIEXEC_NUMPROC_FLAG})
 set(TRIREME_TEST_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMP_NUM_THREADS=1;HWLOC_COMPONENTS=-gl"
     "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_rmaps_base_oversubscribe=1")
@@ -23,6 +23,9 @@ function(trireme_test name)
   set(gpu "")
   if(TEST_GPU)
     set(gpu "TRIREME_EMULATED_GPUS=1")
+    if(TEST_RANKS)
+      list(APPEND gpu "TRIREME_EMULATED_SEED=1")
+    endif()
   endif()
   add_executable(test_${name} ${TEST_SOURCES})
   # What is tested is optimized. The tests themselves compile in two thirds of the time at a level less, and in half of it as one

@@ -65,7 +65,7 @@ void check(cudaError_t status, const char* statement, const char* file, int line
 
 void check_launch(cudaError_t status, const char* name, RawStream stream) {
   check(status, name, __FILE__, __LINE__);
-#ifdef TRIREME_AUDIT
+#ifdef TRIREME_WAIT_FOR_KERNELS
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &capture), name, __FILE__, __LINE__);
   if (capture == cudaStreamCaptureStatusNone)
