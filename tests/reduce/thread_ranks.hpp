@@ -6,10 +6,9 @@
 #pragma once
 
 #include <barrier>
+#include <cstring>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,7 +17,8 @@
 #include "device/device.hpp"
 
 #include "comm/communicator.hpp"
-#include "comm/world.hpp"
+
+#include "reduce/thread_world.hpp"
 
 namespace trireme::testing {
 
@@ -32,20 +32,15 @@ float sum_of_pairs(std::size_t first, std::size_t count, const Term& term) {
 }
 
 /// What the ranks share.
-class Hub {
+class Hub : public WorldHub {
  public:
   explicit Hub(int size, comm::Reduction reduction = comm::Reduction::ordered)
-      : size_(size),
+      : WorldHub(size),
         reduction_(reduction),
         buckets_(static_cast<std::size_t>(size)),
-        integers_(static_cast<std::size_t>(size)),
-        doubles_(static_cast<std::size_t>(size)),
-        texts_(static_cast<std::size_t>(size)),
         calls_(static_cast<std::size_t>(size)),
-        collectives_(size),
-        control_(size) {}
+        collectives_(size) {}
 
-  [[nodiscard]] int size() const { return size_; }
   /// What `rank` enqueued, as "reduce_scatter 0", in the order of running.
   [[nodiscard]] const std::vector<std::string>& calls(int rank) const {
     return calls_[static_cast<std::size_t>(rank)];
@@ -56,76 +51,12 @@ class Hub {
   }
 
  private:
-  friend class ThreadWorld;
   friend class ThreadCommunicator;
 
-  int size_;
   comm::Reduction reduction_;
   std::vector<const comm::Shards*> buckets_;
-  std::vector<std::span<std::int64_t>> integers_;
-  std::vector<std::span<const double>> doubles_;
-  std::vector<const std::string*> texts_;
   std::vector<std::vector<std::string>> calls_;
-  std::barrier<> collectives_, control_;
-};
-
-class ThreadWorld final : public comm::World {
- public:
-  ThreadWorld(Hub& hub, int rank) : hub_(hub), rank_(rank) {}
-
-  [[nodiscard]] int rank() const override { return rank_; }
-  [[nodiscard]] int size() const override { return hub_.size(); }
-  [[nodiscard]] int local_rank() const override { return rank_; }
-  [[nodiscard]] int local_size() const override { return hub_.size(); }
-  [[nodiscard]] const std::string& host() const override { return host_; }
-
-  void barrier() override { hub_.control_.arrive_and_wait(); }
-  void sum(std::span<std::int64_t> values) override {
-    combine(values, [](std::int64_t a, std::int64_t b) { return a + b; });
-  }
-  void max(std::span<std::int64_t> values) override {
-    combine(values, [](std::int64_t a, std::int64_t b) { return a > b ? a : b; });
-  }
-  std::vector<double> gather_all(std::span<const double> values) override {
-    hub_.doubles_[at_rank()] = values;
-    barrier();
-    std::vector<double> all;
-    for (const auto& part : hub_.doubles_) all.insert(all.end(), part.begin(), part.end());
-    barrier();
-    return all;
-  }
-  std::vector<std::string> gather_all(const std::string& text) override {
-    hub_.texts_[at_rank()] = &text;
-    barrier();
-    std::vector<std::string> all;
-    for (const std::string* part : hub_.texts_) all.push_back(*part);
-    barrier();
-    return all;
-  }
-  std::string broadcast(std::string bytes, int root) override {
-    return gather_all(bytes)[static_cast<std::size_t>(root)];
-  }
-  [[noreturn]] void abort(ExitCode code) noexcept override { std::exit(static_cast<int>(code)); }
-
- private:
-  [[nodiscard]] std::size_t at_rank() const { return static_cast<std::size_t>(rank_); }
-
-  template <class F>
-  void combine(std::span<std::int64_t> values, F two) {
-    hub_.integers_[at_rank()] = values;
-    barrier();
-    std::vector<std::int64_t> result(hub_.integers_[0].begin(), hub_.integers_[0].end());
-    for (std::size_t r = 1; r < hub_.integers_.size(); ++r)
-      for (std::size_t i = 0; i < result.size(); ++i)
-        result[i] = two(result[i], hub_.integers_[r][i]);
-    barrier();
-    std::copy(result.begin(), result.end(), values.begin());
-    barrier();
-  }
-
-  Hub& hub_;
-  int rank_;
-  std::string host_ = "threads";
+  std::barrier<> collectives_;
 };
 
 class ThreadShards final : public comm::Shards {
