@@ -39,7 +39,8 @@ void Gpt::Impl::backward(Call& call, ConstView tokens) const {
   call.dx = dx.view().slice(0, call.narrow.elements);
   call.d_branch =
       shape.dropout > 0 ? d_branch.view().slice(0, call.narrow.elements) : d_branch.view();
-  backward_norm(call, set_.ln_f, call.narrow, a.x_last, a.mean_f, a.rstd_f, false);
+  backward_norm(call, set_.ln_f, set_.blocks.back().mlp_projection.bias,
+                {call.narrow, a.x_last, a.mean_f, a.rstd_f}, false);
   for (std::size_t l = a.blocks.size(); l-- > 0;) {
     // Of the last block forward has left everything in place.
     if (shape.recompute == Recompute::block && l + 1 < a.blocks.size()) {
@@ -69,12 +70,13 @@ void Gpt::Impl::backward_mlp(const Call& call, std::size_t l) const {
   const View gelu = gelu_of(call, a);
   if (shape.recompute == Recompute::gelu)
     ops::gelu_forward(gelu, a.fc, call.stream);
-  backward_linear(call, batch.mlp_projection, p.mlp_projection, dy, gelu);
+  backward_linear(call, batch.mlp_projection, p.mlp_projection, dy, gelu, norms_take_biases());
   batch.mlp_projection.backward_input_gelu(wide, a.fc, dy, value(p.mlp_projection.weight),
                                            call.stream);
-  backward_linear(call, batch.fc, p.fc, wide, a.norm_2);
+  backward_linear(call, batch.fc, p.fc, wide, a.norm_2, false);
   batch.fc.backward_input(narrow, wide, value(p.fc.weight), call.stream);
-  backward_norm(call, p.ln_2, narrow, a.x_middle, a.mean_2, a.rstd_2, true);
+  backward_norm(call, p.ln_2, p.attention_projection.bias, {narrow, a.x_middle, a.mean_2, a.rstd_2},
+                true);
 }
 
 void Gpt::Impl::backward_attention(const Call& call, std::size_t l) const {
@@ -84,22 +86,25 @@ void Gpt::Impl::backward_attention(const Call& call, std::size_t l) const {
   const View narrow = call.narrow;
   const View d_qkv = call.wide.slice(0, a.qkv.elements);
   const View dy = branch_gradient(call, l, DropoutSite::attention_residual);
-  backward_linear(call, batch.attention_projection, p.attention_projection, dy, a.attention);
+  backward_linear(call, batch.attention_projection, p.attention_projection, dy, a.attention,
+                  norms_take_biases());
   batch.attention_projection.backward_input(narrow, dy, value(p.attention_projection.weight),
                                             call.stream);
   batch.attention.backward(d_qkv, narrow, a.qkv, a.attention, a.lse,
                            block_dropout(call, l, DropoutSite::attention), call.stream);
-  backward_linear(call, batch.qkv, p.qkv, d_qkv, a.norm_1);
+  backward_linear(call, batch.qkv, p.qkv, d_qkv, a.norm_1, false);
   batch.qkv.backward_input(narrow, d_qkv, value(p.qkv.weight), call.stream);
-  backward_norm(call, p.ln_1, narrow, a.x, a.mean_1, a.rstd_1, true);
+  backward_norm(call, p.ln_1, l == 0 ? absent : set_.blocks[l - 1].mlp_projection.bias,
+                {narrow, a.x, a.mean_1, a.rstd_1}, true);
 }
 
 void Gpt::Impl::backward_linear(const Call& call,
                                 const Linear& linear,
                                 const WeightAndBias& which,
                                 ConstView dy,
-                                ConstView x) const {
-  if (which.bias != absent)
+                                ConstView x,
+                                bool has_bias_gradient) const {
+  if (which.bias != absent && !has_bias_gradient)
     ops::bias_backward(gradient(which.bias), dy, call.stream);
   report(call, which.bias);
   linear.backward_weight(gradient(which.weight), dy, x, call.stream);
@@ -108,13 +113,12 @@ void Gpt::Impl::backward_linear(const Call& call,
 
 void Gpt::Impl::backward_norm(const Call& call,
                               const WeightAndBias& which,
-                              ConstView dy,
-                              ConstView x,
-                              ConstView mean,
-                              ConstView rstd,
+                              ParameterIndex bias_below,
+                              const Normed& saved,
                               bool accumulate) const {
-  ops::layer_norm_backward(call.dx, gradient(which.weight), gradient(which.bias), dy, x,
-                           value(which.weight), mean, rstd, accumulate, call.stream);
+  ops::layer_norm_backward(call.dx, gradient(which.weight), gradient(which.bias),
+                           gradient(norms_take_biases() ? bias_below : absent), saved.dy, saved.x,
+                           value(which.weight), saved.mean, saved.rstd, accumulate, call.stream);
   report(call, which.bias);
   report(call, which.weight);
 }

@@ -124,14 +124,21 @@ class Gpt::Impl {
                        const Linear& linear,
                        const WeightAndBias& which,
                        ConstView dy,
-                       ConstView x) const;
+                       ConstView x,
+                       bool has_bias_gradient) const;
+  /// What backward of a layer norm reads.
+  struct Normed {
+    ConstView dy, x, mean, rstd;
+  };
+  /// `bias_below`: of the linear layer whose output was the last that x grew by.
   void backward_norm(const Call& call,
                      const WeightAndBias& which,
-                     ConstView dy,
-                     ConstView x,
-                     ConstView mean,
-                     ConstView rstd,
+                     ParameterIndex bias_below,
+                     const Normed& saved,
                      bool accumulate) const;
+  /// Without dropout the gradient of a branch's output is that of the residual stream, which the
+  /// norm behind it has at hand.
+  [[nodiscard]] bool norms_take_biases() const { return shape.dropout == 0; }
   /// The gradient of what a branch adds to the residual stream: dx behind the branch's dropout.
   [[nodiscard]] View branch_gradient(const Call& call, std::size_t l, DropoutSite site) const;
 

@@ -2,6 +2,7 @@
 #include "ops/layer_norm.hpp"
 
 #include "ops/dispatch.hpp"
+#include "ops/elementwise.hpp"
 #include "ops/layer_norm_cpu.hpp"
 #include "ops/layer_norm_cuda.hpp"
 
@@ -104,6 +105,7 @@ void residual_layer_norm_forward(View sum,
 void layer_norm_backward(View dx,
                          View dgamma,
                          View dbeta,
+                         View dbias,
                          ConstView dy,
                          ConstView x,
                          ConstView gamma,
@@ -116,9 +118,10 @@ void layer_norm_backward(View dx,
                      dy.dtype == x.dtype,
                  "dx is {} {}, dy is {} {}, x is {} {}", dx.elements, name(dx.dtype), dy.elements,
                  name(dy.dtype), x.elements, name(x.dtype));
-  TRIREME_EXPECT(
-      dgamma.elements == size.channels && (dbeta.empty() || dbeta.elements == size.channels),
-      "{} and {} gradients for {} channels", dgamma.elements, dbeta.elements, size.channels);
+  for (const View gradient :
+       {dgamma, dbeta.empty() ? dgamma : dbeta, dbias.empty() ? dgamma : dbias})
+    TRIREME_EXPECT(gradient.elements == size.channels, "{} gradients for {} channels",
+                   gradient.elements, size.channels);
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (on_cuda(stream, [&](auto raw) {
@@ -129,9 +132,11 @@ void layer_norm_backward(View dx,
                                               rstd.as<float>(),
                                               device::cuda::workspace_of(stream),
                                               device::cuda::workspace_bytes};
-          cuda::layer_norm_backward(dx.as<T>(), dgamma.as<float>(),
-                                    dbeta.empty() ? nullptr : dbeta.as<float>(), saved, size.rows,
-                                    size.channels, accumulate, raw);
+          const cuda::LayerNormGradients to{dgamma.as<float>(),
+                                            dbeta.empty() ? nullptr : dbeta.as<float>(),
+                                            dbias.empty() ? nullptr : dbias.as<float>()};
+          cuda::layer_norm_backward(dx.as<T>(), to, saved, size.rows, size.channels, accumulate,
+                                    raw);
         }))
       return;
     const cpu::LayerNormSaved<T> saved{dy.as<T>(), x.as<T>(), gamma.as<T>(), mean.as<float>(),
@@ -141,6 +146,8 @@ void layer_norm_backward(View dx,
               dshift = dbeta.empty() ? nullptr : dbeta.as<float>(), saved, size, accumulate] {
           cpu::layer_norm_backward(to, dscale, dshift, saved, size.rows, size.channels, accumulate);
         });
+    if (!dbias.empty())
+      bias_backward(dbias, dx, stream);
   });
 }
 

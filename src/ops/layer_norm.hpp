@@ -42,10 +42,13 @@ void residual_layer_norm_forward(View sum,
                                  const Dropout& dropout,
                                  device::Stream& stream);
 
-/// dx += the gradient with respect to x when `accumulate`, = otherwise.
+/// dx += the gradient with respect to x when `accumulate`, = otherwise. `dbias`, where it is not
+/// empty, += the sums of dx over the rows: x is a linear layer's output plus something else, and
+/// this is the gradient of its bias (bias_backward), for which dx need not be read again.
 void layer_norm_backward(View dx,
                          View dgamma,
                          View dbeta,
+                         View dbias,
                          ConstView dy,
                          ConstView x,
                          ConstView gamma,

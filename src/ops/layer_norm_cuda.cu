@@ -4,6 +4,7 @@
 #include "ops/cuda_columns.cuh"
 #include "ops/cuda_loops.cuh"
 #include "ops/dropout_cuda.cuh"
+#include "ops/elementwise_cuda.hpp"
 #include "ops/layer_norm_cuda.hpp"
 
 namespace trireme::ops::cuda {
@@ -96,7 +97,7 @@ __global__ void forward_kernel(T* y,
 /// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
 ///
 /// A block goes through its slice of the rows, some at a time, and a thread owns N channels: what
-/// it reads of a row serves dx as well as its channels' sums of dgamma and dbeta.
+/// it reads of a row serves dx as well as its channels' sums of dgamma, dbeta and dbias.
 template <int N, class T>
 struct BackwardSlice {
   T* dx;
@@ -104,7 +105,7 @@ struct BackwardSlice {
   std::int64_t channels, c;
   bool inside, accumulate;  // a thread outside reads channel 0, and adds nothing
   Pack<T, N> gamma{};
-  float dgamma[N] = {}, dbeta[N] = {};
+  float dgamma[N] = {}, dbeta[N] = {}, dbias[N] = {};
 
   /// `shared` = [warps][R][2]: each warp's sums of g and of g xhat. Nobody may still read it.
   template <int R>
@@ -155,13 +156,14 @@ struct BackwardSlice {
         const float g = to_float(dy[r].v[k]) * to_float(gamma.v[k]);
         const float xhat = (to_float(x[r].v[k]) - mean[r]) * rstd[r];
         made.v[k] = from_float<T>(to_float(before[r].v[k]) + rstd[r] * (g - sum - xhat * product));
+        dbias[k] += to_float(made.v[k]);
       }
       store<N>(dx + (first + r) * channels + c, made);
     }
   }
 };
 
-/// partial = [slices][2][channels]: the sums of dgamma and dbeta.
+/// partial = [slices][3][channels]: the sums of dgamma, dbeta and dbias.
 template <int N, class T>
 __global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
     T* dx,
@@ -186,10 +188,11 @@ __global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
   for (; row < end; ++row, turn ^= 1) slice.template add_rows<1>(row, shared[turn]);
   if (!inside)
     return;
-  float* to = partial + static_cast<std::int64_t>(blockIdx.x) * 2 * channels + own;
+  float* to = partial + static_cast<std::int64_t>(blockIdx.x) * 3 * channels + own;
   for (int k = 0; k < N; ++k) {
     to[k] = slice.dgamma[k];
     to[channels + k] = slice.dbeta[k];
+    to[2 * channels + k] = slice.dbias[k];
   }
 }
 
@@ -278,8 +281,7 @@ void layer_norm_forward(T* y,
 
 template <class T>
 void layer_norm_backward(T* dx,
-                         float* dgamma,
-                         float* dbeta,
+                         const LayerNormGradients& to,
                          const LayerNormSaved<T>& saved,
                          std::int64_t rows,
                          std::int64_t channels,
@@ -289,12 +291,11 @@ void layer_norm_backward(T* dx,
     return;
   constexpr int N = pack_elements<T>;
   const bool packed = channels % N == 0 && aligned(dx, saved.dy, saved.x, saved.gamma);
-  float* const to[2] = {dgamma, dbeta};
   if (const std::int64_t threads = blocks_for(channels, (packed ? N : 1) * warp_lanes) * warp_lanes;
       threads <= most_slice_threads) {
     const auto room = static_cast<std::int64_t>(saved.workspace_bytes / sizeof(float));
     std::int64_t slices =
-        std::min({blocks_for(rows, rows_at_once), slices_at_once(threads), room / (2 * channels)});
+        std::min({blocks_for(rows, rows_at_once), slices_at_once(threads), room / (3 * channels)});
     const std::int64_t rows_per_slice =
         blocks_for(blocks_for(rows, slices), rows_at_once) * rows_at_once;
     slices = blocks_for(rows, rows_per_slice);
@@ -303,20 +304,24 @@ void layer_norm_backward(T* dx,
            packed ? backward_slices_kernel<N, T> : backward_slices_kernel<1, T>,
            {static_cast<unsigned>(slices), static_cast<unsigned>(threads)}, stream, dx, saved,
            partial, rows, channels, rows_per_slice, accumulate);
-    add_column_totals<2>("layer_norm_backward", to, partial, slices, channels, stream);
+    add_column_totals<3>("layer_norm_backward", {to.gamma, to.beta, to.bias}, partial, slices,
+                         channels, stream);
     return;
   }
-  add_column_sums<2, N>("layer_norm_backward", GradientTerms<T>{saved, channels}, to, rows,
-                        channels, packed, saved.workspace, saved.workspace_bytes, stream);
+  add_column_sums<2, N>("layer_norm_backward", GradientTerms<T>{saved, channels},
+                        {to.gamma, to.beta}, rows, channels, packed, saved.workspace,
+                        saved.workspace_bytes, stream);
   launch("layer_norm_backward", packed ? backward_kernel<N, T> : backward_kernel<1, T>,
          shape_of_rows(rows), stream, dx, saved, rows, channels, accumulate);
+  if (to.bias != nullptr)
+    bias_backward<T>(to.bias, dx, rows, channels, saved.workspace, saved.workspace_bytes, stream);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                  \
-  template void layer_norm_forward(T*, float*, float*, const LayerNormInput<T>&, const T*,      \
-                                   const T*, std::int64_t, std::int64_t, RawStream);            \
-  template void layer_norm_backward(T*, float*, float*, const LayerNormSaved<T>&, std::int64_t, \
-                                    std::int64_t, bool, RawStream);
+#define TRIREME_INSTANTIATE(T)                                                               \
+  template void layer_norm_forward(T*, float*, float*, const LayerNormInput<T>&, const T*,   \
+                                   const T*, std::int64_t, std::int64_t, RawStream);         \
+  template void layer_norm_backward(T*, const LayerNormGradients&, const LayerNormSaved<T>&, \
+                                    std::int64_t, std::int64_t, bool, RawStream);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(Bf16)
 #undef TRIREME_INSTANTIATE

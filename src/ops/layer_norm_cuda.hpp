@@ -35,10 +35,15 @@ struct LayerNormSaved {
   std::byte* workspace;
   std::size_t workspace_bytes;
 };
+/// [channels] each, added to; null ones are left out.
+struct LayerNormGradients {
+  float* gamma;
+  float* beta;
+  float* bias;
+};
 template <class T>
 void layer_norm_backward(T* dx,
-                         float* dgamma,
-                         float* dbeta,
+                         const LayerNormGradients& to,
                          const LayerNormSaved<T>& saved,
                          std::int64_t rows,
                          std::int64_t channels,

@@ -119,7 +119,8 @@ class Maker {
                   [=, &s] { linear->backward_input(dx, dy, weight, s); });
       add_product(p.layer + ".weight_gradient", count, p.flops(),
                   [=, &s] { linear->backward_weight(dweight, dy, x, s); });
-      if (p.bias)
+      // Without dropout those of the projections are made with the norms behind them.
+      if (p.bias && (shape_.dropout > 0 || !p.layer.ends_with("_projection")))
         add(p.layer + ".bias_gradient", count, bytes(static_cast<double>(dy.elements)),
             [=, db = tensor(DType::f32, p.out), &s] { ops::bias_backward(db, dy, s); });
     }
@@ -151,7 +152,7 @@ class Maker {
     const View beta = shape_.bias ? tensor(C) : View(nullptr, 0, dtype_);
     const View dbeta = shape_.bias ? tensor(DType::f32, C) : View(nullptr, 0, DType::f32);
     const View mean = tensor(DType::f32, rows_), rstd = tensor(DType::f32, rows_);
-    const View dgamma = tensor(DType::f32, C);
+    const View dgamma = tensor(DType::f32, C), dbias = tensor(DType::f32, C);
     const View branch = tensor(n), sum = tensor(n);
     const double elements = static_cast<double>(n);
     const ops::Dropout dropout = this->dropout();
@@ -163,8 +164,9 @@ class Maker {
           ops::residual_layer_norm_forward(sum, y, mean, rstd, x, branch, gamma, beta, time,
                                            dropout, s);
         });
-    add("layer_norm.backward", per_layer(2) + micro_steps_, bytes(4 * elements),
-        [=, &s] { ops::layer_norm_backward(dx, dgamma, dbeta, y, x, gamma, mean, rstd, true, s); });
+    add("layer_norm.backward", per_layer(2) + micro_steps_, bytes(4 * elements), [=, &s] {
+      ops::layer_norm_backward(dx, dgamma, dbeta, dbias, y, x, gamma, mean, rstd, true, s);
+    });
   }
 
   void add_elementwise() {

@@ -86,22 +86,26 @@ class LayerNormTest : public OpsTest {
     const auto before_x = rounded_to(dtype(), normals(5, rows * channels));
     const auto before_gamma = rounded_to(DType::f32, normals(6, channels));
     const auto before_beta = rounded_to(DType::f32, normals(7, with_beta ? channels : 0));
+    const auto before_bias = rounded_to(DType::f32, normals(8, channels));
 
     const auto x = tensor(dtype(), xv), gamma = tensor(dtype(), gv), beta = tensor(dtype(), bv);
     const auto dy = tensor(dtype(), dyv);
     auto y = tensor(dtype(), rows * channels), dx = tensor(dtype(), before_x);
     auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows);
     auto dgamma = tensor(DType::f32, before_gamma), dbeta = tensor(DType::f32, before_beta);
+    auto dbias = tensor(DType::f32, before_bias), row_sums = tensor(DType::f32, before_bias);
     ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), beta.view(),
                             stream());
     expect_near(y.values(), reference.forward(xv, gv, bv), tolerance().layer_norm, "y");
 
-    const auto backward = [&](bool accumulate) {
-      ops::layer_norm_backward(dx.view(), dgamma.view(), dbeta.view(), dy.view(), x.view(),
+    const auto backward = [&](bool accumulate, View bias) {
+      ops::layer_norm_backward(dx.view(), dgamma.view(), dbeta.view(), bias, dy.view(), x.view(),
                                gamma.view(), mean.view(), rstd.view(), accumulate, stream());
     };
     const auto expected = reference.backward(xv, gv, dyv);
-    backward(true);
+    backward(true, dbias.view());
+    ops::bias_backward(row_sums.view(), dx.view(), stream());
+    expect_near(dbias.values(), row_sums.values(), 2e-6, "dbias");
     expect_near(dx.values(), plus(expected.dx, before_x), tolerance().layer_norm, "dx added",
                 expected.largest_term);
     expect_near(dgamma.values(), plus(expected.dgamma, before_gamma), tolerance().layer_norm,
@@ -110,7 +114,7 @@ class LayerNormTest : public OpsTest {
       expect_near(dbeta.values(), plus(expected.dbeta, before_beta), tolerance().layer_norm,
                   "dbeta");
     }
-    backward(false);
+    backward(false, {});
     expect_near(dx.values(), expected.dx, tolerance().layer_norm, "dx", expected.largest_term);
   }
 
@@ -194,7 +198,7 @@ TEST_P(LayerNormTest, WorksInPlaceBackwards) {
   auto mean = tensor(DType::f32, 66), rstd = tensor(DType::f32, 66),
        dgamma = tensor(DType::f32, 34);
   ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), {}, stream());
-  ops::layer_norm_backward(dy.view(), dgamma.view(), {}, dy.view(), x.view(), gamma.view(),
+  ops::layer_norm_backward(dy.view(), dgamma.view(), {}, {}, dy.view(), x.view(), gamma.view(),
                            mean.view(), rstd.view(), false, stream());
   const auto expected = NormReference{66, 34}.backward(xv, gv, dyv);
   expect_near(dy.values(), expected.dx, tolerance().layer_norm, "dx");
@@ -261,7 +265,7 @@ TEST_P(LayerNormTest, GradientsOfASumReachStreamAndBranch) {
        dgamma = tensor(DType::f32, channels);
   ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), sum.view(), gamma.view(), {},
                           stream());
-  ops::layer_norm_backward(dx.view(), dgamma.view(), {}, dy.view(), sum.view(), gamma.view(),
+  ops::layer_norm_backward(dx.view(), dgamma.view(), {}, {}, dy.view(), sum.view(), gamma.view(),
                            mean.view(), rstd.view(), true, stream());
   ops::dropout_backward(dbranch.view(), dx.view(), time * channels, dropout, stream());
   const auto norm =
@@ -290,7 +294,7 @@ TEST_P(LayerNormTest, DoesNotDependOnThreads) {
                                      stream());
     ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(),
                             gamma.view(), stream());
-    ops::layer_norm_backward(dx.view(), dgamma.view(), dbeta.view(), dy.view(), x.view(),
+    ops::layer_norm_backward(dx.view(), dgamma.view(), dbeta.view(), {}, dy.view(), x.view(),
                              gamma.view(), mean.view(), rstd.view(), false, stream());
     return joined({&sum, &normed, &y, &mean, &rstd, &dx, &dgamma, &dbeta});
   });
