@@ -30,6 +30,7 @@ class LateOutcomes : public ::testing::TestWithParam<DeviceChoice> {
     if (GetParam() == DeviceChoice::cuda)
       TRIREME_NEEDS_GPU();
     deck_.run.device = GetParam();
+    deck_.batch = {.sequences = 4, .micro_sequences = 2};
   }
 
   /// A session with initial values.

@@ -84,6 +84,9 @@ TEST_P(SessionTest, SwitchesChangeNoBits) {
   const Trained reference = train();
   EXPECT_EQ(reference.late_scratch, 0U);
   for (int bits = 0; bits < 8; ++bits) {
+    // Each switch both ways will do for a GPU that may be emulated.
+    if (GetParam().kind == device::Kind::cuda && bits != 1 && bits != 6)
+      continue;
     SCOPED_TRACE(bits);
     deck_.optimizer.sharded = (bits & 1) != 0;
     deck_.memory.pool = (bits & 2) != 0;
