@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole runs on emulated GPUs (tests/emulated_gpu), one per rank, through the stand-in for NCCL: the CPU's losses, the same bits
+"""Whole runs and benches on emulated GPUs (tests/emulated_gpu), one per rank, through the stand-in for NCCL: the CPU's losses, the same bits
 whatever is sharded, and an end in words when a collective breaks or never ends."""
+import json
 import re
 import unittest
 
-from harness import TrainingTest
+import h5py
+from harness import TrainingTest, start
 
 SMALL = ("model.layers=1", "model.channels=16", "model.context=8", "batch.sequences=4", "run.steps=3", "optimizer.schedule.warmup_steps=1",
          "parallel.reduction=sum", "evaluate.every_steps=0", "checkpoint.every_steps=3")
@@ -25,10 +27,37 @@ class EmulatedGpu(TrainingTest):
         self.assertEqual(self.losses("sharded"), self.losses("whole"))
         self.assertEqual(self.weights(3, "sharded"), self.weights(3, "whole"))
 
-    def test_bf16_is_near(self):
+    def test_bf16_is_near_and_its_speed_is_told(self):
         self.train_well(*SMALL, "run.device=cpu", "model.dropout=0", ranks=1, name="cpu")
         self.train_well(*SMALL, "run.device=cuda", "model.dropout=0", "run.precision=bf16", ranks=1, name="bf16")
         self.assert_losses_near("bf16", "cpu", 1e-2)
+        told = start("speed", self.path("bf16"), "--h5", self.path("table.h5"))
+        self.assertEqual(told.code, 0, told)
+        with h5py.File(self.path("table.h5"), "r") as table, h5py.File(self.path("bf16/run.h5"), "r") as record:
+            self.assertEqual(table["speed"]["memory"][0], record["memory"].attrs["peak_device"])
+            self.assertIn("GPU", table["speed"]["device"].asstr()[0])
+
+    def rows(self, *words, ranks=1):
+        path = self.path("-".join(words[1:2]) + ".json")
+        run = start(*words, "--repetitions", "1", "--json", path, ranks=ranks)
+        self.assertEqual(run.code, 0, run)
+        with open(path, encoding="utf-8") as file:
+            rows = json.load(file)["rows"]
+        self.assertTrue(rows and all(row["seconds"] > 0 for row in rows), rows)
+        return rows
+
+    def test_benches_measure_the_gpu(self):
+        deck = self.words("none", [*SMALL, "run.device=cuda", "run.precision=bf16"])
+        self.assertEqual({row["how"] for row in self.rows("bench", "matmul", *deck)}, {"step"})
+        shares = {row["op"]: row["share"] for row in self.rows("bench", "ops", *deck)}
+        self.assertLessEqual({"fc.forward", "attention.forward", "attention.backward", "layer_norm.forward", "layer_norm.backward", "adamw"},
+                             set(shares))
+        self.assertGreater(min(shares.values()), 0)
+        self.assertEqual({row["operation"] for row in self.rows("bench", "pool", "--device", "cuda", "--bytes", "4096")},
+                         {"lease", "cudaMalloc", "cudaMallocAsync", "allocate"})
+        sent = self.rows("bench", "reduce", "--transport", "nccl", "--bytes", "4096", ranks=2)
+        self.assertEqual([(row["operation"], row["transport"]) for row in sent],
+                         [("reduce_scatter", "nccl"), ("all_gather", "nccl"), ("all_reduce", "nccl"), ("memcpy", "none")])
 
     def assert_ends(self, fault, pattern):
         """With the 3rd operation of rank 1 at fault, every rank that speaks says what came of it."""
