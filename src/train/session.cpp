@@ -71,7 +71,7 @@ Session::Session(const Job& the_job,
   batches.validate();
   expect_equal_plans();
   for (Marks& marks : marks_)
-    for (auto* event : {&marks.began, &marks.optimizer_began, &marks.ended})
+    for (auto* event : {&marks.began, &marks.optimizer_began, &marks.optimizer_ended, &marks.ended})
       *event = device->make_event();
   TRIREME_EXPECT(batches.micro_steps() % engine.leaves() == 0, "{} micro-steps for {} leaves",
                  batches.micro_steps(), engine.leaves());
@@ -137,9 +137,9 @@ void Session::compute(std::int64_t number) {
   scratch.freeze();
   engine.finish_reduction();
   compute_stream->record(*marks.optimizer_began);
-  const timing::StreamSpan updating(recorder, timing::Name::optim_step, 0, *compute_stream);
   optimizer.step(number, job.run.steps,
                  1.0 / static_cast<double>(world.size() * batches.micro_steps()), &losses_);
+  compute_stream->record(*marks.optimizer_ended);
 }
 
 Requests Session::finish_step(std::int64_t number, Requests mine) {
@@ -165,6 +165,8 @@ StepOutcome Session::outcome(std::int64_t number) {
   recorder.harvest();
   record_for(number);
   recorder.add(timing::Name::step, 0, outcome.began, outcome.seconds);
+  recorder.add(timing::Name::optim_step, 0, outcome.optimizer_began,
+               marks.optimizer_ended->seconds() - outcome.optimizer_began);
   return outcome;
 }
 

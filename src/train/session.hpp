@@ -127,7 +127,7 @@ class Session {
   /// When a step was where, on compute.
   struct Marks {
     std::int64_t engine_step = 0;
-    std::unique_ptr<device::Event> began, optimizer_began, ended;
+    std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, ended;
   };
   Marks& marks_of(std::int64_t number) {
     return marks_[static_cast<std::size_t>(number) % marks_.size()];
