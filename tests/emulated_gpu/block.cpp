@@ -79,6 +79,7 @@ class Block {
   std::vector<std::uint32_t> fresh_;  // those not begun, the next one last
   std::vector<std::uint32_t> ready_;  // those that may go on, the next one at first_ready_
   std::size_t first_ready_ = 0;
+  bool newest_first_ = false;  // else the one that has waited longest
   std::uint32_t num_ended_ = 0, num_at_barrier_ = 0;
   std::uint32_t current_ = 0;
   Chooser chooser_;
@@ -110,6 +111,7 @@ void Block::run(const void* kernel, const std::function<void()>& thread) {
   std::reverse(fresh_.begin(), fresh_.end());
   ready_.clear();
   first_ready_ = 0;
+  newest_first_ = chooser_.one_of(2) == 1;
   num_ended_ = num_at_barrier_ = 0;
   running_ = &next_fiber();
   main_.switch_to(*running_);
@@ -121,7 +123,9 @@ Fiber& Block::next_fiber() {
   if (!can_go_on && !can_begin)
     stuck();
   if (can_go_on && (!can_begin || chooser_.one_of(2) == 0)) {
-    const auto index = ready_[first_ready_++];
+    const auto index = newest_first_ ? ready_.back() : ready_[first_ready_++];
+    if (newest_first_)
+      ready_.pop_back();
     if (first_ready_ == ready_.size()) {
       ready_.clear();
       first_ready_ = 0;

@@ -4,7 +4,8 @@
 // Blocks run one after another on the GPU's thread; a block's threads are fibers on it. A thread
 // runs until it has to wait for others, at a barrier or a shuffle, or ends; then the seed chooses
 // who goes on. So of two accesses with no barrier between them either may come first, by seed, in
-// whole stretches between barriers.
+// whole stretches between barriers. In some blocks all warps keep abreast; in others one runs ahead
+// through its shuffles, as far as the next barrier, before another moves.
 //
 // 1. A barrier waits for all threads of the block that have not ended (as from sm_70 on); a shuffle
 //    or __syncwarp for all of its mask's. Lanes of a warp that wait for different things, and a

@@ -96,6 +96,35 @@ TEST_F(Kernels, LanesGiveEachOtherValues) {
   EXPECT_EQ(sums[0], 0x7fa07fa0);  // as it came
 }
 
+/// Sums of warps that all add up, turn by turn; one barrier per turn takes two buffers.
+template <int Buffers>
+__global__ void turns(int* out) {
+  __shared__ int shared[Buffers][threads / warp_lanes];
+  const auto warp = threadIdx.x / warp_lanes;
+  int total = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    int sum = turn;
+    for (int offset = warp_lanes / 2; offset > 0; offset /= 2)
+      sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+    if (threadIdx.x % warp_lanes == 0)
+      shared[turn % Buffers][warp] = sum;
+    __syncthreads();
+    for (const int of_warp : shared[turn % Buffers]) total += of_warp;
+  }
+  out[threadIdx.x] = total;
+}
+
+TEST_F(Kernels, AWarpThatRunsAheadShowsWhatIsOverwrittenTooEarly) {
+  std::array<int, threads> expected{};
+  expected.fill(threads * (0 + 1 + 2 + 3));
+  ASSERT_EQ(launch(turns<2>, memory_), cudaSuccess);
+  EXPECT_EQ(read(stream_), expected);
+  ASSERT_EQ(launch(turns<1>, memory_), cudaSuccess);
+  if (Chooser().order() == Order::reverse) {
+    EXPECT_NE(read(stream_), expected);
+  }
+}
+
 __global__ void diverging(int* out) {
   if (threadIdx.x == 40)
     __syncwarp();
