@@ -83,7 +83,9 @@ NcclComm::~NcclComm() {
   try {
     const std::lock_guard lock(mutex_);
     wait(ncclCommFinalize(comm_), "ncclCommFinalize");
-    if (const auto status = ncclCommDestroy(comm_); status != ncclSuccess)
+    // A non-blocking communicator may still be at it; there is nothing left to ask.
+    if (const auto status = ncclCommDestroy(comm_);
+        status != ncclSuccess && status != ncclInProgress)
       std::fprintf(stderr, "warning: ncclCommDestroy failed: %s\n", ncclGetErrorString(status));
   } catch (const std::exception& problem) {
     std::fprintf(stderr, "warning: %s\n", problem.what());
