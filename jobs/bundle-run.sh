@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs trireme from an unpacked bundle (jobs/bundle.sh). Needs bash and the C library, nothing else.
 #   usage: run.sh -n RANKS DECK [section.key=value …]     under the bundle's mpirun, on this machine
-#          run.sh WORD …                                  trireme alone: DECK, check, plan, sample, bench, help, --version
+#          run.sh WORD …                                  trireme alone: DECK, check, plan, sample, speed, bench, help, --version
 #          run.sh --exec PROGRAM …                        another program with the bundle's libraries
 # A deck that reads text from somewhere else can read the bundle's: data.train.text=[BUNDLE/text]. For a build with CUDA,
 # CUDA_LIBRARIES=DIR[:DIR…] names the folders of cuBLASLt, cuDNN and NCCL where this script does not find them. Under srun, give srun
