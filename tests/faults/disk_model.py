@@ -18,9 +18,9 @@ MODES = ("lazy", "eager")
 
 
 class File:
-    def __init__(self):
-        self.data = bytearray()
-        self.synced = b""
+    def __init__(self, synced=b""):
+        self.data = bytearray(synced)
+        self.synced = synced
 
     def write(self, at, data):
         if len(self.data) < at:
@@ -29,9 +29,10 @@ class File:
 
 
 class Directory:
-    def __init__(self):
-        self.names = {}
-        self.synced = {}
+    def __init__(self, tree=None):
+        """`tree`, names to bytes or to trees, is on the disk already."""
+        self.names = {name: Directory(node) if isinstance(node, dict) else File(node) for name, node in (tree or {}).items()}
+        self.synced = dict(self.names)
 
     def tree(self, mode):
         """What the disk holds: names to bytes, or to trees."""
@@ -67,11 +68,11 @@ def calls(trace):
 
 
 class Disk:
-    """Follows what happens below `root`, a directory that exists and is empty when the trace begins; names are absolute there."""
+    """Follows what happens below `root`, a directory that exists and holds `tree` when the trace begins; names are absolute there."""
 
-    def __init__(self, root):
+    def __init__(self, root, tree=None):
         self.root = os.path.realpath(root)
-        self.top = Directory()
+        self.top = Directory(tree)
         self.offsets = {}
         self.syncing = {}
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, os.pardir, "integration")]
 from disk_model import MODES, STRACE, Disk  # noqa: E402
-from harness import TIMEOUT_S, TRIREME, Run, TrainingTest, launch  # noqa: E402
+from harness import TIMEOUT_S, TRIREME, Run, TrainingTest, launch, start  # noqa: E402
 
 # A tree of two leaves gives one rank the bits of two.
 RUN = ("checkpoint.keep=1", "parallel.reduction=tree", "parallel.logical_shards=2")
@@ -45,18 +45,23 @@ class PowerCut(TrainingTest):
     def words_of(self, folder):
         return self.words(f"{folder}/run", RUN)
 
-    def cuts(self):
-        """The last call before the cut, the mode, the checkpoint told of by then, and what the disk holds; no disk twice."""
+    def traced(self, name, ranks):
+        """A run below the folder `name`, and the file with its calls."""
         if not shutil.which("strace"):
             self.skipTest("strace is not installed (bash modules/debian/setup.sh tests does it on Debian)")
         may = subprocess.run([*STRACE, "-o", os.devnull, "true"], capture_output=True, text=True, check=False)
         if may.returncode != 0:
             self.skipTest(f"strace may not trace here: {may.stderr.strip()}")
-        os.mkdir(self.path("calm"))
         trace = self.path("trace")
-        done = Run(subprocess.run([*STRACE, "-o", trace, *launch(2), *self.words_of("calm")], stdin=subprocess.DEVNULL, timeout=TIMEOUT_S,
-                                  capture_output=True, text=True, errors="replace", check=False))
+        done = Run(subprocess.run([*STRACE, "-o", trace, *launch(ranks), *self.words_of(name)], stdin=subprocess.DEVNULL,
+                                  timeout=TIMEOUT_S, capture_output=True, text=True, errors="replace", check=False))
         self.assertEqual(done.code, 0, done)
+        return trace
+
+    def cuts(self):
+        """The last call before the cut, the mode, the checkpoint told of by then, and what the disk holds; no disk twice."""
+        os.mkdir(self.path("calm"))
+        trace = self.traced("calm", 2)
         disk = Disk(self.path("calm"))
         found = {}
         for call in disk.replay(trace):
@@ -88,6 +93,19 @@ class PowerCut(TrainingTest):
                 self.assertEqual(self.weights(STEPS, f"{name}/run"), weights)
                 self.assertEqual(self.column("step", "steps", f"{name}/run"), list(range(1, STEPS + 1)), run)
         print(f"{len(cuts)} power cuts tried")
+
+    def test_a_record_that_began_again_is_on_the_disk_with_the_next_checkpoint(self):
+        os.mkdir(self.path("again"))
+        self.assertEqual(start(*self.words_of("again"), "run.steps=6").code, 0)
+        os.remove(self.path("again/run/run.h5"))
+        disk = Disk(self.path("again"), read_tree(self.path("again")))
+        checkpoints = 0
+        for _ in disk.replay(self.traced("again", 1)):
+            kept = disk.top.tree("lazy")["run"]
+            if b"step-00000012" in kept["checkpoints"]["latest"]:
+                self.assertIn("run.h5", list(kept))
+                checkpoints += 1
+        self.assertGreater(checkpoints, 0)
 
 
 if __name__ == "__main__":
