@@ -340,6 +340,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     comm->state = ncclComm::State::finalizing;
     status = comm->wait();
   }
+  // A non-blocking one is reclaimed on another thread, and there is nothing left to ask.
+  if (!comm->blocking && status == ncclSuccess)
+    status = ncclInProgress;
   let_go(comm);
   return status;
 }
