@@ -55,7 +55,7 @@ Engine::Impl::Impl(const layout::Plan& plan,
   owned_.resize(buckets_.size());
   times_.resize(buckets_.size());
   reported_.resize(plan_.parameters().size());
-  const std::size_t count = turns * plan_.parameters().size();
+  const std::size_t count = turns * buckets_.size();
   findings_ =
       device_.allocate_shared_with_host(count * sizeof(std::int64_t), "places of gradients");
   not_finite_ = {reinterpret_cast<std::int64_t*>(findings_.data()), count};

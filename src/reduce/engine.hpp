@@ -34,9 +34,9 @@
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at
 // finish_reduction(), before anyone waits.
 // 5. Same calls, same order, same bits with every setting of the switches.
-// 6. With check_gradients every gradient is looked through when it is reported ready, before sums
-// over ranks can hide who made a NaN. The engine only remembers; the optimizer, which sees the norm
-// fail on all ranks at once, asks and tells.
+// 6. With check_gradients every bucket is looked through when its last gradient is reported ready,
+// before sums over ranks can hide who made a NaN. The engine only remembers; the optimizer, which
+// sees the norm fail on all ranks at once, asks and tells.
 // 7. A step never waits for compute. What it leaves for the host, times and findings, is kept until
 // the end of the next one, so that it can be read when that is on its way; who reads it waits.
 // 8. All members are called from one host thread, the one that enqueues on the compute stream.

@@ -101,7 +101,7 @@ class Engine::Impl {
   std::optional<Leaves> leaves_;                        // always there
   std::vector<View> gradient_views_, parameter_views_;  // by parameter
   device::Buffer findings_;                             // what not_finite_ is a span of
-  std::span<std::int64_t> not_finite_;                  // [turn][parameter]: first element, or -1
+  std::span<std::int64_t> not_finite_;                  // [turn][bucket]: first element, or -1
   std::vector<OwnedShard> owned_;                       // by bucket
   std::vector<BucketTimes> times_;                      // by bucket
   std::int64_t steps_begun_ = 0;

@@ -52,15 +52,15 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
                  plan_.parameter(parameter).name, leaves_->finished(), leaves_->per_step());
   reported_[at(parameter)] = 1;
   leaves_->add_waiting(parameter, compute_);
-  if (config_.check_gradients)
-    ops::find_not_finite(not_finite_[turn() * reported_.size() + at(parameter)],
-                         gradient_views_[at(parameter)], compute_);
   if (--run.num_pending > 0)
     return;
   TRIREME_EXPECT(!run.gathering,
                  "the gradients of bucket {} ({}, …) are ready, but nobody has "
                  "waited for its parameters since their last update",
                  at(bucket), plan_.parameter(parameter).name);
+  if (config_.check_gradients)
+    ops::find_not_finite(not_finite_[turn() * buckets_.size() + at(bucket)], run.gradient,
+                         compute_);
   compute_.record(*reduction_of(bucket).ready);
   run.phase = Phase::ready;
   while (next_to_reduce_ < buckets_.size() && buckets_[next_to_reduce_].phase == Phase::ready)
@@ -132,11 +132,19 @@ void Engine::Impl::finish_reduction() const {
 std::optional<NotFinite> Engine::Impl::first_not_finite(std::int64_t step) const {
   TRIREME_EXPECT(step == steps_begun_ || step + 1 == steps_begun_,
                  "asked for findings of step {} in step {}", step, steps_begun_);
-  const auto found = not_finite_.subspan(turn_of(step) * reported_.size(), reported_.size());
-  for (std::size_t p = found.size(); p-- > 0;)
-    if (const auto parameter = static_cast<ParameterIndex>(p); found[p] >= 0)
-      return NotFinite{plan_.placement(parameter).bucket, parameter, found[p]};
-  return std::nullopt;
+  const auto found = not_finite_.subspan(turn_of(step) * buckets_.size(), buckets_.size());
+  const auto first = std::ranges::find_if(found, [](std::int64_t place) { return place >= 0; });
+  if (first == found.end())
+    return std::nullopt;
+  const auto bucket = static_cast<BucketIndex>(first - found.begin());
+  const std::int64_t at_element = plan_.bucket(bucket).begin + *first;
+  // Parameters lie in flat order, and padding is zero.
+  const auto& parameters = plan_.bucket(bucket).parameters;
+  const auto after = std::ranges::find_if(parameters, [&](ParameterIndex parameter) {
+    return plan_.placement(parameter).begin > at_element;
+  });
+  const ParameterIndex parameter = *(after - 1);
+  return NotFinite{bucket, parameter, at_element - plan_.placement(parameter).begin};
 }
 
 void Engine::Impl::wait_for_shard(BucketIndex bucket) {

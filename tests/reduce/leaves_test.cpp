@@ -186,18 +186,23 @@ TEST_F(LeavesOfOneRank, RefusesRoundedPartialSums) {
 }
 
 TEST_F(LeavesOfOneRank, FindsWhatAnEarlierLeafBroke) {
-  Engine& engine = make(tree(4));
-  engine.begin_step();
-  engine.next_leaf();
-  engine.gradient(ParameterIndex{1}).as<float>()[17] = std::numeric_limits<float>::infinity();
-  engine.next_leaf();
-  engine.next_leaf();
-  for (int p = 4; p >= 0; --p) engine.mark_ready(static_cast<ParameterIndex>(p));
-  engine.finish_reduction();
-  const auto found = engine.first_not_finite(engine.steps_begun());
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->parameter, ParameterIndex{1});
-  EXPECT_EQ(found->element, 17);
+  for (std::size_t p = 0; p < leaf_table.size(); ++p) {
+    const auto broken = static_cast<ParameterIndex>(p);
+    for (const std::int64_t element : {std::int64_t{0}, leaf_table[p].elements() - 1}) {
+      Engine& engine = make(tree(4));
+      engine.begin_step();
+      engine.next_leaf();
+      engine.gradient(broken).as<float>()[element] = std::numeric_limits<float>::infinity();
+      engine.next_leaf();
+      engine.next_leaf();
+      for (int q = 4; q >= 0; --q) engine.mark_ready(static_cast<ParameterIndex>(q));
+      engine.finish_reduction();
+      const auto found = engine.first_not_finite(engine.steps_begun());
+      ASSERT_TRUE(found);
+      EXPECT_EQ(found->parameter, broken);
+      EXPECT_EQ(found->element, element);
+    }
+  }
 }
 
 }  // namespace
