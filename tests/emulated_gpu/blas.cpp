@@ -8,7 +8,8 @@
 //    fused, is allowed: the real heuristics may refuse more.
 // 2. An algorithm is good for the product it was offered for (types, sizes, transposes, epilogue)
 //    and for addresses aligned as promised then, up to 16 bytes; elsewhere it is refused.
-// 3. Two algorithms are offered, whose sums differ in the last bits: all of k in one go, and k in
+// 3. Operands in memory that a GPU does not reach are CUBLAS_STATUS_EXECUTION_FAILED.
+// 4. Two algorithms are offered, whose sums differ in the last bits: all of k in one go, and k in
 //    two halves that meet in the workspace. Long sums get the latter first, so that the workspace
 //    is used; what stood in it is lost.
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include "emulated_gpu/blas_descriptors.hpp"
 #include "emulated_gpu/blas_product.hpp"
+#include "emulated_gpu/device.hpp"
 #include "emulated_gpu/queue.hpp"
 
 struct cublasLtContext {
@@ -183,6 +185,12 @@ cublasStatus_t examine_call(const Problem& p, const Algorithm& algorithm, const 
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "a bias at no address");
   if (p.has_auxiliary() && s.auxiliary == nullptr)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "an auxiliary matrix at no address");
+  const void* bias = p.has_bias() ? s.bias : call.d;
+  const void* auxiliary = p.has_auxiliary() ? s.auxiliary : call.d;
+  for (const void* operand :
+       {call.a, call.b, call.c, static_cast<const void*>(call.d), bias, auxiliary})
+    if (!reaches(operand))
+      return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "%p is memory that no GPU reaches", operand);
   const std::uint64_t have =
       pack({aligned_to(call.a), aligned_to(call.b), aligned_to(call.c), aligned_to(call.d),
             aligned_to(s.bias), aligned_to(s.auxiliary)});
@@ -238,6 +246,8 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
       return "an unsupported value or parameter was passed to the function";
     case CUBLAS_STATUS_NOT_SUPPORTED:
       return "the functionality requested is not supported";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "the GPU program failed to execute";
     default:
       return "<unknown>";
   }

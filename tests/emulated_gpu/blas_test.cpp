@@ -3,6 +3,7 @@
 // and what is right is right through any leading dimension.
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <cublasLt.h>
@@ -135,6 +136,10 @@ TEST_F(EmulatedBlas, RefusesAnAlgorithmElsewhere) {
   EXPECT_EQ(multiply(a, b, d, 0, 4), CUBLAS_STATUS_INVALID_VALUE) << "less aligned";
   EXPECT_EQ(multiply(layout(2, 3, 4), b, d, 0), CUBLAS_STATUS_INVALID_VALUE) << "another layout";
   EXPECT_EQ(multiply(a, layout(2, 2, 2), d, 0), CUBLAS_STATUS_INVALID_VALUE) << "another depth";
+  alignas(16) std::array<std::byte, memory_bytes> of_the_host{};
+  std::byte* const gpu = std::exchange(memory_, of_the_host.data());
+  EXPECT_EQ(multiply(a, b, d, 0), CUBLAS_STATUS_EXECUTION_FAILED) << "memory of the host";
+  memory_ = gpu;
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cudnn_frontend.h>
 
+#include "emulated_gpu/device.hpp"
 #include "emulated_gpu/dnn_attention.hpp"
 #include "emulated_gpu/queue.hpp"
 #include "emulated_gpu/touch.hpp"
@@ -270,6 +271,8 @@ error_t Graph::execute(cudnnHandle_t handle,
               "Variant pack expected uid " + std::to_string(*tensor->uid) + " but not found."};
     if (reinterpret_cast<std::uintptr_t>(found->second) % 16 != 0)
       return {error_code_t::INVALID_VARIANT_PACK, tensor->name + " is not aligned to 16 bytes"};
+    if (!emulated::reaches(found->second))
+      return {error_code_t::INVALID_VARIANT_PACK, tensor->name + " is where no GPU reaches"};
   }
   const auto bytes = static_cast<std::size_t>(s.workspace_bytes());
   if (bytes > 0 && workspace == nullptr)

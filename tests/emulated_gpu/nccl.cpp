@@ -28,6 +28,7 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include "emulated_gpu/device.hpp"
 #include "emulated_gpu/nccl_operation.hpp"
 #include "emulated_gpu/nccl_segment.hpp"
 #include "emulated_gpu/queue.hpp"
@@ -234,6 +235,8 @@ ncclResult_t collective(ncclComm_t comm, const Arguments& arguments, cudaStream_
     return status;
   if (arguments.send == nullptr || arguments.receive == nullptr || bytes_of(arguments.type) == 0)
     return refuse(ncclInvalidArgument, "a buffer at no address, or a type not known here");
+  if (!emulated::reaches(arguments.send) || !emulated::reaches(arguments.receive))
+    return refuse(ncclInvalidArgument, "a buffer that no GPU reaches");
   const auto ranks = static_cast<std::size_t>(comm->segment().size()),
              rank = static_cast<std::size_t>(comm->segment().rank());
   const std::size_t shard = arguments.count * bytes_of(arguments.type);
