@@ -36,6 +36,7 @@ constexpr int repetitions = 21;
 
 struct Report {
   std::string table, json;
+  ExitCode code = ExitCode::done;
 };
 
 /// Prints, and writes the file; on one rank.
@@ -54,7 +55,7 @@ ExitCode bench_on_ranks(int& argc,
     comm::on_first_rank(world, [&] { job::expect_new_file(request.json); });
     const Report report = measure(world);
     comm::on_first_rank(world, [&] { give(report, request.json); });
-    return ExitCode::done;
+    return report.code;
   });
 }
 
@@ -86,7 +87,9 @@ ExitCode bench_reduce(int& argc, char**& argv, const Request& request) {
     const auto device = train::open_device(
         on_gpus ? train::DeviceChoice::cuda : train::DeviceChoice::cpu, 1, world);
     const auto rows = comm::bench_reduce(world, *device, asked);
-    return Report{comm::bench_table(rows), comm::bench_json(rows)};
+    const bool right = std::ranges::all_of(rows, [](const auto& row) { return row.wrong == 0; });
+    return Report{comm::bench_table(rows), comm::bench_json(rows),
+                  right ? ExitCode::done : ExitCode::environment};
   });
 }
 

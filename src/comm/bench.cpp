@@ -11,6 +11,7 @@
 
 #include "base/quantile.hpp"
 
+#include "comm/bench_check.hpp"
 #include "comm/mpi_check.hpp"
 #include "comm/mpi_world.hpp"
 
@@ -24,9 +25,23 @@ constexpr std::int64_t shard_granule = 128;
 /// One row in the making.
 struct Contestant {
   BenchRow row;
+  Trial trial;
   std::function<void()> run;
   std::vector<double> seconds{};
 };
+
+BenchRow row_of(std::string operation,
+                std::string_view transport,
+                View bucket,
+                int ranks,
+                Outcome outcome,
+                std::string_view redop) {
+  BenchRow row{std::move(operation), std::string(transport), bucket.dtype, ranks,
+               static_cast<std::int64_t>(bucket.bytes())};
+  row.count = bucket.elements;
+  row.redop = outcome == Outcome::summed ? redop : "none";
+  return row;
+}
 
 std::int64_t bucket_bytes(std::int64_t asked, int ranks) {
   const std::int64_t granule = shard_granule * ranks;
@@ -99,14 +114,27 @@ std::unique_ptr<Entrant> make_entrant(std::unique_ptr<Communicator> communicator
   return entrant;
 }
 
-void add_transport(Entrant& entrant, device::Stream& stream, std::vector<Contestant>& contestants) {
+void add_transport(Entrant& entrant,
+                   Reduction reduction,
+                   device::Stream& stream,
+                   std::vector<Contestant>& contestants) {
+  Communicator& communicator = *entrant.communicator;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const auto [operation, call] = operations[i];
-    Communicator& communicator = *entrant.communicator;
     const Shards& shards = *entrant.buckets[i].shards;
-    contestants.push_back({{operation, std::string(communicator.name()), shards.full.dtype,
-                            communicator.size(), static_cast<std::int64_t>(shards.full.bytes())},
-                           [&communicator, &shards, &stream, start = call] {
+    const std::int64_t shard = shards.own.elements, first = communicator.rank() * shard;
+    const Outcome outcome = call == &Communicator::all_gather ? Outcome::gathered : Outcome::summed;
+    Trial trial{outcome, shards.full, shards.full, 0, 0, shard};
+    if (call == &Communicator::reduce_scatter) {
+      trial.to = shards.own;
+      trial.to_first = first;
+    } else if (call == &Communicator::all_gather) {
+      trial.from = shards.own;
+      trial.from_first = first;
+    }
+    contestants.push_back({row_of(operation, communicator.name(), shards.full, communicator.size(),
+                                  outcome, word(reduction)),
+                           trial, [&communicator, &shards, &stream, start = call] {
                              (communicator.*start)(shards, BucketIndex{0}, stream);
                              stream.synchronize();
                            }});
@@ -115,30 +143,42 @@ void add_transport(Entrant& entrant, device::Stream& stream, std::vector<Contest
 
 void add_memcpy(
     View from, View to, int ranks, device::Stream& stream, std::vector<Contestant>& contestants) {
-  contestants.push_back(
-      {{"memcpy", "none", from.dtype, ranks, static_cast<std::int64_t>(from.bytes())},
-       [from, to, &stream] {
-         stream.device().copy(to, from, stream);
-         stream.synchronize();
-       }});
+  contestants.push_back({row_of("memcpy", "none", from, ranks, Outcome::copied, "none"),
+                         {Outcome::copied, from, to, 0, 0, from.elements / ranks},
+                         [from, to, &stream] {
+                           stream.device().copy(to, from, stream);
+                           stream.synchronize();
+                         }});
 }
 
-void add_mpi(MPI_Comm comm, View from, View to, int ranks, std::vector<Contestant>& contestants) {
+void add_mpi(const MpiWorld& world, View from, View to, std::vector<Contestant>& contestants) {
+  const MPI_Comm comm = world.comm();
   const auto total = static_cast<int>(from.elements);
-  const int each = total / ranks;
-  const auto add = [&](const char* operation, std::function<void()> run) {
-    contestants.push_back(
-        {{operation, "MPI", from.dtype, ranks, static_cast<std::int64_t>(from.bytes())},
-         std::move(run)});
+  const int each = total / world.size();
+  const View first = to.slice(0, each), own = to.slice(world.rank() * each, each);
+  const auto add = [&](const char* operation, Trial trial, std::function<void()> run) {
+    trial.shard = each;
+    contestants.push_back({row_of(operation, "MPI", from, world.size(), trial.outcome, "sum"),
+                           trial, std::move(run)});
   };
-  add("MPI_Allreduce",
+  add("MPI_Allreduce", {Outcome::summed, from, to, 0, 0, 0},
       [=] { TRIREME_MPI(MPI_Allreduce(from.data, to.data, total, MPI_FLOAT, MPI_SUM, comm)); });
-  add("MPI_Reduce_scatter_block", [=] {
-    TRIREME_MPI(MPI_Reduce_scatter_block(from.data, to.data, each, MPI_FLOAT, MPI_SUM, comm));
-  });
-  add("MPI_Allgather", [=] {
+  add("MPI_Reduce_scatter_block",
+      {Outcome::summed, from, first, 0, std::int64_t{world.rank()} * each, 0}, [=] {
+        TRIREME_MPI(MPI_Reduce_scatter_block(from.data, to.data, each, MPI_FLOAT, MPI_SUM, comm));
+      });
+  add("MPI_Allgather", {Outcome::gathered, own, to, std::int64_t{world.rank()} * each, 0, 0}, [=] {
     TRIREME_MPI(MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, to.data, each, MPI_FLOAT, comm));
   });
+}
+
+/// The race itself adds ones, which no repetition turns into something slow to add.
+void check(World& world, device::Stream& stream, std::vector<Contestant>& contestants) {
+  for (Contestant& contestant : contestants) {
+    contestant.row.wrong = count_wrong(world, stream, contestant.trial, contestant.run);
+    fill_ones(contestant.trial.from, stream);
+    fill_ones(contestant.trial.to, stream);
+  }
 }
 
 }  // namespace
@@ -166,16 +206,16 @@ std::vector<BenchRow> bench_reduce(World& world,
         entrants.push_back(make_entrant(
             make_communicator(transport, request.reduction, world, device, request.options), count,
             dtype, *stream));
-        add_transport(*entrants.back(), *stream, contestants);
+        add_transport(*entrants.back(), request.reduction, *stream, contestants);
       }
       const auto from = device.allocate(count, "the baselines' source");
       const auto to = device.allocate(count, "the baselines' target");
       if (request.baselines) {
-        fill_ones(from.view(dtype), *stream);
         if (mpi != nullptr && dtype == DType::f32 && device.kind() == device::Kind::cpu)
-          add_mpi(mpi->comm(), from.view(dtype), to.view(dtype), world.size(), contestants);
+          add_mpi(*mpi, from.view(dtype), to.view(dtype), contestants);
         add_memcpy(from.view(dtype), to.view(dtype), world.size(), *stream, contestants);
       }
+      check(world, *stream, contestants);
       race(world, contestants, request.repetitions);
       for (Contestant& contestant : contestants) {
         BenchRow& row = contestant.row;
@@ -190,12 +230,14 @@ std::vector<BenchRow> bench_reduce(World& world,
 
 std::string bench_table(const std::vector<BenchRow>& rows) {
   std::string text =
-      fmt::format("{:<26}{:<15}{:<6}{:>6}{:>14}{:>12}{:>14}{:>14}\n", "operation", "transport",
-                  "dtype", "ranks", "bytes", "ms", "algbw GB/s", "busbw GB/s");
+      fmt::format("{:<26}{:<15}{:>6}{:>12}{:>12}  {:<6}{:<8}{:>12}{:>12}{:>12}{:>7}\n", "operation",
+                  "transport", "ranks", "bytes", "count", "dtype", "redop", "ms", "algbw GB/s",
+                  "busbw GB/s", "wrong");
   for (const BenchRow& row : rows)
-    text += fmt::format("{:<26}{:<15}{:<6}{:>6}{:>14}{:>12.4f}{:>14.3f}{:>14.3f}\n", row.operation,
-                        row.transport, name(row.dtype), row.ranks, row.bytes, row.seconds * 1e3,
-                        row.algbw * 1e-9, row.busbw * 1e-9);
+    text +=
+        fmt::format("{:<26}{:<15}{:>6}{:>12}{:>12}  {:<6}{:<8}{:>12.4f}{:>12.3f}{:>12.3f}{:>7}\n",
+                    row.operation, row.transport, row.ranks, row.bytes, row.count, name(row.dtype),
+                    row.redop, row.seconds * 1e3, row.algbw * 1e-9, row.busbw * 1e-9, row.wrong);
   return text;
 }
 
@@ -205,9 +247,10 @@ std::string bench_json(const std::vector<BenchRow>& rows) {
   for (const BenchRow& row : rows) {
     text += fmt::format(
         "{}{{\"operation\": \"{}\", \"transport\": \"{}\", \"dtype\": \"{}\", \"ranks\": {}, "
-        "\"bytes\": {}, \"seconds\": {:.9g}, \"algbw\": {:.9g}, \"busbw\": {:.9g}}}",
-        separator, row.operation, row.transport, name(row.dtype), row.ranks, row.bytes, row.seconds,
-        row.algbw, row.busbw);
+        "\"bytes\": {}, \"count\": {}, \"redop\": \"{}\", \"seconds\": {:.9g}, \"algbw\": {:.9g}, "
+        "\"busbw\": {:.9g}, \"wrong\": {}}}",
+        separator, row.operation, row.transport, name(row.dtype), row.ranks, row.bytes, row.count,
+        row.redop, row.seconds, row.algbw, row.busbw, row.wrong);
     separator = ",\n  ";
   }
   return text + "\n]}\n";

@@ -4,6 +4,8 @@
 // The columns are those of nccl-tests (doc/PERFORMANCE.md there): `bytes` is the whole bucket,
 // algbw = bytes / seconds, and busbw = algbw x (n-1)/n for reduce-scatter and all-gather, x
 // 2(n-1)/n for all-reduce: what a rank has to send at least, so that rank counts can be compared.
+// `wrong` counts the elements, over all ranks, that came out wrong on known numbers before the race
+// (bench_check.hpp); the command's exit code is 3 then.
 //
 // 1. A repetition starts behind a barrier and takes as long as its slowest rank; a row holds the
 // median over the repetitions.
@@ -41,7 +43,10 @@ struct BenchRow {
   DType dtype = DType::f32;
   int ranks = 1;
   std::int64_t bytes =
-      0;               ///< of the whole bucket, rounded up to a whole shard of 128 bytes per rank
+      0;  ///< of the whole bucket, rounded up to a whole shard of 128 bytes per rank
+  std::int64_t count = 0;  ///< elements of the whole bucket
+  std::string redop;       ///< as in the deck; `none` where nothing is added
+  std::int64_t wrong = 0;
   double seconds = 0;  ///< median
   double algbw = 0;    ///< bytes per second
   double busbw = 0;    ///< bytes per second

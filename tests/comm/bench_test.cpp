@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/bench.hpp"
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "comm/bench_check.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -37,6 +41,9 @@ TEST(BenchReduce, OneRowPerOperationTransportDtypeAndSize) {
     EXPECT_EQ(row.ranks, world->size());
     EXPECT_EQ(row.bytes % granule, 0) << row.operation;
     EXPECT_TRUE(row.bytes == granule || row.bytes - 5000 < granule) << row.bytes;
+    EXPECT_EQ(row.count * static_cast<std::int64_t>(size_bytes(row.dtype)), row.bytes);
+    EXPECT_EQ(row.wrong, 0) << row.operation << " by " << row.transport;
+    EXPECT_EQ(row.redop == "none", row.operation.find("educe") == std::string::npos);
     EXPECT_GT(row.seconds, 0) << row.operation;
     EXPECT_NEAR(row.algbw * row.seconds, static_cast<double>(row.bytes), 1e-3);
     EXPECT_NEAR(row.busbw, row.algbw * bus_factor(row.operation, row.ranks), 1e-3);
@@ -44,6 +51,31 @@ TEST(BenchReduce, OneRowPerOperationTransportDtypeAndSize) {
   EXPECT_EQ(operations,
             (std::set<std::string>{"reduce_scatter", "all_gather", "all_reduce", "MPI_Allreduce",
                                    "MPI_Reduce_scatter_block", "MPI_Allgather", "memcpy"}));
+}
+
+/// What a collective may get wrong, each seen by some rank.
+TEST(BenchReduce, CountsWhatIsWrong) {
+  const auto world = make_mpi_world();
+  const auto device = device::make_cpu_device(1);
+  const auto stream = device->make_stream(device::StreamMode::inlined, "bench");
+  const int ranks = world->size();
+  const std::int64_t shard = 20;
+  std::vector<float> bucket(static_cast<std::size_t>(shard * ranks));
+  const View full = view_of(bucket.data(), shard * ranks);
+  const Trial copy{Outcome::copied, full, full, 0, 0, shard};
+  const Trial sum{Outcome::summed, full, full, 0, 0, shard};
+  const auto nothing = [] {};
+  EXPECT_EQ(count_wrong(*world, *stream, copy, nothing), 0);
+  EXPECT_EQ(count_wrong(*world, *stream, copy,
+                        [&] { std::rotate(bucket.begin(), bucket.begin() + 1, bucket.end()); }),
+            full.elements * ranks * 2 / 5);
+  const auto missed = count_wrong(*world, *stream, sum, nothing);  // nobody adds the others
+  EXPECT_EQ(missed > 0, ranks > 1) << missed;
+  std::int64_t untouched = 0;  // nobody writes to what is looked at
+  std::vector<float> aside(bucket.size());
+  const Trial away{Outcome::copied, view_of(aside.data(), full.elements), full, 0, 0, shard};
+  untouched = count_wrong(*world, *stream, away, nothing);
+  EXPECT_EQ(untouched, full.elements * ranks);
 }
 
 TEST(BenchReduce, WithoutBaselinesOrMpi) {
@@ -61,11 +93,12 @@ TEST(BenchReduce, WithoutBaselinesOrMpi) {
 
 TEST(BenchReduce, TableAndJsonSayTheSame) {
   const std::vector<BenchRow> rows{
-      {"all_reduce", "mpi", DType::bf16, 2, 2'000'000, 0.001, 2e9, 2e9}};
+      {"all_reduce", "mpi", DType::bf16, 2, 2'000'000, 1'000'000, "sum", 7, 0.001, 2e9, 2e9}};
   EXPECT_EQ(bench_json(rows),
             "{\"rows\": [\n  {\"operation\": \"all_reduce\", \"transport\": \"mpi\", \"dtype\": "
-            "\"bf16\", \"ranks\": 2, \"bytes\": 2000000, \"seconds\": 0.001, \"algbw\": 2e+09, "
-            "\"busbw\": 2e+09}\n]}\n");
+            "\"bf16\", \"ranks\": 2, \"bytes\": 2000000, \"count\": 1000000, \"redop\": \"sum\", "
+            "\"seconds\": "
+            "0.001, \"algbw\": 2e+09, \"busbw\": 2e+09, \"wrong\": 7}\n]}\n");
   const std::string table = bench_table(rows);
   EXPECT_THAT(table, HasSubstr("all_reduce"));
   EXPECT_THAT(table, HasSubstr("1.0000"));

@@ -107,6 +107,7 @@ class Bench(TrainingTest):
             rows = json.load(file)["rows"]
         self.assertEqual({r["transport"] for r in rows}, {"shared_memory", "mpi", "MPI", "none"})
         self.assertIn("MPI_Allreduce", {r["operation"] for r in rows})
+        self.assertEqual({r["wrong"] for r in rows}, {0})
         again = start("bench", "reduce", "--bytes", "64", "--repetitions", "1", "--json", path, ranks=2)
         self.assert_refused(again, 2, "exists already")
 
