@@ -1,10 +1,12 @@
-# trireme_test(NAME SOURCES … ROOMS … [RANKS 1 2 3 4] [TIMEOUT SECONDS] [LABELS …] [GPU])
+# trireme_test(NAME SOURCES … ROOMS … [RANKS 1 2 3 4] [TIMEOUT SECONDS] [LABELS …] [GPU [EMULATED_WITHOUT PATTERN …]])
 #
 # Builds test_NAME from GoogleTest sources. Without RANKS it is one ctest, NAME, on one process without MPI. With RANKS the
 # executable gets a main() that initializes MPI, and one ctest NAME.npN per rank count starts it under mpirun. Every test has a
 # time-out, for what hangs: at least ten times what it takes on a quiet machine, with sanitizers. Labels: `unit` or `mpi`, plus the
 # given ones; `threads` marks what the thread sanitizer is to see. GPU says that some cases mean one: where it is emulated, there is
-# one, and ranks take their streams in reverse, so that communication goes before what it forgot to wait for. The target `unit_tests` builds what the unit tests need, the executable included; `mpi_tests` the others.
+# one, ranks take their streams in reverse, so that communication goes before what it forgot to wait for, and the cases of
+# EMULATED_WITHOUT, which take too long, are left out. The target `unit_tests` builds what the unit tests need, the executable included;
+# `mpi_tests` the others.
 set(TRIREME_MPIRUN ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none ${MPIEXEC_NUMPROC_FLAG})
 set(TRIREME_TEST_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMP_NUM_THREADS=1;HWLOC_COMPONENTS=-gl"
     "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_rmaps_base_oversubscribe=1")
@@ -16,7 +18,7 @@ add_custom_target(unit_tests DEPENDS trireme)
 add_custom_target(mpi_tests)
 
 function(trireme_test name)
-  cmake_parse_arguments(TEST "GPU" "TIMEOUT" "SOURCES;ROOMS;RANKS;LABELS" ${ARGN})
+  cmake_parse_arguments(TEST "GPU" "TIMEOUT" "SOURCES;ROOMS;RANKS;LABELS;EMULATED_WITHOUT" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 900)
   endif()
@@ -25,6 +27,10 @@ function(trireme_test name)
     set(gpu "TRIREME_EMULATED_GPUS=1")
     if(TEST_RANKS)
       list(APPEND gpu "TRIREME_EMULATED_SEED=1")
+    endif()
+    if(TEST_EMULATED_WITHOUT AND TRIREME_CUDA STREQUAL "EMULATED")
+      list(JOIN TEST_EMULATED_WITHOUT ":" patterns)
+      list(APPEND gpu "GTEST_FILTER=*-${patterns}")
     endif()
   endif()
   add_executable(test_${name} ${TEST_SOURCES})
