@@ -8,10 +8,9 @@
 #include <utility>
 
 namespace trireme::train {
-namespace {
 
 /// Leaves no stream in a capture that something broke off.
-class Capture {
+class MicroStepGraphs::Capture {
  public:
   explicit Capture(device::Stream& stream) : stream_(&stream) { stream.begin_capture(); }
   ~Capture() {
@@ -31,8 +30,6 @@ class Capture {
  private:
   device::Stream* stream_;
 };
-
-}  // namespace
 
 /// Listens to the model while it trains into a capture, and cuts.
 class MicroStepGraphs::Recorder final : public model::Hooks {

@@ -68,6 +68,7 @@ class MicroStepGraphs {
     bool first = false, last = false;
     std::vector<Piece> pieces;
   };
+  class Capture;
   class Recorder;
 
   void run(const Piece& piece);
