@@ -59,3 +59,16 @@ function(trireme_test name)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "unit;${TEST_LABELS}" ENVIRONMENT "${gpu}")
   endif()
 endfunction()
+
+# trireme_test_in_order(NAME SUFFIX SEED QUEUE)
+#
+# NAME's cases with a GPU once more as NAME.SUFFIX, where the GPU is emulated: its streams take turns as SEED says, and with the QUEUE
+# `lazy` only when somebody waits.
+function(trireme_test_in_order name suffix seed queue)
+  if(NOT TRIREME_CUDA STREQUAL "EMULATED" OR NOT TRIREME_HAVE_CUDA)
+    return()
+  endif()
+  add_test(NAME ${name}.${suffix} COMMAND test_${name})
+  set_tests_properties(${name}.${suffix} PROPERTIES TIMEOUT 900 LABELS unit ENVIRONMENT
+    "TRIREME_EMULATED_GPUS=1;TRIREME_EMULATED_SEED=${seed};TRIREME_EMULATED_QUEUE=${queue};GTEST_FILTER=*Gpu*")
+endfunction()

@@ -36,8 +36,12 @@ BenchRow row_of(std::string operation,
                 int ranks,
                 Outcome outcome,
                 std::string_view redop) {
-  BenchRow row{std::move(operation), std::string(transport), bucket.dtype, ranks,
-               static_cast<std::int64_t>(bucket.bytes())};
+  BenchRow row;
+  row.operation = std::move(operation);
+  row.transport = transport;
+  row.dtype = bucket.dtype;
+  row.ranks = ranks;
+  row.bytes = static_cast<std::int64_t>(bucket.bytes());
   row.count = bucket.elements;
   row.redop = outcome == Outcome::summed ? redop : "none";
   return row;

@@ -8,7 +8,9 @@
 //    two at an anchor, and elapsed time is counted from the anchor that was current when the event
 //    was recorded. A pair is as exact as the round trip of an event on an idle stream (some
 //    microseconds). Elapsed times are fp32 milliseconds, so anchors are renewed every two seconds,
-//    when a host that waited for a stream or an event has time anyway.
+//    when a host that waited for a stream or an event has time anyway. A new anchor agrees with the
+//    one before as far as its own round trip allows, so times of one order are told in that order
+//    unless the two clocks have drifted apart by more.
 // 3. A capture (CUDA's, cudaStreamCaptureModeThreadLocal) binds the thread that captures; other
 //    threads may wait, query and allocate.
 #pragma once
@@ -49,7 +51,8 @@ class Clock {
   void renew_when_old();
 
  private:
-  [[nodiscard]] std::shared_ptr<const Anchor> measure() const;
+  /// `previous`: the anchor that times were told by until now; null for the first.
+  [[nodiscard]] std::shared_ptr<const Anchor> measure(const Anchor* previous) const;
 
   const int gpu_;
   cudaStream_t stream_ = nullptr;  // of its own: nothing else is ever on it
