@@ -13,7 +13,7 @@
 
 #include "device/cuda/handle.hpp"
 
-#include "comm/roll.hpp"
+#include "comm/mpi_world.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -43,10 +43,23 @@ ncclUniqueId shared_id(World& world) {
   return id;
 }
 
+Roll* roll_of(World& world) {
+  auto* mpi = dynamic_cast<MpiWorld*>(&world);
+  return mpi != nullptr && world.size() > 1 ? &mpi->roll() : nullptr;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+}
+
 }  // namespace
 
 NcclComm::NcclComm(World& world, device::Device& device, int most_blocks)
-    : world_(world), device_(device), deadline_s_(world.deadline_s()) {
+    : world_(world),
+      device_(device),
+      deadline_s_(world.deadline_s()),
+      roll_(roll_of(world)),
+      lane_(roll_ != nullptr ? &roll_->add() : nullptr) {
   const ncclUniqueId id = shared_id(world);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -59,7 +72,7 @@ NcclComm::NcclComm(World& world, device::Device& device, int most_blocks)
     wait(ncclCommInitRankConfig(&comm_, world.size(), id, world.rank(), &config),
          "ncclCommInitRankConfig");
   }
-  moved_ = Clock::now();
+  moved_ = patient_since_ = Clock::now();
   watchdog_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "nccl-watchdog");
     watch();
@@ -74,6 +87,8 @@ NcclComm::~NcclComm() {
   wake_.notify_all();
   if (watchdog_.joinable())
     watchdog_.join();
+  if (lane_ != nullptr)
+    roll_->remove(*lane_);
   if (comm_ == nullptr)
     return;
   if (std::uncaught_exceptions() > 0) {
@@ -94,9 +109,12 @@ NcclComm::~NcclComm() {
 }
 
 std::string NcclComm::words(ncclResult_t status) const {
+  return fmt::format("{}; last: {}", ncclGetErrorString(status), last_words());
+}
+
+std::string NcclComm::last_words() const {
   const char* last = ncclGetLastError(comm_);
-  return fmt::format("{}; last: {}", ncclGetErrorString(status),
-                     last != nullptr && *last != '\0' ? last : "nothing");
+  return last != nullptr && *last != '\0' ? last : "nothing";
 }
 
 void NcclComm::wait(ncclResult_t status, const std::string& statement) {
@@ -135,36 +153,73 @@ void NcclComm::collective(const char* operation,
     lock.lock();
     static_cast<void>(trouble());  // lets go of what has ended
   }
+  if (lane_ != nullptr)
+    roll_->enter(*lane_, Collective{operation, bucket, true});
   const ncclResult_t status = call(comm_);
   wait(status, status == ncclInProgress || status == ncclSuccess
                    ? operation
                    : Collective{operation, bucket, true}.text());
   stream.record(*entry.end);
   if (head_ == tail_)
-    moved_ = Clock::now();
+    moved_ = patient_since_ = Clock::now();
   entry.operation = operation;
   entry.bucket = bucket;
   ++head_;
+}
+
+std::string NcclComm::oldest() const {
+  const Entry& entry = ring_[tail_ % ring_size];
+  return Collective{entry.operation, entry.bucket, true}.text();
 }
 
 std::string NcclComm::trouble() {
   ncclResult_t status = ncclSuccess;
   if (const auto asked = ncclCommGetAsyncError(comm_, &status); asked != ncclSuccess)
     status = asked;
-  for (; tail_ != head_ && ring_[tail_ % ring_size].end->reached(); ++tail_) moved_ = Clock::now();
-  if (status == ncclSuccess || status == ncclInProgress) {
-    const double idle_s = std::chrono::duration<double>(Clock::now() - moved_).count();
-    if (tail_ == head_ || idle_s < deadline_s_)
-      return {};
-    const Entry& oldest = ring_[tail_ % ring_size];
-    return fmt::format("NCCL: {} has not ended for {:.0f} s",
-                       Collective{oldest.operation, oldest.bucket, true}.text(), idle_s);
+  for (; tail_ != head_ && ring_[tail_ % ring_size].end->reached(); ++tail_) {
+    moved_ = patient_since_ = Clock::now();
+    all_were_there_ = false;
   }
-  const Entry& oldest = ring_[tail_ % ring_size];
+  if (tail_ == head_ && lane_ != nullptr)
+    roll_->leave(*lane_);
+  if (status == ncclSuccess || status == ncclInProgress)
+    return {};
   return fmt::format("NCCL: {} failed: {}",
-                     tail_ == head_ ? "nothing was enqueued, but the communicator"
-                                    : Collective{oldest.operation, oldest.bucket, true}.text(),
+                     tail_ == head_ ? "nothing was enqueued, but the communicator" : oldest(),
                      words(status));
+}
+
+bool NcclComm::stands_still() const {
+  return tail_ != head_ && seconds_since(patient_since_) >= deadline_s_;
+}
+
+std::string NcclComm::call_roll(std::unique_lock<std::timed_mutex>& lock) {
+  const double idle_s = seconds_since(moved_);
+  const std::string last = last_words(), what = oldest();
+  const Entry& entry = ring_[tail_ % ring_size];
+  const auto still = [&](const std::string& why) {
+    return fmt::format("NCCL: {} has not ended for {:.0f} s; {}; last: {}", what, idle_s, why,
+                       last);
+  };
+  if (lane_ == nullptr)
+    return still("there is no other rank");
+  Roll::Lane asked = *lane_;
+  asked.sequence = static_cast<std::int64_t>(tail_) + 1;
+  asked.collective = {entry.operation, entry.bucket, true};
+  lock.unlock();
+  auto found = Roll::Finding::someone_works;
+  try {
+    found = roll_->call(asked, idle_s);
+  } catch (const CommError& error) {
+    return fmt::format("{}; NCCL's last words: {}", error.what(), last);
+  }
+  lock.lock();
+  const bool again = all_were_there_;
+  all_were_there_ = found == Roll::Finding::all_are_there;
+  patient_since_ = Clock::now();
+  return again && all_were_there_
+             ? still("every rank has given it to its GPU, but the data stands still")
+             : std::string();
 }
 
 void NcclComm::watch() {
@@ -181,6 +236,8 @@ void NcclComm::watch() {
       return;
     try {
       found = trouble();
+      if (found.empty() && stands_still())
+        found = call_roll(lock);
     } catch (const std::exception& problem) {  // the GPU itself has failed
       found = problem.what();
     }
@@ -194,7 +251,7 @@ void NcclComm::end_job(const std::string& trouble, std::unique_lock<std::timed_m
   std::fprintf(stderr, "[rank %d %s] error: %s\n", world_.rank(), world_.host().c_str(),
                trouble.c_str());
   std::fflush(stderr);
-  if (lock.owns_lock())
+  if (lock.owns_lock() || lock.try_lock_for(std::chrono::seconds(1)))
     ncclCommAbort(comm_);
   world_.abort(ExitCode::environment);
 }

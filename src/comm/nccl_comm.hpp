@@ -3,9 +3,12 @@
 //
 // A collective of NCCL runs on the GPU: when a peer is gone, its kernel waits for ever, and so does
 // whoever waits for the stream. So a thread of its own looks every tenth of a second at NCCL's
-// asynchronous error and at the events behind the collectives. On an error, or when the oldest
-// collective has not ended for the deadline, it prints which collective it was and NCCL's own
-// words, aborts the communicator and ends the job: nobody else is able to.
+// asynchronous error and at the events behind the collectives. When the oldest collective has not
+// ended for the deadline it calls the roll (comm/roll.hpp), as a host does that waits: a rank that
+// is silent or late is named, one that is at work is waited for, and if all have given the
+// collective to their GPUs it may take the deadline once more. Then, and on an error, it prints
+// which collective it was and NCCL's own words, aborts the communicator and ends the job: nobody
+// else is able to.
 //
 // 1. The communicator is non-blocking: calls return at once, and wait() polls until NCCL is done
 //    with them. All calls hold the lock of this object, so that the watchdog never aborts while
@@ -31,6 +34,7 @@
 
 #include "device/device.hpp"
 
+#include "comm/roll.hpp"
 #include "comm/world.hpp"
 
 namespace trireme::comm {
@@ -65,18 +69,30 @@ class NcclComm {
   /// Requires the lock. Polls while NCCL is in progress.
   void wait(ncclResult_t status, const std::string& statement);
   [[nodiscard]] std::string words(ncclResult_t status) const;
+  [[nodiscard]] std::string last_words() const;
   void watch();
-  /// What is wrong now, or nothing. Requires the lock.
+  /// The collective for people. Requires the lock, and an entry.
+  [[nodiscard]] std::string oldest() const;
+  /// What NCCL says is wrong now, or nothing; lets go of what has ended. Requires the lock.
   std::string trouble();
+  /// Whether nothing has ended for the deadline. Requires the lock.
+  [[nodiscard]] bool stands_still() const;
+  /// What is wrong when nothing has ended for the deadline, or nothing. Gives the lock away while
+  /// others are asked.
+  std::string call_roll(std::unique_lock<std::timed_mutex>& lock);
   void end_job(const std::string& trouble, std::unique_lock<std::timed_mutex>& lock);
 
   World& world_;
   device::Device& device_;
   const double deadline_s_;
+  Roll* const roll_;        // null in a world of one
+  Roll::Lane* const lane_;  // likewise; sequence is head_
   ncclComm_t comm_ = nullptr;
   std::array<Entry, ring_size> ring_;  // guarded, as all below
   std::size_t head_ = 0, tail_ = 0;    // entered and ended so far
   Clock::time_point moved_ = Clock::now();
+  Clock::time_point patient_since_ = moved_;  // the last roll, when it came later
+  bool all_were_there_ = false;               // at the last roll
   bool stopping_ = false;
   std::timed_mutex mutex_;
   std::condition_variable_any wake_;

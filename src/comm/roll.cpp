@@ -207,7 +207,7 @@ std::vector<Roll::Answer> Roll::ask(const Question& question) {
 Roll::Finding Roll::call(const Lane& lane, double idle_s) {
   const std::lock_guard calling(calling_);
   check();
-  // The lane is this thread's own, so nobody writes it now.
+  // The lane is the caller's own, or a copy, so nobody writes it now.
   const auto answers = ask({++num_calls_, lane.id, lane.sequence});
   const auto any = [&](Answer::State state) {
     return std::ranges::any_of(answers, [&](const Answer& a) { return a.state == state; });

@@ -33,7 +33,7 @@ def process_of_rank(rank, directory):
     raise AssertionError(f"no process of rank {rank}")
 
 
-class Watchdog(TrainingTest):
+class StoppedRank(TrainingTest):
     def stop(self, rank, ranks, after_s, *overrides, name, line="step      3/"):
         """Stops a rank of a long run `after_s` seconds after it said `line`. Returns what waits for the end of it: its code, what it
         said on standard error, and the seconds it took."""
@@ -61,6 +61,8 @@ class Watchdog(TrainingTest):
         self.assertGreaterEqual(float(found.group(1)), DEADLINE_S, err)
         self.assertLess(took, MOST_S, err)
 
+
+class Watchdog(StoppedRank):
     def test_a_stopped_rank_is_named_at_any_moment(self):
         moments = random.Random(20)
         with concurrent.futures.ThreadPoolExecutor() as waiters:
@@ -77,6 +79,14 @@ class Watchdog(TrainingTest):
         for name, (rank, end) in ends.items():
             with self.subTest(name):
                 self.assert_named(rank, *end.result())
+
+
+class NcclWatchdog(StoppedRank):
+    """Where GPUs are emulated. The host waits for its GPU there, and the watchdog of NCCL calls the roll."""
+
+    def test_a_stopped_rank_is_named(self):
+        end = self.stop(1, 2, 0, "run.device=cuda", "parallel.reduction=sum", "checkpoint.every_steps=0", name="nccl")
+        self.assert_named(1, *end())
 
 
 if __name__ == "__main__":
