@@ -131,9 +131,11 @@ unset TRIREME_REQUIRE_CUDA
 train cpu 1 run.device=cpu run.precision=fp32
 train cuda-fp32 1 run.device=cuda run.precision=fp32
 train cuda-fp32-again 1 run.device=cuda run.precision=fp32
+train cuda-fp32-without-graphs 1 run.device=cuda run.precision=fp32 run.graphs=false
 train cuda-bf16 1 run.device=cuda run.precision=bf16
 agree cuda-fp32 cpu 0.001
 agree cuda-fp32-again cuda-fp32 0
+agree cuda-fp32-without-graphs cuda-fp32 0
 agree cuda-bf16 cpu 0.05
 train cuda-bf16-plain-gelu 1 run.device=cuda run.precision=bf16 run.fused_gelu=false
 train cuda-bf16-timed-products 1 run.device=cuda run.precision=bf16 run.timed_products=true parallel.product_blocks=64
