@@ -11,10 +11,10 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 results=() status=0 ran=0
 
-note() { results+=("$(printf '%-34s %-8s %s' "$1" "$2" "${3:-}")"); }
+note() { results+=("$(printf '%-46s %-8s %s' "$1" "$2" "${3:-}")"); }
 finish() {
   echo
-  printf '%-34s %-8s %s\n' what verdict remark
+  printf '%-46s %-8s %s\n' what verdict remark
   printf '%s\n' "${results[@]}"
   exit "$1"
 }
@@ -113,17 +113,17 @@ agree() {
 }
 # name, ranks, overrides…
 train() {
-  local name=$1 ranks=$2
+  local name=$1 ranks=$2 out=$scratch/$1.out
   shift 2
   local words=("${deck[@]}" run.steps=20 run.directory="$scratch/$name" "$@")
   run() {
     if [ "$ranks" -eq 1 ]; then
-      alone "${words[@]}" >"$scratch/$name.out" 2>&1
+      alone "${words[@]}" >"$out" 2>&1
     else # every rank claims a host of its own, or NCCL would refuse to share the GPU
       NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_RAS_ENABLE=0 \
         CUDA_MODULE_LOADING=EAGER mpirun -n "$ranks" bash -c 'export NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK; exec "$@"' - \
-        "$program" "${words[@]}" >"$scratch/$name.out" 2>&1
-    fi || { cat "$scratch/$name.out"; return 1; }
+        "$program" "${words[@]}" >"$out" 2>&1
+    fi || { cat "$out"; return 1; }
   }
   try "training: $name" run
 }
