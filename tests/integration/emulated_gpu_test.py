@@ -62,13 +62,12 @@ class EmulatedGpu(TrainingTest):
                          [("reduce_scatter", "nccl"), ("all_gather", "nccl"), ("all_reduce", "nccl"), ("memcpy", "none")])
 
     def assert_ends(self, fault, pattern):
-        """With the 3rd operation of rank 1 at fault, every rank that speaks says what came of it."""
-        run = self.train(*SMALL, "run.device=cuda", "parallel.deadline=2", ranks=2, prefix=("env", f"TRIREME_EMULATED_NCCL_FAULT={fault}:1:2"))
+        """With the 3rd operation of rank 1 at fault, the run ends in words. Who speaks next, while the launcher ends the ranks, may say less.
+        The deadline is that of watchdog_test, for machines that stand still now and then."""
+        run = self.train(*SMALL, "run.device=cuda", "parallel.deadline=8", ranks=2, prefix=("env", f"TRIREME_EMULATED_NCCL_FAULT={fault}:1:2"))
         self.assertEqual(run.code, 3, run)
-        said = [line for line in run.errors if line.startswith("[rank")]
-        self.assertTrue(said, run)
-        for line in said:
-            self.assertTrue(re.search(r"^\[rank [01] \S+\] error: NCCL: (reduce_scatter|all_gather|all_reduce) of .+ " + pattern, line), run)
+        wanted = re.compile(r"^\[rank [01] \S+\] error: NCCL: (reduce_scatter|all_gather|all_reduce) of .+ " + pattern)
+        self.assertTrue(any(wanted.search(line) for line in run.errors), run)
 
     def test_a_broken_connection_ends_the_run(self):
         self.assert_ends("fail", r"failed: (unhandled system error|remote process exited).*; last: \S+")
