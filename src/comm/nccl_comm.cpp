@@ -206,18 +206,18 @@ std::string NcclComm::call_roll(std::unique_lock<std::timed_mutex>& lock) {
   Roll::Lane asked = *lane_;
   asked.sequence = static_cast<std::int64_t>(tail_) + 1;
   asked.collective = {entry.operation, entry.bucket, true};
+  bool all_were_there = all_were_there_;
   lock.unlock();
-  auto found = Roll::Finding::someone_works;
+  auto found = Roll::Finding::go_on;
   try {
-    found = roll_->call(asked, idle_s);
+    found = roll_->call(asked, idle_s, all_were_there);
   } catch (const CommError& error) {
     return fmt::format("{}; NCCL's last words: {}", error.what(), last);
   }
   lock.lock();
-  const bool again = all_were_there_;
-  all_were_there_ = found == Roll::Finding::all_are_there;
+  all_were_there_ = all_were_there;
   patient_since_ = Clock::now();
-  return again && all_were_there_
+  return found == Roll::Finding::stands_still
              ? still("every rank has given it to its GPU, but the data stands still")
              : std::string();
 }

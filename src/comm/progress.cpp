@@ -63,16 +63,8 @@ void Progress::after_nap() {
   if (patience_.idle_s() <= roll_.deadline_s())
     return;
   waited_s_ += patience_.idle_s();
-  switch (roll_.call(lane_, waited_s_)) {
-    case Roll::Finding::someone_works:
-      all_were_there_ = false;
-      break;
-    case Roll::Finding::all_are_there:
-      if (all_were_there_)
-        roll_.fail(lane_, waited_s_, "every rank is there, but the data stands still");
-      all_were_there_ = true;
-      break;
-  }
+  if (roll_.call(lane_, waited_s_, all_were_there_) == Roll::Finding::stands_still)
+    roll_.fail(lane_, waited_s_, "every rank is there, but the data stands still");
   patience_.renew();
 }
 

@@ -204,7 +204,7 @@ std::vector<Roll::Answer> Roll::ask(const Question& question) {
   return answers;
 }
 
-Roll::Finding Roll::call(const Lane& lane, double idle_s) {
+Roll::Finding Roll::call(const Lane& lane, double idle_s, bool& all_were_there) {
   const std::lock_guard calling(calling_);
   check();
   // The lane is the caller's own, or a copy, so nobody writes it now.
@@ -213,10 +213,11 @@ Roll::Finding Roll::call(const Lane& lane, double idle_s) {
     return std::ranges::any_of(answers, [&](const Answer& a) { return a.state == state; });
   };
   if (!any(Answer::silent)) {
-    if (any(Answer::at_work))
-      return Finding::someone_works;
-    if (!any(Answer::late))
-      return Finding::all_are_there;
+    const bool works = any(Answer::at_work);
+    if (works || !any(Answer::late)) {
+      const bool again = std::exchange(all_were_there, !works);
+      return again && !works ? Finding::stands_still : Finding::go_on;
+    }
   }
   std::string who = describe(answers, Answer::silent);
   const std::string late = describe(answers, Answer::late);

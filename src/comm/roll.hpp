@@ -81,9 +81,10 @@ class Roll {
   void begin_work() { works_.fetch_add(1, std::memory_order_relaxed); }
   void end_work() { works_.fetch_sub(1, std::memory_order_relaxed); }
 
-  enum class Finding : std::uint8_t { someone_works, all_are_there };
-  /// Nothing has moved in `lane` for `idle_s`. Throws CommError, or says why to go on waiting.
-  Finding call(const Lane& lane, double idle_s);
+  enum class Finding : std::uint8_t { go_on, stands_still };
+  /// Nothing has moved in `lane` for `idle_s`. Throws CommError, or says whether to go on waiting.
+  /// `all_were_there` is kept by the caller from one call to the next, false since something moved.
+  Finding call(const Lane& lane, double idle_s, bool& all_were_there);
   [[noreturn]] void fail(const Lane& lane, double idle_s, const std::string& why);
 
   /// Throws when another lane of this rank has failed.
