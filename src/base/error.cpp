@@ -53,7 +53,8 @@ EnvironmentError::EnvironmentError(std::string_view which,
                                    const char* file,
                                    int line)
     : std::runtime_error(fmt::format(
-          "{}: {} failed: {} ({}:{})", which, statement, reason, below_source(file), line)) {}
+          "{}: {} failed: {} ({}:{})", which, statement, reason, below_source(file), line)),
+      reason_(reason) {}
 
 ContractError::ContractError(std::string_view kind,
                              std::string_view condition,

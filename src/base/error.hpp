@@ -71,8 +71,10 @@ class EnvironmentError : public std::runtime_error {
   /// Every rank has thrown for this failure, so all of them are on their way out (comm::together).
   [[nodiscard]] bool known_to_all() const { return known_to_all_; }
   void mark_known_to_all() { known_to_all_ = true; }
+  [[nodiscard]] const std::string& reason() const { return reason_; }
 
  private:
+  std::string reason_;
   bool known_to_all_ = false;
 };
 class DeviceError : public EnvironmentError {

@@ -34,21 +34,31 @@ std::size_t message_bytes(const Options& options, bool one_host) {
 
 namespace {
 
-/// Whether the ranks of every node can map each other's memory; false in some containers.
-bool memory_can_be_shared(MpiWorld& world, const OwnedComm& node) {
-  std::int64_t refused = 0;
+/// Why the ranks of some node cannot map each other's memory, as some containers have it; the same
+/// on all ranks. Empty: they can.
+std::string why_no_shared_memory(MpiWorld& world, const OwnedComm& node) {
+  std::string why;
   try {
     const SharedSegment trial(node.get(), world.progress(), 4096, "a trial of shared memory");
-  } catch (const CommError&) {
-    refused = 1;
+  } catch (const CommError& error) {
+    why = error.reason();
   }
-  world.max({&refused, 1});
-  return refused == 0;
+  std::int64_t first = why.empty() ? 0 : world.size() - world.rank();
+  world.max({&first, 1});
+  return first == 0 ? "" : world.broadcast(std::move(why), world.size() - static_cast<int>(first));
 }
 
-Transport chosen(MpiWorld& world, const OwnedComm& node) {
-  if (!nodes_are_equal(world, node) || node.size() == 1 || !memory_can_be_shared(world, node))
+/// What `automatic` means here, and in `note` what people should know of it.
+Transport chosen(MpiWorld& world, const OwnedComm& node, std::string& note) {
+  if (!nodes_are_equal(world, node) || node.size() == 1)
     return Transport::mpi;
+  if (const std::string why = why_no_shared_memory(world, node); !why.empty()) {
+    note = fmt::format(
+        "parallel.transport: auto chose mpi, which is slower inside a host, because "
+        "ranks of one host cannot share memory: {}",
+        why);
+    return Transport::mpi;
+  }
   return node.size() == world.size() ? Transport::shared_memory : Transport::hierarchical;
 }
 
@@ -112,11 +122,15 @@ std::unique_ptr<Communicator> make_communicator(Transport transport,
                                 word(transport)));
   mpi->barrier();  // MPI splits communicators without a deadline: see that all are there
   OwnedComm node = split_by_host(*mpi);
+  std::string note;
   if (transport == Transport::automatic)
-    transport = chosen(*mpi, node);
+    transport = chosen(*mpi, node, note);
   expect_fitting(transport, *mpi, node);
-  if (transport == Transport::mpi)
-    return make_mpi_communicator(reduction, *mpi, device, options);
+  if (transport == Transport::mpi) {
+    auto made = make_mpi_communicator(reduction, *mpi, device, options);
+    made->set_note(std::move(note));
+    return made;
+  }
   return make_node_communicator(transport, reduction, *mpi, device, options, std::move(node));
 }
 

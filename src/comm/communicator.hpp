@@ -25,7 +25,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/index.hpp"
@@ -63,6 +65,9 @@ class Communicator {
   [[nodiscard]] virtual int size() const = 0;
   /// "self", "mpi", …; as in the deck.
   [[nodiscard]] virtual std::string_view name() const = 0;
+  /// What people should know of the choice of this transport, in one line; mostly empty.
+  [[nodiscard]] const std::string& note() const { return note_; }
+  void set_note(std::string note) { note_ = std::move(note); }
 
   /// Zeroed memory for buckets. Collective. Throws DeviceError or CommError naming `what` and the
   /// bytes.
@@ -82,6 +87,9 @@ class Communicator {
   virtual void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
   /// Sums `full` over the ranks on every rank; the same bits on every rank.
   virtual void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+
+ private:
+  std::string note_;
 };
 
 struct Options {

@@ -2,46 +2,22 @@
 #include "comm/shared_segment.hpp"
 
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
 
 #include "comm/mpi_check.hpp"
-#include "comm/requests.hpp"
 
 namespace trireme::comm {
 namespace {
-
-/// A file descriptor that closes itself.
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  ~File() {
-    if (fd_ >= 0)
-      close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-/// What one rank tells the others: where its file is, or why there is none.
-struct Offer {
-  std::int64_t process = 0;
-  std::int32_t file = -1;
-  std::int32_t error = 0;
-};
 
 std::byte* map(int file, std::size_t bytes) {
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -63,25 +39,9 @@ int take_pages([[maybe_unused]] std::byte* at, int file, std::size_t bytes) {
   return posix_fallocate(file, 0, static_cast<off_t>(bytes));
 }
 
-/// Throws on every rank when any reports an error.
-void agree(const std::vector<Offer>& offers, std::size_t bytes, std::string_view what) {
-  for (std::size_t r = 0; r < offers.size(); ++r)
-    if (offers[r].error != 0)
-      throw CommError("shared memory",
-                      fmt::format("share {} ({} bytes) for {}",
-                                  bytes_text(static_cast<double>(bytes)), bytes, what),
-                      fmt::format("{} (on rank {} of the node)", std::strerror(offers[r].error), r),
-                      __FILE__, __LINE__);
-}
-
-std::vector<Offer> exchange(MPI_Comm node, Progress& progress, const Offer& mine, int size) {
-  const auto entered = progress.enter("sharing memory");
-  std::vector<Offer> all(static_cast<std::size_t>(size));
-  constexpr int bytes = sizeof(Offer);
-  MPI_Request request = MPI_REQUEST_NULL;
-  TRIREME_MPI(MPI_Iallgather(&mine, bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, node, &request));
-  while (!completed(request)) progress.pause();
-  return all;
+/// Where the owner's number lies in a mapping of `bytes`.
+std::byte* nonce_of(std::byte* at, std::size_t bytes) {
+  return at + bytes - sizeof(Nonce);
 }
 
 }  // namespace
@@ -90,47 +50,72 @@ SharedSegment::SharedSegment(MPI_Comm node,
                              Progress& progress,
                              std::size_t bytes,
                              std::string_view what)
-    : bytes_(bytes) {
+    : bytes_(bytes), mapped_bytes_((bytes + sizeof(Nonce) + 63) / 64 * 64) {
   int rank = 0, size = 1;
   TRIREME_MPI(MPI_Comm_rank(node, &rank));
   TRIREME_MPI(MPI_Comm_size(node, &size));
   pieces_.assign(static_cast<std::size_t>(size), nullptr);
-
-  const File file(memfd_create("trireme", MFD_CLOEXEC));
-  Offer mine{getpid(), file.get(), 0};
-  if (file.get() < 0 || ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
-    mine.error = errno;
-  else if (std::byte* at = map(file.get(), bytes); at == nullptr)
-    mine.error = errno;
-  else {
-    pieces_[static_cast<std::size_t>(rank)] = at;
-    mine.error = take_pages(at, file.get(), bytes);
-  }
+  const auto agree = [&](const std::vector<NodeReport>& reports) {
+    for (std::size_t r = 0; r < reports.size(); ++r)
+      if (reports[r].error != 0)
+        throw CommError("shared memory",
+                        fmt::format("share {} ({} bytes) for {}",
+                                    bytes_text(static_cast<double>(bytes)), bytes, what),
+                        fmt::format("{}: {} (on rank {} of the node)", reports[r].step.data(),
+                                    std::strerror(reports[r].error), r),
+                        __FILE__, __LINE__);
+  };
+  NodeReport mine;
+  std::vector<NodeReport> reports;
   try {
-    const std::vector<Offer> offers = exchange(node, progress, mine, size);
-    agree(offers, bytes, what);
-    for (int peer = 0; peer < size; ++peer) {
-      if (peer == rank)
-        continue;
-      const Offer& offer = offers[static_cast<std::size_t>(peer)];
-      const File theirs(open(fmt::format("/proc/{}/fd/{}", offer.process, offer.file).c_str(),
-                             O_RDWR | O_CLOEXEC));
-      std::byte* at = theirs.get() < 0 ? nullptr : map(theirs.get(), bytes);
-      if (at == nullptr) {
-        mine.error = errno;
-        break;
-      }
-#ifdef MADV_POPULATE_READ
-      madvise(at, bytes, MADV_POPULATE_READ);  // advice only: the page table now, not in a step
-#endif
-      pieces_[static_cast<std::size_t>(peer)] = at;
-    }
-    // Also keeps every file open until all have mapped it.
-    agree(exchange(node, progress, mine, size), bytes, what);
+    const OwnedFile file = take_memory(rank, mine);
+    const auto files = exchange_files(node, progress, file, mine, reports, agree);
+    for (std::size_t peer = 0; peer < files.size() && mine.error == 0; ++peer)
+      if (peer != static_cast<std::size_t>(rank))
+        map_peer(peer, files[peer], reports[peer].nonce, mine);
+    agree(exchange_reports(node, progress, mine));
   } catch (...) {
     unmap();
     throw;
   }
+}
+
+OwnedFile SharedSegment::take_memory(int rank, NodeReport& mine) {
+  OwnedFile file(memfd_create("trireme", MFD_CLOEXEC));
+  if (!file.is_open() || ftruncate(file.get(), static_cast<off_t>(mapped_bytes_)) != 0) {
+    mine.fail(errno, "make a memory file");
+    return file;
+  }
+  std::byte* at = map(file.get(), mapped_bytes_);
+  pieces_[static_cast<std::size_t>(rank)] = at;
+  if (at == nullptr)
+    mine.fail(errno, "map a memory file");
+  else if (const int error = take_pages(at, file.get(), mapped_bytes_); error != 0)
+    mine.fail(error, "take its pages");
+  else
+    std::memcpy(nonce_of(at, mapped_bytes_), mine.nonce.data(), sizeof mine.nonce);
+  return file;
+}
+
+void SharedSegment::map_peer(std::size_t peer,
+                             const OwnedFile& file,
+                             const Nonce& nonce,
+                             NodeReport& mine) {
+  struct stat found {};
+  if (fstat(file.get(), &found) != 0)
+    return mine.fail(errno, fmt::format("look at the memory of rank {} of the node", peer));
+  if (found.st_size != static_cast<off_t>(mapped_bytes_))
+    return mine.fail(EINVAL, fmt::format("rank {} of the node shares another size", peer));
+  std::byte* at = map(file.get(), mapped_bytes_);
+  if (at == nullptr)
+    return mine.fail(errno, fmt::format("map the memory of rank {} of the node", peer));
+#ifdef MADV_POPULATE_READ
+  madvise(at, mapped_bytes_, MADV_POPULATE_READ);  // advice only: the page table now, not in a step
+#endif
+  pieces_[peer] = at;
+  if (std::memcmp(nonce_of(at, mapped_bytes_), nonce.data(), sizeof nonce) != 0)
+    mine.fail(ESTALE,
+              fmt::format("what was mapped is not the memory of rank {} of the node", peer));
 }
 
 SharedSegment::~SharedSegment() {
@@ -140,7 +125,7 @@ SharedSegment::~SharedSegment() {
 void SharedSegment::unmap() noexcept {
   for (std::byte*& piece : pieces_)
     if (piece != nullptr)
-      munmap(std::exchange(piece, nullptr), bytes_);
+      munmap(std::exchange(piece, nullptr), mapped_bytes_);
 }
 
 }  // namespace trireme::comm

@@ -2,12 +2,15 @@
 // Memory that all ranks of a node map: one piece per rank, each in its own memory file.
 //
 // A memory file (memfd) has no name and no place in a file system: nothing is left behind when a
-// rank is killed, and a container's small /dev/shm does not limit it. The peers open it through
-// /proc/PID/fd. Its pages are taken at construction, so that a full node is an error here and not
-// a SIGBUS in the middle of a step; each rank takes its own, close to its core.
+// rank is killed, and a container's small /dev/shm does not limit it. The peers get it as an open
+// file (comm/file_exchange.hpp). Its pages are taken at construction, so that a full node is an
+// error here and not a SIGBUS in the middle of a step; each rank takes its own, close to its core.
 //
 // 1. Construction is collective over the node, and fails on all ranks when it fails on one.
 // 2. Fresh memory is zero and page-aligned; unmapping is local.
+// 3. No rank takes memory for a peer's that is not: every piece ends with a random number of its
+// owner's, beyond the bytes that were asked for, and each rank reads it in every peer's piece and
+// compares it with what that peer said over MPI.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +19,7 @@
 
 #include <mpi.h>
 
+#include "comm/file_exchange.hpp"
 #include "comm/progress.hpp"
 
 namespace trireme::comm {
@@ -36,9 +40,14 @@ class SharedSegment {
   }
 
  private:
+  /// Makes and maps this rank's piece; failures go to `mine`.
+  OwnedFile take_memory(int rank, NodeReport& mine);
+  /// Maps a peer's piece and sees that it is that peer's.
+  void map_peer(std::size_t peer, const OwnedFile& file, const Nonce& nonce, NodeReport& mine);
   void unmap() noexcept;
 
   std::size_t bytes_;
+  std::size_t mapped_bytes_;
   std::vector<std::byte*> pieces_;
 };
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a transport does when the ranks of one host cannot reach each other's memory. The last rank
+// of the tests gets a network namespace of its own, in a thread of its own, where the sockets are
+// not that the files would travel through. Private namespaces of processes need a process per rank
+// from the start: tests/integration/containers_test.py.
+#include "comm/shared_segment.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include "comm/communicator.hpp"
+#include "comm/mpi_world.hpp"
+#include "comm/node_grid.hpp"
+
+namespace trireme::comm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// Runs `action` on every rank, on the last one apart from the others' network. False, on all ranks
+/// alike, where that is not allowed.
+bool with_last_rank_apart(MpiWorld& world, const std::function<void()>& action) {
+  std::int64_t refused = 0;
+  std::thread([&] {
+    if (world.rank() == world.size() - 1 && unshare(CLONE_NEWNET) != 0)
+      refused = 1;
+    world.max({&refused, 1});
+    if (refused == 0)
+      action();
+  }).join();
+  return refused == 0;
+}
+
+TEST(SharedSegment, EveryRankSeesEveryPieceAndFreshMemoryIsZero) {
+  MpiWorld world;
+  const OwnedComm node = split_by_host(world);
+  const auto size = static_cast<std::size_t>(node.size());
+  const std::size_t bytes = 3 * 4096 + 5;
+  const SharedSegment segment(node.get(), world.progress(), bytes, "a test");
+  ASSERT_EQ(segment.bytes(), bytes);
+  for (std::size_t r = 0; r < size; ++r)
+    for (std::size_t i = 0; i < bytes; ++i)
+      ASSERT_EQ(segment.piece(static_cast<int>(r))[i], std::byte{0}) << "piece " << r;
+  world.barrier();
+  // Each rank writes its number into everybody's piece.
+  for (std::size_t r = 0; r < size; ++r)
+    segment.piece(static_cast<int>(r))[node.rank()] = static_cast<std::byte>(node.rank() + 1);
+  world.barrier();
+  for (std::size_t r = 0; r < size; ++r)
+    for (std::size_t writer = 0; writer < size; ++writer)
+      EXPECT_EQ(segment.piece(static_cast<int>(r))[writer], static_cast<std::byte>(writer + 1));
+}
+
+TEST(SharedSegment, AutoChoosesMessagesWhereMemoryCannotBeSharedAndSaysWhy) {
+  MpiWorld world;
+  if (world.size() == 1)
+    return;
+  const auto device = device::make_cpu_device(1);
+  const bool apart = with_last_rank_apart(world, [&] {
+    const auto made = make_communicator(Transport::automatic, Reduction::sum, world, *device);
+    EXPECT_EQ(made->name(), "mpi");
+    EXPECT_THAT(made->note(), AllOf(HasSubstr("auto chose mpi"), HasSubstr("of the node"),
+                                    HasSubstr("private network namespaces")));
+  });
+  if (!apart)
+    GTEST_SKIP() << "no network namespaces may be made here";
+}
+
+TEST(SharedSegment, AnExplicitChoiceFailsWithTheSameReason) {
+  MpiWorld world;
+  if (world.size() == 1)
+    return;
+  const auto device = device::make_cpu_device(1);
+  const bool apart = with_last_rank_apart(world, [&] {
+    try {
+      make_communicator(Transport::shared_memory, Reduction::sum, world, *device);
+      ADD_FAILURE() << "rank " << world.rank() << " shares memory";
+    } catch (const CommError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("private network namespaces"));
+      EXPECT_EQ(verdict_of(error).code, ExitCode::environment);
+    }
+  });
+  if (!apart)
+    GTEST_SKIP() << "no network namespaces may be made here";
+}
+
+TEST(SharedSegment, NothingIsSaidWhereMemoryIsShared) {
+  MpiWorld world;
+  const auto device = device::make_cpu_device(1);
+  const auto made = make_communicator(Transport::automatic, Reduction::sum, world, *device);
+  EXPECT_EQ(made->name(), world.size() == 1 ? "self" : "shared_memory");
+  EXPECT_THAT(made->note(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace trireme::comm

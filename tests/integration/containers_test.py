@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One container per rank: ranks of one host whose namespaces differ."""
+import os
+import stat
+import subprocess
+import unittest
+
+from harness import MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest
+
+# Every rank in a namespace of processes of its own, where all of them have the same process id. The rank named first has one more
+# file open, so that equal numbers of files mean different ones, or different numbers the same.
+WRAPPER = """#!/bin/bash
+[ "$OMPI_COMM_WORLD_RANK" != "$1" ] || exec {more}</dev/null
+exec unshare --pid --fork --mount-proc "${@:2}"
+"""
+
+
+def may_unshare():
+    done = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@unittest.skipUnless(may_unshare(), "no namespaces of processes may be made here")
+class Containers(TrainingTest):
+    def train_apart(self, *overrides, name="apart", more_files_on=1):
+        wrapper = self.path("container.sh")
+        with open(wrapper, "w", encoding="ascii") as out:
+            out.write(WRAPPER)
+        os.chmod(wrapper, os.stat(wrapper).st_mode | stat.S_IXUSR)
+        # Open MPI's own shared memory knows nothing of namespaces either.
+        words = [MPIRUN, "-q", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1", "-n", "2",
+                 wrapper, str(more_files_on), TRIREME, *self.words(name, overrides)]
+        return Run(subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
+                                  check=False))
+
+    def test_private_process_namespaces_change_no_bit(self):
+        self.train_well("parallel.transport=mpi", "parallel.reduction=ordered", ranks=2, name="messages")
+        for transport, more_files_on in (("auto", 0), ("auto", 1), ("auto", None), ("shared_memory", None)):
+            with self.subTest(transport=transport, more_files_on=more_files_on):
+                name = f"{transport}-{more_files_on}"
+                apart = self.train_apart(f"parallel.transport={transport}", "parallel.reduction=ordered", name=name,
+                                         more_files_on=more_files_on)
+                self.assertEqual(apart.code, 0, apart)
+                self.assertEqual(self.losses(name), self.losses("messages"))
+
+
+if __name__ == "__main__":
+    unittest.main()
