@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "data/hash.hpp"
+
 namespace trireme::data {
 
 namespace {
@@ -33,6 +35,21 @@ std::int64_t Dataset::window(std::int64_t sample) const {
   TRIREME_EXPECT(sample >= 0, "sample {}", sample);
   const std::int64_t epoch = sample / num_samples_, place = sample % num_samples_;
   return order_ ? (*order_)(epoch, place) : place;
+}
+
+std::uint64_t Dataset::content_hash() const {
+  return Hash()
+      .add(stream_->content_hash())
+      .add(static_cast<std::uint64_t>(begin_))
+      .add(static_cast<std::uint64_t>(count_))
+      .value();
+}
+
+std::uint64_t content_hash(const Split& split) {
+  return Hash()
+      .add(split.train.content_hash())
+      .add(split.validation ? split.validation->content_hash() : 0)
+      .value();
 }
 
 void Dataset::fill(std::int64_t sample,

@@ -38,6 +38,8 @@ class Dataset {
   /// Windows per epoch.
   [[nodiscard]] std::int64_t num_samples() const { return num_samples_; }
   [[nodiscard]] std::int64_t context() const { return context_; }
+  /// Names the tokens that it shows: of the stream, and which part of it.
+  [[nodiscard]] std::uint64_t content_hash() const;
   /// The window, counted from the front, that the global sample index shows.
   [[nodiscard]] std::int64_t window(std::int64_t sample) const;
   /// Both spans hold `context` tokens. targets[i] is the token after tokens[i]. Allocates nothing.
@@ -56,6 +58,10 @@ struct Split {
   Dataset train;
   std::optional<Dataset> validation;
 };
+
+/// Names the data of a run, training and validation: equal where, and only where, every token and
+/// the border between the two are.
+std::uint64_t content_hash(const Split& split);
 
 /// What a step needs of the data.
 struct Demand {

@@ -18,13 +18,19 @@
 
 namespace trireme::data {
 
-/// Maps the shards in the given order. Throws UserError with a finding for every file that is not a
-/// whole shard. The tokens are trusted to be below `vocabulary` until read() meets one that is not.
+/// The hashes of all shards' blocks (segment.hpp), in order: what rank 0 read once is what every
+/// rank must read.
+using ShardSums = std::vector<std::uint64_t>;
+
+/// Opens the shards in the given order. Throws UserError with a finding for every file that is not
+/// a whole shard, StorageError for one that cannot be read or is not the one that gave `sums`. The
+/// tokens are trusted to be below `vocabulary` until read() meets one that is not.
 std::unique_ptr<TokenStream> open_shards(const std::vector<std::string>& paths,
-                                         std::int64_t vocabulary);
+                                         std::int64_t vocabulary,
+                                         const ShardSums& sums);
 
 /// Reads every token once. Throws UserError naming, for each shard, the first token at or above
 /// `vocabulary`.
-void check_shards(const std::vector<std::string>& paths, std::int64_t vocabulary);
+ShardSums check_shards(const std::vector<std::string>& paths, std::int64_t vocabulary);
 
 }  // namespace trireme::data

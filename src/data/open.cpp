@@ -9,7 +9,6 @@
 #include "base/text.hpp"
 
 #include "data/hash.hpp"
-#include "data/llmc_shards.hpp"
 #include "data/sources.hpp"
 #include "data/synthetic.hpp"
 #include "data/token_cache.hpp"
@@ -42,18 +41,21 @@ void prepare_text(const Setup& setup, Log& log) {
   const auto& entries = setup.config.train.text;
   const TextSources sources = find_text(entries);
   const std::string path = cache_path(setup);
-  bool older = false;
+  const char* verb = "cached";
   if (std::filesystem::exists(path)) {
-    const CacheHeader header = read_cache_header(path);
-    if (header.source_fingerprint == sources.fingerprint()) {
+    CacheHeader header;
+    const std::string problem = cache_problem(path, header);
+    if (problem.empty() && header.source_fingerprint == sources.fingerprint()) {
       log.info("data: {} tokens from the cache {}", header.tokens, path);
       return;
     }
-    older = true;
+    if (!problem.empty())
+      log.warning("{}: the token cache {}: it is built again", path, problem);
+    else
+      verb = "the text has changed, cached again";
   }
   const CacheHeader header = build_cache(path, sources, entries);
-  log.info("data: {} {} tokens from {} text files ({}{}) to {}",
-           older ? "the text has changed, cached again" : "cached", header.tokens, header.files,
+  log.info("data: {} {} tokens from {} text files ({}{}) to {}", verb, header.tokens, header.files,
            bytes_text(static_cast<double>(header.tokens)), skipped_text(header, sources), path);
 }
 
@@ -70,22 +72,23 @@ std::string cache_path(const Setup& setup) {
   return (directory / fmt::format("text-{:016x}.tokens", hash.value())).string();
 }
 
-void prepare_tokens(const Setup& setup, Log& log) {
+ShardSums prepare_tokens(const Setup& setup, Log& log) {
   const SourceConfig& train = setup.config.train;
   expect_one_source(train);
   if (!train.text.empty())
     prepare_text(setup, log);
   else if (!train.tokens.empty())
-    check_shards(find_shards(train.tokens), setup.vocabulary);
+    return check_shards(find_shards(train.tokens), setup.vocabulary);
+  return {};
 }
 
-std::unique_ptr<TokenStream> open_tokens(const Setup& setup) {
+std::unique_ptr<TokenStream> open_tokens(const Setup& setup, const ShardSums& sums) {
   const SourceConfig& train = setup.config.train;
   expect_one_source(train);
   if (!train.text.empty())
     return open_cache(cache_path(setup));
   if (!train.tokens.empty())
-    return open_shards(find_shards(train.tokens), setup.vocabulary);
+    return open_shards(find_shards(train.tokens), setup.vocabulary, sums);
   return std::make_unique<SyntheticTokens>(train.synthetic, setup.vocabulary, setup.seed);
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the deck section `data` to a TokenStream, in two halves, because only one rank may write:
 //
-//     if (rank == 0) prepare_tokens(setup, log);   // finds the files, builds the cache, checks all
-//     communicator.barrier();
-//     auto stream = open_tokens(setup);            // every rank: maps what is there
+//     if (rank == 0) sums = prepare_tokens(setup, log);   // finds files, builds the cache, checks
+//     all sums = broadcast(sums); auto stream = open_tokens(setup, sums);             // every
+//     rank: opens what is there
 //
 // One rank prepares per file system that holds the cache directory. Text goes through a cache file
-// (see token_cache.hpp) whose name follows from the deck alone; shards are mapped where they lie;
+// (see token_cache.hpp) whose name follows from the deck alone; shards are read where they lie;
 // synthetic tokens need no file.
 #pragma once
 
@@ -17,6 +17,7 @@
 #include "base/log.hpp"
 
 #include "data/config.hpp"
+#include "data/llmc_shards.hpp"
 #include "data/token_stream.hpp"
 
 namespace trireme::data {
@@ -31,14 +32,15 @@ struct Setup {
   std::int64_t vocabulary = 0;
 };
 
-/// Checks the sources and builds the cache of text where it is missing or older than the text; says
-/// what it did in one line. Throws UserError with every finding about the sources at once (missing,
-/// unreadable, empty, damaged or foreign cache, tokens outside the vocabulary), StorageError when
-/// the cache cannot be written.
-void prepare_tokens(const Setup& setup, Log& log);
+/// Checks the sources, every byte of them, and builds the cache of text where it is missing, older
+/// than the text, or damaged; says what it did in one line. Throws UserError with every finding
+/// about the sources at once (missing, unreadable, empty, a file in the cache's place that is none,
+/// tokens outside the vocabulary), StorageError when the cache cannot be read or written. Returns
+/// the hashes of shards; nothing for other sources.
+ShardSums prepare_tokens(const Setup& setup, Log& log);
 
-/// Maps what prepare_tokens() has checked. Throws UserError when it is not there or damaged.
-std::unique_ptr<TokenStream> open_tokens(const Setup& setup);
+/// Opens what prepare_tokens() has checked. Throws UserError when it is not there or damaged.
+std::unique_ptr<TokenStream> open_tokens(const Setup& setup, const ShardSums& sums);
 
 /// The cache file that belongs to the setup's text sources; empty without text.
 std::string cache_path(const Setup& setup);

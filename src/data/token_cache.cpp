@@ -54,15 +54,17 @@ class Descriptor {
       bytes = bytes.subspan(static_cast<std::size_t>(count));
     }
   }
-  /// At most buffer.size() bytes; 0 at the end.
-  [[nodiscard]] std::size_t read(std::span<std::byte> buffer) const {
-    ssize_t count = -1;
-    do {
-      count = ::read(value_, buffer.data(), buffer.size());
-    } while (count < 0 && errno == EINTR);
-    if (count < 0)
-      fail("read " + path_, errno);
-    return static_cast<std::size_t>(count);
+  /// What was written at `offset`.
+  void read_at(std::uint64_t offset, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t count = ::pread(value_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR)
+        continue;
+      if (count <= 0)
+        fail("read " + path_, count < 0 ? errno : ENODATA);
+      offset += static_cast<std::uint64_t>(count);
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    }
   }
   /// Continues writing at `offset`; what lay behind it is gone.
   void rewind(std::uint64_t offset) const {
@@ -92,7 +94,7 @@ class Draft {
   explicit Draft(std::string path)
       : path_(std::move(path)),
         draft_(fmt::format("{}.{}.part", path_, ::getpid())),
-        file_(draft_, O_WRONLY | O_CREAT | O_TRUNC) {}
+        file_(draft_, O_RDWR | O_CREAT | O_TRUNC) {}
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
   ~Draft() {
@@ -125,16 +127,16 @@ class Tokens {
   std::uint64_t append(const TextFile& file) {
     const auto tokens_before = header_.tokens;
     const auto last_before = last_;
-    const Hash hash_before = hash_;
-    const Descriptor in(file.path, O_RDONLY);
+    const InputFile in(file.path);
     bool first = true;
-    while (const std::size_t count = in.read(buffer_)) {
+    std::int64_t at = 0;
+    while (const std::size_t count = in.read_some(at, buffer_)) {
+      at += static_cast<std::int64_t>(count);
       const auto bytes = std::span<const std::byte>(buffer_).first(count);
       if (!file.named && std::memchr(bytes.data(), 0, bytes.size()) != nullptr) {
         header_.tokens = tokens_before;
         last_ = last_before;
-        hash_ = hash_before;
-        out_.rewind(sizeof(CacheHeader) + tokens_before);
+        take_back(tokens_before);
         ++header_.binary_files;
         return 0;
       }
@@ -146,21 +148,30 @@ class Tokens {
       ++header_.files;
     return header_.tokens - tokens_before;
   }
-  [[nodiscard]] std::uint64_t hash() const { return hash_.value(); }
+  /// The hashes of all blocks, once, at the end.
+  std::vector<std::uint64_t> finish() { return hashes_.finish(); }
 
  private:
   static constexpr std::array<std::byte, 1> newline = {std::byte{'\n'}};
 
   void put(std::span<const std::byte> bytes) {
     out_.write(bytes);
-    hash_.add(bytes);
+    hashes_.add(bytes);
     header_.tokens += bytes.size();
     last_ = bytes.back();
   }
 
+  void take_back(std::uint64_t tokens) {
+    const auto size = static_cast<std::int64_t>(tokens);
+    std::vector<std::byte> rest(static_cast<std::size_t>(size % block_bytes));
+    out_.read_at(sizeof(CacheHeader) + tokens - rest.size(), rest);
+    hashes_.rewind(size, rest);
+    out_.rewind(sizeof(CacheHeader) + tokens);
+  }
+
   const Descriptor& out_;
   CacheHeader& header_;
-  Hash hash_;
+  BlockHashes hashes_;
   std::byte last_{};
   std::vector<std::byte> buffer_;
 };
@@ -201,7 +212,9 @@ CacheHeader build_cache(const std::string& path,
   if (header.tokens == 0)
     throw UserError({Diagnostic{{}, "data.train.text", "no text in any of the entries"}});
 
-  header.content_hash = tokens.hash();
+  const std::vector<std::uint64_t> hashes = tokens.finish();
+  draft.file().write(std::as_bytes(std::span(hashes)));
+  header.content_hash = hash_of_blocks(hashes, static_cast<std::int64_t>(header.tokens));
   header.checksum = checksum_of(header);
   draft.file().rewrite_front(std::as_bytes(std::span(&header, 1)));
   draft.commit();
@@ -210,53 +223,74 @@ CacheHeader build_cache(const std::string& path,
 
 namespace {
 
-CacheHeader checked_header(const MappedFile& file) {
-  const auto refuse = [&](std::string text) {
-    throw UserError(Place{file.path()}, std::move(text));
-  };
-  const auto bytes = file.bytes();
-  CacheHeader header;
-  if (!bytes.empty())
-    std::memcpy(&header, bytes.data(), std::min(bytes.size(), sizeof header));
-  if (bytes.size() >= sizeof header.magic && header.magic != cache_magic)
-    refuse("is not a token cache of trireme; remove it or name another directory in data.cache");
-  if (bytes.size() < sizeof header)
-    refuse(
-        fmt::format("token cache is truncated within its header ({} bytes); remove it and it is "
-                    "built again",
-                    bytes.size()));
+constexpr const char* no_cache =
+    "is not a token cache of trireme; remove it or name another directory in data.cache";
+
+/// Reads the header; "" when it fits the file, else what is wrong.
+std::string header_problem(const InputFile& file, CacheHeader& header) {
+  const std::int64_t size = file.size();
+  const auto front = std::as_writable_bytes(std::span(&header, 1));
+  const std::size_t got = file.read_some(0, front);
+  if (got >= sizeof header.magic && header.magic != cache_magic)
+    throw UserError(Place{file.path()}, no_cache);
+  if (got < sizeof header)
+    return fmt::format("is truncated within its header ({} bytes)", size);
   if (header.version != cache_version)
-    refuse(
-        fmt::format("token cache has format version {}, this program reads version {}; remove "
-                    "it and it is built again",
-                    header.version, cache_version));
+    return fmt::format("has format version {}, this program reads version {}", header.version,
+                       cache_version);
   if (header.checksum != checksum_of(header) || header.header_bytes != sizeof header ||
       header.token_bytes != 1)
-    refuse("token cache has a damaged header; remove it and it is built again");
-  const std::uint64_t wanted = sizeof header + header.tokens * header.token_bytes;
-  if (bytes.size() != wanted)
-    refuse(
-        fmt::format("token cache is {}: {} bytes where its header says {}; remove it and it is "
-                    "built again",
-                    bytes.size() < wanted ? "truncated" : "too long", bytes.size(), wanted));
-  return header;
+    return "has a damaged header";
+  // Compared as what the size leaves, so that no product of a wild number is made.
+  const auto rest = static_cast<std::uint64_t>(size) - sizeof header;
+  const std::uint64_t blocks =
+      header.tokens / block_bytes + (header.tokens % block_bytes != 0 ? 1 : 0);
+  const std::uint64_t wanted = header.tokens + blocks * sizeof(std::uint64_t);
+  if (header.tokens > rest || wanted != rest)
+    return fmt::format("is {}: {} bytes where its header says {}",
+                       header.tokens > rest || wanted > rest ? "truncated" : "too long", size,
+                       sizeof header + wanted);
+  return "";
+}
+
+/// "" and the segment with its hashes, or what is wrong. The tokens are not read.
+std::string open_segment(InputFile file, CacheHeader& header, Segment& segment) {
+  if (std::string problem = header_problem(file, header); !problem.empty())
+    return problem;
+  const auto tokens = static_cast<std::int64_t>(header.tokens);
+  Segment made(std::move(file), sizeof header, static_cast<int>(header.token_bytes), tokens);
+  std::vector<std::uint64_t> hashes(static_cast<std::size_t>(made.num_blocks()));
+  made.file().read(static_cast<std::int64_t>(sizeof header) + made.bytes(),
+                   std::as_writable_bytes(std::span(hashes)));
+  if (hash_of_blocks(hashes, made.bytes()) != header.content_hash)
+    return "is damaged: the hashes of its tokens do not match theirs";
+  made.expect(std::move(hashes));
+  segment = std::move(made);
+  return "";
 }
 
 }  // namespace
 
-CacheHeader read_cache_header(const std::string& path) {
-  return checked_header(MappedFile(path));
+std::string cache_problem(const std::string& path, CacheHeader& header) {
+  Segment segment;
+  if (std::string problem = open_segment(InputFile(path), header, segment); !problem.empty())
+    return problem;
+  if (const std::int64_t block = segment.first_damaged(); block >= 0)
+    return fmt::format("is damaged: block {} of {} does not match its hash", block + 1,
+                       segment.num_blocks());
+  return "";
 }
 
 std::unique_ptr<TokenStream> open_cache(const std::string& path) {
-  MappedFile file(path);
-  const CacheHeader header = checked_header(file);
-  const auto count = static_cast<std::int64_t>(header.tokens);
-  std::vector<Segment> segments;
-  segments.push_back({std::move(file), sizeof header, static_cast<int>(header.token_bytes), count});
-  return std::make_unique<MappedTokens>(
+  CacheHeader header;
+  std::vector<Segment> segments(1);
+  if (const std::string problem = open_segment(InputFile(path), header, segments.front());
+      !problem.empty())
+    throw UserError(Place{path},
+                    fmt::format("the token cache {}; remove it and it is built again", problem));
+  return std::make_unique<FileTokens>(
       std::move(segments), std::int64_t{header.vocabulary}, header.content_hash,
-      fmt::format("{} byte tokens of {} text files in {}", count, header.files, path));
+      fmt::format("{} byte tokens of {} text files in {}", header.tokens, header.files, path));
 }
 
 }  // namespace trireme::data

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that holds tokenized text, so that ranks and later runs map it instead of reading the
-// text again.
+// The file that holds tokenized text, so that ranks and later runs read it instead of the text.
 //
-// Format, version 1, all numbers little-endian: a header of 128 bytes (CacheHeader), then `tokens`
-// unsigned integers of `token_bytes` each, and nothing after them.
+// Format, version 2, all numbers little-endian: a header of 128 bytes (CacheHeader), then `tokens`
+// unsigned integers of `token_bytes` each, then the hash of every block of them (8 bytes each,
+// segment.hpp), and nothing after that.
 //
 // Text becomes tokens file by file, in the order of find_text(). One token 10 (a newline) stands
 // between two files where the first does not end with one. A file with a NUL byte in it is no text
@@ -13,6 +13,8 @@
 // own name it is always whole.
 // 2. Whether it is older than the text is decided by the fingerprint of the sources (paths, sizes,
 // times of modification), what it holds by the hash of the tokens.
+// 3. Every bit is under a hash: the header's under its checksum, the tokens' under those of their
+// blocks, and these under content_hash. The text is still there, so a damaged cache is built again.
 #pragma once
 
 #include <array>
@@ -33,7 +35,7 @@ struct CacheHeader {
   std::uint32_t vocabulary = 0;
   std::uint64_t tokens = 0;
   std::uint64_t source_fingerprint = 0;
-  std::uint64_t content_hash = 0;  // FNV-1a over the tokens' bytes
+  std::uint64_t content_hash = 0;  // hash_of_blocks() of the hashes behind the tokens
   std::uint64_t files = 0;         // that the tokens come from
   std::uint64_t binary_files = 0;  // skipped for a NUL byte
   std::array<std::uint64_t, 7> zero{};
@@ -42,7 +44,7 @@ struct CacheHeader {
 static_assert(sizeof(CacheHeader) == 128);
 
 inline constexpr std::array<char, 8> cache_magic = {'t', 'r', 'i', 'r', 'e', 'm', 'e', 'T'};
-inline constexpr std::uint32_t cache_version = 1;
+inline constexpr std::uint32_t cache_version = 2;
 
 /// Writes the cache of byte tokens at `path` and replaces an older one; makes the directory.
 /// Throws UserError when an entry of the deck has no text in it, StorageError when writing or
@@ -51,11 +53,13 @@ CacheHeader build_cache(const std::string& path,
                         const TextSources& sources,
                         const std::vector<std::string>& entries);
 
-/// Reads and checks the header and the file's size. Throws UserError (one finding about `path`)
-/// when the file is no cache, of another version, damaged or truncated.
-CacheHeader read_cache_header(const std::string& path);
+/// Reads all of a cache: "" and its header when it is whole, else what is wrong with it, as in "is
+/// truncated: …": another version, damage. Throws UserError when the file is no cache at all, and
+/// so not ours to replace; StorageError when it cannot be read.
+std::string cache_problem(const std::string& path, CacheHeader& header);
 
-/// Maps a cache. Throws as read_cache_header() does.
+/// Opens a cache; its tokens are checked as they are read. Throws UserError when it is no cache or
+/// its header says something else than its size, StorageError when it cannot be read.
 std::unique_ptr<TokenStream> open_cache(const std::string& path);
 
 }  // namespace trireme::data

@@ -2,6 +2,7 @@
 #include "data/token_stream.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -33,46 +34,43 @@ std::uint32_t widen(int token_bytes, const std::byte* from, std::span<std::int32
 
 }  // namespace
 
-MappedTokens::MappedTokens(std::vector<Segment> segments,
-                           std::int64_t vocabulary,
-                           std::uint64_t content_hash,
-                           std::string description)
+FileTokens::FileTokens(std::vector<Segment> segments,
+                       std::int64_t vocabulary,
+                       std::uint64_t content_hash,
+                       std::string description)
     : segments_(std::move(segments)),
       vocabulary_(vocabulary),
       content_hash_(content_hash),
       description_(std::move(description)) {
   std::int64_t end = 0;
-  for (const Segment& segment : segments_) {
-    const int width = segment.token_bytes;
-    TRIREME_EXPECT(width == 1 || width == 2 || width == 4, "tokens of {} bytes", width);
-    TRIREME_EXPECT(
-        segment.tokens >= 0 && segment.offset + static_cast<std::size_t>(segment.tokens * width) <=
-                                   segment.file.bytes().size(),
-        "{} tokens of {} bytes from byte {} in {}", segment.tokens, width, segment.offset,
-        segment.file.path());
-    ends_.push_back(end += segment.tokens);
-  }
+  for (const Segment& segment : segments_) ends_.push_back(end += segment.tokens());
 }
 
-void MappedTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
+void FileTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
   TRIREME_EXPECT(begin >= 0 && begin + std::ssize(out) <= size(), "tokens [{}, {}) of {}", begin,
                  begin + std::ssize(out), size());
   auto place = static_cast<std::size_t>(std::ranges::upper_bound(ends_, begin) - ends_.begin());
   while (!out.empty()) {
     const Segment& segment = segments_[place];
-    const std::int64_t first = begin - (ends_[place] - segment.tokens);
-    const auto count =
-        static_cast<std::size_t>(std::min<std::int64_t>(segment.tokens - first, std::ssize(out)));
-    const std::byte* from = segment.file.bytes().data() + segment.offset +
-                            static_cast<std::size_t>(first * segment.token_bytes);
-    const std::uint32_t highest = widen(segment.token_bytes, from, out.first(count));
+    const int width = segment.token_bytes();
+    const std::int64_t first = begin - (ends_[place] - segment.tokens());
+    // In pieces that fit on the stack: nothing is allocated here.
+    std::array<std::byte, std::size_t{16} << 10U> room;
+    const auto count = static_cast<std::size_t>(
+        std::min({segment.tokens() - first, std::ssize(out), std::ssize(room) / width}));
+    const auto bytes = std::span(room).first(count * static_cast<std::size_t>(width));
+    segment.read(first * width, bytes);
+    const std::uint32_t highest = widen(width, bytes.data(), out.first(count));
     if (highest >= vocabulary_) [[unlikely]]
-      throw UserError(Place{segment.file.path()},
-                      fmt::format("token {} in [{}, {}) is outside the vocabulary of {}", highest,
-                                  first, first + static_cast<std::int64_t>(count), vocabulary_));
+      throw StorageError(
+          "data", "read " + segment.file().path(),
+          fmt::format("token {} in [{}, {}) is outside the vocabulary of {}", highest, first,
+                      first + static_cast<std::int64_t>(count), vocabulary_),
+          __FILE__, __LINE__);
     out = out.subspan(count);
     begin += static_cast<std::int64_t>(count);
-    ++place;
+    if (begin == ends_[place])
+      ++place;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One logical sequence of token ids, whatever it comes from: a memory-mapped cache of text, several
-// shards read as one, or made-up tokens. It never changes during a run.
+// One logical sequence of token ids, whatever it comes from: a cache of text, several shards read
+// as one, or made-up tokens. It never changes during a run.
 //
 // Threads: every member is const and safe to call from several threads.
 //
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "data/mapped_file.hpp"
+#include "data/segment.hpp"
 
 namespace trireme::data {
 
@@ -29,8 +29,8 @@ class TokenStream {
   [[nodiscard]] virtual std::int64_t size() const = 0;
   /// A bound that every token is below: 256 for bytes.
   [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
-  /// Names the content: a run that resumes compares it with the one in its checkpoint. Shards are
-  /// hashed at their ends only (header, first and last 64 KiB).
+  /// Names the content, every token of it: a run that resumes compares it with the one in its
+  /// checkpoint, and ranks compare theirs.
   [[nodiscard]] virtual std::uint64_t content_hash() const = 0;
   /// One line for people: what this is and where it lies.
   [[nodiscard]] virtual std::string description() const = 0;
@@ -38,23 +38,14 @@ class TokenStream {
   virtual void read(std::int64_t begin, std::span<std::int32_t> out) const = 0;
 };
 
-/// A file of tokens within a mapping: `tokens` unsigned integers of `token_bytes` (1, 2 or 4) bytes
-/// each, from byte `offset` on.
-struct Segment {
-  MappedFile file;
-  std::size_t offset = 0;
-  int token_bytes = 1;
-  std::int64_t tokens = 0;
-};
-
-/// Memory-mapped segments, one after the other. read() throws UserError when a file changed behind
-/// our back so that a token lies outside the vocabulary.
-class MappedTokens : public TokenStream {
+/// Segments, one after the other. read() throws StorageError when a file changed behind our back:
+/// cut, other bytes than its hashes say, a token outside the vocabulary.
+class FileTokens : public TokenStream {
  public:
-  MappedTokens(std::vector<Segment> segments,
-               std::int64_t vocabulary,
-               std::uint64_t content_hash,
-               std::string description);
+  FileTokens(std::vector<Segment> segments,
+             std::int64_t vocabulary,
+             std::uint64_t content_hash,
+             std::string description);
 
   [[nodiscard]] std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   [[nodiscard]] std::int64_t vocabulary() const override { return vocabulary_; }

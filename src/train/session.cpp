@@ -18,10 +18,17 @@ data::Split open_data(const Job& job,
                       Log& log) {
   const auto seed = static_cast<std::uint64_t>(job.run.seed);
   const data::Setup setup{job.data, cache_directory, seed, job.shape.vocabulary};
-  comm::on_first_rank(world, [&] { data::prepare_tokens(setup, log); });
+  std::string sums;  // as bytes, which travel
+  comm::on_first_rank(world, [&] {
+    const data::ShardSums made = data::prepare_tokens(setup, log);
+    sums.assign(reinterpret_cast<const char*>(made.data()), made.size() * sizeof made[0]);
+  });
+  sums = world.broadcast(std::move(sums), 0);
+  data::ShardSums all(sums.size() / sizeof all[0]);
+  std::copy_n(sums.data(), sums.size(), reinterpret_cast<char*>(all.data()));
   std::optional<data::Split> split;
   comm::together(world, [&] {
-    split = data::split(data::open_tokens(setup),
+    split = data::split(data::open_tokens(setup, all),
                         {job.shape.context, job.batch.sequences, job.shape.vocabulary,
                          job.data.validation_fraction, seed});
   });

@@ -2,7 +2,10 @@
 #include "data/llmc_shards.hpp"
 
 #include <cstring>
+#include <filesystem>
+#include <memory>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -33,6 +36,12 @@ std::string gpt2(const std::vector<std::uint16_t>& tokens) {
 
 using LlmcShards = Scratch;
 
+constexpr std::int64_t any_token = std::int64_t{1} << 32;
+
+std::unique_ptr<TokenStream> open(const std::vector<std::string>& paths, std::int64_t vocabulary) {
+  return open_shards(paths, vocabulary, check_shards(paths, any_token));
+}
+
 std::vector<std::int32_t> all(const TokenStream& stream) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(stream.size()));
   stream.read(0, tokens);
@@ -44,20 +53,20 @@ TEST_F(LlmcShards, GoldenBytes) {
   std::string bytes(1024, '\0');
   bytes.replace(0, 12, std::string("\x88\xd8\x34\x01\x01\0\0\0\x03\0\0\0", 12));
   bytes += std::string("\x50\xc4\x00\x00\x39\x30", 6);  // 50256, 0, 12345
-  const auto stream = open_shards({write("a.bin", bytes)}, 50257);
+  const auto stream = open({write("a.bin", bytes)}, 50257);
   EXPECT_THAT(all(*stream), ElementsAre(50256, 0, 12345));
   EXPECT_EQ(stream->vocabulary(), 50257);
 
   bytes.resize(1024);
   bytes.replace(0, 12, std::string("\xa1\xd9\x34\x01\x07\0\0\0\x02\0\0\0", 12));
   bytes += std::string("\xff\xf4\x01\x00\x01\0\0\0", 8);  // 128255, 1
-  EXPECT_THAT(all(*open_shards({write("b.bin", bytes)}, 128256)), ElementsAre(128255, 1));
+  EXPECT_THAT(all(*open({write("b.bin", bytes)}, 128256)), ElementsAre(128255, 1));
 }
 
 TEST_F(LlmcShards, SeveralAreOneStream) {
   const std::vector<std::string> paths{write("1", gpt2({0, 1, 2})), write("2", gpt2({3})),
                                        write("3", shard<std::uint32_t>(20240801, 7, {4, 5, 6, 7}))};
-  const auto stream = open_shards(paths, 8);
+  const auto stream = open(paths, 8);
   ASSERT_EQ(stream->size(), 8);
   for (std::int64_t begin = 0; begin <= 8; ++begin)
     for (std::int64_t end = begin; end <= 8; ++end) {
@@ -77,7 +86,7 @@ TEST_F(LlmcShards, EveryBadShardAtOnce) {
                                        write("version", shard<std::uint16_t>(20240520, 2, {1})),
                                        write("magic", shard<std::uint16_t>(20240326, 1, {1})),
                                        write("none", gpt2({}))};
-  const std::string text = user_error([&] { open_shards(paths, 100); });
+  const std::string text = user_error([&] { open(paths, 100); });
   EXPECT_THAT(text, HasSubstr(paths[1] + ": error: token shard is truncated: 1029 bytes where its "
                                          "header says 1030"));
   EXPECT_THAT(text, HasSubstr(paths[2] + ": error: token shard is too long: 1031"));
@@ -95,7 +104,7 @@ TEST_F(LlmcShards, TokensOutsideTheVocabulary) {
   const std::vector<std::string> paths{
       write("a", gpt2({7})), write("b", gpt2(tokens)),
       write("c", shard<std::uint32_t>(20240801, 7, {0x80000000U}))};
-  EXPECT_NO_THROW(check_shards(paths, std::int64_t{1} << 32));
+  EXPECT_NO_THROW(check_shards(paths, any_token));
   const std::string text = user_error([&] { check_shards(paths, 50257); });
   EXPECT_THAT(text,
               HasSubstr(paths[1] + ": error: token 9000 is 50257, model.vocabulary is 50257"));
@@ -103,23 +112,41 @@ TEST_F(LlmcShards, TokensOutsideTheVocabulary) {
   EXPECT_THAT(text, Not(HasSubstr(paths[0])));
 
   // A stream that was not checked still never gives a token outside.
-  const auto stream = open_shards(paths, 50257);
+  const auto stream = open(paths, 50257);
   std::vector<std::int32_t> out(100);
   EXPECT_NO_THROW(stream->read(8000, out));
-  EXPECT_THAT(user_error([&] { stream->read(8950, out); }), HasSubstr(paths[1]));
+  EXPECT_THAT(storage_error([&] { stream->read(8950, out); }), HasSubstr(paths[1]));
 }
 
-TEST_F(LlmcShards, TheContentHashSeesBothEnds) {
+TEST_F(LlmcShards, TheContentHashSeesEveryToken) {
   std::vector<std::uint16_t> tokens(100'000, 5);
   const std::string path = write("a", gpt2(tokens));
-  const auto before = open_shards({path}, 100)->content_hash();
-  tokens.back() = 6;
-  write("a", gpt2(tokens));
-  const auto after = open_shards({path}, 100)->content_hash();
-  EXPECT_NE(after, before);
-  tokens.front() = 6;
-  write("a", gpt2(tokens));
-  EXPECT_NE(open_shards({path}, 100)->content_hash(), after);
+  std::set<std::uint64_t> hashes{open({path}, 100)->content_hash()};
+  for (const std::size_t place : {0U, 40'000U, 99'999U}) {
+    tokens[place] = 6;
+    write("a", gpt2(tokens));
+    EXPECT_TRUE(hashes.insert(open({path}, 100)->content_hash()).second) << place;
+  }
+}
+
+TEST_F(LlmcShards, AShardThatChangesUnderTheRunIsFoundWhenItIsRead) {
+  std::vector<std::uint16_t> tokens(100'000, 5);
+  const std::vector<std::string> paths{write("a", gpt2({7, 8})), write("b", gpt2(tokens))};
+  const auto sums = check_shards(paths, 100);
+  tokens[70'000] ^= 1;
+  write("b", gpt2(tokens));
+  const auto stream = open_shards(paths, 100, sums);
+  std::vector<std::int32_t> out(10);
+  stream->read(0, out);
+  EXPECT_THAT(storage_error([&] { stream->read(69'000, out); }),
+              testing::AllOf(HasSubstr(paths[1]), HasSubstr("not what was written there")));
+  // Cut while it is open: an error with its name instead of a signal.
+  std::filesystem::resize_file(paths[1], 2000);
+  EXPECT_THAT(storage_error([&] { stream->read(99'000, out); }), HasSubstr(paths[1]));
+  // Another length between the look and the opening.
+  write("b", gpt2(std::vector<std::uint16_t>(10, 5)));
+  EXPECT_THAT(storage_error([&] { open_shards(paths, 100, sums); }),
+              HasSubstr("3 blocks of tokens fewer than a moment ago"));
 }
 
 }  // namespace

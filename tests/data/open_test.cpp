@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "data/dataset.hpp"
 #include "data/scratch.hpp"
@@ -33,6 +34,10 @@ class Open : public Scratch {
     prepare_tokens(setup, log);
     return content(at("log"));
   }
+  static std::unique_ptr<TokenStream> open(const data::Setup& setup) {
+    Log log(false, "test");
+    return open_tokens(setup, prepare_tokens(setup, log));
+  }
   static std::string first(const TokenStream& stream, std::size_t count) {
     std::vector<std::int32_t> tokens(count);
     stream.read(0, tokens);
@@ -44,25 +49,50 @@ TEST_F(Open, BuildsReusesAndRebuilds) {
   const data::Setup setup = text({write("text", "first text")});
   EXPECT_THAT(prepare(setup), HasSubstr("data: cached 10 tokens from 1 text files"));
   const auto built = fs::last_write_time(cache_path(setup));
-  EXPECT_EQ(first(*open_tokens(setup), 5), "first");
+  EXPECT_EQ(first(*open(setup), 5), "first");
 
   EXPECT_THAT(prepare(setup), HasSubstr("data: 10 tokens from the cache"));
   EXPECT_EQ(fs::last_write_time(cache_path(setup)), built);
 
   write("text", "other words");
   EXPECT_THAT(prepare(setup), HasSubstr("the text has changed, cached again 11 tokens"));
-  EXPECT_EQ(first(*open_tokens(setup), 5), "other");
+  EXPECT_EQ(first(*open(setup), 5), "other");
 }
 
-TEST_F(Open, ADamagedCacheIsNeitherUsedNorReplaced) {
+TEST_F(Open, ADamagedCacheIsBuiltAgainWithALine) {
   const data::Setup setup = text({write("text", "first text")});
   prepare(setup);
+  const std::string whole = content(cache_path(setup));
   fs::resize_file(cache_path(setup), 130);
-  const std::string line = user_error([&] { prepare(setup); });
-  EXPECT_THAT(line, HasSubstr("truncated: 130 bytes where its header says 138"));
-  EXPECT_EQ(line.find('\n'), std::string::npos) << line;
-  EXPECT_EQ(fs::file_size(cache_path(setup)), 130U);
-  user_error([&] { open_tokens(setup); });
+  std::string said = prepare(setup);
+  EXPECT_THAT(said, HasSubstr(cache_path(setup) + ": the token cache is truncated: 130 bytes where "
+                                                  "its header says 146: it is built again"));
+  EXPECT_THAT(said, HasSubstr("data: cached 10 tokens"));
+  EXPECT_EQ(content(cache_path(setup)), whole);
+
+  std::string flipped = whole;
+  flipped[130] = static_cast<char>(flipped[130] ^ 1);
+  std::ofstream(cache_path(setup), std::ios::binary) << flipped;
+  said = prepare(setup);
+  EXPECT_THAT(said, HasSubstr("is damaged: block 1 of 1 does not match its hash"));
+  EXPECT_EQ(first(*open(setup), 5), "first");
+}
+
+TEST_F(Open, AFileThatIsNoCacheIsNotReplaced) {
+  const data::Setup setup = text({write("text", "first text")});
+  fs::create_directories(at("run/tokens"));
+  std::ofstream(cache_path(setup)) << "somebody's only copy";
+  EXPECT_THAT(user_error([&] { prepare(setup); }), HasSubstr("is not a token cache of trireme"));
+  EXPECT_EQ(content(cache_path(setup)), "somebody's only copy");
+}
+
+TEST_F(Open, AFifoInTheCachesPlaceIsRefusedAtOnce) {
+  const data::Setup setup = text({write("text", "first text")});
+  fs::create_directories(at("run/tokens"));
+  ASSERT_EQ(::mkfifo(cache_path(setup).c_str(), 0600), 0);
+  const std::string text = storage_error([&] { prepare(setup); });
+  EXPECT_THAT(text, HasSubstr(cache_path(setup)));
+  EXPECT_THAT(text, HasSubstr("a FIFO is in the place of a file"));
 }
 
 TEST_F(Open, OtherEntriesHaveAnotherCache) {
@@ -93,7 +123,7 @@ TEST_F(Open, ExactlyOneSource) {
               HasSubstr("data.train: give one of text, tokens and synthetic, not 0"));
   setup = text({at("x")});
   setup.config.train.synthetic = 5;
-  EXPECT_THAT(user_error([&] { open_tokens(setup); }), HasSubstr("not 2"));
+  EXPECT_THAT(user_error([&] { open_tokens(setup, {}); }), HasSubstr("not 2"));
 }
 
 TEST_F(Open, ShardsAreCheckedAgainstTheVocabulary) {
@@ -106,7 +136,7 @@ TEST_F(Open, ShardsAreCheckedAgainstTheVocabulary) {
   EXPECT_THAT(user_error([&] { prepare(setup); }), HasSubstr("token 0 is 50256"));
   setup.vocabulary = 50304;
   prepare(setup);
-  EXPECT_EQ(open_tokens(setup)->size(), 3);
+  EXPECT_EQ(open(setup)->size(), 3);
 }
 
 TEST_F(Open, Synthetic) {
@@ -114,7 +144,7 @@ TEST_F(Open, Synthetic) {
   setup.config.train.synthetic = 1000;
   setup.seed = 5;
   prepare(setup);
-  const auto stream = open_tokens(setup);
+  const auto stream = open(setup);
   EXPECT_EQ(stream->size(), 1000);
   EXPECT_EQ(stream->vocabulary(), 256);
 }
@@ -125,7 +155,7 @@ TEST_F(Open, TheHeadersOfTheCompiler) {
     GTEST_SKIP() << "no /usr/include/c++ here";
   const data::Setup setup = text({"/usr/include/c++"});
   prepare(setup);
-  const std::shared_ptr<const TokenStream> stream = open_tokens(setup);
+  const std::shared_ptr<const TokenStream> stream = open(setup);
   EXPECT_GT(stream->size(), 5'000'000);
   const auto parts = split(
       stream, {.context = 64, .sequences = 16, .vocabulary = 256, .validation_fraction = 0.1});

@@ -46,6 +46,16 @@ class Scratch : public testing::Test {
     ADD_FAILURE() << "no UserError";
     return {};
   }
+  /// The words of the StorageError that `action` throws.
+  static std::string storage_error(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const StorageError& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "no StorageError";
+    return {};
+  }
 
   std::filesystem::path directory_;
 };

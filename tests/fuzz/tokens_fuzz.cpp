@@ -49,15 +49,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 "memory for a file");
   try {
     if (kind % 4 < 2) {
+      data::CacheHeader header;
+      static_cast<void>(data::cache_problem(path, header));
       const auto stream = data::open_cache(path);
       read_all(*stream, stream->vocabulary());
     } else {
       const std::int64_t vocabulary = kind % 4 == 2 ? 50257 : std::int64_t{1} << 31;
-      const auto stream = data::open_shards({path}, vocabulary);
-      data::check_shards({path}, vocabulary);
+      const auto stream =
+          data::open_shards({path}, vocabulary, data::check_shards({path}, vocabulary));
       read_all(*stream, vocabulary);
     }
   } catch (const UserError&) {
+  } catch (const StorageError&) {  // other bytes than their hashes say
   }
   return 0;
 }

@@ -135,17 +135,20 @@ class Leftovers(TrainingTest):
         self.assert_refused(run, USER, *parts)
         self.assertEqual(fingerprint(), before)
 
-    def test_a_truncated_token_cache(self):
-        os.truncate(self.cache(), os.path.getsize(self.cache()) // 2)
-        self.refused_without_a_trace(parts=[self.cache()])
-
-    def test_a_token_cache_of_another_version(self):
-        with open(self.cache(), "r+b") as file:
-            head = bytearray(file.read(16))
-            head[8] ^= 0x40
-            file.seek(0)
-            file.write(head)
-        self.refused_without_a_trace(parts=[self.cache()])
+    def test_a_damaged_token_cache_is_built_again_with_a_line(self):
+        with open(self.cache(), "rb") as file:
+            whole = file.read()
+        damages = {"truncated": whole[:len(whole) // 2],
+                   "format version": whole[:8] + bytes([whole[8] ^ 0x40]) + whole[9:],
+                   "does not match": whole[:128] + bytes(byte ^ 1 for byte in whole[128:-8]) + whole[-8:]}
+        for steps, (words, damaged) in enumerate(damages.items(), start=16):
+            with self.subTest(words):
+                with open(self.cache(), "wb") as file:
+                    file.write(damaged)
+                run = self.train_well(f"run.steps={steps}", ranks=2)
+                self.assertRegex(run.out + run.err, rf"{self.cache()}: the token cache .*{words}.*it is built again")
+                with open(self.cache(), "rb") as file:
+                    self.assertEqual(file.read(), whole)
 
     def test_a_truncated_checkpoint(self):
         for name in ("rank-00001.h5", "manifest.h5"):
