@@ -68,7 +68,7 @@ ExitCode bench_deck(
   const std::string deck = request.deck.empty() ? "input/gpt2-124m.yaml" : request.deck;
   return bench_on_ranks(argc, argv, request, [&](comm::World& world) {
     Report report;
-    with_deck(world, deck, request.overrides, [&](const train::Job& job, Log& /*log*/) {
+    with_deck(world, "bench", deck, request.overrides, [&](const train::Job& job, Log& /*log*/) {
       const int threads = train::choose_threads(job.run.threads, world);
       omp_set_num_threads(threads);
       report = measure(job, *train::open_device(job, threads, world), world);
@@ -101,7 +101,7 @@ ExitCode bench_matmul(int& argc, char**& argv, const Request& request) {
                                         .threads = omp_get_max_threads()};
         asked.repetitions = request.repetitions.value_or(asked.repetitions);
         const auto bench = train::bench_matmul(
-            job.shape, train::choose_dtype(job.run.precision, device), device, world, asked);
+            job.shape, train::choose_dtype(job.run.precision, device, world), device, world, asked);
         return Report{train::matmul_table(bench), train::matmul_json(bench)};
       });
 }
@@ -118,7 +118,7 @@ ExitCode bench_ops(int& argc, char**& argv, const Request& request) {
                                                            : plan.parameter_elements()};
         asked.repetitions = request.repetitions.value_or(asked.repetitions);
         const auto bench = train::bench_ops(
-            job.shape, train::choose_dtype(job.run.precision, device), device, world, asked);
+            job.shape, train::choose_dtype(job.run.precision, device, world), device, world, asked);
         return Report{train::ops_table(bench), train::ops_json(bench)};
       });
 }
@@ -126,11 +126,12 @@ ExitCode bench_ops(int& argc, char**& argv, const Request& request) {
 ExitCode bench_engine(const Request& request) {
   job::expect_new_file(request.json);
   const auto world = comm::make_self_world();
-  return with_deck(*world, request.deck, request.overrides, [&](const train::Job& job, Log& log) {
-    const auto result =
-        train::bench_engine(job, *world, log, request.repetitions.value_or(repetitions));
-    return give({train::engine_table(result), train::engine_json(result)}, request.json);
-  });
+  return with_deck(
+      *world, "bench", request.deck, request.overrides, [&](const train::Job& job, Log& log) {
+        const auto result =
+            train::bench_engine(job, *world, log, request.repetitions.value_or(repetitions));
+        return give({train::engine_table(result), train::engine_json(result)}, request.json);
+      });
 }
 
 ExitCode bench_shards(const Request& request) {

@@ -3,10 +3,12 @@
 
 #include <cstdio>
 #include <map>
+#include <optional>
 
 #include "base/build_info.hpp"
 #include "base/log.hpp"
 
+#include "comm/agreement.hpp"
 #include "comm/together.hpp"
 #include "comm/world.hpp"
 #include "timing/recorder.hpp"
@@ -54,21 +56,38 @@ train::Job job_of(const job::Deck& deck, const model::GptShape& shape) {
   return job;
 }
 
+/// What every rank read from its own command line, and what it is made of.
+std::vector<comm::Fact> facts_of(const train::Job& job,
+                                 const char* verb,
+                                 const std::string& deck_path) {
+  using Owner = comm::Fact::Owner;
+  std::vector<comm::Fact> facts{{"verb", verb, Owner::user}, {"deck", deck_path, Owner::user}};
+  for (const auto& [path, value] : job.deck) facts.push_back({path, value, Owner::user});
+  for (const auto& [name, version] : job.build) facts.push_back({name, version, Owner::machine});
+  return facts;
+}
+
 }  // namespace
 
 ExitCode with_deck(comm::World& world,
+                   const char* verb,
                    const std::string& deck_path,
                    const std::vector<std::string>& overrides,
                    const std::function<ExitCode(const train::Job&, Log&)>& action) {
   std::string bytes;
   comm::on_first_rank(world, [&] { bytes = job::read_deck_file(deck_path); });
   bytes = world.broadcast(std::move(bytes), 0);
-  const job::Deck deck = job::parse(bytes, deck_path, overrides,
-                                    job::Circumstances{world.size(), build_info().has_cuda});
-  world.limit_waiting(deck.config.parallel.deadline.seconds);
-  const model::GptShape shape = job::shape_of(deck.config);
+  std::optional<job::Deck> deck;
+  comm::together(world, [&] {  // command lines, and so mistakes in them, may differ
+    deck = job::parse(bytes, deck_path, overrides,
+                      job::Circumstances{world.size(), build_info().has_cuda});
+  });
+  world.limit_waiting(deck->config.parallel.deadline.seconds);
+  const model::GptShape shape = job::shape_of(deck->config);
+  const train::Job job = job_of(*deck, shape);
+  comm::expect_agreement(world, facts_of(job, verb, deck_path));
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
-  return action(job_of(deck, shape), log);
+  return action(job, log);
 }
 
 ExitCode under_mpi(int& argc, char**& argv, const std::function<ExitCode(comm::World&)>& action) {
@@ -104,7 +123,7 @@ ExitCode train_command(int& argc,
   const double started_at = timing::steady_seconds();
   train::SignalScope signals;  // before MPI starts threads
   return under_mpi(argc, argv, [&](comm::World& world) {
-    return with_deck(world, deck_path, overrides, [&](const train::Job& job, Log& log) {
+    return with_deck(world, "train", deck_path, overrides, [&](const train::Job& job, Log& log) {
       return train::train(job, world, log, signals, started_at);
     });
   });
@@ -116,7 +135,7 @@ ExitCode verify_command(int& argc,
                         const std::vector<std::string>& overrides,
                         std::int64_t steps) {
   return under_mpi(argc, argv, [&](comm::World& world) {
-    return with_deck(world, deck_path, overrides, [&](const train::Job& job, Log& log) {
+    return with_deck(world, "verify", deck_path, overrides, [&](const train::Job& job, Log& log) {
       const auto verified = train::verify(job, world, log, {steps, {}});
       if (verified.difference.empty())
         return ExitCode::done;

@@ -20,8 +20,11 @@ namespace trireme {
 /// that met them; a failure that the other ranks do not know of ends the whole job.
 ExitCode under_mpi(int& argc, char**& argv, const std::function<ExitCode(comm::World&)>& action);
 
-/// `action` with the checked deck: rank 0 reads the deck's bytes, every rank parses the same bytes.
+/// `action`, called `verb`, with the checked deck: rank 0 reads the deck's bytes, every rank parses
+/// the same bytes with the overrides of its own command line. Throws UserError or CommError where
+/// ranks were started with other verbs, decks, overrides or builds.
 ExitCode with_deck(comm::World& world,
+                   const char* verb,
                    const std::string& deck_path,
                    const std::vector<std::string>& overrides,
                    const std::function<ExitCode(const train::Job&, Log&)>& action);

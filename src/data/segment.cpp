@@ -92,8 +92,8 @@ void Segment::check_block(std::int64_t block) const {
   if (hash_of(read_block(block, room)) != hashes_[static_cast<std::size_t>(block)])
     throw StorageError("data", "read " + file_.path(),
                        fmt::format("bytes {} to {} are not what was written there: the file is "
-                                   "damaged, or was changed while it was in use; start again, and "
-                                   "it is checked as a whole",
+                                   "damaged, was changed while it was in use, or has other tokens "
+                                   "here than on rank 0; start again, and it is checked as a whole",
                                    offset_ + block * block_bytes,
                                    offset_ + std::min(bytes(), (block + 1) * block_bytes)),
                        __FILE__, __LINE__);

@@ -20,6 +20,26 @@ int choose_threads(const Or<std::int64_t>& asked, const comm::World& world) {
 
 namespace {
 
+/// Whether every rank says `mine`. Where only some do, `notes` is given `lack` and the others.
+bool all_have(comm::World& world, bool mine, const char* lack, std::vector<std::string>* notes) {
+  std::int64_t having = mine ? 1 : 0;
+  world.sum({&having, 1});
+  if (having == world.size() || having == 0 || notes == nullptr)
+    return having == world.size();
+  std::vector<int> without;
+  std::string hosts;
+  const auto said = world.gather_all(mine ? "" : world.host());
+  for (std::size_t rank = 0; rank < said.size(); ++rank)
+    if (!said[rank].empty()) {
+      without.push_back(static_cast<int>(rank));
+      if (hosts.find(said[rank]) == std::string::npos)
+        hosts += (hosts.empty() ? "" : ", ") + said[rank];
+    }
+  notes->push_back(fmt::format("{} rank{} {} ({})", lack, without.size() == 1 ? "" : "s",
+                               comm::ranges_text(without), hosts));
+  return false;
+}
+
 int index_of_gpu(const device::CudaCensus& gpus, const comm::World& world) {
   if (gpus.count == 0)
     throw DeviceError("CUDA", "run.device: cuda on " + world.host(), gpus.why_none, __FILE__,
@@ -42,14 +62,16 @@ device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus) {
   return gpu ? device::Kind::cuda : device::Kind::cpu;
 }
 
-std::unique_ptr<device::Device> open_device(DeviceChoice choice, int threads, comm::World& world) {
+std::unique_ptr<device::Device> open_device(DeviceChoice choice,
+                                            int threads,
+                                            comm::World& world,
+                                            std::vector<std::string>* notes) {
   if (choice == DeviceChoice::cpu)
     return device::make_cpu_device(threads);
   const device::CudaCensus gpus = device::count_cuda_devices();
   if (choice == DeviceChoice::automatic) {
-    std::int64_t some_have_none = choose_kind(choice, gpus) == device::Kind::cpu ? 1 : 0;
-    world.max({&some_have_none, 1});
-    if (some_have_none != 0)
+    if (!all_have(world, choose_kind(choice, gpus) == device::Kind::cuda,
+                  "run.device: auto is the CPU, because there is no GPU for", notes))
       return device::make_cpu_device(threads);
   }
   std::unique_ptr<device::Device> opened;
@@ -57,8 +79,11 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice, int threads, co
   return opened;
 }
 
-std::unique_ptr<device::Device> open_device(const Job& job, int threads, comm::World& world) {
-  auto opened = open_device(job.run.device, threads, world);
+std::unique_ptr<device::Device> open_device(const Job& job,
+                                            int threads,
+                                            comm::World& world,
+                                            std::vector<std::string>* notes) {
+  auto opened = open_device(job.run.device, threads, world, notes);
   ops::set_product_options(*opened,
                            {.timed = job.run.timed_products,
                             .fused_gelu = job.run.fused_gelu,
@@ -78,7 +103,10 @@ std::vector<std::string> gpu_table(comm::World& world, const device::Device& dev
   return lines;
 }
 
-DType choose_dtype(Precision precision, const device::Device& device) {
+DType choose_dtype(Precision precision,
+                   bool fast_bf16,
+                   comm::World& world,
+                   std::vector<std::string>* notes) {
   switch (precision) {
     case Precision::fp32:
       return DType::f32;
@@ -87,7 +115,17 @@ DType choose_dtype(Precision precision, const device::Device& device) {
     case Precision::automatic:
       break;
   }
-  return ops::has_fast_bf16(device) ? DType::bf16 : DType::f32;
+  const bool all =
+      all_have(world, fast_bf16,
+               "run.precision: auto is fp32, because bf16 matrix units are missing for", notes);
+  return all ? DType::bf16 : DType::f32;
+}
+
+DType choose_dtype(Precision precision,
+                   const device::Device& device,
+                   comm::World& world,
+                   std::vector<std::string>* notes) {
+  return choose_dtype(precision, ops::has_fast_bf16(device), world, notes);
 }
 
 }  // namespace trireme::train

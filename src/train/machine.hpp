@@ -26,14 +26,29 @@ device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus);
 /// The CPU, or this rank's GPU: the only one that it sees, or the one with its local rank as
 /// number. `device: auto` takes GPUs when every rank has one. Collective. Throws DeviceError when
 /// there is none to be had.
-std::unique_ptr<device::Device> open_device(DeviceChoice choice, int threads, comm::World& world);
+std::unique_ptr<device::Device> open_device(DeviceChoice choice,
+                                            int threads,
+                                            comm::World& world,
+                                            std::vector<std::string>* notes = nullptr);
 /// The deck's choice, with what it says of a GPU's matrix products.
-std::unique_ptr<device::Device> open_device(const Job& job, int threads, comm::World& world);
+/// `notes`, if any, is given a line where `auto` means less than some rank has.
+std::unique_ptr<device::Device> open_device(const Job& job,
+                                            int threads,
+                                            comm::World& world,
+                                            std::vector<std::string>* notes = nullptr);
 
 /// For GPUs, one line per rank: host, GPU, UUID, and the CPUs that the rank may use. Collective.
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device);
 
-/// `precision: auto` is bf16 where the hardware multiplies bf16 matrices, else fp32.
-DType choose_dtype(Precision precision, const device::Device& device);
+/// `precision: auto` is bf16 where the hardware of every rank multiplies bf16 matrices, else fp32.
+/// Collective; `notes` as above. `fast_bf16`: whether this rank's does.
+DType choose_dtype(Precision precision,
+                   bool fast_bf16,
+                   comm::World& world,
+                   std::vector<std::string>* notes = nullptr);
+DType choose_dtype(Precision precision,
+                   const device::Device& device,
+                   comm::World& world,
+                   std::vector<std::string>* notes = nullptr);
 
 }  // namespace trireme::train

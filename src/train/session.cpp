@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/agreement.hpp"
 #include "comm/together.hpp"
 #include "data/open.hpp"
 
@@ -32,6 +33,13 @@ data::Split open_data(const Job& job,
                         {job.shape.context, job.batch.sequences, job.shape.vocabulary,
                          job.data.validation_fraction, seed});
   });
+  comm::expect_agreement(
+      world,
+      {{"data",
+        fmt::format(
+            "{} training tokens, {} validation tokens, hash {:016x}", split->train.num_tokens(),
+            split->validation ? split->validation->num_tokens() : 0, data::content_hash(*split)),
+        comm::Fact::Owner::user}});
   return std::move(*split);
 }
 
@@ -43,8 +51,8 @@ Session::Session(const Job& the_job,
       data(the_data),
       world(the_world),
       batches{job.batch.sequences, job.batch.micro_sequences, world.size()},
-      device(open_device(job, choose_threads(job.run.threads, world), world)),
-      dtype(choose_dtype(job.run.precision, *device)),
+      device(open_device(job, choose_threads(job.run.threads, world), world, &choices)),
+      dtype(choose_dtype(job.run.precision, *device, world, &choices)),
       compute_stream(device->make_stream(device::StreamMode::inlined, "compute")),
       scratch(*device, {.pooled = job.memory.pool, .poison = poison}),
       plan(model::parameter_table(job.shape),

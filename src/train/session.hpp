@@ -24,6 +24,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/log.hpp"
 
@@ -101,6 +103,8 @@ class Session {
   const data::Split& data;
   comm::World& world;
   const Batches batches;
+  /// What people should know of choices that the machine made, one line each.
+  std::vector<std::string> choices;
   const std::unique_ptr<device::Device> device;
   const DType dtype;
   const std::unique_ptr<device::Stream> compute_stream;

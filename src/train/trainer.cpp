@@ -184,6 +184,7 @@ void Trainer::open_files(std::optional<std::int64_t> resumed_step) {
       job_.run.name, count(session_.plan.parameter_elements()), session_.plan.buckets().size(),
       world_.size(), session_.communicator->name(), name(session_.dtype),
       session_.batches.micro_steps(), session_.batches.micro_sequences, job_.shape.context);
+  for (const std::string& line : session_.choices) log_.warning("{}", line);
   if (const std::string& note = session_.communicator->note(); !note.empty())
     log_.warning("{}", note);
   for (const std::string& line : gpu_table(world_, *session_.device)) log_.info("{}", line);

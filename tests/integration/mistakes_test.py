@@ -9,7 +9,7 @@ import unittest
 
 import h5py
 
-from harness import TrainingTest, is_root, start
+from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, is_root, start
 
 USER, ENVIRONMENT = 2, 3
 
@@ -109,6 +109,42 @@ class Sources(TrainingTest):
         run = self.train("model.vocabulary=100", ranks=2)
         self.assertEqual(run.code, USER, run)
         self.assertIn("model.vocabulary", run.errors[0])
+
+
+class Disagreement(TrainingTest):
+    """Ranks that were started differently."""
+
+    def train_each(self, *words_of_ranks, prefixes=None):
+        """One rank per argument, each with its own command line."""
+        words = [MPIRUN, "-q", "--oversubscribe", "--bind-to", "none"]
+        for rank, own in enumerate(words_of_ranks):
+            words += [*([":"] if rank else []), "-n", "1", *(prefixes[rank] if prefixes else []), TRIREME, *own]
+        return Run(subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
+                                  check=False))
+
+    def test_keys_that_differ_are_named_with_their_ranks(self):
+        for key, first, second in (("run.seed", "1", "2"), ("run.precision", "fp32", "bf16"), ("optimizer.sharded", "true", "false")):
+            with self.subTest(key=key):
+                run = self.train_each(self.words("run", [f"{key}={first}"]), self.words("run", [f"{key}={second}"]))
+                self.assert_refused(run, USER, f"{key}: differs between ranks", "on rank 0", "on rank 1")
+
+    def test_a_mistake_on_one_rank_only(self):
+        run = self.train_each(self.words("run", []), self.words("run", ["run.sed=2"]))
+        self.assert_refused(run, USER, "unknown key", "run.sed")
+
+    @unittest.skipUnless(is_root(), "not root")
+    def test_data_that_differ_between_hosts(self):
+        """The same path shows other tokens to rank 1."""
+        for number in (0, 1):
+            header = struct.pack("<256i", 20240520, 1, 20000, *[0] * 253)
+            with open(self.path(f"shard-{number}.bin"), "wb") as out:
+                out.write(header + b"".join(struct.pack("<H", (i * 31 + (number if i == 19000 else 0)) % 251) for i in range(20000)))
+        hide = ["unshare", "-m", "bash", "-c", f"mount --bind {self.path('shard-1.bin')} {self.path('shard-0.bin')} && exec \"$@\"", "bash"]
+        with open(DECK, encoding="utf-8") as deck, open(self.path("deck.yaml"), "w", encoding="utf-8") as out:
+            out.write(deck.read().replace("text: [unset]", f"tokens: [{self.path('shard-0.bin')}]"))
+        words = [self.path("deck.yaml"), f"run.directory={self.path('run')}", "model.vocabulary=256"]
+        run = self.train_each(words, words, prefixes=[[], hide])
+        self.assert_refused(run, ENVIRONMENT, "[rank 1", "shard-0.bin", "has other tokens here than on rank 0")
 
 
 class Leftovers(TrainingTest):
