@@ -6,18 +6,21 @@
 
 #include <mpi.h>
 
+#include "device/buffer.hpp"
+
 #include "comm/mpi_check.hpp"
 
 namespace trireme::comm {
 
-/// Withdraws what is still open when a collective fails: it refers to memory that is about to go
-/// away. Does nothing after success.
+/// Withdraws what is still open when a collective fails, and keeps all memory from then on: MPI may
+/// write what it has begun to receive, and peers may send more. Does nothing after success.
 class Abandon {
  public:
   explicit Abandon(std::span<MPI_Request> requests) : requests_(requests) {}
   ~Abandon() {
     for (MPI_Request& request : requests_)
       if (request != MPI_REQUEST_NULL) {
+        device::keep_all_memory();
         MPI_Cancel(&request);
         MPI_Request_free(&request);
       }

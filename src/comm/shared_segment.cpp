@@ -14,6 +14,8 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 
+#include "device/buffer.hpp"
+
 #include "comm/mpi_check.hpp"
 
 namespace trireme::comm {
@@ -123,6 +125,8 @@ SharedSegment::~SharedSegment() {
 }
 
 void SharedSegment::unmap() noexcept {
+  if (device::keeps_all_memory())
+    return;
   for (std::byte*& piece : pieces_)
     if (piece != nullptr)
       munmap(std::exchange(piece, nullptr), mapped_bytes_);

@@ -7,7 +7,8 @@
 // error here and not a SIGBUS in the middle of a step; each rank takes its own, close to its core.
 //
 // 1. Construction is collective over the node, and fails on all ranks when it fails on one.
-// 2. Fresh memory is zero and page-aligned; unmapping is local.
+// 2. Fresh memory is zero and page-aligned; unmapping is local, and is left out after
+// device::keep_all_memory().
 // 3. No rank takes memory for a peer's that is not: every piece ends with a random number of its
 // owner's, beyond the bytes that were asked for, and each rank reads it in every peer's piece and
 // compares it with what that peer said over MPI.

@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/buffer.hpp"
 
+#include <atomic>
+
 namespace trireme::device {
+namespace {
+
+std::atomic<bool> keeps{false};
+
+}  // namespace
+
+void keep_all_memory() noexcept {
+  keeps.store(true, std::memory_order_relaxed);
+}
+
+bool keeps_all_memory() noexcept {
+  return keeps.load(std::memory_order_relaxed);
+}
 
 View Buffer::view(DType dtype) const {
   TRIREME_EXPECT(bytes_ % size_bytes(dtype) == 0, "{} bytes seen as {}", bytes_, name(dtype));

@@ -7,6 +7,7 @@
 // 2. The start is aligned to at least 128 bytes (a cache line pair; NCCL's LL128 line), to 2 MiB
 //    where the source uses huge pages.
 // 3. A source outlives its buffers.
+// 4. After keep_all_memory() nothing is given back.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +26,11 @@ class MemorySource {
   /// Called once per buffer; must not throw.
   virtual void release(std::byte* data, std::size_t bytes) noexcept = 0;
 };
+
+/// From now on no buffer of this process gives its memory back. For a process that ends after a
+/// failure: messages that were under way may still be written into buckets and scratch.
+void keep_all_memory() noexcept;
+[[nodiscard]] bool keeps_all_memory() noexcept;
 
 class Buffer {
  public:
@@ -45,7 +51,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() {
-    if (source_ != nullptr)
+    if (source_ != nullptr && !keeps_all_memory())
       source_->release(data_, bytes_);
   }
 

@@ -16,6 +16,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_world.hpp"
@@ -131,6 +133,31 @@ TEST_P(BucketDeadline, TellsWhereARankIsThatWaitsElsewhere) {
   EXPECT_THAT(all[static_cast<std::size_t>(late())],
               AllOf(HasSubstr("a sum over the ranks failed"),
                     HasSubstr(first + " is still in reduce_scatter of bucket 7")));
+}
+
+/// Whether the page at `at` is mapped.
+bool is_mapped(std::byte* at) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  unsigned char resident = 0;
+  return mincore(at - reinterpret_cast<std::uintptr_t>(at) % page, page, &resident) == 0;
+}
+
+// MPI may still write into them what a late peer sends.
+TEST_P(BucketDeadline, BucketsOutliveACollectiveThatWasGivenUp) {
+  if (tested_->size() == 1 || GetParam() != Transport::mpi)
+    return;
+  said([&] {
+    if (tested_->rank() != late())
+      reduce();
+  });
+  std::byte* const at = buffer_.data();
+  ASSERT_TRUE(is_mapped(at));
+  shards_.reset();
+  buffer_ = {};
+  communicator_.reset();
+  if (tested_->rank() != late()) {  // which gave nothing up
+    EXPECT_TRUE(is_mapped(at));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(,
