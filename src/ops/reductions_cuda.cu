@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions whose results do not depend on any order: a minimum of indices, and integer sums.
+// Reductions whose results do not depend on any order: a minimum of indices, a hash, and integer
+// sums.
 //
 // The terms of an OrderFreeSum are fp64 values of which each adds at most three parts to
 // neighbouring bins of 32 bits (OrderFreeSum::add). A thread has bins of its own in shared memory,
 // so nothing there is shared or atomic; at the end the block's threads are added up bin by bin, and
 // the block's bins go to the words with integer atomics, whose sums have no order.
 #include <algorithm>
+
+#include "base/mix.hpp"
 
 #include "ops/cuda_loops.cuh"
 #include "ops/order_free_words.hpp"
@@ -75,6 +78,39 @@ __global__ void first_kernel(std::int64_t* first,
   least = block_min(least);
   if (threadIdx.x == 0)
     *first = least == count ? -1 : least;
+}
+
+/// A block's sum, modulo 2^64.
+__device__ std::uint64_t block_sum(std::uint64_t value) {
+  __shared__ std::uint64_t shared[finite_threads];
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = finite_threads / 2; half > 0; half /= 2) {
+    if (static_cast<int>(threadIdx.x) < half)
+      shared[threadIdx.x] += shared[threadIdx.x + half];
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+template <class Word>
+__global__ void hash_kernel(std::uint64_t* sums, const Word* values, std::int64_t count) {
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * finite_threads;
+  std::uint64_t sum = 0;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * finite_threads + threadIdx.x;
+       i < count; i += threads)
+    sum += element_hash(static_cast<std::uint64_t>(i), values[i]);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0)
+    sums[blockIdx.x] = sum;
+}
+
+__global__ void hash_of_blocks_kernel(std::uint64_t* hash, const std::uint64_t* sums, int blocks) {
+  std::uint64_t sum = 0;
+  for (int b = static_cast<int>(threadIdx.x); b < blocks; b += finite_threads) sum += sums[b];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0)
+    *hash = sum;
 }
 
 constexpr int sum_threads = 128;
@@ -174,6 +210,25 @@ void find_not_finite(std::int64_t* first,
          {blocks, finite_threads}, stream, found, values, count, norm);
   launch("find_not_finite of blocks", first_kernel, {1, finite_threads}, stream, first, found,
          static_cast<int>(blocks), count, norm);
+}
+
+void hash_elements(std::uint64_t* hash,
+                   const std::byte* values,
+                   std::size_t width,
+                   std::int64_t count,
+                   std::byte* workspace,
+                   RawStream stream) {
+  auto* sums = reinterpret_cast<std::uint64_t*>(workspace);
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::int64_t>(blocks_for(count, finite_threads), 1, finite_blocks));
+  if (width == 2)
+    launch("hash_elements", hash_kernel<std::uint16_t>, {blocks, finite_threads}, stream, sums,
+           reinterpret_cast<const std::uint16_t*>(values), count);
+  else
+    launch("hash_elements", hash_kernel<std::uint32_t>, {blocks, finite_threads}, stream, sums,
+           reinterpret_cast<const std::uint32_t*>(values), count);
+  launch("hash_elements of blocks", hash_of_blocks_kernel, {1, finite_threads}, stream, hash, sums,
+         static_cast<int>(blocks));
 }
 
 void add_to_words(

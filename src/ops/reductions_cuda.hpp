@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA bodies of finite.hpp, order_free_sum.hpp and gradient_norm.hpp.
+// CUDA bodies of finite.hpp, hash.hpp, order_free_sum.hpp and gradient_norm.hpp.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,15 @@ void find_not_finite(std::int64_t* first,
                      std::byte* workspace,
                      const GradientNorm* norm,
                      RawStream stream);
+
+/// Writes to `hash` the sum of element_hash over `count` elements of `width` (2 or 4) bytes. Takes
+/// as much workspace as find_not_finite.
+void hash_elements(std::uint64_t* hash,
+                   const std::byte* values,
+                   std::size_t width,
+                   std::int64_t count,
+                   std::byte* workspace,
+                   RawStream stream);
 
 /// Adds squares of values, or the values, to the words of an OrderFreeSum on the GPU. An addition
 /// changes a word by less than 2^32; carry() puts words back into [0, 2^32).
