@@ -76,7 +76,7 @@ std::string text_of(const Differences::Values& fact, int size) {
 
 }  // namespace
 
-void expect_agreement(World& world, const std::vector<Fact>& facts) {
+void expect_agreement(World& world, const std::vector<Fact>& facts, std::string_view what) {
   const std::string mine = packed(facts);
   const auto hash = static_cast<std::int64_t>(hash_bytes(mine));
   std::int64_t extremes[] = {hash, ~hash};  // the largest, and the complement of the smallest
@@ -103,7 +103,7 @@ void expect_agreement(World& world, const std::vector<Fact>& facts) {
     throw UserError(std::move(findings));
   if (world.rank() != 0)
     throw FailedElsewhere(0, text);
-  CommError error("the machine", "start the same program on all ranks", text, __FILE__, __LINE__);
+  CommError error("the machine", what, text, __FILE__, __LINE__);
   error.mark_known_to_all();
   throw error;
 }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/world.hpp"
@@ -27,7 +28,9 @@ struct Fact {
 };
 
 /// Collective. Throws when ranks differ: a UserError with one finding per fact when any of these is
-/// the user's, else a CommError.
-void expect_agreement(World& world, const std::vector<Fact>& facts);
+/// the user's, else a CommError that names `what`.
+void expect_agreement(World& world,
+                      const std::vector<Fact>& facts,
+                      std::string_view what = "start the same program on all ranks");
 
 }  // namespace trireme::comm

@@ -24,6 +24,7 @@
 
 #include "train/machine.hpp"
 #include "train/saver.hpp"
+#include "train/span_sample.hpp"
 
 namespace trireme::job {
 namespace {
@@ -103,6 +104,20 @@ std::string batch_note(const trireme::train::BatchConfig& batch, int ranks) {
       "\nnote: a run on {} ranks needs another batch: {} sequences are no multiple of {} = {} "
       "micro_sequences x {} ranks\n",
       ranks, batch.sequences, unit, batch.micro_sequences, ranks);
+}
+
+/// What the record of a run on so many ranks keeps of its spans.
+std::string record_note(const JobConfig& config, const layout::Plan& plan) {
+  if (!config.record.spans)
+    return {};
+  const std::int64_t micro_steps =
+      config.batch.sequences / (config.batch.micro_sequences * plan.ranks());
+  const auto spans = trireme::train::spans_of_a_step(
+      micro_steps, static_cast<std::int64_t>(plan.buckets().size()));
+  return fmt::format(
+      "\nrun.h5: {}; statistics over all ranks every {} steps\n",
+      trireme::train::sample_of(config.record, plan.ranks(), config.run.steps, spans).text(),
+      trireme::train::collect_every_steps);
 }
 
 }  // namespace
@@ -251,7 +266,8 @@ std::string plan_command(const std::string& deck_path,
   const DeckPlan plan = plan_of(deck.config, circumstances.ranks);
   if (!json_path.empty())
     write_new_file(json_path, plan_json(plan));
-  return plan_text(plan) + batch_note(deck.config.batch, circumstances.ranks);
+  return plan_text(plan) + record_note(deck.config, plan.plan) +
+         batch_note(deck.config.batch, circumstances.ranks);
 }
 
 }  // namespace trireme::job

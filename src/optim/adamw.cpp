@@ -56,7 +56,7 @@ AdamW::AdamW(const OptimizerConfig& config,
     late.numbers = device.allocate_shared_with_host(sizeof(Numbers), "numbers of a step");
     late.places = device.allocate_shared_with_host(plan.buckets().size() * sizeof(std::int64_t),
                                                    "places of gradients");
-    late.over = device.make_event();
+    for (auto* event : {&late.sums_begin, &late.sums_end, &late.over}) *event = device.make_event();
   }
 
   buckets_.resize(plan.buckets().size());
@@ -109,7 +109,7 @@ View AdamW::words(std::int64_t sum) const {
 
 /// Compute has waited for all reductions, and the gathers behind them wait for compute: the
 /// communicator is free for the stream.
-void AdamW::find_norm(const ops::Clipping& clipping, ops::StreamSum* losses) {
+void AdamW::find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses) {
   squares_.clear(compute_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
@@ -123,7 +123,9 @@ void AdamW::find_norm(const ops::Clipping& clipping, ops::StreamSum* losses) {
     losses->store(words(sum_of_losses), compute_);
   else
     compute_.device().fill_zero(words(sum_of_losses), compute_);
+  compute_.record(*late.sums_begin);
   communicator_.all_reduce(*sums_table_, comm::sums_of_the_step, compute_);
+  compute_.record(*late.sums_end);
   const View values = numbers_.view(DType::f64, offsetof(Numbers, squares), num_sums);
   ops::values_of_words(values, sums_table_->full.slice(0, num_sums * ops::num_words), compute_);
   ops::gradient_norm(numbers().gradient, values.slice(sum_of_squares, 1), clipping, compute_);
@@ -163,7 +165,7 @@ void AdamW::step(std::int64_t step,
   late.engine_step = engine_.steps_begun();
   late.learning_rate = learning_rate(config_, step, total_steps);
   late.unread = true;
-  find_norm({gradient_scale, config_.clip_norm}, losses);
+  find_norm(late, {gradient_scale, config_.clip_norm}, losses);
   send_numbers(late);
 
   const ops::AdamwStep decayed = step_of(config_, step, total_steps);
@@ -190,14 +192,34 @@ StepResult AdamW::result(std::int64_t step) {
   late.over->wait();
   late.unread = false;
   const auto& numbers = *reinterpret_cast<const Numbers*>(late.numbers.data());
-  if (numbers.gradient.finite == 0)
-    report_not_finite(late);
-  return {numbers.gradient.norm, numbers.losses, late.learning_rate};
+  StepResult result{.grad_norm = numbers.gradient.norm,
+                    .loss_sum = numbers.losses,
+                    .learning_rate = late.learning_rate,
+                    .sums_begin = late.sums_begin->seconds(),
+                    .sums_waited = late.sums_end->seconds() - late.sums_begin->seconds(),
+                    .not_finite = {}};
+  if (numbers.gradient.finite != 0) {
+    skipped_in_a_row_ = 0;
+    return result;
+  }
+  result.not_finite = where_not_finite(late);
+  const bool skips = config_.on_non_finite == OnNonFinite::skip;
+  if (skips && ++skipped_in_a_row_ <= config_.max_skipped_steps)
+    return result;
+  throw UserError(
+      fmt::format("the gradient of step {} is not finite: {}; nothing was updated{}. Usual reasons "
+                  "are too high "
+                  "a learning rate or too little warm-up",
+                  step, result.not_finite,
+                  skips ? fmt::format(", in this step and in the {} before it "
+                                      "(optimizer.max_skipped_steps)",
+                                      config_.max_skipped_steps)
+                        : ""));
 }
 
 // What a rank found before reducing says who made it; what an owner finds afterwards is all there
 // is when finite gradients overflowed in their sum, or when nobody looked before.
-void AdamW::report_not_finite(const Late& late) {
+std::string AdamW::where_not_finite(const Late& late) {
   const std::string before = found_before_reduction(late);
   std::string first;
   int others = -1;
@@ -215,10 +237,7 @@ void AdamW::report_not_finite(const Late& late) {
   // Squares of finite fp32 values cannot overflow an fp64 sum, so there is a culprit.
   TRIREME_EXPECT(!first.empty(), "the norm of step {} is not finite, but every element is",
                  late.step);
-  throw UserError(
-      fmt::format("the gradient of step {} is not finite: {}; nothing was updated. Usual reasons "
-                  "are too high a learning rate or too little warm-up",
-                  late.step, first));
+  return first;
 }
 
 std::string AdamW::found_before_reduction(const Late& late) const {

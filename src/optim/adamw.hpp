@@ -16,8 +16,9 @@
 // 3. Weight decay applies per parameter, as layout::Parameter::decay says.
 // 4. Padding is never written; it stays zero in parameters and state.
 // 5. A step whose norm is not finite writes nothing, which is decided on the device; its gathers
-// run. Whoever asks for its result gets the same UserError on all ranks: the usual reason is the
-// deck (learning rate, precision).
+// run. Whoever asks for its result gets the same UserError on all ranks (the usual reason is the
+// deck: learning rate, precision), or with on_non_finite: skip the place. A skipped step counts in
+// the schedule and in the bias correction, as if its gradient had been zero and the moments kept.
 // 6. The result of a step is kept until the step after the next begins, which wants it read: the
 // host may be one step ahead, and never two.
 //
@@ -63,6 +64,9 @@ struct StepResult {
   double grad_norm = 0;  ///< L2 norm of the scaled gradient, before clipping
   double loss_sum = 0;   ///< over all ranks
   double learning_rate = 0;
+  double sums_begin = 0, sums_waited = 0;  ///< adding up over the ranks: steady clock, s; s
+  /// Where the gradient was not finite, for a step that was skipped; empty for all others.
+  std::string not_finite;
 };
 
 /// The numbers of step `step`, counted from 1, for the parameters that decay; those that do not
@@ -91,8 +95,9 @@ class AdamW {
             ops::StreamSum* losses = nullptr);
   /// Whether the step is over, so that result() would not wait.
   [[nodiscard]] bool has_result(std::int64_t step) const;
-  /// Of the last step or the one before. Throws UserError, on all ranks alike, naming the parameter
-  /// and the rank that found it, when the norm is not finite.
+  /// Of the last step or the one before. When the norm is not finite, the parameter and the rank
+  /// that found it are in `not_finite` of a step that the deck lets be skipped; else throws
+  /// UserError with them, on all ranks alike.
   StepResult result(std::int64_t step);
 
   /// What this rank keeps, in layout order. Sharded: every element of every parameter is in exactly
@@ -132,11 +137,11 @@ class AdamW {
     bool unread = false;
     device::Buffer numbers;  // one Numbers, shared with the host
     device::Buffer places;   // by bucket: first element of this rank's shard that is not finite
-    std::unique_ptr<device::Event> over;
+    std::unique_ptr<device::Event> sums_begin, sums_end, over;
   };
 
   void find_updates(BucketIndex bucket);
-  void find_norm(const ops::Clipping& clipping, ops::StreamSum* losses);
+  void find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses);
   void send_numbers(Late& late);
   [[nodiscard]] View words(std::int64_t sum) const;
   [[nodiscard]] Numbers& numbers() const { return *reinterpret_cast<Numbers*>(numbers_.data()); }
@@ -144,7 +149,8 @@ class AdamW {
   [[nodiscard]] std::size_t turn_of(std::int64_t step) const {
     return static_cast<std::size_t>(step) % late_.size();
   }
-  [[noreturn]] void report_not_finite(const Late& late);
+  /// Collective; the same on all ranks.
+  [[nodiscard]] std::string where_not_finite(const Late& late);
   [[nodiscard]] std::string found_before_reduction(const Late& late) const;
   [[nodiscard]] std::string found_in_sum(const Late& late) const;
 
@@ -162,6 +168,7 @@ class AdamW {
   std::unique_ptr<comm::Shards> sums_table_;
   device::Buffer numbers_;    // Numbers of the present step, on the device
   std::array<Late, 2> late_;  // by step, in turns
+  std::int64_t skipped_in_a_row_ = 0;
 };
 
 }  // namespace trireme::optim

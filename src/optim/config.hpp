@@ -11,6 +11,9 @@ namespace trireme::optim {
 
 enum class Schedule : std::uint8_t { constant, linear, cosine, wsd };
 
+/// What a run does when a gradient is NaN or infinite.
+enum class OnNonFinite : std::uint8_t { stop, skip };
+
 struct ScheduleConfig {
   Schedule kind = Schedule::cosine;
   std::int64_t warmup_steps = 0;
@@ -27,6 +30,8 @@ struct OptimizerConfig {
   double weight_decay = 0.1;
   double clip_norm = 1.0;
   bool sharded = true;
+  OnNonFinite on_non_finite = OnNonFinite::stop;
+  std::int64_t max_skipped_steps = 10;
 };
 
 template <class V>
@@ -62,10 +67,25 @@ void describe(V& v, OptimizerConfig& c) {
     {.help = "Largest L2 norm of the gradient; 0: no clipping.", .min = 0.0});
   v("sharded", c.sharded,
     {.help = "Each rank keeps master weights and moments of what it owns only (ZeRO-1)."});
+  v("on_non_finite", c.on_non_finite,
+    {.help = "When the gradient of a step is NaN or infinite, nothing is updated, and the run "
+             "stops, or skips the step: it is recorded in /skipped, and step count, data and "
+             "learning rate go on."});
+  v("max_skipped_steps", c.max_skipped_steps,
+    {.unit = "steps",
+     .help = "With on_non_finite: skip, so many steps in a row are skipped; the next one stops the "
+             "run.",
+     .min = 1});
 }
 
 }  // namespace trireme::optim
 
+template <>
+struct trireme::EnumNames<trireme::optim::OnNonFinite> {
+  using enum optim::OnNonFinite;
+  static constexpr std::pair<optim::OnNonFinite, const char*> table[] = {{stop, "stop"},
+                                                                         {skip, "skip"}};
+};
 template <>
 struct trireme::EnumNames<trireme::optim::Schedule> {
   using enum optim::Schedule;

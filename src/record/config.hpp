@@ -12,6 +12,8 @@ namespace trireme::record {
 struct RecordConfig {
   std::int64_t every_steps = 1;
   bool spans = true;
+  std::int64_t span_ranks = 8;
+  std::int64_t span_megabytes = 256;
 };
 
 struct CheckpointConfig {
@@ -29,7 +31,21 @@ template <class V>
 void describe(V& v, RecordConfig& c) {
   v("every_steps", c.every_steps,
     {.unit = "steps", .help = "A row in /steps of run.h5 every so many steps.", .min = 1});
-  v("spans", c.spans, {.help = "Record where the time of each step goes (/timings)."});
+  v("spans", c.spans,
+    {.help = "Record where the time of each step goes (/timings): statistics over all ranks, and "
+             "whole spans of some ranks and steps."});
+  v("span_ranks", c.span_ranks,
+    {.unit = "ranks",
+     .help = "Whole spans are kept of so many ranks at most, spread evenly over all.",
+     .min = 1,
+     .max = 65536});
+  v("span_megabytes", c.span_megabytes,
+    {.unit = "MiB",
+     .help =
+         "Whole spans take so much of run.h5 at most: where all steps would take more, those of "
+         "every second, third, ... step are kept.",
+     .min = 1,
+     .max = 1 << 20});
 }
 
 template <class V>

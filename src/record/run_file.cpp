@@ -78,6 +78,12 @@ class RunFile::Impl {
     append_rows(h5::open_group(file_.get(), "checkpoints").get(), checkpoint_columns,
                 std::span(&row, 1));
   }
+  void append(const SkippedRow& row) {
+    append_rows(h5::open_group(file_.get(), "skipped").get(), skipped_columns, std::span(&row, 1));
+  }
+  void append(std::span<const RankSpanRow> rows) {
+    append_rows(h5::open_group(file_.get(), "timings/ranks").get(), rank_span_columns, rows);
+  }
   void append_samples(std::span<const Sample> samples) {
     samples_.insert(samples_.end(), samples.begin(), samples.end());
     flush_if_due();
@@ -224,6 +230,12 @@ void RunFile::append_validation(std::int64_t step, double loss) {
 }
 void RunFile::append_checkpoint(const CheckpointRow& row) {
   impl_->append(row);
+}
+void RunFile::append_skipped(const SkippedRow& row) {
+  impl_->append(row);
+}
+void RunFile::append_rank_spans(std::span<const RankSpanRow> rows) {
+  impl_->append(rows);
 }
 void RunFile::append_samples(std::span<const timing::Sample> samples) {
   impl_->append_samples(samples);

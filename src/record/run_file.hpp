@@ -10,8 +10,10 @@
 //                the `index` of samples named reduce.… and gather.… counts
 //   /validation  step, loss
 //   /checkpoints one dataset per column of CheckpointRow (since 1.1)
-//   /timings     samples (rows of timing::Sample), names (row i names id i), anchors; attributes
-//                dropped, flops_per_token, …
+//   /skipped     one dataset per column of SkippedRow (since 1.3): steps that updated nothing
+//   /timings     samples (rows of timing::Sample, of some ranks and steps), ranks (rows of
+//                RankSpanRow, over all ranks, since 1.3), names (row i names id i), anchors;
+//                attributes dropped, flops_per_token, …
 //   /memory      one integer attribute per name, bytes
 //
 // Every dataset is 1-D and extendible and has the attributes `unit` and `help`.
@@ -51,6 +53,24 @@ struct StepRow {
   double flops_per_s = 0;        ///< of all ranks, by the FLOP formula of the model
   double exposed_s = 0;          ///< compute waited for the network, on rank 0
   std::int64_t allocations = 0;  ///< scratch memory requests that the pool could not serve
+};
+
+/// One row of /timings/ranks: how the seconds that each rank spent in one kind of span, in some
+/// steps together, differ over the ranks.
+struct RankSpanRow {
+  std::int64_t first_step = 0, last_step = 0;
+  std::int64_t name = 0;   ///< as Sample::name
+  std::int64_t index = 0;  ///< as Sample::index
+  double min_s = 0;
+  double median_s = 0;  ///< the lower one of an even count, at most 1/128 too large
+  double max_s = 0;
+  std::int64_t max_rank = 0;
+};
+
+/// One row of /skipped.
+struct SkippedRow {
+  std::int64_t step = 0;
+  std::string found;  ///< where its gradient was not finite, for people
 };
 
 /// One row of /checkpoints, written when the checkpoint was safe.
@@ -110,6 +130,8 @@ class RunFile {
   void append(const StepRow& row);
   void append_validation(std::int64_t step, double loss);
   void append_checkpoint(const CheckpointRow& row);
+  void append_skipped(const SkippedRow& row);
+  void append_rank_spans(std::span<const RankSpanRow> rows);
   void append_samples(std::span<const timing::Sample> samples);
 
   /// Attributes of /timings: "flops_per_token", "dropped", … Replaces an earlier value.

@@ -18,7 +18,7 @@ namespace trireme::record {
 namespace {
 
 constexpr const char* filetype = "trireme-run";
-constexpr std::int64_t version_major = 1, version_minor = 2;
+constexpr std::int64_t version_major = 1, version_minor = 3;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& text) {
   throw UserError(Place{path}, text);

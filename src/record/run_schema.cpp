@@ -23,6 +23,14 @@ void make_checkpoints(const h5::File& file) {
   add_columns(h5::open_group(file.get(), "checkpoints").get(), checkpoint_columns, chunk_few);
 }
 
+void make_rank_spans(const h5::File& file) {
+  add_columns(h5::open_group(file.get(), "timings/ranks").get(), rank_span_columns, chunk_rows);
+}
+
+void make_skipped(const h5::File& file) {
+  add_columns(h5::open_group(file.get(), "skipped").get(), skipped_columns, chunk_few);
+}
+
 void make_buckets(const h5::File& file) {
   const h5::Group buckets = h5::open_group(file.get(), "buckets");
   const auto whole = h5::type_of<std::int64_t>();
@@ -88,6 +96,7 @@ void make_datasets(const h5::File& file) {
               "Mean over the validation batches.");
 
   make_checkpoints(file);
+  make_skipped(file);
   make_buckets(file);
 
   const h5::Group sessions = h5::open_group(file.get(), "sessions");
@@ -112,6 +121,7 @@ void make_datasets(const h5::File& file) {
   names.append_strings(dotted);
   h5::write_attribute(names.id(), "index_of", index);
   h5::write_attribute(names.id(), "help_of", help);
+  make_rank_spans(file);
   const h5::Group anchors = h5::open_group(file.get(), "timings/anchors");
   add_dataset(anchors.get(), "first_step", whole, chunk_few, "steps", "From this step on …");
   add_dataset(anchors.get(), "rank", whole, chunk_few, "rank", "… samples of this rank …");
@@ -131,6 +141,17 @@ void drop_after(const h5::File& file, std::int64_t step) {
   } else {  // a file of version 1.0
     make_checkpoints(file);
   }
+  if (h5::exists(file.get(), "timings/ranks")) {
+    std::vector<std::string> columns;
+    for (const auto& column : rank_span_columns) columns.emplace_back(column.name);
+    keep_rows(file, "timings/ranks", "last_step", columns, step);
+  } else {  // before 1.3
+    make_rank_spans(file);
+  }
+  if (h5::exists(file.get(), "skipped"))
+    keep_rows(file, "skipped", "step", {"step", "found"}, step);
+  else  // before 1.3
+    make_skipped(file);
   if (h5::exists(file.get(), "buckets")) {
     std::vector<std::string> columns = {"first_step", "bucket"};
     for (const auto& column : bucket_columns) columns.emplace_back(column.name);

@@ -42,6 +42,23 @@ inline constexpr Column<CheckpointRow, std::int64_t, double> checkpoint_columns[
      &CheckpointRow::write_s},
 };
 
+inline constexpr Column<RankSpanRow, std::int64_t, double> rank_span_columns[] = {
+    {"first_step", "steps", "From this step …", &RankSpanRow::first_step},
+    {"last_step", "steps", "… to this one …", &RankSpanRow::last_step},
+    {"name", "", "… in spans of this row of names …", &RankSpanRow::name},
+    {"index", "", "… with this index, ranks spent:", &RankSpanRow::index},
+    {"min_s", "s", "The rank that spent the least.", &RankSpanRow::min_s},
+    {"median_s", "s", "The lower median, at most 1/128 too large.", &RankSpanRow::median_s},
+    {"max_s", "s", "The rank that spent the most …", &RankSpanRow::max_s},
+    {"max_rank", "rank", "… and which it is, the first of several.", &RankSpanRow::max_rank},
+};
+
+inline constexpr Column<SkippedRow, std::int64_t, std::string> skipped_columns[] = {
+    {"step", "steps", "Its gradient was not finite, and it updated nothing.", &SkippedRow::step},
+    {"found", "", "The first element that was not finite, and the rank that found it.",
+     &SkippedRow::found},
+};
+
 inline constexpr Column<BucketRow, std::int64_t, std::string> bucket_columns[] = {
     {"first_parameter", "", "The first that backward finishes.", &BucketRow::first_parameter},
     {"last_parameter", "", "The last; those between them lie between them in the model.",

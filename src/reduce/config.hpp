@@ -24,6 +24,12 @@ constexpr DType dtype_of(GradientDType choice) {
   return choice == GradientDType::bf16 ? DType::bf16 : DType::f32;
 }
 
+/// When ranks compare their parameters (replicas.hpp).
+struct CheckReplicasConfig {
+  std::int64_t every_steps = 0;
+  bool at_checkpoints = true;
+};
+
 struct ParallelConfig {
   comm::Transport transport = comm::Transport::automatic;
   std::int64_t bucket_elements = 40'000'000;
@@ -35,11 +41,23 @@ struct ParallelConfig {
   bool overlap_parameters = true;
   bool cached_shards = true;
   bool check_gradients = true;
+  CheckReplicasConfig check_replicas;
   bool register_buffers = true;
   Or<std::int64_t> nccl_blocks;
   Or<std::int64_t> product_blocks;
   Duration deadline{600};
 };
+
+template <class V>
+void describe(V& v, CheckReplicasConfig& c) {
+  v("every_steps", c.every_steps,
+    {.unit = "steps",
+     .help = "Compare a hash of the parameters over all ranks every so many steps; a difference "
+             "ends the run and names ranks, bucket and parameter. 0: never.",
+     .min = 0});
+  v("at_checkpoints", c.at_checkpoints,
+    {.help = "Compare them after the first step of a start and before every checkpoint as well."});
+}
 
 template <class V>
 void describe(V& v, ParallelConfig& c) {
@@ -72,6 +90,7 @@ void describe(V& v, ParallelConfig& c) {
   v("check_gradients", c.check_gradients,
     {.help = "Look for NaN and infinities before a bucket is reduced, to name the rank that made "
              "them."});
+  v.section("check_replicas", c.check_replicas);
   v("register_buffers", c.register_buffers,
     {.help = "NCCL: register gradients and parameters once, for collectives without copies."});
   v("nccl_blocks", c.nccl_blocks,

@@ -2,6 +2,7 @@
 #include "train/journal.hpp"
 
 #include <filesystem>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,6 +17,7 @@
 #include "model/gpt.hpp"
 
 #include "train/matmul_bench.hpp"
+#include "train/rank_spread.hpp"
 
 namespace trireme::train {
 namespace {
@@ -100,7 +102,22 @@ Journal::Journal(const Job& job,
                  timing::Recorder& recorder,
                  comm::World& world,
                  Log& log)
-    : job_(job), world_(world), recorder_(recorder) {
+    : job_(job),
+      world_(world),
+      recorder_(recorder),
+      sample_(sample_of(
+          job.record,
+          world.size(),
+          job.run.steps,
+          spans_of_a_step(job.batch.sequences / (job.batch.micro_sequences * world.size()),
+                          static_cast<std::int64_t>(plan.buckets().size())))),
+      collected_step_(resumed_step.value_or(0)) {
+  std::size_t place = 0;
+  for (const timing::NameInfo& name : timing::names) {
+    places_.push_back(place);
+    place += *name.index == '\0' ? 1 : plan.buckets().size();
+  }
+  places_.push_back(place);
   auto hosts = world.gather_all(world.host());
   const double anchor = recorder.anchor_calendar();
   const auto anchors = world.gather_all({&anchor, 1});
@@ -154,18 +171,25 @@ void Journal::step(const record::StepRow& row, const StepOutcome& outcome) {
     note(t.wait_begin, t.waited);
     note(t.gather_wait_begin, t.gather_waited);
   }
-  if (file_ && (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps))
-    file_->append(row);
+  for (const auto& [name, begin, waited] :
+       {std::tuple{timing::Name::step_sums, outcome.sums_begin, outcome.sums_waited},
+        {timing::Name::step_control, outcome.control_begin, outcome.control_waited}})
+    recorder_.add(name, 0, begin, waited);
+  waited_in_optim_s_ += outcome.sums_waited;
+  if (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps)
+    write([&](record::RunFile& file) { file.append(row); });
+}
+
+void Journal::skipped(std::int64_t step, const std::string& found) {
+  write([&](record::RunFile& file) { file.append_skipped({step, found}); });
 }
 
 void Journal::validation(std::int64_t step, double loss) {
-  if (file_)
-    file_->append_validation(step, loss);
+  write([&](record::RunFile& file) { file.append_validation(step, loss); });
 }
 
 void Journal::flush() {
-  if (file_)
-    file_->flush();
+  write([](record::RunFile& file) { file.flush(); });
 }
 
 void Journal::checkpoint(const Saver::Saved& saved) {
@@ -174,22 +198,51 @@ void Journal::checkpoint(const Saver::Saved& saved) {
   recorder_.add(timing::Name::checkpoint_stall, 0, saved.begin, saved.stall_s);
   recorder_.add(timing::Name::checkpoint_write, 0, saved.begin,
                 timing::steady_seconds() - saved.begin);
-  if (file_)
-    file_->append_checkpoint({.step = saved.step,
-                              .bytes = saved.files.bytes,
-                              .copy_s = saved.copy_s,
-                              .stall_s = saved.stall_s,
-                              .write_s = saved.files.seconds});
+  write([&](record::RunFile& file) {
+    file.append_checkpoint({.step = saved.step,
+                            .bytes = saved.files.bytes,
+                            .copy_s = saved.copy_s,
+                            .stall_s = saved.stall_s,
+                            .write_s = saved.files.seconds});
+  });
 }
 
-void Journal::collect() {
+std::vector<record::RankSpanRow> Journal::spread_over_ranks(std::int64_t step) {
+  std::vector<std::int64_t> nanoseconds(places_.back(), 0);
+  for (const timing::Sample& sample : recorder_.samples())
+    nanoseconds[places_[sample.name] + sample.index] +=
+        static_cast<std::int64_t>(sample.duration_s * 1e9);
+  const std::vector<RankSpread> spreads = over_ranks(world_, nanoseconds);
+  std::vector<record::RankSpanRow> rows;
+  const auto seconds = [](std::int64_t number) { return static_cast<double>(number) * 1e-9; };
+  for (std::size_t name = 0; name + 1 < places_.size(); ++name)
+    for (std::size_t place = places_[name]; place < places_[name + 1]; ++place)
+      if (const RankSpread& spread = spreads[place]; spread.most > 0)
+        rows.push_back({.first_step = collected_step_ + 1,
+                        .last_step = step,
+                        .name = static_cast<std::int64_t>(name),
+                        .index = static_cast<std::int64_t>(place - places_[name]),
+                        .min_s = seconds(spread.least),
+                        .median_s = seconds(spread.median),
+                        .max_s = seconds(spread.most),
+                        .max_rank = spread.rank_of_most});
+  return rows;
+}
+
+void Journal::collect(std::int64_t step) {
   if (!recorder_.enabled())
     return;
-  const auto mine = recorder_.samples();
-  std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size_bytes());
+  const auto spreads = spread_over_ranks(step);
+  collected_step_ = step;
+  std::string bytes;
+  if (sample_.has_rank(world_.rank()))
+    for (const timing::Sample& sample : recorder_.samples())
+      if (sample_.has_step(sample.step))
+        bytes.append(reinterpret_cast<const char*>(&sample), sizeof sample);
   const auto all = world_.gather(bytes);
   recorder_.clear();
   comm::on_first_rank(world_, [&] {
+    file_->append_rank_spans(spreads);
     std::vector<timing::Sample> samples;
     for (const std::string& one : all) {
       if (one.empty())  // null is no address to copy to, even for nothing
@@ -205,12 +258,17 @@ void Journal::compare_with_ceiling(const Session& session, Log& log) {
   if (!recorder_.enabled())
     return;
   peak_ = peak_of(*session.device);  // measuring needs memory of its own
+  flush();
   const double ceiling = measure_ceiling(job_.shape, session.dtype, job_.batch.micro_sequences,
                                          *session.device, world_);
   const auto whole = recorder_.summary(timing::Name::step);
   comm::on_first_rank(world_, [&] {
     if (whole.count == 0)
       return;
+    if (ceiling == 0) {
+      log.warning("what matrix products reach here was not measured: no memory is left for them");
+      return;
+    }
     const double tokens = static_cast<double>(job_.batch.sequences * job_.shape.context);
     const double achieved = tokens * model::flops_per_token(job_.shape) / whole.median_s /
                             static_cast<double>(world_.size());
@@ -225,9 +283,9 @@ void Journal::compare_with_ceiling(const Session& session, Log& log) {
   });
 }
 
-void Journal::close(Session& session, const Saver& saver) {
+void Journal::close(std::int64_t step, Session& session, const Saver& saver) {
   add_times(session.engine.take_last_gathers());
-  collect();
+  collect(step);
   const Peak peak = peak_ ? *peak_ : peak_of(*session.device);
   std::int64_t highest[] = {peak.resident, peak.device};
   world_.max(highest);

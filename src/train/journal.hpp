@@ -26,6 +26,7 @@
 #include "train/job.hpp"
 #include "train/saver.hpp"
 #include "train/session.hpp"
+#include "train/span_sample.hpp"
 
 namespace trireme::train {
 
@@ -45,21 +46,24 @@ class Journal {
 
   /// A row of /steps when one is due, and the engine's bucket times as samples.
   void step(const record::StepRow& row, const StepOutcome& outcome);
+  /// The step's gradient was not finite, and nothing was updated.
+  void skipped(std::int64_t step, const std::string& found);
   void validation(std::int64_t step, double loss);
   /// Hands every row so far to the operating system. A checkpoint must not become visible before
   /// the rows of its steps: the run that resumes there would miss them.
   void flush();
   /// A row of /checkpoints, and its samples.
   void checkpoint(const Saver::Saved& saved);
-  /// Collective: brings all ranks' samples to the file. Called every few steps and at the end.
-  void collect();
+  /// Collective: brings what was measured until `step` to the file, statistics over all ranks and
+  /// the whole spans of the sample. Called every few steps and at the end.
+  void collect(std::int64_t step);
   /// Collective, about a second, without touching the run's state: measures what matrix products
   /// reach on this machine now, and says and records how much of it the median step achieved.
   /// Nothing without spans.
   void compare_with_ceiling(const Session& session, Log& log);
-  /// Collective: the last samples, memory figures, and the file closed. Requires: compute has
-  /// waited for all parameters.
-  void close(Session& session, const Saver& saver);
+  /// Collective: the last samples until `step`, memory figures, and the file closed. Requires:
+  /// compute has waited for all parameters.
+  void close(std::int64_t step, Session& session, const Saver& saver);
 
   /// Where the time of a step went, one line per span name; what lies inside another span is taken
   /// out of it, so the lines add up. Rank 0 only.
@@ -67,6 +71,15 @@ class Journal {
 
  private:
   void add_times(std::span<const reduce::BucketTimes> times);
+  /// On rank 0, `action` with the file. The others wait for it however long it takes: a file system
+  /// that is slow is not a rank that is late.
+  template <class Action>
+  void write(Action&& action) {
+    if (!file_)
+      return;
+    const comm::World::AtWork work(world_);
+    action(*file_);
+  }
 
   const Job& job_;
   comm::World& world_;
@@ -78,7 +91,14 @@ class Journal {
   };
   [[nodiscard]] static Peak peak_of(const device::Device& device);
 
-  std::optional<Peak> peak_;  ///< before anything was measured
+  /// How the seconds in each kind of span since the last call differ over the ranks.
+  std::vector<record::RankSpanRow> spread_over_ranks(std::int64_t step);
+
+  const SpanSample sample_;
+  /// By name, where its spans' places begin in spread_over_ranks: one for each bucket, or one.
+  std::vector<std::size_t> places_;
+  std::int64_t collected_step_;  ///< of the last collect()
+  std::optional<Peak> peak_;     ///< before anything was measured
   // Seconds that compute waited for buckets, inside spans of these names.
   double waited_in_train_s_ = 0, waited_in_optim_s_ = 0;
 };

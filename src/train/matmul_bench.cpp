@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -251,11 +252,21 @@ double measure_ceiling(const model::GptShape& shape,
   const auto alone = comm::make_self_world();
   world.barrier();
   double best = 0;
-  for (const MatmulBenchRow& row :
-       measure(products, dtype, device, *alone, omp_get_max_threads(), Field::likely, briefly))
-    best = std::max(best, row.flops_per_s());
+  try {
+    for (const MatmulBenchRow& row :
+         measure(products, dtype, device, *alone, omp_get_max_threads(), Field::likely, briefly))
+      best = std::max(best, row.flops_per_s());
+  } catch (const EnvironmentError&) {  // the run holds all the memory: its end must not fail here
+    best = 0;
+  } catch (const std::bad_alloc&) {
+    best = 0;
+  }
   double sum = 0;
-  for (const double one : world.gather_all({&best, 1})) sum += one;
+  for (const double one : world.gather_all({&best, 1})) {
+    if (one == 0)
+      return 0;
+    sum += one;
+  }
   return sum / static_cast<double>(world.size());
 }
 

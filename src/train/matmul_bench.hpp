@@ -69,7 +69,8 @@ MatmulBench bench_matmul(const model::GptShape& shape,
 
 /// The best rate that a rank reaches at these layers, without the head and on a CPU with at most
 /// 512 rows, averaged over the ranks: within about a second. Each rank takes its own time, so the
-/// ranks meet at the beginning and at the end only. Collective; the same on all ranks.
+/// ranks meet at the beginning and at the end only. 0 where a rank has no memory for it.
+/// Collective; the same on all ranks.
 double measure_ceiling(const model::GptShape& shape,
                        DType dtype,
                        std::int64_t micro_sequences,

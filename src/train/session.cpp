@@ -81,6 +81,7 @@ Session::Session(const Job& the_job,
       hooks(engine),
       recorder({.enabled = job.record.spans, .rank = static_cast<std::uint32_t>(world.rank())},
                device.get()),
+      replicas_(engine, world, *device, *compute_stream),
       micro_batch_(*device, job.batch.micro_sequences, job.shape.context),
       losses_(*device) {
   batches.validate();
@@ -159,13 +160,17 @@ void Session::compute(std::int64_t number) {
 
 Requests Session::finish_step(std::int64_t number, Requests mine) {
   mine.behind = optimizer.has_result(number) ? 0 : 1;
+  Marks& marks = marks_of(number);
+  marks.control_begin = timing::steady_seconds();
   const Requests agreed = agree(world, mine);
-  compute_stream->record(*marks_of(number).ended);
+  // A device that has not finished the step does not wait for this.
+  marks.control_waited = mine.behind == 0 ? timing::steady_seconds() - marks.control_begin : 0;
+  compute_stream->record(*marks.ended);
   return agreed;
 }
 
 StepOutcome Session::outcome(std::int64_t number) {
-  const optim::StepResult result = optimizer.result(number);
+  optim::StepResult result = optimizer.result(number);
   const Marks& marks = marks_of(number);
   marks.ended->wait();
   StepOutcome outcome;
@@ -176,13 +181,24 @@ StepOutcome Session::outcome(std::int64_t number) {
   outcome.began = marks.began->seconds();
   outcome.optimizer_began = marks.optimizer_began->seconds();
   outcome.seconds = marks.ended->seconds() - outcome.began;
+  outcome.sums_begin = result.sums_begin;
+  outcome.sums_waited = result.sums_waited;
+  outcome.control_begin = marks.control_begin;
+  outcome.control_waited = marks.control_waited;
+  outcome.not_finite = std::move(result.not_finite);
   outcome.times = engine.times(marks.engine_step);
+  outcome.times.exposed_s += outcome.sums_waited + outcome.control_waited;
   recorder.harvest();
   record_for(number);
   recorder.add(timing::Name::step, 0, outcome.began, outcome.seconds);
   recorder.add(timing::Name::optim_step, 0, outcome.optimizer_began,
                marks.optimizer_ended->seconds() - outcome.optimizer_began);
   return outcome;
+}
+
+void Session::check_replicas(std::int64_t step) {
+  const timing::Span span(recorder, timing::Name::check_replicas);
+  replicas_.check(step);
 }
 
 void Session::record_for(std::int64_t number) {

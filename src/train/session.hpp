@@ -40,6 +40,7 @@
 
 #include "model/gpt.hpp"
 #include "reduce/engine.hpp"
+#include "reduce/replicas.hpp"
 
 #include "optim/adamw.hpp"
 
@@ -60,7 +61,10 @@ struct StepOutcome {
   std::int64_t tokens = 0;
   double seconds = 0;
   double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
-  reduce::StepTimes times;                ///< valid until the next outcome
+  /// Compute waited for the ranks' sums, and for their agreement: when it began, for how long.
+  double sums_begin = 0, sums_waited = 0, control_begin = 0, control_waited = 0;
+  std::string not_finite;   ///< of a skipped step: where its gradient was not finite
+  reduce::StepTimes times;  ///< valid until the next outcome; exposed_s holds all of these waits
 };
 
 /// The data of a deck, the same on every rank: rank 0 builds the token cache, then all map it.
@@ -99,6 +103,9 @@ class Session {
   /// Mean validation loss; nothing when the deck asks for no evaluation or has no validation data.
   std::optional<double> evaluate();
 
+  /// Collective. Throws CommError on all ranks when their parameters differ after `step`.
+  void check_replicas(std::int64_t step);
+
   const Job& job;
   const data::Split& data;
   comm::World& world;
@@ -131,12 +138,14 @@ class Session {
   /// When a step was where, on compute.
   struct Marks {
     std::int64_t engine_step = 0;
+    double control_begin = 0, control_waited = 0;
     std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, ended;
   };
   Marks& marks_of(std::int64_t number) {
     return marks_[static_cast<std::size_t>(number) % marks_.size()];
   }
 
+  reduce::Replicas replicas_;
   MicroBatch micro_batch_;
   std::optional<Evaluator> evaluator_;
   ops::StreamSum losses_;

@@ -32,8 +32,6 @@
 namespace trireme::train {
 namespace {
 
-/// Samples travel to rank 0 this often.
-constexpr std::int64_t collect_every_steps = 50;
 /// Of one rank's part of a checkpoint, until the first was measured: a busy shared file system.
 constexpr double assumed_bytes_per_s = 50e6;
 
@@ -101,6 +99,11 @@ class Trainer {
 
   [[nodiscard]] bool due(std::int64_t step, std::int64_t every) const {
     return every > 0 && (step % every == 0 || step == job_.run.steps);
+  }
+  [[nodiscard]] bool checks_replicas(std::int64_t step, bool saves) const {
+    const auto& when = job_.parallel.check_replicas;
+    return (when.at_checkpoints && (saves || step == first_step_)) ||
+           (when.every_steps > 0 && step % when.every_steps == 0);
   }
   /// Makes room on the terminal for a line of our own.
   void clear_progress() {
@@ -184,9 +187,10 @@ void Trainer::open_files(std::optional<std::int64_t> resumed_step) {
       job_.run.name, count(session_.plan.parameter_elements()), session_.plan.buckets().size(),
       world_.size(), session_.communicator->name(), name(session_.dtype),
       session_.batches.micro_steps(), session_.batches.micro_sequences, job_.shape.context);
-  for (const std::string& line : session_.choices) log_.warning("{}", line);
   if (const std::string& note = session_.communicator->note(); !note.empty())
-    log_.warning("{}", note);
+    session_.choices.push_back(note);
+  if (world_.rank() == 0)
+    for (const std::string& line : session_.choices) log_.warning("{}", line);
   for (const std::string& line : gpu_table(world_, *session_.device)) log_.info("{}", line);
   log_.info("data: {} training tokens, {} validation tokens", count(data_.train.num_tokens()),
             data_.validation ? count(data_.validation->num_tokens()) : "no");
@@ -234,6 +238,13 @@ void Trainer::look() {
                   .exposed_s = outcome.times.exposed_s,
                   .allocations = newest_.allocations},
                  outcome);
+  if (!outcome.not_finite.empty()) {
+    journal_->skipped(newest_.step, outcome.not_finite);
+    clear_progress();
+    if (world_.rank() == 0)
+      log_.warning("step {:>6}/{}  skipped: the gradient was not finite: {}", newest_.step,
+                   job_.run.steps, outcome.not_finite);
+  }
   if (progress_)
     progress_->step({newest_.step, outcome.loss, outcome.grad_norm, outcome.learning_rate,
                      outcome.seconds, static_cast<double>(outcome.tokens)});
@@ -244,7 +255,7 @@ void Trainer::between_steps(std::int64_t number) {
       due(number, job_.sample.every_steps))
     look();
   if (due(number, collect_every_steps))
-    journal_->collect();
+    journal_->collect(number);
   if (due(number, job_.evaluate.every_steps))
     evaluate(number);
   if (due(number, job_.sample.every_steps))
@@ -317,7 +328,7 @@ void Trainer::finish(bool whole) {
     journal_->print_summary(log_);
   if (whole)
     journal_->compare_with_ceiling(session_, log_);
-  journal_->close(session_, saver_);
+  journal_->close(newest_.step, session_, saver_);
   std::error_code ignored;
   const bool saved =
       world_.rank() == 0 && std::filesystem::exists(directory_.checkpoints(), ignored);
@@ -364,6 +375,10 @@ ExitCode Trainer::steps() {
         note(*saved);
     if (saves || last)
       look();
+    if (checks_replicas(number, saves)) {
+      look();
+      session_.check_replicas(number);
+    }
     between_steps(number);
     walltime_.step_took(timing::steady_seconds() - begin);
     if (saves)

@@ -318,6 +318,42 @@ TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItBehindTheNextOne) {
       });
 }
 
+TEST(AdamW, SkipsStepsThatAreNotFiniteUpToTheLimitInARow) {
+  run_ranks(3, [&](ThreadRank& rank) {
+    TrainingSetting setting;
+    setting.parallel.bucket_elements = 350;
+    setting.on_non_finite = OnNonFinite::skip;
+    setting.steps = 20;
+    Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+    int step = 0;
+    const auto run = [&](bool poisoned) {
+      if (rank.world.rank() == 1)
+        training.poison(3, 17, poisoned ? std::numeric_limits<float>::infinity() : 0.0F);
+      training.backward(++step);
+      return training.update(step);
+    };
+    ASSERT_EQ(run(false).not_finite, "");
+    const auto before = all_state(training);
+    for (int time = 0; time < 2; ++time) {
+      ASSERT_EQ(run(true).not_finite, "c[17] in bucket 0, computed by rank 1");
+      ASSERT_EQ(all_state(training), before);
+    }
+    ASSERT_EQ(run(false).not_finite, "");  // begins to count anew
+    const auto after = all_state(training);
+    ASSERT_NE(after, before);
+    run(true);
+    run(true);
+    try {
+      run(true);
+      FAIL() << "three in a row went through";
+    } catch (const UserError& mistake) {
+      ASSERT_THAT(mistake.what(), ::testing::HasSubstr("in this step and in the 2 before it"));
+    }
+    ASSERT_EQ(all_state(training), after);
+    rank.world.barrier();
+  });
+}
+
 TEST(AdamW, RefusesToRunTwoStepsAhead) {
   run_ranks(1, [](ThreadRank& rank) {
     Training training({}, rank.world, rank.communicator, *rank.device, *rank.compute);

@@ -31,6 +31,7 @@ struct TrainingSetting {
   DType dtype = DType::f32;
   double clip_norm = 1.0;
   int steps = 5;
+  optim::OnNonFinite on_non_finite = optim::OnNonFinite::stop;
   /// Gradients that are quarter-integers, whose sums over ranks are exact in any order.
   bool exact_sums = false;
 
@@ -40,6 +41,8 @@ struct TrainingSetting {
     config.schedule.warmup_steps = 2;
     config.clip_norm = clip_norm;
     config.sharded = sharded;
+    config.on_non_finite = on_non_finite;
+    config.max_skipped_steps = 2;
     return config;
   }
 };

@@ -86,7 +86,7 @@ TEST(RunFile, HoldsHeaderDeckRowsAndUnits) {
   const h5::File back = h5::open_file(path, h5::Access::read);
   EXPECT_EQ(h5::read_attribute<std::string>(back.get(), "filetype"), "trireme-run");
   EXPECT_THAT(h5::read_attribute<std::vector<std::int64_t>>(back.get(), "version"),
-              ElementsAre(1, 2));
+              ElementsAre(1, 3));
   EXPECT_EQ(h5::read_attribute<std::string>(back.get(), "machine"), "node1 node2");
   EXPECT_EQ(h5::read_attribute<std::string>(back.get(), "git_sha1"), "abc123");
   EXPECT_THAT(h5::read_attribute<std::string>(back.get(), "date_and_time"),
@@ -255,7 +255,7 @@ TEST(RunFile, ContinuesAFileOfVersion10) {
   EXPECT_THAT(column<std::int64_t>(path, "buckets/elements"), ElementsAre(96, 192));
   const h5::File file = h5::open_file(path, h5::Access::read);
   EXPECT_THAT(h5::read_attribute<std::vector<std::int64_t>>(file.get(), "version"),
-              ElementsAre(1, 2));
+              ElementsAre(1, 3));
 }
 
 TEST(RunFile, TellsItsLastStepAndWhatIsNotItsOwn) {
@@ -313,7 +313,7 @@ TEST(RunFile, RefusesWhatItCannotContinueAndLeavesItAlone) {
     h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{2, 0});
   }
   EXPECT_THAT(refusal_to_continue(path),
-              HasSubstr("run file version 2.0; this trireme continues 1.2"));
+              HasSubstr("run file version 2.0; this trireme continues 1.3"));
   std::filesystem::remove(path);
 
   RunFile::create(path, header).close();

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which whole spans a run keeps. What all ranks measured in all steps grows with both and would end
+// a large run; so run.h5 has statistics over all ranks (rank_spread.hpp), and whole spans of some
+// ranks and some steps, with a bound on their bytes that holds for any number of ranks and steps.
+//
+// 1. All ranks know the same sample, from the deck and the plan.
+// 2. A run on few ranks that fits into the bound keeps every span.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "record/config.hpp"
+
+namespace trireme::train {
+
+/// What was measured travels to rank 0 this often.
+inline constexpr std::int64_t collect_every_steps = 50;
+
+struct SpanSample {
+  std::int64_t ranks = 1;  ///< spread evenly over all, the first among them
+  std::int64_t all_ranks = 1;
+  std::int64_t every_steps = 1;  ///< the first step, and every so many after it
+  std::int64_t bytes = 0;        ///< at most, in run.h5
+
+  [[nodiscard]] bool has_rank(std::int64_t rank) const {
+    // Kept are ceil(i * all_ranks / ranks): those where a new one of `ranks` equal parts begins.
+    return rank * ranks / all_ranks != (rank * ranks - ranks) / all_ranks || rank == 0;
+  }
+  [[nodiscard]] bool has_step(std::int64_t step) const {
+    return step < 1 || (step - 1) % every_steps == 0;
+  }
+  /// "whole spans of 8 of 512 ranks, every 3rd step, at most 256 MiB".
+  [[nodiscard]] std::string text() const;
+};
+
+/// `spans`: of one rank in one step.
+SpanSample sample_of(const record::RecordConfig& config,
+                     std::int64_t ranks,
+                     std::int64_t steps,
+                     std::int64_t spans);
+
+/// How many spans one rank has in one step.
+std::int64_t spans_of_a_step(std::int64_t micro_steps, std::int64_t buckets);
+
+}  // namespace trireme::train
