@@ -9,6 +9,8 @@ import threading
 import time
 import unittest
 
+import h5py
+
 from harness import TIMEOUT_S, TRIREME, TrainingTest
 
 
@@ -61,6 +63,37 @@ class Bits(TrainingTest):
         for threads in (1, 2, 3):
             self.train_well(f"run.threads={threads}", name=f"t{threads}")
             self.assertEqual(self.weights(12, f"t{threads}"), self.weights(12, "t1"))
+
+
+class Record(TrainingTest):
+    """What run.h5 says of all ranks."""
+
+    def spans(self, file, name):
+        """The rows of /timings/ranks of one span, as a dictionary of columns."""
+        position = [text.decode() for text in file["timings/names"][:]].index(name)
+        table = {column: file["timings/ranks"][column][:] for column in file["timings/ranks"]}
+        return {column: values[table["name"] == position] for column, values in table.items()}
+
+    def test_statistics_over_all_ranks_and_whole_spans_of_some(self):
+        self.train_well("record.span_ranks=2", ranks=3)
+        with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
+            steps = self.spans(file, "step")
+            self.assertEqual(list(steps["first_step"]), [1])
+            self.assertEqual(list(steps["last_step"]), [12])
+            for name in ("step", "model.train", "reduce.bucket", "step.sums", "step.control", "check.replicas"):
+                rows = self.spans(file, name)
+                self.assertTrue(len(rows["min_s"]), name)
+                self.assertTrue((rows["min_s"] <= rows["median_s"]).all(), name)
+                self.assertTrue((rows["median_s"] <= rows["max_s"]).all(), name)
+                self.assertTrue((rows["max_rank"] < 3).all(), name)
+            samples = file["timings/samples"][:]
+            self.assertEqual(set(samples["rank"]), {0, 2})
+            # What rank 0 waited for the network holds the waits for sums and for the agreement on stops.
+            names = [text.decode() for text in file["timings/names"][:]]
+            waits = [sum(samples["duration_s"][(samples["name"] == names.index(name)) & (samples["rank"] == 0)])
+                     for name in ("step.sums", "step.control")]
+            self.assertTrue(all(wait > 0 for wait in waits), waits)
+            self.assertGreaterEqual(sum(file["steps/exposed_s"][:]) + 1e-9, sum(waits))
 
 
 class NotFinite(TrainingTest):
