@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -154,6 +155,13 @@ bool has_tab_indent(const std::string& text, int line) {
   return std::min(text.find('\t', begin), text.size()) < std::min(end, text.size());
 }
 
+/// yaml-cpp's words, the same of all its versions: 0.8 adds the anchor's name, which stands at the
+/// place anyway.
+std::string words_of(const YAML::Exception& problem) {
+  constexpr std::string_view anchor = "the referenced anchor is not defined";
+  return problem.msg.starts_with(anchor) ? std::string(anchor) : problem.msg;
+}
+
 }  // namespace
 
 std::string in_words(const Node& node) {
@@ -185,7 +193,7 @@ Node parse_yaml(const std::string& text,
   } catch (const YAML::Exception& problem) {
     const bool tab = problem.mark.line >= 0 && has_tab_indent(text, problem.mark.line);
     findings.push_back({place_of(problem.mark, origin), "",
-                        fmt::format("not YAML: {}{}", problem.msg,
+                        fmt::format("not YAML: {}{}", words_of(problem),
                                     tab ? "; a tab indents this line, YAML wants blanks" : "")});
     Node broken;
     broken.kind = Node::Kind::broken;

@@ -74,7 +74,7 @@ TEST(PlanCommand, AddsUp) {
     EXPECT_EQ(elements - padding, number(json, "parameter_elements"));
     EXPECT_EQ(shards, number(json, "owned_elements"));
     EXPECT_EQ(names, plan.plan.parameters().size());
-    const Node& fp32 = member(member(json, "per_rank"), "fp32");
+    const Node fp32 = member(member(json, "per_rank"), "fp32");
     EXPECT_EQ(number(fp32, "gradient_bytes"), 4 * elements);
     EXPECT_EQ(number(fp32, "moment_bytes"), 8 * elements / ranks);
     EXPECT_EQ(number(fp32, "snapshot_bytes"), 12 * elements / ranks);
@@ -99,7 +99,7 @@ TEST(PlanCommand, CountsActivationsAndScratch) {
   const auto bytes = [&](const std::string& recompute) {
     const auto plan = planned(1, {"batch.micro_sequences=4", "model.recompute=" + recompute});
     const Node json = read_json(plan_json(plan));
-    const Node& fp32 = member(member(json, "per_rank"), "fp32");
+    const Node fp32 = member(member(json, "per_rank"), "fp32");
     EXPECT_EQ(number(fp32, "whole_bytes"), number(fp32, "held_bytes") +
                                                number(fp32, "activation_bytes") +
                                                number(fp32, "scratch_bytes"));
@@ -131,7 +131,7 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
   EXPECT_THAT(plan_text(gpu), HasSubstr("note: cuDNN's workspace is reckoned"));
   EXPECT_THAT(plan_text(cpu), testing::Not(HasSubstr("note:")));
   const Node json = read_json(plan_json(gpu));
-  const Node& bf16 = member(member(json, "per_rank"), "bf16");
+  const Node bf16 = member(member(json, "per_rank"), "bf16");
   EXPECT_EQ(number(bf16, "whole_bytes"), number(bf16, "held_bytes") +
                                              number(bf16, "activation_bytes") +
                                              number(bf16, "scratch_bytes") + gpu.workspaces[1]);
