@@ -9,7 +9,17 @@ find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
-find_package(dnnl REQUIRED)
+
+# oneDNN multiplies matrices on processors without AVX-512. On those with it, it is only measured beside our own kernels.
+if(TRIREME_ONEDNN)
+  find_package(dnnl QUIET)
+  if(NOT dnnl_FOUND)
+    message(FATAL_ERROR "oneDNN was not found (Debian: libdnnl-dev ocl-icd-opencl-dev; dnnl_DIR may name its CMake folder). "
+      "Processors with AVX-512 need it for measuring only: -DTRIREME_ONEDNN=OFF builds without it.")
+  elseif(dnnl_VERSION VERSION_LESS 2.6)
+    message(FATAL_ERROR "oneDNN ${dnnl_VERSION} in ${dnnl_DIR} is too old: trireme needs 2.6 or later, or -DTRIREME_ONEDNN=OFF")
+  endif()
+endif()
 
 # The parallel HDF5 of Debian: one library serves serial and MPI files.
 set(HDF5_PREFER_PARALLEL ON)

@@ -16,6 +16,8 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 
+#include "ops/matmul.hpp"
+
 #include "train/speed_table.hpp"
 #include "train/text_sample.hpp"
 
@@ -63,7 +65,7 @@ ExitCode run(int argc, char** argv) {
       print(usage_text);
       break;
     case Verb::version:
-      print(build_info_text());
+      print(build_info_text(ops::onednn_version()));
       break;
     case Verb::check:
       print(job::check_command(request.deck, request.overrides, circumstances_of(request)));

@@ -11,6 +11,7 @@
 #include "comm/agreement.hpp"
 #include "comm/together.hpp"
 #include "comm/world.hpp"
+#include "ops/matmul.hpp"
 #include "timing/recorder.hpp"
 
 #include "train/trainer.hpp"
@@ -49,7 +50,7 @@ train::Job job_of(const job::Deck& deck, const model::GptShape& shape) {
                {"build_type", build.build_type},
                {"mpi", comm::mpi_version()},
                {"hdf5", build.hdf5},
-               {"onednn", build.onednn},
+               {"onednn", ops::onednn_version()},
                {"cuda", build.cuda},
                {"cudnn", build.cudnn},
                {"nccl", build.nccl}};

@@ -15,7 +15,6 @@ struct BuildInfo {
   const char* build_type;    ///< "RelWithDebInfo"
   const char* mpi;           ///< standard and library that were compiled against
   const char* hdf5;
-  const char* onednn;
   const char* cuda;  ///< "not in this build" without CUDA
   const char* cudnn;
   const char* nccl;
@@ -24,7 +23,7 @@ struct BuildInfo {
 
 const BuildInfo& build_info();
 
-/// The lines of `trireme --version`.
-std::string build_info_text();
+/// The lines of `trireme --version`, with the oneDNN that was found at run time.
+std::string build_info_text(const char* onednn);
 
 }  // namespace trireme

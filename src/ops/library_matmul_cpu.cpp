@@ -34,9 +34,8 @@ dnnl::matmul::primitive_desc choose(const MatmulShape& s, bool packed, const dnn
     sum.append_sum(1.0F);
     attributes.set_post_ops(sum);
   }
-  if (s.bias)
-    return {dnnl::matmul::desc(a, b, matrix(1, s.n, s.b, false), c), attributes, engine};
-  return {dnnl::matmul::desc(a, b, c), attributes, engine};
+  const memory::desc bias = matrix(1, s.n, s.b, false);
+  return onednn_product(engine, a, b, s.bias ? &bias : nullptr, c, attributes);
 }
 
 }  // namespace
@@ -77,7 +76,7 @@ LibraryMatmul::LibraryMatmul(device::Device& device, const MatmulShape& shape, b
     inside_ = std::make_unique<Inside>(shape, packed);
   } catch (const dnnl::error& error) {
     throw DeviceError(
-        matrix_library_version(),
+        fmt::format("oneDNN {}", onednn_version()),
         fmt::format("matmul {} x {} x {} of {}", shape.m, shape.n, shape.k, name(shape.a)),
         error.what(), __FILE__, __LINE__);
   }

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/view.hpp"
 
@@ -85,7 +86,14 @@ bool has_fast_bf16(const device::Device& device);
 /// matrix library may add up in another order when the rows are more or fewer; our kernels do not.
 bool rows_are_independent(const device::Device& device, const MatmulShape& shape);
 
-/// "oneDNN 2.6.3": the matrix library of this build's CPU backend.
-const char* matrix_library_version();
+/// Whether this build has oneDNN, the CPU's matrix library. Without it, processors with AVX-512
+/// train all the same, and on others a Matmul throws a DeviceError.
+bool has_onednn();
+
+/// "2.6.3": the version found at run time; "not in this build" without.
+const char* onednn_version();
+
+/// Who computes such a product: "trireme", "cuBLASLt" or "oneDNN 2.6.3".
+std::string product_library(const device::Device& device, const MatmulShape& shape);
 
 }  // namespace trireme::ops

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dnnl.h>
 #include <fmt/format.h>
+
+#include "base/error.hpp"
 
 #include "ops/amx_matmul_cpu.hpp"
 #include "ops/avx512_matmul_cpu.hpp"
@@ -17,6 +18,9 @@ bool rows_are_independent(const device::Device& device, const MatmulShape& shape
 
 std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,
                                                         const MatmulShape& shape) {
+  if (shape.a != shape.b)  // oneDNN 3 would, 2 would not
+    throw DeviceError("cpu", fmt::format("matmul {} x {}", name(shape.a), name(shape.b)),
+                      "both must have the same dtype", __FILE__, __LINE__);
   if (cpu::amx::multiplies(shape))
     return cpu::amx::make_matmul(device, shape);
   if (cpu::avx512::multiplies(shape))
@@ -28,12 +32,11 @@ bool has_fast_bf16(const device::Device& device) {
   return device.kind() == device::Kind::cuda || cpu::amx::available();
 }
 
-const char* matrix_library_version() {
-  static const std::string text = [] {
-    const auto* version = dnnl_version();
-    return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
-  }();
-  return text.c_str();
+std::string product_library(const device::Device& device, const MatmulShape& shape) {
+  if (device.kind() == device::Kind::cuda)
+    return "cuBLASLt";
+  return rows_are_independent(device, shape) ? "trireme"
+                                             : std::string("oneDNN ") + onednn_version();
 }
 
 }  // namespace trireme::ops

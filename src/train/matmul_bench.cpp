@@ -12,6 +12,7 @@
 #include <omp.h>
 
 #include "ops/library_matmul.hpp"
+#include "ops/matmul.hpp"
 
 #include "model/linear.hpp"
 #include "model/products.hpp"
@@ -99,7 +100,9 @@ class LayerBench {
     auto linear = std::make_shared<model::Linear>(device_, p.shape(dtype_));
     linear->prepare_backward(device_);
     const auto row = [&](const char* pass, const char* how, const ops::MatmulShape& s) {
-      return MatmulBenchRow{p.layer, pass, how, s.m, s.n, s.k, p.count, threads, 0, {}};
+      return MatmulBenchRow{p.layer, pass,    how,     s.m, s.n,
+                            s.k,     p.count, threads, 0,   ops::product_library(device_, s),
+                            {}};
     };
     const ops::MatmulShape forward{.m = p.rows,
                                    .n = p.out,
@@ -126,7 +129,7 @@ class LayerBench {
         {row("input", "step", input), [=, &s] { linear->backward_input(dx, dy, weight, s); }});
     all.push_back(
         {row("weight", "step", gradient), [=, &s] { linear->backward_weight(dweight, dy, x, s); }});
-    if (device_.kind() != device::Kind::cpu)
+    if (device_.kind() != device::Kind::cpu || !ops::has_onednn())
       return;
     for (const bool packed : {false, true}) {
       if (!packed && field == Field::likely)
@@ -151,6 +154,7 @@ class LayerBench {
                    View c) {
     auto product = std::make_shared<ops::LibraryMatmul>(device_, shape, packed);
     product->prepare(b);
+    row.library = fmt::format("oneDNN {}", ops::onednn_version());
     row.kernel = product->kernel();
     all.push_back({std::move(row), [=] { (*product)(a, bias, c); }});
   }
@@ -209,7 +213,7 @@ MatmulBench bench_matmul(const model::GptShape& shape,
                          const MatmulBenchRequest& request) {
   const auto products =
       model::linear_products(shape, dtype, request.micro_sequences, device.kind());
-  MatmulBench bench{dtype, world.size(), request.threads, {}, 0, 0, 0, 0};
+  MatmulBench bench{dtype, world.size(), request.threads, {}, 0, {}, 0, 0, 0};
   if (request.threads > 1)
     bench.rows = measure(products, dtype, device, world, 1, Field::everybody,
                          {.repetitions = request.repetitions});
@@ -227,7 +231,10 @@ MatmulBench bench_matmul(const model::GptShape& shape,
         if (!asked)
           continue;
         best = std::min(best, row.seconds);
-        bench.ceiling_flops = std::max(bench.ceiling_flops, row.flops_per_s());
+        if (row.flops_per_s() > bench.ceiling_flops) {
+          bench.ceiling_flops = row.flops_per_s();
+          bench.ceiling_library = row.library;
+        }
         if (row.how == "step")
           bench.step_seconds += micro_steps * static_cast<double>(p.count) * row.seconds;
       }
@@ -273,39 +280,42 @@ double measure_ceiling(const model::GptShape& shape,
 std::string matmul_table(const MatmulBench& bench) {
   std::string text =
       fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11}{:>10}{:>12}  {}\n", "layer", "pass",
-                  "how", "m", "n", "k", "threads", "us", "GFLOP/s", "of ceiling", "kernel");
+                  "how", "m", "n", "k", "threads", "us", "GFLOP/s", "of ceiling", "by");
   for (const MatmulBenchRow& row : bench.rows)
     text += fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11.1f}{:>10.1f}{:>10.1f} %  {}\n",
                         row.layer, row.pass, row.how, row.m, row.n, row.k, row.threads,
                         row.seconds * 1e6, row.flops_per_s() / 1e9,
-                        100 * row.flops_per_s() / bench.ceiling_flops, row.kernel);
-  return text + fmt::format(
-                    "ceiling {:.1f} GFLOP/s per rank ({}, {} thread{}, {} rank{} at a time)\n"
-                    "floor   {:.1f} ms: a step's products, each at its best\n"
-                    "step    {:.1f} ms: the same products as a step computes them, {:.1f} % of the "
-                    "ceiling\n",
-                    bench.ceiling_flops / 1e9, name(bench.dtype), bench.threads,
-                    bench.threads == 1 ? "" : "s", bench.ranks, bench.ranks == 1 ? "" : "s",
-                    bench.floor_seconds * 1e3, bench.step_seconds * 1e3,
-                    100 * bench.product_flops / bench.step_seconds / bench.ceiling_flops);
+                        100 * row.flops_per_s() / bench.ceiling_flops,
+                        row.library + (row.kernel.empty() ? "" : " " + row.kernel));
+  return text +
+         fmt::format(
+             "ceiling {:.1f} GFLOP/s per rank ({}, {} thread{}, {} rank{} at a time), by {}\n"
+             "floor   {:.1f} ms: a step's products, each at its best\n"
+             "step    {:.1f} ms: the same products as a step computes them, {:.1f} % of the "
+             "ceiling\n",
+             bench.ceiling_flops / 1e9, name(bench.dtype), bench.threads,
+             bench.threads == 1 ? "" : "s", bench.ranks, bench.ranks == 1 ? "" : "s",
+             bench.ceiling_library, bench.floor_seconds * 1e3, bench.step_seconds * 1e3,
+             100 * bench.product_flops / bench.step_seconds / bench.ceiling_flops);
 }
 
 std::string matmul_json(const MatmulBench& bench) {
   std::string text = fmt::format(
       "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"ceiling_flops\": {:.9g}, "
+      "\"ceiling_library\": \"{}\", "
       "\"floor_seconds\": {:.9g}, \"step_seconds\": {:.9g}, \"product_flops\": {:.9g},\n\"rows\": "
       "[",
-      name(bench.dtype), bench.ranks, bench.threads, bench.ceiling_flops, bench.floor_seconds,
-      bench.step_seconds, bench.product_flops);
+      name(bench.dtype), bench.ranks, bench.threads, bench.ceiling_flops, bench.ceiling_library,
+      bench.floor_seconds, bench.step_seconds, bench.product_flops);
   const char* separator = "\n  ";
   for (const MatmulBenchRow& row : bench.rows) {
     text += fmt::format(
         "{}{{\"layer\": \"{}\", \"pass\": \"{}\", \"how\": \"{}\", \"m\": {}, \"n\": {}, \"k\": "
         "{}, "
         "\"count\": {}, \"threads\": {}, \"seconds\": {:.9g}, \"flops_per_s\": {:.9g}, "
-        "\"kernel\": \"{}\"}}",
+        "\"library\": \"{}\", \"kernel\": \"{}\"}}",
         separator, row.layer, row.pass, row.how, row.m, row.n, row.k, row.count, row.threads,
-        row.seconds, row.flops_per_s(), row.kernel);
+        row.seconds, row.flops_per_s(), row.library, row.kernel);
     separator = ",\n  ";
   }
   return text + "\n]}\n";

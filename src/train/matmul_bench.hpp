@@ -3,7 +3,7 @@
 // the short form of it that a training run makes, to say how close to that it came.
 //
 //   step      as a training step computes it
-//   library   the whole product as one call of the matrix library, plain layouts
+//   library   the whole product as one call of oneDNN, plain layouts; on CPUs, in builds with it
 //   packed    the same with the weights brought into the library's own layout beforehand
 //
 // The *ceiling* is the best rate of any row, in FLOP/s of one rank on all its threads. The *floor*
@@ -42,8 +42,9 @@ struct MatmulBenchRow {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t count = 0;  ///< per micro-step
   int threads = 1;
-  double seconds = 0;  ///< of one product
-  std::string kernel;  ///< the library's name for it; empty in rows of the step
+  double seconds = 0;   ///< of one product
+  std::string library;  ///< who computes it: "trireme", "oneDNN 2.6.3", "cuBLASLt"
+  std::string kernel;   ///< oneDNN's name for it; empty in rows of the step
 
   [[nodiscard]] double flops_per_s() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / seconds;
@@ -54,10 +55,11 @@ struct MatmulBench {
   DType dtype = DType::f32;
   int ranks = 1, threads = 1;
   std::vector<MatmulBenchRow> rows;
-  double ceiling_flops = 0;  ///< FLOP/s of one rank
-  double floor_seconds = 0;  ///< of one step
-  double step_seconds = 0;   ///< the same products as the step computes them
-  double product_flops = 0;  ///< FLOP of these products in one step of one rank
+  double ceiling_flops = 0;     ///< FLOP/s of one rank
+  std::string ceiling_library;  ///< of the row that reached it
+  double floor_seconds = 0;     ///< of one step
+  double step_seconds = 0;      ///< the same products as the step computes them
+  double product_flops = 0;     ///< FLOP of these products in one step of one rank
 };
 
 /// Collective. One thread, and all of them where they are more.

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations linked with src/ops/without_onednn_cpu.cpp in place of oneDNN, as a build with
+// TRIREME_ONEDNN=OFF has them.
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "ops/library_matmul.hpp"
+#include "ops/matmul.hpp"
+
+namespace trireme::test {
+namespace {
+
+constexpr ops::MatmulShape product{.m = 2, .n = 2, .k = 3};
+
+View view_of(std::vector<float>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), static_cast<std::int64_t>(values.size()),
+          DType::f32};
+}
+
+TEST(WithoutOnednn, SaysSo) {
+  EXPECT_FALSE(ops::has_onednn());
+  EXPECT_STREQ(ops::onednn_version(), "not in this build");
+}
+
+TEST(WithoutOnednn, MultipliesOrNamesWhatIsMissing) {
+  const auto device = device::make_cpu_device(1);
+  if (!ops::rows_are_independent(*device, product)) {
+    try {
+      const ops::Matmul multiply(*device, product);
+      FAIL() << "a product without AVX-512 and without oneDNN";
+    } catch (const DeviceError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("TRIREME_ONEDNN=OFF"));
+    }
+    return;
+  }
+  EXPECT_EQ(ops::product_library(*device, product), "trireme");
+  std::vector<float> a{1, 2, 3, 4, 5, 6}, b{1, 0, 0, 1, 1, 1}, c(4);
+  const auto stream = device->make_stream(device::StreamMode::inlined, "test");
+  ops::Matmul(*device, product)(view_of(a), view_of(b), view_of(c), *stream);
+  EXPECT_THAT(c, testing::ElementsAre(4, 5, 10, 11));
+}
+
+TEST(WithoutOnednn, HasNothingToMeasureBeside) {
+  const auto device = device::make_cpu_device(1);
+  EXPECT_THROW(ops::LibraryMatmul(*device, product, false), DeviceError);
+}
+
+}  // namespace
+}  // namespace trireme::test
