@@ -7,9 +7,17 @@
 # one, ranks take their streams in reverse, so that communication goes before what it forgot to wait for, and the cases of
 # EMULATED_WITHOUT, which take too long, are left out. The target `unit_tests` builds what the unit tests need, the executable included;
 # `mpi_tests` the others.
-set(TRIREME_MPIRUN ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none ${MPIEXEC_NUMPROC_FLAG})
+# Every test that starts ranks takes the launcher from here: MPIEXEC_EXECUTABLE with TRIREME_MPIEXEC_FLAGS.
+if(NOT DEFINED CACHE{TRIREME_MPIEXEC_FLAGS})
+  execute_process(COMMAND bash ${PROJECT_SOURCE_DIR}/jobs/mpirun.sh --flags ${MPIEXEC_EXECUTABLE}
+    OUTPUT_VARIABLE _flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+endif()
+set(TRIREME_MPIEXEC_FLAGS "${_flags}" CACHE STRING "The launcher's options: more ranks than cores, none bound to a core")
+separate_arguments(_flags UNIX_COMMAND "${TRIREME_MPIEXEC_FLAGS}")
+set(TRIREME_MPIRUN ${MPIEXEC_EXECUTABLE} ${_flags} ${MPIEXEC_NUMPROC_FLAG})
 set(TRIREME_TEST_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMP_NUM_THREADS=1;HWLOC_COMPONENTS=-gl"
-    "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_rmaps_base_oversubscribe=1")
+    "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_rmaps_base_oversubscribe=1" "MPIR_CVAR_POLLS_BEFORE_YIELD=1"
+    "TRIREME_MPIRUN=${MPIEXEC_EXECUTABLE}" "TRIREME_MPIRUN_FLAGS=${TRIREME_MPIEXEC_FLAGS} ${MPIEXEC_NUMPROC_FLAG}")
 # Leaks inside Open MPI's plugins, which are unloaded before the leak check, are known by the whole stack only.
 if(TRIREME_SANITIZE MATCHES address)
   list(APPEND TRIREME_TEST_ENVIRONMENT "ASAN_OPTIONS=fast_unwind_on_malloc=0")

@@ -1,13 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# mpirun with the options that trireme wants on one machine: ranks are not bound to single cores (Open MPI would bind each of one or two
-# ranks to one core and so take its threads away), more ranks than cores are allowed, and root may run it inside a container.
+# The launcher of Open MPI 4 and 5 or MPICH, with the options that trireme wants on one machine: ranks are not bound to single cores (Open
+# MPI would bind each of one or two ranks to one core and so take its threads away), more ranks than cores are allowed, and root may run
+# it inside a container.
 #   usage: bash jobs/mpirun.sh -n 4 build/trireme input/quickstart.yaml [section.key=value …]
+#          bash jobs/mpirun.sh --flags LAUNCHER       prints the options alone; CMake asks this for the tests
+# TRIREME_MPIRUN names another launcher than the one that build/ was configured with.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
+options_of() { # launcher
+  case $("$1" --version 2>&1) in
+    *"Open MPI"* | *OpenRTE*) echo --bind-to none --oversubscribe ;;
+    *HYDRA*) echo -bind-to none ;;
+    *) ;; # another launcher's own defaults
+  esac
+}
+if [ "${1:-}" = --flags ]; then
+  options_of "${2:?"usage: mpirun.sh --flags LAUNCHER"}"
+  exit
+fi
+
 # The launcher must belong to the library that the program was linked with: CMake knows which one that is.
-mpirun=$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$here/build/CMakeCache.txt" 2>/dev/null) || true
+mpirun=${TRIREME_MPIRUN:-$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$here/build/CMakeCache.txt" 2>/dev/null)} || true
 [ -x "${mpirun:-}" ] || mpirun=$(command -v mpirun) || {
   echo "error: no mpirun: build first (bash jobs/quickstart.sh), or load an MPI module" >&2
   exit 3
@@ -24,6 +39,8 @@ for ((i = 0; i + 1 < $#; ++i)); do
   case ${arguments[i]} in -n | -np | --np | -c) ranks=${arguments[i + 1]} ;; esac
 done
 cores=$(nproc)
-options=(--bind-to none --oversubscribe)
-[[ $ranks =~ ^[0-9]+$ ]] && [ "$ranks" -gt "$cores" ] && options+=(--mca mpi_yield_when_idle 1)
+read -ra options <<<"$(options_of "$mpirun")"
+if [[ $ranks =~ ^[0-9]+$ ]] && [ "$ranks" -gt "$cores" ]; then
+  export OMPI_MCA_mpi_yield_when_idle=1 MPIR_CVAR_POLLS_BEFORE_YIELD=1
+fi
 exec "$mpirun" "${options[@]}" "$@"

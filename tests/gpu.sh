@@ -121,7 +121,7 @@ train() {
       alone "${words[@]}" >"$out" 2>&1
     else # every rank claims a host of its own, or NCCL would refuse to share the GPU
       NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MNNVL_ENABLE=0 NCCL_NVLS_ENABLE=0 NCCL_RAS_ENABLE=0 \
-        CUDA_MODULE_LOADING=EAGER mpirun -n "$ranks" bash -c 'export NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK; exec "$@"' - \
+        CUDA_MODULE_LOADING=EAGER mpirun -n "$ranks" bash -c 'export NCCL_HOSTID=rank${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-$PMI_RANK}}; exec "$@"' - \
         "$program" "${words[@]}" >"$out" 2>&1
     fi || { cat "$out"; return 1; }
   }

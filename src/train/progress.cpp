@@ -89,10 +89,19 @@ double Progress::remaining_seconds() const {
   return measured_ == 0 ? -1 : mean_seconds_ * static_cast<double>(steps_ - last_step_);
 }
 
+bool started_by_launcher() {
+  // Open MPI; PMIx (Open MPI 5, srun --mpi=pmix); PMI (MPICH, Cray and Intel MPI); srun.
+  static constexpr std::array variables{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+  return std::ranges::any_of(variables, [](const char* name) {
+    return std::getenv(name) != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  });
+}
+
 bool terminal_listens() {
   if (isatty(STDOUT_FILENO) == 0)
     return false;
-  if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr)
+  if (!started_by_launcher())
     return true;
   std::array<char, 256> target{};
   const std::string link = fmt::format("/proc/{}/fd/1", getppid());

@@ -56,8 +56,12 @@ class Progress {
   bool drawn_ = false;
 };
 
-/// Whether a person looks at standard output. Open MPI gives every rank a pseudo-terminal, so
-/// behind mpirun it is mpirun's own standard output that counts.
+/// Whether the environment is that of a rank that a launcher started: Open MPI, PMIx, PMI (MPICH
+/// and its relatives) or Slurm.
+bool started_by_launcher();
+
+/// Whether a person looks at standard output. Open MPI gives every rank a pseudo-terminal, so under
+/// a launcher it is the launcher's own standard output that counts.
 bool terminal_listens();
 
 }  // namespace trireme::train

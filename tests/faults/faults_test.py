@@ -30,15 +30,18 @@ RUN = (f"run.steps={STEPS}", "model.channels=96", "checkpoint.every_steps=8", "c
 
 
 def ranks_of(launcher):
-    """Process ids of the ranks that this mpirun started."""
-    found = []
-    for path in glob.glob(f"/proc/{launcher.pid}/task/*/children"):
-        try:
-            with open(path, encoding="ascii") as file:
-                found += [int(word) for word in file.read().split()]
-        except OSError:
-            pass
-    return [pid for pid in found if runs_trireme(pid)]
+    """Process ids of the ranks that this mpirun started: its children, or those of MPICH's proxy below it."""
+    found, parents = [], [launcher.pid]
+    while parents:
+        for path in glob.glob(f"/proc/{parents.pop()}/task/*/children"):
+            try:
+                with open(path, encoding="ascii") as file:
+                    children = [int(word) for word in file.read().split()]
+            except OSError:
+                continue
+            found += [pid for pid in children if runs_trireme(pid)]
+            parents += [pid for pid in children if not runs_trireme(pid)]
+    return found
 
 
 def runs_trireme(pid):

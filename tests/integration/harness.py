@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the built executable as a user would, on a deck small enough for seconds.
 
-TRIREME names the executable and TRIREME_MPIRUN the launcher; CMake sets both.
+TRIREME names the executable, TRIREME_MPIRUN the launcher and TRIREME_MPIRUN_FLAGS its options, -n the last; CMake sets all three.
 """
 import os
 import shutil
@@ -13,6 +13,8 @@ import h5py
 
 TRIREME = os.environ["TRIREME"]
 MPIRUN = os.environ["TRIREME_MPIRUN"]
+FLAGS = os.environ["TRIREME_MPIRUN_FLAGS"].split()
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")  # one of which the launcher sets
 HERE = os.path.dirname(os.path.abspath(__file__))
 DECK = os.path.join(HERE, "tiny.yaml")
 TIMEOUT_S = 300  # for what hangs, however slow the machine
@@ -40,7 +42,13 @@ class Run:
 
 
 def launch(ranks):
-    return [MPIRUN, "-q", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), TRIREME]
+    return [MPIRUN, *FLAGS, str(ranks), TRIREME]
+
+
+def is_rank(environment, rank):
+    """Whether /proc/PID/environ, as bytes, is that of this rank."""
+    told = environment.split(b"\0")
+    return any(f"{name}={rank}".encode() in told for name in RANK_VARIABLES)
 
 
 def start(*arguments, ranks=1, prefix=()):

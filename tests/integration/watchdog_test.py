@@ -9,7 +9,7 @@ import signal
 import time
 import unittest
 
-from harness import TIMEOUT_S, TRIREME, TrainingTest
+from harness import TIMEOUT_S, TRIREME, TrainingTest, is_rank
 
 DEADLINE_S = 8  # a machine that stands still now and then may keep a rank that is well from its core for seconds
 # The roll waits five seconds for answers, the launcher one before it kills. The rest is for the machine: that a run ends because of the
@@ -22,12 +22,12 @@ def process_of_rank(rank, directory):
     for path in glob.glob("/proc/[0-9]*/environ"):
         try:
             with open(path, "rb") as file:
-                told = file.read().split(b"\0")
+                told = file.read()
             with open(path[: -len("environ")] + "cmdline", "rb") as file:
                 words = file.read().split(b"\0")
         except OSError:  # it ended meanwhile, or is a kernel thread
             continue
-        if (f"OMPI_COMM_WORLD_RANK={rank}".encode() in told and words[0] == TRIREME.encode()
+        if (is_rank(told, rank) and words[0] == TRIREME.encode()
                 and f"run.directory={directory}".encode() in words):
             return int(path.split("/")[2])
     raise AssertionError(f"no process of rank {rank}")

@@ -14,7 +14,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
-from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest  # noqa: E402
+from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, is_rank  # noqa: E402
 
 # A run that lost a rank ends in a second or two, one that lost its link when the deadline of 8 s and 5 s of the roll are over. The rest
 # is for a machine that stands still; what is told apart are minutes, in which nobody noticed.
@@ -33,8 +33,8 @@ def processes_of_rank(rank):
     for path in glob.glob("/proc/[0-9]*/environ"):
         try:
             with open(path, "rb") as file:
-                told = file.read().split(b"\0")
-            if f"OMPI_COMM_WORLD_RANK={rank}".encode() in told and os.readlink(path[:-7] + "exe") == os.path.realpath(TRIREME):
+                told = file.read()
+            if is_rank(told, rank) and os.readlink(path[:-7] + "exe") == os.path.realpath(TRIREME):
                 found.append(int(path.split("/")[2]))
         except OSError:  # it ended meanwhile, or is a kernel thread
             pass

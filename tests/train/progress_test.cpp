@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/progress.hpp"
 
+#include <array>
+#include <cstdlib>
+
 #include <gtest/gtest.h>
 
 namespace trireme::train {
@@ -21,6 +24,17 @@ TEST(Progress, AResumedRunShowsItsFirstTenSteps) {
   for (std::int64_t step = 5'003; step < 5'013; ++step)
     EXPECT_TRUE(has_line(step, 5'003, 10'000)) << step;
   EXPECT_FALSE(has_line(5'013, 5'003, 10'000));
+}
+
+TEST(Progress, KnowsTheLaunchersByTheirEnvironment) {
+  const std::array variables{"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+  for (const char* name : variables) unsetenv(name);
+  EXPECT_FALSE(started_by_launcher());
+  for (const char* name : variables) {
+    setenv(name, "0", 1);
+    EXPECT_TRUE(started_by_launcher()) << name;
+    unsetenv(name);
+  }
 }
 
 TEST(Progress, RemainingTimeLeavesTheFirstStepOut) {
