@@ -49,7 +49,7 @@ macro(trireme_find_cuda missing)
       HINTS ${TRIREME_CUDNN_FRONTEND} ${TRIREME_CUDNN_FRONTEND}/include ${PROJECT_SOURCE_DIR}/build-deps/cudnn-frontend/include)
     if(NOT TRIREME_CUDNN_FRONTEND_INCLUDE)
       list(APPEND ${missing}
-        "cuDNN's front end (modules/debian/setup.sh installs it, and TRIREME_CUDNN_FRONTEND may name its folder)")
+        "cuDNN's front end (bash modules/packages/cudnn_frontend.sh fetches it, and TRIREME_CUDNN_FRONTEND may name its folder)")
     endif()
     find_path(TRIREME_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{NCCL_HOME}/include)
     find_library(TRIREME_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} $ENV{NCCL_HOME}/lib)

@@ -1,4 +1,4 @@
-# Every library that trireme links, found once. modules/debian/setup.sh installs them on Debian 12.
+# Every library that trireme links, found once. modules/packages/setup.sh installs them on Debian 12 and 13 and Ubuntu 24.04.
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 set(MPI_DETERMINE_LIBRARY_VERSION ON)

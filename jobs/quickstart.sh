@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a bare Debian 12 to a trained model: installs what is missing, builds into build/, trains input/quickstart.yaml on two ranks, and
+# From a bare Debian to a trained model: installs what is missing, builds into build/, trains input/quickstart.yaml on two ranks, and
 # shows the run as a table and a picture.
 #   usage: bash jobs/quickstart.sh [section.key=value …]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 deck=input/quickstart.yaml
 
-bash modules/debian/setup.sh
+bash modules/packages/setup.sh
 bash jobs/build.sh trireme
 
 bash jobs/mpirun.sh -n 2 build/trireme "$deck" "$@" </dev/null

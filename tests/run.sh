@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
 start=$SECONDS
 
-bash modules/debian/setup.sh tests
+bash modules/packages/setup.sh tests
 PRESET=cpu bash jobs/build.sh
 
 results=()
@@ -32,7 +32,7 @@ run_tests() { # name, then what to run; 77 says that it was skipped
 sanitized_log=build/sanitized.log
 build_sanitized() {
   PRESET=asan nice -n 19 bash jobs/build.sh unit_tests mpi_tests || return
-  ! command -v clang++-14 >/dev/null || PRESET=fuzz nice -n 19 bash jobs/build.sh || true
+  nice -n 19 bash tests/fuzz/run.sh --build || true
 }
 sanitized() {
   wait "$1" || { cat "$sanitized_log"; return 1; }

@@ -48,7 +48,7 @@ class PowerCut(TrainingTest):
     def traced(self, name, ranks):
         """A run below the folder `name`, and the file with its calls."""
         if not shutil.which("strace"):
-            self.skipTest("strace is not installed (bash modules/debian/setup.sh tests does it on Debian)")
+            self.skipTest("strace is not installed (bash modules/packages/setup.sh tests does it on Debian)")
         may = subprocess.run([*STRACE, "-o", os.devnull, "true"], capture_output=True, text=True, check=False)
         if may.returncode != 0:
             self.skipTest(f"strace may not trace here: {may.stderr.strip()}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Lets libFuzzer look for inputs that end the deck parser, the token readers or the manifest reader otherwise than in words.
-#   usage: bash tests/fuzz/run.sh [SECONDS]      exit code 77: no clang with libFuzzer here
+#   usage: bash tests/fuzz/run.sh [SECONDS|--build]      exit code 77: no clang with libFuzzer here
 # With SECONDS each fuzzer looks for so long, elsewhere every time. Without, as a test, it tries a number of inputs from a fixed seed at
 # fixed addresses, so that the pace of the machine does not decide what it finds, and chance does only by the names of temporary files.
 # An input that was found stays in build-fuzz/found; put it into tests/fuzz/corpus with the mend.
@@ -9,12 +9,19 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 seconds=${1:-}
 declare -A runs=([deck]=5000 [tokens]=100000 [manifest]=50000) # a few seconds each
-if ! command -v clang++-14 >/dev/null ||
-  ! clang++-14 -fsanitize=fuzzer -x c++ -o /dev/null - <<<'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' 2>/dev/null; then
-  echo "skipped: fuzzing needs clang++-14, libclang-rt-14-dev and libomp-14-dev (bash modules/debian/setup.sh tests installs them on Debian)"
+compiler=
+for candidate in clang++-14 clang++-{16..21} clang++; do
+  if "$candidate" -fsanitize=fuzzer -fopenmp -x c++ -o /dev/null - 2>/dev/null \
+    <<<'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }'; then
+    compiler=$candidate && break
+  fi
+done
+if [ -z "$compiler" ]; then
+  echo "skipped: fuzzing needs clang++, libclang-rt-dev and libomp-dev of one version (bash modules/packages/setup.sh tests installs them)"
   exit 77
 fi
-PRESET=fuzz bash jobs/build.sh
+CC=${compiler/++/} CXX=$compiler PRESET=fuzz bash jobs/build.sh
+[ "$seconds" != --build ] || exit 0
 mkdir -p build-fuzz/found
 for target in deck tokens manifest; do
   known=(tests/fuzz/corpus/$target)

@@ -46,6 +46,6 @@ use() { # a name, and the file that brings the module command
 use lmod "${LMOD_INIT:-/usr/share/lmod/lmod/init/bash}"
 use environment-modules "${MODULES_INIT:-/usr/share/modules/init/bash}"
 if [ $tried -eq 0 ]; then
-  echo "skipped: no module command (bash modules/debian/setup.sh tests installs Lmod on Debian)"
+  echo "skipped: no module command (bash modules/packages/setup.sh tests installs Lmod on Debian)"
   exit 77
 fi

@@ -89,7 +89,7 @@ outside() {
   [ $# -gt 0 ] || { sed -n '5s/^# *//p' "$self" >&2; exit 2; }
   [ "$(id -u)" -eq 0 ] || skip "root"
   for tool in munged slurmctld slurmd sbatch unshare setpriv ip; do
-    command -v "$tool" >/dev/null || skip "$tool (bash modules/debian/setup.sh tests installs it on Debian)"
+    command -v "$tool" >/dev/null || skip "$tool (bash modules/packages/setup.sh tests installs it on Debian)"
   done
   # The kernel kills what is left in the namespaces when their first process ends, and that one when this script does.
   local enter=(setpriv --pdeathsig KILL unshare --net --uts --mount --pid --fork --kill-child --mount-proc) said

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what trireme needs from the packages of Debian 12, Debian 13 or Ubuntu 24.04, as root or through sudo. When everything is there
+# it only looks and touches no network. On another system it prints what trireme needs, and ends with exit code 3.
+#   usage: bash modules/packages/setup.sh [tests]    tests: also what only tests and the formatter need, who say what they skip without it
+# TRIREME_SETUP=skip says that the libraries come from elsewhere (environment modules, Spack): nothing is looked for or installed.
+# TRIREME_MPI=mpich takes MPICH in place of Open MPI. Where the CUDA compiler is installed, cudnn_frontend.sh beside this file runs as well.
+set -euo pipefail
+
+os_release=${TRIREME_OS_RELEASE:-/etc/os-release} # tests name another
+
+unsupported() { # says what to install, and ends
+  local system
+  system=$(. "$os_release" 2>/dev/null && echo "${PRETTY_NAME:-}") || true
+  {
+    echo "error: setup.sh knows Debian 12, Debian 13 and Ubuntu 24.04, and this is ${system:-another system}. trireme needs"
+    printf '  %-26s %-24s %s\n' \
+      "what, and from which on" "Fedora, Rocky, openSUSE" "Arch" \
+      "g++ 12 or clang++ 16" gcc-c++ gcc \
+      "CMake 3.25, Ninja" "cmake ninja-build" "cmake ninja" \
+      "Open MPI 4.1 or MPICH 4" "openmpi-devel" openmpi \
+      "HDF5 1.10" "hdf5-openmpi-devel" hdf5-openmpi \
+      "oneDNN 2.6 (or none)" "onednn-devel" onednn \
+      "yaml-cpp 0.7" yaml-cpp-devel yaml-cpp \
+      "CLI11 2.3" cli11-devel cli11 \
+      "spdlog 1.10, fmt 9" "spdlog-devel fmt-devel" "spdlog fmt" \
+      "GoogleTest 1.12 (tests)" "gtest-devel gmock-devel" gtest \
+      "Python 3.9: h5py, numpy," "python3-h5py" python-h5py \
+      "  matplotlib, venv, pip" "python3-matplotlib" python-matplotlib
+    echo "Older versions were not tried, and names may differ between releases. On a cluster take them from modules, or from modules/spack. Without oneDNN, configure with"
+    echo "-DTRIREME_ONEDNN=OFF on processors with AVX-512. When they are there, go on with"
+    echo "  TRIREME_SETUP=skip bash jobs/quickstart.sh"
+  } >&2
+  exit 3
+}
+
+if [ "${TRIREME_SETUP:-}" = skip ]; then
+  echo "setup: skipped (TRIREME_SETUP=skip)"
+  exit 0
+fi
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  unsupported
+fi
+
+# The table: what every supported distribution calls alike, what MPI adds, and what the distributions call differently.
+packages=(
+  build-essential cmake ninja-build git ca-certificates
+  libdnnl-dev ocl-icd-opencl-dev # oneDNN's CMake package asks for OpenCL
+  libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev libgtest-dev libgmock-dev
+  iproute2 # tests/network joins two hosts on one machine with it
+  python3 python3-venv python3-pip python3-setuptools python3-wheel python3-numpy python3-h5py python3-matplotlib
+)
+case ${TRIREME_MPI:-openmpi} in
+  openmpi) packages+=(libopenmpi-dev openmpi-bin openssh-client libhdf5-openmpi-dev) ;; # mpirun looks for ssh even when every rank is here
+  mpich) packages+=(libmpich-dev mpich libhdf5-mpich-dev) ;;
+  *) echo "error: TRIREME_MPI=$TRIREME_MPI is neither openmpi nor mpich" >&2 && exit 2 ;;
+esac
+# For tests/faults, tests/slurm, tests/modules, tests/processors.sh and tests/fuzz. Daemons that come along are not started.
+packages_for_tests=(strace munge slurmctld slurmd slurm-client lmod qemu-user)
+case $(. "$os_release" 2>/dev/null && echo "${ID:-}-${VERSION_ID:-}") in
+  debian-12 | ubuntu-24.04) packages_for_tests+=(clang-format-14 clang-14 libclang-rt-14-dev libomp-14-dev) ;;
+  debian-13) packages_for_tests+=(clang-19 libclang-rt-19-dev libomp-19-dev) ;; # without clang-format 14 house.format is skipped
+  *) unsupported ;;
+esac
+
+find_missing() { # packages; the result is in `missing`
+  local present package
+  present=$(dpkg-query -W -f='${db:Status-Abbrev} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^ii  *//p') || true
+  missing=()
+  for package in "$@"; do
+    grep -qx -- "$package" <<<"$present" || missing+=("$package")
+  done
+}
+
+install_missing() { # says why not on standard error
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      echo "these packages are missing, and installing them needs root or sudo: ${missing[*]}" >&2
+      return 1
+    fi
+    as_root=(sudo)
+    [ -t 0 ] || as_root=(sudo -n) # without a terminal nobody can type a password
+    if ! "${as_root[@]}" true; then
+      echo "these packages are missing, and sudo is not allowed here: ${missing[*]}" >&2
+      return 1
+    fi
+  fi
+  echo "setup: installing ${missing[*]}"
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
+  local policy=/usr/sbin/policy-rc.d # what Debian's packages ask before they start a daemon
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null && "${as_root[@]}" chmod +x "$policy"
+  else
+    policy=
+  fi
+  local log status=0
+  log=$(mktemp)
+  { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends --no-remove "${missing[@]}"; } >"$log" 2>&1 </dev/null || status=1
+  [ -z "$policy" ] || "${as_root[@]}" rm -f "$policy"
+  if [ $status -ne 0 ]; then
+    grep -E '^(E|W|Err):?' "$log" >&2 || tail -n 20 "$log" >&2
+    echo "apt-get could not install: ${missing[*]}" >&2
+  fi
+  rm -f "$log"
+  return $status
+}
+
+find_missing "${packages[@]}"
+if [ ${#missing[@]} -gt 0 ]; then
+  install_missing || { echo "error: trireme cannot be built without them" >&2; exit 3; }
+  echo "setup: done"
+fi
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  bash "$(dirname "${BASH_SOURCE[0]}")/cudnn_frontend.sh" ||
+    echo "setup: without nvidia-cudnn-frontend the build will be one for the CPU" >&2 # CMake says so as well; the CPU needs none of it
+fi
+if [ "${1:-}" = tests ]; then
+  find_missing "${packages_for_tests[@]}"
+  [ ${#missing[@]} -eq 0 ] || install_missing || echo "setup: without them some tests are skipped, and say so" >&2
+fi

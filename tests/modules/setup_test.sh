@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What modules/packages/setup.sh says where it installs nothing: on systems that it does not know, and where it is to be skipped.
+#   usage: setup_test.sh SOURCE_DIR
+set -uo pipefail
+setup=$1/modules/packages/setup.sh failures=0
+here=$(mktemp -d)
+trap 'rm -rf "$here"' EXIT
+
+fail() {
+  echo "$1:"
+  cat "$here/out"
+  failures=$((failures + 1))
+}
+
+printf 'ID=fedora\nVERSION_ID=41\nPRETTY_NAME="Fedora Linux 41"\n' >"$here/fedora"
+TRIREME_OS_RELEASE=$here/fedora bash "$setup" >"$here/out" 2>&1
+[ $? -eq 3 ] || fail "exit code on Fedora is not 3"
+for words in "Fedora Linux 41" openmpi-devel onednn-devel "MPICH 4" "HDF5 1.10" TRIREME_ONEDNN=OFF "TRIREME_SETUP=skip bash jobs/quickstart.sh"; do
+  grep -qF -- "$words" "$here/out" || fail "nothing about $words on Fedora"
+done
+
+TRIREME_OS_RELEASE=$here/fedora TRIREME_SETUP=skip bash "$setup" >"$here/out" 2>&1 || fail "TRIREME_SETUP=skip is an error"
+TRIREME_OS_RELEASE=$here/none bash "$setup" >"$here/out" 2>&1
+[ $? -eq 3 ] || fail "exit code without os-release is not 3"
+
+# A machine without any package, where nobody may install one: it is said which are missing. No formatter is among them.
+mkdir "$here/bin"
+printf '#!/bin/sh\nexit 1\n' | tee "$here/bin/dpkg-query" "$here/bin/apt-get" >"$here/bin/sudo"
+printf '#!/bin/sh\necho 1000\n' >"$here/bin/id"
+chmod +x "$here"/bin/*
+for system in debian-12 debian-13 ubuntu-24.04; do
+  printf 'ID=%s\nVERSION_ID=%s\n' "${system%%-*}" "${system#*-}" >"$here/os"
+  PATH=$here/bin:$PATH TRIREME_OS_RELEASE=$here/os bash "$setup" >"$here/out" 2>&1
+  [ $? -eq 3 ] || fail "missing packages on $system, and the exit code is not 3"
+  for package in libdnnl-dev libopenmpi-dev libhdf5-openmpi-dev; do
+    grep -q "are missing, .*$package" "$here/out" || fail "$package is not asked for on $system"
+  done
+  ! grep -q 'clang' "$here/out" || fail "a developer's tool is asked for on $system"
+done
+PATH=$here/bin:$PATH TRIREME_MPI=mpich TRIREME_OS_RELEASE=$here/os bash "$setup" >"$here/out" 2>&1
+{ grep -q libmpich-dev "$here/out" && ! grep -q openmpi "$here/out"; } || fail "TRIREME_MPI=mpich does not ask for MPICH alone"
+
+[ $failures -eq 0 ] && echo "setup: as expected"
+exit $((failures > 0))
