@@ -63,7 +63,9 @@ NcclComm::NcclComm(World& world, device::Device& device, int most_blocks)
   const ncclUniqueId id = shared_id(world);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
   config.commName = "trireme";
+#endif
   if (most_blocks > 0)
     config.maxCTAs = most_blocks;
   for (Entry& entry : ring_) entry.end = device.make_event();  // makes the GPU current as well

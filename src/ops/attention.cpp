@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.hpp"
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 
 #include "device/cuda/handle.hpp"
@@ -80,6 +82,20 @@ double Attention::forward_flops() const {
   const auto time = static_cast<double>(shape_.time);
   return 4.0 * static_cast<double>(shape_.batch * shape_.heads * shape_.head_channels) * time *
          (time + 1) / 2;
+}
+
+std::string capture_trouble(const device::Device& device, const AttentionShape& shape) {
+  if constexpr (device::cuda::in_this_build) {
+    if (device.kind() == device::Kind::cuda) {
+      const std::size_t version = cudnn_version();
+      if (!may_be_captured(shape, version))
+        return fmt::format(
+            "cuDNN {}.{}.{} with a context of {}, which is no multiple of 128; cuDNN "
+            "9.16 can be captured with any",
+            version / 10000, version / 100 % 100, version % 100, shape.time);
+    }
+  }
+  return {};
 }
 
 void set_attention_options(device::Device& device, const AttentionOptions& options) {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/view.hpp"
 
@@ -36,6 +37,9 @@ struct AttentionOptions {
 };
 /// For what is made from now on.
 void set_attention_options(device::Device& device, const AttentionOptions& options);
+
+/// Why this attention cannot be captured in a graph (Capture of device.hpp); empty where it can.
+std::string capture_trouble(const device::Device& device, const AttentionShape& shape);
 
 class Attention {
  public:

@@ -30,10 +30,20 @@ inline bool suits_cudnn(const AttentionShape& shape) {
          shape.time > 1;
 }
 
+/// Whether what cuDNN `version` (90100: 9.1.0) computes may be captured in a CUDA graph. Below 9.16
+/// its front end pads other contexts than multiples of 128, by lengths that it copies from the
+/// host's memory at every call: a graph would copy them from where they no longer are.
+/// Source: cudnn-frontend 1.18, node/scaled_dot_product_flash_attention.h.
+inline bool may_be_captured(const AttentionShape& shape, std::size_t version) {
+  return version >= 91600 || shape.time % 128 == 0 || !suits_cudnn(shape) || shape.drops;
+}
+
 std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& device,
                                                               const AttentionShape& shape);
 /// In builds with CUDA.
 std::unique_ptr<Attention::Implementation> make_attention_cuda(device::Device& device,
                                                                const AttentionShape& shape);
+/// In builds with CUDA: of the library found at run time.
+std::size_t cudnn_version();
 
 }  // namespace trireme::ops

@@ -252,6 +252,10 @@ class AttentionCuda final : public Attention::Implementation {
 
 }  // namespace
 
+std::size_t cudnn_version() {
+  return cudnnGetVersion();
+}
+
 std::unique_ptr<Attention::Implementation> make_attention_cuda(device::Device& device,
                                                                const AttentionShape& shape) {
   return std::make_unique<AttentionCuda>(device, shape);

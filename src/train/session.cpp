@@ -2,12 +2,16 @@
 #include "train/session.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "base/error.hpp"
 
 #include "comm/agreement.hpp"
 #include "comm/together.hpp"
 #include "data/open.hpp"
+#include "ops/attention.hpp"
 
 #include "train/machine.hpp"
 
@@ -98,15 +102,36 @@ Session::Session(const Job& the_job,
     gradients.push_back(engine.gradient(static_cast<ParameterIndex>(p)));
   }
   model.bind(std::move(parameters), std::move(gradients));
-  if (job.run.graphs.value_or(device->kind() == device::Kind::cuda && job.memory.pool)) {
-    TRIREME_EXPECT(job.memory.pool, "graphs of scratch that is freed: {}", "memory.pool is off");
-    graphs.emplace(model, plan, hooks, *compute_stream);
-  }
+  choose_graphs();
   if (job.evaluate.every_steps > 0 && data.validation)
     evaluator_.emplace(
         *data.validation,
         std::min(job.evaluate.batches * job.batch.sequences, data.validation->num_samples()),
         micro_batch_, world);
+}
+
+void Session::choose_graphs() {
+  bool wanted = job.run.graphs.value_or(device->kind() == device::Kind::cuda && job.memory.pool);
+  comm::together(world, [&] {
+    const std::string trouble =
+        wanted ? ops::capture_trouble(*device, {.batch = job.batch.micro_sequences,
+                                                .time = job.shape.context,
+                                                .heads = job.shape.heads,
+                                                .head_channels = job.shape.head_channels(),
+                                                .dtype = dtype,
+                                                .drops = job.shape.dropout > 0})
+               : std::string();
+    if (trouble.empty())
+      return;
+    if (job.run.graphs.value)
+      throw DeviceError(device->description(), "run.graphs: true", trouble, __FILE__, __LINE__);
+    without_graphs = trouble;
+    wanted = false;
+  });
+  if (!wanted)
+    return;
+  TRIREME_EXPECT(job.memory.pool, "graphs of scratch that is freed: {}", "memory.pool is off");
+  graphs.emplace(model, plan, hooks, *compute_stream);
 }
 
 void Session::expect_equal_plans() {

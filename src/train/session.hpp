@@ -123,6 +123,7 @@ class Session {
   optim::AdamW optimizer;
   EngineHooks hooks;
   std::optional<MicroStepGraphs> graphs;  ///< where run.graphs wants them
+  std::string without_graphs;             ///< why run.graphs: auto came to nothing on this GPU
   timing::Recorder recorder;
   /// Global index of the first sample not yet trained on.
   std::uint64_t next_sample = 0;
@@ -130,6 +131,7 @@ class Session {
  private:
   /// A rank with another plan would wait for collectives that never come.
   void expect_equal_plans();
+  void choose_graphs();
   void compute(std::int64_t number);
   void micro_steps();
   void train_micro_step(bool first, bool last);

@@ -191,6 +191,8 @@ void Trainer::open_files(std::optional<std::int64_t> resumed_step) {
     session_.choices.push_back(note);
   if (world_.rank() == 0)
     for (const std::string& line : session_.choices) log_.warning("{}", line);
+  if (!session_.without_graphs.empty())
+    log_.info("run.graphs: off: {}", session_.without_graphs);
   for (const std::string& line : gpu_table(world_, *session_.device)) log_.info("{}", line);
   log_.info("data: {} training tokens, {} validation tokens", count(data_.train.num_tokens()),
             data_.validation ? count(data_.validation->num_tokens()) : "no");

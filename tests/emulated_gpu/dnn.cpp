@@ -7,6 +7,7 @@
 #include "emulated_gpu/device.hpp"
 #include "emulated_gpu/dnn_attention.hpp"
 #include "emulated_gpu/queue.hpp"
+#include "emulated_gpu/settings.hpp"
 #include "emulated_gpu/touch.hpp"
 
 struct cudnnContext {
@@ -14,6 +15,10 @@ struct cudnnContext {
 };
 
 extern "C" {
+
+size_t cudnnGetVersion(void) {
+  return emulated::cudnn_version();
+}
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   if (handle == nullptr)

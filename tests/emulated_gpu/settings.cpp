@@ -34,6 +34,11 @@ int num_gpus() {
   return count;
 }
 
+std::size_t cudnn_version() {
+  static const std::size_t version = number("TRIREME_EMULATED_CUDNN");
+  return version == 0 ? 91900 : version;
+}
+
 bool is_lazy() {
   static const bool lazy = [] {
     const char* mode = std::getenv("TRIREME_EMULATED_QUEUE");

@@ -10,6 +10,8 @@ namespace emulated {
 
 /// TRIREME_EMULATED_GPUS: how many there are; 0 is a machine without a driver.
 int num_gpus();
+/// TRIREME_EMULATED_CUDNN: what cudnnGetVersion() says; 91900 unless it is set.
+std::size_t cudnn_version();
 /// TRIREME_EMULATED_QUEUE=lazy.
 bool is_lazy();
 

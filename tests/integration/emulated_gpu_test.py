@@ -39,6 +39,14 @@ class EmulatedGpu(TrainingTest):
             self.assertEqual(table["speed"]["memory"][0], record["memory"].attrs["peak_device"])
             self.assertIn("GPU", table["speed"]["device"].asstr()[0])
 
+    def test_old_cudnn_goes_without_graphs_and_says_so(self):
+        small = (*SMALL, "run.device=cuda", "model.dropout=0", "run.precision=bf16")
+        old = ("env", "TRIREME_EMULATED_CUDNN=91501")
+        self.assertIn("run.graphs: off: cuDNN 9.15.1 with a context of 8", self.train_well(*small, ranks=2, name="old", prefix=old).out)
+        self.assertNotIn("run.graphs", self.train_well(*small, ranks=2, name="new").out)
+        self.assertEqual(self.losses("old"), self.losses("new"))
+        self.assert_refused(self.train(*small, "run.graphs=true", name="refused", prefix=old), 3, "run.graphs: true", "cuDNN 9.15.1")
+
     def rows(self, *words, ranks=1):
         path = self.path("-".join(words[1:2]) + ".json")
         run = start(*words, "--repetitions", "1", "--json", path, ranks=ranks)

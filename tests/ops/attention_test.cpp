@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.hpp"
 
+#include "ops/attention_backend.hpp"
 #include "ops/tensors.hpp"
 
 namespace trireme::test {
@@ -273,6 +274,24 @@ TEST(AttentionOnGpu, ReckonsItsScratch) {
   EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 33, DType::bf16}), 4U * 6 * 65);
   EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}, {.deterministic = false}),
             4U * 6 * 65 + 4U * 6 * 65 * 32);
+}
+
+/// cuDNN below 9.16 pads what is no multiple of 128; what it does not compute, nobody pads.
+TEST(AttentionOnGpu, IsCapturedWhereCudnnCopiesNothing) {
+  const ops::AttentionShape padded{
+      .batch = 2, .time = 100, .heads = 2, .head_channels = 64, .dtype = DType::bf16};
+  EXPECT_FALSE(ops::may_be_captured(padded, 90100));
+  EXPECT_FALSE(ops::may_be_captured(padded, 91501));
+  EXPECT_TRUE(ops::may_be_captured(padded, 91600));
+  auto other = padded;
+  other.time = 128;
+  EXPECT_TRUE(ops::may_be_captured(other, 90100));
+  other = padded;
+  other.dtype = DType::f32;
+  EXPECT_TRUE(ops::may_be_captured(other, 90100));
+  other = padded;
+  other.drops = true;
+  EXPECT_TRUE(ops::may_be_captured(other, 90100));
 }
 
 TEST(AttentionReference, BackwardIsTheGradientOfForward) {
