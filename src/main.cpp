@@ -48,7 +48,7 @@ bool trains(int argc, char** argv) {
 }
 
 job::Circumstances circumstances_of(const Request& request) {
-  return {.ranks = request.ranks, .cuda = build_info().has_cuda};
+  return {.ranks = request.ranks, .cuda = build_info().has_cuda, .hosts = request.hosts};
 }
 
 ExitCode run(int argc, char** argv) {

@@ -20,7 +20,7 @@ namespace trireme {
 const char* const usage_text =
     "usage: trireme DECK [section.key=value ...]          train; start it with mpirun or srun\n"
     "       trireme check DECK [section.key=value ...] [--ranks N]\n"
-    "       trireme plan DECK [section.key=value ...] [--ranks N] [--json FILE]\n"
+    "       trireme plan DECK [section.key=value ...] [--ranks N] [--hosts H] [--json FILE]\n"
     "       trireme verify DECK [section.key=value ...] [--steps K]    under mpirun: is every "
     "switch\n"
     "                                                     invisible in the numbers?\n"
@@ -75,6 +75,9 @@ void add_plan(CLI::App& app, Request& request) {
                             Verb::plan, request);
   add_deck(*verb, request)->required();
   add_ranks(*verb, request);
+  verb->add_option("--hosts", request.hosts,
+                   "Hosts that they will be on, consecutive ranks together")
+      ->check(CLI::Range(1, 1 << 20));
   verb->add_option("--json", request.json, "Write the plan into this new file as well");
 }
 

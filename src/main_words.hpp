@@ -44,6 +44,7 @@ struct Request {
   std::string deck;
   std::vector<std::string> overrides;
   int ranks = 1;
+  int hosts = 1;
   std::string json;  ///< a new file, or empty
   std::int64_t steps = 3;
   std::string topic;

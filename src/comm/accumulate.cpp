@@ -200,4 +200,40 @@ void add_to(float* to, const float* from, std::int64_t elements) {
   copy_add(to, to, from, elements);
 }
 
+void PartialSums::apply(SumStep::Kind kind,
+                        const std::byte* source,
+                        DType dtype,
+                        std::int64_t at,
+                        std::int64_t elements) {
+  using enum SumStep::Kind;
+  if (kind == load)
+    ++height_;
+  TRIREME_ASSERT(
+      height_ > (kind == merge ? 1U : 0U) && height_ <= levels_ && at + elements <= elements_,
+      "a step on {} of {} partial sums", height_, levels_);
+  float* top = level(height_ - 1, at);
+  if (kind == merge) {
+    --height_;
+    float* below = level(height_ - 1, at);
+    return copy_add(below, below, top, elements);
+  }
+  if (dtype == DType::f32) {
+    const auto* from = reinterpret_cast<const float*>(source);
+    if (kind == add)
+      return copy_add(top, top, from, elements);
+    std::memcpy(top, from, static_cast<std::size_t>(elements) * sizeof(float));
+  } else {
+    const auto* from = reinterpret_cast<const Bf16*>(source);
+    kind == add ? add_widened(top, from, elements) : widen(top, from, elements);
+  }
+}
+
+void PartialSums::store(std::byte* out, DType dtype, std::int64_t at, std::int64_t elements) const {
+  TRIREME_ASSERT(height_ == 1, "{} partial sums are left", height_);
+  if (dtype == DType::f32)
+    std::memcpy(out, level(0, at), static_cast<std::size_t>(elements) * sizeof(float));
+  else
+    narrow(reinterpret_cast<Bf16*>(out), level(0, at), elements);
+}
+
 }  // namespace trireme::comm

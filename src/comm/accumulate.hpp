@@ -13,6 +13,7 @@
 #include "base/dtype.hpp"
 
 #include "comm/config.hpp"
+#include "comm/routes.hpp"
 
 namespace trireme::comm {
 
@@ -46,5 +47,36 @@ void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes);
 
 /// to[i] = to[i] + from[i], fp32.
 void add_to(float* to, const float* from, std::int64_t elements);
+
+/// A stack of partial sums in fp32, for additions that are made one by one.
+class PartialSums {
+ public:
+  PartialSums() = default;
+  /// Borrows `memory`: levels * elements.
+  PartialSums(float* memory, std::size_t levels, std::int64_t elements)
+      : memory_(memory), levels_(levels), elements_(elements) {}
+
+  [[nodiscard]] std::size_t height() const { return height_; }
+  void set_height(std::size_t height) { height_ = height; }
+  /// On the elements [at, at + elements) of the sums. `source`: as many of `dtype`, f32 or bf16; a
+  /// merge has none.
+  void apply(SumStep::Kind kind,
+             const std::byte* source,
+             DType dtype,
+             std::int64_t at,
+             std::int64_t elements);
+  /// The one sum that is left, rounded to `dtype`.
+  void store(std::byte* out, DType dtype, std::int64_t at, std::int64_t elements) const;
+
+ private:
+  [[nodiscard]] float* level(std::size_t k, std::int64_t at) const {
+    return memory_ + static_cast<std::int64_t>(k) * elements_ + at;
+  }
+
+  float* memory_ = nullptr;
+  std::size_t levels_ = 0;
+  std::int64_t elements_ = 0;
+  std::size_t height_ = 0;
+};
 
 }  // namespace trireme::comm

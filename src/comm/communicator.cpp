@@ -10,12 +10,8 @@
 
 namespace trireme::comm {
 
-Shards::Shards(View bucket, int rank, int size) : full(bucket) {
-  const std::int64_t shard_elements = bucket.elements / size;
-  ranks.reserve(static_cast<std::size_t>(size));
-  for (int r = 0; r < size; ++r) ranks.push_back(bucket.slice(r * shard_elements, shard_elements));
-  own = ranks[static_cast<std::size_t>(rank)];
-}
+Shards::Shards(View bucket, int rank, int size)
+    : full(bucket), own(bucket.slice(rank * (bucket.elements / size), bucket.elements / size)) {}
 
 void expect_bucket(View full, int size) {
   TRIREME_EXPECT(full.dtype == DType::f32 || full.dtype == DType::bf16 || full.dtype == DType::i64,
@@ -50,7 +46,7 @@ std::string why_no_shared_memory(MpiWorld& world, const OwnedComm& node) {
 
 /// What `automatic` means here, and in `note` what people should know of it.
 Transport chosen(MpiWorld& world, const OwnedComm& node, std::string& note) {
-  if (!nodes_are_equal(world, node) || node.size() == 1)
+  if (largest_node(world, node) == 1)
     return Transport::mpi;
   if (const std::string why = why_no_shared_memory(world, node); !why.empty()) {
     note = fmt::format(
@@ -62,18 +58,12 @@ Transport chosen(MpiWorld& world, const OwnedComm& node, std::string& note) {
   return node.size() == world.size() ? Transport::shared_memory : Transport::hierarchical;
 }
 
-void expect_fitting(Transport transport, MpiWorld& world, const OwnedComm& node) {
-  const bool equal = nodes_are_equal(world, node);
+void expect_fitting(Transport transport, const MpiWorld& world, const OwnedComm& node) {
   if (transport == Transport::shared_memory && node.size() != world.size())
     throw UserError(
         fmt::format("parallel.transport: shared_memory carries the ranks of one host, and {} of "
                     "the {} ranks of this run are on {}; hierarchical, mpi and auto carry all",
                     node.size(), world.size(), world.host()));
-  if (transport == Transport::hierarchical && !equal)
-    throw UserError(
-        fmt::format("parallel.transport: hierarchical needs the same number of ranks on every "
-                    "host, and {} has {} of {}; mpi and auto carry any",
-                    world.host(), node.size(), world.size()));
 }
 
 std::unique_ptr<Communicator> make_gpu_communicator(Transport transport,

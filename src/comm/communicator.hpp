@@ -20,7 +20,11 @@
 // use fp32 accumulators; sums of int64 are exact, whatever the order.
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
 // with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
-// power of two is split behind the largest power of two below it.
+// power of two is split behind the largest power of two below it. These two have the same bits on
+// every transport and placement: where hosts share memory, what lies on one host is added up there
+// first, but only as far as the order has it so (comm/routes.hpp). With Reduction::sum each
+// transport adds in its own order, the same from run to run: one host in rank order; several, the
+// terms of each host first, then the hosts' sums; a ring from the owner on.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +32,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/index.hpp"
 #include "base/view.hpp"
@@ -43,15 +46,18 @@ namespace trireme::comm {
 /// What error messages call a collective on sums of a whole step, which are in no bucket.
 inline constexpr BucketIndex sums_of_the_step{-1};
 
-/// Where every rank's shard of one bucket lies in local memory, and what the transport knows about
-/// it.
+/// Where one bucket lies in local memory, and what the transport knows about it. Its size does not
+/// depend on the number of ranks, unless the transport reads peers' memory: then it has an address
+/// for each rank of the host.
 class Shards {
  public:
   virtual ~Shards() = default;
 
   View full;
-  View own;                 ///< this rank's shard inside `full`
-  std::vector<View> ranks;  ///< every rank's shard inside `full`
+  View own;  ///< this rank's shard inside `full`
+
+  /// A rank's shard inside `full`.
+  [[nodiscard]] View of(int rank) const { return full.slice(rank * own.elements, own.elements); }
 
  protected:
   Shards(View bucket, int rank, int size);
@@ -95,6 +101,9 @@ class Communicator {
 struct Options {
   /// Largest single message, a multiple of 64; 0 chooses by placement: message_bytes().
   std::size_t chunk_bytes = 0;
+  /// What each window of messages may take that are received, or sent from a copy, in a sum of
+  /// promised order; any number of ranks. Source: as a ring's (comm/ring.cpp).
+  std::size_t exchange_bytes = std::size_t{4} << 20U;
   /// NCCL: register the memory of buckets once, and how many multiprocessors it may take at most
   /// (0: its own choice).
   bool registers_memory = true;

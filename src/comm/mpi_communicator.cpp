@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cstddef>
+#include <numeric>
+#include <vector>
+
 #include "device/cpu/cpu_stream.hpp"
 
 #include "comm/exchange.hpp"
+#include "comm/integer_sums.hpp"
 #include "comm/progress.hpp"
 #include "comm/ring.hpp"
 #include "comm/transports.hpp"
@@ -13,6 +19,12 @@ class MpiShards final : public Shards {
  public:
   MpiShards(View bucket, int rank, int size) : Shards(bucket, rank, size) {}
 };
+
+std::vector<int> every_rank(int size) {
+  std::vector<int> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
 
 std::size_t chunk_bytes_of(const MpiWorld& world, const Options& options) {
   return message_bytes(options, world.local_size() == world.size());
@@ -31,13 +43,15 @@ class MpiCommunicator final : public Communicator {
         rank_(comm_.rank()),
         size_(comm_.size()),
         progress_(world.roll()),
-        ring_(comm_.get(), progress_, device, chunk_bytes_of(world, options)),
+        ring_(comm_.get(), progress_, every_rank(size_), device, chunk_bytes_of(world, options)),
         exchange_(comm_.get(),
                   progress_,
-                  summation_of(reduction),
+                  reduction,
+                  Hosts::apart(size_),
                   device,
-                  chunk_bytes_of(world, options)),
-        nobody_(static_cast<std::size_t>(size_), nullptr) {}
+                  chunk_bytes_of(world, options),
+                  options.exchange_bytes),
+        integers_(comm_.get(), progress_) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -62,7 +76,7 @@ class MpiCommunicator final : public Communicator {
   void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
     device::cpu::stream_of(stream).run([this, table = &shards, bucket] {
       const auto entered = progress_.enter("all_gather", bucket);
-      ring_.all_gather(table->ranks);
+      ring_.all_gather(table->full, table->own.elements);
     });
   }
 
@@ -70,17 +84,23 @@ class MpiCommunicator final : public Communicator {
     device::cpu::stream_of(stream).run([this, table = &shards, bucket] {
       const auto entered = progress_.enter("all_reduce", bucket);
       reduce(*table);
-      ring_.all_gather(table->ranks);
+      if (table->full.dtype != DType::i64)
+        ring_.all_gather(table->full, table->own.elements);
     });
   }
 
  private:
   void reduce(const Shards& shards) {
-    if (reduction_ != Reduction::sum || shards.full.dtype != DType::f32)
-      exchange_.reduce_scatter(shards.ranks, nobody_);
+    if (shards.full.dtype == DType::i64)
+      integers_.all_reduce(shards.full);
+    else if (reduction_ != Reduction::sum || shards.full.dtype != DType::f32)
+      exchange_.reduce_scatter(shards.full, in_place);
     else
-      ring_.reduce_scatter(shards.ranks);
+      ring_.reduce_scatter(shards.full, shards.own.elements);
   }
+
+  /// Nobody else's memory is readable.
+  static constexpr std::array<std::ptrdiff_t, 1> in_place{0};
 
   device::Device& device_;
   Reduction reduction_;
@@ -90,7 +110,7 @@ class MpiCommunicator final : public Communicator {
   Progress progress_;
   Ring ring_;
   Exchange exchange_;
-  std::vector<const std::byte*> nobody_;  // no peer's memory is readable
+  IntegerSums integers_;
 };
 
 }  // namespace

@@ -6,8 +6,13 @@
 // bucket is written by rank k only, in its own bucket and in place, and the k-th shard of anybody's
 // bucket is read by rank k only; so between two meeting points no rank writes what another reads.
 //
-//   reduce_scatter  meet; sum; (ring along the column;) meet
-//   all_gather      (ring along the column;) reach; wait for each peer and copy its shards; meet
+//   reduce_scatter  meet; sum; (ring along the column, or exchange;) meet
+//   all_gather      (ring along the column, or spread;) reach; wait for each peer and copy the
+//                   shards that it has; meet
+//
+// Between hosts, a sum of fp32 in any order goes around rings where every host has equally many
+// ranks; all else goes through comm/exchange.hpp. Every host sends each shard, or its part of each
+// shard's sum, once. (A promised order may ask for more: comm/routes.hpp.)
 //
 // The last meeting lets nobody leave, and overwrite its bucket, while a peer still reads it.
 #include <algorithm>
@@ -18,8 +23,10 @@
 
 #include "comm/accumulate.hpp"
 #include "comm/exchange.hpp"
+#include "comm/integer_sums.hpp"
 #include "comm/node_barrier.hpp"
 #include "comm/ring.hpp"
+#include "comm/spread.hpp"
 #include "comm/transports.hpp"
 
 namespace trireme::comm {
@@ -68,46 +75,38 @@ class Windows final : public device::MemorySource {
   std::list<SharedSegment> segments_;
 };
 
-/// All addresses that the collectives on one bucket need.
+/// Where the host's buckets lie.
 class NodeShards final : public Shards {
  public:
-  struct Copy {
-    View to;
-    const std::byte* from;
-  };
-
   NodeShards(View bucket, int rank, int size, const NodeGrid& grid, const SharedSegment* segment)
-      : Shards(bucket, rank, size), readable(static_cast<std::size_t>(size), nullptr) {
-    const auto column = static_cast<std::size_t>(grid.local_rank);
-    for (const auto& row : grid.members)
-      column_blocks.push_back(ranks[static_cast<std::size_t>(row[column])]);
+      : Shards(bucket, rank, size) {
     if (segment == nullptr)
       return;
-    const auto in_piece_of = [&](int local, const View& shard) {
-      return segment->piece(local) + (shard.data - segment->piece(grid.local_rank));
-    };
-    for (const View& block : column_blocks)
-      for (int local = 0; local < grid.num_columns(); ++local)
-        sources.push_back(in_piece_of(local, block));
-    for (int local = 0; local < grid.num_columns(); ++local) {
-      const int peer =
-          grid.members[static_cast<std::size_t>(grid.row)][static_cast<std::size_t>(local)];
-      readable[static_cast<std::size_t>(peer)] = in_piece_of(local, own);
-    }
-    for (int step = 1; step < grid.num_columns(); ++step) {
-      const int local = (grid.local_rank + step) % grid.num_columns();
-      for (const auto& row : grid.members) {
-        const View shard = ranks[static_cast<std::size_t>(row[static_cast<std::size_t>(local)])];
-        copies.push_back({shard, in_piece_of(local, shard)});
-      }
-    }
+    const std::byte* mine = segment->piece(grid.local_rank);
+    for (int local = 0; local < grid.num_local(); ++local)
+      distances.push_back(segment->piece(local) - mine);
   }
 
-  std::vector<View> column_blocks;         ///< [row]: the shard of this column's rank there
-  std::vector<const std::byte*> sources;   ///< [row][local]: that shard in a peer's bucket
-  std::vector<const std::byte*> readable;  ///< [world rank]: own shard in its bucket, or null
-  std::vector<Copy> copies;  ///< [step][row]: what a gather copies, nearest peer first
+  std::vector<std::ptrdiff_t> distances;  ///< [local]: from this rank's bucket to that one's
 };
+
+/// By rank of the host: whose shards it has after the exchange between hosts.
+std::vector<std::vector<int>> shards_held(const NodeGrid& grid) {
+  std::vector<std::vector<int>> held(static_cast<std::size_t>(grid.num_local()));
+  for (int owner = 0; owner < grid.hosts.ranks(); ++owner) {
+    const int local = grid.hosts.local_of(grid.hosts.agent(grid.row, owner));
+    held[static_cast<std::size_t>(local)].push_back(owner);
+  }
+  return held;
+}
+
+/// The ranks of this rank's column.
+std::vector<int> column_of(const NodeGrid& grid) {
+  std::vector<int> ranks;
+  for (int row = 0; row < grid.num_rows() && grid.has_columns(); ++row)
+    ranks.push_back(grid.hosts.members(row)[static_cast<std::size_t>(grid.local_rank)]);
+  return ranks.empty() ? std::vector<int>{0} : ranks;
+}
 
 class NodeCommunicator final : public Communicator {
  public:
@@ -127,12 +126,22 @@ class NodeCommunicator final : public Communicator {
         progress_(world.roll()),
         barrier_(grid_.node.get(), progress_),
         windows_(grid_.node.get(), world.progress(), grid_.local_rank),
-        ring_(grid_.column.get(), progress_, device, message_bytes(options, false)),
-        exchange_(grid_.num_rows() > 1 ? comm_.get() : MPI_COMM_SELF,
+        held_(shards_held(grid_)),
+        sources_(static_cast<std::size_t>(grid_.num_local())),
+        ring_(grid_.has_columns() ? grid_.column.get() : MPI_COMM_SELF,
+              progress_,
+              column_of(grid_),
+              device,
+              message_bytes(options, false)),
+        exchange_(comm_.get(),
                   progress_,
-                  summation_of(reduction),
+                  reduction,
+                  grid_.hosts,
                   device,
-                  message_bytes(options, false)) {}
+                  message_bytes(options, false),
+                  options.exchange_bytes),
+        spread_(comm_.get(), progress_, grid_.hosts, message_bytes(options, false)),
+        integers_(comm_.get(), progress_) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -143,7 +152,7 @@ class NodeCommunicator final : public Communicator {
   }
 
   [[nodiscard]] std::size_t peer_bytes() const override {
-    return windows_.bytes() * static_cast<std::size_t>(grid_.num_columns() - 1);
+    return windows_.bytes() * static_cast<std::size_t>(grid_.num_local() - 1);
   }
 
   std::unique_ptr<Shards> shards(View full) override {
@@ -193,28 +202,41 @@ class NodeCommunicator final : public Communicator {
   }
 
   void reduce(const NodeShards& s) {
-    barrier_.meet();
-    if (grid_.num_rows() > 1 && (reduction_ != Reduction::sum || s.full.dtype != DType::f32)) {
-      exchange_.reduce_scatter(s.ranks, s.readable);
+    if (grid_.num_rows() > 1 && s.full.dtype == DType::i64) {
+      integers_.all_reduce(s.full);
       return;
     }
-    const auto num_local = static_cast<std::size_t>(grid_.num_columns());
-    for (std::size_t row = 0; row < s.column_blocks.size(); ++row) {
-      const View block = s.column_blocks[row];
-      sum_(block.data, std::span(s.sources).subspan(row * num_local, num_local), block.elements,
-           block.dtype);
+    barrier_.meet();
+    const bool in_rings =
+        grid_.has_columns() && reduction_ == Reduction::sum && s.full.dtype == DType::f32;
+    if (grid_.num_rows() > 1 && !in_rings) {
+      exchange_.reduce_scatter(s.full, s.distances);
+      return;
     }
-    ring_.reduce_scatter(s.column_blocks);
+    for (const int owner : held_[static_cast<std::size_t>(grid_.local_rank)]) {
+      const View block = s.of(owner);
+      std::ranges::transform(s.distances, sources_.begin(),
+                             [&](std::ptrdiff_t distance) { return block.data + distance; });
+      sum_(block.data, sources_, block.elements, block.dtype);
+    }
+    ring_.reduce_scatter(s.full, s.own.elements);
   }
 
   void gather(const NodeShards& s) {
-    ring_.all_gather(s.column_blocks);
+    if (grid_.num_rows() > 1 && s.full.dtype == DType::i64)
+      return;  // every rank has the sums
+    if (grid_.has_columns())
+      ring_.all_gather(s.full, s.own.elements);
+    else
+      spread_.all_gather(s.full);
     barrier_.reach();
-    auto copy = s.copies.begin();
-    for (int step = 1; step < grid_.num_columns(); ++step) {
-      barrier_.wait_for((grid_.local_rank + step) % grid_.num_columns());
-      for (int row = 0; row < grid_.num_rows(); ++row, ++copy)
-        copy_past_caches(copy->to.data, copy->from, copy->to.bytes());
+    for (int step = 1; step < grid_.num_local(); ++step) {
+      const auto local = static_cast<std::size_t>((grid_.local_rank + step) % grid_.num_local());
+      barrier_.wait_for(static_cast<int>(local));
+      for (const int owner : held_[local]) {
+        const View shard = s.of(owner);
+        copy_past_caches(shard.data, shard.data + s.distances[local], shard.bytes());
+      }
     }
   }
 
@@ -228,8 +250,12 @@ class NodeCommunicator final : public Communicator {
   Progress progress_;
   NodeBarrier barrier_;
   Windows windows_;
+  std::vector<std::vector<int>> held_;     // [local]: whose shards that rank has for the host
+  std::vector<const std::byte*> sources_;  // [local]
   Ring ring_;
   Exchange exchange_;
+  Spread spread_;
+  IntegerSums integers_;
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "comm/node_grid.hpp"
 
 #include <array>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -33,34 +32,28 @@ OwnedComm split_by_host(const MpiWorld& world) {
   return OwnedComm(node);
 }
 
-bool nodes_are_equal(MpiWorld& world, const OwnedComm& node) {
-  std::array<std::int64_t, 2> extremes{node.size(), -node.size()};
-  world.max(extremes);
-  return extremes[0] == -extremes[1];
+int largest_node(MpiWorld& world, const OwnedComm& node) {
+  std::int64_t most = node.size();
+  world.max({&most, 1});
+  return static_cast<int>(most);
 }
 
 NodeGrid make_grid(MpiWorld& world, OwnedComm node) {
-  NodeGrid grid;
-  grid.node = std::move(node);
+  // A host is known by its first world rank.
+  const std::array<double, 1> mine{static_cast<double>(first_rank(world, node))};
+  std::vector<int> host_of;
+  for (const double first : world.gather_all(mine)) host_of.push_back(static_cast<int>(first));
+  NodeGrid grid{std::move(node), {}, Hosts(host_of)};
+  grid.row = grid.hosts.host_of(world.rank());
   grid.local_rank = grid.node.rank();
-  // A node is known by its first world rank.
-  const std::array<double, 2> mine{static_cast<double>(grid.node.rank()),
-                                   static_cast<double>(first_rank(world, grid.node))};
-  const auto seats = world.gather_all(mine);
-  MPI_Comm column = MPI_COMM_NULL;
-  TRIREME_MPI(MPI_Comm_split(world.comm(), grid.local_rank, static_cast<int>(mine[1]), &column));
-  grid.column = OwnedComm(column);
-  grid.row = grid.column.rank();
-
-  // Columns are ordered by the nodes' first ranks, so rows are.
-  std::map<int, std::vector<int>> rows;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    const auto seat = 2 * static_cast<std::size_t>(rank);
-    auto& row = rows[static_cast<int>(seats[seat + 1])];
-    row.resize(static_cast<std::size_t>(grid.node.size()), -1);
-    row[static_cast<std::size_t>(seats[seat])] = rank;
+  TRIREME_EXPECT(grid.local_rank == grid.hosts.local_of(world.rank()),
+                 "rank {} is number {} of its host, not {}", world.rank(), grid.local_rank,
+                 grid.hosts.local_of(world.rank()));
+  if (grid.hosts.equal()) {
+    MPI_Comm column = MPI_COMM_NULL;
+    TRIREME_MPI(MPI_Comm_split(world.comm(), grid.local_rank, grid.row, &column));
+    grid.column = OwnedComm(column);
   }
-  for (auto& [first, row] : rows) grid.members.push_back(std::move(row));
   return grid;
 }
 

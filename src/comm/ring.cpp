@@ -2,6 +2,7 @@
 #include "comm/ring.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/accumulate.hpp"
 #include "comm/requests.hpp"
@@ -20,28 +21,35 @@ constexpr std::size_t largest_window = 64;
 
 /// Step s sends block first_sent - s and receives block first_sent - s - 1, around the ring.
 struct Ring::Walk {
-  std::span<const View> blocks;
+  View full;
+  std::int64_t block_elements;
+  const std::vector<int>& owners;
   std::int64_t chunk_elements;
   int first_sent;
   bool reduces;
-  std::int64_t block_elements = blocks[0].elements;
   std::int64_t num_chunks = (block_elements + chunk_elements - 1) / chunk_elements;  ///< per block
 
   [[nodiscard]] View chunk(std::int64_t k, int blocks_back) const {
-    const auto size = static_cast<std::int64_t>(blocks.size());
+    const auto size = static_cast<std::int64_t>(owners.size());
     const std::int64_t begin = k % num_chunks * chunk_elements;
     const std::int64_t block = (first_sent - k / num_chunks - blocks_back + 2 * size) % size;
-    return blocks[static_cast<std::size_t>(block)].slice(
-        begin, std::min(chunk_elements, block_elements - begin));
+    return full.slice(owners[static_cast<std::size_t>(block)] * block_elements + begin,
+                      std::min(chunk_elements, block_elements - begin));
   }
   [[nodiscard]] View sent(std::int64_t k) const { return chunk(k, 0); }
   [[nodiscard]] View received(std::int64_t k) const { return chunk(k, 1); }
 };
 
-Ring::Ring(MPI_Comm comm, Progress& progress, device::Device& device, std::size_t chunk_bytes)
-    : comm_(comm), progress_(progress), chunk_bytes_(chunk_bytes) {
+Ring::Ring(MPI_Comm comm,
+           Progress& progress,
+           std::vector<int> owners,
+           device::Device& device,
+           std::size_t chunk_bytes)
+    : comm_(comm), progress_(progress), owners_(std::move(owners)), chunk_bytes_(chunk_bytes) {
   TRIREME_MPI(MPI_Comm_rank(comm_, &rank_));
   TRIREME_MPI(MPI_Comm_size(comm_, &size_));
+  TRIREME_EXPECT(owners_.size() == static_cast<std::size_t>(size_), "{} owners for {} ranks",
+                 owners_.size(), size_);
   const std::size_t window = std::clamp(window_bytes / chunk_bytes_, least_window, largest_window);
   if (size_ > 1)
     scratch_ = device.allocate(window * chunk_bytes_, "ring messages");
@@ -89,17 +97,18 @@ void Ring::run(const Walk& walk) {
   }
 }
 
-void Ring::reduce_scatter(std::span<const View> blocks) {
-  if (size_ == 1 || blocks[0].empty())
+void Ring::reduce_scatter(View full, std::int64_t shard) {
+  if (size_ == 1 || shard == 0)
     return;
-  TRIREME_EXPECT(blocks[0].dtype == DType::f32, "a ring sum of {}", name(blocks[0].dtype));
-  run({blocks, static_cast<std::int64_t>(chunk_bytes_ / sizeof(float)), rank_ - 1, true});
+  TRIREME_EXPECT(full.dtype == DType::f32, "a ring sum of {}", name(full.dtype));
+  run({full, shard, owners_, static_cast<std::int64_t>(chunk_bytes_ / sizeof(float)), rank_ - 1,
+       true});
 }
 
-void Ring::all_gather(std::span<const View> blocks) {
-  if (size_ > 1 && !blocks[0].empty())
-    run({blocks, static_cast<std::int64_t>(chunk_bytes_ / size_bytes(blocks[0].dtype)), rank_,
-         false});
+void Ring::all_gather(View full, std::int64_t shard) {
+  if (size_ > 1 && shard > 0)
+    run({full, shard, owners_, static_cast<std::int64_t>(chunk_bytes_ / size_bytes(full.dtype)),
+         rank_, false});
 }
 
 }  // namespace trireme::comm

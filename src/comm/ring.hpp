@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reduce-scatter and all-gather around a ring of non-blocking messages, chunked and pipelined.
 //
-// A block is what one rank of the ring ends up owning; a table of blocks says where each lies in
-// local memory. Both walks take size-1 steps; in each, every rank sends one block to its right
+// A block is what one rank of the ring ends up owning: the shard of the bucket that has its number
+// in the world. Both walks take size-1 steps; in each, every rank sends one block to its right
 // neighbour and receives one from its left. The chunks of all steps form one sequence per
 // direction, so chunk c of step s+1 leaves as soon as chunk c of step s has arrived: the pipe
 // never runs dry between steps.
@@ -22,7 +22,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include <mpi.h>
@@ -37,14 +36,19 @@ namespace trireme::comm {
 
 class Ring {
  public:
-  /// Borrows `comm` and `progress`. `chunk_bytes`: size of one message at most.
-  Ring(MPI_Comm comm, Progress& progress, device::Device& device, std::size_t chunk_bytes);
+  /// Borrows `comm` and `progress`. `owners`: by rank of the ring, its number in the world.
+  /// `chunk_bytes`: size of one message at most.
+  Ring(MPI_Comm comm,
+       Progress& progress,
+       std::vector<int> owners,
+       device::Device& device,
+       std::size_t chunk_bytes);
 
-  /// Shapes: blocks = one per rank of the ring, of equal lengths; fp32. Leaves the sum of this
-  /// rank's block in place; the others are undefined afterwards.
-  void reduce_scatter(std::span<const View> blocks);
-  /// Fills all blocks from their owners; any dtype.
-  void all_gather(std::span<const View> blocks);
+  /// Shapes: full = [ranks of the world * shard], fp32. Leaves the sum of this rank's block in
+  /// place; the ring's other blocks are undefined afterwards.
+  void reduce_scatter(View full, std::int64_t shard);
+  /// Fills the ring's blocks from their owners; any dtype.
+  void all_gather(View full, std::int64_t shard);
 
  private:
   /// One walk: where chunk k of the sequence lies.
@@ -53,6 +57,7 @@ class Ring {
 
   MPI_Comm comm_;
   Progress& progress_;
+  std::vector<int> owners_;
   int rank_ = 0;
   int size_ = 1;
   std::size_t chunk_bytes_;

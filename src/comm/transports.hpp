@@ -19,7 +19,6 @@ std::unique_ptr<Communicator> make_mpi_communicator(Reduction reduction,
                                                     const Options& options);
 
 /// Shared memory among the ranks of `node`, messages between nodes; called `transport`. Collective.
-/// Requires: nodes_are_equal.
 std::unique_ptr<Communicator> make_node_communicator(Transport transport,
                                                      Reduction reduction,
                                                      MpiWorld& world,

@@ -65,6 +65,7 @@ struct Circumstances {
   int ranks = 1;
   bool cuda = false;   ///< this build has CUDA
   bool trains = true;  ///< a plan can be made for ranks that the batch cannot be split over
+  int hosts = 1;       ///< over which a plan spreads the ranks
 };
 
 /// The bytes of the file at `path`. Throws UserError when it is missing, unreadable or no deck.

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include "device/cuda/handle.hpp"
 #include "device/device.hpp"
 
+#include "comm/traffic.hpp"
 #include "ops/attention.hpp"
 
 #include "model/gpt.hpp"
@@ -55,7 +57,35 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
           {"whole_bytes", "all together", budget.held_bytes() + kept + scratch + workspace},
           {"peer_bytes", "mapped of each rank beside it", budget.peer_bytes},
           {"gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes},
-          {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes}};
+          {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes},
+          {"host_gradient_wire_bytes", "  by a host, for gradients",
+           plan.host_traffic[i].gradient_bytes},
+          {"host_parameter_wire_bytes", "  by a host, for parameters",
+           plan.host_traffic[i].parameter_bytes}};
+}
+
+bool between_hosts_known(const DeckPlan& plan) {
+  return plan.hosts > 1 && plan.transport != word(comm::Transport::nccl);
+}
+
+/// Of the host that sends most. Formulas are linear in the shard, so all buckets are one.
+DeckPlan::HostTraffic host_traffic(const JobConfig& config,
+                                   const DeckPlan& plan,
+                                   comm::Transport transport,
+                                   const comm::Hosts& hosts,
+                                   DType parameter_dtype) {
+  if (transport != comm::Transport::mpi && transport != comm::Transport::hierarchical)
+    return {};
+  const std::int64_t shard = plan.plan.owned_elements();
+  const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
+  auto gradients =
+      comm::reduce_scatter_traffic(transport, config.parallel.reduction, wire, hosts, shard);
+  const auto gathered =
+      comm::all_gather_traffic(transport, plan.sharded ? parameter_dtype : wire, hosts, shard);
+  if (plan.sharded)
+    return {std::ranges::max(gradients), std::ranges::max(gathered)};
+  std::ranges::transform(gradients, gathered, gradients.begin(), std::plus{});
+  return {std::ranges::max(gradients), 0};
 }
 
 std::int64_t padding_of(const layout::Budget& budget) {
@@ -140,7 +170,7 @@ void write_new_file(const std::string& path, const std::string& text) {
                        __FILE__, __LINE__);
 }
 
-DeckPlan plan_of(const JobConfig& config, int ranks) {
+DeckPlan plan_of(const JobConfig& config, int ranks, int hosts) {
   DeckPlan result{layout::Plan(trireme::model::parameter_table(shape_of(config)),
                                {.ranks = ranks,
                                 .bucket_elements = config.parallel.bucket_elements,
@@ -150,7 +180,16 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
                   {},
                   {},
                   trireme::train::choose_kind(config.run.device, device::count_cuda_devices()),
+                  {},
+                  hosts,
+                  {},
                   {}};
+  const auto placed = comm::Hosts::in_blocks(ranks, hosts);
+  comm::Transport transport = config.parallel.transport;
+  if (transport == comm::Transport::automatic)
+    transport =
+        result.device == device::Kind::cuda ? comm::Transport::nccl : comm::transport_for(placed);
+  result.transport = word(transport);
   if (config.run.precision != Precision::bf16)
     result.dtypes.push_back(DType::f32);
   if (config.run.precision != Precision::fp32)
@@ -166,6 +205,7 @@ DeckPlan plan_of(const JobConfig& config, int ranks) {
                                     result.device);
     const bool gpu = result.device == device::Kind::cuda;
     result.workspaces.push_back(gpu ? gpu_workspace(config, dtype) : 0);
+    result.host_traffic.push_back(host_traffic(config, result, transport, placed, dtype));
     if (gpu)  // NCCL reads no memory of another rank
       result.budgets.back().peer_bytes = 0;
   }
@@ -204,7 +244,12 @@ std::string plan_text(const DeckPlan& deck_plan) {
   for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));
   text += '\n';
   const std::vector<Amount> rows = amounts_of(deck_plan, 0);
-  for (std::size_t row = 0; row < rows.size(); ++row) {
+  constexpr std::size_t of_hosts = 2;
+  const std::size_t shown = rows.size() - (between_hosts_known(deck_plan) ? 0 : of_hosts);
+  for (std::size_t row = 0; row < shown; ++row) {
+    if (row + of_hosts == rows.size())
+      text += fmt::format("sent to other hosts per step, {} hosts, {}\n", deck_plan.hosts,
+                          deck_plan.transport);
     text += fmt::format("{:<32}", rows[row].label);
     for (std::size_t i = 0; i < deck_plan.budgets.size(); ++i)
       text += fmt::format("{:>12}",
@@ -217,12 +262,14 @@ std::string plan_text(const DeckPlan& deck_plan) {
 std::string plan_json(const DeckPlan& deck_plan) {
   const layout::Plan& plan = deck_plan.plan;
   std::string text = fmt::format(
-      "{{\n  \"ranks\": {},\n  \"padding\": \"{}\",\n  \"granule\": {},\n  \"bucket_elements\": "
+      "{{\n  \"ranks\": {},\n  \"hosts\": {},\n  \"transport\": \"{}\",\n  \"padding\": \"{}\",\n  "
+      "\"granule\": {},\n  \"bucket_elements\": "
       "{},\n  \"sharded\": {},\n  \"parameter_elements\": {},\n  \"padding_elements\": {},\n  "
       "\"flat_elements\": {},\n  \"owned_elements\": {},\n  \"fingerprint\": \"{:016x}\",\n",
-      plan.ranks(), word(plan.options().padding), plan.granule(), plan.options().bucket_elements,
-      deck_plan.sharded, plan.parameter_elements(), padding_of(deck_plan.budgets.front()),
-      plan.flat_elements(), plan.owned_elements(), plan.fingerprint());
+      plan.ranks(), deck_plan.hosts, deck_plan.transport, word(plan.options().padding),
+      plan.granule(), plan.options().bucket_elements, deck_plan.sharded, plan.parameter_elements(),
+      padding_of(deck_plan.budgets.front()), plan.flat_elements(), plan.owned_elements(),
+      plan.fingerprint());
   text += "  \"buckets\": [";
   const char* comma = "";
   for (const layout::BucketRow& row : deck_plan.budgets.front().buckets) {
@@ -263,7 +310,10 @@ std::string plan_command(const std::string& deck_path,
                          const Circumstances& circumstances,
                          const std::string& json_path) {
   const Deck deck = parse_for_plan(deck_path, overrides, circumstances);
-  const DeckPlan plan = plan_of(deck.config, circumstances.ranks);
+  if (circumstances.hosts > circumstances.ranks)
+    throw UserError(fmt::format("--hosts {}: {} {} cannot be on so many", circumstances.hosts,
+                                circumstances.ranks, circumstances.ranks == 1 ? "rank" : "ranks"));
+  const DeckPlan plan = plan_of(deck.config, circumstances.ranks, circumstances.hosts);
   if (!json_path.empty())
     write_new_file(json_path, plan_json(plan));
   return plan_text(plan) + record_note(deck.config, plan.plan) +

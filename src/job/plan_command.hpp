@@ -29,10 +29,19 @@ struct DeckPlan {
   std::vector<model::ActivationPlan> activations;  ///< one per dtype
   device::Kind device = device::Kind::cpu;
   std::vector<std::int64_t> workspaces;  ///< one per dtype: of a GPU's libraries; 0 on a CPU
+
+  /// What the host that sends most sends to others per step; known for CPUs only.
+  struct HostTraffic {
+    std::int64_t gradient_bytes = 0, parameter_bytes = 0;
+  };
+  int hosts = 1;
+  std::string transport;                  ///< as in the deck, auto resolved
+  std::vector<HostTraffic> host_traffic;  ///< one per dtype
 };
 
-/// Requires: a deck that check() found good for `ranks`, its batch aside.
-DeckPlan plan_of(const JobConfig& config, int ranks);
+/// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,
+/// its batch aside; hosts <= ranks.
+DeckPlan plan_of(const JobConfig& config, int ranks, int hosts = 1);
 
 /// The bucket table and the bytes per rank, for people.
 std::string plan_text(const DeckPlan& plan);

@@ -66,8 +66,7 @@ std::uintptr_t sum_of(const BucketTables& tables) {
   const auto add = [&](const std::vector<View>& views) {
     for (const View& view : views) sum += reinterpret_cast<std::uintptr_t>(view.data);
   };
-  add(tables.gradient->ranks);
-  add(tables.parameter->ranks);
+  add({tables.gradient->own, tables.parameter->own});
   add(tables.gradients);
   add(tables.parameters);
   return sum;

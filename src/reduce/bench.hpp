@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme bench shards`: what a step pays to know where every shard lies.
 //
-// searched  what a step does with parallel.cached_shards off: for every bucket the shard tables of
-//           gradients and parameters over all ranks, and the pieces of parameters in this rank's
-//           shard.
+// searched  what a step does with parallel.cached_shards off: for every bucket this rank's shards
+// of
+//           gradients and parameters, and the pieces of parameters in them.
 // cached    reads the same addresses from the tables that were made once.
 //
 // Both add up every address, so both touch all of it. A transport's own look-ups (registered

@@ -62,7 +62,10 @@ void describe(V& v, CheckReplicasConfig& c) {
 template <class V>
 void describe(V& v, ParallelConfig& c) {
   v("transport", c.transport,
-    {.help = "How buckets travel between ranks; auto chooses by rank placement."});
+    {.help =
+         "How buckets travel between ranks; auto chooses by rank placement: shared memory on one "
+         "host; hierarchical where some host has several ranks, equally many or not; else "
+         "mpi."});
   v("bucket_elements", c.bucket_elements,
     {.unit = "elements",
      .help = "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
@@ -72,7 +75,8 @@ void describe(V& v, ParallelConfig& c) {
     {.help = "What a bucket's end is padded to; aligned suits every rank count."});
   v("reduction", c.reduction,
     {.help = "Order of gradient sums: sum is fastest, ordered adds in rank order, tree adds "
-             "logical_shards in pairs, for the same bits on 1, 2, 4, … ranks."});
+             "logical_shards in pairs, for the same bits on 1, 2, 4, … ranks. ordered and tree "
+             "have the same bits on every transport and placement."});
   v("logical_shards", c.logical_shards,
     {.unit = "shards",
      .help = "Equal parts of the global batch that reduction: tree adds up; a power of two and a "
@@ -82,7 +86,8 @@ void describe(V& v, ParallelConfig& c) {
      .max = 1 << 24});
   v("gradient_dtype", c.gradient_dtype,
     {.help = "What gradients travel as. bf16 halves the bytes and rounds each rank's gradient and "
-             "the sum; one rank sends and rounds nothing."});
+             "the sum, not what is added up on the way; so hosts of several ranks send each other "
+             "sums in fp32. One rank sends and rounds nothing."});
   v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward goes on."});
   v("overlap_parameters", c.overlap_parameters,
     {.help = "Gather updated parameters while the next forward already runs."});

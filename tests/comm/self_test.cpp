@@ -74,8 +74,8 @@ TEST(SelfCommunicator, LeavesTheBucketAsItIs) {
       EXPECT_EQ(shards->full.data, full.data);
       EXPECT_EQ(shards->own.data, full.data);
       EXPECT_EQ(shards->own.elements, 5);
-      ASSERT_EQ(shards->ranks.size(), 1U);
-      EXPECT_EQ(shards->ranks[0].data, full.data);
+      EXPECT_EQ(shards->of(0).data, full.data);
+      EXPECT_EQ(shards->of(0).elements, full.elements);
       communicator->reduce_scatter(*shards, BucketIndex{0}, *stream);
       communicator->all_gather(*shards, BucketIndex{0}, *stream);
       communicator->all_reduce(*shards, BucketIndex{0}, *stream);

@@ -137,6 +137,32 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
                                              number(bf16, "scratch_bytes") + gpu.workspaces[1]);
 }
 
+TEST(PlanCommand, TellsWhatAHostSendsToOthers) {
+  const auto traffic = [](const std::vector<std::string>& overrides, int ranks, int hosts) {
+    std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
+                                    "run.precision=fp32", "run.device=cpu",
+                                    "batch.sequences=" + std::to_string(8 * ranks)};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    const auto deck =
+        parse(completed(""), "deck.yaml", all, Circumstances{.ranks = ranks, .cuda = true});
+    return plan_of(deck.config, ranks, hosts);
+  };
+  const DeckPlan fp32 = traffic({}, 8, 2);
+  const std::int64_t shard = fp32.plan.owned_elements();
+  EXPECT_EQ(fp32.transport, "hierarchical");
+  EXPECT_EQ(fp32.host_traffic[0].gradient_bytes, 4 * shard * 4) << "half of all, in fp32";
+  EXPECT_EQ(fp32.host_traffic[0].parameter_bytes, 4 * shard * 4);
+  const DeckPlan bf16 = traffic({"parallel.gradient_dtype=bf16"}, 8, 2);
+  EXPECT_EQ(bf16.host_traffic[0].gradient_bytes, 4 * shard * 4) << "sums of a host are fp32";
+  EXPECT_EQ(traffic({"parallel.gradient_dtype=bf16"}, 2, 2).host_traffic[0].gradient_bytes,
+            traffic({}, 2, 2).host_traffic[0].gradient_bytes / 2);
+  const DeckPlan flat = traffic({"parallel.transport=mpi", "optimizer.sharded=false"}, 8, 2);
+  EXPECT_EQ(flat.host_traffic[0].gradient_bytes, 2 * 7 * shard * 4) << "one edge of the ring";
+  EXPECT_EQ(flat.host_traffic[0].parameter_bytes, 0);
+  EXPECT_THAT(plan_text(fp32), HasSubstr("sent to other hosts per step, 2 hosts, hierarchical"));
+  EXPECT_THAT(plan_text(traffic({}, 8, 1)), testing::Not(HasSubstr("other hosts")));
+}
+
 TEST(PlanCommand, FollowsTheDeck) {
   EXPECT_EQ(planned(2).dtypes.size(), 2U) << "auto: both";
   EXPECT_EQ(planned(2, {"run.precision=bf16"}).dtypes, std::vector{DType::bf16});

@@ -133,7 +133,7 @@ class ThreadCommunicator final : public comm::Communicator {
     const auto mine = static_cast<std::size_t>(rank_);
     const View own = hub_.buckets_[mine]->own;
     const auto term = [&](std::size_t peer, std::int64_t i) {
-      return static_cast<float>(hub_.buckets_[peer]->ranks[mine].as<T>()[i]);
+      return static_cast<float>(hub_.buckets_[peer]->of(rank_).as<T>()[i]);
     };
     for (std::int64_t i = 0; i < own.elements; ++i) {
       float sum = 0;
@@ -150,7 +150,7 @@ class ThreadCommunicator final : public comm::Communicator {
     const View own = hub_.buckets_[mine]->own;
     for (std::int64_t i = 0; i < own.elements; ++i) {
       std::int64_t sum = 0;
-      for (const comm::Shards* peer : hub_.buckets_) sum += peer->ranks[mine].as<std::int64_t>()[i];
+      for (const comm::Shards* peer : hub_.buckets_) sum += peer->of(rank_).as<std::int64_t>()[i];
       own.as<std::int64_t>()[i] = sum;
     }
   }
@@ -158,7 +158,8 @@ class ThreadCommunicator final : public comm::Communicator {
     const comm::Shards& mine = *hub_.buckets_[static_cast<std::size_t>(rank_)];
     for (std::size_t r = 0; r < hub_.buckets_.size(); ++r)
       if (static_cast<int>(r) != rank_)
-        std::memcpy(mine.ranks[r].data, hub_.buckets_[r]->own.data, mine.own.bytes());
+        std::memcpy(mine.of(static_cast<int>(r)).data, hub_.buckets_[r]->own.data,
+                    mine.own.bytes());
   }
 
   Hub& hub_;

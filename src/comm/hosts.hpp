@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ranks share a host, and who on a host deals with a block. Arithmetic only, the same on
+// every rank.
+//
+// A block is one rank's shard of a bucket, the owner's. On the owner's host the owner deals with
+// it; on every other host one rank does, its agent there: it adds up what the host's ranks have of
+// the block before that travels, and receives it for all of them. So a host sends and receives each
+// block once, and its ranks share the work.
+//
+// 1. Hosts are numbered by their first rank, the ranks of a host ascend. Ranks may be dealt to
+// hosts in any order, and hosts may have different numbers of ranks.
+// 2. With equally many ranks on every host the k-th rank of a host is agent for the k-th ranks.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace trireme::comm {
+
+class Hosts {
+ public:
+  /// `host_of`: by rank, any number that names its host. Requires: not empty.
+  explicit Hosts(std::span<const int> host_of);
+  /// Every rank for itself.
+  static Hosts apart(int ranks);
+  /// Consecutive ranks, as many on each host, the last ones with one less where it does not divide.
+  static Hosts in_blocks(int ranks, int hosts);
+
+  [[nodiscard]] int ranks() const { return static_cast<int>(places_.size()); }
+  [[nodiscard]] int count() const { return static_cast<int>(members_.size()); }
+  /// Whether all have the same number of ranks.
+  [[nodiscard]] bool equal() const;
+  /// The ranks of a host, ascending.
+  [[nodiscard]] const std::vector<int>& members(int host) const {
+    return members_[static_cast<std::size_t>(host)];
+  }
+  [[nodiscard]] int host_of(int rank) const { return place(rank).host; }
+  /// Position of a rank among those of its host.
+  [[nodiscard]] int local_of(int rank) const { return place(rank).local; }
+  /// The rank of `host` that deals with the block of `owner`.
+  [[nodiscard]] int agent(int host, int owner) const;
+
+ private:
+  struct Place {
+    int host = 0, local = 0;
+    int position = 0;  // when hosts are lined up one behind another
+  };
+  [[nodiscard]] const Place& place(int rank) const {
+    return places_[static_cast<std::size_t>(rank)];
+  }
+
+  std::vector<std::vector<int>> members_;
+  std::vector<Place> places_;  // by rank
+};
+
+}  // namespace trireme::comm

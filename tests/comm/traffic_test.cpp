@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What crosses between hosts is what `trireme plan` tells: every message of a collective is counted
+// on its way into MPI. The tests run on one host, and the transports are told that it is several.
+#include "comm/traffic.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/communicator.hpp"
+#include "comm/transports.hpp"
+
+namespace {
+
+/// The host of each rank of the world while messages are counted, else nothing.
+const std::vector<int>* counted_hosts = nullptr;  // NOLINT(*-avoid-non-const-global-variables)
+std::atomic<std::int64_t> bytes_off_host;         // NOLINT(*-avoid-non-const-global-variables)
+
+void count(int bytes, int to, MPI_Comm comm) {
+  MPI_Group ours = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
+  PMPI_Comm_group(comm, &ours);
+  PMPI_Comm_group(MPI_COMM_WORLD, &all);
+  int world_rank = -1, mine = -1;
+  PMPI_Group_translate_ranks(ours, 1, &to, all, &world_rank);
+  PMPI_Comm_rank(MPI_COMM_WORLD, &mine);
+  PMPI_Group_free(&ours);
+  PMPI_Group_free(&all);
+  const auto host = [](int rank) { return (*counted_hosts)[static_cast<std::size_t>(rank)]; };
+  if (host(mine) != host(world_rank))
+    bytes_off_host += bytes;
+}
+
+}  // namespace
+
+// The profiling interface of MPI: whoever defines a function is called in its place.
+extern "C" int MPI_Isend(const void* at,
+                         int elements,
+                         MPI_Datatype type,
+                         int to,
+                         int tag,
+                         MPI_Comm comm,
+                         MPI_Request* request) {
+  if (counted_hosts != nullptr) {
+    int size = 0;
+    PMPI_Type_size(type, &size);
+    count(elements * size, to, comm);
+  }
+  return PMPI_Isend(at, elements, type, to, tag, comm, request);
+}
+
+namespace trireme::comm {
+namespace {
+
+std::vector<std::vector<int>> placements(int ranks) {
+  std::vector<int> blocks, dealt, unequal, apart;
+  for (int rank = 0; rank < ranks; ++rank) {
+    blocks.push_back(rank < (ranks + 1) / 2 ? 0 : 1);
+    dealt.push_back(rank % 3);
+    unequal.push_back(rank == 0 ? 0 : rank < 3 ? 1 : 2);
+    apart.push_back(rank);
+  }
+  return {blocks, dealt, unequal, apart};
+}
+
+class Traffic : public ::testing::Test {
+ protected:
+  /// By host, what the ranks really sent.
+  template <class Call>
+  std::vector<std::int64_t> counted(const std::vector<int>& host_of,
+                                    const Hosts& hosts,
+                                    Call call) {
+    bytes_off_host = 0;
+    world_.barrier();
+    counted_hosts = &host_of;
+    call();
+    stream_->synchronize();
+    counted_hosts = nullptr;
+    std::vector<std::int64_t> sums(static_cast<std::size_t>(hosts.count()));
+    sums[static_cast<std::size_t>(hosts.host_of(world_.rank()))] = bytes_off_host;
+    world_.sum(sums);
+    return sums;
+  }
+
+  std::unique_ptr<Communicator> connect(Transport transport,
+                                        Reduction reduction,
+                                        const std::vector<int>& host_of) {
+    const Options options{.chunk_bytes = 1024};
+    if (transport == Transport::mpi)
+      return make_communicator(transport, reduction, world_, *device_, options);
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Comm_split(world_.comm(), host_of[static_cast<std::size_t>(world_.rank())], world_.rank(),
+                   &node);
+    return make_node_communicator(transport, reduction, world_, *device_, options, OwnedComm(node));
+  }
+
+  MpiWorld world_;
+  std::unique_ptr<device::Device> device_ = device::make_cpu_device(1);
+  std::unique_ptr<device::Stream> stream_ =
+      device_->make_stream(device::StreamMode::inlined, "comm");
+};
+
+TEST_F(Traffic, IsWhatIsForetold) {
+  const std::int64_t shard = 777;
+  for (const std::vector<int>& host_of : placements(world_.size()))
+    for (const Transport transport : {Transport::mpi, Transport::hierarchical})
+      for (const Reduction reduction : {Reduction::sum, Reduction::ordered, Reduction::tree})
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          const Hosts hosts(host_of);
+          SCOPED_TRACE(std::string(word(transport)) + " " + word(reduction) + " " + name(dtype) +
+                       " on " + std::to_string(hosts.count()) + " hosts");
+          const auto communicator = connect(transport, reduction, host_of);
+          const auto buffer = communicator->allocate(
+              static_cast<std::size_t>(shard * world_.size()) * size_bytes(dtype), "test bucket");
+          const auto shards = communicator->shards(buffer.view(dtype));
+          EXPECT_EQ(
+              counted(host_of, hosts,
+                      [&] { communicator->reduce_scatter(*shards, BucketIndex{0}, *stream_); }),
+              reduce_scatter_traffic(transport, reduction, dtype, hosts, shard));
+          EXPECT_EQ(counted(host_of, hosts,
+                            [&] { communicator->all_gather(*shards, BucketIndex{0}, *stream_); }),
+                    all_gather_traffic(transport, dtype, hosts, shard));
+          world_.barrier();
+        }
+}
+
+}  // namespace
+}  // namespace trireme::comm
