@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a command beside two hosts on one machine, north and south: network namespaces joined by a link of a given rate.
-#   usage: bash two_hosts.sh [--rate RATE] COMMAND [ARGUMENT …]         RATE as tc writes it; 2gbit when not given
-#          bash two_hosts.sh link up|down|RATE                          from inside COMMAND: changes the link
-#   e.g.:  bash two_hosts.sh mpirun -H north:1,south:1 --bind-to none -n 2 build/trireme input/quickstart.yaml
+# Runs a command beside hosts on one machine, north, south and as many more as are asked for (east, west): network namespaces whose
+# links have a given rate.
+#   usage: bash hosts.sh [--rate RATE] [--hosts 2|3|4] COMMAND [ARGUMENT …]     RATE as tc writes it; 2gbit when not given
+#          bash hosts.sh link up|down|RATE                                      from inside COMMAND: north's link; the rate of all
+#          bash hosts.sh sent HOST                                              from inside COMMAND: bytes that it gave to its link so far
+#   e.g.:  bash hosts.sh mpirun -H north:1,south:1 --bind-to none -n 2 build/trireme input/quickstart.yaml
 #
-# COMMAND runs on a third host, head, where mpirun is told by its environment how to reach the two. Two networks connect them:
-#   control   head, north and south on a bridge; mpirun starts and ends ranks over it; never slowed, never cut
-#   wire      north and south, one veth pair, each end limited by a token bucket; MPI's messages travel over it and nothing else does
+# COMMAND runs on a third host, head, where mpirun is told by its environment how to reach them. Two networks connect them:
+#   control   all on a bridge; mpirun starts and ends ranks over it; never slowed, never cut
+#   wire      all but head, each host's end limited by a token bucket; MPI's messages travel over it and nothing else does. Two hosts are
+#             joined by one veth pair, more of them by a bridge
 # Each host has its own name, since Open MPI takes equal names for one node, and its own /dev/shm. Processes, files and cores are
 # shared. There is no added latency: that needs netem, which many kernels lack.
 #
@@ -19,10 +22,11 @@ set -euo pipefail
 
 self=$(realpath "${BASH_SOURCE[0]}")
 export PATH="$PATH:/usr/sbin:/sbin"
-hosts=(north south)
+all_hosts=(north south east west)
+hosts=("${all_hosts[@]:0:${TRIREME_HOSTS:-2}}")
 
 skip() {
-  echo "skipped: two hosts need $1"
+  echo "skipped: hosts need $1"
   exit 77
 }
 
@@ -58,10 +62,22 @@ make_networks() {
     ip -n "$host" link set control up
     number=$((number + 1))
   done
-  ip -n north link add wire type veth peer name wire netns south
-  ip -n north address add 10.78.0.1/24 dev wire
-  ip -n south address add 10.78.0.2/24 dev wire
-  for host in "${hosts[@]}"; do ip -n "$host" link set wire up; done
+  if [ ${#hosts[@]} -eq 2 ]; then
+    ip -n north link add wire type veth peer name wire netns south
+  else
+    ip link add wire type bridge
+    ip link set wire up
+    for host in "${hosts[@]}"; do
+      ip link add "wire-$host" master wire type veth peer name wire netns "$host"
+      ip link set "wire-$host" up
+    done
+  fi
+  number=1
+  for host in "${hosts[@]}"; do
+    ip -n "$host" address add "10.78.0.$number/24" dev wire
+    ip -n "$host" link set wire up
+    number=$((number + 1))
+  done
   limit 2gbit
   hostname head
 }
@@ -76,7 +92,7 @@ exec nsenter --net="/run/netns/$host" unshare --uts --mount sh -c \
   'hostname "$1" && mount -t tmpfs tmpfs /dev/shm && eval "$2"' sh "$host" "$*"
 AGENT
   chmod +x /run/agent
-  export TMPDIR=/run/tmp TRIREME_TWO_HOSTS="$self"
+  export TMPDIR=/run/tmp TRIREME_HOSTS_SH="$self"
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent=/run/agent OMPI_MCA_plm_rsh_no_tree_spawn=1
   export OMPI_MCA_oob_tcp_if_include=control OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,tcp,self OMPI_MCA_btl_tcp_if_include=wire
@@ -100,11 +116,16 @@ inside() { # rate, command …
 
 outside() {
   local rate=2gbit
-  if [ "${1:-}" = --rate ]; then
-    rate=${2:?"--rate needs a RATE"}
+  while [[ "${1:-}" == --* ]]; do
+    case "$1" in
+      --rate) rate=${2:?"--rate needs a RATE"} ;;
+      --hosts) export TRIREME_HOSTS=${2:?"--hosts needs a number"} ;;
+      *) break ;;
+    esac
     shift 2
-  fi
-  [ $# -gt 0 ] || { sed -n '4,5s/^# *//p' "$self" >&2; exit 2; }
+  done
+  [[ ${TRIREME_HOSTS:-2} =~ ^[234]$ ]] || { echo "error: --hosts takes 2, 3 or 4" >&2; exit 2; }
+  [ $# -gt 0 ] || { sed -n '5,7s/^# *//p' "$self" >&2; exit 2; }
   for tool in ip tc unshare nsenter setpriv hostname mpirun; do
     command -v "$tool" >/dev/null || skip "the program $tool"
   done
@@ -124,6 +145,7 @@ outside() {
 
 case "${1:-}" in
   inside) inside "${@:2}" ;;
+  sent) on_host "${2:?"sent needs a HOST"}" awk '$1 == "wire:" { print $10 }' /proc/net/dev ;;
   link) change_link "${2:?"link needs up, down or a RATE"}" ;;
   *) outside "$@" ;;
 esac

@@ -2,7 +2,7 @@
 """Measures across two hosts: the ring against the wire, and how much of the communication overlap hides. No test: numbers count on a
 quiet machine only, and the load is printed with them.
 
-usage: bash two_hosts.sh [--rate RATE] python3 measure.py TRIREME [--rate-gbit 2] [--sequences 2 3 4] [--rounds 3]
+usage: bash hosts.sh [--rate RATE] python3 measure.py TRIREME [--rate-gbit 2] [--sequences 2 3 4] [--rounds 3]
 
 ring      median of `trireme bench reduce` against wire time: each rank sends half of the bytes, at 1448 of 1514 bytes per frame
 overlap   overlap.yaml with both overlaps on and off, taking turns. Communication is the time that a step without overlap spends in

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training across two hosts: the same numbers as on one, and an end in words when a rank or the link dies.
+"""Training across hosts: the same numbers as on one, the bytes that are planned, and an end in words when a rank or the link dies.
 
-To be started by two_hosts.sh, which gives mpirun the hosts north and south.
+To be started by hosts.sh --hosts 3, which gives mpirun the hosts north, south and east.
 """
 import glob
+import json
 import os
 import re
 import signal
@@ -24,7 +25,7 @@ BOTH_HOSTS = "north:%d,south:%d"
 
 
 def link(change):
-    subprocess.run(["bash", os.environ["TRIREME_TWO_HOSTS"], "link", change], check=True, timeout=TIMEOUT_S)
+    subprocess.run(["bash", os.environ["TRIREME_HOSTS_SH"], "link", change], check=True, timeout=TIMEOUT_S)
 
 
 def processes_of_rank(rank):
@@ -42,16 +43,16 @@ def processes_of_rank(rank):
 
 
 class Network(TrainingTest):
-    def launch(self, *overrides, hosts, name):
-        """`hosts` as in north:1,south:1; one rank per slot."""
+    def launch(self, *overrides, hosts, name, placed=()):
+        """`hosts` as in north:1,south:1; one rank per slot. `placed`: how mpirun deals ranks to them."""
         ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
-        command = [MPIRUN, "-q", "-H", hosts, "--bind-to", "none", "-n", str(ranks), TRIREME, DECK,
+        command = [MPIRUN, "-q", "-H", hosts, "--bind-to", "none", *placed, "-n", str(ranks), TRIREME, DECK,
                    f"run.directory={self.path(name)}", f"data.train.text=[{self.text}]", *overrides]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 errors="replace")
 
-    def train_on(self, hosts, *overrides, name):
-        with self.launch(*overrides, hosts=hosts, name=name) as process:
+    def train_on(self, hosts, *overrides, name, placed=()):
+        with self.launch(*overrides, hosts=hosts, name=name, placed=placed) as process:
             try:
                 out, err = process.communicate(timeout=TIMEOUT_S)
             finally:
@@ -105,6 +106,60 @@ class Bits(Network):
                 self.assertIn(f"{2 * per_host} ranks over {transport}", run.out)
                 self.assert_same_training(name, reference)
 
+    def test_hosts_with_different_numbers_of_ranks_compute_what_one_does(self):
+        """One, two and three ranks on three hosts; ranks dealt to them in turn; and more ranks than the unit tests have."""
+        short = ("run.steps=5", "checkpoint.every_steps=5", "evaluate.every_steps=0", "batch.sequences=18")
+        cases = (("north:1,south:2,east:3", (), "ordered"), ("north:1,south:2,east:3", ("--map-by", "node"), "ordered"),
+                 ("north:3,south:4,east:2", (), "ordered"), ("north:2,south:3,east:1", (), "sum"))
+        for number, (hosts, placed, order) in enumerate(cases):
+            ranks = sum(int(host.split(":")[1]) for host in hosts.split(","))
+            with self.subTest(hosts=hosts, placed=placed, order=order):
+                reference, name = f"one-{ranks}-{order}", f"three-{number}"
+                words = (*short, f"parallel.reduction={order}")
+                if not os.path.exists(self.path(reference)):
+                    self.train_on(ONE_HOST % ranks, *words, name=reference)
+                run = self.train_on(hosts, *words, name=name, placed=placed)
+                self.assertIn(f"{ranks} ranks over hierarchical", run.out)
+                if order == "sum":  # each transport in its own order
+                    for ours, theirs in zip(self.losses(name), self.losses(reference), strict=True):
+                        self.assertAlmostEqual(ours, theirs, delta=1e-4)
+                else:
+                    self.assertEqual(self.losses(name), self.losses(reference))
+                    self.assertEqual(self.weights(5, name), self.weights(5, reference))
+
+    def sent_per_step(self, hosts, host, *overrides, name):
+        """Bytes that a host gives to its link in a step: those of a long run less those of a short one."""
+        def sent():
+            return int(subprocess.run(["bash", os.environ["TRIREME_HOSTS_SH"], "sent", host], check=True, timeout=TIMEOUT_S,
+                                      capture_output=True, text=True).stdout)
+        found = []
+        for steps in (5, 15):
+            before = sent()
+            self.train_on(hosts, f"run.steps={steps}", "checkpoint.every_steps=0", "evaluate.every_steps=0", *overrides,
+                          name=f"{name}-{steps}")
+            found.append(sent() - before)
+        return (found[1] - found[0]) / 10
+
+    def planned_per_step(self, ranks, hosts, *overrides, name):
+        path = self.path(f"{name}.json")
+        subprocess.run([TRIREME, "plan", *self.words("none", overrides), "--ranks", str(ranks), "--hosts", str(hosts), "--json", path],
+                       check=True, timeout=TIMEOUT_S, capture_output=True)
+        with open(path, encoding="utf-8") as file:
+            rank = json.load(file)["per_rank"]["fp32"]
+        return rank["host_gradient_wire_bytes"] + rank["host_parameter_wire_bytes"]
+
+    def test_a_host_sends_what_is_planned(self):
+        model = ("model={layers: 2, heads: 2, channels: 96, context: 16}", "batch.sequences=12")
+        for words in (("parallel.reduction=sum",), ("parallel.reduction=sum", "parallel.gradient_dtype=bf16"),
+                      ("parallel.reduction=ordered",), ("parallel.reduction=sum", "parallel.transport=mpi")):
+            name = "-".join(word.split("=")[1] for word in words)
+            sent = self.sent_per_step("north:3,south:3", "north", *model, *words, name=name)
+            planned = self.planned_per_step(6, 2, *model, *words, name=name)
+            print(f"{name}: {sent:.0f} bytes sent per step, {planned} planned")
+            # Beside the buckets: 1448 of 1514 bytes of a frame, acknowledgements, the step's sums.
+            self.assertGreater(sent, planned)
+            self.assertLess(sent, 1.1 * planned)
+
     def test_the_link_carries_the_buckets(self):
         # 4 bytes of each of some 30 000 parameters cross twice per step, half of them each way; at 2 Mbit/s that is half a second.
         link("2mbit")
@@ -120,7 +175,8 @@ class Bits(Network):
 class Placement(Network):
     def test_auto_follows_the_placement(self):
         for hosts, transport in ((BOTH_HOSTS % (1, 1), "mpi"), (BOTH_HOSTS % (2, 2), "hierarchical"),
-                                 ("north:2,south:1", "mpi"), (ONE_HOST % 2, "shared_memory")):
+                                 ("north:2,south:1", "hierarchical"),
+                                 ("north:1,south:1,east:1", "mpi"), (ONE_HOST % 2, "shared_memory")):
             name = hosts.replace(":", "").replace(",", "-")
             run = self.train_on(hosts, "run.steps=5", "checkpoint.every_steps=0", "evaluate.every_steps=0", name=name)
             self.assertRegex(run.out, rf"ranks over {transport}\b", hosts)
