@@ -17,7 +17,8 @@
 // is reached. A communicator carries one collective at a time: use one stream, or order streams by
 // events.
 // 4. SUM only; whoever wants a mean folds 1/size into the optimizer's scale. Sums of fp32 and bf16
-// use fp32 accumulators; sums of int64 are exact, whatever the order.
+// use fp32 accumulators, and bf16 is rounded once, unless NcclBf16Sum::library asks for NCCL's own
+// sum; sums of int64 are exact, whatever the order.
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
 // with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
 // power of two is split behind the largest power of two below it. These two have the same bits on
@@ -108,6 +109,9 @@ struct Options {
   /// (0: its own choice).
   bool registers_memory = true;
   int most_blocks = 0;
+  NcclBf16Sum bf16_sum = NcclBf16Sum::fp32;
+  /// Of terms of one bf16 sum on a GPU that are there at a time.
+  std::size_t bf16_sum_bytes = std::size_t{32} << 20U;
 };
 
 /// The transport that the deck asks for; `automatic` chooses by the world's size and placement.

@@ -17,6 +17,10 @@ enum class Transport : std::uint8_t { automatic, self, shared_memory, mpi, hiera
 /// last two, the same bits on every transport and placement.
 enum class Reduction : std::uint8_t { sum, ordered, tree };
 
+/// Who adds bf16 on NCCL. fp32: each rank is sent all terms of its shard and adds them in fp32, in
+/// rank order. library: NCCL, which rounds to bf16 at every rank on the way.
+enum class NcclBf16Sum : std::uint8_t { fp32, library };
+
 }  // namespace trireme::comm
 
 template <>
@@ -35,4 +39,10 @@ struct trireme::EnumNames<trireme::comm::Reduction> {
   using enum comm::Reduction;
   static constexpr std::pair<comm::Reduction, const char*> table[] = {
       {sum, "sum"}, {ordered, "ordered"}, {tree, "tree"}};
+};
+template <>
+struct trireme::EnumNames<trireme::comm::NcclBf16Sum> {
+  using enum comm::NcclBf16Sum;
+  static constexpr std::pair<comm::NcclBf16Sum, const char*> table[] = {{fp32, "fp32"},
+                                                                        {library, "library"}};
 };

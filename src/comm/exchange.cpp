@@ -13,9 +13,9 @@ constexpr int exchange_tag = 12;
 /// Messages are no smaller than this, unless the blocks or the caller's chunks are.
 constexpr std::size_t smallest_chunk_bytes = 8192;
 /// Chunks by which a rank's messages may be ahead of its own sums.
-constexpr std::int64_t depth = 8;
+constexpr std::int64_t chunks_ahead = 8;
 /// Elements that one pass over the sources keeps in the first-level cache.
-constexpr std::int64_t block_elements = 1024;
+constexpr std::int64_t pass_elements = 1024;
 
 }  // namespace
 
@@ -98,7 +98,7 @@ void Exchange::take_scratch(device::Device& device, std::size_t scratch_bytes) {
   const auto window = [&](auto count_of) {
     const std::size_t count = std::max(count_of(f32_), count_of(bf16_));
     return std::vector<MPI_Request>(
-        std::min(most, std::max<std::size_t>(count, 1) * static_cast<std::size_t>(depth)),
+        std::min(most, std::max<std::size_t>(count, 1) * static_cast<std::size_t>(chunks_ahead)),
         MPI_REQUEST_NULL);
   };
   starting_.requests = window([](const Table& table) { return table.routes.starts.size(); });
@@ -145,7 +145,7 @@ void Exchange::start(Run& run) {
   const Routes& routes = run.table.routes;
   const auto count = static_cast<std::int64_t>(routes.starts.size());
   while (starting_.begun < run.starts() && !starting_.full() &&
-         starting_.begun / count < run.chunk() + depth) {
+         starting_.begun / count < run.chunk() + chunks_ahead) {
     const Visit& visit = routes.starts[static_cast<std::size_t>(starting_.begun % count)];
     const View piece = run.piece(visit.block, starting_.begun / count);
     const std::size_t slot = starting_.slot(starting_.begun);
@@ -209,8 +209,8 @@ void Exchange::make_sums(const Run& run,
     return sum_in_order(out, std::span(sources_).first(steps.size()), piece.elements, piece.dtype);
   const DType dtype = visit.partial ? DType::f32 : piece.dtype;
   const std::size_t height = which.begin == 0 ? 0 : sums.height();
-  for (std::int64_t from = 0; from < piece.elements; from += block_elements) {
-    const std::int64_t elements = std::min(block_elements, piece.elements - from);
+  for (std::int64_t from = 0; from < piece.elements; from += pass_elements) {
+    const std::int64_t elements = std::min(pass_elements, piece.elements - from);
     const std::int64_t at = all_at_once ? 0 : from;
     const auto behind = [from](const std::byte* start, DType type) {
       return start + static_cast<std::size_t>(from) * size_bytes(type);

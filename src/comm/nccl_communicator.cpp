@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -17,6 +19,7 @@
 #include "device/cuda/handle.hpp"
 
 #include "comm/nccl_comm.hpp"
+#include "comm/nccl_sum.hpp"
 #include "comm/transports.hpp"
 
 namespace trireme::comm {
@@ -100,7 +103,13 @@ class NcclCommunicator final : public Communicator {
       : rank_(world.rank()),
         size_(world.size()),
         comm_(world, device, options.most_blocks),
-        memory_(comm_, device, options.registers_memory) {}
+        memory_(comm_, device, options.registers_memory) {
+    // The sum of two is rounded once by anybody.
+    if (options.bf16_sum == NcclBf16Sum::fp32 && size_ > 2)
+      terms_ = memory_.allocate(
+          std::max(options.bf16_sum_bytes, least_terms * static_cast<std::size_t>(size_)),
+          "terms of sums in bf16");
+  }
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -116,6 +125,8 @@ class NcclCommunicator final : public Communicator {
   }
 
   void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    if (shards.full.dtype == DType::bf16 && terms_.bytes() > 0)
+      return add_terms("reduce_scatter", shards, bucket, stream);
     const auto raw = device::cuda::handle_of(stream);
     comm_.collective("reduce_scatter", bucket, stream, [&](ncclComm_t comm) {
       return ncclReduceScatter(shards.full.data, shards.own.data, count_of(shards.own),
@@ -132,6 +143,10 @@ class NcclCommunicator final : public Communicator {
   }
 
   void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    if (shards.full.dtype == DType::bf16 && terms_.bytes() > 0) {
+      add_terms("all_reduce", shards, bucket, stream);
+      return all_gather(shards, bucket, stream);
+    }
     const auto raw = device::cuda::handle_of(stream);
     comm_.collective("all_reduce", bucket, stream, [&](ncclComm_t comm) {
       return ncclAllReduce(shards.full.data, shards.full.data, count_of(shards.full),
@@ -140,12 +155,59 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
+  static constexpr std::size_t least_terms = 8192;  // bytes of each rank
+
   static std::size_t count_of(ConstView view) { return static_cast<std::size_t>(view.elements); }
+
+  /// Every rank sends each shard's terms to its owner, who adds them: the bytes of a
+  /// reduce-scatter, in as many pieces as the terms have room for.
+  void add_terms(const char* operation,
+                 const Shards& shards,
+                 BucketIndex bucket,
+                 device::Stream& stream) {
+    const auto raw = device::cuda::handle_of(stream);
+    const auto room = static_cast<std::int64_t>(terms_.bytes() / sizeof(Bf16)) / size_;
+    const View terms = terms_.view(DType::bf16);
+    for (std::int64_t at = 0; at < shards.own.elements; at += room) {
+      const std::int64_t count = std::min(room, shards.own.elements - at);
+      comm_.collective(operation, bucket, stream, [&](ncclComm_t comm) {
+        return exchange(shards, terms, {at, count, room}, comm, raw);
+      });
+      sum_bf16_terms(shards.own.as<Bf16>() + at, terms.as<Bf16>(), room, count, rank_, size_, raw);
+    }
+  }
+
+  struct Part {
+    std::int64_t at, count, stride;
+  };
+  ncclResult_t exchange(const Shards& shards,
+                        const View& terms,
+                        const Part& part,
+                        ncclComm_t comm,
+                        device::cuda::RawStream raw) const {
+    ncclResult_t status = ncclGroupStart();
+    const auto keep = [&](ncclResult_t next) {
+      if (status == ncclSuccess || status == ncclInProgress)
+        status = next;
+    };
+    for (int step = 1; step < size_; ++step) {
+      const int to = (rank_ + step) % size_, from = (rank_ + size_ - step) % size_;
+      const auto count = static_cast<std::size_t>(part.count);
+      keep(ncclSend(shards.of(to).slice(part.at, part.count).data, count, ncclBfloat16, to, comm,
+                    raw));
+      keep(ncclRecv(terms.slice(from * part.stride, part.count).data, count, ncclBfloat16, from,
+                    comm, raw));
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    keep(ended);
+    return status;
+  }
 
   const int rank_;
   const int size_;
   NcclComm comm_;
   NcclMemory memory_;
+  device::Buffer terms_;  // [ranks][stride] bf16; none where NCCL adds
 };
 
 }  // namespace

@@ -43,6 +43,7 @@ struct ParallelConfig {
   bool check_gradients = true;
   CheckReplicasConfig check_replicas;
   bool register_buffers = true;
+  comm::NcclBf16Sum nccl_bf16_sum = comm::NcclBf16Sum::fp32;
   Or<std::int64_t> nccl_blocks;
   Or<std::int64_t> product_blocks;
   Duration deadline{600};
@@ -98,6 +99,10 @@ void describe(V& v, ParallelConfig& c) {
   v.section("check_replicas", c.check_replicas);
   v("register_buffers", c.register_buffers,
     {.help = "NCCL: register gradients and parameters once, for collectives without copies."});
+  v("nccl_bf16_sum", c.nccl_bf16_sum,
+    {.help = "NCCL: who adds gradients that travel as bf16. fp32: the rank that owns a shard is sent "
+             "all terms and adds them in fp32, in rank order, as on a CPU; library: NCCL, which "
+             "rounds to bf16 at every rank."});
   v("nccl_blocks", c.nccl_blocks,
     {.unit = "multiprocessors",
      .help = "How many a collective of NCCL may take from compute; auto: NCCL chooses.",

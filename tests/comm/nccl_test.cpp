@@ -11,6 +11,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_world.hpp"
+#include "comm/payload.hpp"
 
 #include "support/shared_gpu.hpp"
 
@@ -89,6 +90,50 @@ TEST_P(Nccl, ReducesEverywhere) {
   const auto memory = bucket(1000 * world_.size());
   const auto shards = communicator_->shards(memory.view(GetParam()));
   communicator_->all_reduce(*shards, BucketIndex{0}, *stream_);
+  const auto all = read(shards->full);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
+}
+
+/// Terms whose sum depends on every rounding: with more than two ranks NCCL's own sum in bf16 has
+/// other bits.
+TEST_P(Nccl, RoundsASumOnceAndInRankOrder) {
+  const std::int64_t shard = 70'001, elements = shard * world_.size();
+  // Room for 4 KiB per rank at least, so that a shard takes several pieces.
+  const auto communicator = make_communicator(Transport::nccl, Reduction::sum, world_, *device_,
+                                              {.most_blocks = 2, .bf16_sum_bytes = 1});
+  for (const bool everywhere : {false, true}) {
+    const auto memory = communicator->allocate(
+        static_cast<std::size_t>(elements) * size_bytes(GetParam()), "test bucket");
+    const auto shards = communicator->shards(memory.view(GetParam()));
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < elements; ++i)
+      values.push_back(testing::gradient(world_.rank(), i));
+    write(shards->full, values);
+    if (everywhere)
+      communicator->all_reduce(*shards, BucketIndex{0}, *stream_);
+    else
+      communicator->reduce_scatter(*shards, BucketIndex{0}, *stream_);
+    const auto got = read(everywhere ? shards->full : shards->own);
+    const std::int64_t first = everywhere ? 0 : world_.rank() * shard;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const auto at = first + static_cast<std::int64_t>(i);
+      const float expected = testing::ordered_sum(world_.size(), at, GetParam());
+      if (GetParam() == DType::bf16)
+        ASSERT_EQ(got[i], expected) << "element " << at;
+      else
+        ASSERT_NEAR(got[i], expected, 1e-2F) << "element " << at;
+    }
+    world_.barrier();
+  }
+}
+
+TEST_P(Nccl, LeavesTheSumToTheLibraryWhereAsked) {
+  const auto communicator = make_communicator(Transport::nccl, Reduction::sum, world_, *device_,
+                                              {.most_blocks = 2, .bf16_sum = NcclBf16Sum::library});
+  const auto memory = bucket(1000 * world_.size());
+  const auto shards = communicator->shards(memory.view(GetParam()));
+  communicator->all_reduce(*shards, BucketIndex{0}, *stream_);
   const auto all = read(shards->full);
   for (std::size_t i = 0; i < all.size(); ++i)
     ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;

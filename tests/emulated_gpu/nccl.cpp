@@ -13,7 +13,10 @@
 // 3. Operations of one communicator run in the order of their calls, on whatever streams.
 // 4. In place means exactly in place: a receive buffer that overlaps its send buffer in another way
 //    is refused.
-// 5. Only memory of ncclMemAlloc may be registered, and it is not freed before it is deregistered.
+// 5. Of groups only one kind is known: one send to and one receive from every other rank, all of
+// one
+//    count and type, on one stream.
+// 6. Only memory of ncclMemAlloc may be registered, and it is not freed before it is deregistered.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +26,7 @@
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -254,6 +258,52 @@ ncclResult_t collective(ncclComm_t comm, const Arguments& arguments, cudaStream_
   return comm->answer();
 }
 
+/// The sends and receives of this thread's group.
+struct Group {
+  bool open = false;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  Arguments arguments;
+};
+
+Group& group() {
+  thread_local Group one;
+  return one;
+}
+
+template <class Buffer>
+ncclResult_t add_to_group(std::vector<Buffer> Arguments::*buffers,
+                          Buffer buffer,
+                          std::size_t count,
+                          ncclDataType_t type,
+                          int peer,
+                          ncclComm_t comm,
+                          cudaStream_t stream) {
+  Group& all = group();
+  if (!all.open)
+    return refuse(ncclInvalidUsage, "a send or a receive outside of a group, which may hang");
+  if (const auto status = examine(comm); status != ncclSuccess)
+    return status;
+  const int ranks = comm->segment().size();
+  if (peer < 0 || peer >= ranks || peer == comm->segment().rank())
+    return refuse(ncclInvalidArgument, "peer " + std::to_string(peer));
+  if (buffer == nullptr || bytes_of(type) == 0 || !emulated::reaches(buffer))
+    return refuse(ncclInvalidArgument, "a buffer that no GPU reaches, or a type not known here");
+  if (all.comm == nullptr) {
+    all.comm = comm;
+    all.stream = stream;
+    all.arguments = {Kind::all_to_all, buffer, nullptr, count, type};
+    all.arguments.sends.resize(static_cast<std::size_t>(ranks));
+    all.arguments.receives.resize(static_cast<std::size_t>(ranks));
+  }
+  auto& place = (all.arguments.*buffers)[static_cast<std::size_t>(peer)];
+  if (all.comm != comm || all.stream != stream || all.arguments.count != count ||
+      all.arguments.type != type || place != nullptr)
+    return refuse(ncclInvalidUsage, "a group that is no all-to-all: not emulated");
+  place = buffer;
+  return comm->blocking ? ncclSuccess : ncclInProgress;
+}
+
 /// Gone for this rank; what is queued ends.
 void let_go(ncclComm_t comm) {
   comm->segment().unlink();
@@ -447,6 +497,51 @@ ncclResult_t ncclAllGather(const void* send,
                     {Kind::all_gather, static_cast<const std::byte*>(send),
                      static_cast<std::byte*>(receive), count, type},
                     stream);
+}
+
+ncclResult_t ncclGroupStart() {
+  if (group().open)
+    return refuse(ncclInvalidUsage, "a group within a group: not emulated");
+  group() = {true, nullptr, nullptr, {}};
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  const Group all = std::exchange(group(), Group{});
+  if (!all.open)
+    return refuse(ncclInvalidUsage, "the end of no group");
+  if (all.comm == nullptr)
+    return ncclSuccess;
+  for (int r = 0; r < all.comm->segment().size(); ++r)
+    if (const auto peer = static_cast<std::size_t>(r);
+        r != all.comm->segment().rank() &&
+        (all.arguments.sends[peer] == nullptr || all.arguments.receives[peer] == nullptr))
+      return refuse(ncclInvalidUsage, "a group without rank " + std::to_string(r));
+  all.comm->arguments = all.arguments;
+  all.comm->stream = all.stream;
+  all.comm->state = ncclComm::State::pending;
+  all.comm->asked = 0;
+  return all.comm->answer();
+}
+
+ncclResult_t ncclSend(const void* send,
+                      std::size_t count,
+                      ncclDataType_t type,
+                      int peer,
+                      ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add_to_group(&Arguments::sends, static_cast<const std::byte*>(send), count, type, peer,
+                      comm, stream);
+}
+
+ncclResult_t ncclRecv(void* receive,
+                      std::size_t count,
+                      ncclDataType_t type,
+                      int peer,
+                      ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add_to_group(&Arguments::receives, static_cast<std::byte*>(receive), count, type, peer,
+                      comm, stream);
 }
 
 ncclResult_t ncclAllReduce(const void* send,

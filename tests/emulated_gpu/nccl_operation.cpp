@@ -57,6 +57,7 @@ std::string text(const Call& call) {
 const char* name(Kind kind) {
   return kind == Kind::reduce_scatter ? "ReduceScatter"
          : kind == Kind::all_gather   ? "AllGather"
+         : kind == Kind::all_to_all   ? "Group"
                                       : "AllReduce";
 }
 
@@ -116,10 +117,11 @@ void Operation::meet() {
   stage_ = Stage::write;
 }
 
-/// A reduce-scatter has a piece for every rank in the slot.
+/// A reduce-scatter and an all-to-all have a piece for every rank in the slot.
 std::size_t Operation::pieces_per_slot() const {
-  return arguments_.kind == Kind::reduce_scatter ? static_cast<std::size_t>(at_.segment->size())
-                                                 : 1;
+  return arguments_.kind == Kind::reduce_scatter || arguments_.kind == Kind::all_to_all
+             ? static_cast<std::size_t>(at_.segment->size())
+             : 1;
 }
 
 std::size_t Operation::piece() const {
@@ -130,9 +132,12 @@ std::size_t Operation::piece() const {
 void Operation::write() {
   const std::size_t element = bytes_of(arguments_.type), count = piece();
   for (std::size_t p = 0; p < pieces_per_slot(); ++p)
-    if (count > 0)
+    if (const std::byte* from = arguments_.kind == Kind::all_to_all
+                                    ? arguments_.sends[p]
+                                    : arguments_.send + p * arguments_.count * element;
+        count > 0 && from != nullptr)
       std::memcpy(at_.segment->slot(at_.segment->rank()) + p * count * element,
-                  arguments_.send + (p * arguments_.count + done_) * element, count * element);
+                  from + done_ * element, count * element);
   ++*at_.rounds;
   at_.segment->own().written.store(*at_.rounds, std::memory_order_release);
   stage_ = Stage::gather;
@@ -141,11 +146,15 @@ void Operation::write() {
 void Operation::gather() {
   const Segment& segment = *at_.segment;
   const std::size_t element = bytes_of(arguments_.type), count = piece();
-  const auto mine = arguments_.kind == Kind::reduce_scatter
-                        ? static_cast<std::size_t>(segment.rank()) * count * element
-                        : 0;
+  const auto mine =
+      pieces_per_slot() > 1 ? static_cast<std::size_t>(segment.rank()) * count * element : 0;
   for (int r = 0; r < segment.size() && count > 0; ++r) {
     const std::byte* from = segment.slot(r) + mine;
+    if (arguments_.kind == Kind::all_to_all) {
+      if (std::byte* to = arguments_.receives[static_cast<std::size_t>(r)]; to != nullptr)
+        std::memcpy(to + done_ * element, from, count * element);
+      continue;
+    }
     std::byte* to = arguments_.receive + done_ * element;
     if (arguments_.kind == Kind::all_gather)
       std::memcpy(to + static_cast<std::size_t>(r) * arguments_.count * element, from,

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <nccl.h>
 
@@ -24,19 +25,22 @@
 
 namespace emulated::nccl {
 
-enum class Kind : std::int32_t { reduce_scatter, all_gather, all_reduce };
+enum class Kind : std::int32_t { reduce_scatter, all_gather, all_reduce, all_to_all };
 const char* name(Kind kind);
 
 std::size_t bytes_of(ncclDataType_t type);
 
 /// `count` elements of each rank: received by reduce-scatter, sent by all-gather, both by
-/// all-reduce.
+/// all-reduce; sent to and received from every other rank by an all-to-all, which is a group of
+/// sends and receives.
 struct Arguments {
   Kind kind{};
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
   std::size_t count = 0;
   ncclDataType_t type{};
+  std::vector<const std::byte*> sends{};  ///< of an all-to-all, by rank; null for the own one
+  std::vector<std::byte*> receives{};
 };
 
 /// What an operation asks its communicator, and tells it.
