@@ -10,6 +10,8 @@
 // FailedElsewhere on the others, which have nothing to print. A ContractError is not carried over:
 // it is our bug, and the rank that met it ends the job.
 //
+// When all is well that costs one maximum over the ranks; texts travel only when something failed.
+//
 // The action may take any time (World::AtWork); the others wait for it as long as its rank lives.
 #pragma once
 

@@ -2,6 +2,27 @@
 #include "comm/together.hpp"
 
 #include <gtest/gtest.h>
+#include <mpi.h>
+
+namespace {
+
+int num_gathers = 0;  // NOLINT(*-avoid-non-const-global-variables)
+
+}  // namespace
+
+// The profiling interface of MPI: whoever defines a function is called in its place.
+extern "C" int MPI_Iallgather(const void* send,
+                              int send_count,
+                              MPI_Datatype send_type,
+                              void* receive,
+                              int receive_count,
+                              MPI_Datatype receive_type,
+                              MPI_Comm comm,
+                              MPI_Request* request) {
+  ++num_gathers;
+  return PMPI_Iallgather(send, send_count, send_type, receive, receive_count, receive_type, comm,
+                         request);
+}
 
 namespace trireme::comm {
 namespace {
@@ -12,6 +33,15 @@ TEST(Together, PassesWhenNobodyFails) {
   together(*world, [&] { ++done; });
   on_first_rank(*world, [&] { ++done; });
   EXPECT_EQ(done, world->rank() == 0 ? 2 : 1);
+}
+
+TEST(Together, GathersFromAllRanksOnlyWhenSomethingFailed) {
+  const auto world = make_mpi_world();
+  num_gathers = 0;
+  for (int i = 0; i < 3; ++i) together(*world, [] {});
+  EXPECT_EQ(num_gathers, 0);
+  EXPECT_THROW(together(*world, [] { throw UserError("no"); }), UserError);
+  EXPECT_GT(num_gathers, 0);
 }
 
 TEST(Together, AUserErrorOfTheLastRankIsTheSameOnAllRanks) {
