@@ -17,6 +17,7 @@
 
 #include "model/gpt.hpp"
 #include "reduce/bench.hpp"
+#include "reduce/layout_options.hpp"
 
 #include "train/engine_bench.hpp"
 #include "train/machine.hpp"
@@ -109,8 +110,10 @@ ExitCode bench_matmul(int& argc, char**& argv, const Request& request) {
 ExitCode bench_ops(int& argc, char**& argv, const Request& request) {
   return bench_deck(
       argc, argv, request, [&](const train::Job& job, device::Device& device, comm::World& world) {
-        const layout::Plan plan(model::parameter_table(job.shape),
-                                {world.size(), job.parallel.bucket_elements, job.parallel.padding});
+        const auto parameters = model::parameter_table(job.shape);
+        const layout::Plan plan(parameters,
+                                reduce::layout_options(job.parallel, parameters, world.size(),
+                                                       reduce::wire_of(world, device)));
         train::OpsBenchRequest asked{.sequences = job.batch.sequences / world.size(),
                                      .micro_sequences = job.batch.micro_sequences,
                                      .owned_elements = job.optimizer.sharded

@@ -12,6 +12,10 @@
 
 #include <fmt/format.h>
 
+#include "base/text.hpp"
+
+#include "model/gpt.hpp"
+
 namespace trireme::job {
 
 trireme::model::GptShape shape_of(const JobConfig& config) {
@@ -52,6 +56,7 @@ class Checker {
     schedule_fits();
     validation_exists();
     machine_is_there();
+    boundaries_are_parameters();
     tree_can_grow();
     walltime_can_checkpoint();
     checkpoints_are_one_runs();
@@ -247,6 +252,33 @@ class Checker {
         config_.parallel.transport == trireme::comm::Transport::self && circumstances_.ranks > 1)
       say("parallel.transport",
           fmt::format("self is for one rank, and there are {}", circumstances_.ranks));
+  }
+
+  void boundaries_are_parameters() {
+    const auto& boundaries = config_.parallel.bucket_boundaries;
+    if (boundaries.empty() || !readable({"parallel.bucket_boundaries"}))
+      return;
+    if (readable({"parallel.bucket_elements"}) && config_.parallel.bucket_elements.given())
+      disagree({{"parallel.bucket_boundaries",
+                 "close buckets by hand, and parallel.bucket_elements would close them by size"},
+                {"parallel.bucket_elements",
+                 "closes buckets by size, and parallel.bucket_boundaries close them by hand"}});
+    if (std::min({shape_.layers, shape_.channels, shape_.context, shape_.vocabulary}) <= 0)
+      return;  // said elsewhere
+    std::vector<std::string> names;
+    for (const auto& parameter : trireme::model::parameter_table(shape_))
+      names.push_back(parameter.name);
+    for (std::size_t i = 0; i < boundaries.size(); ++i) {
+      const auto near = nearest(boundaries[i], names);
+      if (std::ranges::count(names, boundaries[i]) == 0)
+        say("parallel.bucket_boundaries",
+            fmt::format("the model has no parameter '{}'{}", boundaries[i],
+                        near ? fmt::format("; did you mean '{}'?", *near)
+                             : "; `trireme plan` shows their names"));
+      if (std::count(boundaries.begin(), boundaries.begin() + static_cast<std::ptrdiff_t>(i),
+                     boundaries[i]) != 0)
+        say("parallel.bucket_boundaries", fmt::format("'{}' twice", boundaries[i]));
+    }
   }
 
   void tree_can_grow() {

@@ -22,6 +22,7 @@
 #include "ops/attention.hpp"
 
 #include "model/gpt.hpp"
+#include "reduce/layout_options.hpp"
 #include "reduce/leaves.hpp"
 
 #include "train/machine.hpp"
@@ -171,25 +172,30 @@ void write_new_file(const std::string& path, const std::string& text) {
 }
 
 DeckPlan plan_of(const JobConfig& config, int ranks, int hosts) {
-  DeckPlan result{layout::Plan(trireme::model::parameter_table(shape_of(config)),
-                               {.ranks = ranks,
-                                .bucket_elements = config.parallel.bucket_elements,
-                                .padding = config.parallel.padding}),
-                  config.optimizer.sharded,
-                  {},
-                  {},
-                  {},
-                  trireme::train::choose_kind(config.run.device, device::count_cuda_devices()),
-                  {},
-                  hosts,
-                  {},
-                  {}};
+  const auto kind = trireme::train::choose_kind(config.run.device, device::count_cuda_devices());
+  const auto wire = kind == device::Kind::cuda ? reduce::Wire::gpus
+                    : hosts == 1               ? reduce::Wire::inside_a_host
+                                               : reduce::Wire::between_hosts;
+  const auto parameters = trireme::model::parameter_table(shape_of(config));
+  DeckPlan result{
+      layout::Plan(parameters, reduce::layout_options(config.parallel, parameters, ranks, wire)),
+      config.optimizer.sharded,
+      {},
+      {},
+      {},
+      kind,
+      {},
+      hosts,
+      {},
+      {},
+      {}};
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
   comm::Transport transport = config.parallel.transport;
   if (transport == comm::Transport::automatic)
     transport =
         result.device == device::Kind::cuda ? comm::Transport::nccl : comm::transport_for(placed);
   result.transport = word(transport);
+  result.bucket_text = reduce::bucket_text(config.parallel, result.plan);
   if (config.run.precision != Precision::bf16)
     result.dtypes.push_back(DType::f32);
   if (config.run.precision != Precision::fp32)
@@ -217,12 +223,13 @@ std::string plan_text(const DeckPlan& deck_plan) {
   const layout::Budget& first = deck_plan.budgets.front();
   const std::int64_t padding = padding_of(first);
   std::string text = fmt::format(
-      "{} elements of {} parameters in {} buckets; {} elements of padding ({:.4f} %), padding {} "
+      "{} elements of {} parameters in {} buckets ({}); {} elements of padding ({:.4f} %), padding "
+      "{} "
       "(granule {}), {} {}, optimizer {}\n\n",
-      plan.parameter_elements(), plan.parameters().size(), plan.buckets().size(), padding,
-      percent(padding, plan.flat_elements()), word(plan.options().padding), plan.granule(),
-      plan.ranks(), plan.ranks() == 1 ? "rank" : "ranks",
-      deck_plan.sharded ? "sharded" : "not sharded");
+      plan.parameter_elements(), plan.parameters().size(), plan.buckets().size(),
+      deck_plan.bucket_text, padding, percent(padding, plan.flat_elements()),
+      word(plan.options().padding), plan.granule(), plan.ranks(),
+      plan.ranks() == 1 ? "rank" : "ranks", deck_plan.sharded ? "sharded" : "not sharded");
 
   text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", "bucket", "parameters",
                       "elements", "padding", "shard", "aligned", "idle ranks", "first .. last");

@@ -37,6 +37,7 @@ struct DeckPlan {
   int hosts = 1;
   std::string transport;                  ///< as in the deck, auto resolved
   std::vector<HostTraffic> host_traffic;  ///< one per dtype
+  std::string bucket_text;                ///< how the buckets came about
 };
 
 /// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,

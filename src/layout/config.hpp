@@ -16,6 +16,11 @@ namespace trireme::layout {
 /// with the odd part of the rank count. none: ranks, no more than division into shards needs.
 enum class Padding : std::uint8_t { aligned, megatron, megatron_high_bandwidth, none };
 
+/// reverse: in the order in which backward finishes parameters, so that the first bucket can be
+/// reduced while backward goes on. registration: in the order of forward; then the first bucket is
+/// complete last, and the others wait for it.
+enum class BucketOrder : std::uint8_t { reverse, registration };
+
 }  // namespace trireme::layout
 
 template <>
@@ -26,4 +31,10 @@ struct trireme::EnumNames<trireme::layout::Padding> {
       {megatron, "megatron"},
       {megatron_high_bandwidth, "megatron_high_bandwidth"},
       {none, "none"}};
+};
+template <>
+struct trireme::EnumNames<trireme::layout::BucketOrder> {
+  using enum layout::BucketOrder;
+  static constexpr std::pair<layout::BucketOrder, const char*> table[] = {
+      {reverse, "reverse"}, {registration, "registration"}};
 };

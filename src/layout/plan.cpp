@@ -84,7 +84,7 @@ class Plan::PieceCache {
 };
 
 Plan::Plan(std::vector<Parameter> parameters, Options options)
-    : options_(options),
+    : options_(std::move(options)),
       parameters_(std::move(parameters)),
       cache_(std::make_shared<PieceCache>()) {
   TRIREME_EXPECT(options_.ranks >= 1, "{} ranks", options_.ranks);
@@ -106,7 +106,11 @@ void Plan::place() {
   placements_.resize(parameters_.size());
   Bucket open;
   std::int64_t end = 0;  // of the last parameter placed
-  for (std::size_t i = parameters_.size(); i-- > 0;) {
+  const std::unordered_set<std::string_view> boundaries(options_.boundaries.begin(),
+                                                        options_.boundaries.end());
+  std::size_t boundaries_met = 0;
+  for (std::size_t k = 0; k < parameters_.size(); ++k) {
+    const std::size_t i = options_.order == BucketOrder::reverse ? parameters_.size() - 1 - k : k;
     const Parameter& parameter = parameters_[i];
     if (parameter.own_bucket && !open.parameters.empty()) {
       close_bucket(open, end);
@@ -118,13 +122,18 @@ void Plan::place() {
                    parameter.name);
     placements_[i] = {static_cast<BucketIndex>(buckets_.size()), begin, elements};
     open.parameters.push_back(static_cast<ParameterIndex>(i));
-    if (parameter.own_bucket || end - open.begin >= options_.bucket_elements) {
+    const bool is_boundary = boundaries.contains(parameter.name);
+    boundaries_met += is_boundary ? 1 : 0;
+    const bool is_full = boundaries.empty() && end - open.begin >= options_.bucket_elements;
+    if (parameter.own_bucket || is_boundary || is_full) {
       close_bucket(open, end);
       end = open.begin;
     }
   }
   if (!open.parameters.empty())
     close_bucket(open, end);
+  TRIREME_EXPECT(boundaries_met == boundaries.size(), "{} of {} boundaries are no parameters",
+                 boundaries.size() - boundaries_met, boundaries.size());
 }
 
 // Leaves in `open` the next bucket, empty.

@@ -8,14 +8,14 @@
 // share the layout.
 //
 // 1. Parameters lie in reverse registration order, which is the order in which backward finishes
-// them.
+// them; or, for comparison, in registration order.
 // 2. Every parameter starts at a multiple of 64 elements and lies in one bucket, whole.
-// 3. A bucket closes when it holds bucket_elements or more; a parameter marked own_bucket is alone
-// in its bucket.
+// 3. A bucket closes when it holds bucket_elements or more, or, where boundaries are given, behind
+// each of these parameters and nowhere else; a parameter marked own_bucket is alone in its bucket.
 // 4. A bucket's size is padded to the granule, a multiple of the rank count, so its `ranks` shards
 // are equal and contiguous. With Padding::none alone the next bucket may begin after a gap of fewer
 // than 64 elements, which rule 2 asks for and which belongs to no bucket.
-// 5. Which parameters share a bucket does not depend on the rank count.
+// 5. Which parameters share a bucket depends on the options alone, and not on the rank count.
 // 6. Rank r owns the r-th shard of every bucket; every element of a bucket has exactly one owner; a
 // rank may own padding only.
 //
@@ -49,6 +49,8 @@ struct Options {
   int ranks = 1;
   std::int64_t bucket_elements = 40'000'000;
   Padding padding = Padding::aligned;
+  BucketOrder order = BucketOrder::reverse;
+  std::vector<std::string> boundaries{};  ///< names of parameters; in any order
 };
 
 /// Where one parameter lies.
@@ -77,7 +79,7 @@ struct Piece {
 class Plan {
  public:
   /// Requires: at least one parameter, no parameter empty, unique names, options.ranks >= 1,
-  /// bucket_elements >= 1.
+  /// bucket_elements >= 1, boundaries are names of parameters.
   Plan(std::vector<Parameter> parameters, Options options);
 
   [[nodiscard]] const Options& options() const { return options_; }

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/dtype.hpp"
 #include "base/key.hpp"
@@ -32,7 +34,9 @@ struct CheckReplicasConfig {
 
 struct ParallelConfig {
   comm::Transport transport = comm::Transport::automatic;
-  std::int64_t bucket_elements = 40'000'000;
+  Or<std::int64_t> bucket_elements;
+  layout::BucketOrder bucket_order = layout::BucketOrder::reverse;
+  std::vector<std::string> bucket_boundaries;
   layout::Padding padding = layout::Padding::aligned;
   comm::Reduction reduction = comm::Reduction::sum;
   Or<std::int64_t> logical_shards{.value = std::nullopt, .keyword = "none"};
@@ -70,8 +74,18 @@ void describe(V& v, ParallelConfig& c) {
   v("bucket_elements", c.bucket_elements,
     {.unit = "elements",
      .help = "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
-             "more overlap.",
+             "more overlap; 1: one collective per parameter. auto: 40 million, or more where a "
+             "rank's shard of a bucket would be less than one message (512 KiB on one host, 60 KiB "
+             "between hosts, 4 MB on GPUs); never more than the model.",
      .min = 1});
+  v("bucket_order", c.bucket_order,
+    {.help =
+         "reverse: buckets in the order in which backward completes them; registration: in the "
+         "order of forward, so that all wait for the first. A baseline; the bits are the same."});
+  v("bucket_boundaries", c.bucket_boundaries,
+    {.help =
+         "Names of parameters behind which a bucket closes, in bucket_order, instead of at "
+         "bucket_elements; `trireme plan` shows the names. A baseline; the bits are the same."});
   v("padding", c.padding,
     {.help = "What a bucket's end is padded to; aligned suits every rank count."});
   v("reduction", c.reduction,
@@ -100,9 +114,10 @@ void describe(V& v, ParallelConfig& c) {
   v("register_buffers", c.register_buffers,
     {.help = "NCCL: register gradients and parameters once, for collectives without copies."});
   v("nccl_bf16_sum", c.nccl_bf16_sum,
-    {.help = "NCCL: who adds gradients that travel as bf16. fp32: the rank that owns a shard is sent "
-             "all terms and adds them in fp32, in rank order, as on a CPU; library: NCCL, which "
-             "rounds to bf16 at every rank."});
+    {.help =
+         "NCCL: who adds gradients that travel as bf16. fp32: the rank that owns a shard is sent "
+         "all terms and adds them in fp32, in rank order, as on a CPU; library: NCCL, which "
+         "rounds to bf16 at every rank."});
   v("nccl_blocks", c.nccl_blocks,
     {.unit = "multiprocessors",
      .help = "How many a collective of NCCL may take from compute; auto: NCCL chooses.",

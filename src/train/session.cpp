@@ -13,6 +13,8 @@
 #include "data/open.hpp"
 #include "ops/attention.hpp"
 
+#include "reduce/layout_options.hpp"
+
 #include "train/machine.hpp"
 
 namespace trireme::train {
@@ -60,7 +62,10 @@ Session::Session(const Job& the_job,
       compute_stream(device->make_stream(device::StreamMode::inlined, "compute")),
       scratch(*device, {.pooled = job.memory.pool, .poison = poison}),
       plan(model::parameter_table(job.shape),
-           {world.size(), job.parallel.bucket_elements, job.parallel.padding}),
+           reduce::layout_options(job.parallel,
+                                  model::parameter_table(job.shape),
+                                  world.size(),
+                                  reduce::wire_of(world, *device))),
       communicator(comm::make_communicator(
           job.parallel.transport,
           job.parallel.reduction,

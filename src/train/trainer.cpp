@@ -17,6 +17,8 @@
 #include "comm/placement.hpp"
 #include "comm/together.hpp"
 
+#include "reduce/layout_options.hpp"
+
 #include "record/checkpoint_directory.hpp"
 #include "record/run_directory.hpp"
 #include "record/run_file.hpp"
@@ -183,10 +185,12 @@ void Trainer::open_files(std::optional<std::int64_t> resumed_step) {
                    session_.recorder, world_, log_);
   const auto count = [](std::int64_t number) { return count_text(static_cast<double>(number)); };
   log_.info(
-      "{}: {} parameters in {} buckets, {} ranks over {}, {}, {} micro-steps of {} x {} tokens",
+      "{}: {} parameters in {} buckets ({}), {} ranks over {}, {}, {} micro-steps of {} x {} "
+      "tokens",
       job_.run.name, count(session_.plan.parameter_elements()), session_.plan.buckets().size(),
-      world_.size(), session_.communicator->name(), name(session_.dtype),
-      session_.batches.micro_steps(), session_.batches.micro_sequences, job_.shape.context);
+      reduce::bucket_text(job_.parallel, session_.plan), world_.size(),
+      session_.communicator->name(), name(session_.dtype), session_.batches.micro_steps(),
+      session_.batches.micro_sequences, job_.shape.context);
   if (const std::string& note = session_.communicator->note(); !note.empty())
     session_.choices.push_back(note);
   if (world_.rank() == 0)

@@ -18,6 +18,8 @@
 
 #include "comm/together.hpp"
 
+#include "reduce/layout_options.hpp"
+
 #include "train/machine.hpp"
 #include "train/saver.hpp"
 #include "train/temporary_directory.hpp"
@@ -34,7 +36,10 @@ class Variant {
     run_.steps = std::max(run_.steps, steps);
     run_.device = DeviceChoice::cpu;
     optimizer_.sharded = combination.sharded;
-    parallel_.bucket_elements = combination.bucket_elements;
+    if (!combination.keeps_boundaries) {
+      parallel_.bucket_elements.value = combination.bucket_elements;
+      parallel_.bucket_boundaries.clear();
+    }
     parallel_.padding = combination.padding;
     parallel_.overlap_gradients = combination.overlap_gradients;
     parallel_.overlap_parameters = combination.overlap_parameters;
@@ -245,23 +250,25 @@ std::vector<Combination> all_combinations(const Job& job) {
   };
   std::int64_t all_elements = 0;
   for (const layout::Parameter& parameter : table) all_elements += parameter.elements();
-  const std::size_t own = num_buckets(job.parallel.bucket_elements);
+  const std::int64_t own_elements =
+      reduce::bucket_elements(job.parallel, table, 1, reduce::Wire::inside_a_host);
+  const std::size_t own = num_buckets(own_elements);
   const bool own_are_several = own > num_buckets(all_elements) && own < table.size();
 
   struct Size {
     const char* name;
     std::int64_t elements;
   };
+  const std::int64_t several = own_are_several ? own_elements : (all_elements + 3) / 4;
   const Size sizes[] = {
-      {"one bucket", all_elements},
-      {"several buckets", own_are_several ? job.parallel.bucket_elements : (all_elements + 3) / 4},
-      {"one per parameter", 1}};
+      {"one bucket", all_elements}, {"several buckets", several}, {"one per parameter", 1}};
   std::vector<Combination> all;
   for (const auto& [name, elements] : sizes)
     for (const auto& [padding, word] : EnumNames<layout::Padding>::table)
       for (unsigned bits = 0; bits < 32; ++bits) {
         const auto on = [&](unsigned bit) { return (bits >> bit & 1U) != 0; };
-        all.push_back({name, elements, padding, on(4), on(0), on(1), on(2), on(3)});
+        all.push_back({name, elements, padding, on(4), on(0), on(1), on(2), on(3),
+                       !job.parallel.bucket_boundaries.empty() && elements == several});
       }
   return all;
 }

@@ -54,6 +54,7 @@ struct Combination {
   bool overlap_parameters = false;
   bool cached_shards = false;
   bool pool = false;
+  bool keeps_boundaries = false;  ///< buckets that the deck chose by hand
 
   /// As overrides of the deck, ready to be typed.
   [[nodiscard]] std::string text() const;

@@ -54,9 +54,10 @@ class Bits(TrainingTest):
         self.train_well(ranks=2, name="reference")
         for switch in ("parallel.overlap_gradients=false", "parallel.overlap_parameters=false", "parallel.cached_shards=false",
                        "parallel.bucket_elements=1000000", "parallel.bucket_elements=1", "parallel.padding=none",
-                       "optimizer.sharded=false"):
+                       "optimizer.sharded=false", "parallel.bucket_elements=auto", "parallel.bucket_order=registration",
+                       "parallel.bucket_elements=auto parallel.bucket_boundaries=[h.0.mlp.proj.bias]"):
             name = switch.replace("=", "-")
-            self.train_well(switch, ranks=2, name=name)
+            self.train_well(*switch.split(" "), ranks=2, name=name)
             self.assertEqual(self.weights(12, name), self.weights(12, "reference"), switch)
 
     def test_threads_do_not_change_the_numbers(self):

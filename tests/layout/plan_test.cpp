@@ -261,5 +261,27 @@ TEST(Plan, RefusesWhatItCannotPlace) {
   EXPECT_THROW(Plan(huge, {}), ContractError);
 }
 
+TEST(Order, OfRegistrationIsTheReverseOfTheUsualOne) {
+  const std::vector<Parameter> table{{"a", {64}}, {"b", {128}}, {"c", {64}}, {"d", {192}}};
+  const Plan usual(table, {2, 200});
+  const Plan forward(table, {2, 200, Padding::aligned, BucketOrder::registration});
+  EXPECT_LT(usual.placement(ParameterIndex{3}).begin, usual.placement(ParameterIndex{0}).begin);
+  EXPECT_LT(forward.placement(ParameterIndex{0}).begin, forward.placement(ParameterIndex{3}).begin);
+  EXPECT_EQ(forward.buckets()[0].parameters,
+            (std::vector{ParameterIndex{0}, ParameterIndex{1}, ParameterIndex{2}}));
+  EXPECT_NE(usual.fingerprint(), forward.fingerprint());
+}
+
+TEST(Boundaries, CloseBucketsBehindTheNamedParametersAndNowhereElse) {
+  const std::vector<Parameter> table{
+      {"tied", {64}, true}, {"a", {64}}, {"b", {128}}, {"c", {64}}, {"d", {192}}};
+  const Plan plan(table, {2, 1, Padding::aligned, BucketOrder::reverse, {"c"}});
+  ASSERT_EQ(plan.buckets().size(), 3U);
+  EXPECT_EQ(plan.buckets()[0].parameters, (std::vector{ParameterIndex{4}, ParameterIndex{3}}));
+  EXPECT_EQ(plan.buckets()[1].parameters, (std::vector{ParameterIndex{2}, ParameterIndex{1}}));
+  EXPECT_EQ(plan.buckets()[2].parameters, (std::vector{ParameterIndex{0}}));
+  EXPECT_THROW(Plan(table, {2, 1, Padding::aligned, BucketOrder::reverse, {"e"}}), ContractError);
+}
+
 }  // namespace
 }  // namespace trireme::layout

@@ -51,7 +51,7 @@ TEST_P(AdamWOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
       setting.parallel.overlap_gradients = (bits & 2) != 0;
       setting.parallel.overlap_parameters = (bits & 4) != 0;
       setting.parallel.cached_shards = (bits & 8) != 0;
-      setting.parallel.bucket_elements = bits % 3 == 0 ? 1 : bits % 3 == 1 ? 350 : 40'000;
+      setting.parallel.bucket_elements.value = bits % 3 == 0 ? 1 : bits % 3 == 1 ? 350 : 40'000;
       SCOPED_TRACE(bits);
       expect_equal(train(setting, GetParam()), reference);
     }
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(,
 
 TEST(AdamWOverMpi, LeavesTheSameParametersOnEveryRank) {
   TrainingSetting setting;
-  setting.parallel.bucket_elements = 350;
+  setting.parallel.bucket_elements.value = 350;
   const auto result = train(setting);
   const auto world = comm::make_mpi_world();
   const std::string mine(reinterpret_cast<const char*>(result.parameters.data()),

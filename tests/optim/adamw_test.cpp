@@ -94,7 +94,7 @@ TEST_P(AdamWAtRanks, FollowsTheDoublePrecisionLoop) {
     setting.clip_norm = clip_norm;
     setting.exact_sums = true;
     setting.steps = 8;
-    setting.parallel.bucket_elements = 350;
+    setting.parallel.bucket_elements.value = 350;
     const auto result = train(GetParam(), setting);
     const auto expected = train_in_double(GetParam(), setting);
     ASSERT_EQ(result.parameters.size(), expected.parameters.size());
@@ -119,7 +119,7 @@ TEST_P(AdamWAtRanks, GivesTheSameBitsShardedOrWholeWithAnyBucketsAndSwitches) {
       for (const layout::Padding padding : {layout::Padding::aligned, layout::Padding::none})
         for (const std::int64_t bucket_elements : {1, 350, 40'000}) {
           setting.parallel.padding = padding;
-          setting.parallel.bucket_elements = bucket_elements;
+          setting.parallel.bucket_elements.value = bucket_elements;
           const auto result = train(GetParam(), setting);
           ASSERT_EQ(0, std::memcmp(result.parameters.data(), reference.parameters.data(),
                                    result.parameters.size() * sizeof(float)))
@@ -139,7 +139,7 @@ TEST_P(AdamWAtRanks, KeepsEveryElementOnExactlyOneRank) {
   std::mutex mutex;
   run_ranks(ranks, [&](ThreadRank& rank) {
     TrainingSetting setting;
-    setting.parallel.bucket_elements = 350;
+    setting.parallel.bucket_elements.value = 350;
     Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
     const std::lock_guard lock(mutex);
     for (const StatePiece& piece : training.optimizer().state())
@@ -172,7 +172,7 @@ std::vector<std::string> messages_after(const std::vector<float>& values, bool c
   std::vector<std::string> messages(values.size());
   run_ranks(static_cast<int>(values.size()), [&](ThreadRank& rank) {
     TrainingSetting setting;
-    setting.parallel.bucket_elements = 350;
+    setting.parallel.bucket_elements.value = 350;
     setting.parallel.check_gradients = check_gradients;
     Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
     const auto mine = static_cast<std::size_t>(rank.world.rank());
@@ -213,7 +213,8 @@ INSTANTIATE_TEST_SUITE_P(, AdamWAtRanks, ::testing::Values(1, 2, 3, 4));
 TEST(AdamW, KeepsPaddingZeroAndWorksWhereARankOwnsPaddingOnly) {
   run_ranks(4, [](ThreadRank& rank) {
     TrainingSetting setting;
-    setting.parallel.bucket_elements = 1;  // "d" has one element: three ranks own padding of it
+    setting.parallel.bucket_elements.value =
+        1;  // "d" has one element: three ranks own padding of it
     Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
     const layout::Plan& plan = training.plan();
     const BucketIndex d = plan.placement(ParameterIndex{4}).bucket;
@@ -261,7 +262,7 @@ TEST(AdamW, GivesTheResultsOfAStepBehindTheNextOne) {
   for (const bool sharded : {true, false}) {
     TrainingSetting setting;
     setting.sharded = sharded;
-    setting.parallel.bucket_elements = 350;
+    setting.parallel.bucket_elements.value = 350;
     const TrainingResult expected = train(3, setting);
     run_ranks(3, [&](ThreadRank& rank) {
       Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
@@ -288,7 +289,7 @@ TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItBehindTheNextOne) {
       run_ranks(3, [&](ThreadRank& rank) {
         TrainingSetting setting;
         setting.sharded = sharded;
-        setting.parallel.bucket_elements = 350;
+        setting.parallel.bucket_elements.value = 350;
         setting.parallel.check_gradients = checks;
         Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
         training.backward(1);

@@ -34,7 +34,7 @@ class OptimizerOnGpu : public ::testing::TestWithParam<DType> {
     gpu_ = device::make_cuda_device(0);
     cpu_ = device::make_cpu_device(1);
     setting_.dtype = GetParam();
-    setting_.parallel.bucket_elements = 350;
+    setting_.parallel.bucket_elements.value = 350;
   }
 
   std::unique_ptr<device::Device> gpu_, cpu_;
@@ -65,7 +65,7 @@ TEST_P(OptimizerOnGpu, GivesTheSameBitsWithEverySwitch) {
     SCOPED_TRACE(bits);
     setting_.sharded = (bits & 1) != 0;
     setting_.parallel.cached_shards = (bits & 2) != 0;
-    setting_.parallel.bucket_elements = (bits & 4) != 0 ? 1 : 40'000;
+    setting_.parallel.bucket_elements.value = (bits & 4) != 0 ? 1 : 40'000;
     const auto result = train(*gpu_, setting_);
     EXPECT_EQ(result.grad_norms, reference.grad_norms);
     EXPECT_EQ(result.parameters, reference.parameters);

@@ -45,7 +45,7 @@ TEST(AdamWOverNccl, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
     setting.parallel.overlap_gradients = (bits & 2) != 0;
     setting.parallel.overlap_parameters = (bits & 4) != 0;
     setting.parallel.register_buffers = (bits & 4) == 0;
-    setting.parallel.bucket_elements = bits % 3 == 0 ? 1'000 : 40'000;
+    setting.parallel.bucket_elements.value = bits % 3 == 0 ? 1'000 : 40'000;
     const auto result = train(world, setting);
     EXPECT_EQ(result.grad_norms, reference.grad_norms);
     EXPECT_EQ(result.parameters, reference.parameters);

@@ -77,7 +77,8 @@ class Training {
         device_(device),
         compute_(compute),
         plan_(training_table(),
-              {world.size(), setting.parallel.bucket_elements, setting.parallel.padding}),
+              {world.size(), setting.parallel.bucket_elements.value_or(40'000'000),
+               setting.parallel.padding}),
         engine_(
             plan_, setting.dtype, setting.sharded, setting.parallel, communicator, device, compute),
         optimizer_(setting.optimizer(), engine_, communicator, world, device, compute) {

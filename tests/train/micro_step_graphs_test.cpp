@@ -36,7 +36,7 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
     deck_.shape = {
         .layers = 2, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16, .dropout = 0.1};
     deck_.data.train.synthetic = 1000;
-    deck_.parallel.bucket_elements = 600;
+    deck_.parallel.bucket_elements.value = 600;
     deck_.evaluate = {.every_steps = 1, .batches = 1};
     deck_.optimizer.learning_rate = 0.02;
     deck_.run.device = on_gpu() ? DeviceChoice::cuda : DeviceChoice::cpu;

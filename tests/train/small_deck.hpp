@@ -12,7 +12,7 @@ struct SmallDeck {
     run.precision = Precision::fp32;
     run.threads.value = 1;
     data.train.synthetic = 4000;
-    parallel.bucket_elements = 2000;
+    parallel.bucket_elements.value = 2000;
   }
   /// Valid as long as the deck.
   [[nodiscard]] Job job() const {

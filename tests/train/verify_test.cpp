@@ -25,7 +25,7 @@ class VerifyTest : public ::testing::Test {
     deck.run.steps = 4;
     deck.data.train.synthetic = 400;
     deck.batch = {2, 1};
-    deck.parallel.bucket_elements = 600;
+    deck.parallel.bucket_elements.value = 600;
     deck.shape = {
         .layers = 1, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16, .dropout = 0.1};
   }
