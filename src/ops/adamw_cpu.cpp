@@ -21,8 +21,8 @@ TRIREME_CLONES void adamw_kernel(T* parameter,
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
     const float g = scale * gradient[i];
-    const float first = s.beta1 * m[i] + (1.0F - s.beta1) * g;
-    const float second = s.beta2 * v[i] + (1.0F - s.beta2) * g * g;
+    const float first = s.beta1 * m[i] + s.gain1 * g;
+    const float second = s.beta2 * v[i] + s.gain2 * g * g;
     const float direction =
         (first / s.correction1) / (std::sqrt(second / s.correction2) + s.epsilon);
     const float updated = master[i] - s.learning_rate * (direction + s.weight_decay * master[i]);

@@ -20,8 +20,8 @@ struct Update {
   __device__ static void update(
       const AdamwStep& s, float scale, float gradient, float& master, float& m, float& v) {
     const float g = __fmul_rn(scale, gradient);
-    m = fmaf(s.beta1, m, __fmul_rn(__fsub_rn(1.0F, s.beta1), g));
-    v = fmaf(s.beta2, v, __fmul_rn(__fmul_rn(__fsub_rn(1.0F, s.beta2), g), g));
+    m = fmaf(s.beta1, m, __fmul_rn(s.gain1, g));
+    v = fmaf(s.beta2, v, __fmul_rn(__fmul_rn(s.gain2, g), g));
     const float direction = __fdiv_rn(
         __fdiv_rn(m, s.correction1), __fadd_rn(__fsqrt_rn(__fdiv_rn(v, s.correction2)), s.epsilon));
     master = fmaf(-s.learning_rate, fmaf(s.weight_decay, master, direction), master);

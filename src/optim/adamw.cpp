@@ -146,6 +146,8 @@ ops::AdamwStep step_of(const OptimizerConfig& config, std::int64_t step, std::in
   numbers.learning_rate = static_cast<float>(learning_rate(config, step, total_steps));
   numbers.beta1 = static_cast<float>(config.beta1);
   numbers.beta2 = static_cast<float>(config.beta2);
+  numbers.gain1 = static_cast<float>(1 - config.beta1);
+  numbers.gain2 = static_cast<float>(1 - config.beta2);
   numbers.epsilon = static_cast<float>(config.epsilon);
   numbers.weight_decay = static_cast<float>(config.weight_decay);
   numbers.correction1 = static_cast<float>(1 - std::pow(config.beta1, n));

@@ -33,7 +33,9 @@ AdamwStep at_step(int k) {
               .beta1 = 0.875F,
               .beta2 = 0.9375F,
               .epsilon = 1e-8F,
-              .weight_decay = 0.125F};
+              .weight_decay = 0.125F,
+              .gain1 = 0.125F,
+              .gain2 = 0.0625F};
   s.correction1 = static_cast<float>(1 - std::pow(0.875, k));
   s.correction2 = static_cast<float>(1 - std::pow(0.9375, k));
   return s;
