@@ -37,10 +37,11 @@ train::Job job_of(const job::Deck& deck, const model::GptShape& shape) {
                                                   {"model.channels", shape.channels},
                                                   {"model.context", shape.context},
                                                   {"model.vocabulary", shape.vocabulary}};
-  for (const auto& [path, value] : job::attributes(c)) {
-    const auto size = sizes.find(path);  // what a preset or the tokenizer filled in
-    job.deck.emplace_back(path,
-                          size == sizes.end() ? as_text(value) : job::yaml_text(size->second));
+  for (const job::Entry& entry : job::survey(c)) {
+    const auto size = sizes.find(entry.path);  // what a preset or the tokenizer filled in
+    job.deck.emplace_back(
+        entry.path, size == sizes.end() ? as_text(entry.value) : job::yaml_text(size->second));
+    job.rules.push_back(entry.change);
   }
   const BuildInfo& build = build_info();
   job.build = {{"software", "trireme"},

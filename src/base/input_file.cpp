@@ -82,6 +82,14 @@ void InputFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
                      offset + static_cast<std::int64_t>(got), size_));
 }
 
+void expect_writable_place(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0)
+    return;  // it is made, or opening it tells the reason
+  if (const char* other = other_than_file(facts.st_mode); *other != '\0')
+    fail("open", path, fmt::format("{} is in the place of a file", other));
+}
+
 std::string read_whole(const std::string& path) {
   const InputFile file(path);
   std::string text(static_cast<std::size_t>(file.size()), '\0');

@@ -52,6 +52,10 @@ class InputFile {
   std::int64_t size_ = 0;
 };
 
+/// Throws StorageError when something other than a regular file is at `path`: before a library
+/// opens it for writing, and would wait for the reader of a FIFO.
+void expect_writable_place(const std::string& path);
+
 /// All bytes of a file.
 std::string read_whole(const std::string& path);
 

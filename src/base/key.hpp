@@ -74,6 +74,10 @@ struct BoundOf<Or<T>> {
   using type = typename BoundOf<T>::type;
 };
 
+/// What a run that goes on from a checkpoint may do with a key: change it, change it when the deck
+/// says so in run.allow_changes, or never.
+enum class Change : std::uint8_t { free, asked, never };
+
 template <class T>
 struct Key {
   const char* unit = "";
@@ -85,6 +89,7 @@ struct Key {
   bool above_min = false;
   bool below_max = false;
   bool required = false;
+  Change change = Change::free;
 };
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include "base/error.hpp"
+#include "base/input_file.hpp"
 
 namespace trireme {
 namespace {
@@ -28,6 +29,7 @@ Log::Log(bool speaks, std::string who) : speaks_(speaks), who_(std::move(who)) {
 void Log::also_to_file(const std::string& path) {
   if (!speaks_)
     return;
+  expect_writable_place(path);
   try {
     auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
     file->set_pattern("%Y-%m-%d %H:%M:%S %l %v");

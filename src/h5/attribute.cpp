@@ -13,11 +13,12 @@ namespace {
 void write(
     hid_t object, const std::string& name, const Type& type, const Space& space, const void* data) {
   if (has_attribute(object, name))
-    TRIREME_H5(H5Adelete(object, name.c_str()));
-  const Attribute attribute(TRIREME_H5(
+    TRIREME_H5_OF(object, name, H5Adelete(object, name.c_str()));
+  const Attribute attribute(TRIREME_H5_OF(
+      object, name,
       H5Acreate2(object, name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)));
   if (TRIREME_H5(H5Sget_simple_extent_npoints(space.get())) > 0)
-    TRIREME_H5(H5Awrite(attribute.get(), type.get(), data));
+    TRIREME_H5_OF(object, name, H5Awrite(attribute.get(), type.get(), data));
 }
 
 Space scalar() {
@@ -31,11 +32,11 @@ Space list(std::size_t elements) {
 
 /// The attribute, opened, with its element count; `strings` says what the caller can take.
 Attribute open(hid_t object, const std::string& name, bool strings, std::size_t& elements) {
-  Attribute attribute(TRIREME_H5(H5Aopen(object, name.c_str(), H5P_DEFAULT)));
+  Attribute attribute(TRIREME_H5_OF(object, name, H5Aopen(object, name.c_str(), H5P_DEFAULT)));
   const Type type(TRIREME_H5(H5Aget_type(attribute.get())));
   const bool is_string = TRIREME_H5(H5Tget_class(type.get())) == H5T_STRING;
   if (is_string != strings || (strings && TRIREME_H5(H5Tis_variable_str(type.get())) == 0))
-    throw StorageError("HDF5", "reading attribute '" + name + "'",
+    throw DamagedError("HDF5", detail::about("reading attribute", object, name),
                        strings ? "it is not a string" : "it is not a number", __FILE__, __LINE__);
   const Space space(TRIREME_H5(H5Aget_space(attribute.get())));
   elements = static_cast<std::size_t>(TRIREME_H5(H5Sget_simple_extent_npoints(space.get())));
@@ -48,7 +49,7 @@ std::vector<T> read_numbers(hid_t object, const std::string& name) {
   const Attribute attribute = open(object, name, false, elements);
   std::vector<T> values(elements);
   if (elements > 0)
-    TRIREME_H5(H5Aread(attribute.get(), type_of<T>().get(), values.data()));
+    TRIREME_H5_OF(object, name, H5Aread(attribute.get(), type_of<T>().get(), values.data()));
   return values;
 }
 
@@ -60,7 +61,7 @@ std::vector<std::string> read_texts(hid_t object, const std::string& name) {
   if (elements == 0)
     return values;
   const Type type = string_type();
-  TRIREME_H5(H5Aread(attribute.get(), type.get(), texts.data()));
+  TRIREME_H5_OF(object, name, H5Aread(attribute.get(), type.get(), texts.data()));
   for (const char* text : texts) values.emplace_back(text == nullptr ? "" : text);
   const Space space = list(elements);
   TRIREME_H5(H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, texts.data()));
@@ -68,10 +69,10 @@ std::vector<std::string> read_texts(hid_t object, const std::string& name) {
 }
 
 template <class T>
-T only(std::vector<T> values, const std::string& name) {
+T only(std::vector<T> values, hid_t object, const std::string& name) {
   if (values.size() != 1)
-    throw StorageError("HDF5", "reading attribute '" + name + "'", "it is not a single value",
-                       __FILE__, __LINE__);
+    throw DamagedError("HDF5", detail::about("reading attribute", object, name),
+                       "it is not a single value", __FILE__, __LINE__);
   return std::move(values.front());
 }
 
@@ -116,37 +117,39 @@ void write_attribute(hid_t object, const std::string& name, const std::vector<do
 }
 
 bool has_attribute(hid_t object, const std::string& name) {
-  return TRIREME_H5(H5Aexists(object, name.c_str())) > 0;
+  return TRIREME_H5_OF(object, name, H5Aexists(object, name.c_str())) > 0;
 }
 
 std::vector<std::string> attribute_names(hid_t object) {
   std::vector<std::string> names;
   hsize_t position = 0;
-  TRIREME_H5(H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_NATIVE, &position, collect_name, &names));
+  TRIREME_H5_OF(
+      object, "",
+      H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_NATIVE, &position, collect_name, &names));
   std::ranges::sort(names);
   return names;
 }
 
 void delete_attributes(hid_t object) {
   for (const std::string& name : attribute_names(object))
-    TRIREME_H5(H5Adelete(object, name.c_str()));
+    TRIREME_H5_OF(object, name, H5Adelete(object, name.c_str()));
 }
 
 template <>
 std::string read_attribute<std::string>(hid_t object, const std::string& name) {
-  return only(read_texts(object, name), name);
+  return only(read_texts(object, name), object, name);
 }
 template <>
 std::int64_t read_attribute<std::int64_t>(hid_t object, const std::string& name) {
-  return only(read_numbers<std::int64_t>(object, name), name);
+  return only(read_numbers<std::int64_t>(object, name), object, name);
 }
 template <>
 std::uint64_t read_attribute<std::uint64_t>(hid_t object, const std::string& name) {
-  return only(read_numbers<std::uint64_t>(object, name), name);
+  return only(read_numbers<std::uint64_t>(object, name), object, name);
 }
 template <>
 double read_attribute<double>(hid_t object, const std::string& name) {
-  return only(read_numbers<double>(object, name), name);
+  return only(read_numbers<double>(object, name), object, name);
 }
 template <>
 std::vector<std::string> read_attribute<std::vector<std::string>>(hid_t object,

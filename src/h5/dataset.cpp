@@ -112,8 +112,9 @@ Dataset Dataset::create_extendible(hid_t parent,
   const hsize_t chunks[] = {static_cast<hsize_t>(chunk)};
   TRIREME_H5(H5Pset_chunk(properties.get(), 1, chunks));
   return Dataset(
-      DatasetId(TRIREME_H5(H5Dcreate2(parent, name.c_str(), type.get(), line(0, true).get(),
-                                      H5P_DEFAULT, properties.get(), H5P_DEFAULT))));
+      DatasetId(TRIREME_H5_OF(parent, name,
+                              H5Dcreate2(parent, name.c_str(), type.get(), line(0, true).get(),
+                                         H5P_DEFAULT, properties.get(), H5P_DEFAULT))));
 }
 
 Dataset Dataset::create_fixed(hid_t parent,
@@ -122,16 +123,18 @@ Dataset Dataset::create_fixed(hid_t parent,
                               std::int64_t elements) {
   const Properties properties = creation();
   TRIREME_H5(H5Pset_alloc_time(properties.get(), H5D_ALLOC_TIME_EARLY));
-  return Dataset(
-      DatasetId(TRIREME_H5(H5Dcreate2(parent, name.c_str(), type.get(), line(elements, false).get(),
-                                      H5P_DEFAULT, properties.get(), H5P_DEFAULT))));
+  return Dataset(DatasetId(
+      TRIREME_H5_OF(parent, name,
+                    H5Dcreate2(parent, name.c_str(), type.get(), line(elements, false).get(),
+                               H5P_DEFAULT, properties.get(), H5P_DEFAULT))));
 }
 
 Dataset Dataset::open(hid_t parent, const std::string& name) {
-  Dataset dataset(DatasetId(TRIREME_H5(H5Dopen2(parent, name.c_str(), H5P_DEFAULT))));
+  Dataset dataset(
+      DatasetId(TRIREME_H5_OF(parent, name, H5Dopen2(parent, name.c_str(), H5P_DEFAULT))));
   const Space space(TRIREME_H5(H5Dget_space(dataset.id())));
   if (TRIREME_H5(H5Sget_simple_extent_ndims(space.get())) != 1)
-    throw StorageError("HDF5", "opening dataset '" + name + "'", "it is not one-dimensional",
+    throw DamagedError("HDF5", detail::about("opening", parent, name), "it is not one-dimensional",
                        __FILE__, __LINE__);
   return dataset;
 }
@@ -146,7 +149,7 @@ std::int64_t Dataset::file_offset() const {
   detail::silence();
   const haddr_t offset = H5Dget_offset(id());  // unsigned: no negative value says that it failed
   if (offset == HADDR_UNDEF)
-    throw StorageError("HDF5", "H5Dget_offset", innermost_message(), __FILE__, __LINE__);
+    detail::fail(detail::about("H5Dget_offset", id(), ""), __FILE__, __LINE__);
   return static_cast<std::int64_t>(offset);
 }
 
@@ -164,9 +167,10 @@ void Dataset::transfer(
   const Space file(TRIREME_H5(H5Dget_space(id())));
   select(file, begin, count);
   if (to != nullptr)
-    TRIREME_H5(H5Dread(id(), type.get(), memory.get(), file.get(), H5P_DEFAULT, to));
+    TRIREME_H5_OF(id(), "", H5Dread(id(), type.get(), memory.get(), file.get(), H5P_DEFAULT, to));
   else
-    TRIREME_H5(H5Dwrite(id(), type.get(), memory.get(), file.get(), H5P_DEFAULT, from));
+    TRIREME_H5_OF(id(), "",
+                  H5Dwrite(id(), type.get(), memory.get(), file.get(), H5P_DEFAULT, from));
 }
 
 void Dataset::read(std::int64_t begin, std::int64_t count, const Type& type, void* data) const {
@@ -185,7 +189,7 @@ void Dataset::append(std::int64_t count, const Type& type, const void* data) {
 
 void Dataset::resize(std::int64_t elements) {
   const hsize_t dims[] = {static_cast<hsize_t>(elements)};
-  TRIREME_H5(H5Dset_extent(id(), dims));
+  TRIREME_H5_OF(id(), "", H5Dset_extent(id(), dims));
 }
 
 void Dataset::append_strings(std::span<const std::string> values) {
@@ -222,8 +226,9 @@ Dataset create_virtual(hid_t parent,
                               piece.dataset.c_str(), source.get()));
   }
   const DatasetId made(
-      TRIREME_H5(H5Dcreate2(parent, name.c_str(), type.get(), line(elements, false).get(),
-                            H5P_DEFAULT, properties.get(), H5P_DEFAULT)));
+      TRIREME_H5_OF(parent, name,
+                    H5Dcreate2(parent, name.c_str(), type.get(), line(elements, false).get(),
+                               H5P_DEFAULT, properties.get(), H5P_DEFAULT)));
   return Dataset::open(parent, name);
 }
 

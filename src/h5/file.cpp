@@ -3,17 +3,19 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <span>
 #include <system_error>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/input_file.hpp"
+
+#include "h5/references.hpp"
 
 namespace trireme::h5 {
 namespace {
@@ -45,17 +47,22 @@ void sync_path(const std::string& path, int flags) {
 
 File create_file(const std::string& path) {
   const Properties access = file_access();
-  return File(TRIREME_H5(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get())));
+  return File(TRIREME_H5_OF(H5I_INVALID_HID, path,
+                            H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get())));
 }
 
 File open_file(const std::string& path, Access access) {
+  const InputFile regular(path);  // H5Fopen would wait for the other end of a FIFO
   const Properties properties = file_access();
   const unsigned flags = access == Access::read ? H5F_ACC_RDONLY : H5F_ACC_RDWR;
-  return File(TRIREME_H5(H5Fopen(path.c_str(), flags, properties.get())));
+  File file(TRIREME_H5_OF(H5I_INVALID_HID, path, H5Fopen(path.c_str(), flags, properties.get())));
+  if (const std::string outside = leads_outside(file.get()); !outside.empty())
+    throw DamagedError("HDF5", "opening " + path, "refused: " + outside, __FILE__, __LINE__);
+  return file;
 }
 
 void flush(const File& file) {
-  TRIREME_H5(H5Fflush(file.get(), H5F_SCOPE_GLOBAL));
+  TRIREME_H5_OF(file.get(), "", H5Fflush(file.get(), H5F_SCOPE_GLOBAL));
 }
 
 void close(File file) {
@@ -68,63 +75,74 @@ void abandon(File file) noexcept {
   H5Fclose(file.release());
 }
 
-Probe probe(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    return errno == ENOENT || errno == ENOTDIR ? Probe::absent : Probe::unreadable;
+Probe probe(const std::string& path, std::string* why) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0 && (errno == ENOENT || errno == ENOTDIR))
+    return Probe::absent;
+  const auto say = [&](Probe what, const std::string& text) {
+    if (why != nullptr)
+      *why = text;
+    return what;
+  };
   // Format signature. Source: HDF5 File Format Specification 3.0, section II.A.
   constexpr std::array<unsigned char, 8> signature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-  std::array<unsigned char, 8> begin{};
-  const auto got = ::read(file, begin.data(), begin.size());
-  ::close(file);
-  if (got < 0)
-    return Probe::unreadable;
-  if (got != static_cast<ssize_t>(begin.size()) || begin != signature)
-    return Probe::not_hdf5;
-  const Turn turn;
-  detail::silence();
-  const Properties access = file_access();
-  const File opened(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
-  return opened.get() >= 0 ? Probe::whole : Probe::damaged;
+  try {
+    std::array<unsigned char, 8> begin{};
+    const std::size_t got = InputFile(path).read_some(0, std::as_writable_bytes(std::span(begin)));
+    if (got != begin.size() || begin != signature)
+      return say(Probe::not_hdf5, "it is no HDF5 file");
+    const File file = open_file(path, Access::read);
+    return Probe::whole;
+  } catch (const DamagedError& error) {
+    return say(Probe::damaged, error.what());
+  } catch (const StorageError& error) {
+    return say(Probe::unreadable, error.what());
+  }
 }
 
 Group open_group(hid_t parent, const std::string& path) {
   if (exists(parent, path))
-    return Group(TRIREME_H5(H5Gopen2(parent, path.c_str(), H5P_DEFAULT)));
+    return Group(TRIREME_H5_OF(parent, path, H5Gopen2(parent, path.c_str(), H5P_DEFAULT)));
   const Properties links(TRIREME_H5(H5Pcreate(H5P_LINK_CREATE)));
   TRIREME_H5(H5Pset_create_intermediate_group(links.get(), 1));
-  return Group(TRIREME_H5(H5Gcreate2(parent, path.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT)));
+  return Group(TRIREME_H5_OF(
+      parent, path, H5Gcreate2(parent, path.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT)));
 }
 
 bool exists(hid_t parent, const std::string& path) {
   for (auto end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
-    if (TRIREME_H5(H5Lexists(parent, part.c_str(), H5P_DEFAULT)) == 0)
+    if (TRIREME_H5_OF(parent, part, H5Lexists(parent, part.c_str(), H5P_DEFAULT)) == 0)
       return false;
     if (end == std::string::npos)
       return true;
   }
 }
 
-std::string read_text_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad())
-    throw StorageError("file system", "read " + path, std::strerror(errno), __FILE__, __LINE__);
-  return text;
-}
-
 void write_text_file(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  const bool written =
-      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  int reason = errno;
-  if (file != nullptr && std::fclose(file) != 0 && written)
-    reason = errno;
-  else if (written)
-    reason = 0;
-  if (reason != 0)
-    throw StorageError("file system", "write " + path, std::strerror(reason), __FILE__, __LINE__);
+  const auto fail = [&](const char* what, const std::string& reason) {
+    throw StorageError("file system", what + (" " + path), reason, __FILE__, __LINE__);
+  };
+  const int file =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+  if (file < 0)
+    fail("write", std::strerror(errno));
+  std::string problem;
+  struct stat facts {};
+  if (::fstat(file, &facts) != 0)
+    problem = std::strerror(errno);
+  else if (const char* other = other_than_file(facts.st_mode); *other != '\0')
+    problem = std::string(other) + " is in the place of a file";
+  for (std::size_t done = 0; problem.empty() && done < text.size();) {
+    const auto written = ::write(file, text.data() + done, text.size() - done);
+    if (written < 0 && errno != EINTR)
+      problem = std::strerror(errno);
+    done += written > 0 ? static_cast<std::size_t>(written) : 0;
+  }
+  if (::close(file) != 0 && problem.empty())
+    problem = std::strerror(errno);
+  if (!problem.empty())
+    fail("write", problem);
   sync_file(path);
 }
 

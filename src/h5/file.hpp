@@ -5,7 +5,9 @@
 // writer was killed must open again after its last flush.
 // 2. HDF5's own file locks are off, so that a run can be read while it is being written and so that
 // file systems without locks work. Who may write is settled above (record's run directory).
-// 3. flush() hands everything to the operating system and survives kill -9; sync_file() and
+// 3. What is opened is looked at first: a regular file, opened without waiting for anybody, that
+// leads nowhere outside of its directory (references.hpp).
+// 4. flush() hands everything to the operating system and survives kill -9; sync_file() and
 // sync_directory() hand it to the disk and survive a power cut.
 #pragma once
 
@@ -20,6 +22,7 @@ enum class Access : std::uint8_t { read, read_write };
 
 /// Throws StorageError when the file exists already or cannot be made.
 File create_file(const std::string& path);
+/// Throws DamagedError when it is no HDF5 file, damaged, or leads outside, else StorageError.
 File open_file(const std::string& path, Access access);
 void flush(const File& file);
 /// As the destructor, but a failure is a StorageError.
@@ -29,16 +32,17 @@ void close(File file);
 void abandon(File file) noexcept;
 
 enum class Probe : std::uint8_t { whole, absent, unreadable, not_hdf5, damaged };
-/// Looks at a file without changing it: damaged means that it starts like HDF5 and does not open.
-Probe probe(const std::string& path);
+/// Looks at a file without changing it: damaged means that it starts like HDF5 and does not open,
+/// or leads outside; unreadable that the system refused, or that it is no regular file. `why` gets
+/// the words for what is wrong.
+Probe probe(const std::string& path, std::string* why = nullptr);
 
 /// Opens the group, made first when it is not there. `path` may have several parts.
 Group open_group(hid_t parent, const std::string& path);
 bool exists(hid_t parent, const std::string& path);
 
-/// Small files beside HDF5's: all bytes, and a new file that is on the disk when this returns.
-/// Throw StorageError.
-std::string read_text_file(const std::string& path);
+/// A small file beside HDF5's, in the place of one that was there; on the disk when this returns.
+/// Throws StorageError.
 void write_text_file(const std::string& path, const std::string& text);
 
 /// Makes what is missing of the path, as `mkdir -p` does; the new names are on the disk when this

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "h5/handle.hpp"
 
+#include <cstddef>
 #include <cstdio>
 #include <mutex>
+#include <utility>
 
 #include "base/error.hpp"
 
 namespace trireme::h5 {
 namespace {
+
+/// Marks the system's words among HDF5's own, until they are told.
+constexpr const char* by_system = "\x01";
+std::string told(const std::string& reason) {
+  return reason.starts_with(by_system) ? reason.substr(1) : reason;
+}
+thread_local std::string reason_kept;
 
 /// HDF5 puts the file name and the system's words into its message among clocks and pointers; those
 /// two are what a reader needs.
@@ -23,7 +32,7 @@ std::string concise(const std::string& text) {
   if (reason.empty())
     return text;
   const std::string file = quoted("name");
-  return file.empty() ? reason : reason + ": " + file;
+  return by_system + (file.empty() ? reason : reason + ": " + file);
 }
 
 herr_t take_innermost(unsigned depth, const H5E_error2_t* error, void* out) {
@@ -46,6 +55,11 @@ Turn::~Turn() {
   turns().unlock();
 }
 
+bool is_the_systems(const std::string& message) {
+  return message.starts_with(by_system) ||
+         message.find("memory allocation failed") != std::string::npos;
+}
+
 std::string innermost_message() {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, &text);
@@ -65,8 +79,32 @@ void report_failed_close(const char* function) noexcept {
   std::fprintf(stderr, "warning: %s failed\n", function);
 }
 
-void fail(const char* statement, const char* file, int line) {
-  throw StorageError("HDF5", statement, innermost_message(), file, line);
+void fail(const std::string& statement, const char* file, int line) {
+  const std::string reason = reason_kept.empty() ? innermost_message() : std::move(reason_kept);
+  reason_kept.clear();
+  if (is_the_systems(reason))
+    throw StorageError("HDF5", statement, told(reason), file, line);
+  throw DamagedError("HDF5", statement, told(reason), file, line);
+}
+
+std::string about(const char* call, hid_t object, const std::string& name) {
+  reason_kept = innermost_message();  // asking for names forgets it
+  const auto ask = [](auto get) {
+    const auto length = get(nullptr, 0);
+    std::string text(length > 0 ? static_cast<std::size_t>(length) + 1 : 1, '\0');
+    get(text.data(), text.size());
+    text.pop_back();
+    return text;
+  };
+  std::string path =
+      ask([&](char* text, std::size_t size) { return H5Iget_name(object, text, size); });
+  const std::string file =
+      ask([&](char* text, std::size_t size) { return H5Fget_name(object, text, size); });
+  if (!name.empty())
+    path += (path.ends_with('/') ? "" : "/") + name;
+  const std::string words(call);
+  return words.substr(0, words.find('(')) + " of " + (path.empty() ? "an object" : path) +
+         (file.empty() ? "" : " in " + file);
 }
 
 }  // namespace detail

@@ -4,8 +4,11 @@
 // 1. HDF5 is not thread-safe. Every call of it in this room waits for its Turn, so threads may work
 // on different objects at the same time; one object belongs to one thread. A turn is as long as one
 // call, so nobody should move bulk data inside one (raw_file.hpp goes around HDF5).
-// 2. HDF5's own printing of errors is off; a failing call is a StorageError with the statement and
-// the innermost message of HDF5's error stack.
+// 2. HDF5's own printing of errors is off; a failing call is a StorageError with the call, the
+// object and file that it was about, and the innermost message of HDF5's error stack. Where the
+// system refused (no permission, a disk that fails, no memory) it says so in its own words; where
+// it is the file that contradicts itself, the error is a DamagedError. Only that one is a reason to
+// give a file up: what the system refused today it may allow tomorrow.
 // 3. Owners close their id when they go; a failing close is reported on stderr. Where a failing
 // close must not pass (a checkpoint), call close() of file.hpp.
 // 4. HDF5's exit handler is off: what still has no owner at exit is not written.
@@ -16,7 +19,15 @@
 
 #include <hdf5.h>
 
+#include "base/error.hpp"
+
 namespace trireme::h5 {
+
+/// What is in the file is not what was written.
+class DamagedError : public StorageError {
+ public:
+  using StorageError::StorageError;
+};
 
 /// The process's one turn at HDF5, held while it lives. A thread may take it again.
 class Turn {
@@ -32,17 +43,34 @@ template <class R, class A>
 A argument_of(R (*)(A));  // never defined: it names the type of the handle
 void report_failed_close(const char* function) noexcept;
 void silence() noexcept;
-[[noreturn]] void fail(const char* statement, const char* file, int line);
+[[noreturn]] void fail(const std::string& statement, const char* file, int line);
+/// "H5Dread of /steps/loss in runs/a/run.h5": `call` without its arguments; `name` is below
+/// `object`, or empty.
+std::string about(const char* call, hid_t object, const std::string& name);
 template <class T>
 T check(T result, const char* statement, const char* file, int line) {
   if (result < 0)
     fail(statement, file, line);
   return result;
 }
+template <class T>
+T check_of(T result,
+           hid_t object,
+           const std::string& name,
+           const char* statement,
+           const char* file,
+           int line) {
+  if (result < 0)
+    fail(about(statement, object, name), file, line);
+  return result;
+}
 }  // namespace detail
 
 /// The innermost message of the current error stack, in one line.
 std::string innermost_message();
+
+/// Whether that message is the system's, or tells of a lack of memory.
+bool is_the_systems(const std::string& message);
 
 /// Owns one C handle: move-only, as large as the handle. `Invalid` means "nothing here".
 template <auto Destroy, auto Invalid = -1>
@@ -90,3 +118,8 @@ using DatasetId = Handle<&H5Dclose>;
 #define TRIREME_H5(call)                                    \
   (::trireme::h5::Turn(), ::trireme::h5::detail::silence(), \
    ::trireme::h5::detail::check((call), #call, __FILE__, __LINE__))
+/// The same for a call about `name` below `object` (or about `object` itself): the error names
+/// them, and the file that they are in.
+#define TRIREME_H5_OF(object, name, call)                   \
+  (::trireme::h5::Turn(), ::trireme::h5::detail::silence(), \
+   ::trireme::h5::detail::check_of((call), object, name, #call, __FILE__, __LINE__))

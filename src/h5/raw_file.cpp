@@ -10,14 +10,22 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/input_file.hpp"
 
 namespace trireme::h5 {
 
 RawFile::RawFile(std::string path, Access access)
     : path_(std::move(path)),
-      file_(::open(path_.c_str(), (access == Access::read ? O_RDONLY : O_RDWR) | O_CLOEXEC)) {
-  if (file_ < 0)
+      file_(::open(path_.c_str(),
+                   (access == Access::read ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NONBLOCK)) {
+  struct stat facts {};
+  if (file_ < 0 || ::fstat(file_, &facts) != 0)
     fail("open");
+  if (const char* other = other_than_file(facts.st_mode); *other != '\0') {
+    ::close(std::exchange(file_, -1));
+    throw StorageError("file system", "open " + path_,
+                       std::string(other) + " is in the place of a file", __FILE__, __LINE__);
+  }
   if (access == Access::read_write)
     direct_ = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
 }

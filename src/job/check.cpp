@@ -16,6 +16,8 @@
 
 #include "model/gpt.hpp"
 
+#include "job/survey.hpp"
+
 namespace trireme::job {
 
 trireme::model::GptShape shape_of(const JobConfig& config) {
@@ -62,6 +64,8 @@ class Checker {
     checkpoints_are_one_runs();
     sample_can_begin();
     graphs_keep_their_memory();
+    numbers_fit_the_arithmetic();
+    changes_can_be_allowed();
   }
 
  private:
@@ -199,15 +203,17 @@ class Checker {
 
   void schedule_fits() {
     const trireme::optim::ScheduleConfig& schedule = config_.optimizer.schedule;
-    const std::int64_t steps = config_.run.steps;
-    if (!readable({"run.steps", "optimizer.schedule.warmup_steps"}))
+    if (!readable({"run.steps", "optimizer.schedule.warmup_steps", "optimizer.schedule.steps"}))
       return;
+    const bool own = schedule.steps.given();
+    const std::int64_t steps = schedule.steps.value_or(config_.run.steps);
     if (schedule.warmup_steps > steps) {
-      disagree(
-          {{"optimizer.schedule.warmup_steps",
-            fmt::format("{} warm-up steps in a run of {} steps", schedule.warmup_steps, steps)},
-           {"run.steps", fmt::format("{} steps end before the warm-up of {} steps", steps,
-                                     schedule.warmup_steps)}});
+      disagree({{"optimizer.schedule.warmup_steps",
+                 fmt::format("{} warm-up steps in a {} of {} steps", schedule.warmup_steps,
+                             own ? "schedule" : "run", steps)},
+                {own ? "optimizer.schedule.steps" : "run.steps",
+                 fmt::format("{} steps end before the warm-up of {} steps", steps,
+                             schedule.warmup_steps)}});
       return;
     }
     if (!readable({"optimizer.schedule.kind", "optimizer.schedule.decay_fraction"}) ||
@@ -399,6 +405,51 @@ class Checker {
                  fmt::format("tokens of an alphabet of {} cannot be printed, as sample.every_steps "
                              "asks for",
                              shape_.vocabulary)}});
+  }
+
+  /// The optimizer computes in fp32, and a number that is 0 or 1 there means another thing.
+  void numbers_fit_the_arithmetic() {
+    constexpr double smallest = std::numeric_limits<float>::min();
+    const std::pair<const char*, double> numbers[] = {
+        {"optimizer.learning_rate", config_.optimizer.learning_rate},
+        {"optimizer.epsilon", config_.optimizer.epsilon},
+        {"optimizer.weight_decay", config_.optimizer.weight_decay},
+        {"optimizer.clip_norm", config_.optimizer.clip_norm}};
+    for (const auto& [path, value] : numbers)
+      if (readable({path}) && value != 0 && std::abs(value) < smallest)
+        say(path,
+            fmt::format("{} is too small for fp32, in which it is used; the smallest is {:.3g}",
+                        value, smallest));
+    for (const auto& [path, value] : {std::pair{"optimizer.beta1", config_.optimizer.beta1},
+                                      std::pair{"optimizer.beta2", config_.optimizer.beta2}})
+      if (readable({path}) && value < 1 && static_cast<float>(value) >= 1)
+        say(path,
+            fmt::format("{} is 1 in fp32, in which it is used: its moment would never change; "
+                        "the largest is 0.9999999",
+                        value));
+  }
+
+  void changes_can_be_allowed() {
+    if (!readable({"run.allow_changes"}) || config_.run.allow_changes.empty())
+      return;
+    const std::vector<Entry> entries = survey(config_);
+    for (const std::string& word : config_.run.allow_changes) {
+      const auto inside = [&](const Entry& entry) {
+        return entry.path == word || entry.path.starts_with(word + ".");
+      };
+      std::vector<std::string> names;
+      for (const Entry& entry : entries) names.push_back(entry.path);
+      if (std::ranges::none_of(entries, inside)) {
+        const auto near = nearest(word, names);
+        say("run.allow_changes",
+            fmt::format("'{}' is no key or section of a deck{}", word,
+                        near ? fmt::format("; did you mean '{}'?", *near) : ""));
+      } else if (std::ranges::none_of(entries, [&](const Entry& entry) {
+                   return inside(entry) && entry.change != Change::never;
+                 })) {
+        say("run.allow_changes", fmt::format("a run cannot change '{}'", word));
+      }
+    }
   }
 
   const JobConfig& config_;

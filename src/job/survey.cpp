@@ -21,7 +21,7 @@ class Surveyor {
   template <class T>
   void operator()(const char* name, const T& value, const Key<T>& key) {
     entries_.push_back({prefix_ + name, type_text(value), key.unit, range_text(key), key.help,
-                        key.required, yaml_text(value), plain(value)});
+                        key.required, key.change, yaml_text(value), plain(value)});
   }
   template <class S>
   void section(const char* name, S& config) {
@@ -82,6 +82,8 @@ std::string explained(const Entry& entry) {
   if (!entry.range.empty())
     takes += ", in " + entry.range;
   takes += entry.required ? "; required" : "; default " + entry.text;
+  if (entry.change != Change::free)
+    takes += entry.change == Change::asked ? "; changes by run.allow_changes" : "; never changes";
   return fmt::format("{:<34} {}\n", entry.path, takes) + wrapped(entry.help, 4, 100);
 }
 

@@ -23,6 +23,7 @@ struct Entry {
   std::string range;  ///< "[0, 1)", may be empty
   std::string help;
   bool required = false;
+  Change change = Change::free;
   std::string text;  ///< the value as YAML
   Value value;
 };

@@ -34,33 +34,45 @@ void describe(V& v, ModelConfig& c) {
   v("preset", c.preset,
     {.help = "Published GPT-2 sizes; keys given beside it override the preset."});
   v("layers", c.layers,
-    {.unit = "blocks", .help = "Transformer blocks. 0: from the preset.", .min = 0, .max = 1000});
+    {.unit = "blocks",
+     .help = "Transformer blocks. 0: from the preset.",
+     .min = 0,
+     .max = 1000,
+     .change = Change::never});
   v("heads", c.heads,
     {.unit = "heads",
      .help = "Attention heads; must divide channels. 0: from the preset.",
      .min = 0,
-     .max = 1024});
+     .max = 1024,
+     .change = Change::never});
   v("channels", c.channels,
     {.unit = "channels",
      .help = "Width of the residual stream. 0: from the preset.",
      .min = 0,
-     .max = 65536});
+     .max = 65536,
+     .change = Change::never});
   v("context", c.context,
-    {.unit = "tokens", .help = "Sequence length. 0: from the preset.", .min = 0, .max = 1 << 20});
+    {.unit = "tokens",
+     .help = "Sequence length. 0: from the preset.",
+     .min = 0,
+     .max = 1 << 20,
+     .change = Change::never});
   v("vocabulary", c.vocabulary,
     {.unit = "tokens",
      .help = "Size of the token alphabet; 256 or more for bytes. 0: from the preset, else from the "
              "tokenizer.",
      .min = 0,
-     .max = 1 << 20});
-  v("bias", c.bias, {.help = "Biases in linear layers and layer norms."});
+     .max = 1 << 20,
+     .change = Change::never});
+  v("bias", c.bias, {.help = "Biases in linear layers and layer norms.", .change = Change::never});
   v("dropout", c.dropout,
     {.unit = "probability",
      .help = "Dropout of embeddings, attention and residual branches.",
      .min = 0.0,
      .max = 1.0,
      .below_max = true});
-  v("tied_head", c.tied_head, {.help = "The output head shares the token embedding's weights."});
+  v("tied_head", c.tied_head,
+    {.help = "The output head shares the token embedding's weights.", .change = Change::never});
   v("recompute", c.recompute,
     {.help = "Activations that backward computes again instead of keeping them: none; the GELU "
              "outputs, a quarter of the memory; all of a block but its input, at a third more "

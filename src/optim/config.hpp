@@ -19,6 +19,7 @@ struct ScheduleConfig {
   std::int64_t warmup_steps = 0;
   double final_fraction = 0.1;
   double decay_fraction = 0.2;
+  Or<std::int64_t> steps = {};
 };
 
 struct OptimizerConfig {
@@ -36,18 +37,29 @@ struct OptimizerConfig {
 
 template <class V>
 void describe(V& v, ScheduleConfig& c) {
-  v("kind", c.kind, {.help = "Shape after warm-up; wsd: constant, then linear decay at the end."});
-  v("warmup_steps", c.warmup_steps, {.unit = "steps", .help = "Linear warm-up from 0.", .min = 0});
+  v("kind", c.kind,
+    {.help = "Shape after warm-up; wsd: constant, then linear decay at the end.",
+     .change = Change::asked});
+  v("warmup_steps", c.warmup_steps,
+    {.unit = "steps", .help = "Linear warm-up from 0.", .min = 0, .change = Change::asked});
   v("final_fraction", c.final_fraction,
     {.unit = "fraction",
      .help = "Learning rate at the last step over its peak.",
      .min = 0.0,
-     .max = 1.0});
+     .max = 1.0,
+     .change = Change::asked});
   v("decay_fraction", c.decay_fraction,
     {.unit = "fraction",
      .help = "Share of the steps in which wsd decays.",
      .min = 0.0,
-     .max = 1.0});
+     .max = 1.0,
+     .change = Change::asked});
+  v("steps", c.steps,
+    {.unit = "steps",
+     .help = "Where the schedule ends; auto: with the run, so that raising run.steps of a run that "
+             "goes on makes the rate jump. After it the rate stays what it is there.",
+     .min = 1,
+     .max = 1'000'000'000});
 }
 
 template <class V>

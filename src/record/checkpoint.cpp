@@ -113,6 +113,8 @@ CheckpointFacts load_checkpoint(const std::string& directory,
       const Diagnostic& finding = error.findings().front();
       throw UserError(finding.place, finding.text + ": " + way_out(directory));
     }
+    if (const std::string problem = name_problem(directory, manifest.facts.step); !problem.empty())
+      throw UserError(Place{directory}, problem);
     check_model(directory, manifest.facts.model, model);
     check_parameters(directory, manifest.parameters, plan.parameters());
     const std::string problem = missing_files(directory, manifest);

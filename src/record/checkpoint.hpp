@@ -61,7 +61,9 @@ struct CheckpointFacts {
   std::uint64_t next_sample = 0;  ///< global index of the first sample not yet trained on
   std::uint64_t seed = 0;
   NameValues model;  ///< sizes and options that a reader must share, compared on load
-  NameValues more;   ///< versions, precision, …: told, not compared here
+  NameValues more;   ///< versions, precision, run, data, …: told, not compared here
+  /// Of the session that wrote it, every key; empty in checkpoints before format 2.1.
+  NameValues deck = {};
 };
 
 /// All but the directory: on rank 0 only.

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/input_file.hpp"
 
 #include "h5/file.hpp"
 
@@ -40,17 +41,6 @@ void check(const std::error_code& problem, const std::string& what) {
 void rename(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0)
     fail("rename " + from + " to " + to, std::strerror(errno));
-}
-
-/// The step that `name` says, or -1: "step-" and digits, nothing else.
-std::int64_t step_of(const std::string& name) {
-  static constexpr std::string_view prefix = "step-";
-  if (name.size() <= prefix.size() || name.size() > prefix.size() + 18 ||
-      name.compare(0, prefix.size(), prefix) != 0 ||
-      !std::all_of(name.begin() + prefix.size(), name.end(),
-                   [](unsigned char c) { return std::isdigit(c) != 0; }))
-    return -1;
-  return std::stoll(name.substr(prefix.size()));
 }
 
 /// Directories left half-written or half-removed.
@@ -110,6 +100,16 @@ std::string checkpoint_name(std::int64_t step) {
   return fmt::format("step-{:08}", step);
 }
 
+std::int64_t step_of(const std::string& name) {
+  static constexpr std::string_view prefix = "step-";
+  if (name.size() <= prefix.size() || name.size() > prefix.size() + 18 ||
+      name.compare(0, prefix.size(), prefix) != 0 ||
+      !std::all_of(name.begin() + prefix.size(), name.end(),
+                   [](unsigned char c) { return std::isdigit(c) != 0; }))
+    return -1;
+  return std::stoll(name.substr(prefix.size()));
+}
+
 std::string temporary_name(std::int64_t step) {
   return checkpoint_name(step) + temporary_suffix;
 }
@@ -165,10 +165,15 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory) 
       continue;
     FoundCheckpoint one{entry.path().string(), step, false, ""};
     try {
-      one.problem = missing_files(one.directory, read_manifest(one.directory));
+      const Manifest manifest = read_manifest(one.directory);
+      one.problem = name_problem(one.directory, manifest.facts.step);
+      if (one.problem.empty())
+        one.problem = missing_files(one.directory, manifest);
       one.whole = one.problem.empty();
     } catch (const UserError& error) {
       one.problem = error.findings().front().text;
+    } catch (const StorageError& error) {  // it may be readable tomorrow
+      one.problem = error.what();
     }
     found.push_back(std::move(one));
   }
@@ -188,7 +193,7 @@ std::string doubt_latest(const std::string& run_directory, const std::string& ne
   std::error_code problem;
   if (!fs::exists(path, problem))
     return "";
-  const std::string text = h5::read_text_file(path);
+  const std::string text = read_whole(path);
   const std::string name = fs::path(newest).filename().string();
   if (text == name + "\n")
     return "";
@@ -217,6 +222,21 @@ std::string prune(const std::string& run_directory, std::int64_t newest, std::in
       failed += (failed.empty() ? "" : "; ") + one.directory + ": " + problem.message();
   }
   return failed;
+}
+
+std::string name_problem(const std::string& directory, std::int64_t step) {
+  const fs::path path(directory);
+  const std::string name = path.filename().string();
+  const std::int64_t told = step_of(name);
+  if (told < 0 || told == step)
+    return "";
+  const std::string own = checkpoint_name(step);
+  return fmt::format(
+      "this directory is named {}, and its manifest is of step {}: it was renamed or "
+      "copied; {}",
+      name, step,
+      fs::exists(path.parent_path() / own) ? "move it away, " + own + " is there as well"
+                                           : "give it the name " + own + " again");
 }
 
 std::string way_out(const std::string& directory) {

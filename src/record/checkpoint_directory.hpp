@@ -15,6 +15,8 @@ std::string checkpoints_of(const std::string& run_directory);
 void link_checkpoints(const std::string& run_directory, const std::string& directory);
 /// "step-00000500"
 std::string checkpoint_name(std::int64_t step);
+/// The step that the name of a checkpoint says, or -1: "step-" and digits, nothing else.
+std::int64_t step_of(const std::string& name);
 /// checkpoints/step-00000500.tmp: where it is written before it is whole.
 std::string temporary_name(std::int64_t step);
 
@@ -31,6 +33,11 @@ void commit_temporary(const std::string& run_directory, std::int64_t step);
 /// Removes the oldest whole checkpoints beyond `keep` (0: none), never that of `newest`. Returns
 /// what could not be removed, in words; empty when all went well.
 std::string prune(const std::string& run_directory, std::int64_t newest, std::int64_t keep);
+
+/// What is wrong with the name of a checkpoint's directory, whose manifest is of `step`, or "": the
+/// name is what people and scripts go by, so a copy under another name is not taken for what it
+/// says.
+std::string name_problem(const std::string& directory, std::int64_t step);
 
 /// How to go on when the checkpoint in `directory` is of no use: names the next older whole one.
 std::string way_out(const std::string& directory);

@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/input_file.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
@@ -26,7 +27,7 @@ namespace trireme::record {
 namespace {
 
 constexpr const char* manifest_filetype = "trireme-checkpoint";
-constexpr std::int64_t manifest_major = 2, manifest_minor = 0;
+constexpr std::int64_t manifest_major = 2, manifest_minor = 1;
 constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::u8};
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -144,6 +145,8 @@ Manifest read_tables(const h5::File& file) {
   facts.seed = h5::read_attribute<std::uint64_t>(file.get(), "seed");
   facts.model = read_group(file, "model");
   facts.more = read_group(file, "more");
+  if (h5::exists(file.get(), "deck"))
+    facts.deck = read_group(file, "deck");
   const auto names = read_texts(file, "parameters/name");
   const auto shapes = read_texts(file, "parameters/shape");
   const auto elements =
@@ -174,16 +177,11 @@ void expect_sum(const std::string& directory) {
   const std::string sum_path = directory + "/" + manifest_sum_file;
   if (!std::filesystem::exists(path))
     throw UserError(Place{directory}, "no checkpoint: it has no manifest.h5");
-  try {
-    if (!std::filesystem::exists(sum_path))
-      throw UserError(Place{sum_path},
-                      "missing: the checkpoint is damaged, or older than format 2");
-    if (h5::read_text_file(sum_path) != manifest_sum(directory))
-      throw UserError(Place{path},
-                      "the checkpoint is truncated or damaged: manifest.xxh64 does not match it");
-  } catch (const StorageError& problem) {
-    throw UserError(Place{path}, fmt::format("the checkpoint cannot be read: {}", problem.what()));
-  }
+  if (!std::filesystem::exists(sum_path))
+    throw UserError(Place{sum_path}, "missing: the checkpoint is damaged, or older than format 2");
+  if (read_whole(sum_path) != manifest_sum(directory))
+    throw UserError(Place{path},
+                    "the checkpoint is truncated or damaged: manifest.xxh64 does not match it");
 }
 
 }  // namespace
@@ -246,7 +244,7 @@ std::string Manifest::complete() {
 
 std::uint64_t Manifest::fingerprint() const {
   std::string text = fmt::format("{} {} {};", facts.step, facts.next_sample, facts.seed);
-  for (const auto* values : {&facts.model, &facts.more})
+  for (const auto* values : {&facts.model, &facts.more, &facts.deck})
     for (const auto& [key, value] : sorted(*values)) text += fmt::format("{}\n{}\n", key, value);
   for (const SavedParameter& one : parameters)
     text += one.name + ":" + shape_text(one.shape) + fmt::format(":{};", one.elements);
@@ -273,6 +271,7 @@ void write_manifest(const std::string& directory, const Manifest& manifest) {
   h5::write_attribute(file.get(), "self_hash", manifest.fingerprint());
   write_group(file, "model", manifest.facts.model);
   write_group(file, "more", manifest.facts.more);
+  write_group(file, "deck", manifest.facts.deck);
   write_tables(file, manifest);
   write_tensors(file, manifest);
   h5::close(std::move(file));
@@ -281,25 +280,13 @@ void write_manifest(const std::string& directory, const Manifest& manifest) {
 }
 
 std::string manifest_sum(const std::string& directory) {
-  return fmt::format("{:016x}  {}\n",
-                     hash_bytes(h5::read_text_file(directory + "/" + manifest_file)),
+  return fmt::format("{:016x}  {}\n", hash_bytes(read_whole(directory + "/" + manifest_file)),
                      manifest_file);
 }
 
 Manifest read_manifest(const std::string& directory) {
   const std::string path = directory + "/" + manifest_file;
   expect_sum(directory);
-  switch (h5::probe(path)) {
-    case h5::Probe::whole:
-      break;
-    case h5::Probe::absent:
-      throw UserError(Place{directory}, "no checkpoint: it has no manifest.h5");
-    case h5::Probe::unreadable:
-      throw UserError(Place{path}, "the checkpoint cannot be read: check its permissions");
-    case h5::Probe::not_hdf5:
-    case h5::Probe::damaged:
-      throw UserError(Place{path}, "the checkpoint is truncated or damaged");
-  }
   try {
     const h5::File file = h5::open_file(path, h5::Access::read);
     if (!h5::has_attribute(file.get(), "filetype") ||
@@ -316,7 +303,7 @@ Manifest read_manifest(const std::string& directory) {
         !manifest.complete().empty())
       throw UserError(Place{path}, "the checkpoint is damaged: its manifest contradicts itself");
     return manifest;
-  } catch (const StorageError& problem) {
+  } catch (const h5::DamagedError& problem) {
     throw UserError(Place{path}, fmt::format("the checkpoint is damaged: {}", problem.what()));
   } catch (const std::bad_alloc&) {
     throw UserError(Place{path}, "the checkpoint is damaged: it claims sizes beyond all memory");
@@ -329,9 +316,14 @@ std::string missing_files(const std::string& directory, const Manifest& manifest
   for (int rank = 0; rank < manifest.ranks(); ++rank) {
     const std::string path = directory + "/" + rank_file(rank);
     std::error_code problem;
-    const auto bytes = std::filesystem::file_size(path, problem);
-    if (problem)
+    const auto status = std::filesystem::status(path, problem);
+    if (status.type() == std::filesystem::file_type::not_found)
       return rank_file(rank) + " is missing";
+    if (!problem && !std::filesystem::is_regular_file(status))
+      return rank_file(rank) + " is no file";
+    const auto bytes = problem ? 0 : std::filesystem::file_size(path, problem);
+    if (problem)
+      throw StorageError("file system", "look at " + path, problem.message(), __FILE__, __LINE__);
     const auto expected = manifest.file_bytes[static_cast<std::size_t>(rank)];
     if (static_cast<std::int64_t>(bytes) != expected)
       return fmt::format("{} has {} bytes instead of {}", rank_file(rank), bytes, expected);

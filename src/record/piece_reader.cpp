@@ -81,7 +81,8 @@ std::uint64_t PieceReader::read_piece(const Piece& piece, std::int64_t begin, Vi
     const h5::Dataset dataset = h5::Dataset::open(file(piece.rank).get(), name);
     const h5::Type type = h5::type_of(state.dtype);
     if (dataset.elements() != piece.count)
-      throw StorageError("HDF5", "reading " + name, "it has another length", __FILE__, __LINE__);
+      throw h5::DamagedError("HDF5", "reading " + name, "it has another length", __FILE__,
+                             __LINE__);
     for (std::int64_t at = 0; at < piece.count; at += read_elements) {
       const std::int64_t count = std::min(read_elements, piece.count - at);
       dataset.read(at, count, type, block_.data());
@@ -96,7 +97,7 @@ std::uint64_t PieceReader::read_piece(const Piece& piece, std::int64_t begin, Vi
       wanted += hash_elements(part, from);
       convert(data.slice(from - begin, to - from), part);
     }
-  } catch (const StorageError& problem) {
+  } catch (const h5::DamagedError& problem) {
     throw UserError(Place{path}, fmt::format("the checkpoint is damaged: {}: {}", problem.what(),
                                              way_out(directory_)));
   }
@@ -122,8 +123,8 @@ const h5::File& PieceReader::file(std::uint32_t rank) {
                                                         manifest_.states[piece.state].dtype))});
     if (frame_hash(h5::RawFile(path, h5::Access::read), std::move(data)) !=
         manifest_.file_frames[rank])
-      throw StorageError("checkpoint", "reading " + path, "its frame does not match its checksum",
-                         __FILE__, __LINE__);
+      throw h5::DamagedError("checkpoint", "reading " + path,
+                             "its frame does not match its checksum", __FILE__, __LINE__);
     framed_.insert(rank);
   }
   return files_.emplace(rank, h5::open_file(path, h5::Access::read)).first->second;

@@ -2,6 +2,8 @@
 #include "record/run_directory.hpp"
 
 #include <cerrno>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -9,9 +11,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/input_file.hpp"
 
 #include "h5/file.hpp"
 
@@ -78,6 +82,40 @@ void RunDirectory::create_and_lock(const std::string& host) {
     ::close(std::exchange(lock_, -1));
     fail("write " + name, reason);
   }
+}
+
+std::string RunDirectory::stored_id() const {
+  const std::string name = file("run.id");
+  if (std::error_code ignored; !fs::exists(name, ignored))
+    return "";
+  std::string text = read_whole(name);
+  if (text.empty())
+    return "";
+  if (text.back() == '\n')
+    text.pop_back();
+  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    throw UserError(Place{name},
+                    fmt::format("this does not name a run: remove it, and the run takes the name "
+                                "that its checkpoint in {} tells",
+                                path_));
+  return text;
+}
+
+void RunDirectory::set_id(const std::string& id) {
+  id_ = id;
+  if (const std::string name = file("run.id"); !fs::exists(name) || stored_id() != id) {
+    h5::write_text_file(name + ".tmp", id + "\n");
+    if (std::rename((name + ".tmp").c_str(), name.c_str()) != 0)
+      fail("rename " + name + ".tmp to " + name, errno);
+    h5::sync_directory(path_);
+  }
+}
+
+std::string new_run_id() {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
+    fail("getrandom", errno);
+  return fmt::format("{:016x}", number);
 }
 
 RunDirectory::~RunDirectory() {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The place where a run leaves everything, and the lock that keeps a second run out of it.
 //
-// 1. Nothing that lies in the directory is touched here but the file `lock`.
+// The file `run.id` names the run that the directory belongs to: what its record and its
+// checkpoints carry as well, so that one from another run is not taken for ours.
+//
+// 1. Nothing that lies in the directory is touched here but the files `lock` and `run.id`.
 // 2. The lock is an flock held by rank 0's process and ends with it, however it ends; the text in
 // the file says who holds it.
 // 3. On a file system without flock the directory is used unlocked; locked() tells, so that the
@@ -34,13 +37,25 @@ class RunDirectory {
   /// True on every rank when rank 0 holds the lock.
   [[nodiscard]] bool locked() const { return locked_; }
 
+  /// What `run.id` holds; "" when there is none, or one that a crash left empty. Rank 0. Throws
+  /// StorageError when it cannot be read, UserError when it is none.
+  [[nodiscard]] std::string stored_id() const;
+  /// From now on the directory is this run's; on the disk when this returns. Rank 0.
+  void set_id(const std::string& id);
+  /// What set_id() was given.
+  [[nodiscard]] const std::string& id() const { return id_; }
+
  private:
   void create_and_lock(const std::string& host);
 
   std::string path_;
+  std::string id_;
   const std::string key_;
   int lock_ = -1;
   bool locked_ = false;
 };
+
+/// 16 hexadecimal digits that no other run has: of the system's randomness.
+std::string new_run_id();
 
 }  // namespace trireme::record

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/run_file.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -12,6 +13,7 @@
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
+#include "h5/space.hpp"
 
 #include "record/run_identity.hpp"
 #include "record/run_schema.hpp"
@@ -31,13 +33,24 @@ void sync_name(const std::string& path) {
   h5::sync_directory(directory.string());
 }
 
+constexpr const char* run_id_fact = "run_id";
+
+std::string run_id_in(const RunHeader& header) {
+  const auto found = std::ranges::find(header.facts, run_id_fact, &NameValues::value_type::first);
+  return found == header.facts.end() ? "" : found->second;
+}
+
 }  // namespace
 
 class RunFile::Impl {
  public:
   /// `first_step` is the first that this start may record.
-  Impl(h5::File file, std::int64_t first_step, RunFileOptions options)
-      : file_(std::move(file)), first_step_(first_step), options_(std::move(options)) {
+  Impl(const std::string& path, h5::File file, std::int64_t first_step, RunFileOptions options)
+      : path_(path),
+        file_(std::move(file)),
+        room_(path),
+        first_step_(first_step),
+        options_(std::move(options)) {
     last_flush_ = options_.clock();
   }
   Impl(const Impl&) = delete;
@@ -50,8 +63,11 @@ class RunFile::Impl {
     h5::abandon(std::move(file_));
   }
 
+  /// Throws UserError when the file says that it is another run's.
+  void expect_run_of(const RunHeader& header) const;
   void open_datasets();
   void start_new(const RunHeader& header) {
+    make_room();
     make_datasets(file_);
     open_datasets();
     write_facts(file_, header);
@@ -60,7 +76,9 @@ class RunFile::Impl {
   }
   /// Requires: open_datasets().
   void start_again(const RunHeader& header) {
-    drop_after(file_, first_step_ - 1);
+    make_room();
+    warnings_ = drop_after(file_, first_step_ - 1);
+    keep_run_id(header);
     start_session(file_, header, first_step_);
     flush();
   }
@@ -75,6 +93,7 @@ class RunFile::Impl {
     flush_if_due();
   }
   void append(const CheckpointRow& row) {
+    make_room();
     append_rows(h5::open_group(file_.get(), "checkpoints").get(), checkpoint_columns,
                 std::span(&row, 1));
   }
@@ -89,11 +108,13 @@ class RunFile::Impl {
     flush_if_due();
   }
   void set_timing_fact(const std::string& name, double value, std::string_view unit) {
+    make_room();
     const h5::Group group = h5::open_group(file_.get(), "timings");
     h5::write_attribute(group.get(), name, value);
     h5::write_attribute(group.get(), name + "_unit", std::string(unit));
   }
   void set_memory(const std::string& name, std::int64_t bytes) {
+    make_room();
     h5::write_attribute(h5::open_group(file_.get(), "memory").get(), name, bytes);
   }
   void set_anchors(std::span<const double> seconds);
@@ -104,7 +125,9 @@ class RunFile::Impl {
     columns_.clear();
     open_.clear();
     h5::close(std::move(file_));
+    room_.release();
   }
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
   [[nodiscard]] bool usable() const { return file_ && !failed_; }
 
  private:
@@ -114,10 +137,23 @@ class RunFile::Impl {
         options_.clock() - last_flush_ >= options_.flush_seconds)
       flush();
   }
+  /// For what waits and what HDF5 adds to it (chunks, their index), so that a disk that is full is
+  /// met before the file is touched. The file stays whole, and this object good.
+  void make_room() {
+    constexpr std::int64_t most_added = std::int64_t{1} << 20;
+    const std::size_t waiting = rows_.size() * sizeof(StepRow) + samples_.size() * sizeof(Sample);
+    room_.ensure(h5::end_of(file_), most_added + 2 * static_cast<std::int64_t>(waiting));
+  }
+  /// A file from before runs had names takes this one's.
+  void keep_run_id(const RunHeader& header);
+
   enum class Open : std::size_t { validation_step, validation_loss, samples };
   h5::Dataset& at(Open which) { return open_[static_cast<std::size_t>(which)]; }
 
+  const std::string path_;
   h5::File file_;
+  h5::Room room_;
+  std::vector<std::string> warnings_;
   const std::int64_t first_step_;
   RunFileOptions options_;
   std::vector<h5::Dataset> columns_;  ///< as step_columns
@@ -139,6 +175,7 @@ void RunFile::Impl::open_datasets() {
 }
 
 void RunFile::Impl::set_anchors(std::span<const double> seconds) {
+  make_room();
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
     append_one(file_, "timings/anchors/first_step", first_step_);
     append_one(file_, "timings/anchors/rank", static_cast<std::int64_t>(rank));
@@ -159,7 +196,26 @@ void RunFile::Impl::write_waiting() {
   samples_.clear();
 }
 
+void RunFile::Impl::expect_run_of(const RunHeader& header) const {
+  const std::string mine = run_id_in(header);
+  if (mine.empty() || !h5::has_attribute(file_.get(), run_id_fact))
+    return;
+  const auto theirs = h5::read_attribute<std::string>(file_.get(), run_id_fact);
+  if (theirs != mine)
+    throw UserError(Place{path_},
+                    fmt::format("this is the record of another run ({}, and this one is "
+                                "{}): {}",
+                                theirs, mine, move_away));
+}
+
+void RunFile::Impl::keep_run_id(const RunHeader& header) {
+  const std::string mine = run_id_in(header);
+  if (!mine.empty() && !h5::has_attribute(file_.get(), run_id_fact))
+    h5::write_attribute(file_.get(), run_id_fact, mine);
+}
+
 void RunFile::Impl::flush() {
+  make_room();
   try {
     write_waiting();
     h5::flush(file_);
@@ -192,7 +248,7 @@ RunFile RunFile::create(const std::string& path,
     throw UserError(
         Place{path},
         "a run file is here already: nothing was changed; choose another run.directory");
-  auto impl = std::make_unique<Impl>(h5::create_file(path), step + 1, std::move(options));
+  auto impl = std::make_unique<Impl>(path, h5::create_file(path), step + 1, std::move(options));
   try {
     impl->start_new(header);
     sync_name(path);
@@ -209,11 +265,12 @@ RunFile RunFile::resume(const std::string& path,
                         std::int64_t step,
                         RunFileOptions options) {
   expect_run_file(path);
-  auto impl = std::make_unique<Impl>(h5::open_file(path, h5::Access::read_write), step + 1,
+  auto impl = std::make_unique<Impl>(path, h5::open_file(path, h5::Access::read_write), step + 1,
                                      std::move(options));
   try {
+    impl->expect_run_of(header);
     impl->open_datasets();
-  } catch (const StorageError& problem) {
+  } catch (const h5::DamagedError& problem) {
     throw UserError(Place{path},
                     fmt::format("the run file is damaged: {}: {}", problem.what(), move_away));
   }
@@ -222,6 +279,9 @@ RunFile RunFile::resume(const std::string& path,
   return RunFile(std::move(impl));
 }
 
+const std::vector<std::string>& RunFile::warnings() const {
+  return impl_->warnings();
+}
 void RunFile::append(const StepRow& row) {
   impl_->append(row);
 }

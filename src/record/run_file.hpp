@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN_DIR/run.h5: what a run was, did and learned. Rank 0 alone opens and writes it.
 //
-//   /            attributes filetype "trireme-run", version [1, 2], date_and_time, machine, and the
+//   /            attributes filetype "trireme-run", version [1, 3], date_and_time, machine, and the
 //                facts of RunHeader (software, software_version, git_sha1, compiler, …)
-//   /deck        one string attribute per key of the resolved deck: "optimizer.learning_rate"
-//   /sessions    one row per start or resumption: date_and_time, first_step, ranks, machine
+//   /deck        one string attribute per key of the newest session's resolved deck:
+//                "optimizer.learning_rate"
+//   /sessions    one row per start or resumption: date_and_time, first_step, ranks, machine, facts,
+//                and the deck that its steps were made with (since 1.3)
 //   /steps       one dataset per column of StepRow
 //   /buckets     one dataset per column of BucketRow, a row per bucket and start (since 1.2): what
 //                the `index` of samples named reduce.… and gather.… counts
@@ -19,7 +21,8 @@
 // Every dataset is 1-D and extendible and has the attributes `unit` and `help`.
 //
 // 1. Rows wait in memory until `flush_rows` of them or `flush_seconds` have passed; then they are
-// appended and the file is flushed. A process that is killed loses what waited, and no more.
+// appended and the file is flushed. A process that is killed loses what waited, and no more. So
+// does one whose disk is full: room is taken before anything is written (h5/space.hpp).
 // 2. create() never overwrites; resume() drops the rows of steps after the one resumed from.
 // 3. After a StorageError the object is good for destruction only.
 // 4. One thread uses a RunFile.
@@ -122,6 +125,12 @@ class RunFile {
   /// The last step in a run file; 0 when it has none, or was killed while it was made. Nothing when
   /// there is no file at `path`, or one that is not ours.
   static std::optional<std::int64_t> last_step(const std::string& path);
+  /// What is damaged in a run file of ours so that it cannot be continued; "" when nothing is, or
+  /// when the file is missing, cannot be read, or is not of this trireme, which resume() tells.
+  /// Reads all of it. Throws StorageError when the system refuses.
+  static std::string damage(const std::string& path);
+  /// What resume() had to drop beside later steps, in sentences.
+  [[nodiscard]] const std::vector<std::string>& warnings() const;
   RunFile(RunFile&&) noexcept;
   RunFile& operator=(RunFile&&) noexcept;
   /// Writes what waits; reports a failure on stderr instead of throwing.

@@ -13,6 +13,7 @@
 #include "h5/dataset.hpp"
 
 #include "record/run_file.hpp"
+#include "record/run_schema.hpp"
 
 namespace trireme::record {
 namespace {
@@ -33,13 +34,14 @@ void write_identity(const h5::File& file) {
 }
 
 void expect_run_file(const std::string& path) {
-  switch (h5::probe(path)) {
+  std::string why;
+  switch (h5::probe(path, &why)) {
     case h5::Probe::whole:
       break;
     case h5::Probe::absent:
       refuse(path, "there is no run file to continue");
     case h5::Probe::unreadable:
-      refuse(path, "the run file cannot be read: check what it is and its permissions");
+      throw StorageError("record", "continue " + path, why, __FILE__, __LINE__);
     case h5::Probe::not_hdf5:
       refuse(path, fmt::format("not an HDF5 file: {}", move_away));
     case h5::Probe::damaged:
@@ -55,6 +57,33 @@ void expect_run_file(const std::string& path) {
                              "the version that wrote it, or {}",
                              version.empty() ? 0 : version[0], version.size() < 2 ? 0 : version[1],
                              version_major, version_minor, move_away));
+}
+
+std::string RunFile::damage(const std::string& path) {
+  std::string why;
+  switch (h5::probe(path, &why)) {
+    case h5::Probe::whole:
+      break;
+    case h5::Probe::absent:
+    case h5::Probe::unreadable:
+      return "";
+    case h5::Probe::not_hdf5:
+    case h5::Probe::damaged:
+      return why;
+  }
+  try {
+    const h5::File file = h5::open_file(path, h5::Access::read);
+    if (!h5::has_attribute(file.get(), "filetype") ||
+        h5::read_attribute<std::string>(file.get(), "filetype") != filetype)
+      return "";  // somebody else's
+    const auto version = h5::read_attribute<std::vector<std::int64_t>>(file.get(), "version");
+    if (version.size() != 2 || version[0] != version_major || version[1] > version_minor)
+      return "";  // another trireme's
+    read_everything(file);
+  } catch (const h5::DamagedError& error) {
+    return error.what();
+  }
+  return "";
 }
 
 std::optional<std::int64_t> RunFile::last_step(const std::string& path) {

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "h5/attribute.hpp"
+#include "h5/space.hpp"
 
 #include "record/run_identity.hpp"
 
@@ -39,21 +42,33 @@ void make_buckets(const h5::File& file) {
   add_columns(buckets.get(), bucket_columns, chunk_few);
 }
 
-/// Keeps the first rows of all `datasets` of `group` in which `key` is at most `most`.
-void keep_rows(const h5::File& file,
-               const std::string& group,
-               const std::string& key,
-               const std::vector<std::string>& datasets,
-               std::int64_t most) {
+/// Keeps the first rows of all `datasets` of `group` in which `key` is at most `most`. Returns a
+/// sentence when one of them ends before that.
+std::string keep_rows(const h5::File& file,
+                      const std::string& group,
+                      const std::string& key,
+                      const std::vector<std::string>& datasets,
+                      std::int64_t most) {
   auto values = h5::Dataset::open(file.get(), group + "/" + key).read_all<std::int64_t>();
   const auto end = std::ranges::find_if(values, [&](std::int64_t v) { return v > most; });
-  std::int64_t rows = end - values.begin();
+  const std::int64_t wanted = end - values.begin();
+  std::int64_t rows = wanted;
+  std::string shortest;
   std::vector<h5::Dataset> all;
   all.reserve(datasets.size());
-  for (const std::string& name : datasets)
+  for (const std::string& name : datasets) {
     all.push_back(h5::Dataset::open(file.get(), fmt::format("{}/{}", group, name)));
-  for (const h5::Dataset& dataset : all) rows = std::min(rows, dataset.elements());
+    if (all.back().elements() < rows) {
+      rows = all.back().elements();
+      shortest = name;
+    }
+  }
   for (h5::Dataset& dataset : all) dataset.resize(rows);
+  if (rows == wanted)
+    return "";
+  return fmt::format("column {} of /{} ends before the others: the rows of {} {} to {} are dropped",
+                     shortest, group, key, values[static_cast<std::size_t>(rows)],
+                     values[static_cast<std::size_t>(wanted) - 1]);
 }
 
 void keep_samples(const h5::File& file, std::int64_t step) {
@@ -106,6 +121,7 @@ void make_datasets(const h5::File& file) {
   add_dataset(sessions.get(), "ranks", whole, chunk_few, "ranks", "How many took part.");
   add_dataset(sessions.get(), "machine", text, chunk_few, "", "Hosts, in rank order.");
   add_dataset(sessions.get(), "facts", text, chunk_few, "", "Versions and the like, one per line.");
+  make_session_decks(file);
 
   const h5::Group timings = h5::open_group(file.get(), "timings");
   add_dataset(timings.get(), "samples", sample_type(), chunk_samples,
@@ -129,15 +145,42 @@ void make_datasets(const h5::File& file) {
   h5::write_attribute(h5::open_group(file.get(), "memory").get(), "unit", "byte");
 }
 
-void drop_after(const h5::File& file, std::int64_t step) {
+std::string lines_of(const NameValues& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += fmt::format("{}: {}\n", name, value);
+  return text;
+}
+
+void make_session_decks(const h5::File& file) {
+  h5::Dataset decks =
+      add_dataset(h5::open_group(file.get(), "sessions").get(), "deck", h5::string_type(),
+                  chunk_few, "", "The resolved deck that the session's steps were made with.");
+  const auto rows = h5::Dataset::open(file.get(), "sessions/first_step").elements();
+  if (rows == 0)
+    return;
+  std::vector<std::string> known(static_cast<std::size_t>(rows));
+  const h5::Group deck = h5::open_group(file.get(), "deck");
+  NameValues last;
+  for (const std::string& key : h5::attribute_names(deck.get()))
+    last.emplace_back(key, h5::read_attribute<std::string>(deck.get(), key));
+  known.back() = lines_of(last);
+  decks.append_strings(known);
+}
+
+std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
+  std::vector<std::string> told;
+  const auto keep = [&](const char* group, const char* key, const std::vector<std::string>& all) {
+    if (std::string text = keep_rows(file, group, key, all, step); !text.empty())
+      told.push_back(std::move(text));
+  };
   std::vector<std::string> names;
   for (const auto& column : step_columns) names.emplace_back(column.name);
-  keep_rows(file, "steps", "step", names, step);
-  keep_rows(file, "validation", "step", {"step", "loss"}, step);
+  keep("steps", "step", names);
+  keep("validation", "step", {"step", "loss"});
   if (h5::exists(file.get(), "checkpoints")) {
     std::vector<std::string> columns;
     for (const auto& column : checkpoint_columns) columns.emplace_back(column.name);
-    keep_rows(file, "checkpoints", "step", columns, step);
+    keep("checkpoints", "step", columns);
   } else {  // a file of version 1.0
     make_checkpoints(file);
   }
@@ -155,13 +198,75 @@ void drop_after(const h5::File& file, std::int64_t step) {
   if (h5::exists(file.get(), "buckets")) {
     std::vector<std::string> columns = {"first_step", "bucket"};
     for (const auto& column : bucket_columns) columns.emplace_back(column.name);
-    keep_rows(file, "buckets", "first_step", columns, step);
+    keep("buckets", "first_step", columns);
   } else {  // before 1.2
     make_buckets(file);
   }
+  if (!h5::exists(file.get(), "sessions/deck"))  // before 1.3
+    make_session_decks(file);
   write_identity(file);
-  keep_rows(file, "timings/anchors", "first_step", {"first_step", "rank", "calendar_s"}, step);
+  keep("timings/anchors", "first_step", {"first_step", "rank", "calendar_s"});
   keep_samples(file, step);
+  return told;
+}
+
+namespace {
+
+/// A dataset that is longer than the file could hold: its length is damaged, and nobody should ask
+/// for memory of that size.
+h5::Dataset sound(const h5::File& file, const std::string& path, std::int64_t element_bytes) {
+  h5::Dataset dataset = h5::Dataset::open(file.get(), path);
+  if (const std::int64_t elements = dataset.elements();
+      elements < 0 || elements > h5::end_of(file) / element_bytes)
+    throw h5::DamagedError("record", h5::detail::about("reading", dataset.id(), ""),
+                           fmt::format("{} rows are more than the file holds", elements), __FILE__,
+                           __LINE__);
+  return dataset;
+}
+
+template <class Columns>
+void read_columns(const h5::File& file, const std::string& group, const Columns& columns) {
+  for (const auto& column : columns) {
+    const auto read = [&]<class Row, class T>(T Row::*) {
+      const h5::Dataset dataset = sound(file, group + "/" + column.name, 8);
+      if constexpr (std::is_same_v<T, std::string>)
+        static_cast<void>(dataset.read_strings());
+      else
+        static_cast<void>(dataset.template read_all<T>());
+    };
+    std::visit(read, column.member);
+  }
+}
+
+}  // namespace
+
+void read_everything(const h5::File& file) {
+  const auto numbers = [&](const char* path) {
+    static_cast<void>(sound(file, path, 8).read_all<double>());
+  };
+  read_columns(file, "steps", step_columns);
+  for (const char* path :
+       {"validation/step", "validation/loss", "sessions/first_step", "sessions/ranks",
+        "timings/anchors/first_step", "timings/anchors/rank", "timings/anchors/calendar_s"})
+    numbers(path);
+  for (const char* path : {"sessions/date_and_time", "sessions/machine", "sessions/facts"})
+    static_cast<void>(sound(file, path, 8).read_strings());
+  if (h5::exists(file.get(), "sessions/deck"))
+    static_cast<void>(sound(file, "sessions/deck", 8).read_strings());
+  if (h5::exists(file.get(), "checkpoints"))
+    read_columns(file, "checkpoints", checkpoint_columns);
+  if (h5::exists(file.get(), "buckets")) {
+    numbers("buckets/first_step");
+    numbers("buckets/bucket");
+    read_columns(file, "buckets", bucket_columns);
+  }
+  const h5::Dataset samples = sound(file, "timings/samples", sizeof(Sample));
+  std::vector<Sample> all(static_cast<std::size_t>(samples.elements()));
+  samples.read(0, samples.elements(), sample_type(), all.data());
+  for (const char* path : {"deck", "memory"}) {
+    const h5::Group group = h5::open_group(file.get(), path);
+    static_cast<void>(h5::attribute_names(group.get()));
+  }
 }
 
 }  // namespace trireme::record

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
@@ -74,8 +75,19 @@ h5::Type sample_type();
 /// All groups and datasets of a new file, empty.
 void make_datasets(const h5::File& file);
 
-/// Drops the rows of later steps, and makes the groups that an older version did not have.
-void drop_after(const h5::File& file, std::int64_t step);
+/// The column of /sessions that came with 1.3, and what is known for older rows of it: the last
+/// session's deck.
+void make_session_decks(const h5::File& file);
+
+/// "name: value" lines.
+std::string lines_of(const NameValues& values);
+
+/// Drops the rows of later steps, and makes the groups that an older version did not have. Returns
+/// what else had to be dropped, in sentences.
+std::vector<std::string> drop_after(const h5::File& file, std::int64_t step);
+
+/// Throws h5::DamagedError when a part that is needed to go on cannot be read.
+void read_everything(const h5::File& file);
 
 /// One row of the dataset at `path`.
 template <class T>

@@ -30,12 +30,6 @@ std::string machine(const std::vector<std::string>& hosts) {
   return text;
 }
 
-std::string lines_of(const NameValues& facts) {
-  std::string text;
-  for (const auto& [name, value] : facts) text += fmt::format("{}: {}\n", name, value);
-  return text;
-}
-
 void write_deck(const h5::File& file, const NameValues& deck) {
   const h5::Group group = h5::open_group(file.get(), "deck");
   h5::delete_attributes(group.get());
@@ -70,6 +64,7 @@ void start_session(const h5::File& file, const RunHeader& header, std::int64_t f
   append_one(file, "sessions/ranks", static_cast<std::int64_t>(header.hosts.size()));
   append_one(file, "sessions/machine", machine(header.hosts));
   append_one(file, "sessions/facts", lines_of(header.facts));
+  append_one(file, "sessions/deck", lines_of(header.deck));
   append_buckets(file, header.buckets, first_step);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/key.hpp"
 
@@ -30,6 +31,7 @@ struct RunConfig {
   Or<bool> graphs;
   WhenFinished when_finished = WhenFinished::keep;
   Or<Duration> walltime{.value = std::nullopt, .keyword = "none"};
+  std::vector<std::string> allow_changes;
 };
 
 struct BatchConfig {
@@ -62,7 +64,9 @@ void describe(V& v, RunConfig& c) {
      .max = 1'000'000'000,
      .required = true});
   v("seed", c.seed,
-    {.help = "Initialization, sample order and dropout are functions of it.", .min = 0});
+    {.help = "Initialization, sample order and dropout are functions of it.",
+     .min = 0,
+     .change = Change::never});
   v("device", c.device, {.help = "Where to compute; auto: a GPU where one is present."});
   v("precision", c.precision,
     {.help = "fp32 or bf16; auto: bf16 where the hardware has matrix units for it (AMX, "
@@ -97,6 +101,9 @@ void describe(V& v, RunConfig& c) {
              "started again. Under Slurm the end of the job counts as well; none: only that.",
      .min = 0.0,
      .above_min = true});
+  v("allow_changes", c.allow_changes,
+    {.help = "Keys or sections that may differ from those of the checkpoint that the run goes on "
+             "from, where a change makes it another experiment (data, batch, schedule)."});
 }
 
 template <class V>
@@ -106,7 +113,8 @@ void describe(V& v, BatchConfig& c) {
      .help = "Global batch of one step, over all ranks.",
      .min = 1,
      .max = 1 << 24,
-     .required = true});
+     .required = true,
+     .change = Change::asked});
   v("micro_sequences", c.micro_sequences,
     {.unit = "sequences",
      .help = "What one rank computes at a time; the number of micro-steps follows.",

@@ -38,7 +38,13 @@ struct Job {
       deck;                   ///< path and value of every key, for the record
   std::string resolved_deck;  ///< the text of deck.resolved.yaml
   std::vector<std::pair<std::string, std::string>>
-      build;  ///< name and version of what this build is made of
+      build;                       ///< name and version of what this build is made of
+  std::vector<Change> rules = {};  ///< of every key of `deck`
+
+  /// Where the learning rate's schedule ends.
+  [[nodiscard]] std::int64_t schedule_steps() const {
+    return optimizer.schedule.steps.value_or(run.steps);
+  }
 };
 
 }  // namespace trireme::train

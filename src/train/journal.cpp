@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/journal.hpp"
 
-#include <filesystem>
 #include <tuple>
 #include <vector>
 
@@ -18,6 +17,7 @@
 
 #include "train/matmul_bench.hpp"
 #include "train/rank_spread.hpp"
+#include "train/record_start.hpp"
 
 namespace trireme::train {
 namespace {
@@ -54,43 +54,6 @@ record::RunHeader header_of(const Job& job,
   return header;
 }
 
-/// A run that was killed before its first checkpoint begins again. What it recorded stays, under
-/// another name; the record of a finished run is not touched, and refused by RunFile::create.
-void set_aside(const std::string& path, std::int64_t steps, Log& log) {
-  const auto last = record::RunFile::last_step(path);
-  if (!last || *last >= steps)
-    return;
-  std::string aside;
-  for (int number = 1; aside.empty() || std::filesystem::exists(aside); ++number)
-    aside = fmt::format("{}.attempt-{}", path, number);
-  std::error_code problem;
-  std::filesystem::rename(path, aside, problem);
-  if (problem)
-    throw StorageError("file system", "rename " + path + " to " + aside, problem.message(),
-                       __FILE__, __LINE__);
-  log.warning("no checkpoint is here, so the run begins anew; the record of its {} steps is now {}",
-              *last, aside);
-}
-
-/// Continues the record after `step`. One that is older than the checkpoint keeps its gap, and one
-/// that was moved away begins again; checkpoints that lie elsewhere may be another run's.
-record::RunFile continued(const std::string& path,
-                          const record::RunHeader& header,
-                          std::int64_t step,
-                          const Job& job,
-                          Log& log) {
-  if (!std::filesystem::exists(path) && job.checkpoint.directory.empty()) {
-    log.warning("{} is not here: a new one begins with step {}", path, step + 1);
-    return record::RunFile::create(path, header, {}, step);
-  }
-  const std::int64_t last = record::RunFile::last_step(path).value_or(step);
-  auto file = record::RunFile::resume(path, header, step);
-  if (last + job.record.every_steps <= step)
-    log.warning("{} ends with step {}, before the checkpoint: the rows up to step {} are missing",
-                path, last, step);
-  return file;
-}
-
 }  // namespace
 
 Journal::Journal(const Job& job,
@@ -122,11 +85,9 @@ Journal::Journal(const Job& job,
   const double anchor = recorder.anchor_calendar();
   const auto anchors = world.gather_all({&anchor, 1});
   comm::on_first_rank(world, [&] {
-    const auto header = header_of(job, plan, device, dtype, std::move(hosts));
-    if (!resumed_step)
-      set_aside(directory.run_file(), job.run.steps, log);
-    file_.emplace(resumed_step ? continued(directory.run_file(), header, *resumed_step, job, log)
-                               : record::RunFile::create(directory.run_file(), header));
+    auto header = header_of(job, plan, device, dtype, std::move(hosts));
+    header.facts.emplace_back("run_id", directory.id());
+    file_.emplace(open_record(directory.run_file(), header, resumed_step, job, log));
     file_->set_timing_fact("flops_per_token", model::flops_per_token(job.shape), "FLOP");
     file_->set_anchors(anchors);
     h5::write_text_file(directory.file("deck.resolved.yaml"), job.resolved_deck);

@@ -187,7 +187,7 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
   optimizer_.publish_parameters();
   expect_gathered(compute);
   log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
-  return Resumed{facts.step, facts.next_sample};
+  return Resumed{directory, facts};
 }
 
 void Saver::initialize(device::Stream& compute) {
@@ -245,7 +245,8 @@ void Saver::expect_gathered(device::Stream& compute) {
                  world_.rank());
 }
 
-void Saver::prepare(const std::string& run_directory) {
+void Saver::prepare(const std::string& run_directory, record::NameValues more) {
+  more_ = std::move(more);
   if (holds_snapshot(job_.checkpoint, device_.kind()))
     make_snapshot();
   writer_.emplace(run_directory, plan_, job_.checkpoint.keep, world_);
@@ -288,8 +289,9 @@ void Saver::begin(std::int64_t step, std::uint64_t next_sample, device::Stream& 
     saved_.copy_s = timing::steady_seconds() - saved_.begin;
   record::NameValues more = job_.build;
   more.emplace_back("precision", precision());
+  more.insert(more.end(), more_.begin(), more_.end());
   writer_->start({step, next_sample, static_cast<std::uint64_t>(job_.run.seed),
-                  model_facts(job_.shape), std::move(more)},
+                  model_facts(job_.shape), std::move(more), job_.deck},
                  std::move(slabs));
   saved_.stall_s = timing::steady_seconds() - saved_.begin;
 }

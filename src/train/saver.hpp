@@ -48,8 +48,8 @@ bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind);
 class Saver {
  public:
   struct Resumed {
-    std::int64_t step = 0;
-    std::uint64_t next_sample = 0;
+    std::string directory;
+    record::CheckpointFacts facts;
   };
 
   struct Saved {
@@ -76,9 +76,9 @@ class Saver {
   /// Collective. GPT-2's initial values, a pure function of the seed.
   void initialize(device::Stream& compute);
 
-  /// Makes the snapshot's memory where the run holds one, and says where checkpoints go; before the
-  /// first begin().
-  void prepare(const std::string& run_directory);
+  /// Makes the snapshot's memory where the run holds one, and says where checkpoints go, and what
+  /// they tell of the run beside what the job does (`more`); before the first begin().
+  void prepare(const std::string& run_directory, record::NameValues more);
   [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_.bytes(); }
 
   /// Collective. Requires: nothing under way. Takes the snapshot and starts writing it.
@@ -107,6 +107,7 @@ class Saver {
   comm::World& world_;
 
   device::Buffer snapshot_;
+  record::NameValues more_;
   Saved saved_;
   std::optional<record::CheckpointWriter> writer_;  // last: it reads the snapshot while it lives
 };

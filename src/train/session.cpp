@@ -184,7 +184,7 @@ void Session::compute(std::int64_t number) {
   scratch.freeze();
   engine.finish_reduction();
   compute_stream->record(*marks.optimizer_began);
-  optimizer.step(number, job.run.steps,
+  optimizer.step(number, job.schedule_steps(),
                  1.0 / static_cast<double>(world.size() * batches.micro_steps()), &losses_);
   compute_stream->record(*marks.optimizer_ended);
 }

@@ -26,6 +26,7 @@
 #include "train/journal.hpp"
 #include "train/machine.hpp"
 #include "train/progress.hpp"
+#include "train/resume.hpp"
 #include "train/saver.hpp"
 #include "train/session.hpp"
 #include "train/stop.hpp"
@@ -83,7 +84,7 @@ class Trainer {
  private:
   /// Initial values or the newest checkpoint, and the files of the run.
   void start();
-  void open_files(std::optional<std::int64_t> resumed_step);
+  void open_files(const std::optional<Resumption>& before);
   /// Step `number`, and a look at the one before.
   Requests step(std::int64_t number);
   /// Records and prints the step that nobody has looked at yet, if there is one. Collective.
@@ -162,27 +163,42 @@ void Trainer::start() {
     resumed = saver_.load_newest(directory_.path(), log_, *session_.compute_stream);
   }
   if (resumed) {
-    first_step_ = resumed->step + 1;
-    session_.next_sample = resumed->next_sample;
-    saved_step_ = resumed->step;
+    first_step_ = resumed->facts.step + 1;
+    session_.next_sample = resumed->facts.next_sample;
+    saved_step_ = resumed->facts.step;
   }
   bool finished = false;
   comm::on_first_rank(world_, [&] { finished = is_finished(job_, directory_.path()); });
   finished_ = !world_.broadcast(finished ? "finished" : "", 0).empty();
   if (finished_)
     return;
-  if (!resumed)
+  std::optional<Resumption> before;
+  if (resumed)
+    before = Resumption::of(*resumed);
+  else
     saver_.initialize(*session_.compute_stream);
-  open_files(resumed ? std::optional(resumed->step) : std::nullopt);
-  saver_.prepare(directory_.path());
+  const std::string data_hash = fmt::format("{:016x}", data::content_hash(data_));
+  comm::on_first_rank(world_, [&] {
+    if (before)
+      expect_allowed(*before, job_, data_hash);
+    directory_.set_id(choose_run_id(directory_, before, job_));
+  });
+  open_files(before);
+  saver_.prepare(directory_.path(), {{run_id_fact, directory_.id()}, {data_hash_fact, data_hash}});
   walltime_.expect_checkpoint(static_cast<double>(layout::snapshot_bytes(session_.plan)) /
                               assumed_bytes_per_s);
 }
 
-void Trainer::open_files(std::optional<std::int64_t> resumed_step) {
+void Trainer::open_files(const std::optional<Resumption>& before) {
   comm::on_first_rank(world_, [&] { log_.also_to_file(directory_.file("log.txt")); });
+  const auto resumed_step = before ? std::optional(before->step) : std::nullopt;
   journal_.emplace(job_, session_.plan, *session_.device, session_.dtype, directory_, resumed_step,
                    session_.recorder, world_, log_);
+  if (before && world_.rank() == 0) {
+    for (const std::string& line : change_table(*before, job_)) log_.info("{}", line);
+    if (const std::string jump = rate_jump(*before, job_); !jump.empty())
+      log_.warning("{}", jump);
+  }
   const auto count = [](std::int64_t number) { return count_text(static_cast<double>(number)); };
   log_.info(
       "{}: {} parameters in {} buckets ({}), {} ranks over {}, {}, {} micro-steps of {} x {} "

@@ -19,7 +19,7 @@ import h5py
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
 from harness import TIMEOUT_S, TRIREME, TrainingTest  # noqa: E402
 
-USER = 2
+USER, ENVIRONMENT = 2, 3
 FAULTS = int(os.environ.get("TRIREME_FAULTS", "8"))
 SEED = int(os.environ.get("TRIREME_FAULT_SEED", "1"))
 RANKS = 3
@@ -240,19 +240,66 @@ class Damage(FaultTest):
 
     def test_a_record_older_than_the_checkpoint_keeps_its_gap_and_says_so(self):
         record = self.path("run/run.h5")
-        self.train_well("run.steps=6", ranks=2, name="short")
-        shutil.copy(self.path("short/run.h5"), record)  # as after a power cut on a disk that lied
+        with h5py.File(record, "r+") as file:  # as after a power cut on a disk that lied
+            for group, key in (("steps", "step"), ("validation", "step"), ("checkpoints", "step")):
+                rows = int((file[group][key][:] <= 6).sum())
+                for column in file[group].values():
+                    column.resize((rows,))
         run = self.resume()
         self.assertIn("step-00000012:", run.out)
         self.assertRegex(run.out + run.err, r"run\.h5 ends with step 6, before the checkpoint: the rows up to step 12 are missing")
         self.assertEqual(self.column("step", "steps"), [*range(1, 7), 13, 14])
-        # A damaged one is refused, and once it is moved away, as the refusal says, the run goes on.
+        # A damaged one is moved aside, loudly, and the run goes on with a new one.
         os.truncate(record, os.path.getsize(record) // 2)
-        self.assert_refused(self.train("run.steps=16", ranks=2), USER, "run.h5", "move it away, and the run goes on with a new record")
-        os.remove(record)
-        self.assertEqual(self.train_well("run.steps=16", ranks=2).code, 0)
+        with open(record, "rb") as file:
+            damaged = file.read()
+        run = self.train_well("run.steps=16", ranks=2)
+        self.assertRegex(run.out + run.err, r"run\.h5 is beyond repair: .*IT IS NOW .*run\.h5\.damaged-1")
+        with open(self.path("run/run.h5.damaged-1"), "rb") as file:
+            self.assertEqual(file.read(), damaged)
         self.assertEqual(self.column("step", "steps"), [15, 16])
         self.assertEqual(self.column("first_step", "sessions"), [15])
+        os.remove(record)
+        self.train_well("run.steps=17", ranks=2)
+        self.assertEqual(self.column("step", "steps"), [17])
+
+    def test_a_checkpoint_under_another_name_is_not_believed(self):
+        os.rename(self.checkpoint, self.path("run/checkpoints/step-00000099"))
+        self.assert_refused(self.resume(), USER, "this directory is named step-00000099, and its manifest is of step 12",
+                            "give it the name step-00000012 again")
+        os.rename(self.path("run/checkpoints/step-00000099"), self.checkpoint)
+        self.assertIn("step-00000012:", self.resume().out)
+
+    def test_a_record_with_links_to_other_files_is_not_followed(self):
+        record, victim = self.path("run/run.h5"), self.path("victim.h5")
+        shutil.copy(record, victim)
+        with open(victim, "rb") as file:
+            before = file.read()
+        with h5py.File(record, "r+") as file:
+            del file["steps"]
+            file["steps"] = h5py.ExternalLink(victim, "/steps")
+        run = self.resume()
+        self.assertEqual(run.code, 0, run)
+        self.assertIn(f"refused: /steps is a link to the file {victim}", run.out + run.err)
+        with open(victim, "rb") as file:
+            self.assertEqual(file.read(), before)
+        self.assertEqual(self.column("step", "steps"), [13, 14])
+
+    def test_what_cannot_be_read_is_not_called_damaged(self):
+        """A folder or a FIFO in the place of a file: no hang, no advice to remove anything, and nothing removed."""
+        for name in ("run/run.h5", "run/checkpoints/step-00000012/manifest.h5", "run/checkpoints/step-00000012/rank-00001.h5"):
+            path = self.path(name)
+            for make in (os.mkfifo, os.mkdir):
+                with self.subTest(name=name, make=make.__name__):
+                    os.rename(path, path + ".kept")
+                    make(path)
+                    run = self.resume()
+                    self.assertIn(run.code, (USER, ENVIRONMENT), run)
+                    self.assertEqual(len(run.errors), 1, run)
+                    self.assertIn(os.path.basename(path), run.errors[0])
+                    (os.rmdir if os.path.isdir(path) else os.remove)(path)
+                    os.rename(path + ".kept", path)
+        self.assertIn("step-00000012:", self.resume().out)
 
     def test_a_stale_temporary_directory_is_not_resumed_from_and_goes(self):
         shutil.copytree(self.checkpoint, self.path("run/checkpoints/step-00000013.tmp"))

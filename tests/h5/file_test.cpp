@@ -13,8 +13,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "base/error.hpp"
+#include "base/input_file.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
@@ -56,8 +59,91 @@ TEST(File, IsCreatedOnceAndOpensAgain) {
 TEST(File, NamesTheStatementTheReasonAndTheFileOnFailure) {
   const test::ScratchDirectory scratch;
   EXPECT_THAT(message_of([&] { open_file(scratch / "none.h5", Access::read); }),
-              AllOf(HasSubstr("HDF5: H5Fopen("), HasSubstr("No such file or directory"),
-                    HasSubstr(scratch / "none.h5"), HasSubstr("h5/file.cpp:")));
+              AllOf(HasSubstr("open"), HasSubstr("No such file or directory"),
+                    HasSubstr(scratch / "none.h5"), HasSubstr("base/input_file.cpp:")));
+  const File file = create_file(scratch / "some.h5");
+  EXPECT_THAT(message_of([&] { Dataset::open(open_group(file.get(), "steps").get(), "loss"); }),
+              AllOf(HasSubstr("HDF5: H5Dopen2 of /steps/loss in " + scratch / "some.h5"),
+                    HasSubstr("doesn't exist"), HasSubstr("h5/dataset.cpp:")));
+  EXPECT_THAT(message_of([&] { read_attribute<double>(file.get(), "answer"); }),
+              HasSubstr("HDF5: H5Aopen of /answer in " + scratch / "some.h5"));
+}
+
+TEST(File, TellsDamageFromARefusalOfTheSystem) {
+  const test::ScratchDirectory scratch;
+  {
+    const File file = create_file(scratch / "some.h5");
+    write_attribute(file.get(), "answer", std::int64_t{42});
+  }
+  std::string why;
+  EXPECT_EQ(probe(scratch.path(), &why), Probe::unreadable);
+  EXPECT_THAT(why, HasSubstr("a directory is in the place of a file"));
+  ASSERT_EQ(::mkfifo((scratch / "fifo").c_str(), 0600), 0);
+  EXPECT_EQ(probe(scratch / "fifo", &why), Probe::unreadable) << "at once";
+  EXPECT_THAT(why, HasSubstr("a FIFO is in the place of a file"));
+  EXPECT_THROW(open_file(scratch / "fifo", Access::read_write), StorageError);
+  EXPECT_THROW(RawFile(scratch / "fifo", Access::read), StorageError);
+  EXPECT_THROW(write_text_file(scratch / "fifo", "x"), StorageError);
+
+  // Too many open files: nothing is wrong with this one, and nobody may call it damaged.
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Probe seen = probe(scratch / "some.h5", &why);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(seen, Probe::unreadable);
+  EXPECT_THAT(why, HasSubstr("Too many open files"));
+
+  std::filesystem::resize_file(scratch / "some.h5", 700);
+  EXPECT_EQ(probe(scratch / "some.h5", &why), Probe::damaged);
+  EXPECT_THROW(open_file(scratch / "some.h5", Access::read), DamagedError);
+}
+
+TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "hostile.h5";
+  const auto refusal = [&](const std::function<void(hid_t)>& plant) {
+    std::filesystem::remove(path);
+    {
+      const File file = create_file(path);
+      open_group(file.get(), "a/b");
+      plant(file.get());
+    }
+    std::string why;
+    EXPECT_EQ(probe(path, &why), Probe::damaged);
+    EXPECT_THAT(message_of([&] { open_file(path, Access::read_write); }), HasSubstr("refused: "));
+    return why;
+  };
+  EXPECT_THAT(refusal([](hid_t file) {
+                TRIREME_H5(H5Lcreate_external("/etc/other.h5", "/steps", file, "a/b/steps",
+                                              H5P_DEFAULT, H5P_DEFAULT));
+              }),
+              HasSubstr("/a/b/steps is a link to the file /etc/other.h5"));
+  const hsize_t ten[] = {10};
+  const Space line(TRIREME_H5(H5Screate_simple(1, ten, nullptr)));
+  EXPECT_THAT(
+      refusal([&](hid_t file) {
+        const Properties properties(TRIREME_H5(H5Pcreate(H5P_DATASET_CREATE)));
+        TRIREME_H5(H5Pset_external(properties.get(), "raw.bin", 0, 40));
+        const DatasetId made(TRIREME_H5(H5Dcreate2(file, "a/raw", H5T_NATIVE_INT, line.get(),
+                                                   H5P_DEFAULT, properties.get(), H5P_DEFAULT)));
+      }),
+      HasSubstr("/a/raw keeps its data in another file"));
+  for (const char* source : {"../other.h5", "/etc/other.h5"})
+    EXPECT_THAT(refusal([&](hid_t file) {
+                  const VirtualPiece piece{.begin = 0, .count = 10, .file = source, .dataset = "x"};
+                  create_virtual(file, "shown", type_of<float>(), 10, {&piece, 1});
+                }),
+                HasSubstr(std::string("/shown shows a part of the file ") + source));
+  // What checkpoints are made of is not refused.
+  std::filesystem::remove(path);
+  {
+    const File file = create_file(path);
+    const VirtualPiece piece{.begin = 0, .count = 10, .file = "rank-00000.h5", .dataset = "x"};
+    create_virtual(file.get(), "shown", type_of<float>(), 10, {&piece, 1});
+  }
+  EXPECT_EQ(probe(path), Probe::whole);
 }
 
 TEST(File, PrintsNothingOfItsOwn) {
@@ -192,7 +278,7 @@ TEST(Directories, AreMadeWithTheirParents) {
   make_directories(scratch / "a/b/c");
   make_directories(scratch / "a/b/c");
   write_text_file(scratch / "a/b/c/x", "y");
-  EXPECT_EQ(read_text_file(scratch / "a/b/c/x"), "y");
+  EXPECT_EQ(read_whole(scratch / "a/b/c/x"), "y");
   EXPECT_THAT(message_of([&] { make_directories(scratch / "a/b/c/x/d"); }),
               AllOf(HasSubstr("create directory"), HasSubstr("a/b/c/x")));
 }

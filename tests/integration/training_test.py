@@ -300,7 +300,7 @@ class RunDirectory(TrainingTest):
         self.assertIn("resumed from", run.out)
         self.assertEqual(self.column("step", "steps"), list(range(1, 15)))
         other = self.train(elsewhere, "run.steps=16", ranks=2, name="other")
-        self.assert_refused(other, 2, "there is no run file to continue")
+        self.assert_refused(other, 2, "holds another run's checkpoints")
 
     def test_the_walltime_stops_behind_a_checkpoint(self):
         run = self.train("run.steps=100000", "run.walltime=3", ranks=2)

@@ -246,6 +246,7 @@ TEST(RunFile, ContinuesAFileOfVersion10) {
     h5::write_attribute(file.get(), "version", std::vector<std::int64_t>{1, 0});
     TRIREME_H5(H5Ldelete(file.get(), "checkpoints", H5P_DEFAULT));
     TRIREME_H5(H5Ldelete(file.get(), "buckets", H5P_DEFAULT));
+    TRIREME_H5(H5Ldelete(file.get(), "sessions/deck", H5P_DEFAULT));
   }
   {
     RunFile file = RunFile::resume(path, header, 0);
@@ -254,6 +255,7 @@ TEST(RunFile, ContinuesAFileOfVersion10) {
   EXPECT_THAT(column<std::int64_t>(path, "checkpoints/step"), ElementsAre(1));
   EXPECT_THAT(column<std::int64_t>(path, "buckets/elements"), ElementsAre(96, 192));
   const h5::File file = h5::open_file(path, h5::Access::read);
+  EXPECT_EQ(h5::Dataset::open(file.get(), "sessions/deck").read_strings().size(), 2U);
   EXPECT_THAT(h5::read_attribute<std::vector<std::int64_t>>(file.get(), "version"),
               ElementsAre(1, 3));
 }
@@ -335,8 +337,95 @@ TEST(RunFile, ReportsAFullDiskAndEndsTheProcessInOrder) {
       file.append(row(step));
     }
   };
-  EXPECT_EXIT(test::exit_with_a_full_disk(100'000, fill), testing::ExitedWithCode(3),
-              "HDF5: H5.* failed: File too large: .*run.h5");
+  EXPECT_EXIT(test::exit_with_a_full_disk(3'000'000, fill), testing::ExitedWithCode(3),
+              "make room for .*run.h5 failed: File too large; the file is whole");
+  // What was written before is there, and a later start goes on with it.
+  const auto rows = column<std::int64_t>(scratch / "run.h5", "steps/step").size();
+  EXPECT_GT(rows, 100U);
+  EXPECT_EQ(RunFile::damage(scratch / "run.h5"), "");
+  RunFile file = RunFile::resume(scratch / "run.h5", header, 50);
+  file.append(row(51));
+  file.close();
+  EXPECT_EQ(column<std::int64_t>(scratch / "run.h5", "steps/step").size(), 51U);
+}
+
+TEST(RunFile, KeepsTheDeckOfEverySession) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  RunFile::create(path, header).close();
+  RunHeader other = header;
+  other.deck[1].second = "0.002";
+  RunFile::resume(path, other, 0).close();
+  const h5::File file = h5::open_file(path, h5::Access::read);
+  EXPECT_THAT(h5::Dataset::open(file.get(), "sessions/deck").read_strings(),
+              ElementsAre("run.name: tiny\noptimizer.learning_rate: 0.001\n",
+                          "run.name: tiny\noptimizer.learning_rate: 0.002\n"));
+}
+
+TEST(RunFile, RefusesTheRecordOfAnotherRun) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  RunHeader mine = header;
+  mine.facts.emplace_back("run_id", "0123456789abcdef");
+  RunFile::create(path, header).close();  // from before runs had names
+  RunFile::resume(path, mine, 0).close();
+  mine.facts.back().second = "fedcba9876543210";
+  try {
+    RunFile::resume(path, mine, 0);
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the record of another run (0123456789abcdef, and this one "
+                                        "is fedcba9876543210)"));
+  }
+}
+
+TEST(RunFile, TellsWhichRowsAColumnThatEndsEarlyCosts) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  {
+    RunFile file = RunFile::create(path, header);
+    for (std::int64_t step = 1; step <= 9; ++step) file.append(row(step));
+  }
+  h5::Dataset::open(h5::open_file(path, h5::Access::read_write).get(), "steps/grad_norm").resize(4);
+  RunFile file = RunFile::resume(path, header, 7);
+  EXPECT_THAT(file.warnings(),
+              ElementsAre("column grad_norm of /steps ends before the others: the rows of step 5 "
+                          "to 7 are dropped"));
+  file.close();
+  EXPECT_THAT(column<std::int64_t>(path, "steps/step"), ElementsAre(1, 2, 3, 4));
+}
+
+TEST(RunFile, TellsDamageThatNoResumeCouldReadOver) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  EXPECT_EQ(RunFile::damage(path), "") << "not there";
+  const auto fresh = [&] {
+    std::filesystem::remove(path);
+    RunFile file = RunFile::create(path, header);
+    for (std::int64_t step = 1; step <= 9; ++step) file.append(row(step));
+  };
+  fresh();
+  EXPECT_EQ(RunFile::damage(path), "");
+  {
+    const h5::File file = h5::open_file(path, h5::Access::read_write);
+    TRIREME_H5(H5Ldelete(file.get(), "steps/loss", H5P_DEFAULT));
+  }
+  EXPECT_THAT(RunFile::damage(path), HasSubstr("/steps/loss"));
+  fresh();
+  h5::Dataset::open(h5::open_file(path, h5::Access::read_write).get(), "steps/loss")
+      .resize(std::int64_t{1} << 60);
+  EXPECT_THAT(RunFile::damage(path), HasSubstr("are more than the file holds"));
+  fresh();
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  EXPECT_THAT(RunFile::damage(path), HasSubstr("run.h5"));
+  test::write_bytes(path, "somebody's notes");
+  EXPECT_EQ(RunFile::damage(path), "it is no HDF5 file");
+  std::filesystem::remove(path);
+  {
+    const h5::File other = h5::create_file(path);
+    h5::write_attribute(other.get(), "filetype", "statepoint");
+  }
+  EXPECT_EQ(RunFile::damage(path), "") << "not ours: resume() refuses it";
 }
 
 TEST(RunFile, LeavesNothingBehindWhenItCannotBeCreated) {

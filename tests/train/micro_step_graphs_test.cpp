@@ -62,7 +62,7 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
       saver.initialize(*session.compute_stream);
     else
       session.next_sample =
-          saver.load_newest(directory, log, *session.compute_stream).value().next_sample;
+          saver.load_newest(directory, log, *session.compute_stream).value().facts.next_sample;
     StepNumbers trained;
     for (std::int64_t step = first; step <= last; ++step) {
       const StepOutcome outcome = session.step(step, [] { return Requests{}; });
@@ -74,7 +74,7 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
     EXPECT_EQ(session.graphs.has_value(), graphs);
     num_recordings_ = graphs ? session.graphs->num_recordings() : 0;
     if (last < num_steps) {
-      saver.prepare(directory);
+      saver.prepare(directory, {});
       saver.begin(last, session.next_sample, *session.compute_stream);
       saver.finish();
     }

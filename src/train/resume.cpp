@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resume.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+#include "optim/schedule.hpp"
+
+namespace trireme::train {
+namespace {
+
+/// A rate that grows or falls by more than this between two steps is no schedule's doing.
+constexpr double jump = 1.25;
+
+bool is_data(const std::string& key) {
+  return key.starts_with("data.") && key != "data.cache" && key != "data.tokenizer";
+}
+
+/// Whether run.allow_changes names the key or a section around it.
+bool allowed(const Job& job, const std::string& key) {
+  return std::ranges::any_of(job.run.allow_changes, [&](const std::string& word) {
+    return key == word || key.starts_with(word + ".");
+  });
+}
+
+/// A value short enough for a line. Paths differ at their ends, so those are kept.
+std::string shortened(const std::string& value) {
+  constexpr std::size_t most = 48, front = 12;
+  if (value.size() <= most)
+    return value;
+  return value.substr(0, front) + "..." + value.substr(value.size() - (most - front - 3));
+}
+
+template <class T>
+void take(const record::NameValues& deck, const char* key, T& value) {
+  const std::string text = fact_of(deck, key);
+  T read{};
+  if (std::from_chars(text.data(), text.data() + text.size(), read).ec == std::errc())
+    value = read;
+}
+
+/// The optimizer's section as an older deck had it, where it tells; `steps` becomes those of its
+/// schedule.
+optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
+                                      const Job& job,
+                                      std::int64_t& steps) {
+  optim::OptimizerConfig then = job.optimizer;
+  take(deck, "optimizer.learning_rate", then.learning_rate);
+  take(deck, "optimizer.schedule.warmup_steps", then.schedule.warmup_steps);
+  take(deck, "optimizer.schedule.final_fraction", then.schedule.final_fraction);
+  take(deck, "optimizer.schedule.decay_fraction", then.schedule.decay_fraction);
+  for (const auto& [kind, name] : EnumNames<optim::Schedule>::table)
+    if (fact_of(deck, "optimizer.schedule.kind") == name)
+      then.schedule.kind = kind;
+  take(deck, "run.steps", steps);
+  take(deck, "optimizer.schedule.steps", steps);  // "auto" is no number
+  return then;
+}
+
+}  // namespace
+
+std::string fact_of(const record::NameValues& facts, const std::string& name) {
+  const auto found = std::ranges::find(facts, name, &record::NameValues::value_type::first);
+  return found == facts.end() ? "" : found->second;
+}
+
+Resumption Resumption::of(const Saver::Resumed& resumed) {
+  const record::CheckpointFacts& facts = resumed.facts;
+  return {resumed.directory, facts.step, facts.deck, fact_of(facts.more, data_hash_fact),
+          fact_of(facts.more, run_id_fact)};
+}
+
+std::vector<DeckChange> deck_changes(const record::NameValues& then, const Job& job) {
+  std::vector<DeckChange> changes;
+  for (std::size_t i = 0; i < job.deck.size(); ++i) {
+    const auto& [key, now] = job.deck[i];
+    const auto old = std::ranges::find(then, key, &record::NameValues::value_type::first);
+    if (old != then.end() && old->second != now && key != "run.allow_changes")
+      changes.push_back(
+          {key, old->second, now, i < job.rules.size() ? job.rules[i] : Change::free});
+  }
+  return changes;
+}
+
+void expect_allowed(const Resumption& resumed, const Job& job, const std::string& data_hash) {
+  std::vector<Diagnostic> found;
+  const bool told = !resumed.data_hash.empty();
+  const bool same_data = told && resumed.data_hash == data_hash;
+  for (const DeckChange& change : deck_changes(resumed.deck, job)) {
+    if (change.rule == Change::free || (is_data(change.key) && same_data))
+      continue;
+    const std::string what =
+        fmt::format("{} here, but {} was written with {}", shortened(change.now),
+                    resumed.checkpoint, shortened(change.then));
+    if (change.rule == Change::never)
+      found.push_back({{},
+                       change.key,
+                       fmt::format("{}, and a run cannot change it; change the deck back, or name "
+                                   "another run.directory",
+                                   what)});
+    else if (!allowed(job, change.key))
+      found.push_back({{},
+                       change.key,
+                       fmt::format("{}; change it back, or allow it with run.allow_changes=[{}]",
+                                   what, change.key)});
+  }
+  const bool data_said = std::ranges::any_of(
+      found, [](const Diagnostic& finding) { return is_data(finding.subject); });
+  const bool data_allowed = std::ranges::any_of(job.run.allow_changes, [](const std::string& word) {
+    return word == "data" || is_data(word);
+  });
+  if (told && !same_data && !data_said && !data_allowed)
+    found.push_back({{},
+                     "data",
+                     fmt::format("these are not the tokens that {} was trained on: the files were "
+                                 "changed; put them back, or allow it with "
+                                 "run.allow_changes=[data]",
+                                 resumed.checkpoint)});
+  if (!found.empty())
+    throw UserError(std::move(found));
+}
+
+std::string choose_run_id(const record::RunDirectory& directory,
+                          const std::optional<Resumption>& resumed,
+                          const Job& job) {
+  if (!resumed)
+    return record::new_run_id();
+  const std::string mine = directory.stored_id();
+  const std::string& theirs = resumed->run_id;
+  if (!mine.empty() && !theirs.empty() && mine != theirs)
+    throw UserError(
+        Place{resumed->checkpoint},
+        fmt::format("this is a checkpoint of another run ({}; the run in {} is {}): move "
+                    "it away, or name another run.directory",
+                    theirs, directory.path(), mine));
+  if (mine.empty() && !job.checkpoint.directory.empty() &&
+      !std::filesystem::exists(directory.run_file()))
+    throw UserError(Place{directory.path()},
+                    fmt::format("no run was here, and checkpoint.directory {} holds another run's "
+                                "checkpoints: name the run.directory of that run, or another "
+                                "checkpoint.directory",
+                                job.checkpoint.directory));
+  if (!mine.empty())
+    return mine;
+  return theirs.empty() ? record::new_run_id() : theirs;
+}
+
+std::vector<std::string> change_table(const Resumption& resumed, const Job& job) {
+  const auto changes = deck_changes(resumed.deck, job);
+  std::vector<std::string> lines;
+  if (changes.empty())
+    return lines;
+  std::size_t keys = 0, values = 0;
+  for (const DeckChange& change : changes) {
+    keys = std::max(keys, change.key.size());
+    values = std::max(values, shortened(change.then).size());
+  }
+  lines.push_back(fmt::format("changed since step {}:", resumed.step));
+  for (const DeckChange& change : changes)
+    lines.push_back(fmt::format("  {:<{}}  {:>{}} -> {}", change.key, keys, shortened(change.then),
+                                values, shortened(change.now)));
+  return lines;
+}
+
+std::string rate_jump(const Resumption& resumed, const Job& job) {
+  if (resumed.deck.empty() || resumed.step < 1)
+    return "";
+  std::int64_t steps = job.run.steps;
+  const auto before = optimizer_then(resumed.deck, job, steps);
+  const std::int64_t steps_now = job.schedule_steps();
+  if (steps == steps_now)
+    return "";
+  const double then = optim::learning_rate(before, resumed.step, steps);
+  const double meant = optim::learning_rate(before, resumed.step + 1, steps);
+  const double now = optim::learning_rate(job.optimizer, resumed.step + 1, steps_now);
+  const double ratio = now > meant ? now / meant : meant / now;
+  if (!(ratio > jump))
+    return "";
+  return fmt::format(
+      "the learning rate jumps from {:.3g} at step {} to {:.3g} at step {}: its schedule ends with "
+      "step {} now, and with step {} then; optimizer.schedule.steps={} keeps the one that the run "
+      "had",
+      then, resumed.step, now, resumed.step + 1, steps_now, steps, steps);
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run may change when it goes on from a checkpoint, and how it is told.
+//
+// A checkpoint carries the deck, the hash of the data and the identity of the run that wrote it.
+// Each key of the deck has a rule, beside its help (base/key.hpp): free keys may change and are
+// shown; others make it another experiment and want the deck's word in run.allow_changes; the rest
+// never change, because the state in the checkpoint would mean nothing.
+//
+// 1. Nothing of the run has been touched when a change is refused, and all refusals come at once.
+// 2. The data are judged by their hash, not by their names: text that moved is the same, text that
+// was edited under its old name is not.
+// 3. What a checkpoint of an older trireme does not tell is not compared.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/checkpoint.hpp"
+#include "record/run_directory.hpp"
+
+#include "train/job.hpp"
+#include "train/saver.hpp"
+
+namespace trireme::train {
+
+/// The names of facts in a checkpoint (record::CheckpointFacts::more).
+inline constexpr const char* data_hash_fact = "data_hash";
+inline constexpr const char* run_id_fact = "run_id";
+
+/// The value of a fact; "" when it is not told.
+std::string fact_of(const record::NameValues& facts, const std::string& name);
+
+struct DeckChange {
+  std::string key, then, now;
+  Change rule = Change::free;
+};
+
+/// What a start may know of the run that it goes on with.
+struct Resumption {
+  std::string checkpoint;  ///< its directory
+  std::int64_t step = 0;
+  record::NameValues deck;        ///< of the session that wrote it; empty: not told
+  std::string data_hash, run_id;  ///< "" where it is not told
+
+  static Resumption of(const Saver::Resumed& resumed);
+};
+
+/// Every key whose value differs, in the order of the deck; keys that the old deck did not know are
+/// left out.
+std::vector<DeckChange> deck_changes(const record::NameValues& then, const Job& job);
+
+/// Throws UserError with all changes that the deck does not allow; `data_hash` is that of this
+/// start's data.
+void expect_allowed(const Resumption& resumed, const Job& job, const std::string& data_hash);
+
+/// The identity that the run has in this directory: a new one where nothing is gone on with. Throws
+/// UserError when the checkpoint is another run's, or may be. Rank 0.
+std::string choose_run_id(const record::RunDirectory& directory,
+                          const std::optional<Resumption>& resumed,
+                          const Job& job);
+
+/// What changed, as lines of a table, for people; empty when nothing did.
+std::vector<std::string> change_table(const Resumption& resumed, const Job& job);
+
+/// A sentence when the learning rate jumps between the last step of the checkpoint and the next
+/// because its schedule follows run.steps; else nothing.
+std::string rate_jump(const Resumption& resumed, const Job& job);
+
+}  // namespace trireme::train

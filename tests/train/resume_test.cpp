@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/resume.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "base/error.hpp"
+
+#include "comm/world.hpp"
+
+#include "train/small_deck.hpp"
+
+#include "support/scratch_directory.hpp"
+
+namespace trireme::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr const char* seen = "00000000000000aa";
+
+/// A deck, and the checkpoint of a run that had another one.
+class Resume : public testing::Test {
+ protected:
+  /// The rules and values of five keys; the checkpoint has the same.
+  Resume() {
+    now_ = {{"run.steps", "20"},
+            {"run.seed", "1337"},
+            {"data.train.text", "[a]"},
+            {"batch.sequences", "12"},
+            {"optimizer.learning_rate", "6e-4"}};
+    before_ = {.checkpoint = "run/checkpoints/step-00000010",
+               .step = 10,
+               .deck = now_,
+               .data_hash = seen,
+               .run_id = "0123456789abcdef"};
+  }
+  [[nodiscard]] Job job() const {
+    Job job = deck_.job();
+    job.deck = now_;
+    job.rules = {Change::free, Change::never, Change::asked, Change::asked, Change::free};
+    return job;
+  }
+  void set(const char* key, const char* value) {
+    for (auto& [known, text] : now_)
+      if (known == key)
+        text = value;
+  }
+  [[nodiscard]] std::string refusal(const char* data_hash = seen) const {
+    try {
+      expect_allowed(before_, job(), data_hash);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  SmallDeck deck_;
+  record::NameValues now_;
+  Resumption before_;
+};
+
+TEST_F(Resume, NothingChangedIsNothingSaid) {
+  EXPECT_EQ(refusal(), "");
+  EXPECT_THAT(change_table(before_, job()), IsEmpty());
+}
+
+TEST_F(Resume, FreeKeysChangeAndAreShown) {
+  set("optimizer.learning_rate", "3e-4");
+  set("run.steps", "40");
+  EXPECT_EQ(refusal(), "");
+  EXPECT_THAT(change_table(before_, job()),
+              ElementsAre("changed since step 10:", "  run.steps                  20 -> 40",
+                          "  optimizer.learning_rate  6e-4 -> 3e-4"));
+}
+
+TEST_F(Resume, WhatMakesItAnotherExperimentWantsTheDecksWord) {
+  set("batch.sequences", "24");
+  EXPECT_EQ(
+      refusal(),
+      "error: batch.sequences: 24 here, but run/checkpoints/step-00000010 was written with 12; "
+      "change it back, or allow it with run.allow_changes=[batch.sequences]");
+  deck_.run.allow_changes = {"batch.sequences"};
+  EXPECT_EQ(refusal(), "");
+  deck_.run.allow_changes = {"batch"};
+  EXPECT_EQ(refusal(), "");
+  deck_.run.allow_changes = {"batc", "batch.micro_sequences"};
+  EXPECT_NE(refusal(), "");
+}
+
+TEST_F(Resume, SomeKeysNeverChangeAndAllRefusalsComeAtOnce) {
+  set("run.seed", "1");
+  set("batch.sequences", "24");
+  deck_.run.allow_changes = {"run"};
+  const std::string text = refusal();
+  EXPECT_THAT(text,
+              HasSubstr("run.seed: 1 here, but run/checkpoints/step-00000010 was written with "
+                        "1337, and a run cannot change it"));
+  EXPECT_THAT(text, HasSubstr("batch.sequences"));
+}
+
+TEST_F(Resume, DataAreJudgedByTheirHash) {
+  EXPECT_THAT(refusal("00000000000000bb"),
+              HasSubstr("data: these are not the tokens that run/checkpoints/step-00000010 was "
+                        "trained on: the files were changed"));
+  set("data.train.text", "[elsewhere/a]");
+  EXPECT_EQ(refusal(), "") << "the same text under another name";
+  EXPECT_THAT(refusal("00000000000000bb"), HasSubstr("data.train.text: [elsewhere/a] here"));
+  deck_.run.allow_changes = {"data"};
+  EXPECT_EQ(refusal("00000000000000bb"), "");
+}
+
+TEST_F(Resume, WhatAnOlderCheckpointDoesNotTellIsNotCompared) {
+  before_.deck.clear();
+  before_.data_hash.clear();
+  set("batch.sequences", "24");
+  EXPECT_EQ(refusal("00000000000000bb"), "");
+  EXPECT_THAT(change_table(before_, job()), IsEmpty());
+  EXPECT_EQ(rate_jump(before_, job()), "");
+}
+
+TEST_F(Resume, ARateThatJumpsWithTheLengthOfTheRunIsTold) {
+  deck_.optimizer.schedule.kind = optim::Schedule::cosine;
+  deck_.optimizer.schedule.warmup_steps = 2;
+  before_.step = 20;  // a finished run that goes on
+  deck_.run.steps = 40;
+  set("run.steps", "40");
+  EXPECT_THAT(
+      rate_jump(before_, job()),
+      testing::AllOf(HasSubstr("the learning rate jumps from 6e-05 at step 20 to 0.000"),
+                     HasSubstr("optimizer.schedule.steps=20 keeps the one that the run had")));
+  deck_.optimizer.schedule.steps.value = 20;
+  EXPECT_EQ(job().schedule_steps(), 20);
+  EXPECT_EQ(rate_jump(before_, job()), "");
+  deck_.optimizer.schedule.steps.value.reset();
+  deck_.optimizer.schedule.kind = optim::Schedule::constant;
+  EXPECT_EQ(rate_jump(before_, job()), "");
+}
+
+TEST_F(Resume, ACheckpointOfAnotherRunIsRefused) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  record::RunDirectory directory(scratch / "run", *world);
+  EXPECT_EQ(directory.stored_id(), "");
+  EXPECT_EQ(choose_run_id(directory, before_, job()), before_.run_id) << "adopted";
+  const std::string fresh = choose_run_id(directory, std::nullopt, job());
+  EXPECT_EQ(fresh.size(), 16U);
+  EXPECT_NE(fresh, choose_run_id(directory, std::nullopt, job()));
+
+  directory.set_id("fedcba9876543210");
+  EXPECT_EQ(directory.stored_id(), "fedcba9876543210");
+  EXPECT_EQ(test::bytes_of(scratch / "run/run.id"), "fedcba9876543210\n");
+  const auto refused = [&] {
+    try {
+      choose_run_id(directory, before_, job());
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refused(), HasSubstr("this is a checkpoint of another run (0123456789abcdef"));
+  before_.run_id.clear();
+  EXPECT_EQ(choose_run_id(directory, before_, job()), "fedcba9876543210");
+  test::write_bytes(scratch / "run/run.id", "nonsense");
+  EXPECT_THAT(refused(), HasSubstr("run.id: error: this does not name a run"));
+
+  // Checkpoints that lie elsewhere, and nothing here that says whose they are.
+  std::filesystem::remove(scratch / "run/run.id");
+  deck_.checkpoint.directory = scratch / "elsewhere";
+  EXPECT_THAT(refused(), HasSubstr("holds another run's checkpoints"));
+}
+
+}  // namespace
+}  // namespace trireme::train
