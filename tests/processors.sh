@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs a build on x86-64 processors that this machine is not, emulated by qemu-user: the operations' tests, and the tiny deck of
+# tests/integration for three steps, whose last loss must be near this machine's. Nothing of AVX-512 or AMX is there: an instruction of
+# theirs would end the process.
+#   usage: bash tests/processors.sh BUILD_DIR avx2|portable        exit code 77: skipped, with the reason
+#          avx2: Haswell (x86-64-v3: AMD Zen 2 and 3, Intel clients); portable: Nehalem (x86-64-v2)
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) build=$(cd "$1" && pwd)
+case ${2:-} in
+  avx2) processor=Haswell ;;
+  portable) processor=Nehalem ;;
+  *) echo "usage: bash tests/processors.sh BUILD_DIR avx2|portable" >&2 && exit 2 ;;
+esac
+command -v qemu-x86_64 >/dev/null || { echo "skipped: no qemu-x86_64 (Debian: qemu-user)" && exit 77; }
+export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 HWLOC_COMPONENTS=-gl
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+on_it() { # a program and its arguments; qemu's warnings about features that it does not emulate are left out
+  qemu-x86_64 -cpu "$processor" "$@" 2> >(grep -v "TCG doesn't support" >&2)
+}
+
+on_it "$build/test_base" --gtest_brief=1
+on_it "$build/test_ops" --gtest_brief=1 --gtest_filter='-*cuda*'
+
+mkdir "$folder/text"
+seq -f '%g: the quick brown fox jumps over lazy dogs' 400 >"$folder/text/a.txt"
+loss() { # where, then what runs it
+  local at=$folder/$1
+  shift
+  "$@" "$build/trireme" "$here/integration/tiny.yaml" run.directory="$at" data.train.text="[$folder/text]" run.steps=3 run.precision=fp32 \
+    run.device=cpu model.dropout=0 optimizer.schedule.warmup_steps=0 evaluate.every_steps=0 checkpoint.every_steps=0 </dev/null >"$at.log" 2>&1 || { cat "$at.log" >&2; return 1; }
+  sed -n 's/^step *3\/3  loss \([0-9.]*\).*/\1/p' "$at.log"
+}
+mine=$(loss native env) its=$(loss emulated on_it)
+echo "$processor: loss $its after three steps, $mine on this machine"
+awk -v a="$mine" -v b="$its" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d < 0.001 && d > -0.001) }'
