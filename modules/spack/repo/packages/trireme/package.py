@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+from spack.package import *
+
+
+class Trireme(CMakePackage, CudaPackage):
+    """Data-parallel GPT training for MPI clusters, in one C++20 executable."""
+
+    # Until there is a release with an address: `spack develop --path /path/to/trireme trireme@main`.
+    version("main", branch="main", no_cache=True)
+
+    license("Apache-2.0")
+
+    variant("onednn", default=True, description="oneDNN; processors with AVX-512 need it for measuring only")
+    variant("tests", default=False, description="Build the tests")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.25:", type="build")
+    depends_on("ninja", type="build")
+    depends_on("mpi@3.1:")
+    depends_on("hdf5@1.10:")
+    depends_on("yaml-cpp@0.7:")
+    depends_on("cli11@2.3:")
+    depends_on("spdlog@1.10:+shared")
+    depends_on("fmt@9:")
+    depends_on("onednn@2.6: cpu_runtime=omp", when="+onednn")
+    depends_on("googletest@1.12: +gmock", when="+tests")
+    depends_on("python@3.9:", type=("run", "test"))
+    depends_on("py-h5py", type=("run", "test"))
+    depends_on("py-numpy", type=("run", "test"))
+    depends_on("py-matplotlib", type=("run", "test"))
+    with when("+cuda"):
+        depends_on("cuda@12:")
+        depends_on("cudnn@9:")
+        depends_on("nccl@2.19:")
+        depends_on("py-nvidia-cudnn-frontend", type="build")
+
+    conflicts("%gcc@:11", msg="trireme needs g++ 12 or later")
+    conflicts("%clang@:15", msg="trireme needs clang++ 16 or later")
+    conflicts("cuda_arch=none", when="+cuda", msg="say for which GPUs: cuda_arch=80,90")
+
+    generator("ninja")
+
+    def cmake_args(self):
+        args = [
+            self.define_from_variant("TRIREME_ONEDNN", "onednn"),
+            self.define_from_variant("TRIREME_TESTS", "tests"),
+            self.define("TRIREME_CUDA", "ON" if self.spec.satisfies("+cuda") else "OFF"),
+        ]
+        if self.spec.satisfies("+cuda"):
+            args.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
+        return args
+
+    def setup_build_environment(self, env):
+        if self.spec.satisfies("+cuda"):
+            env.set("CUDNN_PATH", self.spec["cudnn"].prefix)
+            env.set("NCCL_HOME", self.spec["nccl"].prefix)
+
+    def check(self):
+        ctest("-L", "^unit$")
