@@ -93,7 +93,8 @@ TEST(MpiWorld, FailingCallCarriesMpisWordsStatementAndPlace) {
     TRIREME_MPI(MPI_Send(nullptr, 0, MPI_BYTE, world.size() + 5, 0, world.comm()));
     FAIL() << "sending to a rank that does not exist went well";
   } catch (const CommError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("MPI_ERR_RANK"));
+    EXPECT_THAT(error.what(),
+                ::testing::AnyOf(HasSubstr("MPI_ERR_RANK"), HasSubstr("Invalid rank")));
     EXPECT_THAT(error.what(), HasSubstr("MPI_Send(nullptr, 0, MPI_BYTE, world.size() + 5"));
     EXPECT_THAT(error.what(), HasSubstr("mpi_world_test.cpp:"));
     EXPECT_EQ(verdict_of(error).code, ExitCode::environment);
