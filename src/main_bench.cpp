@@ -126,15 +126,17 @@ ExitCode bench_ops(int& argc, char**& argv, const Request& request) {
       });
 }
 
-ExitCode bench_engine(const Request& request) {
-  job::expect_new_file(request.json);
-  const auto world = comm::make_self_world();
-  return with_deck(
-      *world, "bench", request.deck, request.overrides, [&](const train::Job& job, Log& log) {
-        const auto result =
-            train::bench_engine(job, *world, log, request.repetitions.value_or(repetitions));
-        return give({train::engine_table(result), train::engine_json(result)}, request.json);
-      });
+ExitCode bench_engine(int& argc, char**& argv, const Request& request) {
+  return bench_on_ranks(argc, argv, request, [&](comm::World& world) {
+    Report report;
+    with_deck(world, "bench", request.deck, request.overrides, [&](const train::Job& job, Log& log) {
+      const auto result =
+          train::bench_engine(job, world, log, request.repetitions.value_or(repetitions));
+      report = {train::engine_table(result), train::engine_json(result)};
+      return ExitCode::done;
+    });
+    return report;
+  });
 }
 
 ExitCode bench_shards(const Request& request) {
@@ -164,7 +166,7 @@ ExitCode bench_command(int& argc, char**& argv, const Request& request) {
     case Verb::bench_reduce:
       return bench_reduce(argc, argv, request);
     case Verb::bench_engine:
-      return bench_engine(request);
+      return bench_engine(argc, argv, request);
     case Verb::bench_shards:
       return bench_shards(request);
     case Verb::bench_pool:

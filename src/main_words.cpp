@@ -28,7 +28,7 @@ const char* const usage_text =
     "       trireme speed RUN_DIR ... [--goal NAME=TOKENS_PER_S ...] [--warmup K] [--h5 FILE]\n"
     "       trireme bench reduce [--bytes N,...] [--transport T,...] [--dtype fp32,bf16]\n"
     "                            [--reduction R] [--no-baselines]      under mpirun\n"
-    "       trireme bench engine DECK [section.key=value ...]     at one rank\n"
+    "       trireme bench engine DECK [section.key=value ...]     under mpirun or alone\n"
     "       trireme bench shards DECK [section.key=value ...] [--ranks N]\n"
     "       trireme bench pool [--bytes N,...] [--device cpu|cuda]\n"
     "                                              all: [--repetitions K] [--json FILE]\n"

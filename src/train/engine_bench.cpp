@@ -27,7 +27,11 @@ constexpr int warmups = 3;
 /// The plain loop: everything flat, nothing but the arithmetic.
 class Plain {
  public:
-  Plain(const Job& job, const data::Split& data, device::Device& device, DType dtype);
+  Plain(const Job& job,
+        const data::Split& data,
+        comm::World& world,
+        device::Device& device,
+        DType dtype);
   /// The loss, as a sum over tokens.
   double step(std::int64_t number);
 
@@ -36,6 +40,7 @@ class Plain {
 
   const Job& job_;
   const data::Split& data_;
+  comm::World& world_;
   const Batches batches_;
   const std::vector<layout::Parameter> table_;
   const std::unique_ptr<device::Stream> stream_;
@@ -43,7 +48,9 @@ class Plain {
   model::Gpt model_;
   model::NoHooks hooks_;
   MicroBatch micro_batch_;
+  std::unique_ptr<comm::Communicator> communicator_;
   device::Buffer parameters_, gradients_, master_, m_, v_;
+  std::unique_ptr<comm::Shards> whole_gradient_;
   std::vector<std::int64_t> begins_;  // by parameter, in the flat arrays
   std::int64_t elements_ = 0;
   std::int64_t next_sample_ = 0;
@@ -51,10 +58,15 @@ class Plain {
   device::Buffer words_, sum_, norm_;  // of squares_
 };
 
-Plain::Plain(const Job& job, const data::Split& data, device::Device& device, DType dtype)
+Plain::Plain(const Job& job,
+             const data::Split& data,
+             comm::World& world,
+             device::Device& device,
+             DType dtype)
     : job_(job),
       data_(data),
-      batches_{job.batch.sequences, job.batch.micro_sequences, 1},
+      world_(world),
+      batches_{job.batch.sequences, job.batch.micro_sequences, world.size()},
       table_(model::parameter_table(job.shape)),
       stream_(device.make_stream(device::StreamMode::inlined, "plain")),
       scratch_(device, {.pooled = job.memory.pool}),
@@ -65,6 +77,8 @@ Plain::Plain(const Job& job, const data::Split& data, device::Device& device, DT
              static_cast<std::uint64_t>(job.run.seed),
              &scratch_),
       micro_batch_(device, job.batch.micro_sequences, job.shape.context),
+      communicator_(
+          comm::make_communicator(job.parallel.transport, job.parallel.reduction, world, device)),
       losses_(device),
       squares_(device),
       words_(device.allocate(ops::num_words * sizeof(std::int64_t), "plain sum")),
@@ -75,11 +89,14 @@ Plain::Plain(const Job& job, const data::Split& data, device::Device& device, DT
     begins_.push_back(elements_);
     elements_ += (parameter.elements() + aligned - 1) / aligned * aligned;
   }
+  const std::int64_t unit = aligned * world.size();
+  elements_ = (elements_ + unit - 1) / unit * unit;
   const auto bytes = [&](DType type) {
     return static_cast<std::size_t>(elements_) * size_bytes(type);
   };
   parameters_ = device.allocate(bytes(dtype), "plain parameters");
-  gradients_ = device.allocate(bytes(DType::f32), "plain gradients");
+  gradients_ = communicator_->allocate(bytes(DType::f32), "plain gradients");
+  whole_gradient_ = communicator_->shards(gradients_.view(DType::f32));
   m_ = device.allocate(bytes(DType::f32), "plain first moments");
   v_ = device.allocate(bytes(DType::f32), "plain second moments");
   if (dtype != DType::f32)
@@ -107,7 +124,7 @@ double Plain::step(std::int64_t number) {
   losses_.clear(*stream_);
   stream_->device().fill_zero(gradients_.view(DType::f32), *stream_);
   for (std::int64_t micro = 0; micro < batches_.micro_steps(); ++micro) {
-    micro_batch_.load(data_.train, batches_.first_sample(next_sample_, 0, micro),
+    micro_batch_.load(data_.train, batches_.first_sample(next_sample_, world_.rank(), micro),
                       batches_.micro_sequences, *stream_);
     const bool last = micro + 1 == batches_.micro_steps();
     model_.train(micro_batch_.batch(), micro_batch_.losses(), last, hooks_, *stream_);
@@ -115,14 +132,18 @@ double Plain::step(std::int64_t number) {
   }
   next_sample_ += batches_.sequences;
   losses_.fetch(*stream_);
+  communicator_->all_reduce(*whole_gradient_, BucketIndex{0}, *stream_);
   update(number);
   stream_->synchronize();
-  return losses_.fetched().value();
+  ops::OrderFreeSum& loss = losses_.fetched();
+  loss.normalize();
+  world_.sum(loss.words());
+  return loss.value();
 }
 
 void Plain::update(std::int64_t number) {
   const View gradients = gradients_.view(DType::f32);
-  const double scale = 1.0 / static_cast<double>(batches_.micro_steps());
+  const double scale = 1.0 / static_cast<double>(world_.size() * batches_.micro_steps());
   squares_.clear(*stream_);
   squares_.add_squares(gradients, *stream_);
   squares_.store(words_.view(DType::i64), *stream_);
@@ -149,34 +170,57 @@ double timed(Action&& action) {
   return timing::steady_seconds() - begin;
 }
 
+/// Whether the loop makes the additions that the engine makes.
+void expect_same_additions(const Job& job, const comm::World& world) {
+  if (world.size() == 1)
+    return;
+  if (world.local_size() < world.size())
+    throw UserError("bench engine compares ranks of one host");
+  if (job.parallel.gradient_dtype != reduce::GradientDType::fp32 ||
+      job.parallel.reduction == comm::Reduction::tree)
+    throw UserError(
+        "bench engine on several ranks compares sums of whole gradients in fp32: leave "
+        "parallel.gradient_dtype at fp32 and parallel.reduction at sum or ordered");
+  if (job.parallel.transport == comm::Transport::mpi &&
+      job.parallel.reduction == comm::Reduction::sum)
+    throw UserError(
+        "bench engine compares bits, and a ring's order of additions depends on where buckets "
+        "end: over mpi use parallel.reduction=ordered");
+}
+
 }  // namespace
 
 EngineBench bench_engine(const Job& job, comm::World& world, Log& log, int steps) {
-  TRIREME_EXPECT(world.size() == 1, "the engine beside a plain loop on {} ranks", world.size());
+  expect_same_additions(job, world);
   omp_set_num_threads(choose_threads(job.run.threads, world));
   const TemporaryDirectory cache(world);
   const data::Split data = open_data(job, cache.path(), world, log);
   Session session(job, data, world);
   Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
       .initialize(*session.compute_stream);
-  Plain plain(job, data, *session.device, session.dtype);
+  Plain plain(job, data, world, *session.device, session.dtype);
 
   EngineBench result;
   result.parameters = session.plan.parameter_elements();
   result.buckets = session.plan.buckets().size();
   result.steps = steps;
+  result.ranks = world.size();
   const auto tokens = static_cast<double>(job.batch.sequences * job.shape.context);
   std::vector<double> engine_s, plain_s, ratios;
   for (int i = 1 - warmups; i <= steps; ++i) {
     const std::int64_t number = i + warmups;
     double engine_loss = 0, plain_loss = 0, engine_took = 0, plain_took = 0;
     const auto run_engine = [&] {
-      engine_took =
-          timed([&] { engine_loss = session.step(number, [] { return Requests{}; }).loss; });
+      world.barrier();
+      engine_took = timed([&] {
+        engine_loss = session.step(number, [] { return Requests{}; }).loss;
+        session.engine.wait_for_parameters();
+      });
       session.recorder.clear();
     };
     if (i % 2 == 0)
       run_engine();
+    world.barrier();
     plain_took = timed([&] { plain_loss = plain.step(number) / tokens; });
     if (i % 2 != 0)
       run_engine();
@@ -199,10 +243,10 @@ EngineBench bench_engine(const Job& job, comm::World& world, Log& log, int steps
 std::string engine_table(const EngineBench& r) {
   return fmt::format(
       "{:<12}{:>12}{:>10}{:>8}{:>14}\n{:<12}{:>12}{:>10}{:>8}{:>14.3f}\n{:<12}{:>12}{:>10}{:>8}"
-      "{:>14.3f}\nengine / plain: {:.4f} (half of the steps between {:.4f} and {:.4f})\n",
+      "{:>14.3f}\nengine / plain: {:.4f} (half of the steps between {:.4f} and {:.4f}), {} {}\n",
       "operation", "parameters", "buckets", "steps", "ms per step", "engine", r.parameters,
       r.buckets, r.steps, r.engine_s * 1e3, "plain", r.parameters, 0, r.steps, r.plain_s * 1e3,
-      r.ratio, r.ratio_low, r.ratio_high);
+      r.ratio, r.ratio_low, r.ratio_high, r.ranks, r.ranks == 1 ? "rank" : "ranks");
 }
 
 std::string engine_json(const EngineBench& r) {
@@ -212,9 +256,11 @@ std::string engine_json(const EngineBench& r) {
         operation, r.parameters, buckets, seconds);
   };
   return fmt::format(
-      "{{\"rows\": [\n  {},\n  {}\n], \"ratio\": {:.6g}, \"ratio_quartiles\": [{:.6g}, {:.6g}]}}\n",
-      row("engine", r.buckets, r.engine_s), row("plain", 0, r.plain_s), r.ratio, r.ratio_low,
-      r.ratio_high);
+      "{{\"rows\": [\n  {},\n  {}\n], \"ranks\": {}, \"ratio\": {:.6g}, \"ratio_quartiles\": "
+      "[{:.6g}, "
+      "{:.6g}]}}\n",
+      row("engine", r.buckets, r.engine_s), row("plain", 0, r.plain_s), r.ranks, r.ratio,
+      r.ratio_low, r.ratio_high);
 }
 
 }  // namespace trireme::train

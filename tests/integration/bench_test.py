@@ -71,6 +71,20 @@ class Bench(TrainingTest):
             self.assertIn("dropout.backward", rows)
             self.assertAlmostEqual(sum(r["per_step"] * r["seconds"] for r in rows.values()) / found["step_seconds"], 1, places=6)
 
+    def test_engine_on_several_ranks(self):
+        """The same bits as one all-reduce of the whole gradient and every rank updating everything."""
+        for words in ([], ["parallel.transport=mpi"], ["optimizer.sharded=false"]):
+            path = self.path("engine-%d.json" % len(os.listdir(self.folder)))
+            run = start("bench", "engine", *self.words("run", words), "--repetitions", "3", "--json", path, ranks=2)
+            self.assertEqual(run.code, 0, run)
+            with open(path, encoding="utf-8") as file:
+                found = json.load(file)
+            self.assertEqual(found["ranks"], 2)
+            self.assertGreater(found["ratio"], 0)
+        run = start("bench", "engine", *self.words("run", ["parallel.transport=mpi", "parallel.reduction=sum"]), ranks=2)
+        self.assertEqual(run.code, 2, run)
+        self.assertIn("parallel.reduction=ordered", run.err)
+
     def test_engine(self):
         path = self.path("engine.json")
         run = start("bench", "engine", *self.words("run", []), "--repetitions", "4", "--json", path)
