@@ -39,9 +39,6 @@ TEST_P(EngineOverNccl, TrainsAsAPlainLoop) {
 }
 
 TEST_P(EngineOverNccl, RoundsGradientsThatTravelAsBf16) {
-  // The sum of two is rounded once, that of three on the way.
-  if (world_.size() > 2)
-    GTEST_SKIP() << "the order of NCCL's roundings is its own for more than two ranks";
   expect_the_plain_loop({.gradient_dtype = GradientDType::bf16});
 }
 
