@@ -306,6 +306,12 @@ class Checker {
     if (!tree)
       return;
     leaves_are_equal(*config_.parallel.logical_shards.value);
+    if (readable({"parallel.reduce_every"}) &&
+        config_.parallel.reduce_every != trireme::reduce::ReduceEvery::step)
+      disagree({{"parallel.reduce_every",
+                 "micro_step adds sums over the ranks, and parallel.reduction = tree adds those of "
+                 "leaves before; step works"},
+                {"parallel.reduction", "tree adds up a step's leaves, not each micro-step alone"}});
     if (readable({"parallel.gradient_dtype"}) &&
         config_.parallel.gradient_dtype != trireme::reduce::GradientDType::fp32)
       disagree({{"parallel.gradient_dtype",

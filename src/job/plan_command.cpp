@@ -79,14 +79,15 @@ DeckPlan::HostTraffic host_traffic(const JobConfig& config,
     return {};
   const std::int64_t shard = plan.plan.owned_elements();
   const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
+  const std::int64_t times = plan.reductions_per_step;
   auto gradients =
       comm::reduce_scatter_traffic(transport, config.parallel.reduction, wire, hosts, shard);
   const auto gathered =
       comm::all_gather_traffic(transport, plan.sharded ? parameter_dtype : wire, hosts, shard);
   if (plan.sharded)
-    return {std::ranges::max(gradients), std::ranges::max(gathered)};
+    return {times * std::ranges::max(gradients), std::ranges::max(gathered)};
   std::ranges::transform(gradients, gathered, gradients.begin(), std::plus{});
-  return {std::ranges::max(gradients), 0};
+  return {times * std::ranges::max(gradients), 0};
 }
 
 std::int64_t padding_of(const layout::Budget& budget) {
@@ -207,6 +208,13 @@ DeckPlan plan_of(const JobConfig& config, int ranks, int hosts) {
     result.budgets.push_back(layout::budget_of(result.plan, dtype, result.sharded,
                                                reduce::dtype_of(config.parallel.gradient_dtype),
                                                partial_sums, snapshot));
+    if (config.parallel.reduce_every == reduce::ReduceEvery::micro_step) {
+      const std::int64_t updated =
+          result.plan.owned_elements() * (result.sharded ? 1 : result.plan.ranks());
+      result.budgets.back().gradient_bytes += updated * std::int64_t{sizeof(float)};
+      result.reductions_per_step = config.batch.sequences / (config.batch.micro_sequences * ranks);
+      result.budgets.back().gradient_wire_bytes *= result.reductions_per_step;
+    }
     result.activations.emplace_back(shape_of(config), dtype, config.batch.micro_sequences,
                                     result.device);
     const bool gpu = result.device == device::Kind::cuda;

@@ -38,6 +38,7 @@ struct DeckPlan {
   std::string transport;                  ///< as in the deck, auto resolved
   std::vector<HostTraffic> host_traffic;  ///< one per dtype
   std::string bucket_text;                ///< how the buckets came about
+  std::int64_t reductions_per_step = 1;   ///< of every bucket
 };
 
 /// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,

@@ -22,6 +22,10 @@ namespace trireme::reduce {
 /// What gradients travel as; they are accumulated, and reach the optimizer, in fp32.
 enum class GradientDType : std::uint8_t { fp32, bf16 };
 
+/// step: micro-steps are added up on each rank first. micro_step: each is reduced, and its sums
+/// over the ranks are added up.
+enum class ReduceEvery : std::uint8_t { step, micro_step };
+
 constexpr DType dtype_of(GradientDType choice) {
   return choice == GradientDType::bf16 ? DType::bf16 : DType::f32;
 }
@@ -41,6 +45,7 @@ struct ParallelConfig {
   comm::Reduction reduction = comm::Reduction::sum;
   Or<std::int64_t> logical_shards{.value = std::nullopt, .keyword = "none"};
   GradientDType gradient_dtype = GradientDType::fp32;
+  ReduceEvery reduce_every = ReduceEvery::step;
   bool overlap_gradients = true;
   bool overlap_parameters = true;
   bool cached_shards = true;
@@ -103,6 +108,12 @@ void describe(V& v, ParallelConfig& c) {
     {.help = "What gradients travel as. bf16 halves the bytes and rounds each rank's gradient and "
              "the sum, not what is added up on the way; so hosts of several ranks send each other "
              "sums in fp32. One rank sends and rounds nothing."});
+  v("reduce_every", c.reduce_every,
+    {.help =
+         "step: gradients are reduced once, in the last micro-step. micro_step: in each of them, "
+         "as "
+         "without gradient accumulation; sends as many times the bytes, takes a further fp32 copy "
+         "of what a rank updates, and rounds differently. A baseline."});
   v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward goes on."});
   v("overlap_parameters", c.overlap_parameters,
     {.help = "Gather updated parameters while the next forward already runs."});
@@ -146,4 +157,10 @@ struct trireme::EnumNames<trireme::reduce::GradientDType> {
   using enum reduce::GradientDType;
   static constexpr std::pair<reduce::GradientDType, const char*> table[] = {{fp32, "fp32"},
                                                                             {bf16, "bf16"}};
+};
+template <>
+struct trireme::EnumNames<trireme::reduce::ReduceEvery> {
+  using enum reduce::ReduceEvery;
+  static constexpr std::pair<reduce::ReduceEvery, const char*> table[] = {
+      {step, "step"}, {micro_step, "micro_step"}};
 };

@@ -61,6 +61,7 @@ Engine::Impl::Impl(const layout::Plan& plan,
   not_finite_ = {reinterpret_cast<std::int64_t*>(findings_.data()), count};
   std::ranges::fill(not_finite_, -1);
   for (std::size_t b = 0; b < buckets_.size(); ++b) make_bucket(static_cast<BucketIndex>(b));
+  take_sums();
 
   const bool overlaps =
       communicator_.size() > 1 && (config_.overlap_gradients || config_.overlap_parameters);
@@ -77,15 +78,35 @@ void Engine::Impl::make_bucket(BucketIndex bucket) {
                      : run.gradient;
   run.gradient_shards = communicator_.shards(run.wire);
   run.parameter_shards = communicator_.shards(run.parameter);
-  for (ReductionEvents& events : run.reductions)
-    for (EventPtr* event :
-         {&events.ready, &events.start, &events.end, &events.wait_begin, &events.wait_end})
-      *event = device_.make_event();
+  add_round(run);
   for (GatherEvents& events : run.gathers)
     for (EventPtr* event :
          {&events.updated, &events.start, &events.end, &events.wait_begin, &events.wait_end})
       *event = device_.make_event();
   find_owned(bucket);
+}
+
+void Engine::Impl::add_round(BucketRun& run) {
+  for (auto& rounds : run.reductions) {
+    ReductionEvents& events = rounds.emplace_back();
+    for (EventPtr* event :
+         {&events.ready, &events.start, &events.end, &events.wait_begin, &events.wait_end})
+      *event = device_.make_event();
+  }
+}
+
+void Engine::Impl::take_sums() {
+  if (config_.reduce_every == ReduceEvery::step)
+    return;
+  std::int64_t elements = 0;
+  for (const OwnedShard& owned : owned_) elements += owned.gradient.elements;
+  sums_ = device_.allocate(static_cast<std::size_t>(elements) * size_bytes(DType::f32),
+                           "sums of micro-steps");
+  std::int64_t begin = 0;
+  for (const OwnedShard& owned : owned_) {
+    sums_views_.push_back(sums_.view(DType::f32).slice(begin, owned.gradient.elements));
+    begin += owned.gradient.elements;
+  }
 }
 
 void Engine::Impl::find_owned(BucketIndex bucket) {
@@ -129,6 +150,9 @@ void Engine::begin_step() {
 }
 void Engine::next_leaf() {
   impl_->next_leaf();
+}
+void Engine::next_micro_step() {
+  impl_->next_micro_step();
 }
 void Engine::mark_ready(ParameterIndex parameter) {
   impl_->mark_ready(parameter);
@@ -189,7 +213,8 @@ int Engine::rank() const {
   return impl_->communicator_.rank();
 }
 std::size_t Engine::gradient_bytes() const {
-  return impl_->gradients_.bytes() + impl_->wire_.bytes() + impl_->leaves_->bytes();
+  return impl_->gradients_.bytes() + impl_->wire_.bytes() + impl_->leaves_->bytes() +
+         impl_->sums_.bytes();
 }
 std::size_t Engine::parameter_bytes() const {
   return impl_->parameters_.bytes();

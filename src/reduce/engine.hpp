@@ -28,7 +28,9 @@
 // its kind; with both off, or with one rank, the communication stream is inline.
 //
 // 1. One reduction per bucket and step, on the last micro-step; a bucket that is ready before its
-// predecessor waits for it.
+// predecessor waits for it. With reduce_every: micro_step one per micro-step, which reports all its
+// gradients ready and, unless it is the last, ends with next_micro_step(); the sums over the ranks
+// are added up in the order of micro-steps. What check_gradients finds is then of the last one.
 // 2. Padding is zero when a step starts and stays zero.
 // 3. After construction no call allocates and, with cached shards, none computes an address.
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at
@@ -66,7 +68,8 @@ namespace trireme::reduce {
 /// happened (unsharded, or the first step).
 struct BucketTimes {
   double ready = 0, start = 0, end = 0;  ///< gradient path
-  double wait_begin = 0, waited = 0;     ///< compute stood still for this bucket's reduction
+  double wait_begin = 0, waited = 0;     ///< compute stood still for this bucket's reductions; with
+                                         ///< one per micro-step the other times are the last one's
   double gather_start = 0, gather_end = 0;
   double gather_wait_begin = 0, gather_waited = 0;  ///< compute stood still for its parameters
 
@@ -125,6 +128,9 @@ class Engine {
   /// Behind the last micro-step of each leaf but the last: sets the leaf's gradients aside and
   /// zeroes them.
   void next_leaf();
+  /// Behind every micro-step but the last, with reduce_every: micro_step: adds what was reduced to
+  /// what was before, and zeroes the gradients. Requires: every gradient was reported ready.
+  void next_micro_step();
   /// The last write to this gradient has been enqueued on the compute stream. Starts the bucket's
   /// reduction when it is the last.
   void mark_ready(ParameterIndex parameter);

@@ -48,7 +48,7 @@ struct BucketRun {
   View gradient, parameter;  // whole, padding included
   View wire;                 // what is reduced: the gradient itself, or its rounded copy
   std::unique_ptr<comm::Shards> gradient_shards, parameter_shards;
-  std::array<ReductionEvents, turns> reductions;
+  std::array<std::vector<ReductionEvents>, turns> reductions;  // one of each round
   std::array<GatherEvents, turns> gathers;
   std::size_t num_pending = 0;  // parameters not yet reported ready
   Phase phase = Phase::updated;
@@ -68,6 +68,7 @@ class Engine::Impl {
 
   void begin_step();
   void next_leaf();
+  void next_micro_step();
   void mark_ready(ParameterIndex parameter);
   void finish_reduction() const;
   [[nodiscard]] std::optional<NotFinite> first_not_finite(std::int64_t step) const;
@@ -98,17 +99,22 @@ class Engine::Impl {
   const bool rounds_;  // gradients travel as a copy
 
   device::Buffer gradients_, wire_, parameters_;
-  std::optional<Leaves> leaves_;                        // always there
+  device::Buffer sums_;           // of the micro-steps before; as owned_, one behind another
+  std::optional<Leaves> leaves_;  // always there
   std::vector<View> gradient_views_, parameter_views_;  // by parameter
   device::Buffer findings_;                             // what not_finite_ is a span of
   std::span<std::int64_t> not_finite_;                  // [turn][bucket]: first element, or -1
   std::vector<OwnedShard> owned_;                       // by bucket
+  std::vector<View> sums_views_;                        // by bucket, where there are any
   std::vector<BucketTimes> times_;                      // by bucket
   std::int64_t steps_begun_ = 0;
 
  private:
   void make_bucket(BucketIndex bucket);
   void find_owned(BucketIndex bucket);
+  void add_round(BucketRun& run);
+  void take_sums();
+  void await_shard(BucketIndex bucket);
   void reduce(BucketIndex bucket);
   void start_reduction(BucketIndex bucket);
   void gather(BucketIndex bucket);
@@ -120,10 +126,14 @@ class Engine::Impl {
   static std::size_t turn_of(std::int64_t step) { return static_cast<std::size_t>(step) % turns; }
   /// Of the present step.
   [[nodiscard]] std::size_t turn() const { return turn_of(steps_begun_); }
-  ReductionEvents& reduction_of(BucketIndex bucket) { return run_of(bucket).reductions[turn()]; }
+  ReductionEvents& reduction_of(BucketIndex bucket) {
+    return run_of(bucket).reductions[turn()][round_];
+  }
 
   std::vector<BucketRun> buckets_;
-  std::vector<char> reported_;  // by parameter, in this step
+  std::vector<char> reported_;                   // by parameter, in this step
+  std::size_t round_ = 0;                        // reductions of this step that are over
+  std::array<std::size_t, turns> num_rounds_{};  // of the steps
   std::size_t next_to_reduce_ = 0;
   std::size_t num_updated_ = 0;
   std::size_t num_gathering_ = 0;

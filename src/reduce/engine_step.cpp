@@ -24,6 +24,8 @@ void Engine::Impl::begin_step() {
   }
   reported_.assign(reported_.size(), 0);
   next_to_reduce_ = 0;
+  round_ = 0;
+  num_rounds_[turn()] = 1;
   num_updated_ = 0;
   leaves_->begin_step();
   device_.fill_zero(gradients_.view(DType::f32), compute_);
@@ -38,6 +40,28 @@ void Engine::Impl::next_leaf() {
                  "reported ready",
                  leaves_->finished(), leaves_->per_step());
   leaves_->set_aside(compute_);
+}
+
+void Engine::Impl::next_micro_step() {
+  TRIREME_EXPECT(config_.reduce_every == ReduceEvery::micro_step,
+                 "a micro-step of its own with reduce_every: {}", word(config_.reduce_every));
+  finish_reduction();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    BucketRun& run = buckets_[b];
+    await_shard(static_cast<BucketIndex>(b));
+    if (round_ == 0)
+      device_.copy(sums_views_[b], owned_[b].gradient, compute_);
+    else
+      ops::add(sums_views_[b], owned_[b].gradient, compute_);
+    run.phase = Phase::filling;
+    run.num_pending = plan_.buckets()[b].parameters.size();
+    if (run.reductions[turn()].size() == round_ + 1)
+      add_round(run);
+  }
+  num_rounds_[turn()] = ++round_ + 1;
+  reported_.assign(reported_.size(), 0);
+  next_to_reduce_ = 0;
+  device_.fill_zero(gradients_.view(DType::f32), compute_);
 }
 
 void Engine::Impl::mark_ready(ParameterIndex parameter) {
@@ -148,9 +172,15 @@ std::optional<NotFinite> Engine::Impl::first_not_finite(std::int64_t step) const
 }
 
 void Engine::Impl::wait_for_shard(BucketIndex bucket) {
-  BucketRun& run = run_of(bucket);
-  if (run.phase == Phase::shard_ready)
+  if (run_of(bucket).phase == Phase::shard_ready)
     return;
+  await_shard(bucket);
+  if (round_ > 0)
+    ops::add(owned_[at(bucket)].gradient, sums_views_[at(bucket)], compute_);
+}
+
+void Engine::Impl::await_shard(BucketIndex bucket) {
+  BucketRun& run = run_of(bucket);
   TRIREME_EXPECT(run.phase == Phase::reducing, "waiting for the shard of bucket {}, which is {}",
                  at(bucket), name(run.phase));
   if (config_.overlap_gradients) {

@@ -35,12 +35,16 @@ StepTimes Engine::Impl::times(std::int64_t step) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     BucketTimes& times = times_[b];
     times = {};
-    const ReductionEvents& reduction = buckets_[b].reductions[turn_of(step)];
+    const std::size_t rounds = num_rounds_[turn_of(step)];
+    const auto& all = buckets_[b].reductions[turn_of(step)];
+    const ReductionEvents& reduction = all[rounds - 1];
     times.ready = seconds_of(*reduction.ready);
     times.start = seconds_of(*reduction.start);
     times.end = seconds_of(*reduction.end);
     times.wait_begin = seconds_of(*reduction.wait_begin);
     times.waited = seconds_of(*reduction.wait_end) - times.wait_begin;
+    for (std::size_t round = 0; round + 1 < rounds; ++round)
+      times.waited += seconds_of(*all[round].wait_end) - seconds_of(*all[round].wait_begin);
     result.exposed_s += times.waited;
     if (GatherEvents& gather = buckets_[b].gathers[waited_for]; gather.counts) {
       take_times(gather, times);

@@ -151,16 +151,19 @@ void Session::expect_equal_plans() {
 void Session::micro_steps() {
   const auto first = static_cast<std::int64_t>(next_sample);
   const std::int64_t per_leaf = batches.micro_steps() / engine.leaves();
+  const bool reduces_each = job.parallel.reduce_every == reduce::ReduceEvery::micro_step;
   for (std::int64_t micro = 0; micro < batches.micro_steps(); ++micro) {
     if (micro > 0 && micro % per_leaf == 0)
       engine.next_leaf();
+    if (micro > 0 && reduces_each)
+      engine.next_micro_step();
     recorder.at_micro_step(micro);
     timing::Span loading(recorder, timing::Name::data_next);
     micro_batch_.load(data.train, batches.first_sample(first, world.rank(), micro),
                       batches.micro_sequences, *compute_stream);
     loading.end();
     const timing::StreamSpan training(recorder, timing::Name::model_train, 0, *compute_stream);
-    train_micro_step(micro == 0, micro + 1 == batches.micro_steps());
+    train_micro_step(micro == 0, reduces_each || micro + 1 == batches.micro_steps());
     losses_.add_values(micro_batch_.losses(), *compute_stream);
   }
   next_sample += static_cast<std::uint64_t>(batches.sequences);

@@ -60,6 +60,24 @@ class Bits(TrainingTest):
             self.train_well(*switch.split(" "), ranks=2, name=name)
             self.assertEqual(self.weights(12, name), self.weights(12, "reference"), switch)
 
+    def test_one_reduction_per_micro_step_is_a_sum_in_another_order(self):
+        """The same bits under every switch; those of one reduction per step where a step has one micro-step, and nearly them else."""
+        every = "parallel.reduce_every=micro_step"
+        self.train_well(ranks=2, name="step")
+        self.train_well(every, ranks=2, name="micro_step")
+        for ours, theirs in zip(self.losses("micro_step"), self.losses("step"), strict=True):
+            self.assertAlmostEqual(ours, theirs, delta=1e-5)
+        self.assertNotEqual(self.weights(12, "micro_step"), self.weights(12, "step"))
+        for switch in ("optimizer.sharded=false", "parallel.overlap_gradients=false", "parallel.bucket_elements=1", "run.graphs=true",
+                       "parallel.cached_shards=false"):
+            name = switch.replace("=", "-")
+            self.train_well(every, switch, ranks=2, name=name)
+            self.assertEqual(self.weights(12, name), self.weights(12, "micro_step"), switch)
+        whole = ("batch.micro_sequences=6",)
+        self.train_well(*whole, ranks=2, name="whole")
+        self.train_well(*whole, every, ranks=2, name="whole-each")
+        self.assertEqual(self.weights(12, "whole-each"), self.weights(12, "whole"))
+
     def test_threads_do_not_change_the_numbers(self):
         for threads in (1, 2, 3):
             self.train_well(f"run.threads={threads}", name=f"t{threads}")
