@@ -89,7 +89,12 @@ ExitCode with_deck(comm::World& world,
   const train::Job job = job_of(*deck, shape);
   comm::expect_agreement(world, facts_of(job, verb, deck_path));
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
-  return action(job, log);
+  try {
+    return action(job, log);
+  } catch (const std::exception& problem) {  // log.txt is where people look for why a run ended
+    for (const std::string& line : verdict_of(problem).lines) log.only_to_file(line);
+    throw;
+  }
 }
 
 ExitCode under_mpi(int& argc, char**& argv, const std::function<ExitCode(comm::World&)>& action) {

@@ -2,10 +2,13 @@
 #include "base/error.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <new>
 #include <system_error>
 #include <utility>
+
+#include <sys/resource.h>
 
 namespace trireme {
 namespace {
@@ -16,6 +19,32 @@ const char* below_source(const char* file) {
   for (const char* at = std::strstr(file, "src/"); at != nullptr; at = std::strstr(at + 1, "src/"))
     found = at + 4;
   return found;
+}
+
+/// A value of a deck may be of any length; both ends of a sentence about it are enough.
+std::string shortened(const std::string& text) {
+  constexpr std::size_t most = 1500, end = 300;
+  if (text.size() <= most)
+    return text;
+  return fmt::format("{} ... ({} bytes) ... {}", text.substr(0, most - end), text.size() - most,
+                     text.substr(text.size() - end));
+}
+
+/// How much memory the process has, and may have where `ulimit -v` says so.
+std::string about_memory() {
+  std::string text;
+  if (std::FILE* status = std::fopen("/proc/self/status", "re")) {
+    char line[256];
+    long long size = 0;
+    while (std::fgets(line, sizeof line, status) != nullptr)
+      if (std::sscanf(line, "VmSize: %lld kB", &size) == 1)
+        text = fmt::format("; the process has {} MiB of address space", size / 1024);
+    std::fclose(status);
+  }
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    text += fmt::format(", and its limit is {} MiB (ulimit -v)", limit.rlim_cur >> 20U);
+  return text;
 }
 
 }  // namespace
@@ -32,7 +61,7 @@ std::string to_string(const Diagnostic& diagnostic) {
   line += "error: ";
   if (!diagnostic.subject.empty())
     line += diagnostic.subject + ": ";
-  line += diagnostic.text;
+  line += shortened(diagnostic.text);
   // A deck's own bytes may be in it, and nobody's terminal is to obey them.
   std::ranges::replace_if(
       line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
@@ -74,7 +103,7 @@ Verdict verdict_of(const std::exception& error) {
       dynamic_cast<const std::system_error*>(&error) != nullptr)
     return {ExitCode::environment, {fmt::format("error: {}", error.what())}};
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
-    return {ExitCode::environment, {"error: out of memory"}};
+    return {ExitCode::environment, {"error: out of memory" + about_memory()}};
   if (dynamic_cast<const ContractError*>(&error) != nullptr)
     return {ExitCode::contract, {fmt::format("error: a bug in trireme: {}", error.what())}};
   return {ExitCode::contract, {fmt::format("error: a bug in trireme: uncaught: {}", error.what())}};

@@ -34,9 +34,16 @@ void Log::also_to_file(const std::string& path) {
     auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
     file->set_pattern("%Y-%m-%d %H:%M:%S %l %v");
     logger_->sinks().push_back(file);
+    file_ = std::make_shared<spdlog::logger>("file", file);
+    file_->flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& problem) {
     throw StorageError("file system", "open log " + path, problem.what(), __FILE__, __LINE__);
   }
+}
+
+void Log::only_to_file(const std::string& line) {
+  if (file_)
+    file_->error(line);
 }
 
 }  // namespace trireme

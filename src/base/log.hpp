@@ -19,6 +19,8 @@ class Log {
 
   /// Also write everything to `path` (appending). Throws StorageError.
   void also_to_file(const std::string& path);
+  /// Into that file alone, where there is one: what the terminal is told elsewhere.
+  void only_to_file(const std::string& line);
 
   template <class... Args>
   void info(spdlog::format_string_t<Args...> text, Args&&... args) {
@@ -37,6 +39,7 @@ class Log {
   bool speaks_;
   std::string who_;
   std::shared_ptr<spdlog::logger> logger_;
+  std::shared_ptr<spdlog::logger> file_;
 };
 
 }  // namespace trireme

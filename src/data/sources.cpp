@@ -26,7 +26,7 @@ constexpr std::size_t most_findings = 20;
 
 /// 0 when the file can be opened for reading, else errno.
 int open_error(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
     return errno;
   ::close(descriptor);

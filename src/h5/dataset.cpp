@@ -157,6 +157,12 @@ Type Dataset::type() const {
   return Type(TRIREME_H5(H5Dget_type(id())));
 }
 
+std::size_t Dataset::element_bytes() const {
+  const Type disk = type();
+  const Turn turn;
+  return H5Tget_size(disk.get());
+}
+
 void Dataset::transfer(
     std::int64_t begin, std::int64_t count, const Type& type, const void* from, void* to) const {
   TRIREME_EXPECT(begin >= 0 && count >= 0 && begin + count <= elements(),

@@ -71,8 +71,9 @@ class Dataset {
   /// Where the data of one made by create_fixed() lies in its file, in bytes. They lie there as in
   /// memory, one after another.
   [[nodiscard]] std::int64_t file_offset() const;
-  /// The type on disk.
+  /// The type on disk, and its size.
   [[nodiscard]] Type type() const;
+  [[nodiscard]] std::size_t element_bytes() const;
 
   /// The hyperslab [begin, begin + count). `data` holds `count` elements of `type`.
   void read(std::int64_t begin, std::int64_t count, const Type& type, void* data) const;

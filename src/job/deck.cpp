@@ -4,15 +4,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include "base/text.hpp"
 
@@ -28,9 +29,7 @@ namespace {
 /// Far above any deck; a token shard or an executable given by mistake is not slurped in.
 constexpr std::size_t largest_deck = std::size_t{1} << 20U;
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
+constexpr int deck_patience_ms = 10'000;
 
 /// Findings on the command line name the override that they are about.
 void cite_override(Diagnostic& finding, const std::vector<std::string>& overrides) {
@@ -65,24 +64,32 @@ Place Places::of(const std::string& path) const {
 }
 
 std::string read_deck_file(const std::string& path) {
+  const auto refuse = [&](const std::string& text) { throw UserError(Place{path, 0, 0}, text); };
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
-    throw UserError(Place{path, 0, 0}, "this is a directory; a deck is a YAML file");
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
-  if (!file)
-    throw UserError(Place{path, 0, 0},
-                    fmt::format("cannot read the deck: {}", std::strerror(errno)));
-  std::string bytes;
+    refuse("this is a directory; a deck is a YAML file");
+  // A pipe is fine, as from `<(…)`, but not one that nobody writes into.
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (file < 0)
+    refuse(fmt::format("cannot read the deck: {}", std::strerror(errno)));
+  std::string bytes, problem;
   std::array<char, 4096> block{};
-  while (bytes.size() <= largest_deck) {
-    const std::size_t count = std::fread(block.data(), 1, block.size(), file.get());
-    bytes.append(block.data(), count);
-    if (count < block.size())
+  while (problem.empty() && bytes.size() <= largest_deck) {
+    pollfd ready{file, POLLIN, 0};
+    if (::poll(&ready, 1, deck_patience_ms) == 0) {
+      problem = "nobody writes into this pipe";
       break;
+    }
+    const auto count = ::read(file, block.data(), block.size());
+    if (count < 0 && errno != EINTR && errno != EAGAIN)
+      problem = std::strerror(errno);
+    if (count == 0)
+      break;
+    bytes.append(block.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
   }
-  if (std::ferror(file.get()) != 0)
-    throw UserError(Place{path, 0, 0},
-                    fmt::format("cannot read the deck: {}", std::strerror(errno)));
+  ::close(file);
+  if (!problem.empty())
+    refuse(fmt::format("cannot read the deck: {}", problem));
   if (bytes.size() > largest_deck)
     throw UserError(Place{path, 0, 0},
                     fmt::format("this is longer than {}; a deck is a short YAML file",

@@ -153,6 +153,8 @@ Problem decode(const Node& node, std::string& value) {
     return "no value given; text belongs here";
   if (node.kind != Node::Kind::word)
     return fmt::format("{} where text belongs; put it in quotes if it is meant so", in_words(node));
+  if (node.word.find('\0') != std::string::npos)
+    return "it holds a zero byte, which no path or name can";
   value = node.word;
   return std::nullopt;
 }
@@ -171,6 +173,9 @@ Problem decode(const Node& node, std::vector<std::string>& value) {
     if (element.kind != Node::Kind::word || element.word.empty())
       return fmt::format("element {} of the list is {}, not text", words.size() + 1,
                          element.kind == Node::Kind::word ? "empty" : in_words(element));
+    if (element.word.find('\0') != std::string::npos)
+      return fmt::format("element {} of the list holds a zero byte, which no path or name can",
+                         words.size() + 1);
     words.push_back(element.word);
   }
   value = std::move(words);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
@@ -158,6 +159,8 @@ bool has_tab_indent(const std::string& text, int line) {
 /// yaml-cpp's words, the same of all its versions: 0.8 adds the anchor's name, which stands at the
 /// place anyway.
 std::string words_of(const YAML::Exception& problem) {
+  if (dynamic_cast<const YAML::DeepRecursion*>(&problem) != nullptr)
+    return "lists or maps are nested hundreds of levels deep";
   constexpr std::string_view anchor = "the referenced anchor is not defined";
   return problem.msg.starts_with(anchor) ? std::string(anchor) : problem.msg;
 }

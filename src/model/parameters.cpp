@@ -12,8 +12,10 @@
 namespace trireme::model {
 namespace {
 
-// Radford et al. 2019, section 2.3, and the published code: 0.02 everywhere, and for the layers
-// that write to the residual stream divided by the square root of their number.
+// Radford et al. 2019, section 2.3: the layers that write to the residual stream are scaled by one
+// over the square root of their number. The deviation of 0.02 is that of the published code
+// (github.com/openai/gpt-2, src/model.py), which shows no such scaling and has 0.01 for the
+// position embedding; here that one has 0.02 as well, as in later implementations (nanoGPT, llm.c).
 constexpr double deviation = 0.02;
 
 }  // namespace

@@ -99,8 +99,23 @@ void CheckpointWriter::gather_parts() {
     saved_.bytes += part.file_bytes;
     saved_.seconds = std::max(saved_.seconds, part.seconds);
   }
+  comm::on_first_rank(world_, [&] { expect_finite(parts); });
   if (world_.rank() == 0)
     background_.start([this, parts = std::move(parts)](const std::stop_token&) { commit(parts); });
+}
+
+void CheckpointWriter::expect_finite(const std::vector<Part>& parts) const {
+  for (std::size_t rank = 0; rank < parts.size(); ++rank)
+    if (const Part& part = parts[rank]; part.bad_state >= 0)
+      throw UserError(
+          fmt::format("step {}: {} of {} is not finite on rank {}, so no checkpoint was written: "
+                      "the older ones "
+                      "in {} are as they were; a lower optimizer.learning_rate, "
+                      "optimizer.clip_norm, or fp32 may "
+                      "help",
+                      facts_.step, part.states[static_cast<std::size_t>(part.bad_state)].name,
+                      plan_.parameter(static_cast<ParameterIndex>(part.bad_parameter)).name, rank,
+                      checkpoints_of(run_directory_)));
 }
 
 void CheckpointWriter::commit(const std::vector<Part>& parts) {

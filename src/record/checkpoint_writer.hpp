@@ -11,7 +11,8 @@
 // 2. A failure on any rank comes out of advance() or finish() on all (comm/together.hpp), and the
 // temporary directory is gone; a writer may then start again.
 // 3. The bytes and hashes do not depend on who waits when.
-// 4. The destructor ends what is under way: what is not whole stays behind as step-N.tmp, which the
+// 4. What is not finite is not made visible: a UserError on all ranks says what it was.
+// 5. The destructor ends what is under way: what is not whole stays behind as step-N.tmp, which the
 // next start() removes.
 #pragma once
 
@@ -55,6 +56,8 @@ class CheckpointWriter {
   enum class Stage : std::uint8_t { idle, writing, committing };
 
   void gather_parts();
+  /// Throws UserError: a run must not go on from what is no number, nor remove good ones for it.
+  void expect_finite(const std::vector<Part>& parts) const;
   void commit(const std::vector<Part>& parts);
 
   const std::string run_directory_;

@@ -30,11 +30,26 @@ struct Placed {
   Piece piece;
   ConstView data;
   std::int64_t hashed = 0;
+  bool finite = true;
 
   [[nodiscard]] std::int64_t end() const {
     return piece.offset + static_cast<std::int64_t>(data.bytes());
   }
 };
+
+/// Infinities and NaN have an exponent of ones only. Numbers that are no fp32 are not looked at.
+bool all_finite(ConstView data) {
+  if (data.dtype != DType::f32)
+    return true;
+  constexpr std::uint32_t exponent = 0x7f800000U;
+  std::uint32_t found = 0;
+  for (std::int64_t i = 0; i < data.elements; ++i) {
+    std::uint32_t bits;
+    std::memcpy(&bits, data.data + static_cast<std::size_t>(i) * sizeof bits, sizeof bits);
+    found |= (bits & exponent) == exponent ? 1U : 0U;
+  }
+  return found == 0;
+}
 
 std::uint32_t number_of(std::vector<SavedState>& states, const Slab& slab) {
   const auto known = std::ranges::find(states, slab.state, &SavedState::name);
@@ -104,8 +119,9 @@ void compose(std::span<std::byte> block,
     // An element may lie in two blocks: it counts in the second.
     const auto element = static_cast<std::int64_t>(size_bytes(placed.data.dtype));
     const std::int64_t whole = (to - placed.piece.offset) / element;
-    placed.piece.hash += hash_elements(placed.data.slice(placed.hashed, whole - placed.hashed),
-                                       placed.piece.begin + placed.hashed);
+    const ConstView fresh = placed.data.slice(placed.hashed, whole - placed.hashed);
+    placed.piece.hash += hash_elements(fresh, placed.piece.begin + placed.hashed);
+    placed.finite = placed.finite && all_finite(fresh);
     placed.hashed = whole;
     at = to;
   }
@@ -156,8 +172,8 @@ std::uint64_t frame_hash(const h5::RawFile& file, std::vector<Extent> data) {
 }
 
 std::string packed(const Part& part) {
-  std::string text =
-      fmt::format("{} {} {} {}", part.file_bytes, part.frame, part.seconds, part.states.size());
+  std::string text = fmt::format("{} {} {} {} {} {}", part.file_bytes, part.frame, part.seconds,
+                                 part.bad_state, part.bad_parameter, part.states.size());
   for (const SavedState& state : part.states)
     text += fmt::format(" {} {}", static_cast<int>(state.dtype), state.name);
   text += '\n';
@@ -171,7 +187,8 @@ Part unpacked(const std::string& text) {
   const auto line_end = text.find('\n');
   std::istringstream line(text.substr(0, line_end));
   std::size_t num_states = 0;
-  line >> part.file_bytes >> part.frame >> part.seconds >> num_states;
+  line >> part.file_bytes >> part.frame >> part.seconds >> part.bad_state >> part.bad_parameter >>
+      num_states;
   for (std::size_t s = 0; s < num_states; ++s) {
     int dtype = 0;
     std::string name;
@@ -201,7 +218,13 @@ Part write_rank_file(const std::string& path,
   part.frame = frame_hash(file, std::move(data));
   write_blocks(file, placed, stop);
   file.sync();
-  for (const Placed& one : placed) part.pieces.push_back(one.piece);
+  for (const Placed& one : placed) {
+    part.pieces.push_back(one.piece);
+    if (!one.finite && part.bad_state < 0) {
+      part.bad_state = one.piece.state;
+      part.bad_parameter = one.piece.parameter;
+    }
+  }
   part.file_bytes = file.size();
   part.seconds = timing::steady_seconds() - begin;
   return part;

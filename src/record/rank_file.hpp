@@ -23,6 +23,9 @@ struct Part {
   std::int64_t file_bytes = 0;
   std::uint64_t frame = 0;  ///< frame_hash() of the file
   double seconds = 0;       ///< from the first call to the end of the fsync
+  /// The first (state, parameter) with an element that is not finite; numbers as in the pieces, or
+  /// -1. Found on the way, while the elements are hashed.
+  std::int64_t bad_state = -1, bad_parameter = -1;
 };
 
 /// Bytes of a file that are a piece's data.

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
@@ -61,6 +62,7 @@ RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key
 void RunDirectory::create_and_lock(const std::string& host) {
   refuse_files_in_the_way(path_, key_);
   h5::make_directories(path_);
+  place_ = ::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
 
   const std::string name = file("lock");
   lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -118,9 +120,31 @@ std::string new_run_id() {
   return fmt::format("{:016x}", number);
 }
 
+void RunDirectory::expect_in_place() const {
+  struct stat held {
+  }, found{};
+  if (place_ < 0 || ::fstat(place_, &held) != 0)
+    return;
+  const bool there = ::stat(path_.c_str(), &found) == 0;
+  if (there && held.st_dev == found.st_dev && held.st_ino == found.st_ino)
+    return;
+  const std::string link = fmt::format("/proc/self/fd/{}", place_);
+  std::error_code ignored;
+  const std::string now = fs::read_symlink(link, ignored).string();
+  throw StorageError(
+      "file system", "find " + key_ + " " + path_,
+      held.st_nlink == 0
+          ? "it was removed while the run used it, with all that the run wrote into it"
+          : fmt::format("it was moved away while the run used it{}; what the run wrote is in {}",
+                        there ? ", and another one is in its place" : "",
+                        now.empty() ? "a place that nobody can tell" : now),
+      __FILE__, __LINE__);
+}
+
 RunDirectory::~RunDirectory() {
-  if (lock_ >= 0)
-    ::close(lock_);
+  for (const int file : {lock_, place_})
+    if (file >= 0)
+      ::close(file);
 }
 
 }  // namespace trireme::record

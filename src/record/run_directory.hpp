@@ -37,6 +37,10 @@ class RunDirectory {
   /// True on every rank when rank 0 holds the lock.
   [[nodiscard]] bool locked() const { return locked_; }
 
+  /// Throws StorageError when the directory is no longer where it was: removed, moved away, or with
+  /// another one in its place. What is open in it goes on being written where nobody looks. Rank 0.
+  void expect_in_place() const;
+
   /// What `run.id` holds; "" when there is none, or one that a crash left empty. Rank 0. Throws
   /// StorageError when it cannot be read, UserError when it is none.
   [[nodiscard]] std::string stored_id() const;
@@ -52,6 +56,7 @@ class RunDirectory {
   std::string id_;
   const std::string key_;
   int lock_ = -1;
+  int place_ = -1;  ///< the directory itself
   bool locked_ = false;
 };
 

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <utility>
 
+#include <sys/stat.h>
+
 #include "base/error.hpp"
 
 #include "h5/attribute.hpp"
@@ -15,6 +17,7 @@
 #include "h5/file.hpp"
 #include "h5/space.hpp"
 
+#include "record/row_hashes.hpp"
 #include "record/run_identity.hpp"
 #include "record/run_schema.hpp"
 #include "record/run_session.hpp"
@@ -96,6 +99,7 @@ class RunFile::Impl {
     make_room();
     append_rows(h5::open_group(file_.get(), "checkpoints").get(), checkpoint_columns,
                 std::span(&row, 1));
+    hash_rows(file_, HashedTable::checkpoints, 1);
   }
   void append(const SkippedRow& row) {
     append_rows(h5::open_group(file_.get(), "skipped").get(), skipped_columns, std::span(&row, 1));
@@ -137,9 +141,12 @@ class RunFile::Impl {
         options_.clock() - last_flush_ >= options_.flush_seconds)
       flush();
   }
+  /// Throws StorageError when the file is no longer at its path: what HDF5 writes would be lost.
+  void expect_in_place();
   /// For what waits and what HDF5 adds to it (chunks, their index), so that a disk that is full is
   /// met before the file is touched. The file stays whole, and this object good.
   void make_room() {
+    expect_in_place();
     constexpr std::int64_t most_added = std::int64_t{1} << 20;
     const std::size_t waiting = rows_.size() * sizeof(StepRow) + samples_.size() * sizeof(Sample);
     room_.ensure(h5::end_of(file_), most_added + 2 * static_cast<std::int64_t>(waiting));
@@ -151,6 +158,7 @@ class RunFile::Impl {
   h5::Dataset& at(Open which) { return open_[static_cast<std::size_t>(which)]; }
 
   const std::string path_;
+  std::pair<dev_t, ino_t> place_{};  ///< of the file, once it was seen
   h5::File file_;
   h5::Room room_;
   std::vector<std::string> warnings_;
@@ -186,13 +194,16 @@ void RunFile::Impl::set_anchors(std::span<const double> seconds) {
 void RunFile::Impl::write_waiting() {
   for (std::size_t i = 0; i < columns_.size() && !rows_.empty(); ++i)
     append_column(columns_[i], step_columns[i], std::span<const StepRow>(rows_));
+  hash_rows(file_, HashedTable::steps, std::ssize(rows_));
   rows_.clear();
   at(Open::validation_step).append<std::int64_t>(validation_steps_);
   at(Open::validation_loss).append<double>(validation_losses_);
+  hash_rows(file_, HashedTable::validation, std::ssize(validation_steps_));
   validation_steps_.clear();
   validation_losses_.clear();
   at(Open::samples)
       .append(static_cast<std::int64_t>(samples_.size()), sample_type(), samples_.data());
+  hash_rows(file_, HashedTable::samples, std::ssize(samples_));
   samples_.clear();
 }
 
@@ -212,6 +223,19 @@ void RunFile::Impl::keep_run_id(const RunHeader& header) {
   const std::string mine = run_id_in(header);
   if (!mine.empty() && !h5::has_attribute(file_.get(), run_id_fact))
     h5::write_attribute(file_.get(), run_id_fact, mine);
+}
+
+void RunFile::Impl::expect_in_place() {
+  struct stat facts {};
+  const bool there = ::stat(path_.c_str(), &facts) == 0;
+  const std::pair found{facts.st_dev, facts.st_ino};
+  if (there && place_ == std::pair<dev_t, ino_t>{})
+    place_ = found;
+  if (!there || place_ != found)
+    throw StorageError("record", "write " + path_,
+                       there ? "another file is in its place"
+                             : "it was removed or moved away while the run wrote it",
+                       __FILE__, __LINE__);
 }
 
 void RunFile::Impl::flush() {

@@ -17,6 +17,8 @@
 //                RankSpanRow, over all ranks, since 1.3), names (row i names id i), anchors;
 //                attributes dropped, flops_per_token, …
 //   /memory      one integer attribute per name, bytes
+//   /blocks      hashes of the rows of /steps, /validation, /checkpoints and samples
+//                (row_hashes.hpp; since 1.3)
 //
 // Every dataset is 1-D and extendible and has the attributes `unit` and `help`.
 //

@@ -12,6 +12,7 @@
 #include "h5/attribute.hpp"
 #include "h5/space.hpp"
 
+#include "record/row_hashes.hpp"
 #include "record/run_identity.hpp"
 
 namespace trireme::record {
@@ -143,6 +144,7 @@ void make_datasets(const h5::File& file) {
   add_dataset(anchors.get(), "rank", whole, chunk_few, "rank", "… samples of this rank …");
   add_dataset(anchors.get(), "calendar_s", real, chunk_few, "s since 1970 UTC", "… begin here.");
   h5::write_attribute(h5::open_group(file.get(), "memory").get(), "unit", "byte");
+  make_blocks(file);
 }
 
 std::string lines_of(const NameValues& values) {
@@ -168,7 +170,7 @@ void make_session_decks(const h5::File& file) {
 }
 
 std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
-  std::vector<std::string> told;
+  std::vector<std::string> told = check_rows(file);
   const auto keep = [&](const char* group, const char* key, const std::vector<std::string>& all) {
     if (std::string text = keep_rows(file, group, key, all, step); !text.empty())
       told.push_back(std::move(text));
@@ -204,9 +206,12 @@ std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
   }
   if (!h5::exists(file.get(), "sessions/deck"))  // before 1.3
     make_session_decks(file);
+  if (!h5::exists(file.get(), "blocks"))
+    make_blocks(file);
   write_identity(file);
   keep("timings/anchors", "first_step", {"first_step", "rank", "calendar_s"});
   keep_samples(file, step);
+  hash_all_rows(file);
   return told;
 }
 
@@ -263,6 +268,9 @@ void read_everything(const h5::File& file) {
   const h5::Dataset samples = sound(file, "timings/samples", sizeof(Sample));
   std::vector<Sample> all(static_cast<std::size_t>(samples.elements()));
   samples.read(0, samples.elements(), sample_type(), all.data());
+  if (h5::exists(file.get(), "blocks"))
+    for (const char* path : {"blocks/table", "blocks/begin", "blocks/count", "blocks/hash"})
+      numbers(path);
   for (const char* path : {"deck", "memory"}) {
     const h5::Group group = h5::open_group(file.get(), path);
     static_cast<void>(h5::attribute_names(group.get()));

@@ -17,7 +17,8 @@ Requests agree(comm::World& world, const Requests& mine) {
 
 SignalScope::SignalScope() {
   sigemptyset(&watched_);
-  for (const int number : {SIGUSR1, SIGUSR2, SIGTERM}) sigaddset(&watched_, number);
+  for (const int number : {SIGUSR1, SIGUSR2, SIGTERM, SIGPIPE, SIGXFSZ})
+    sigaddset(&watched_, number);
   pthread_sigmask(SIG_BLOCK, &watched_, &previous_);
 }
 
@@ -32,7 +33,7 @@ Requests SignalScope::take() {
   for (int number = 0; (number = sigtimedwait(&watched_, nullptr, &at_once)) > 0;)
     if (number == SIGUSR1)
       taken.checkpoint = 1;
-    else
+    else if (number != SIGPIPE && number != SIGXFSZ)
       stop_ = true;
   taken.stop = stop_ ? 1 : 0;
   return taken;

@@ -5,6 +5,10 @@
 // (exit 75); `run.walltime`, and under Slurm the end of the job, are a stop asked for in time for
 // one more step and one checkpoint, whose costs are measured as the run goes.
 //
+// A reader of standard output that goes away (`trireme deck.yaml | head`) is no reason to end:
+// SIGPIPE is blocked as well, and dropped; log.txt has what nobody read. So is SIGXFSZ: a file that
+// would grow beyond `ulimit -f` is an error with its name.
+//
 // 1. The signals are blocked in every thread and looked at between steps; no handler ever runs. A
 // handler would be unsafe here whatever it does: oneDNN's generated fp32 kernels point the stack
 // register at a buffer of theirs, and the kernel would write the signal frame over the heap before

@@ -91,6 +91,8 @@ class Trainer {
   void look();
   /// What is due after step `number`, in the order of the header.
   void between_steps(std::int64_t number);
+  /// Collective. Throws StorageError when what the run writes would be lost.
+  void expect_in_place();
   void evaluate(std::int64_t step);
   void print_sample(std::int64_t step);
   /// Begins a checkpoint, behind one that is under way, and waits for it where the run must.
@@ -276,8 +278,10 @@ void Trainer::between_steps(std::int64_t number) {
   if (due(number, collect_every_steps) || due(number, job_.evaluate.every_steps) ||
       due(number, job_.sample.every_steps))
     look();
-  if (due(number, collect_every_steps))
+  if (due(number, collect_every_steps)) {
+    expect_in_place();
     journal_->collect(number);
+  }
   if (due(number, job_.evaluate.every_steps))
     evaluate(number);
   if (due(number, job_.sample.every_steps))
@@ -294,6 +298,14 @@ void Trainer::evaluate(std::int64_t step) {
   journal_->validation(step, *loss);
   clear_progress();
   log_.info("step {:>6}/{}  validation loss {:.4f}", step, job_.run.steps, *loss);
+}
+
+void Trainer::expect_in_place() {
+  comm::on_first_rank(world_, [&] {
+    directory_.expect_in_place();
+    if (checkpoints_)
+      checkpoints_->expect_in_place();
+  });
 }
 
 void Trainer::print_sample(std::int64_t step) {
@@ -316,6 +328,7 @@ void Trainer::save(std::int64_t step, bool wait) {
     note(saver_.finish());
   if (saved_step_ == step)
     return;
+  expect_in_place();
   journal_->flush();
   saver_.begin(step, session_.next_sample, *session_.compute_stream);
   saved_step_ = step;
@@ -343,6 +356,7 @@ void Trainer::finish(bool whole) {
   if (saver_.under_way())
     note(saver_.finish());
   session_.engine.wait_for_parameters();
+  expect_in_place();
   progress_.reset();
   if (first_validation_ != last_validation_)
     log_.info("validation loss {:.4f} before, {:.4f} after", *first_validation_, *last_validation_);

@@ -100,5 +100,20 @@ TEST(ContractTest, AssertionsAreCheckedInAuditBuildsOnly) {
   }
 }
 
+TEST(Diagnostic, QuotesBothEndsOfWhatIsTooLong) {
+  const std::string line =
+      to_string({{"deck.yaml", 1, 2}, "run.name", std::string(400'000, 'x') + "!"});
+  EXPECT_LT(line.size(), 2000U);
+  EXPECT_NE(line.find("deck.yaml:1:2: error: run.name: xxx"), std::string::npos);
+  EXPECT_NE(line.find("(398501 bytes)"), std::string::npos);
+  EXPECT_EQ(line.back(), '!');
+}
+
+TEST(Verdict, TellsHowMuchMemoryThereWas) {
+  const Verdict verdict = verdict_of(std::bad_alloc());
+  EXPECT_EQ(verdict.code, ExitCode::environment);
+  EXPECT_NE(verdict.lines.at(0).find("error: out of memory; the process has "), std::string::npos);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -2,8 +2,10 @@
 #include "record/checkpoint_writer.hpp"
 
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -44,6 +46,32 @@ struct OneRank {
     return scratch / ("checkpoints/step-0000000" + std::to_string(step));
   }
 };
+
+TEST(CheckpointWriter, RefusesWhatIsNotFiniteAndKeepsTheOlderOnes) {
+  OneRank run;
+  run.writer.start(facts_of(1), run.slabs());
+  run.writer.finish();
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
+    const float kept = std::exchange(run.values[large - 7], bad);
+    run.writer.start(facts_of(2), run.slabs());
+    try {
+      run.writer.finish();
+      ADD_FAILURE() << "written";
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("step 2: master of w is not finite on rank 0"));
+    }
+    EXPECT_FALSE(fs::exists(run.directory(2)));
+    EXPECT_FALSE(fs::exists(run.directory(2) + ".tmp"));
+    run.values[large - 7] = kept;
+  }
+  EXPECT_TRUE(fs::exists(run.directory(1)));
+  run.values[3] = std::numeric_limits<float>::max();  // large, and a number
+  run.writer.start(facts_of(2), run.slabs());
+  run.writer.finish();
+  EXPECT_TRUE(fs::exists(run.directory(2)));
+}
 
 TEST(CheckpointWriter, WritesTheSameBytesWhetherOrNotTheRunWaits) {
   OneRank run;

@@ -33,6 +33,29 @@ TEST(RunDirectory, IsMadeWithItsParentsAndLocked) {
   EXPECT_TRUE(std::filesystem::is_directory(scratch / "a/b/c"));
 }
 
+TEST(RunDirectory, NoticesThatItIsNoLongerWhereItWas) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  const RunDirectory directory(scratch / "run", *world);
+  const auto complaint = [&] {
+    try {
+      directory.expect_in_place();
+    } catch (const StorageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(complaint(), "");
+  std::filesystem::rename(scratch / "run", scratch / "elsewhere");
+  EXPECT_THAT(complaint(), AllOf(HasSubstr("find run.directory " + scratch / "run"),
+                                 HasSubstr("it was moved away while the run used it"),
+                                 HasSubstr("what the run wrote is in " + scratch / "elsewhere")));
+  std::filesystem::create_directory(scratch / "run");
+  EXPECT_THAT(complaint(), HasSubstr("another one is in its place"));
+  std::filesystem::remove_all(scratch / "elsewhere");
+  EXPECT_THAT(complaint(), HasSubstr("it was removed while the run used it"));
+}
+
 TEST(RunDirectory, RefusesAFileInTheWay) {
   const test::ScratchDirectory scratch;
   const auto world = comm::make_self_world();

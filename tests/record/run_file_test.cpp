@@ -379,6 +379,41 @@ TEST(RunFile, RefusesTheRecordOfAnotherRun) {
   }
 }
 
+TEST(RunFile, TellsRowsThatAreNotWhatWasWritten) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  const auto fresh = [&] {
+    std::filesystem::remove(path);
+    RunFile file = RunFile::create(path, header, {.flush_rows = 3, .flush_seconds = 1e9});
+    for (std::int64_t step = 1; step <= 9; ++step) file.append(row(step));
+    file.append_validation(4, 4.5);
+    file.append_checkpoint({.step = 6, .bytes = 60});
+    file.append_samples(std::vector<timing::Sample>(5, sample(3, 0)));
+  };
+  const auto warnings = [&](std::int64_t step) {
+    const RunFile file = RunFile::resume(path, header, step);
+    return file.warnings();
+  };
+  fresh();
+  EXPECT_THAT(warnings(9), testing::IsEmpty());
+  EXPECT_THAT(warnings(7), testing::IsEmpty());
+  EXPECT_THAT(warnings(5), testing::IsEmpty()) << "after rows were dropped";
+
+  fresh();
+  const double wrong = 17;
+  h5::Dataset::open(h5::open_file(path, h5::Access::read_write).get(), "steps/seconds")
+      .write(4, 1, h5::type_of<double>(), &wrong);
+  EXPECT_THAT(warnings(9),
+              ElementsAre(HasSubstr("the rows of step 4 to 6 of /steps are not what")));
+  EXPECT_THAT(warnings(9), testing::IsEmpty()) << "told once";
+  for (const char* name : {"validation/loss", "checkpoints/copy_s"}) {
+    fresh();
+    h5::Dataset::open(h5::open_file(path, h5::Access::read_write).get(), name)
+        .write(0, 1, h5::type_of<double>(), &wrong);
+    EXPECT_THAT(warnings(9), ElementsAre(HasSubstr("are not what was written there"))) << name;
+  }
+}
+
 TEST(RunFile, TellsWhichRowsAColumnThatEndsEarlyCosts) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";

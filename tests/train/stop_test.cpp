@@ -1,10 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/stop.hpp"
 
+#include <cerrno>
+
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace trireme::train {
 namespace {
+
+TEST(SignalScope, DropsAReaderThatWentAway) {
+  SignalScope signals;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);
+  EXPECT_EQ(::write(ends[1], "x", 1), -1);
+  EXPECT_EQ(errno, EPIPE);
+  const Requests taken = signals.take();
+  EXPECT_EQ(taken.stop, 0);
+  EXPECT_EQ(taken.checkpoint, 0);
+  ::close(ends[1]);
+}
 
 TEST(SignalScope, ACheckpointIsAskedForOncePerSignal) {
   SignalScope signals;

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens around a run while it goes on: a reader that goes away, a directory that does, pipes where files belong."""
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
+from harness import DECK, TIMEOUT_S, TRIREME, Run, TrainingTest, start  # noqa: E402
+
+USER, ENVIRONMENT = 2, 3
+LONG = ("run.steps=100000", "checkpoint.every_steps=0", "evaluate.every_steps=0")
+
+
+class Surroundings(TrainingTest):
+    def alone(self, *overrides, name="run"):
+        """Without mpirun."""
+        return subprocess.Popen([TRIREME, *self.words(name, overrides)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, errors="replace")
+
+    def log(self, name="run"):
+        with open(self.path(f"{name}/log.txt"), encoding="utf-8") as file:
+            return file.read()
+
+    def test_a_reader_that_goes_away_ends_nothing(self):
+        running = self.alone("run.steps=200")
+        running.stdout.readline()
+        running.stdout.close()
+        err = running.stderr.read()
+        running.stderr.close()
+        self.assertEqual(running.wait(TIMEOUT_S), 0, err)
+        self.assertEqual(self.column("step", "steps"), list(range(1, 201)))
+        self.assertIn("step    200/200", self.log())
+
+    def gone(self, change, ranks, *parts):
+        running = self.popen(*LONG, ranks=ranks)
+        self.wait_for_line(running, "loss")
+        change()
+        drain = threading.Thread(target=running.stdout.read)
+        drain.start()
+        err = running.stderr.read()
+        drain.join()
+        code = running.wait(TIMEOUT_S)
+        self.assertEqual(code, ENVIRONMENT, err)
+        errors = [line for line in err.splitlines() if "error: " in line]
+        self.assertEqual(len(errors), 1, err)
+        for part in parts:
+            self.assertIn(part, errors[0])
+
+    def test_a_run_directory_that_is_moved_is_told(self):
+        self.gone(lambda: os.rename(self.path("run"), self.path("away")), 2, self.path("run"), "moved away")
+        self.assertIn("moved away", self.log("away"))  # the error that ended the run is in its log
+
+    def test_a_run_directory_that_is_removed_is_told(self):
+        def change():
+            while os.path.exists(self.path("run")):  # it may write between two removals
+                shutil.rmtree(self.path("run"), ignore_errors=True)
+        self.gone(change, 1, self.path("run"), "removed")
+
+    def test_a_pipe_is_a_deck_when_somebody_writes_into_it(self):
+        with open(DECK, encoding="utf-8") as file:
+            deck = file.read()
+        pipe = self.path("deck.yaml")
+        os.mkfifo(pipe)
+
+        def write():
+            with open(pipe, "w", encoding="utf-8") as out:
+                out.write(deck)
+        writer = threading.Thread(target=write)
+        writer.start()
+        run = Run(subprocess.run([TRIREME, "check", pipe], capture_output=True, text=True, timeout=TIMEOUT_S, check=False))
+        writer.join()
+        self.assertEqual(run.code, 0, run)
+        run = Run(subprocess.run([TRIREME, "check", pipe], capture_output=True, text=True, timeout=TIMEOUT_S, check=False))
+        self.assert_refused(run, USER, "deck.yaml", "nobody writes into this pipe")
+
+    def test_a_deep_deck_is_told_in_words(self):
+        path = self.path("deep.yaml")
+        with open(path, "w", encoding="ascii") as out:
+            out.write("run: " + "[" * 5000)
+        self.assert_refused(start(path), USER, "nested hundreds of levels deep")
+
+    def test_pipes_and_folders_where_the_run_writes(self):
+        for name in ("log.txt", "deck.resolved.yaml", "run.id"):
+            for make in (os.mkfifo, os.mkdir):
+                with self.subTest(name=name, make=make.__name__):
+                    run = f"{make.__name__}-{name}"
+                    os.mkdir(self.path(run))
+                    make(self.path(f"{run}/{name}"))
+                    done = self.train(name=run)
+                    self.assertEqual(done.code, ENVIRONMENT, done)
+                    self.assertEqual(len(done.errors), 1, done)
+                    self.assertIn(name, done.errors[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
