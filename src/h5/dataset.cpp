@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "h5/dataset.hpp"
 
+#include <array>
+#include <cstddef>
+
 #include "base/error.hpp"
 
 namespace trireme::h5 {
@@ -25,6 +28,16 @@ void select(const Space& space, std::int64_t begin, std::int64_t count) {
   const hsize_t start[] = {static_cast<hsize_t>(begin)};
   const hsize_t block[] = {static_cast<hsize_t>(count)};
   TRIREME_H5(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start, nullptr, block, nullptr));
+}
+
+/// Where types are converted, strings above all. HDF5 would take a MiB for each transfer,
+/// and 1.10.8 damages the heap where it gets none. Whoever uses it holds the turn.
+Properties with_room_for_conversions() {
+  constexpr std::size_t bytes = std::size_t{256} << 10U;
+  alignas(64) static std::array<std::byte, bytes> converted, background;
+  Properties how(TRIREME_H5(H5Pcreate(H5P_DATASET_XFER)));
+  TRIREME_H5(H5Pset_buffer(how.get(), bytes, converted.data(), background.data()));
+  return how;
 }
 
 }  // namespace
@@ -172,11 +185,12 @@ void Dataset::transfer(
   const Space memory = line(count, false);
   const Space file(TRIREME_H5(H5Dget_space(id())));
   select(file, begin, count);
+  const Turn turn;  // for the room for conversions, which there is once
+  const Properties how = with_room_for_conversions();
   if (to != nullptr)
-    TRIREME_H5_OF(id(), "", H5Dread(id(), type.get(), memory.get(), file.get(), H5P_DEFAULT, to));
+    TRIREME_H5_OF(id(), "", H5Dread(id(), type.get(), memory.get(), file.get(), how.get(), to));
   else
-    TRIREME_H5_OF(id(), "",
-                  H5Dwrite(id(), type.get(), memory.get(), file.get(), H5P_DEFAULT, from));
+    TRIREME_H5_OF(id(), "", H5Dwrite(id(), type.get(), memory.get(), file.get(), how.get(), from));
 }
 
 void Dataset::read(std::int64_t begin, std::int64_t count, const Type& type, void* data) const {
