@@ -334,7 +334,7 @@ TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItBehindTheNextOne) {
 TEST(AdamW, SkipsStepsThatAreNotFiniteUpToTheLimitInARow) {
   run_ranks(3, [&](ThreadRank& rank) {
     TrainingSetting setting;
-    setting.parallel.bucket_elements = 350;
+    setting.parallel.bucket_elements.value = 350;
     setting.on_non_finite = OnNonFinite::skip;
     setting.steps = 20;
     Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
