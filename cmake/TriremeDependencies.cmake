@@ -1,7 +1,9 @@
 # Every library that trireme links, found once. modules/packages/setup.sh installs them on Debian 12 and 13 and Ubuntu 24.04.
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
-set(MPI_DETERMINE_LIBRARY_VERSION ON)
+if(NOT CMAKE_CROSSCOMPILING) # it runs a program
+  set(MPI_DETERMINE_LIBRARY_VERSION ON)
+endif()
 find_package(MPI REQUIRED COMPONENTS C)
 # mpi.h seen by a C++ compiler offers the C++ bindings, which were removed from MPI and are not linked.
 set_property(TARGET MPI::MPI_C APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
