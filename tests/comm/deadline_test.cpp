@@ -180,7 +180,8 @@ TEST_F(Deadline, HoldsForEveryMemberOfTheWorld) {
       {"a sum over the ranks", [&](World& world) { world.sum(values); }},
       {"a maximum over the ranks", [&](World& world) { world.max(values); }},
       {"a gather of numbers", [](World& world) { world.gather_all(std::array{1.0}); }},
-      {"a gather of texts", [](World& world) { together(world, [] {}); }},
+      {"a gather of texts", [](World& world) { world.gather_all(std::string("text")); }},
+      {"a maximum over the ranks", [](World& world) { together(world, [] {}); }},
       // Everybody needs the last rank's bytes.
       {"a broadcast", [this](World& world) { world.broadcast("bytes", late()); }}};
   const std::string name = name_of(late());
