@@ -129,12 +129,13 @@ ExitCode bench_ops(int& argc, char**& argv, const Request& request) {
 ExitCode bench_engine(int& argc, char**& argv, const Request& request) {
   return bench_on_ranks(argc, argv, request, [&](comm::World& world) {
     Report report;
-    with_deck(world, "bench", request.deck, request.overrides, [&](const train::Job& job, Log& log) {
-      const auto result =
-          train::bench_engine(job, world, log, request.repetitions.value_or(repetitions));
-      report = {train::engine_table(result), train::engine_json(result)};
-      return ExitCode::done;
-    });
+    with_deck(world, "bench", request.deck, request.overrides,
+              [&](const train::Job& job, Log& log) {
+                const auto result =
+                    train::bench_engine(job, world, log, request.repetitions.value_or(repetitions));
+                report = {train::engine_table(result), train::engine_json(result)};
+                return ExitCode::done;
+              });
     return report;
   });
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -20,6 +21,10 @@ constexpr std::int64_t step_bytes = std::int64_t{4} << 20;
 
 /// 0, or why `bytes` cannot be taken for the open file from `begin` on.
 int take(int file, std::int64_t begin, std::int64_t bytes) {
+  rlimit limit{};  // which ext4 looks at only when a file grows, and tmpfs here as well
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      static_cast<rlim_t>(begin + bytes) > limit.rlim_cur)
+    return EFBIG;
   int result = 0;
   do {
     result = ::fallocate(file, FALLOC_FL_KEEP_SIZE, begin, bytes) == 0 ? 0 : errno;

@@ -102,9 +102,11 @@ class RunFile::Impl {
     hash_rows(file_, HashedTable::checkpoints, 1);
   }
   void append(const SkippedRow& row) {
+    make_room();
     append_rows(h5::open_group(file_.get(), "skipped").get(), skipped_columns, std::span(&row, 1));
   }
   void append(std::span<const RankSpanRow> rows) {
+    make_room();
     append_rows(h5::open_group(file_.get(), "timings/ranks").get(), rank_span_columns, rows);
   }
   void append_samples(std::span<const Sample> samples) {
