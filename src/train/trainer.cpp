@@ -374,6 +374,11 @@ void Trainer::finish(bool whole) {
 
 ExitCode Trainer::run() {
   start();
+  if (finished_)
+    comm::on_first_rank(world_, [&] {  // nobody opens it again, so nobody else would tell
+      if (const auto damage = record::RunFile::damage(directory_.run_file()); !damage.empty())
+        log_.warning("{} is damaged: {}", directory_.run_file(), damage);
+    });
   if (finished_ && first_step_ <= job_.run.steps) {
     log_.info(
         "the run in {} is finished: run.h5 holds all {} steps, and the deck asks for no checkpoint "

@@ -263,6 +263,12 @@ class Damage(FaultTest):
         self.train_well("run.steps=17", ranks=2)
         self.assertEqual(self.column("step", "steps"), [17])
 
+    def test_a_finished_run_tells_that_its_record_is_damaged(self):
+        os.truncate(self.path("run/run.h5"), 3000)
+        run = self.train_well(ranks=2)
+        self.assertIn("is finished: step 12 of 12", run.out)
+        self.assertRegex(run.out + run.err, r"run\.h5 is damaged: ")
+
     def test_a_checkpoint_under_another_name_is_not_believed(self):
         os.rename(self.checkpoint, self.path("run/checkpoints/step-00000099"))
         self.assert_refused(self.resume(), USER, "this directory is named step-00000099, and its manifest is of step 12",
