@@ -65,11 +65,13 @@ class NoHooks final : public Hooks {
 /// "ln_f.weight", ["head.weight"].
 std::vector<layout::Parameter> parameter_table(const GptShape& shape);
 
-/// Initial values of one parameter, fp32: a pure function of (seed, parameter, element).
+/// Initial values of one parameter's elements from `begin` on, fp32: a pure function of (seed,
+/// parameter, element).
 void initialize_parameter(const GptShape& shape,
                           ParameterIndex parameter,
                           std::uint64_t seed,
-                          View values);
+                          View values,
+                          std::int64_t begin = 0);
 
 /// 6·parameters + 6·layers·channels·context: multiply-adds of forward and backward, times two,
 /// causal half of attention only. Source: Kaplan et al. 2020, section 2.1, attention term as llm.c.

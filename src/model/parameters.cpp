@@ -77,28 +77,31 @@ std::vector<layout::Parameter> parameter_table(const GptShape& shape) {
 void initialize_parameter(const GptShape& shape,
                           ParameterIndex parameter,
                           std::uint64_t seed,
-                          View values) {
+                          View values,
+                          std::int64_t begin) {
   const ParameterSet set(shape);
   TRIREME_EXPECT(parameter > absent && at(parameter) < set.table.size(),
                  "parameter {} of a model with {}", static_cast<std::int32_t>(parameter),
                  set.table.size());
   const layout::Parameter& which = set.table[at(parameter)];
-  TRIREME_EXPECT(values.elements == which.elements(), "{} elements for {}, which has {}",
-                 values.elements, which.name, which.elements());
+  const std::int64_t end = begin + values.elements;
+  TRIREME_EXPECT(begin >= 0 && end <= which.elements(), "elements {} to {} of {}, which has {}",
+                 begin, end, which.name, which.elements());
   const Initial start = set.initial[at(parameter)];
   const RandomKey key = RandomKey::of(seed, Draw::initialize);
   auto* to = values.as<float>();
   // Four words make two normals.
 #pragma omp parallel for schedule(static)
-  for (std::int64_t pair = 0; pair < (values.elements + 1) / 2; ++pair) {
+  for (std::int64_t pair = begin / 2; pair < (end + 1) / 2; ++pair) {
     const Words4 words = start.deviation > 0
                              ? philox(key, static_cast<std::uint64_t>(pair), at(parameter))
                              : Words4{};
-    for (std::int64_t i = 0; i < 2 && 2 * pair + i < values.elements; ++i)
-      to[2 * pair + i] =
-          start.deviation > 0
-              ? static_cast<float>(start.deviation * normal(words.w[2 * i], words.w[2 * i + 1]))
-              : start.constant;
+    for (std::int64_t i = 0; i < 2; ++i)
+      if (const std::int64_t element = 2 * pair + i; element >= begin && element < end)
+        to[element - begin] =
+            start.deviation > 0
+                ? static_cast<float>(start.deviation * normal(words.w[2 * i], words.w[2 * i + 1]))
+                : start.constant;
   }
 }
 

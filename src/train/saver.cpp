@@ -193,18 +193,16 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
 void Saver::initialize(device::Stream& compute) {
   const auto slabs = all_slabs(optimizer_);
   std::int64_t largest = 0;
-  for (const layout::Parameter& parameter : plan_.parameters())
-    largest = std::max(largest, parameter.elements());
+  for (const auto& slab : slabs) largest = std::max(largest, slab.data.elements);
   const device::Buffer scratch = device_.allocate_shared_with_host(
       static_cast<std::size_t>(largest) * sizeof(float), "initial values");
-  for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
-    const auto parameter = static_cast<ParameterIndex>(p);
-    const View values = scratch.view(DType::f32, 0, plan_.parameter(parameter).elements());
-    model::initialize_parameter(job_.shape, parameter, static_cast<std::uint64_t>(job_.run.seed),
-                                values);
-    for (const auto& slab : slabs)
-      if (slab.parameter == parameter && slab.state == "master")
-        device_.copy(slab.data, values.slice(slab.begin, slab.data.elements), compute);
+  for (const auto& slab : slabs) {
+    if (slab.state != "master")
+      continue;
+    const View values = scratch.view(DType::f32, 0, slab.data.elements);
+    model::initialize_parameter(job_.shape, slab.parameter,
+                                static_cast<std::uint64_t>(job_.run.seed), values, slab.begin);
+    device_.copy(slab.data, values, compute);
     compute.synchronize();  // the scratch is wanted again
   }
   optimizer_.publish_parameters();

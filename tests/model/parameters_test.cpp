@@ -191,10 +191,30 @@ TEST_F(Initialization, DependsOnSeedParameterAndElementOnly) {
   EXPECT_GT(distinct.size(), large.size() * 99 / 100);
 }
 
-TEST_F(Initialization, RefusesAViewOfAnotherSize) {
+TEST_F(Initialization, OfAnyPartIsThatOfTheWhole) {
+  const auto table = parameter_table(shape);
+  for (std::size_t p = 0; p < table.size(); ++p) {
+    const std::int64_t elements = table[p].elements();
+    std::vector<float> whole(static_cast<std::size_t>(elements));
+    initialize_parameter(shape, static_cast<ParameterIndex>(p), 7, view_of(whole.data(), elements));
+    for (const std::int64_t begin : {std::int64_t{0}, std::int64_t{1}, elements / 3, elements - 1})
+      for (const std::int64_t count : {std::int64_t{1}, std::int64_t{2}, (elements - begin) / 2}) {
+        const std::int64_t length = std::min(count, elements - begin);
+        std::vector<float> part(static_cast<std::size_t>(length) + 1, -7.0F);
+        initialize_parameter(shape, static_cast<ParameterIndex>(p), 7, view_of(part.data(), length),
+                             begin);
+        EXPECT_TRUE(std::equal(part.begin(), part.end() - 1, whole.begin() + begin)) << begin;
+        EXPECT_EQ(part.back(), -7.0F);
+      }
+  }
+}
+
+TEST_F(Initialization, RefusesElementsThatTheParameterHasNot) {
   std::vector<float> v(5);
-  EXPECT_THROW(initialize_parameter(shape, ParameterIndex{0}, 1, view_of(v.data(), 5)),
-               ContractError);
+  const std::int64_t elements = parameter_table(shape)[0].elements();
+  for (const std::int64_t begin : {std::int64_t{-1}, elements - 4})
+    EXPECT_THROW(initialize_parameter(shape, ParameterIndex{0}, 1, view_of(v.data(), 5), begin),
+                 ContractError);
   EXPECT_THROW(initialize_parameter(shape, ParameterIndex{1000}, 1, view_of(v.data(), 5)),
                ContractError);
 }
