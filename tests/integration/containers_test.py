@@ -5,7 +5,7 @@ import stat
 import subprocess
 import unittest
 
-from harness import MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest
+from harness import FLAGS, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest
 
 # Every rank in a namespace of processes of its own, where all of them have the same process id. The rank named first has one more
 # file open, so that equal numbers of files mean different ones, or different numbers the same.
@@ -20,6 +20,7 @@ def may_unshare():
     return done.returncode == 0
 
 
+@unittest.skipUnless("--oversubscribe" in FLAGS, "the launcher is not Open MPI's")
 @unittest.skipUnless(may_unshare(), "no namespaces of processes may be made here")
 class Containers(TrainingTest):
     def train_apart(self, *overrides, name="apart", more_files_on=1):
@@ -28,8 +29,8 @@ class Containers(TrainingTest):
             out.write(WRAPPER)
         os.chmod(wrapper, os.stat(wrapper).st_mode | stat.S_IXUSR)
         # Open MPI's own shared memory knows nothing of namespaces either.
-        words = [MPIRUN, "-q", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "tcp,self", "--mca", "pml", "ob1", "-n", "2",
-                 wrapper, str(more_files_on), TRIREME, *self.words(name, overrides)]
+        words = [MPIRUN, "--mca", "btl", "tcp,self", "--mca", "pml", "ob1", *FLAGS, "2", wrapper, str(more_files_on), TRIREME,
+                 *self.words(name, overrides)]
         return Run(subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
                                   check=False))
 

@@ -9,7 +9,7 @@ import unittest
 
 import h5py
 
-from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, is_root, start
+from harness import DECK, FLAGS, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, is_root, start
 
 USER, ENVIRONMENT = 2, 3
 
@@ -116,9 +116,9 @@ class Disagreement(TrainingTest):
 
     def train_each(self, *words_of_ranks, prefixes=None):
         """One rank per argument, each with its own command line."""
-        words = [MPIRUN, "-q", "--oversubscribe", "--bind-to", "none"]
+        words = [MPIRUN, *FLAGS, "1"]
         for rank, own in enumerate(words_of_ranks):
-            words += [*([":"] if rank else []), "-n", "1", *(prefixes[rank] if prefixes else []), TRIREME, *own]
+            words += [*([":", "-n", "1"] if rank else []), *(prefixes[rank] if prefixes else []), TRIREME, *own]
         return Run(subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
                                   check=False))
 

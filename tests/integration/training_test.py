@@ -117,8 +117,8 @@ class Record(TrainingTest):
 
 class NotFinite(TrainingTest):
     """Weights that grow ninefold with every step overflow after some forty."""
-    GROWING = ("run.steps=60", "optimizer.learning_rate=1", "optimizer.weight_decay=10", "optimizer.clip_norm=0", "evaluate.every_steps=0",
-               "optimizer.schedule.kind=constant", "optimizer.schedule.warmup_steps=0")
+    GROWING = ("run.steps=60", "checkpoint.every_steps=0", "optimizer.learning_rate=1", "optimizer.weight_decay=10", "optimizer.clip_norm=0",
+               "evaluate.every_steps=0", "optimizer.schedule.kind=constant", "optimizer.schedule.warmup_steps=0")
 
     def test_a_run_stops_or_skips_as_the_deck_says(self):
         stopped = self.train(*self.GROWING, ranks=2, name="stop")
