@@ -100,6 +100,25 @@ h5::Type sample_type() {
                                             {"duration_s", offsetof(Sample, duration_s), f64}});
 }
 
+void bring_names(const h5::File& file) {
+  h5::Dataset names = h5::Dataset::open(file.get(), "timings/names");
+  std::vector<std::string> dotted, index, help;
+  for (const timing::NameInfo& row : timing::names) {
+    dotted.emplace_back(row.dotted);
+    index.emplace_back(row.index);
+    help.emplace_back(row.help);
+  }
+  const auto there = names.read_strings();
+  if (there.size() > dotted.size() || !std::equal(there.begin(), there.end(), dotted.begin()))
+    throw UserError(fmt::format(
+        "/timings/names of the run file is no table of this trireme's, so its samples would get "
+        "other names: {}",
+        move_away));
+  names.append_strings(std::span<const std::string>(dotted).subspan(there.size()));
+  h5::write_attribute(names.id(), "index_of", index);
+  h5::write_attribute(names.id(), "help_of", help);
+}
+
 void make_datasets(const h5::File& file) {
   const auto whole = h5::type_of<std::int64_t>(), real = h5::type_of<double>();
   const auto text = h5::string_type();
@@ -128,16 +147,8 @@ void make_datasets(const h5::File& file) {
   add_dataset(timings.get(), "samples", sample_type(), chunk_samples,
               "begin_s: s since the rank's anchor; duration_s: s",
               "Measured intervals; `name` is a row of names, `index` counts what that row says.");
-  std::vector<std::string> dotted, index, help;
-  for (const timing::NameInfo& row : timing::names) {
-    dotted.emplace_back(row.dotted);
-    index.emplace_back(row.index);
-    help.emplace_back(row.help);
-  }
-  h5::Dataset names = add_dataset(timings.get(), "names", text, chunk_few, "", "Names by id.");
-  names.append_strings(dotted);
-  h5::write_attribute(names.id(), "index_of", index);
-  h5::write_attribute(names.id(), "help_of", help);
+  add_dataset(timings.get(), "names", text, chunk_few, "", "Names by id.");
+  bring_names(file);
   make_rank_spans(file);
   const h5::Group anchors = h5::open_group(file.get(), "timings/anchors");
   add_dataset(anchors.get(), "first_step", whole, chunk_few, "steps", "From this step on …");
@@ -170,6 +181,7 @@ void make_session_decks(const h5::File& file) {
 }
 
 std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
+  bring_names(file);
   std::vector<std::string> told = check_rows(file);
   const auto keep = [&](const char* group, const char* key, const std::vector<std::string>& all) {
     if (std::string text = keep_rows(file, group, key, all, step); !text.empty())
@@ -189,12 +201,12 @@ std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
   if (h5::exists(file.get(), "timings/ranks")) {
     std::vector<std::string> columns;
     for (const auto& column : rank_span_columns) columns.emplace_back(column.name);
-    keep_rows(file, "timings/ranks", "last_step", columns, step);
+    keep("timings/ranks", "last_step", columns);
   } else {  // before 1.3
     make_rank_spans(file);
   }
   if (h5::exists(file.get(), "skipped"))
-    keep_rows(file, "skipped", "step", {"step", "found"}, step);
+    keep("skipped", "step", {"step", "found"});
   else  // before 1.3
     make_skipped(file);
   if (h5::exists(file.get(), "buckets")) {

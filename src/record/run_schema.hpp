@@ -72,6 +72,10 @@ inline constexpr Column<BucketRow, std::int64_t, std::string> bucket_columns[] =
 /// The compound of timing::Sample.
 h5::Type sample_type();
 
+/// Appends to /timings/names the names that an older version did not have, and writes what they
+/// mean. Throws UserError when the names that are there are not this program's first ones.
+void bring_names(const h5::File& file);
+
 /// All groups and datasets of a new file, empty.
 void make_datasets(const h5::File& file);
 

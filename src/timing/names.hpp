@@ -2,8 +2,9 @@
 // The one table of everything that a run measures. A row here is all that a new span needs: the
 // recorder, the file's name table, the end-of-run report and the documentation read it from here.
 //
-// 1. Ids are positions in the table. They may change between versions of trireme: a file carries
-// its own table (/timings/names), and readers go by the dotted name.
+// 1. Ids are positions in the table. A file carries its own table (/timings/names), and readers go
+// by the dotted name. New rows go to the end: a run that an older version began goes on with its
+// file, whose samples keep their ids.
 // 2. The spans whose help says "Within step" make up a step. Some of them lie in time inside others
 // of them: compute waits for buckets in optim.step, and for parameters in model.train, or the other
 // way round where nothing overlaps. A reader who adds them up takes the inner ones out of the outer
@@ -25,15 +26,15 @@ enum class Name : std::uint16_t {
   gather_bucket,
   gather_wait,
   optim_step,
-  step_sums,
-  step_control,
-  check_replicas,
   evaluate,
   checkpoint_copy,
   checkpoint_stall,
   checkpoint_write,
   checkpoint_read,
   sample,
+  step_sums,
+  step_control,
+  check_replicas,
 };
 
 struct NameInfo {
@@ -56,11 +57,6 @@ inline constexpr NameInfo names[] = {
     {Name::gather_wait, "gather.wait", "bucket",
      "Within step: compute stood still for this bucket's parameters."},
     {Name::optim_step, "optim.step", "", "Within step: gradient norm, clipping and AdamW."},
-    {Name::step_sums, "step.sums", "",
-     "Within step: compute waited while ranks added up loss and gradient norm."},
-    {Name::step_control, "step.control", "",
-     "Within step: compute waited while ranks agreed on stops and checkpoints."},
-    {Name::check_replicas, "check.replicas", "", "Comparing the parameters of all ranks."},
     {Name::evaluate, "evaluate", "", "One evaluation on the validation data."},
     {Name::checkpoint_copy, "checkpoint.copy", "",
      "Within checkpoint.stall: copying what is written while the run goes on."},
@@ -69,6 +65,11 @@ inline constexpr NameInfo names[] = {
      "From asking for a checkpoint to knowing that it is safe; steps go on within it."},
     {Name::checkpoint_read, "checkpoint.read", "", "Reading the checkpoint that a run resumes."},
     {Name::sample, "sample", "", "Writing one sample text."},
+    {Name::step_sums, "step.sums", "",
+     "Within step: compute waited while ranks added up loss and gradient norm."},
+    {Name::step_control, "step.control", "",
+     "Within step: compute waited while ranks agreed on stops and checkpoints."},
+    {Name::check_replicas, "check.replicas", "", "Comparing the parameters of all ranks."},
 };
 inline constexpr std::size_t num_names = sizeof names / sizeof names[0];
 

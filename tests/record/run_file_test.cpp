@@ -260,6 +260,36 @@ TEST(RunFile, ContinuesAFileOfVersion10) {
               ElementsAre(1, 3));
 }
 
+TEST(RunFile, CompletesTheNamesOfAnOlderVersionAndRefusesOthers) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  RunFile::create(path, header).close();
+  const auto names = [&] {
+    const h5::File file = h5::open_file(path, h5::Access::read);
+    return h5::Dataset::open(file.get(), "timings/names").read_strings();
+  };
+  const auto all = names();
+  ASSERT_EQ(all.size(), timing::num_names);
+  const auto replace = [&](std::int64_t kept, const std::vector<std::string>& more) {
+    const h5::File file = h5::open_file(path, h5::Access::read_write);
+    h5::Dataset there = h5::Dataset::open(file.get(), "timings/names");
+    there.resize(kept);
+    there.append_strings(more);
+  };
+  replace(15, {});  // as version 1.2 had them
+  RunFile::resume(path, header, 0).close();
+  EXPECT_EQ(names(), all);
+  {
+    const h5::File file = h5::open_file(path, h5::Access::read);
+    const h5::Dataset there = h5::Dataset::open(file.get(), "timings/names");
+    EXPECT_EQ(h5::read_attribute<std::vector<std::string>>(there.id(), "help_of").size(),
+              timing::num_names);
+  }
+  replace(3, {"zebra"});
+  EXPECT_THAT(refusal_to_continue(path), HasSubstr("/timings/names of the run file"));
+  EXPECT_EQ(names().size(), 4U) << "touched although refused";
+}
+
 TEST(RunFile, TellsItsLastStepAndWhatIsNotItsOwn) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
