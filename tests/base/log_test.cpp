@@ -11,6 +11,8 @@
 
 #include "base/error.hpp"
 
+#include "support/scratch_directory.hpp"
+
 namespace trireme {
 namespace {
 
@@ -19,22 +21,14 @@ using testing::Not;
 
 class LogTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ =
-        std::filesystem::path(testing::TempDir()) /
-        ("log_test_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   [[nodiscard]] std::string path() const { return (folder_ / "run.log").string(); }
   [[nodiscard]] std::string text() const {
     std::ifstream file(path());
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  std::filesystem::path folder_;
+  const test::ScratchDirectory scratch_;
+  const std::filesystem::path folder_ = scratch_.path();
 };
 
 TEST_F(LogTest, TheSpeakerTellsEverything) {

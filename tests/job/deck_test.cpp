@@ -14,6 +14,8 @@
 #include "job/bad_deck.hpp"
 #include "job/commands.hpp"
 
+#include "support/scratch_directory.hpp"
+
 namespace trireme::job {
 namespace {
 
@@ -215,11 +217,10 @@ TEST(Check, NamesBatchesThatWork) {
 
 class DeckFile : public testing::Test {
  protected:
-  DeckFile() { std::filesystem::create_directory(directory_); }
-  ~DeckFile() override { std::filesystem::remove_all(directory_); }
   [[nodiscard]] std::string path(const std::string& name) const { return directory_ + "/" + name; }
 
-  std::string directory_ = testing::TempDir() + "/trireme_deck_file";
+  const test::ScratchDirectory scratch_;
+  const std::string directory_ = scratch_.path();
 };
 
 TEST_F(DeckFile, ComesByteForByte) {

@@ -14,6 +14,8 @@
 #include "job/bad_deck.hpp"
 #include "job/yaml.hpp"
 
+#include "support/scratch_directory.hpp"
+
 namespace trireme::job {
 namespace {
 
@@ -184,8 +186,8 @@ TEST(PlanCommand, FollowsTheDeck) {
 }
 
 TEST(PlanCommand, WritesItsFileOnceAndNeverOverAnother) {
-  const std::string directory = testing::TempDir() + "/trireme_plan_command";
-  std::filesystem::create_directory(directory);
+  const test::ScratchDirectory scratch;
+  const std::string& directory = scratch.path();
   const std::string deck = directory + "/deck.yaml", json = directory + "/plan.json";
   std::ofstream(deck) << completed("");
   plan_command(deck, {}, {.ranks = 2}, json);
@@ -197,7 +199,6 @@ TEST(PlanCommand, WritesItsFileOnceAndNeverOverAnother) {
   again << std::ifstream(json).rdbuf();
   EXPECT_EQ(again.str(), bytes.str());
   EXPECT_THROW(plan_command(deck, {}, {.ranks = 2}, directory + "/no/plan.json"), StorageError);
-  std::filesystem::remove_all(directory);
 }
 
 TEST(PlanCommand, PlansForRanksThatTheBatchCannotBeSplitOver) {
