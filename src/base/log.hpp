@@ -19,7 +19,7 @@ class Log {
 
   /// Also write everything to `path` (appending). Throws StorageError.
   void also_to_file(const std::string& path);
-  /// Into that file alone, where there is one: what the terminal is told elsewhere.
+  /// Into that file alone, where there is one: the terminal gets it otherwise.
   void only_to_file(const std::string& line);
 
   template <class... Args>

@@ -21,7 +21,7 @@
 // sum; sums of int64 are exact, whatever the order.
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
 // with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
-// power of two is split behind the largest power of two below it. These two have the same bits on
+// power of two is split after the largest power of two below it. These two have the same bits on
 // every transport and placement: where hosts share memory, what lies on one host is added up there
 // first, but only as far as the order has it so (comm/routes.hpp). With Reduction::sum each
 // transport adds in its own order, the same from run to run: one host in rank order; several, the

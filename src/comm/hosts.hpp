@@ -44,7 +44,7 @@ class Hosts {
  private:
   struct Place {
     int host = 0, local = 0;
-    int position = 0;  // when hosts are lined up one behind another
+    int position = 0;  // when hosts are lined up one after another
   };
   [[nodiscard]] const Place& place(int rank) const {
     return places_[static_cast<std::size_t>(rank)];

@@ -10,7 +10,7 @@
 namespace trireme::comm {
 namespace {
 
-/// An expression in postfix: ranks, and `plus` behind its two operands.
+/// An expression in postfix: ranks, and `plus` after its two operands.
 using Postfix = std::vector<int>;
 constexpr int plus = -1;
 constexpr int many_hosts = -1;
