@@ -14,10 +14,8 @@
 
 namespace trireme::h5 {
 
-RawFile::RawFile(std::string path, Access access)
-    : path_(std::move(path)),
-      file_(::open(path_.c_str(),
-                   (access == Access::read ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NONBLOCK)) {
+RawFile::RawFile(std::string path)
+    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK)) {
   struct stat facts {};
   if (file_ < 0 || ::fstat(file_, &facts) != 0)
     fail("open");
@@ -26,8 +24,7 @@ RawFile::RawFile(std::string path, Access access)
     throw StorageError("file system", "open " + path_,
                        std::string(other) + " is in the place of a file", __FILE__, __LINE__);
   }
-  if (access == Access::read_write)
-    direct_ = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
+  direct_ = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
 }
 
 RawFile::~RawFile() {

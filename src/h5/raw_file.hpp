@@ -27,7 +27,7 @@ class RawFile {
   static constexpr std::size_t page_bytes = 4096;
 
   /// The file exists.
-  explicit RawFile(std::string path, Access access = Access::read_write);
+  explicit RawFile(std::string path);
   ~RawFile();
   RawFile(const RawFile&) = delete;
   RawFile& operator=(const RawFile&) = delete;

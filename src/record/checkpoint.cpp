@@ -2,6 +2,8 @@
 #include "record/checkpoint.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -9,7 +11,7 @@
 
 #include "record/checkpoint_directory.hpp"
 #include "record/checkpoint_writer.hpp"
-#include "record/manifest.hpp"
+#include "record/manifest_share.hpp"
 #include "record/piece_reader.hpp"
 
 namespace trireme::record {
@@ -51,8 +53,10 @@ void check_parameters(const std::string& directory,
 /// Sums of what all ranks read, by (state, parameter), compared with the manifest.
 class Totals {
  public:
-  explicit Totals(const Manifest& manifest)
-      : manifest_(manifest), values_(3 * manifest.states.size() * manifest.parameters.size()) {}
+  explicit Totals(const ManifestShare& share)
+      : manifest_(share.manifest),
+        content_hashes_(share.content_hashes),
+        values_(3 * content_hashes_.size()) {}
 
   void add(std::size_t state, std::size_t parameter, std::uint64_t hash, std::int64_t count) {
     // Halves, because World adds signed numbers: 2^31 ranks fit.
@@ -64,28 +68,67 @@ class Totals {
     entry[2] += count;
   }
 
-  void compare(const std::string& directory, comm::World& world) {
+  /// The first (state, parameter) of which the ranks read something else than was written.
+  [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> wrong(comm::World& world) {
     world.sum(values_);
-    for (std::size_t s = 0; s < manifest_.states.size(); ++s)
-      for (std::size_t p = 0; p < manifest_.parameters.size(); ++p) {
-        const std::int64_t* entry = &values_[3 * (s * manifest_.parameters.size() + p)];
-        const std::int64_t elements = manifest_.parameters[p].elements;
-        const std::string what = manifest_.states[s].name + " " + manifest_.parameters[p].name;
-        TRIREME_EXPECT(entry[2] % elements == 0, "{} elements of {} wanted, {} each", entry[2],
-                       what, elements);
-        const auto copies = static_cast<std::uint64_t>(entry[2] / elements);
-        const std::uint64_t sum =
-            (static_cast<std::uint64_t>(entry[1]) << 32U) + static_cast<std::uint64_t>(entry[0]);
-        if (sum != copies * manifest_.content_hash(s, p))
-          throw UserError(Place{directory}, fmt::format("{} does not match its content hash: {}",
-                                                        what, way_out(directory)));
-      }
+    for (std::size_t i = 0; i < content_hashes_.size(); ++i) {
+      const std::pair which(i / manifest_.parameters.size(), i % manifest_.parameters.size());
+      const std::int64_t* entry = &values_[3 * i];
+      const std::int64_t elements = manifest_.parameters[which.second].elements;
+      TRIREME_EXPECT(entry[2] % elements == 0, "{} elements of {} {} wanted, {} each", entry[2],
+                     manifest_.states[which.first].name, manifest_.parameters[which.second].name,
+                     elements);
+      const auto copies = static_cast<std::uint64_t>(entry[2] / elements);
+      const std::uint64_t sum =
+          (static_cast<std::uint64_t>(entry[1]) << 32U) + static_cast<std::uint64_t>(entry[0]);
+      if (sum != copies * content_hashes_[i])
+        return which;
+    }
+    return std::nullopt;
   }
 
  private:
   const Manifest& manifest_;
+  const std::vector<std::uint64_t>& content_hashes_;
   std::vector<std::int64_t> values_;
 };
+
+/// The first rank's manifest, of a checkpoint that this run can go on from.
+Manifest expected_manifest(const std::string& directory,
+                           const layout::Plan& plan,
+                           const NameValues& model) {
+  Manifest manifest;
+  try {
+    manifest = read_manifest(directory);
+  } catch (const UserError& error) {
+    const Diagnostic& finding = error.findings().front();
+    throw UserError(finding.place, finding.text + ": " + way_out(directory));
+  }
+  if (const std::string problem = name_problem(directory, manifest.facts.step); !problem.empty())
+    throw UserError(Place{directory}, problem);
+  check_model(directory, manifest.facts.model, model);
+  check_parameters(directory, manifest.parameters, plan.parameters());
+  return manifest;
+}
+
+/// Collective, after the ranks read something else than was written of one parameter in one state,
+/// each only a part of its pieces: every rank reads these pieces of its files whole. Throws.
+[[noreturn]] void name_damage(const std::string& directory,
+                              const ManifestShare& share,
+                              std::pair<std::size_t, std::size_t> which,
+                              PieceReader& reader,
+                              comm::World& world) {
+  const auto& [state, parameter] = which;
+  comm::together(world, [&] {
+    for (const Piece& piece : share.manifest.pieces_of(state, parameter))
+      if (std::ranges::binary_search(share.files, piece.rank))
+        reader.check(piece);
+  });
+  throw UserError(
+      Place{directory},
+      fmt::format("{} {} does not match its content hash: {}", share.manifest.states[state].name,
+                  share.manifest.parameters[parameter].name, way_out(directory)));
+}
 
 }  // namespace
 
@@ -105,26 +148,15 @@ CheckpointFacts load_checkpoint(const std::string& directory,
                                 const NameValues& model,
                                 std::span<const MutableSlab> wanted,
                                 comm::World& world) {
-  Manifest manifest;
+  Manifest whole;
+  comm::on_first_rank(world, [&] { whole = expected_manifest(directory, plan, model); });
+  const ManifestShare share = share_manifest(std::move(whole), wanted, world);
   comm::together(world, [&] {
-    try {
-      manifest = read_manifest(directory);
-    } catch (const UserError& error) {
-      const Diagnostic& finding = error.findings().front();
-      throw UserError(finding.place, finding.text + ": " + way_out(directory));
-    }
-    if (const std::string problem = name_problem(directory, manifest.facts.step); !problem.empty())
-      throw UserError(Place{directory}, problem);
-    check_model(directory, manifest.facts.model, model);
-    check_parameters(directory, manifest.parameters, plan.parameters());
-    const std::string problem = missing_files(directory, manifest);
-    if (!problem.empty())
-      throw UserError(Place{directory}, fmt::format("the checkpoint is damaged: {}: {}", problem,
-                                                    way_out(directory)));
+    for (const std::uint32_t file : share.files) check_rank_file(directory, share.manifest, file);
   });
-  Totals totals(manifest);
+  PieceReader reader(directory, share.manifest);
+  Totals totals(share);
   comm::together(world, [&] {
-    PieceReader reader(directory, manifest);
     for (const MutableSlab& slab : wanted) {
       if (slab.data.empty())
         continue;
@@ -133,8 +165,9 @@ CheckpointFacts load_checkpoint(const std::string& directory,
       totals.add(state, at(slab.parameter), hash, slab.data.elements);
     }
   });
-  totals.compare(directory, world);
-  return manifest.facts;
+  if (const auto wrong = totals.wrong(world))
+    name_damage(directory, share, *wrong, reader, world);
+  return share.manifest.facts;
 }
 
 }  // namespace trireme::record

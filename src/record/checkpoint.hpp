@@ -74,9 +74,12 @@ struct SavedCheckpoint {
   std::string warning;  ///< older checkpoints that could not be removed, and why
 };
 
-struct FoundCheckpoint {
+struct CheckpointPlace {
   std::string directory;
-  std::int64_t step = 0;
+  std::int64_t step = 0;  ///< by its name
+};
+
+struct FoundCheckpoint : CheckpointPlace {
   bool whole = false;   ///< manifest readable, every file present with its size
   std::string problem;  ///< why not
 };
@@ -96,8 +99,9 @@ SavedCheckpoint save_checkpoint(const std::string& run_directory,
                                 comm::World& world);
 
 /// Collective. Fills every rank's slabs from `directory`, whatever rank count wrote it, and returns
-/// its facts. All ranks together must want each element of a (state, parameter) equally often.
-/// fp32 and bf16 are converted into each other (rounded to nearest even) when they differ.
+/// its facts. The first rank reads the manifest; every rank reads the bytes that it wants. All
+/// ranks together must want each element of a (state, parameter) equally often. fp32 and bf16 are
+/// converted into each other (rounded to nearest even) when they differ.
 ///
 /// Throws:   UserError naming the file and what to do: truncated or damaged pieces, another format
 ///           version, another model (`model` is compared, the first difference named), a missing
@@ -111,9 +115,9 @@ CheckpointFacts load_checkpoint(const std::string& directory,
 /// What lies in RUN_DIR/checkpoints, oldest first; empty when there is nothing. Temporary
 /// directories are left out. Not collective.
 std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory);
-/// The newest checkpoint, whole or not (a damaged one is reported by load_checkpoint, never passed
-/// over in silence). Not collective: let rank 0 ask, and broadcast.
-std::optional<FoundCheckpoint> newest_checkpoint(const std::string& run_directory);
+/// The newest checkpoint by its name, whole or not (a damaged one is reported by load_checkpoint,
+/// never passed over in silence). Opens no file. Not collective: let rank 0 ask, and broadcast.
+std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_directory);
 /// A sentence when checkpoints/latest names another one than `newest`, the directory of the newest;
 /// else nothing. It is a hint for people and scripts: which checkpoint is the newest is decided by
 /// what lies there.

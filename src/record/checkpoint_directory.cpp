@@ -64,6 +64,19 @@ void point_latest_at(const std::string& checkpoints, const std::string& name) {
   h5::sync_directory(checkpoints);
 }
 
+/// By name, oldest first.
+std::vector<CheckpointPlace> places_in(const std::string& run_directory) {
+  std::vector<CheckpointPlace> places;
+  std::error_code problem;
+  for (const auto& entry : fs::directory_iterator(checkpoints_of(run_directory), problem)) {
+    const std::int64_t step = step_of(entry.path().filename().string());
+    if (step >= 0 && entry.is_directory(problem))
+      places.push_back({entry.path().string(), step});
+  }
+  std::ranges::sort(places, {}, &CheckpointPlace::step);
+  return places;
+}
+
 }  // namespace
 
 std::string checkpoints_of(const std::string& run_directory) {
@@ -158,12 +171,8 @@ void commit_temporary(const std::string& run_directory, std::int64_t step) {
 
 std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory) {
   std::vector<FoundCheckpoint> found;
-  std::error_code problem;
-  for (const auto& entry : fs::directory_iterator(checkpoints_of(run_directory), problem)) {
-    const std::int64_t step = step_of(entry.path().filename().string());
-    if (step < 0 || !entry.is_directory(problem))
-      continue;
-    FoundCheckpoint one{entry.path().string(), step, false, ""};
+  for (CheckpointPlace& place : places_in(run_directory)) {
+    FoundCheckpoint one{std::move(place), false, ""};
     try {
       const Manifest manifest = read_manifest(one.directory);
       one.problem = name_problem(one.directory, manifest.facts.step);
@@ -177,12 +186,11 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory) 
     }
     found.push_back(std::move(one));
   }
-  std::ranges::sort(found, {}, &FoundCheckpoint::step);
   return found;
 }
 
-std::optional<FoundCheckpoint> newest_checkpoint(const std::string& run_directory) {
-  auto all = list_checkpoints(run_directory);
+std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_directory) {
+  auto all = places_in(run_directory);
   if (all.empty())
     return std::nullopt;
   return std::move(all.back());

@@ -5,8 +5,8 @@
 #include "base/error.hpp"
 
 #include "record/checkpoint.hpp"
-#include "record/checkpoint_directory.hpp"
 #include "record/manifest.hpp"
+#include "record/manifest_share.hpp"
 #include "record/piece_reader.hpp"
 
 namespace trireme::record {
@@ -20,6 +20,8 @@ class CheckpointReader::Impl {
     for (const SavedState& state : manifest.states) states.push_back(state.name);
     for (const SavedParameter& parameter : manifest.parameters)
       parameters.push_back(parameter.name);
+    for (std::size_t rank = 0; rank < manifest.file_bytes.size(); ++rank)
+      check_rank_file(directory, manifest, static_cast<std::uint32_t>(rank));
   }
   [[nodiscard]] std::size_t parameter(const std::string& name) const {
     const auto found = std::ranges::find(parameters, name);
@@ -35,12 +37,7 @@ class CheckpointReader::Impl {
 };
 
 CheckpointReader::CheckpointReader(const std::string& directory)
-    : impl_(std::make_unique<Impl>(directory)) {
-  const std::string problem = missing_files(directory, impl_->manifest);
-  if (!problem.empty())
-    throw UserError(Place{directory},
-                    fmt::format("the checkpoint is damaged: {}: {}", problem, way_out(directory)));
-}
+    : impl_(std::make_unique<Impl>(directory)) {}
 CheckpointReader::~CheckpointReader() = default;
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 

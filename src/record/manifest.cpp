@@ -227,7 +227,10 @@ std::string Manifest::complete() {
       const auto all = pieces_of(s, p);
       std::int64_t end = 0;
       for (const Piece& piece : all) {
-        if (piece.offset < 0 || piece.count > parameters[p].elements)
+        const auto bytes = static_cast<std::int64_t>(size_bytes(states[s].dtype));
+        if (piece.offset < 0 || piece.count > parameters[p].elements ||
+            piece.offset > file_bytes[piece.rank] ||
+            piece.count > (file_bytes[piece.rank] - piece.offset) / bytes)
           return "a piece that is in no file";
         if (piece.begin != end)
           return fmt::format("the pieces of {} {} {} at element {}", states[s].name,
@@ -312,23 +315,28 @@ Manifest read_manifest(const std::string& directory) {
   }
 }
 
-std::string missing_files(const std::string& directory, const Manifest& manifest) {
-  for (int rank = 0; rank < manifest.ranks(); ++rank) {
-    const std::string path = directory + "/" + rank_file(rank);
-    std::error_code problem;
-    const auto status = std::filesystem::status(path, problem);
-    if (status.type() == std::filesystem::file_type::not_found)
-      return rank_file(rank) + " is missing";
-    if (!problem && !std::filesystem::is_regular_file(status))
-      return rank_file(rank) + " is no file";
-    const auto bytes = problem ? 0 : std::filesystem::file_size(path, problem);
-    if (problem)
-      throw StorageError("file system", "look at " + path, problem.message(), __FILE__, __LINE__);
-    const auto expected = manifest.file_bytes[static_cast<std::size_t>(rank)];
-    if (static_cast<std::int64_t>(bytes) != expected)
-      return fmt::format("{} has {} bytes instead of {}", rank_file(rank), bytes, expected);
-  }
+std::string file_problem(const std::string& directory, const Manifest& manifest, std::size_t rank) {
+  const std::string name = rank_file(static_cast<int>(rank));
+  const std::string path = directory + "/" + name;
+  std::error_code problem;
+  const auto status = std::filesystem::status(path, problem);
+  if (status.type() == std::filesystem::file_type::not_found)
+    return name + " is missing";
+  if (!problem && !std::filesystem::is_regular_file(status))
+    return name + " is no file";
+  const auto bytes = problem ? 0 : std::filesystem::file_size(path, problem);
+  if (problem)
+    throw StorageError("file system", "look at " + path, problem.message(), __FILE__, __LINE__);
+  if (static_cast<std::int64_t>(bytes) != manifest.file_bytes[rank])
+    return fmt::format("{} has {} bytes instead of {}", name, bytes, manifest.file_bytes[rank]);
   return "";
+}
+
+std::string missing_files(const std::string& directory, const Manifest& manifest) {
+  std::string problem;
+  for (std::size_t rank = 0; rank < manifest.file_bytes.size() && problem.empty(); ++rank)
+    problem = file_problem(directory, manifest, rank);
+  return problem;
 }
 
 }  // namespace trireme::record

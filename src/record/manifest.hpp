@@ -84,7 +84,10 @@ void write_manifest(const std::string& directory, const Manifest& manifest);
 /// Throws UserError naming the file when it is missing, damaged or of another version. Does not
 /// look at the rank files.
 Manifest read_manifest(const std::string& directory);
-/// Empty when every rank file is there with its size, else what is wrong.
+/// Empty when file `rank` is there with its size, else what is wrong. Throws StorageError when that
+/// cannot be told.
+std::string file_problem(const std::string& directory, const Manifest& manifest, std::size_t rank);
+/// The first such problem of any rank file.
 std::string missing_files(const std::string& directory, const Manifest& manifest);
 
 }  // namespace trireme::record

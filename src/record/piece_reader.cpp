@@ -3,19 +3,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
 
-#include "h5/dataset.hpp"
-
 #include "record/checkpoint_directory.hpp"
-#include "record/rank_file.hpp"
 
 namespace trireme::record {
 namespace {
 
-constexpr std::int64_t read_elements = std::int64_t{1} << 19;
+/// Read and hashed at a time, while they are in the second-level cache.
+constexpr std::int64_t block_elements = std::int64_t{1} << 17;
 constexpr std::size_t most_open_files = 64;
 
 void convert(View to, ConstView from) {
@@ -33,11 +32,6 @@ void convert(View to, ConstView from) {
 }
 
 }  // namespace
-
-PieceReader::PieceReader(const std::string& directory, const Manifest& manifest)
-    : directory_(directory),
-      manifest_(manifest),
-      block_(static_cast<std::size_t>(read_elements) * sizeof(double)) {}
 
 std::size_t PieceReader::state(const std::string& name) const {
   const auto found = std::ranges::find(manifest_.states, name, &SavedState::name);
@@ -61,7 +55,7 @@ std::uint64_t PieceReader::read(std::size_t state,
     const std::int64_t to = std::min(begin + data.elements, piece.begin + piece.count);
     if (from >= to)
       continue;
-    hash += read_piece(piece, from, data.slice(from - begin, to - from));
+    hash += read_part(piece, from, data.slice(from - begin, to - from));
     found += to - from;
   }
   if (found != data.elements)
@@ -72,62 +66,44 @@ std::uint64_t PieceReader::read(std::size_t state,
   return hash;
 }
 
-std::uint64_t PieceReader::read_piece(const Piece& piece, std::int64_t begin, View data) {
-  const SavedState& state = manifest_.states[piece.state];
-  const std::string name = state.name + "/" + manifest_.parameters[piece.parameter].name;
-  const std::string path = directory_ + "/" + rank_file(static_cast<int>(piece.rank));
-  std::uint64_t whole = 0, wanted = 0;
-  try {
-    const h5::Dataset dataset = h5::Dataset::open(file(piece.rank).get(), name);
-    const h5::Type type = h5::type_of(state.dtype);
-    if (dataset.elements() != piece.count)
-      throw h5::DamagedError("HDF5", "reading " + name, "it has another length", __FILE__,
-                             __LINE__);
-    for (std::int64_t at = 0; at < piece.count; at += read_elements) {
-      const std::int64_t count = std::min(read_elements, piece.count - at);
-      dataset.read(at, count, type, block_.data());
-      const ConstView block(block_.data(), count, state.dtype);
-      const std::int64_t first = piece.begin + at;  // in the parameter, as `begin`
-      whole += hash_elements(block, first);
-      const std::int64_t from = std::max(begin, first);
-      const std::int64_t to = std::min(begin + data.elements, first + count);
-      if (from >= to)
-        continue;
-      const ConstView part = block.slice(from - first, to - from);
-      wanted += hash_elements(part, from);
-      convert(data.slice(from - begin, to - from), part);
-    }
-  } catch (const h5::DamagedError& problem) {
-    throw UserError(Place{path}, fmt::format("the checkpoint is damaged: {}: {}", problem.what(),
-                                             way_out(directory_)));
-  }
-  if (whole != piece.hash)
-    throw UserError(Place{path}, fmt::format("the checkpoint is damaged: {} does not match its "
-                                             "checksum: {}",
-                                             name, way_out(directory_)));
-  return wanted;
+void PieceReader::check(const Piece& piece) {
+  const DType dtype = manifest_.states[piece.state].dtype;
+  std::vector<std::byte> data(static_cast<std::size_t>(piece.count) * size_bytes(dtype));
+  static_cast<void>(read_part(piece, piece.begin, {data.data(), piece.count, dtype}));
 }
 
-const h5::File& PieceReader::file(std::uint32_t rank) {
+std::uint64_t PieceReader::read_part(const Piece& piece, std::int64_t begin, View data) {
+  const SavedState& state = manifest_.states[piece.state];
+  const auto element_bytes = static_cast<std::int64_t>(size_bytes(state.dtype));
+  block_.resize(static_cast<std::size_t>(block_elements * element_bytes));
+  std::uint64_t hash = 0;
+  for (std::int64_t done = 0; done < data.elements; done += block_elements) {
+    const View part = data.slice(done, std::min(block_elements, data.elements - done));
+    const bool in_place = part.dtype == state.dtype;
+    const View block(in_place ? part.data : block_.data(), part.elements, state.dtype);
+    file(piece.rank)
+        .read(piece.offset + (begin + done - piece.begin) * element_bytes,
+              {block.data, block.bytes()});
+    hash += hash_elements(block, begin + done);
+    if (!in_place)
+      convert(part, block);
+  }
+  if (data.elements == piece.count && hash != piece.hash)
+    throw UserError(
+        Place{directory_ + "/" + rank_file(static_cast<int>(piece.rank))},
+        fmt::format("the checkpoint is damaged: {}/{} does not match its checksum: {}", state.name,
+                    manifest_.parameters[piece.parameter].name, way_out(directory_)));
+  return hash;
+}
+
+const InputFile& PieceReader::file(std::uint32_t rank) {
   const auto known = files_.find(rank);
   if (known != files_.end())
     return known->second;
   if (files_.size() == most_open_files)
     files_.clear();
-  const std::string path = directory_ + "/" + rank_file(static_cast<int>(rank));
-  if (!framed_.contains(rank)) {
-    std::vector<Extent> data;
-    for (const Piece& piece : manifest_.pieces)
-      if (piece.rank == rank)
-        data.push_back({piece.offset, piece.count * static_cast<std::int64_t>(size_bytes(
-                                                        manifest_.states[piece.state].dtype))});
-    if (frame_hash(h5::RawFile(path, h5::Access::read), std::move(data)) !=
-        manifest_.file_frames[rank])
-      throw h5::DamagedError("checkpoint", "reading " + path,
-                             "its frame does not match its checksum", __FILE__, __LINE__);
-    framed_.insert(rank);
-  }
-  return files_.emplace(rank, h5::open_file(path, h5::Access::read)).first->second;
+  return files_.emplace(rank, InputFile(directory_ + "/" + rank_file(static_cast<int>(rank))))
+      .first->second;
 }
 
 }  // namespace trireme::record

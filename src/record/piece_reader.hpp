@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads runs of elements out of a checkpoint's rank files, whoever wrote them. Every piece that is
-// touched is read whole, in blocks of fixed size, and its hash is compared with the manifest's;
-// what else lies in a file is compared before HDF5 opens it.
+// Reads runs of elements out of a checkpoint's rank files, whoever wrote them, and nothing but
+// those: a piece lies in one run of bytes at the offset that the manifest tells.
+//
+// 1. A piece that is wanted whole is compared with its hash at once. Of one that is wanted in part,
+// the caller adds up the hashes over all who read it (load_checkpoint), or reads it whole.
+// 2. The manifest's pieces may be a part of them, as long as they hold what is wanted.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "base/input_file.hpp"
 #include "base/view.hpp"
-
-#include "h5/file.hpp"
 
 #include "record/manifest.hpp"
 
@@ -21,23 +23,28 @@ namespace trireme::record {
 class PieceReader {
  public:
   /// Both must outlive the reader.
-  PieceReader(const std::string& directory, const Manifest& manifest);
+  PieceReader(const std::string& directory, const Manifest& manifest)
+      : directory_(directory), manifest_(manifest) {}
 
   /// The number of a state. Throws UserError when the checkpoint does not hold it.
   [[nodiscard]] std::size_t state(const std::string& name) const;
 
   /// Fills `data` with the elements from `begin` on and returns the sum of their element hashes, as
-  /// stored. Converts between fp32 and bf16. Throws UserError when a piece is damaged or missing.
+  /// stored. Converts between fp32 and bf16. Throws UserError when a piece that is read whole does
+  /// not match its hash, or elements are in no piece.
   std::uint64_t read(std::size_t state, std::size_t parameter, std::int64_t begin, View data);
 
+  /// Throws UserError when the piece does not match its hash.
+  void check(const Piece& piece);
+
  private:
-  std::uint64_t read_piece(const Piece& piece, std::int64_t begin, View data);
-  const h5::File& file(std::uint32_t rank);
+  /// Elements [begin, begin + data.elements) of the parameter, which lie in the piece.
+  std::uint64_t read_part(const Piece& piece, std::int64_t begin, View data);
+  const InputFile& file(std::uint32_t rank);
 
   const std::string& directory_;
   const Manifest& manifest_;
-  std::map<std::uint32_t, h5::File> files_;
-  std::set<std::uint32_t> framed_;  ///< files whose frame was found to be as written
+  std::map<std::uint32_t, InputFile> files_;
   std::vector<std::byte> block_;
 };
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <future>
-#include <sstream>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "base/packing.hpp"
 
 #include "device/device.hpp"
 #include "h5/attribute.hpp"
@@ -152,7 +152,7 @@ void write_blocks(h5::RawFile& file, std::span<Placed> placed, const std::stop_t
 
 }  // namespace
 
-std::uint64_t frame_hash(const h5::RawFile& file, std::vector<Extent> data) {
+std::uint64_t frame_hash(const InputFile& file, std::vector<Extent> data) {
   std::ranges::sort(data, {}, &Extent::begin);
   data.push_back({file.size(), 0});
   std::uint64_t hash = 0;
@@ -172,32 +172,35 @@ std::uint64_t frame_hash(const h5::RawFile& file, std::vector<Extent> data) {
 }
 
 std::string packed(const Part& part) {
-  std::string text = fmt::format("{} {} {} {} {} {}", part.file_bytes, part.frame, part.seconds,
-                                 part.bad_state, part.bad_parameter, part.states.size());
-  for (const SavedState& state : part.states)
-    text += fmt::format(" {} {}", static_cast<int>(state.dtype), state.name);
-  text += '\n';
-  text.append(reinterpret_cast<const char*>(part.pieces.data()),
-              part.pieces.size() * sizeof(Piece));
-  return text;
+  Packer to;
+  to.number(part.states.size());
+  for (const SavedState& state : part.states) {
+    to.text(state.name);
+    to.number(state.dtype);
+  }
+  to.array(part.pieces);
+  to.number(part.file_bytes);
+  to.number(part.frame);
+  to.number(part.seconds);
+  to.number(part.bad_state);
+  to.number(part.bad_parameter);
+  return to.take();
 }
 
 Part unpacked(const std::string& text) {
+  Unpacker from(text);
   Part part;
-  const auto line_end = text.find('\n');
-  std::istringstream line(text.substr(0, line_end));
-  std::size_t num_states = 0;
-  line >> part.file_bytes >> part.frame >> part.seconds >> part.bad_state >> part.bad_parameter >>
-      num_states;
-  for (std::size_t s = 0; s < num_states; ++s) {
-    int dtype = 0;
-    std::string name;
-    line >> dtype >> name;
-    part.states.push_back({name, static_cast<DType>(dtype)});
+  part.states.resize(from.number<std::size_t>());
+  for (SavedState& state : part.states) {
+    state.name = from.text();
+    state.dtype = from.number<DType>();
   }
-  part.pieces.resize((text.size() - line_end - 1) / sizeof(Piece));
-  if (!part.pieces.empty())
-    std::memcpy(part.pieces.data(), text.data() + line_end + 1, part.pieces.size() * sizeof(Piece));
+  part.pieces = from.array<Piece>();
+  part.file_bytes = from.number<std::int64_t>();
+  part.frame = from.number<std::uint64_t>();
+  part.seconds = from.number<double>();
+  part.bad_state = from.number<std::int64_t>();
+  part.bad_parameter = from.number<std::int64_t>();
   return part;
 }
 
@@ -215,7 +218,7 @@ Part write_rank_file(const std::string& path,
   data.reserve(placed.size());
   for (const Placed& one : placed)
     data.push_back({one.piece.offset, static_cast<std::int64_t>(one.data.bytes())});
-  part.frame = frame_hash(file, std::move(data));
+  part.frame = frame_hash(InputFile(path), std::move(data));
   write_blocks(file, placed, stop);
   file.sync();
   for (const Placed& one : placed) {

@@ -326,6 +326,22 @@ TEST(Damage, OfAPieceIsNamedWithTheWayOut) {
                     HasSubstr("remove step-00000500 to go on from step-00000400, which is whole")));
 }
 
+TEST(Damage, OfAPieceThatNobodyReadsWholeIsNamedAsWell) {
+  const test::ScratchDirectory scratch;
+  save_on(1, scratch.path(), 500);
+  const std::string directory = scratch / "checkpoints/step-00000500";
+  const float needle = value_of(1, ParameterIndex(0), 500);
+  const std::string pattern(reinterpret_cast<const char*>(&needle), sizeof needle);
+  const std::string path = directory + "/rank-00000.h5";
+  const auto position = test::bytes_of(path).find(pattern);
+  ASSERT_NE(position, std::string::npos);
+  flip_bit(path, position);
+  for (const int ranks : {2, 3, 5})
+    EXPECT_THAT(refusal_of(directory, ranks),
+                HasSubstr("step-00000500/rank-00000.h5: error: the checkpoint is damaged: "
+                          "moment1/wte.weight does not match its checksum"));
+}
+
 TEST(Damage, OfAFileIsNamedWithTheWayOut) {
   const test::ScratchDirectory scratch;
   save_on(2, scratch.path(), 500);
@@ -335,7 +351,7 @@ TEST(Damage, OfAFileIsNamedWithTheWayOut) {
 
   fs::resize_file(piece, whole.size() - 100);
   EXPECT_THAT(refusal_of(directory), HasSubstr("rank-00001.h5 has"));
-  EXPECT_FALSE(newest_checkpoint(scratch.path())->whole);
+  EXPECT_FALSE(list_checkpoints(scratch.path()).back().whole);
   test::write_bytes(piece, std::string(whole.size(), 'x'));
   EXPECT_THAT(refusal_of(directory), HasSubstr("rank-00001.h5: error: the checkpoint is damaged"));
   fs::remove(piece);
