@@ -78,10 +78,8 @@ std::string text_of(const Differences::Values& fact, int size) {
 
 void expect_agreement(World& world, const std::vector<Fact>& facts, std::string_view what) {
   const std::string mine = packed(facts);
-  const auto hash = static_cast<std::int64_t>(hash_bytes(mine));
-  std::int64_t extremes[] = {hash, ~hash};  // the largest, and the complement of the smallest
-  world.max(extremes);
-  if (extremes[0] == ~extremes[1])
+  const std::uint64_t hash = hash_bytes(mine);
+  if (differing(world, {&hash, 1}).empty())
     return;
   Differences differences;
   const auto all = world.gather_all(mine);
@@ -106,6 +104,20 @@ void expect_agreement(World& world, const std::vector<Fact>& facts, std::string_
   CommError error("the machine", what, text, __FILE__, __LINE__);
   error.mark_known_to_all();
   throw error;
+}
+
+std::vector<std::size_t> differing(World& world, std::span<const std::uint64_t> values) {
+  // The largest of each, and the complement of the smallest.
+  std::vector<std::int64_t> extremes;
+  for (const std::uint64_t value : values)
+    for (const std::uint64_t one : {value, ~value})
+      extremes.push_back(static_cast<std::int64_t>(one));
+  world.max(extremes);
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (extremes[2 * i] != ~extremes[2 * i + 1])
+      found.push_back(i);
+  return found;
 }
 
 }  // namespace trireme::comm

@@ -9,7 +9,9 @@
 // have it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,5 +34,8 @@ struct Fact {
 void expect_agreement(World& world,
                       const std::vector<Fact>& facts,
                       std::string_view what = "start the same program on all ranks");
+
+/// Collective. The indices, in order, at which the ranks do not all have the same value.
+std::vector<std::size_t> differing(World& world, std::span<const std::uint64_t> values);
 
 }  // namespace trireme::comm

@@ -111,9 +111,6 @@ void SharedSegment::map_peer(std::size_t peer,
   std::byte* at = map(file.get(), mapped_bytes_);
   if (at == nullptr)
     return mine.fail(errno, fmt::format("map the memory of rank {} of the node", peer));
-#ifdef MADV_POPULATE_READ
-  madvise(at, mapped_bytes_, MADV_POPULATE_READ);  // advice only: the page table now, not in a step
-#endif
   pieces_[peer] = at;
   if (std::memcmp(nonce_of(at, mapped_bytes_), nonce.data(), sizeof nonce) != 0)
     mine.fail(ESTALE,

@@ -5,6 +5,8 @@
 // rank is killed, and a container's small /dev/shm does not limit it. The peers get it as an open
 // file (comm/file_exchange.hpp). Its pages are taken at construction, so that a full node is an
 // error here and not a SIGBUS in the middle of a step; each rank takes its own, close to its core.
+// A peer's pages enter this process's page table when they are read: a rank reads its own shard of
+// the peer's bucket and the peer's, so the table covers about two segments, however many peers.
 //
 // 1. Construction is collective over the node, and fails on all ranks when it fails on one.
 // 2. Fresh memory is zero and page-aligned; unmapping is local, and is left out after

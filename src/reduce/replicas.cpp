@@ -39,22 +39,9 @@ void Replicas::check(std::int64_t step) {
   for (std::size_t b = 0; b < buckets; ++b)
     ops::hash_elements(hashes[b], engine_.bucket_parameters(static_cast<BucketIndex>(b)), compute_);
   compute_.synchronize();
-  // The largest of each, and the complement of the smallest.
-  std::vector<std::int64_t> extremes(2 * buckets);
-  for (std::size_t b = 0; b < buckets; ++b) {
-    extremes[2 * b] = static_cast<std::int64_t>(hashes[b]);
-    extremes[2 * b + 1] = ~extremes[2 * b];
-  }
-  world_.max(extremes);
-  std::int64_t different = 0;
-  std::size_t first = 0;
-  for (std::size_t b = buckets; b-- > 0;)
-    if (extremes[2 * b] != ~extremes[2 * b + 1]) {
-      first = b;
-      ++different;
-    }
-  if (different > 0)
-    name_differences(static_cast<BucketIndex>(first), different, step);
+  const auto different = comm::differing(world_, {hashes, buckets});
+  if (!different.empty())
+    name_differences(static_cast<BucketIndex>(different.front()), std::ssize(different), step);
 }
 
 void Replicas::name_differences(BucketIndex first, std::int64_t buckets, std::int64_t step) {

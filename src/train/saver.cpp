@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "base/hash.hpp"
-
 #include "layout/budget.hpp"
 
 #include "comm/together.hpp"
@@ -185,7 +183,6 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
                     precision(), job_.run.precision == Precision::automatic ? " (auto, here)" : "",
                     directory, *told));
   optimizer_.publish_parameters();
-  expect_gathered(compute);
   log.info("resumed from {}: step {}, sample {}", directory, facts.step, facts.next_sample);
   return Resumed{directory, facts};
 }
@@ -206,41 +203,6 @@ void Saver::initialize(device::Stream& compute) {
     compute.synchronize();  // the scratch is wanted again
   }
   optimizer_.publish_parameters();
-}
-
-void Saver::expect_gathered(device::Stream& compute) {
-  engine_.wait_for_parameters();
-  std::vector<std::byte> copied;
-  const auto on_host = [&](ConstView view) {
-    if (device_.kind() == device::Kind::cpu)
-      return view;
-    copied.resize(view.bytes());
-    const View copy(copied.data(), view.elements, view.dtype);
-    device_.copy(copy, view, compute);
-    compute.synchronize();
-    return ConstView(copy);
-  };
-  // Sums of element hashes, so that the owners' pieces add up to the whole; a factor per parameter
-  // keeps two parameters from changing places.
-  const auto weighted = [&](ParameterIndex parameter, std::int64_t begin, std::int64_t elements) {
-    return hash_elements(on_host(engine_.parameter(parameter).slice(begin, elements)), begin) *
-           (2 * static_cast<std::uint64_t>(parameter) + 1);
-  };
-  std::uint64_t here = 0, owned = 0;
-  for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
-    const auto parameter = static_cast<ParameterIndex>(p);
-    here += weighted(parameter, 0, plan_.parameter(parameter).elements());
-  }
-  for (std::size_t b = 0; b < plan_.buckets().size(); ++b)
-    for (const layout::Piece& piece : plan_.find_pieces(static_cast<BucketIndex>(b), world_.rank()))
-      owned += weighted(piece.parameter, piece.parameter_begin, piece.elements);
-  // Halves, because World adds signed numbers.
-  std::int64_t halves[] = {static_cast<std::int64_t>(owned & 0xffffffffU),
-                           static_cast<std::int64_t>(owned >> 32U)};
-  world_.sum(halves);
-  owned = static_cast<std::uint64_t>(halves[0]) + (static_cast<std::uint64_t>(halves[1]) << 32U);
-  TRIREME_EXPECT(here == owned, "rank {} gathered other parameters than their owners loaded",
-                 world_.rank());
 }
 
 void Saver::prepare(const std::string& run_directory, record::NameValues more) {

@@ -93,7 +93,6 @@ class Saver {
   Saved finish();
 
  private:
-  void expect_gathered(device::Stream& compute);
   /// Of the parameters, as the deck writes it: fp32, bf16.
   [[nodiscard]] std::string precision() const;
   void make_snapshot();

@@ -165,6 +165,7 @@ void Trainer::start() {
     resumed = saver_.load_newest(directory_.path(), log_, *session_.compute_stream);
   }
   if (resumed) {
+    session_.check_replicas(resumed->facts.step);
     first_step_ = resumed->facts.step + 1;
     session_.next_sample = resumed->facts.next_sample;
     saved_step_ = resumed->facts.step;

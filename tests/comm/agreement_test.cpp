@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/agreement.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,6 +24,16 @@ TEST(Agreement, RanksThatAgreeGoOn) {
   EXPECT_NO_THROW(expect_agreement(*world, {}));
   EXPECT_NO_THROW(
       expect_agreement(*world, {{"run.seed", "1", Owner::user}, {"build", "", Owner::machine}}));
+}
+
+TEST(Agreement, TellsWhichValuesDiffer) {
+  const auto world = make_mpi_world();
+  const bool alone = world->size() == 1, last = world->rank() == world->size() - 1;
+  // Of both signs as signed numbers, and next to one another.
+  const std::uint64_t values[] = {0, last ? 1U : 2U, ~std::uint64_t{0},
+                                  std::uint64_t{1} << (last ? 63U : 62U), 7};
+  EXPECT_EQ(differing(*world, values),
+            alone ? std::vector<std::size_t>() : (std::vector<std::size_t>{1, 3}));
 }
 
 TEST(Agreement, NamesEveryFactThatDiffersWithItsRanks) {

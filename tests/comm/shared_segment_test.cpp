@@ -5,6 +5,7 @@
 // from the start: tests/integration/containers_test.py.
 #include "comm/shared_segment.hpp"
 
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -57,6 +58,26 @@ TEST(SharedSegment, EveryRankSeesEveryPieceAndFreshMemoryIsZero) {
   for (std::size_t r = 0; r < size; ++r)
     for (std::size_t writer = 0; writer < size; ++writer)
       EXPECT_EQ(segment.piece(static_cast<int>(r))[writer], static_cast<std::byte>(writer + 1));
+}
+
+/// KiB of this process's page tables.
+long page_tables_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmPTE:"))
+      return std::stol(line.substr(6));
+  return -1;
+}
+
+TEST(SharedSegment, PageTablesDoNotGrowWithThePeersUntilTheyAreRead) {
+  MpiWorld world;
+  const OwnedComm node = split_by_host(world);
+  constexpr std::size_t bytes = std::size_t{64} << 20U;
+  constexpr long of_one_piece_kib = bytes / 4096 * 8 / 1024;
+  const long before = page_tables_kib();
+  const SharedSegment segment(node.get(), world.progress(), bytes, "a test");
+  EXPECT_LE(page_tables_kib() - before, of_one_piece_kib * 3 / 2 + 4 * node.size());
+  world.barrier();
 }
 
 TEST(SharedSegment, AutoChoosesMessagesWhereMemoryCannotBeSharedAndSaysWhy) {
