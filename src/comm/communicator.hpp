@@ -80,7 +80,8 @@ class Communicator {
   /// bytes.
   virtual device::Buffer allocate(std::size_t bytes, std::string_view what) = 0;
 
-  /// Bytes of other ranks' memory that allocate() has mapped into this process.
+  /// Bytes of other ranks' memory that the collectives so far have read: once read, it counts as
+  /// resident in this process.
   [[nodiscard]] virtual std::size_t peer_bytes() const { return 0; }
 
   /// Shapes: full = [size * shard], fp32, bf16 or int64. Requires: full lies in one allocate()d

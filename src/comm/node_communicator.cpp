@@ -16,6 +16,7 @@
 //
 // The last meeting lets nobody leave, and overwrite its bucket, while a peer still reads it.
 #include <algorithm>
+#include <atomic>
 #include <list>
 #include <utility>
 
@@ -43,13 +44,6 @@ class Windows final : public device::MemorySource {
       return {};
     const SharedSegment& segment = segments_.emplace_back(node_, progress_, bytes, what);
     return {*this, segment.piece(local_rank_), bytes};
-  }
-
-  /// Of one rank, all segments together.
-  [[nodiscard]] std::size_t bytes() const {
-    std::size_t sum = 0;
-    for (const SharedSegment& segment : segments_) sum += segment.bytes();
-    return sum;
   }
 
   /// The segment in which `full` lies. Throws ContractError when there is none.
@@ -88,6 +82,8 @@ class NodeShards final : public Shards {
   }
 
   std::vector<std::ptrdiff_t> distances;  ///< [local]: from this rank's bucket to that one's
+  // Whether other ranks' memory was read for a sum, and for a gather: parts that do not overlap.
+  mutable bool read_to_sum = false, read_to_gather = false;
 };
 
 /// By rank of the host: whose shards it has after the exchange between hosts.
@@ -151,9 +147,7 @@ class NodeCommunicator final : public Communicator {
     return windows_.allocate(bytes, what);
   }
 
-  [[nodiscard]] std::size_t peer_bytes() const override {
-    return windows_.bytes() * static_cast<std::size_t>(grid_.num_local() - 1);
-  }
+  [[nodiscard]] std::size_t peer_bytes() const override { return peer_bytes_; }
 
   std::unique_ptr<Shards> shards(View full) override {
     expect_bucket(full, size_);
@@ -207,6 +201,8 @@ class NodeCommunicator final : public Communicator {
       return;
     }
     barrier_.meet();
+    if (!std::exchange(s.read_to_sum, true))
+      count_read(s, num_others() * held_[static_cast<std::size_t>(grid_.local_rank)].size());
     const bool in_rings =
         grid_.has_columns() && reduction_ == Reduction::sum && s.full.dtype == DType::f32;
     if (grid_.num_rows() > 1 && !in_rings) {
@@ -230,6 +226,9 @@ class NodeCommunicator final : public Communicator {
     else
       spread_.all_gather(s.full);
     barrier_.reach();
+    if (!std::exchange(s.read_to_gather, true))
+      count_read(s, static_cast<std::size_t>(size_) -
+                        held_[static_cast<std::size_t>(grid_.local_rank)].size());
     for (int step = 1; step < grid_.num_local(); ++step) {
       const auto local = static_cast<std::size_t>((grid_.local_rank + step) % grid_.num_local());
       barrier_.wait_for(static_cast<int>(local));
@@ -238,6 +237,14 @@ class NodeCommunicator final : public Communicator {
         copy_past_caches(shard.data, shard.data + s.distances[local], shard.bytes());
       }
     }
+  }
+
+  [[nodiscard]] std::size_t num_others() const {
+    return static_cast<std::size_t>(grid_.num_local() - 1);
+  }
+  void count_read(const NodeShards& s, std::size_t shards) {
+    if (num_others() > 0)
+      peer_bytes_ += shards * s.own.bytes();
   }
 
   Transport transport_;
@@ -252,6 +259,7 @@ class NodeCommunicator final : public Communicator {
   Windows windows_;
   std::vector<std::vector<int>> held_;     // [local]: whose shards that rank has for the host
   std::vector<const std::byte*> sources_;  // [local]
+  std::atomic<std::size_t> peer_bytes_{0};
   Ring ring_;
   Exchange exchange_;
   Spread spread_;

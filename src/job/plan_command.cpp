@@ -56,7 +56,7 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
           {"scratch_bytes", "scratch of the model", scratch},
           {"workspace_bytes", "workspace of a GPU's libraries", workspace},
           {"whole_bytes", "all together", budget.held_bytes() + kept + scratch + workspace},
-          {"peer_bytes", "mapped of each rank beside it", budget.peer_bytes},
+          {"peer_bytes", "read of other ranks of its host", budget.peer_bytes},
           {"gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes},
           {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes},
           {"host_gradient_wire_bytes", "  by a host, for gradients",
@@ -220,8 +220,10 @@ DeckPlan plan_of(const JobConfig& config, int ranks, int hosts) {
     const bool gpu = result.device == device::Kind::cuda;
     result.workspaces.push_back(gpu ? gpu_workspace(config, dtype) : 0);
     result.host_traffic.push_back(host_traffic(config, result, transport, placed, dtype));
-    if (gpu)  // NCCL reads no memory of another rank
-      result.budgets.back().peer_bytes = 0;
+    if (transport == comm::Transport::shared_memory || transport == comm::Transport::hierarchical)
+      result.budgets.back().peer_bytes = layout::peer_bytes(
+          result.plan, dtype, result.sharded, reduce::dtype_of(config.parallel.gradient_dtype),
+          static_cast<int>(placed.members(0).size()));
   }
   return result;
 }

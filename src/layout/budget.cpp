@@ -46,6 +46,17 @@ std::int64_t snapshot_bytes(const Plan& plan) {
   return 3 * plan.owned_elements() * static_cast<std::int64_t>(fp32_bytes);
 }
 
+std::int64_t peer_bytes(
+    const Plan& plan, DType parameter_dtype, bool sharded, DType wire_dtype, int host_ranks) {
+  const auto bytes = [](DType dtype) { return static_cast<std::int64_t>(size_bytes(dtype)); };
+  // Of one other rank: the part of the shards that falls to one rank of the host.
+  const auto part = [&](std::int64_t elements) { return elements / host_ranks; };
+  const std::int64_t sums = 2 * part(step_sum_elements(plan.ranks())) * bytes(DType::i64);
+  const std::int64_t buckets = part(plan.flat_elements()) *
+                               (bytes(wire_dtype) + bytes(sharded ? parameter_dtype : wire_dtype));
+  return (host_ranks - 1) * (buckets + sums);
+}
+
 Budget budget_of(const Plan& plan,
                  DType parameter_dtype,
                  bool sharded,
@@ -67,11 +78,6 @@ Budget budget_of(const Plan& plan,
   budget.moment_bytes = 2 * kept * fp32_bytes;
 
   budget.snapshot_bytes = snapshot ? snapshot_bytes(plan) : 0;
-
-  if (plan.ranks() > 1)
-    budget.peer_bytes =
-        plan.flat_elements() * (wire_element_bytes + parameter_element_bytes) +
-        step_sum_elements(plan.ranks()) * static_cast<std::int64_t>(size_bytes(DType::i64));
 
   const std::int64_t foreign = plan.owned_elements() * (plan.ranks() - 1);
   budget.gradient_wire_bytes = foreign * wire_element_bytes * (sharded ? 1 : 2);

@@ -44,9 +44,8 @@ struct Budget {
   std::int64_t moment_bytes = 0;
   std::int64_t snapshot_bytes = 0;  ///< what is written while the run goes on; see below
 
-  /// Of each other rank of its node, what a rank maps to read where shared memory is the transport:
-  /// the buckets that travel and the step's sums. The node holds them once, but every process's
-  /// resident memory counts them.
+  /// Memory of the other ranks of its host that a rank reads, where shared memory is the transport;
+  /// see peer_bytes(). The host holds it once, but every process's resident memory counts it.
   std::int64_t peer_bytes = 0;
 
   // Bytes that one rank sends per step, and receives: every element that another rank owns once per
@@ -74,9 +73,17 @@ constexpr std::int64_t step_sum_elements(int ranks) {
 /// or not.
 std::int64_t snapshot_bytes(const Plan& plan);
 
-/// Gradients, masters and moments are fp32; `wire_dtype` is what gradients travel as. `sharded`:
-/// the optimizer's state covers owned elements only. `partial_sums`: how many further gradient
-/// arenas a rank needs to add up its leaves. `snapshot`: checkpoints are written from a copy.
+/// What a rank reads of the `host_ranks` - 1 others on its host, over which the shards of all ranks
+/// are spread evenly. Sharded: of every other rank's gradients the shards that this rank adds up,
+/// and of its parameters those that it has; not sharded: both of the gradients. And so of the
+/// step's sums.
+std::int64_t peer_bytes(
+    const Plan& plan, DType parameter_dtype, bool sharded, DType wire_dtype, int host_ranks);
+
+/// All but peer_bytes. Gradients, masters and moments are fp32; `wire_dtype` is what gradients
+/// travel as. `sharded`: the optimizer's state covers owned elements only. `partial_sums`: how many
+/// further gradient arenas a rank needs to add up its leaves. `snapshot`: checkpoints are written
+/// from a copy.
 Budget budget_of(const Plan& plan,
                  DType parameter_dtype,
                  bool sharded,

@@ -43,11 +43,23 @@ TEST(Budget, OfNarrowGradientsHoldsACopyAndSendsHalf) {
   const Budget budget = budget_of(plan, DType::f32, true, DType::bf16);
   EXPECT_EQ(budget.gradient_bytes, 384 * (4 + 2));
   EXPECT_EQ(budget.gradient_wire_bytes, 192 * 2);
-  // The copy that travels, fp32 parameters, the sums of a step.
-  EXPECT_EQ(budget.peer_bytes, 384 * (4 + 2) + 142 * 8);
   const Plan alone(table_of({100, 200}), {1, 150, Padding::aligned});
   EXPECT_EQ(budget_of(alone, DType::f32, true, DType::bf16).gradient_bytes, 384 * 4);
-  EXPECT_EQ(budget_of(alone, DType::f32, true, DType::bf16).peer_bytes, 0);
+}
+
+TEST(Budget, OfOtherRanksCountsWhatIsReadOfThem) {
+  const Plan plan(table_of({100, 200}), {4, 150, Padding::aligned});
+  const std::int64_t elements = plan.flat_elements();
+  const std::int64_t sums = step_sum_elements(4) * 8;
+  // All ranks on one host: a quarter of each other rank's wire and parameters; its sums twice.
+  EXPECT_EQ(peer_bytes(plan, DType::f32, true, DType::bf16, 4),
+            3 * (elements / 4 * (2 + 4) + 2 * sums / 4));
+  // Two hosts: a half of the one other rank's.
+  EXPECT_EQ(peer_bytes(plan, DType::bf16, true, DType::f32, 2), elements / 2 * (4 + 2) + sums);
+  // Not sharded: sums of gradients are gathered, and parameters are nobody's business.
+  EXPECT_EQ(peer_bytes(plan, DType::bf16, false, DType::f32, 4),
+            3 * (elements / 4 * (4 + 4) + 2 * sums / 4));
+  EXPECT_EQ(peer_bytes(plan, DType::f32, true, DType::f32, 1), 0);
 }
 
 TEST(Budget, OfPartialSumsHoldsOneMoreArenaEachAndSendsNoMore) {
