@@ -156,8 +156,8 @@ ExitCode bench_pool(const Request& request) {
   asked.repetitions = request.repetitions.value_or(asked.repetitions);
   const auto device =
       request.device == "cuda" ? device::make_cuda_device(0) : device::make_cpu_device(1);
-  const auto rows = device::bench_pool(*device, asked);
-  return give({device::pool_table(rows), device::pool_json(rows)}, request.json);
+  const auto bench = device::bench_pool(*device, asked);
+  return give({device::pool_table(bench), device::pool_json(bench)}, request.json);
 }
 
 }  // namespace

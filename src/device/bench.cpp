@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/bench.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -96,9 +97,54 @@ void add(std::vector<Contestant>& all,
                  }});
 }
 
+/// One pool's warm-up.
+PoolGrowthRow grow(Device& device, Stream& stream, double factor, std::size_t largest) {
+  ScratchPool pool(device, {.growth = factor});
+  PoolGrowthRow row{.factor = factor};
+  int requests = 0;
+  const auto start = Clock::now();
+  for (std::size_t bytes = std::size_t{1} << 16U; bytes <= largest;
+       bytes += bytes / 32, ++requests) {
+    const Lease lease =
+        pool.lease("bench growth", DType::u8, static_cast<std::int64_t>(bytes), stream);
+    device.fill_zero(lease.view(), stream);
+    const double excess =
+        static_cast<double>(pool.allocated_bytes()) / static_cast<double>(bytes) - 1;
+    row.mean_excess += excess;
+    row.worst_excess = std::max(row.worst_excess, excess);
+  }
+  stream.synchronize();
+  row.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  row.mean_excess /= requests;
+  row.growths = static_cast<int>(pool.num_allocations()) - 1;
+  return row;
+}
+
+std::vector<PoolGrowthRow> bench_growth(Device& device,
+                                        Stream& stream,
+                                        std::size_t largest,
+                                        int repetitions) {
+  std::vector<PoolGrowthRow> rows;
+  std::vector<std::vector<double>> seconds;
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    std::size_t row = 0;
+    for (const double factor : {1.25, growth_factor, 2.0}) {
+      const PoolGrowthRow one = grow(device, stream, factor, largest);
+      if (row == rows.size()) {
+        rows.push_back(one);
+        seconds.emplace_back();
+      }
+      seconds[row++].push_back(one.seconds);
+    }
+  }
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    rows[row].seconds = median(std::move(seconds[row]));
+  return rows;
+}
+
 }  // namespace
 
-std::vector<PoolBenchRow> bench_pool(Device& device, const PoolBenchRequest& request) {
+PoolBench bench_pool(Device& device, const PoolBenchRequest& request) {
   const auto stream = device.make_stream(StreamMode::inlined, "bench");
   ScratchPool pool(device, {});
   std::vector<Contestant> all;
@@ -107,30 +153,46 @@ std::vector<PoolBenchRow> bench_pool(Device& device, const PoolBenchRequest& req
   for (Contestant& contestant : all) choose_batch(contestant);
   for (int repetition = 0; repetition < request.repetitions; ++repetition)
     for (Contestant& contestant : all) contestant.seconds.push_back(timed(contestant));
-  std::vector<PoolBenchRow> rows;
+  PoolBench bench;
   for (Contestant& contestant : all) {
     contestant.row.seconds = median(std::move(contestant.seconds));
-    rows.push_back(contestant.row);
+    bench.rows.push_back(contestant.row);
   }
-  return rows;
+  bench.growth = bench_growth(device, *stream, std::ranges::max(request.bytes),
+                              std::min(request.repetitions, 5));
+  return bench;
 }
 
-std::string pool_table(const std::vector<PoolBenchRow>& rows) {
+std::string pool_table(const PoolBench& bench) {
   std::string text =
       fmt::format("{:<17}{:<14}{:>12}{:>14}\n", "operation", "first write", "bytes", "ns");
-  for (const PoolBenchRow& row : rows)
+  for (const PoolBenchRow& row : bench.rows)
     text += fmt::format("{:<17}{:<14}{:>12}{:>14.1f}\n", row.operation,
                         row.touched ? "every page" : "none", row.bytes, row.seconds * 1e9);
+  text += fmt::format("\n{:<17}{:>9}{:>14}{:>15}{:>12}\n", "growth", "growths", "excess, mean",
+                      "excess, worst", "ms");
+  for (const PoolGrowthRow& row : bench.growth)
+    text += fmt::format("{:<17}{:>9}{:>12.1f} %{:>13.1f} %{:>12.2f}\n", row.factor, row.growths,
+                        100 * row.mean_excess, 100 * row.worst_excess, row.seconds * 1e3);
   return text;
 }
 
-std::string pool_json(const std::vector<PoolBenchRow>& rows) {
+std::string pool_json(const PoolBench& bench) {
   std::string text = "{\"rows\": [";
   const char* separator = "\n  ";
-  for (const PoolBenchRow& row : rows) {
+  for (const PoolBenchRow& row : bench.rows) {
     text += fmt::format(
         "{}{{\"operation\": \"{}\", \"touched\": {}, \"bytes\": {}, \"seconds\": {:.9g}}}",
         separator, row.operation, row.touched, row.bytes, row.seconds);
+    separator = ",\n  ";
+  }
+  text += "\n], \"growth\": [";
+  separator = "\n  ";
+  for (const PoolGrowthRow& row : bench.growth) {
+    text += fmt::format(
+        "{}{{\"factor\": {}, \"growths\": {}, \"mean_excess\": {:.6g}, \"worst_excess\": {:.6g}, "
+        "\"seconds\": {:.9g}}}",
+        separator, row.factor, row.growths, row.mean_excess, row.worst_excess, row.seconds);
     separator = ",\n  ";
   }
   return text + "\n]}\n";

@@ -3,7 +3,9 @@
 //
 // 1. `touched` rows also write one byte into every page, because fresh memory is paid for at its
 // first write, not when it is asked for. On a GPU they write everything, and wait for it.
-// 2. All rows take turns, repetition by repetition, so that a disturbance of the machine hits all
+// 2. Growth is measured with requests that rise by 3 % at a time from 64 KiB to the largest size:
+// how often a block grows, and what it holds beyond what is asked for.
+// 3. All rows take turns, repetition by repetition, so that a disturbance of the machine hits all
 // of them; a row holds the median over the repetitions.
 #pragma once
 
@@ -29,10 +31,25 @@ struct PoolBenchRow {
   double seconds = 0;  ///< to take and to give back, once
 };
 
-std::vector<PoolBenchRow> bench_pool(Device& device, const PoolBenchRequest& request);
+/// What a factor of growth costs while a pool warms up.
+struct PoolGrowthRow {
+  double factor = 0;
+  int growths = 0;
+  double mean_excess = 0;  ///< bytes of the block beyond the request, as a part of the request
+  double worst_excess = 0;
+  double seconds = 0;  ///< for all requests, each written
+};
 
-std::string pool_table(const std::vector<PoolBenchRow>& rows);
-/// {"rows": [{"operation": …, "touched": …, "bytes": …, "seconds": …}, …]}
-std::string pool_json(const std::vector<PoolBenchRow>& rows);
+struct PoolBench {
+  std::vector<PoolBenchRow> rows;
+  std::vector<PoolGrowthRow> growth;
+};
+
+PoolBench bench_pool(Device& device, const PoolBenchRequest& request);
+
+std::string pool_table(const PoolBench& bench);
+/// {"rows": [{"operation": …, "touched": …, "bytes": …, "seconds": …}, …],
+///  "growth": [{"factor": …, "growths": …, "mean_excess": …, "worst_excess": …, "seconds": …}, …]}
+std::string pool_json(const PoolBench& bench);
 
 }  // namespace trireme::device

@@ -12,10 +12,11 @@
 namespace trireme::device {
 namespace {
 
-/// The first request exactly, then at least half as much again as there was; in whole pages.
-std::size_t grown(std::size_t current, std::size_t needed) {
+/// The first request exactly, then at least `factor` times as much as there was; in whole pages.
+std::size_t grown(std::size_t current, std::size_t needed, double factor) {
   constexpr std::size_t page = 4096;
-  const std::size_t target = current == 0 ? needed : std::max(needed, current + current / 2);
+  const auto larger = static_cast<std::size_t>(static_cast<double>(current) * factor);
+  const std::size_t target = std::max(needed, larger);
   return (target + page - 1) / page * page;
 }
 
@@ -48,7 +49,8 @@ Lease ScratchPool::lease(std::string_view name,
     TRIREME_EXPECT(!frozen_ || !options_.pooled,
                    "scratch '{}' grows from {} to {} bytes after warm-up", name,
                    found->buffer.bytes(), bytes);
-    const std::size_t target = options_.pooled ? grown(found->buffer.bytes(), bytes) : bytes;
+    const std::size_t target =
+        options_.pooled ? grown(found->buffer.bytes(), bytes, options_.growth) : bytes;
     if (found->buffer.bytes() > 0)
       stream.synchronize();  // earlier tasks may still use the old memory
     found->buffer = Buffer();

@@ -51,11 +51,18 @@ class Lease {
   View view_;
 };
 
+/// How many times as large a block gets that is too small, at least. Below the golden ratio, the
+/// blocks that were given back can in time hold the next one; a factor of 2 never lets them. What
+/// is taken beyond the largest request is at most half of it. Measured with `trireme bench pool`
+/// (docs/figures.md): against 2, some more growths while the pool warms up, none later.
+inline constexpr double growth_factor = 1.5;
+
 class ScratchPool {
  public:
   struct Options {
     bool pooled = true;
     bool poison = false;
+    double growth = growth_factor;  ///< other factors are for measuring
   };
   struct Usage {
     std::string name;

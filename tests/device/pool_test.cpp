@@ -101,6 +101,17 @@ TEST_F(PoolTest, GrowsGeometricallyInWarmUpAndNeverAfterIt) {
   expect_contract([&] { (void)pool.lease("new", DType::f32, 1, *stream_); }, "after warm-up");
 }
 
+TEST_F(PoolTest, GrowsByTheFactorAskedFor) {
+  for (const double factor : {1.25, growth_factor, 2.0}) {
+    ScratchPool pool(*device_, {.growth = factor});
+    (void)pool.lease("x", DType::u8, 1 << 20, *stream_);
+    (void)pool.lease("x", DType::u8, (1 << 20) + 1, *stream_);
+    EXPECT_EQ(pool.allocated_bytes(), static_cast<std::size_t>(factor * (1 << 20)));
+    (void)pool.lease("x", DType::u8, 1 << 23, *stream_);  // more than the factor gives
+    EXPECT_EQ(pool.allocated_bytes(), std::size_t{1} << 23U);
+  }
+}
+
 TEST_F(PoolTest, TellsTheHighWaterOfEachName) {
   ScratchPool pool(*device_, {});
   (void)pool.lease("x", DType::f32, 100, *stream_);
