@@ -35,6 +35,7 @@ enum class Name : std::uint16_t {
   step_sums,
   step_control,
   check_replicas,
+  record_collect,
 };
 
 struct NameInfo {
@@ -70,6 +71,8 @@ inline constexpr NameInfo names[] = {
     {Name::step_control, "step.control", "",
      "Within step: compute waited while ranks agreed on stops and checkpoints."},
     {Name::check_replicas, "check.replicas", "", "Comparing the parameters of all ranks."},
+    {Name::record_collect, "record.collect", "",
+     "Between steps: the ranks handed in what they measured, and rank 0 wrote it."},
 };
 inline constexpr std::size_t num_names = sizeof names / sizeof names[0];
 

@@ -193,6 +193,7 @@ std::vector<record::RankSpanRow> Journal::spread_over_ranks(std::int64_t step) {
 void Journal::collect(std::int64_t step) {
   if (!recorder_.enabled())
     return;
+  const double begin = timing::steady_seconds();
   const auto spreads = spread_over_ranks(step);
   collected_step_ = step;
   std::string bytes;
@@ -213,6 +214,7 @@ void Journal::collect(std::int64_t step) {
       file_->append_samples(samples);
     }
   });
+  recorder_.add(timing::Name::record_collect, 0, begin, timing::steady_seconds() - begin);
 }
 
 void Journal::compare_with_ceiling(const Session& session, Log& log) {

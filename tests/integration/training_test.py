@@ -99,7 +99,7 @@ class Record(TrainingTest):
             steps = self.spans(file, "step")
             self.assertEqual(list(steps["first_step"]), [1])
             self.assertEqual(list(steps["last_step"]), [12])
-            for name in ("step", "model.train", "reduce.bucket", "step.sums", "step.control", "check.replicas"):
+            for name in ("step", "model.train", "reduce.bucket", "step.sums", "step.control", "check.replicas", "record.collect"):
                 rows = self.spans(file, name)
                 self.assertTrue(len(rows["min_s"]), name)
                 self.assertTrue((rows["min_s"] <= rows["median_s"]).all(), name)
