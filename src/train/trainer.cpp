@@ -428,7 +428,8 @@ ExitCode Trainer::steps() {
     if (stops) {
       finish(false);
       log_.info(
-          "stopped after step {} of {} behind a checkpoint; start the same command again to go on",
+          "stopped after step {} of {}, and a checkpoint is saved; start the same command again to "
+          "go on",
           number, job_.run.steps);
       return ExitCode::requeue;
     }
@@ -443,8 +444,10 @@ ExitCode train(
     const Job& job, comm::World& world, Log& log, SignalScope& signals, double started_at) {
   const int threads = choose_threads(job.run.threads, world);
   omp_set_num_threads(threads);
-  for (const auto& [text, warning] : comm::describe(comm::gather_placement(world, threads)))
-    warning ? log.warning("{}", text) : log.info("{}", text);
+  const auto placement = comm::describe(comm::gather_placement(world, threads));
+  for (const auto& [text, warning] : placement)
+    if (world.rank() == 0)  // every rank has the same lines
+      warning ? log.warning("{}", text) : log.info("{}", text);
   return Trainer(job, world, log, signals, started_at).run();
 }
 

@@ -28,8 +28,9 @@ class RankCounts(TrainingTest):
         self.assertLess(reference[-1], 0.8 * reference[0])
 
     def test_more_ranks_than_cores(self):
-        self.train_well(ranks=6)
+        run = self.train_well("run.threads=4", ranks=6)
         self.assertEqual(len(self.losses()), 12)
+        self.assertEqual((run.out + run.err).count("set run.threads"), 1, run)  # all ranks know it, one says it
 
 
 class Bits(TrainingTest):
