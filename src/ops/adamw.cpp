@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/adamw.hpp"
 
-#include "ops/adamw_cpu.hpp"
-#include "ops/adamw_cuda.hpp"
+#include "ops/cpu/adamw.hpp"
+#include "ops/cuda/adamw.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.hpp"
 
-#include "ops/cross_entropy_cpu.hpp"
-#include "ops/cross_entropy_cuda.hpp"
+#include "ops/cpu/cross_entropy.hpp"
+#include "ops/cuda/cross_entropy.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/elementwise.hpp"
 
+#include "ops/cpu/elementwise.hpp"
+#include "ops/cuda/elementwise.hpp"
 #include "ops/dispatch.hpp"
-#include "ops/elementwise_cpu.hpp"
-#include "ops/elementwise_cuda.hpp"
 
 namespace trireme::ops {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/embedding.hpp"
 
+#include "ops/cpu/embedding.hpp"
+#include "ops/cuda/embedding.hpp"
 #include "ops/dispatch.hpp"
-#include "ops/embedding_cpu.hpp"
-#include "ops/embedding_cuda.hpp"
 
 namespace trireme::ops {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/finite.hpp"
 
+#include "ops/cpu/finite.hpp"
+#include "ops/cuda/reductions.hpp"
 #include "ops/dispatch.hpp"
-#include "ops/finite_cpu.hpp"
-#include "ops/reductions_cuda.hpp"
 
 namespace trireme::ops {
 

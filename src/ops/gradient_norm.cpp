@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/gradient_norm.hpp"
 
+#include "ops/cuda/reductions.hpp"
 #include "ops/dispatch.hpp"
-#include "ops/reductions_cuda.hpp"
 
 namespace trireme::ops {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/hash.hpp"
 
+#include "ops/cpu/hash.hpp"
+#include "ops/cuda/reductions.hpp"
 #include "ops/dispatch.hpp"
-#include "ops/hash_cpu.hpp"
-#include "ops/reductions_cuda.hpp"
 
 namespace trireme::ops {
 void hash_elements(std::uint64_t& hash, ConstView values, device::Stream& stream) {

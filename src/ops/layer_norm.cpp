@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/layer_norm.hpp"
 
+#include "ops/cpu/layer_norm.hpp"
+#include "ops/cuda/layer_norm.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
-#include "ops/layer_norm_cpu.hpp"
-#include "ops/layer_norm_cuda.hpp"
 
 namespace trireme::ops {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "base/error.hpp"
 
+#include "ops/cpu/order_free_sum.hpp"
+#include "ops/cuda/reductions.hpp"
 #include "ops/dispatch.hpp"
-#include "ops/order_free_sum_cpu.hpp"
-#include "ops/reductions_cuda.hpp"
 
 namespace trireme::ops {
 namespace {

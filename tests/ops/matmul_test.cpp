@@ -3,10 +3,10 @@
 
 #include <gmock/gmock.h>
 
-#include "ops/amx_matmul_cpu.hpp"
-#include "ops/avx512_matmul_cpu.hpp"
+#include "ops/cpu/library_matmul.hpp"
+#include "ops/cpu/x86/amx_matmul.hpp"
+#include "ops/cpu/x86/avx512_matmul.hpp"
 #include "ops/elementwise.hpp"
-#include "ops/library_matmul.hpp"
 #include "ops/matmul_backend.hpp"
 #include "ops/tensors.hpp"
 

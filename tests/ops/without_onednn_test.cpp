@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations linked with src/ops/without_onednn_cpu.cpp in place of oneDNN, as a build with
+// The operations linked with src/ops/cpu/without_onednn.cpp in place of oneDNN, as a build with
 // TRIREME_ONEDNN=OFF has them.
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 
-#include "ops/library_matmul.hpp"
+#include "ops/cpu/library_matmul.hpp"
 #include "ops/matmul.hpp"
 
 namespace trireme::test {

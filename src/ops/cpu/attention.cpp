@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles of 64 queries by 64 keys, in fp32, in scratch that each thread owns. Forward: one task per
+// (sample, head, query tile), with the running maximum and sum of Dao et al. 2022, algorithm 1.
+// Backward: one task per (sample, head), key tiles outside, query tiles inside, so dK and dV of a
+// tile finish together and dQ is added up in the order of the key tiles.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <omp.h>
+
+#include "device/buffer.hpp"
+#include "device/cpu/cpu_stream.hpp"
+
+#include "ops/attention_backend.hpp"
+#include "ops/cpu/dropout.hpp"
+#include "ops/cpu/loops.hpp"
+#include "ops/cpu/tile_product.hpp"
+#include "ops/cpu/x86/amx_attention.hpp"
+#if defined(__x86_64__)
+#include "ops/cpu/x86/avx512_attention.hpp"
+#endif
+
+namespace trireme::ops {
+namespace cpu {
+namespace {
+
+constexpr std::int64_t tile = 64;
+static_assert(tile <= dropout_run_elements);
+
+constexpr std::int64_t rounded(std::int64_t n) {
+  return (n + lanes - 1) / lanes * lanes;
+}
+
+/// One (sample, head) of the packed tensor and of the output.
+struct Head {
+  std::int64_t time, channels, width;  // width: channels rounded up to whole registers
+  std::int64_t qkv_stride, out_stride;
+  std::int64_t sample;         // batch row, for dropout
+  std::int64_t first_element;  // dropout element of (t, s) = (0, 0)
+  float scale;
+};
+
+/// to = [tile, width] from rows of `channels`; what is missing is zero.
+template <Level level, class T>
+TRIREME_INLINE void load_rows(float* to,
+                              const T* from,
+                              std::int64_t stride,
+                              std::int64_t rows,
+                              const Head& head,
+                              float scale) {
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    avx512::load_tile<tile>(to, head.width, from, stride, rows, head.channels, scale);
+    return;
+  }
+#endif
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* line = to + r * head.width;
+#pragma omp simd
+    for (std::int64_t c = 0; c < head.channels; ++c)
+      line[c] = to_float(from[r * stride + c]) * scale;
+    for (std::int64_t c = head.channels; c < head.width; ++c) line[c] = 0;
+  }
+  std::fill(to + rows * head.width, to + tile * head.width, 0.0F);
+}
+
+/// to = [channels, tile] from rows of `channels`.
+template <Level level, class T>
+TRIREME_INLINE void load_transposed(
+    float* to, const T* from, std::int64_t stride, std::int64_t rows, const Head& head) {
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    avx512::load_transposed_tile<tile>(to, from, stride, rows, head.channels);
+    return;
+  }
+#endif
+  for (std::int64_t c = 0; c < head.channels; ++c) {
+    float* line = to + c * tile;
+    for (std::int64_t r = 0; r < rows; ++r) line[r] = to_float(from[r * stride + c]);
+    for (std::int64_t r = rows; r < tile; ++r) line[r] = 0;
+  }
+}
+
+template <Level level, class T>
+TRIREME_INLINE void store_rows(T* to,
+                               std::int64_t stride,
+                               const float* from,
+                               std::int64_t rows,
+                               const Head& head,
+                               float scale) {
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    avx512::store_tile(to, stride, from, head.width, rows, head.channels, scale);
+    return;
+  }
+#endif
+  for (std::int64_t r = 0; r < rows; ++r) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < head.channels; ++c)
+      to[r * stride + c] = from_float<T>(from[r * head.width + c] * scale);
+  }
+}
+
+struct ForwardScratch {
+  float *q, *k, *v, *scores, *sums;  // [tile, width], [channels, tile], [tile, width], [tile,
+                                     // tile], [tile, width]
+  [[nodiscard]] static std::int64_t elements(std::int64_t width) {
+    return 4 * tile * width + tile * tile;
+  }
+  ForwardScratch(float* at, std::int64_t width)
+      : q(at),
+        k(q + tile * width),
+        v(k + tile * width),
+        scores(v + tile * width),
+        sums(scores + tile * tile) {}
+};
+
+/// Softmax of one tile of scores against the rows' running maximum and sum; leaves the (dropped)
+/// probabilities in `scores` and rescales what the rows have gathered.
+template <Level level>
+TRIREME_INLINE void softmax_tile(const ForwardScratch& s,
+                                 float* maximum,
+                                 float* total,
+                                 std::int64_t rows,
+                                 std::int64_t query,
+                                 std::int64_t key,
+                                 const Head& head,
+                                 const Dropout& dropout) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  DropoutRun run;
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    alignas(64) std::array<float, tile> shrink;
+    avx512::softmax_rows(s.scores, maximum, total, shrink.data(), rows, query == key);
+    if (key > 0)
+      avx512::scale_rows(s.sums, head.width, shrink.data(), rows);
+    for (std::int64_t r = 0; r < rows && dropout.active(); ++r) {
+      float* line = s.scores + r * tile;
+      const std::int64_t valid = query == key ? r + 1 : tile;
+      const float* factors = dropout_run(run, dropout, head.sample,
+                                         head.first_element + (query + r) * head.time + key, valid);
+#pragma omp simd
+      for (std::int64_t c = 0; c < valid; ++c) line[c] *= factors[c];
+    }
+    return;
+  }
+#endif
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* line = s.scores + r * tile;
+    const std::int64_t valid = query == key ? r + 1 : tile;
+    const std::int64_t columns = rounded(valid);
+    for (std::int64_t c = valid; c < columns; ++c) line[c] = -infinity;
+    float largest = maximum[r];
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t c = 0; c < columns; ++c) largest = line[c] > largest ? line[c] : largest;
+    const float shrink = fast_exp(maximum[r] - largest);
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t c = 0; c < columns; ++c) {
+      line[c] = fast_exp(line[c] - largest);
+      sum += line[c];
+    }
+    for (std::int64_t c = columns; c < std::min(tile, columns + lanes); ++c) line[c] = 0;
+    maximum[r] = largest;
+    total[r] = total[r] * shrink + sum;
+    if (key > 0) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < head.width; ++c) s.sums[r * head.width + c] *= shrink;
+    }
+    if (dropout.active()) {
+      const float* factors = dropout_run(run, dropout, head.sample,
+                                         head.first_element + (query + r) * head.time + key, valid);
+#pragma omp simd
+      for (std::int64_t c = 0; c < valid; ++c) line[c] *= factors[c];
+    }
+  }
+}
+
+template <Level level, class T>
+TRIREME_INLINE void forward_body(T* out,
+                                 float* lse,
+                                 const T* qkv,
+                                 const Head* head_at,
+                                 const Dropout* dropout,
+                                 std::int64_t query,
+                                 float* scratch) {
+  const Head head = *head_at;
+  const ForwardScratch s(scratch, head.width);
+  const std::int64_t rows = std::min(tile, head.time - query);
+  const std::int64_t part = head.out_stride;  // from Q to K to V
+  load_rows<level>(s.q, qkv + query * head.qkv_stride, head.qkv_stride, rows, head, head.scale);
+  alignas(64) std::array<float, tile> maximum, total;
+  maximum.fill(-std::numeric_limits<float>::infinity());
+  total.fill(0);
+  for (std::int64_t key = 0; key <= query; key += tile) {
+    const std::int64_t keys = std::min(tile, head.time - key);
+    const bool diagonal = key == query;
+    const T* k = qkv + key * head.qkv_stride + part;
+    load_transposed<level>(s.k, k, head.qkv_stride, keys, head);
+    load_rows<level>(s.v, k + part, head.qkv_stride, keys, head, 1.0F);
+    tile_product<level, false>(s.scores, tile, {s.q, head.width}, {s.k, tile}, rows, tile,
+                               head.channels, diagonal ? Triangle::result : Triangle::none, false);
+    softmax_tile<level>(s, maximum.data(), total.data(), rows, query, key, head, *dropout);
+    tile_product<level, false>(s.sums, head.width, {s.scores, tile}, {s.v, head.width}, rows,
+                               head.width, keys, diagonal ? Triangle::depth_to_row : Triangle::none,
+                               key > 0);
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto i = static_cast<std::size_t>(r);
+    lse[query + r] = maximum[i] + std::log(total[i]);
+    store_rows<level>(out + (query + r) * head.out_stride, 0, s.sums + r * head.width, 1, head,
+                      1.0F / total[i]);
+  }
+}
+
+struct BackwardScratch {
+  float *q, *k, *k_transposed, *v_transposed, *dout, *dk, *dv;  // tiles of width
+  float *scores, *dscores;                                      // [tile, tile]
+  float *dq, *delta;                                            // [time, width], [time]
+  [[nodiscard]] static std::int64_t elements(std::int64_t time, std::int64_t width) {
+    return 7 * tile * width + 2 * tile * tile + time * width + rounded(time);
+  }
+  BackwardScratch(float* at, std::int64_t time, std::int64_t width)
+      : q(at),
+        k(q + tile * width),
+        k_transposed(k + tile * width),
+        v_transposed(k_transposed + tile * width),
+        dout(v_transposed + tile * width),
+        dk(dout + tile * width),
+        dv(dk + tile * width),
+        scores(dv + tile * width),
+        dscores(scores + tile * tile),
+        dq(dscores + tile * tile),
+        delta(dq + time * width) {}
+};
+
+/// From scores and dP to P (dropped) and dS = P (dP - delta), in place.
+template <Level level>
+TRIREME_INLINE void softmax_backward_tile(const BackwardScratch& s,
+                                          const float* lse,
+                                          std::int64_t rows,
+                                          std::int64_t query,
+                                          std::int64_t key,
+                                          const Head& head,
+                                          const Dropout& dropout) {
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    if (!dropout.active()) {
+      avx512::softmax_backward_rows(s.scores, s.dscores, lse + query, s.delta + query, rows,
+                                    query == key);
+      return;
+    }
+  }
+#endif
+  DropoutRun run;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* p = s.scores + r * tile;
+    float* d = s.dscores + r * tile;
+    const std::int64_t valid = query == key ? r + 1 : tile;
+    const std::int64_t columns = rounded(valid);
+    const float log_sum = lse[query + r], delta = s.delta[query + r];
+    for (std::int64_t c = valid; c < columns; ++c) {
+      p[c] = -std::numeric_limits<float>::infinity();
+      d[c] = 0;
+    }
+    if (dropout.active()) {
+      const float* factors = dropout_run(
+          run, dropout, head.sample, head.first_element + (query + r) * head.time + key, columns);
+#pragma omp simd
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const float e = fast_exp(p[c] - log_sum);
+        d[c] = e * (d[c] * factors[c] - delta);
+        p[c] = e * factors[c];
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const float e = fast_exp(p[c] - log_sum);
+        d[c] = e * (d[c] - delta);
+        p[c] = e;
+      }
+    }
+    for (std::int64_t c = columns; c < std::min(tile, columns + lanes); ++c) p[c] = d[c] = 0;
+  }
+}
+
+template <class T>
+struct HeadGradient {
+  T* dqkv;
+  const T* dout;
+  const T* qkv;
+  const T* out;
+  const float* lse;
+};
+
+template <Level level, class T>
+TRIREME_INLINE void row_products(float* delta, const HeadGradient<T>& g, const Head& head) {
+#if defined(__x86_64__)
+  if constexpr (level == Level::avx512) {
+    avx512::multiply_rows(delta, g.dout, g.out, head.out_stride, head.time, head.channels);
+    return;
+  }
+#endif
+  for (std::int64_t t = 0; t < head.time; ++t) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t c = 0; c < head.channels; ++c)
+      sum += to_float(g.dout[t * head.out_stride + c]) * to_float(g.out[t * head.out_stride + c]);
+    delta[t] = sum;
+  }
+}
+
+template <Level level, class T>
+TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
+                                  const Head* head_at,
+                                  const Dropout* dropout,
+                                  float* scratch) {
+  const Head head = *head_at;
+  const HeadGradient<T> g = *gradient;
+  const BackwardScratch s(scratch, head.time, head.width);
+  const std::int64_t width = head.width, stride = head.qkv_stride, part = head.out_stride;
+  row_products<level>(s.delta, g, head);
+  std::fill(s.dq, s.dq + head.time * width, 0.0F);
+  for (std::int64_t key = 0; key < head.time; key += tile) {
+    const std::int64_t keys = std::min(tile, head.time - key);
+    const T* k = g.qkv + key * stride + part;
+    load_rows<level>(s.k, k, stride, keys, head, 1.0F);
+    load_transposed<level>(s.k_transposed, k, stride, keys, head);
+    load_transposed<level>(s.v_transposed, k + part, stride, keys, head);
+    for (std::int64_t query = key; query < head.time; query += tile) {
+      const std::int64_t rows = std::min(tile, head.time - query);
+      const bool diagonal = query == key;
+      const auto result = diagonal ? Triangle::result : Triangle::none;
+      const auto to_row = diagonal ? Triangle::depth_to_row : Triangle::none;
+      const auto from_row = diagonal ? Triangle::depth_from_row : Triangle::none;
+      load_rows<level>(s.q, g.qkv + query * stride, stride, rows, head, head.scale);
+      load_rows<level>(s.dout, g.dout + query * head.out_stride, head.out_stride, rows, head, 1.0F);
+      tile_product<level, false>(s.scores, tile, {s.q, width}, {s.k_transposed, tile}, rows, tile,
+                                 head.channels, result, false);
+      tile_product<level, false>(s.dscores, tile, {s.dout, width}, {s.v_transposed, tile}, rows,
+                                 tile, head.channels, result, false);
+      softmax_backward_tile<level>(s, g.lse, rows, query, key, head, *dropout);
+      tile_product<level, true>(s.dv, width, {s.scores, tile}, {s.dout, width}, keys, width, rows,
+                                from_row, !diagonal);
+      tile_product<level, true>(s.dk, width, {s.dscores, tile}, {s.q, width}, keys, width, rows,
+                                from_row, !diagonal);
+      tile_product<level, false>(s.dq + query * width, width, {s.dscores, tile}, {s.k, width}, rows,
+                                 width, keys, to_row, true);
+    }
+    T* dk = g.dqkv + key * stride + part;
+    store_rows<level>(dk, stride, s.dk, keys, head, 1.0F);
+    store_rows<level>(dk + part, stride, s.dv, keys, head, 1.0F);
+  }
+  store_rows<level>(g.dqkv, stride, s.dq, head.time, head, head.scale);
+}
+
+template <class T>
+TRIREME_CLONES_BELOW_AVX512 void forward_kernel(T* out,
+                                                float* lse,
+                                                const T* qkv,
+                                                const Head* head,
+                                                const Dropout* dropout,
+                                                std::int64_t query,
+                                                float* scratch) {
+  forward_body<Level::any>(out, lse, qkv, head, dropout, query, scratch);
+}
+
+template <class T>
+TRIREME_CLONES_BELOW_AVX512 void backward_kernel(const HeadGradient<T>* gradient,
+                                                 const Head* head,
+                                                 const Dropout* dropout,
+                                                 float* scratch) {
+  backward_body<Level::any>(gradient, head, dropout, scratch);
+}
+
+#if defined(__x86_64__)
+template <class T>
+TRIREME_AVX512 void forward_kernel_avx512(T* out,
+                                          float* lse,
+                                          const T* qkv,
+                                          const Head* head,
+                                          const Dropout* dropout,
+                                          std::int64_t query,
+                                          float* scratch) {
+  forward_body<Level::avx512>(out, lse, qkv, head, dropout, query, scratch);
+}
+
+template <class T>
+TRIREME_AVX512 void backward_kernel_avx512(const HeadGradient<T>* gradient,
+                                           const Head* head,
+                                           const Dropout* dropout,
+                                           float* scratch) {
+  backward_body<Level::avx512>(gradient, head, dropout, scratch);
+}
+#endif
+
+template <class T>
+class AttentionCpu final : public Attention::Implementation {
+ public:
+  AttentionCpu(device::Device& device, const AttentionShape& shape)
+      : shape_(shape),
+        threads_(omp_get_max_threads()),
+        width_(rounded(shape.head_channels)),
+        scratch_elements_(rounded(std::max(ForwardScratch::elements(width_),
+                                           BackwardScratch::elements(shape.time, width_)))),
+        scratch_(
+            device.allocate(static_cast<std::size_t>(scratch_elements_ * threads_) * sizeof(float),
+                            "attention scratch")) {
+#if defined(__x86_64__)
+    if (has_avx512()) {
+      forward_ = forward_kernel_avx512<T>;
+      backward_ = backward_kernel_avx512<T>;
+    }
+#endif
+  }
+
+  void forward(
+      View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) override {
+    device::cpu::stream_of(stream).run([this, to = out.as<T>(), sums = lse.as<float>(),
+                                        from = qkv.as<T>(),
+                                        dropout] { run_forward(to, sums, from, dropout); });
+  }
+
+  void backward(View dqkv,
+                ConstView dout,
+                ConstView qkv,
+                ConstView out,
+                ConstView lse,
+                const Dropout& dropout,
+                device::Stream& stream) override {
+    const HeadGradient<T> all{dqkv.as<T>(), dout.as<T>(), qkv.as<T>(), out.as<T>(),
+                              lse.as<float>()};
+    device::cpu::stream_of(stream).run([this, all, dropout] { run_backward(all, dropout); });
+  }
+
+  [[nodiscard]] std::size_t scratch_bytes() const override {
+    return scratch_.bytes();
+  }
+
+ private:
+  [[nodiscard]] Head head_of(std::int64_t sample, std::int64_t h) const {
+    const auto& s = shape_;
+    const std::int64_t row = s.heads * s.head_channels;
+    return {s.time,
+            s.head_channels,
+            width_,
+            3 * row,
+            row,
+            sample,
+            h * s.time * s.time,
+            1.0F / std::sqrt(static_cast<float>(s.head_channels))};
+  }
+  [[nodiscard]] float* scratch() const {
+    return scratch_.view(DType::f32).as<float>() + omp_get_thread_num() * scratch_elements_;
+  }
+  [[nodiscard]] int threads() const {
+    return std::min(threads_, omp_get_max_threads());
+  }
+
+  void run_forward(T* out, float* lse, const T* qkv, const Dropout& dropout) const {
+    const auto& s = shape_;
+    const std::int64_t tiles = (s.time + tile - 1) / tile;
+    const std::int64_t row = s.heads * s.head_channels;
+    // Long query tiles first.
+#pragma omp parallel for schedule(dynamic) num_threads(threads())
+    for (std::int64_t i = 0; i < s.batch * s.heads * tiles; ++i) {
+      const std::int64_t query = (tiles - 1 - i / (s.batch * s.heads)) * tile;
+      const std::int64_t sample = i % (s.batch * s.heads) / s.heads, h = i % s.heads;
+      const Head head = head_of(sample, h);
+      const std::int64_t first = sample * s.time * row + h * s.head_channels;
+      forward_(out + first, lse + (sample * s.heads + h) * s.time,
+               qkv + 3 * sample * s.time * row + h * s.head_channels, &head, &dropout, query,
+               scratch());
+    }
+  }
+
+  void run_backward(const HeadGradient<T>& all, const Dropout& dropout) const {
+    const auto& s = shape_;
+    const std::int64_t row = s.heads * s.head_channels;
+#pragma omp parallel for schedule(dynamic) num_threads(threads())
+    for (std::int64_t i = 0; i < s.batch * s.heads; ++i) {
+      const std::int64_t sample = i / s.heads, h = i % s.heads;
+      const Head head = head_of(sample, h);
+      const std::int64_t first = sample * s.time * row + h * s.head_channels;
+      const std::int64_t packed = 3 * sample * s.time * row + h * s.head_channels;
+      const HeadGradient<T> mine{all.dqkv + packed, all.dout + first, all.qkv + packed,
+                                 all.out + first, all.lse + i * s.time};
+      backward_(&mine, &head, &dropout, scratch());
+    }
+  }
+
+  AttentionShape shape_;
+  int threads_;  // at construction; more are not used
+  decltype(&forward_kernel<T>) forward_ = forward_kernel<T>;
+  decltype(&backward_kernel<T>) backward_ = backward_kernel<T>;
+  std::int64_t width_;
+  std::int64_t scratch_elements_;  // per thread
+  device::Buffer scratch_;
+};
+
+}  // namespace
+}  // namespace cpu
+
+std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& device,
+                                                              const AttentionShape& shape) {
+  if (shape.dtype == DType::f32)
+    return std::make_unique<cpu::AttentionCpu<float>>(device, shape);
+  std::unique_ptr<Attention::Implementation> general;
+  const bool tiles = cpu::amx::attends(shape);
+  if (shape.drops || !tiles)
+    general = std::make_unique<cpu::AttentionCpu<Bf16>>(device, shape);
+  return tiles ? cpu::amx::make_attention(device, shape, std::move(general)) : std::move(general);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cpu/embedding.hpp"
+
+#include <algorithm>
+
+#include "ops/cpu/dropout.hpp"
+#include "ops/cpu/loops.hpp"
+
+namespace trireme::ops::cpu {
+namespace {
+
+/// Rows [begin, end) of out = [B·T, C].
+template <class T>
+TRIREME_CLONES void forward_kernel(T* out,
+                                   const std::int32_t* tokens,
+                                   const T* wte,
+                                   const T* wpe,
+                                   const EmbeddingShape* shape,
+                                   const Dropout* dropout,
+                                   std::int64_t begin,
+                                   std::int64_t end) {
+  const std::int64_t C = shape->channels;
+  DropoutRun run;
+  for (std::int64_t r = begin; r < end; ++r) {
+    const std::int64_t position = r % shape->time;
+    const T* a = wte + tokens[r] * C;
+    const T* b = wpe + position * C;
+    T* to = out + r * C;
+    if (!dropout->active()) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < C; ++c) to[c] = from_float<T>(to_float(a[c]) + to_float(b[c]));
+      continue;
+    }
+    for (std::int64_t first = 0; first < C; first += dropout_run_elements) {
+      const std::int64_t n = std::min(dropout_run_elements, C - first);
+      const float* factors = dropout_run(run, *dropout, r / shape->time, position * C + first, n);
+#pragma omp simd
+      for (std::int64_t c = 0; c < n; ++c)
+        to[first + c] =
+            from_float<T>((to_float(a[first + c]) + to_float(b[first + c])) * factors[c]);
+    }
+  }
+}
+
+constexpr std::int64_t columns_per_piece = 64;
+static_assert(columns_per_piece <= dropout_run_elements);
+
+/// All rows of a few columns: each thread owns columns, so the order of additions is the rows'.
+template <class T>
+TRIREME_CLONES void backward_kernel(float* dwte,
+                                    float* dwpe,
+                                    const T* dout,
+                                    const std::int32_t* tokens,
+                                    const EmbeddingShape* shape,
+                                    const Dropout* dropout,
+                                    std::int64_t column,
+                                    std::int64_t count) {
+  const std::int64_t C = shape->channels;
+  DropoutRun run;
+  for (std::int64_t r = 0; r < shape->batch * shape->time; ++r) {
+    const std::int64_t position = r % shape->time;
+    float* token = dwte + tokens[r] * C + column;
+    float* place = dwpe + position * C + column;
+    const T* from = dout + r * C + column;
+    if (dropout->active()) {
+      const float* factors =
+          dropout_run(run, *dropout, r / shape->time, position * C + column, count);
+#pragma omp simd
+      for (std::int64_t c = 0; c < count; ++c) {
+        const float d = to_float(from[c]) * factors[c];
+        token[c] += d;
+        place[c] += d;
+      }
+    } else {
+#pragma omp simd
+      for (std::int64_t c = 0; c < count; ++c) {
+        const float d = to_float(from[c]);
+        token[c] += d;
+        place[c] += d;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void embedding_forward(T* out,
+                       const std::int32_t* tokens,
+                       const T* wte,
+                       const T* wpe,
+                       const EmbeddingShape& shape,
+                       const Dropout& dropout) {
+  const std::int64_t rows = std::max<std::int64_t>(1, elements_per_chunk / shape.channels);
+  for_chunks(shape.batch * shape.time, rows, [&](std::int64_t begin, std::int64_t end) {
+    forward_kernel(out, tokens, wte, wpe, &shape, &dropout, begin, end);
+  });
+}
+
+template <class T>
+void embedding_backward(float* dwte,
+                        float* dwpe,
+                        const T* dout,
+                        const std::int32_t* tokens,
+                        const EmbeddingShape& shape,
+                        const Dropout& dropout) {
+  for_chunks(shape.channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
+    backward_kernel(dwte, dwpe, dout, tokens, &shape, &dropout, begin, end - begin);
+  });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                    \
+  template void embedding_forward(T*, const std::int32_t*, const T*, const T*,    \
+                                  const EmbeddingShape&, const Dropout&);         \
+  template void embedding_backward(float*, float*, const T*, const std::int32_t*, \
+                                   const EmbeddingShape&, const Dropout&);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(Bf16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::ops::cpu

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer normalization sixteen channels at a time: rows forward and backward, and the sums of the
+// parameters' gradients over rows.
+#pragma once
+
+#include "ops/cpu/layer_norm.hpp"
+#include "ops/cpu/x86/avx512_math.hpp"
+
+namespace trireme::ops::cpu::avx512 {
+
+template <class T>
+TRIREME_AVX512 void normalize_rows(T* y,
+                                   float* mean,
+                                   float* rstd,
+                                   const T* x,
+                                   const T* gamma,
+                                   const T* beta,
+                                   std::int64_t rows,
+                                   std::int64_t channels,
+                                   float epsilon) {
+  const float inverse = 1.0F / static_cast<float>(channels);
+  for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
+    __m512 sum = _mm512_setzero_ps(), squares = _mm512_setzero_ps();
+    for (std::int64_t c = 0; c < channels; c += lanes)
+      sum = _mm512_add_ps(sum, load_floats(x + c, first_lanes(channels - c)));
+    mean[r] = _mm512_reduce_add_ps(sum) * inverse;
+    const __m512 m = _mm512_set1_ps(mean[r]);
+    for (std::int64_t c = 0; c < channels; c += lanes) {
+      const __mmask16 keep = first_lanes(channels - c);
+      const __m512 d = _mm512_maskz_sub_ps(keep, load_floats(x + c, keep), m);
+      squares = _mm512_fmadd_ps(d, d, squares);
+    }
+    rstd[r] = 1.0F / __builtin_sqrtf(_mm512_reduce_add_ps(squares) * inverse + epsilon);
+    const __m512 s = _mm512_set1_ps(rstd[r]);
+    for (std::int64_t c = 0; c < channels; c += lanes) {
+      const __mmask16 keep = first_lanes(channels - c);
+      const __m512 scale = _mm512_mul_ps(s, load_floats(gamma + c, keep));
+      const __m512 d = _mm512_sub_ps(load_floats(x + c, keep), m);
+      const __m512 shift = beta != nullptr ? load_floats(beta + c, keep) : _mm512_setzero_ps();
+      store_floats(y + c, _mm512_fmadd_ps(d, scale, shift), keep);
+    }
+  }
+}
+
+/// dx = (or +=) rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
+template <class T>
+TRIREME_AVX512 void normalize_rows_backward(T* dx,
+                                            const LayerNormSaved<T>& saved,
+                                            std::int64_t begin,
+                                            std::int64_t end,
+                                            std::int64_t channels,
+                                            bool accumulate) {
+  const float inverse = 1.0F / static_cast<float>(channels);
+  for (std::int64_t r = begin; r < end; ++r) {
+    const T* dy = saved.dy + r * channels;
+    const T* x = saved.x + r * channels;
+    T* to = dx + r * channels;
+    const __m512 m = _mm512_set1_ps(saved.mean[r]), s = _mm512_set1_ps(saved.rstd[r]);
+    __m512 sum = _mm512_setzero_ps(), product = _mm512_setzero_ps();
+    for (std::int64_t c = 0; c < channels; c += lanes) {
+      const __mmask16 keep = first_lanes(channels - c);
+      const __m512 g = _mm512_mul_ps(load_floats(dy + c, keep), load_floats(saved.gamma + c, keep));
+      sum = _mm512_add_ps(sum, g);  // zero beyond the row
+      product =
+          _mm512_fmadd_ps(g, _mm512_mul_ps(_mm512_sub_ps(load_floats(x + c, keep), m), s), product);
+    }
+    const __m512 mean_g = _mm512_set1_ps(_mm512_reduce_add_ps(sum) * inverse);
+    const __m512 mean_p = _mm512_set1_ps(_mm512_reduce_add_ps(product) * inverse);
+    for (std::int64_t c = 0; c < channels; c += lanes) {
+      const __mmask16 keep = first_lanes(channels - c);
+      const __m512 g = _mm512_mul_ps(load_floats(dy + c, keep), load_floats(saved.gamma + c, keep));
+      const __m512 xhat = _mm512_mul_ps(_mm512_sub_ps(load_floats(x + c, keep), m), s);
+      const __m512 inner = _mm512_fnmadd_ps(xhat, mean_p, _mm512_sub_ps(g, mean_g));
+      const __m512 before = accumulate ? load_floats(to + c, keep) : _mm512_setzero_ps();
+      store_floats(to + c, _mm512_fmadd_ps(s, inner, before), keep);
+    }
+  }
+}
+
+/// Adds to sums over rows [begin, end) of 32 columns, of which `count` exist: of dy xhat to
+/// `scale`, of dy to `shift`.
+template <class T>
+TRIREME_AVX512 void add_norm_rows(float* scale,
+                                  float* shift,
+                                  const LayerNormSaved<T>& saved,
+                                  std::int64_t begin,
+                                  std::int64_t end,
+                                  std::int64_t column,
+                                  std::int64_t count,
+                                  std::int64_t channels) {
+  const __mmask16 keep[2] = {first_lanes(count), first_lanes(count - lanes)};
+  __m512 products[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  for (std::int64_t r = begin; r < end; ++r) {
+    const __m512 m = _mm512_set1_ps(saved.mean[r]), s = _mm512_set1_ps(saved.rstd[r]);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t at = r * channels + column + half * lanes;
+      const __m512 d = load_floats(saved.dy + at, keep[half]);
+      const __m512 xhat = _mm512_mul_ps(_mm512_sub_ps(load_floats(saved.x + at, keep[half]), m), s);
+      products[half] = _mm512_fmadd_ps(d, xhat, products[half]);
+      sum[half] = _mm512_add_ps(sum[half], d);
+    }
+  }
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    float* to_scale = scale + half * lanes;
+    float* to_shift = shift + half * lanes;
+    _mm512_storeu_ps(to_scale, _mm512_add_ps(_mm512_loadu_ps(to_scale), products[half]));
+    _mm512_storeu_ps(to_shift, _mm512_add_ps(_mm512_loadu_ps(to_shift), sum[half]));
+  }
+}
+
+}  // namespace trireme::ops::cpu::avx512

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen numbers at a time for AVX-512 kernels: in and out of memory as fp32 whatever the dtype,
+// and the exponential.
+#pragma once
+
+#include "base/dtype.hpp"
+
+#include "ops/cpu/x86/avx512_pack.hpp"
+
+namespace trireme::ops::cpu::avx512 {
+
+TRIREME_AVX512_INLINE __m512 load_floats(const float* from, __mmask16 keep) {
+  return _mm512_maskz_loadu_ps(keep, from);
+}
+TRIREME_AVX512_INLINE __m512 load_floats(const Bf16* from, __mmask16 keep) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(keep, from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+TRIREME_AVX512_INLINE void store_floats(float* to, __m512 v, __mmask16 keep) {
+  _mm512_mask_storeu_ps(to, keep, v);
+}
+/// Rounds to nearest even; NaN stays NaN.
+TRIREME_AVX512_INLINE void store_floats(Bf16* to, __m512 v, __mmask16 keep) {
+  const __m512i raw = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(raw, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(raw, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i quiet = _mm512_or_si512(raw, _mm512_set1_epi32(0x400000));
+  const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i result = _mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16);
+  _mm256_mask_storeu_epi16(to, keep, _mm512_cvtepi32_epi16(result));
+}
+
+/// As fast_exp (ops/cpu/loops.hpp): within 2 units in the last place, 0 below -87.3.
+TRIREME_AVX512_INLINE __m512 exponential(__m512 x) {
+  const __mmask16 counts = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.3F), _CMP_NLT_UQ);
+  const __m512 at = _mm512_min_ps(_mm512_set1_ps(88.3F), x);  // NaN stays
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(at, _mm512_set1_ps(1.44269504F)),
+                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375F), at);
+  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4F), r);
+  __m512 p = _mm512_set1_ps(1.0F / 5040.0F);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F / 720.0F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F / 120.0F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F / 24.0F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F / 6.0F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
+  return _mm512_maskz_scalef_ps(counts, p, n);
+}
+
+/// 1 / x within 1 unit in the last place or two; 0 for infinity.
+TRIREME_AVX512_INLINE __m512 reciprocal(__m512 x) {
+  const __m512 guess = _mm512_rcp14_ps(x);
+  const __m512 error = _mm512_fnmadd_ps(x, guess, _mm512_set1_ps(1.0F));
+  return _mm512_fmadd_ps(guess, error, guess);  // one step of Newton's
+}
+
+}  // namespace trireme::ops::cpu::avx512

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops, from the outside: tasks (a chunk of C's columns, a part of its rows), blocks of K, rows of
+// A by twelve, panels of B by 32 columns. Source of the scheme: Goto, van de Geijn, "Anatomy of
+// high-performance matrix multiplication", 2008.
+#include "ops/cpu/x86/avx512_matmul.hpp"
+
+#include <algorithm>
+
+#include <omp.h>
+
+#include "base/error.hpp"
+
+#include "device/buffer.hpp"
+#include "device/cpu/cpu_stream.hpp"
+
+#if defined(__x86_64__)
+#include "ops/cpu/loops.hpp"
+#include "ops/cpu/x86/avx512_block.hpp"
+
+namespace trireme::ops::cpu::avx512 {
+namespace {
+
+/// Half of the second-level cache of Zen 4; the rows of A need some of the other half.
+constexpr std::int64_t chunk_bytes = std::int64_t{512} << 10U;
+
+constexpr std::int64_t divided_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+constexpr std::int64_t rounded_up(std::int64_t a, std::int64_t b) {
+  return divided_up(a, b) * b;
+}
+
+/// How a product is cut, by shape alone but for the parts, which decide nothing but the order.
+struct Blocking {
+  std::int64_t units = 0;        ///< along K
+  std::int64_t block_units = 0;  ///< of a block of K
+  std::int64_t chunk_panels = 0, chunks = 0;
+  std::int64_t part_rows = 0, parts = 0;
+  bool copies_rows = false;  ///< A's rows lie at a distance that a cache maps to few sets
+
+  Blocking(const MatmulShape& s, int threads) {
+    const bool pairs = s.a == DType::bf16;
+    units = pairs ? divided_up(s.k, 2) : s.k;
+    // A panel of A fits into the first-level cache beside passing lines of B; rows that are read
+    // where they lie need not.
+    const std::int64_t most = s.a_transposed ? 384 : 1024;
+    block_units = rounded_up(divided_up(units, divided_up(units, most)), lanes);
+    const std::int64_t panels = divided_up(s.n, panel_columns);
+    const auto panel_bytes = block_units * panel_columns * static_cast<std::int64_t>(sizeof(Unit));
+    chunk_panels = std::clamp<std::int64_t>(chunk_bytes / panel_bytes, 1, panels);
+    chunks = divided_up(panels, chunk_panels);
+    chunk_panels = divided_up(panels, chunks);  // equal chunks
+    chunks = divided_up(panels, chunk_panels);
+    const std::int64_t wanted = threads == 1 ? 1 : divided_up(std::int64_t{3} * threads, chunks);
+    part_rows = rounded_up(divided_up(s.m, wanted), panel_rows);
+    parts = divided_up(s.m, part_rows);
+    copies_rows = !s.a_transposed && s.k * static_cast<std::int64_t>(size_bytes(s.a)) % 2048 == 0 &&
+                  s.k * static_cast<std::int64_t>(size_bytes(s.a)) > 2048;
+  }
+  [[nodiscard]] std::int64_t blocks() const { return divided_up(units, block_units); }
+  [[nodiscard]] std::int64_t chunk_units() const {
+    return chunk_panels * panel_columns * block_units;
+  }
+  /// Rows that are copied lie a cache line further apart.
+  [[nodiscard]] std::int64_t copied_stride() const { return block_units + lanes; }
+  [[nodiscard]] std::int64_t rows_units() const { return panel_rows * copied_stride() + lanes; }
+};
+
+/// Operands of one call.
+struct Call {
+  const std::byte* a;
+  const std::byte* b;
+  const std::byte* bias;
+  std::byte* c;
+};
+
+class MatmulAvx512 final : public Matmul::Implementation {
+ public:
+  MatmulAvx512(device::Device& device, const MatmulShape& shape)
+      : shape_(shape),
+        threads_(omp_get_max_threads()),
+        blocking_(shape, threads_),
+        thread_units_(rounded_up(blocking_.chunk_units() + blocking_.rows_units(), 1024)) {
+    scratch_ = device.allocate(static_cast<std::size_t>(thread_units_ * threads_) * sizeof(Unit),
+                               "matmul scratch");
+    if (shape.c == DType::bf16 && blocking_.blocks() > 1)
+      sums_ = device.allocate(static_cast<std::size_t>(shape.m * shape.n) * sizeof(float),
+                              "matmul sums");
+  }
+
+  void run(const std::byte* a,
+           const std::byte* b,
+           const std::byte* bias,
+           std::byte* c,
+           device::Stream& stream) override {
+    const Call call{a, b, bias, c};
+    device::cpu::stream_of(stream).run([this, call] {
+      if (shape_.a == DType::bf16)
+        multiply<true>(call);
+      else
+        multiply<false>(call);
+    });
+  }
+
+ private:
+  template <bool pairs>
+  void multiply(const Call& call) const {
+    const std::int64_t tasks = blocking_.chunks * blocking_.parts;
+    const int threads = std::min(threads_, omp_get_max_threads());
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (tasks > 1)
+    for (std::int64_t task = 0; task < tasks; ++task) {
+      Unit* mine = reinterpret_cast<Unit*>(scratch_.data()) + omp_get_thread_num() * thread_units_;
+      multiply_task<pairs>(call, task / blocking_.parts, task % blocking_.parts, mine);
+    }
+  }
+
+  template <bool pairs>
+  TRIREME_AVX512_BF16 void multiply_task(const Call& call,
+                                         std::int64_t chunk,
+                                         std::int64_t part,
+                                         Unit* scratch) const {
+    const MatmulShape& s = shape_;
+    const std::int64_t first_panel = chunk * blocking_.chunk_panels;
+    const std::int64_t last_panel =
+        std::min(first_panel + blocking_.chunk_panels, divided_up(s.n, panel_columns));
+    const Stored b = s.b_transposed ? Stored{call.b, s.n, s.k} : Stored{call.b, s.k, s.n};
+    for (std::int64_t begin = 0; begin < blocking_.units; begin += blocking_.block_units) {
+      const std::int64_t end = std::min(begin + blocking_.block_units, blocking_.units);
+      for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
+        Unit* to = scratch + (panel - first_panel) * panel_columns * blocking_.block_units;
+        if (s.b_transposed)
+          pack_b_transposed<pairs>(to, b, panel * panel_columns, begin, end);
+        else
+          pack_b<pairs>(to, b, panel * panel_columns, begin, end);
+      }
+      const std::int64_t first_row = part * blocking_.part_rows;
+      const std::int64_t last_row = std::min(first_row + blocking_.part_rows, s.m);
+      for (std::int64_t row = first_row; row < last_row; row += panel_rows) {
+        const std::int64_t rows = std::min(panel_rows, last_row - row);
+        Unit* own = scratch + blocking_.chunk_units();
+        const Terms terms = find_terms<pairs>(call, row, rows, begin, end, own);
+        for (std::int64_t panel = first_panel; panel < last_panel; ++panel)
+          multiply_block<pairs>(call, terms, scratch, row, rows, panel, panel - first_panel, begin,
+                                end);
+      }
+    }
+  }
+
+  /// The rows of A from `row` on, where they lie or as a copy in `own`.
+  template <bool pairs>
+  TRIREME_AVX512_BF16 Terms find_terms(const Call& call,
+                                       std::int64_t row,
+                                       std::int64_t rows,
+                                       std::int64_t begin,
+                                       std::int64_t end,
+                                       Unit* own) const {
+    const MatmulShape& s = shape_;
+    Terms terms;
+    terms.units = end - begin;
+    if (s.a_transposed) {
+      pack_a_transposed<pairs>(own, {call.a, s.k, s.m}, row, begin, end);
+      terms.a = own;
+      return terms;
+    }
+    if (blocking_.copies_rows) {
+      const Stored a{call.a, s.m, s.k};
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t u = begin; u < end; u += lanes)
+          _mm512_storeu_si512(own + r * blocking_.copied_stride() + u - begin,
+                              load_along<pairs>(a, row + r, u));
+      terms.a = own;
+      terms.row_stride = blocking_.copied_stride() * static_cast<std::int64_t>(sizeof(Unit));
+      return terms;
+    }
+    const auto element = static_cast<std::int64_t>(size_bytes(s.a));
+    terms.a = reinterpret_cast<const Unit*>(call.a + row * s.k * element) + begin;
+    terms.row_stride = s.k * element;
+    if (pairs && s.k % 2 != 0 && end == blocking_.units) {
+      --terms.units;
+      terms.half_unit = true;
+    }
+    return terms;
+  }
+
+  template <bool pairs>
+  TRIREME_AVX512_BF16 void multiply_block(const Call& call,
+                                          Terms terms,
+                                          const Unit* panels,
+                                          std::int64_t row,
+                                          std::int64_t rows,
+                                          std::int64_t panel,
+                                          std::int64_t place,
+                                          std::int64_t begin,
+                                          std::int64_t end) const {
+    const MatmulShape& s = shape_;
+    terms.b = panels + place * panel_columns * blocking_.block_units;
+    const std::int64_t column = panel * panel_columns, at = row * s.n + column;
+    const bool last = end == blocking_.units;
+    Target target;
+    target.columns = std::min(panel_columns, s.n - column);
+    target.c_stride = target.addend_stride = s.n;
+    const bool through_sums = sums_.bytes() > 0;
+    float* sums = reinterpret_cast<float*>(through_sums ? sums_.data() : call.c) + at;
+    if (begin > 0 || s.accumulate)
+      target.addend = sums;
+    target.c_is_bf16 = s.c == DType::bf16 && last;
+    target.c = through_sums && !last ? reinterpret_cast<std::byte*>(sums)
+                                     : call.c + at * static_cast<std::int64_t>(size_bytes(s.c));
+    if (s.bias && last) {
+      target.bias = call.bias + column * static_cast<std::int64_t>(size_bytes(s.b));
+      target.bias_is_bf16 = s.b == DType::bf16;
+    }
+    if (s.a_transposed)
+      product_rows<pairs, true>(terms, target, rows);
+    else
+      product_rows<pairs, false>(terms, target, rows);
+  }
+
+  MatmulShape shape_;
+  int threads_;  // at construction; more are not used
+  Blocking blocking_;
+  std::int64_t thread_units_;  // of scratch
+  device::Buffer scratch_;
+  device::Buffer sums_;  // where bf16 results are added up over blocks of K
+};
+
+}  // namespace
+
+bool multiplies(const MatmulShape& shape) {
+  const bool fp32 = has_avx512();
+  static const bool bf16 = fp32 && __builtin_cpu_supports("avx512bf16");
+  if (shape.a != shape.b || (shape.c != DType::f32 && shape.c != shape.a))
+    return false;
+  return shape.a == DType::f32 ? fp32 : shape.a == DType::bf16 && bf16;
+}
+
+std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& device,
+                                                    const MatmulShape& shape) {
+  return std::make_unique<MatmulAvx512>(device, shape);
+}
+
+}  // namespace trireme::ops::cpu::avx512
+#else
+namespace trireme::ops::cpu::avx512 {
+
+bool multiplies(const MatmulShape& /*shape*/) {
+  return false;
+}
+
+std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& /*device*/,
+                                                    const MatmulShape& shape) {
+  TRIREME_EXPECT(false, "AVX-512 products of {} on another processor", name(shape.a));
+  return nullptr;
+}
+
+}  // namespace trireme::ops::cpu::avx512
+#endif

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention on a GPU: cuDNN's fused kernels for what they can do, our own for the rest (fp32,
+// dropout, single positions, head sizes that are no multiple of 8 or above 128). Where calls may be
+// with dropout, cuDNN computes forward without it (evaluation), and backward is always our own;
+// both leave and read the same lse.
+//
+// cuDNN's graphs are built at construction: that takes a while. Backward asks for its deterministic
+// algorithm, whose workspace grows with B·H·T², unless AttentionOptions let it go.
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include <cudnn.h>
+#include <fmt/format.h>
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+// We write no graphs down, and JSON costs a third of this file's compilation.
+#define CUDNN_FRONTEND_SKIP_JSON_LIB  // NOLINT(readability-identifier-naming)
+#include <cudnn_frontend.h>
+#pragma GCC diagnostic pop
+
+#include "base/error.hpp"
+
+#include "device/cuda/handle.hpp"
+
+#include "ops/attention_backend.hpp"
+#include "ops/cuda/attention.hpp"
+
+namespace trireme::ops {
+namespace {
+
+namespace fe = cudnn_frontend;
+
+void check(cudnnStatus_t status, const char* statement, int line) {
+  if (status != CUDNN_STATUS_SUCCESS)
+    throw DeviceError("cuDNN", statement, cudnnGetErrorString(status), __FILE__, line);
+}
+void check(fe::error_t status, const char* statement, int line) {
+  if (status.is_bad())
+    throw DeviceError("cuDNN", statement, status.get_message(), __FILE__, line);
+}
+#define TRIREME_CUDNN(call) check((call), #call, __LINE__)
+
+/// One per device.
+struct Library {
+  Library() { TRIREME_CUDNN(cudnnCreate(&handle)); }
+  ~Library() { cudnnDestroy(handle); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  cudnnHandle_t handle = nullptr;
+};
+
+enum Uid : std::int64_t { q = 1, k, v, out, stats, dout, dq, dk, dv };
+using Pointers = std::unordered_map<std::int64_t, void*>;
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+/// One direction: cuDNN's graph and its memory.
+class CudnnGraph {
+ public:
+  CudnnGraph(device::Device& device, const AttentionShape& shape, bool backward)
+      : shape_(shape),
+        options_(device::cuda::kept_with<AttentionOptions>(device)),
+        handle_(device::cuda::kept_with<Library>(device).handle) {
+    graph_.set_io_data_type(fe::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+    if (backward)
+      describe_backward();
+    else
+      describe_forward();
+    TRIREME_CUDNN(graph_.validate());
+    TRIREME_CUDNN(graph_.build_operation_graph(handle_));
+    TRIREME_CUDNN(graph_.create_execution_plans({fe::HeurMode_t::A}));
+    TRIREME_CUDNN(graph_.check_support());
+    TRIREME_CUDNN(graph_.build_plans());
+    std::int64_t bytes = 0;
+    TRIREME_CUDNN(graph_.get_workspace_size(bytes));
+    workspace_ = device.allocate(static_cast<std::size_t>(bytes),
+                                 backward ? "attention backward" : "attention forward");
+  }
+
+  void run(Pointers& pointers, device::Stream& stream) {
+    TRIREME_CUDNN(cudnnSetStream(handle_, device::cuda::handle_of(stream)));
+    TRIREME_CUDNN(graph_.execute(handle_, pointers, workspace_.data()));
+  }
+  [[nodiscard]] std::size_t workspace_bytes() const { return workspace_.bytes(); }
+
+ private:
+  /// [B, H, T, D] inside rows of `row` elements.
+  Tensor tensor(Uid uid, const char* name, std::int64_t row) {
+    const auto& s = shape_;
+    return graph_.tensor(fe::graph::Tensor_attributes()
+                             .set_name(name)
+                             .set_uid(uid)
+                             .set_dim({s.batch, s.heads, s.time, s.head_channels})
+                             .set_stride({s.time * row, s.head_channels, row, 1}));
+  }
+  void output(const Tensor& made, Uid uid, std::int64_t row) {
+    const auto& s = shape_;
+    made->set_output(true)
+        .set_uid(uid)
+        .set_dim({s.batch, s.heads, s.time, s.head_channels})
+        .set_stride({s.time * row, s.head_channels, row, 1});
+  }
+  [[nodiscard]] std::int64_t row() const { return shape_.heads * shape_.head_channels; }
+  [[nodiscard]] float scale() const {
+    return 1.0F / std::sqrt(static_cast<float>(shape_.head_channels));
+  }
+  [[nodiscard]] std::vector<std::int64_t> stats_dim() const {
+    return {shape_.batch, shape_.heads, shape_.time, 1};
+  }
+  [[nodiscard]] std::vector<std::int64_t> stats_stride() const {
+    return {shape_.heads * shape_.time, shape_.time, 1, 1};
+  }
+
+  void describe_forward() {
+    const auto made = graph_.sdpa(tensor(Uid::q, "q", 3 * row()), tensor(Uid::k, "k", 3 * row()),
+                                  tensor(Uid::v, "v", 3 * row()),
+                                  fe::graph::SDPA_attributes()
+                                      .set_name("attention")
+                                      .set_generate_stats(true)
+                                      .set_causal_mask(true)
+                                      .set_attn_scale(scale()));
+    output(made[0], Uid::out, row());
+    made[1]
+        ->set_output(true)
+        .set_data_type(fe::DataType_t::FLOAT)
+        .set_uid(Uid::stats)
+        .set_dim(stats_dim())
+        .set_stride(stats_stride());
+  }
+
+  void describe_backward() {
+    const Tensor saved = graph_.tensor(fe::graph::Tensor_attributes()
+                                           .set_name("stats")
+                                           .set_uid(Uid::stats)
+                                           .set_data_type(fe::DataType_t::FLOAT)
+                                           .set_dim(stats_dim())
+                                           .set_stride(stats_stride()));
+    const auto made =
+        graph_.sdpa_backward(tensor(Uid::q, "q", 3 * row()), tensor(Uid::k, "k", 3 * row()),
+                             tensor(Uid::v, "v", 3 * row()), tensor(Uid::out, "out", row()),
+                             tensor(Uid::dout, "dout", row()), saved,
+                             fe::graph::SDPA_backward_attributes()
+                                 .set_name("attention_backward")
+                                 .set_causal_mask(true)
+                                 .set_attn_scale(scale())
+                                 .set_deterministic_algorithm(options_.deterministic));
+    output(made[0], Uid::dq, 3 * row());
+    output(made[1], Uid::dk, 3 * row());
+    output(made[2], Uid::dv, 3 * row());
+  }
+
+  const AttentionShape shape_;
+  const AttentionOptions options_;
+  const cudnnHandle_t handle_;
+  fe::graph::Graph graph_;
+  device::Buffer workspace_;
+};
+
+class AttentionCuda final : public Attention::Implementation {
+ public:
+  AttentionCuda(device::Device& device, const AttentionShape& s)
+      : shape_(s), sizes_{s.batch, s.time, s.heads, s.head_channels} {
+    if (suits_cudnn(s))
+      forward_.emplace(device, s, false);
+    if (suits_cudnn(s) && !s.drops)
+      backward_.emplace(device, s, true);
+    TRIREME_EXPECT(suits_cudnn(s) || s.head_channels <= cuda::most_head_channels,
+                   "heads of {} channels, more than {}", s.head_channels, cuda::most_head_channels);
+    if (!backward_)
+      delta_ = device.allocate(static_cast<std::size_t>(s.batch * s.heads * s.time) * sizeof(float),
+                               "attention backward");
+  }
+
+  void forward(
+      View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) override {
+    if (forward_ && !dropout.active()) {
+      Pointers pointers{{Uid::out, out.data}, {Uid::stats, lse.data}};
+      add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
+      forward_->run(pointers, stream);
+    } else if (shape_.dtype == DType::bf16) {
+      own_forward<Bf16>(out, lse, qkv, dropout, stream);
+    } else {
+      own_forward<float>(out, lse, qkv, dropout, stream);
+    }
+  }
+
+  void backward(View dqkv,
+                ConstView dout,
+                ConstView qkv,
+                ConstView out,
+                ConstView lse,
+                const Dropout& dropout,
+                device::Stream& stream) override {
+    if (backward_) {
+      Pointers pointers{{Uid::out, const_cast<std::byte*>(out.data)},
+                        {Uid::stats, const_cast<std::byte*>(lse.data)},
+                        {Uid::dout, const_cast<std::byte*>(dout.data)}};
+      add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
+      add_qkv(pointers, Uid::dq, dqkv.data);
+      backward_->run(pointers, stream);
+    } else if (shape_.dtype == DType::bf16) {
+      own_backward<Bf16>(dqkv, {dout.as<Bf16>(), qkv.as<Bf16>(), out.as<Bf16>(), lse.as<float>()},
+                         dropout, stream);
+    } else {
+      own_backward<float>(dqkv,
+                          {dout.as<float>(), qkv.as<float>(), out.as<float>(), lse.as<float>()},
+                          dropout, stream);
+    }
+  }
+
+  [[nodiscard]] std::size_t scratch_bytes() const override {
+    return delta_.bytes() + (forward_ ? forward_->workspace_bytes() : 0) +
+           (backward_ ? backward_->workspace_bytes() : 0);
+  }
+
+ private:
+  /// The three parts of a packed tensor under the uids `first` and the two behind it.
+  void add_qkv(Pointers& pointers, Uid first, std::byte* data) const {
+    const auto part =
+        static_cast<std::size_t>(shape_.heads * shape_.head_channels) * size_bytes(shape_.dtype);
+    for (std::size_t i = 0; i < 3; ++i)
+      pointers[first + static_cast<std::int64_t>(i)] = data + i * part;
+  }
+
+  template <class T>
+  void own_forward(
+      View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) const {
+    cuda::attention_forward(out.as<T>(), lse.as<float>(), qkv.as<T>(), sizes_, dropout,
+                            device::cuda::handle_of(stream));
+  }
+  template <class T>
+  void own_backward(View dqkv,
+                    const cuda::AttentionSaved<T>& saved,
+                    const Dropout& dropout,
+                    device::Stream& stream) const {
+    cuda::attention_backward(dqkv.as<T>(), saved, delta_.view(DType::f32).template as<float>(),
+                             sizes_, dropout, device::cuda::handle_of(stream));
+  }
+
+  const AttentionShape shape_;
+  const cuda::AttentionSizes sizes_;
+  std::optional<CudnnGraph> forward_, backward_;
+  device::Buffer delta_;
+};
+
+}  // namespace
+
+std::size_t cudnn_version() {
+  return cudnnGetVersion();
+}
+
+std::unique_ptr<Attention::Implementation> make_attention_cuda(device::Device& device,
+                                                               const AttentionShape& shape) {
+  return std::make_unique<AttentionCuda>(device, shape);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// A warp per query row (forward, dQ) or per key row (dK, dV). It meets the other side 32 rows at a
+// time: first a lane per row for the scores, then a lane per channel for what is added up. Every
+// sum has one owner and one order, so nothing is atomic.
+#include "ops/cuda/attention.hpp"
+#include "ops/cuda/loops.cuh"
+
+namespace trireme::ops::cuda {
+namespace {
+
+constexpr int warps = 4;
+constexpr int channels_per_lane = static_cast<int>(most_head_channels) / warp_lanes;
+
+/// Where one (b, h) lies. Rows of q, k, v are `step` apart, those of out `heads · D`.
+struct Head {
+  std::int64_t b, h, row;
+  std::int64_t time, D, step, out_step;
+  std::int64_t q, k, v, out, stats;
+
+  __device__ explicit Head(const AttentionSizes& s)
+      : row((static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.y)),
+        time(s.time),
+        D(s.head_channels),
+        step(3 * s.heads * D),
+        out_step(s.heads * D) {
+    b = row / (s.heads * time);
+    h = row / time % s.heads;
+    stats = (b * s.heads + h) * time;
+    row %= time;
+    q = b * time * step + h * D;
+    k = q + out_step;
+    v = k + out_step;
+    out = b * time * out_step + h * D;
+  }
+};
+
+__device__ inline bool outside(const AttentionSizes& s) {
+  return static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.y >= s.batch * s.heads * s.time;
+}
+
+/// One row of D channels, read by the whole warp into its own memory.
+template <class T>
+__device__ inline void fetch(float* to, const T* from, std::int64_t D) {
+  for (std::int64_t c = threadIdx.x; c < D; c += warp_lanes) to[c] = to_float(from[c]);
+}
+
+template <class T>
+__device__ inline float dot(const float* a, const T* b, std::int64_t D) {
+  float sum = 0;
+  for (std::int64_t c = 0; c < D; ++c) sum = fmaf(a[c], to_float(b[c]), sum);
+  return sum;
+}
+
+/// sums[i] += Σ_j weight of lane j · row j [channel i·32 + lane], for j below `count`.
+template <class T>
+__device__ inline void add_rows(float (&sums)[channels_per_lane],
+                                float weight,
+                                const T* rows,
+                                std::int64_t step,
+                                int count,
+                                std::int64_t D) {
+  for (int j = 0; j < count; ++j) {
+    const float w = __shfl_sync(0xffffffffU, weight, j);
+    for (int i = 0; i < channels_per_lane; ++i)
+      if (const std::int64_t c = i * warp_lanes + static_cast<int>(threadIdx.x); c < D)
+        sums[i] = fmaf(w, to_float(rows[j * step + c]), sums[i]);
+  }
+}
+
+template <class T>
+__device__ inline void write_row(T* to,
+                                 const float (&sums)[channels_per_lane],
+                                 float factor,
+                                 std::int64_t D) {
+  for (int i = 0; i < channels_per_lane; ++i)
+    if (const std::int64_t c = i * warp_lanes + static_cast<int>(threadIdx.x); c < D)
+      to[c] = from_float<T>(sums[i] * factor);
+}
+
+__device__ inline float kept(const Dropout& d, const Head& head, std::int64_t t, std::int64_t s) {
+  return d.active()
+             ? dropout_factor(d, static_cast<std::uint64_t>(head.b),
+                              static_cast<std::uint64_t>((head.h * head.time + t) * head.time + s))
+             : 1.0F;
+}
+
+__device__ inline int rows_in_tile(std::int64_t begin, std::int64_t end) {
+  return end - begin < warp_lanes ? static_cast<int>(end - begin) : warp_lanes;
+}
+
+template <class T>
+__global__ void forward_kernel(
+    T* out, float* lse, const T* qkv, AttentionSizes sizes, Dropout dropout, float scale) {
+  __shared__ float rows[warps][most_head_channels];
+  if (outside(sizes))
+    return;
+  const Head head(sizes);
+  const int lane = static_cast<int>(threadIdx.x);
+  const std::int64_t t = head.row;
+  float* query = rows[threadIdx.y];
+  fetch(query, qkv + head.q + t * head.step, head.D);
+  __syncwarp();
+  float largest = -INFINITY, sum = 0;
+  float sums[channels_per_lane] = {};
+  for (std::int64_t begin = 0; begin <= t; begin += warp_lanes) {
+    const std::int64_t s = begin + lane;
+    const bool seen = s <= t;
+    const float score = seen ? dot(query, qkv + head.k + s * head.step, head.D) * scale : -INFINITY;
+    const float top = fmaxf(largest, warp_max(score));
+    const float p = seen ? expf(score - top) : 0.0F;
+    const float shrink = expf(largest - top);
+    largest = top;
+    sum = sum * shrink + warp_sum(p);
+    for (float& value : sums) value *= shrink;
+    add_rows(sums, seen ? p * kept(dropout, head, t, s) : 0.0F, qkv + head.v + begin * head.step,
+             head.step, rows_in_tile(begin, t + 1), head.D);
+  }
+  write_row(out + head.out + t * head.out_step, sums, 1.0F / sum, head.D);
+  if (lane == 0)
+    lse[head.stats + t] = largest + logf(sum);
+}
+
+/// dQ, and delta[t] = Σ dout[t] · out[t].
+template <class T>
+__global__ void query_kernel(T* dqkv,
+                             AttentionSaved<T> saved,
+                             float* delta,
+                             AttentionSizes sizes,
+                             Dropout dropout,
+                             float scale) {
+  __shared__ float rows[warps][2][most_head_channels];
+  if (outside(sizes))
+    return;
+  const Head head(sizes);
+  const int lane = static_cast<int>(threadIdx.x);
+  const std::int64_t t = head.row;
+  float* query = rows[threadIdx.y][0];
+  float* dout = rows[threadIdx.y][1];
+  fetch(query, saved.qkv + head.q + t * head.step, head.D);
+  fetch(dout, saved.dout + head.out + t * head.out_step, head.D);
+  __syncwarp();
+  float product = 0;
+  for (std::int64_t c = lane; c < head.D; c += warp_lanes)
+    product = fmaf(dout[c], to_float(saved.out[head.out + t * head.out_step + c]), product);
+  product = warp_sum(product);
+  if (lane == 0)
+    delta[head.stats + t] = product;
+  const float normalizer = saved.lse[head.stats + t];
+  float sums[channels_per_lane] = {};
+  for (std::int64_t begin = 0; begin <= t; begin += warp_lanes) {
+    const std::int64_t s = begin + lane;
+    float ds = 0;
+    if (s <= t) {
+      const float p =
+          expf(dot(query, saved.qkv + head.k + s * head.step, head.D) * scale - normalizer);
+      const float dp = dot(dout, saved.qkv + head.v + s * head.step, head.D);
+      ds = p * (dp * kept(dropout, head, t, s) - product);
+    }
+    add_rows(sums, ds, saved.qkv + head.k + begin * head.step, head.step,
+             rows_in_tile(begin, t + 1), head.D);
+  }
+  write_row(dqkv + head.q + t * head.step, sums, scale, head.D);
+}
+
+template <class T>
+__global__ void key_kernel(T* dqkv,
+                           AttentionSaved<T> saved,
+                           const float* delta,
+                           AttentionSizes sizes,
+                           Dropout dropout,
+                           float scale) {
+  __shared__ float rows[warps][2][most_head_channels];
+  if (outside(sizes))
+    return;
+  const Head head(sizes);
+  const int lane = static_cast<int>(threadIdx.x);
+  const std::int64_t s = head.row;
+  float* key = rows[threadIdx.y][0];
+  float* value = rows[threadIdx.y][1];
+  fetch(key, saved.qkv + head.k + s * head.step, head.D);
+  fetch(value, saved.qkv + head.v + s * head.step, head.D);
+  __syncwarp();
+  float dk[channels_per_lane] = {}, dv[channels_per_lane] = {};
+  for (std::int64_t begin = s; begin < head.time; begin += warp_lanes) {
+    const std::int64_t t = begin + lane;
+    float p = 0, ds = 0;
+    if (t < head.time) {
+      const float exact = expf(dot(key, saved.qkv + head.q + t * head.step, head.D) * scale -
+                               saved.lse[head.stats + t]);
+      const float dp = dot(value, saved.dout + head.out + t * head.out_step, head.D);
+      const float factor = kept(dropout, head, t, s);
+      p = exact * factor;
+      ds = exact * (dp * factor - delta[head.stats + t]);
+    }
+    const int count = rows_in_tile(begin, head.time);
+    add_rows(dv, p, saved.dout + head.out + begin * head.out_step, head.out_step, count, head.D);
+    add_rows(dk, ds, saved.qkv + head.q + begin * head.step, head.step, count, head.D);
+  }
+  write_row(dqkv + head.k + s * head.step, dk, scale, head.D);
+  write_row(dqkv + head.v + s * head.step, dv, 1.0F, head.D);
+}
+
+/// A warp per row.
+LaunchShape shape_for(const AttentionSizes& s) {
+  return {static_cast<unsigned>(blocks_for(s.batch * s.heads * s.time, warps)),
+          dim3(warp_lanes, warps)};
+}
+
+float scale_of(const AttentionSizes& s) {
+  return 1.0F / sqrtf(static_cast<float>(s.head_channels));
+}
+
+}  // namespace
+
+template <class T>
+void attention_forward(T* out,
+                       float* lse,
+                       const T* qkv,
+                       const AttentionSizes& sizes,
+                       const Dropout& dropout,
+                       RawStream stream) {
+  launch("attention_forward", forward_kernel<T>, shape_for(sizes), stream, out, lse, qkv, sizes,
+         dropout, scale_of(sizes));
+}
+
+template <class T>
+void attention_backward(T* dqkv,
+                        const AttentionSaved<T>& saved,
+                        float* delta,
+                        const AttentionSizes& sizes,
+                        const Dropout& dropout,
+                        RawStream stream) {
+  launch("attention_backward of queries", query_kernel<T>, shape_for(sizes), stream, dqkv, saved,
+         delta, sizes, dropout, scale_of(sizes));
+  launch("attention_backward of keys", key_kernel<T>, shape_for(sizes), stream, dqkv, saved, delta,
+         sizes, dropout, scale_of(sizes));
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                  \
+  template void attention_forward(T*, float*, const T*, const AttentionSizes&, const Dropout&,  \
+                                  RawStream);                                                   \
+  template void attention_backward(T*, const AttentionSaved<T>&, float*, const AttentionSizes&, \
+                                   const Dropout&, RawStream);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(Bf16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::ops::cuda

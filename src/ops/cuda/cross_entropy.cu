@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// A block per row: one pass for the largest logit and the sum of exponentials together (each thread
+// rescales its sum when it meets a larger logit), one more for the gradient, which may take the
+// logits' place. The second pass runs backwards, so that it begins with what the caches still hold;
+// two blocks fill a multiprocessor, whose first-level cache holds two rows of 50 thousand in bf16.
+// Both directions read packs of the same width, so that their losses have the same bits. Source:
+// Milakov, Gimelshein 2018, "Online normalizer calculation for softmax", algorithm 3.
+#include "ops/cuda/cross_entropy.hpp"
+#include "ops/cuda/loops.cuh"
+
+namespace trireme::ops::cuda {
+namespace {
+
+constexpr int threads = 1024;
+constexpr int blocks_per_multiprocessor = 2;
+/// Elements that a thread takes at a time: 16 bytes of bf16, twice 16 of fp32.
+constexpr int width = 8;
+
+/// Faster than expf(): a multiplication and the unit for powers of two.
+__device__ inline float exponential(float x) {
+  constexpr float log2_e = 1.44269504F;
+  return exp2f(x * log2_e);
+}
+
+/// Largest logit of a row and the sum of exp(logit - largest), on every thread.
+struct Normalizer {
+  float largest, sum;
+};
+
+template <int N, class T>
+__device__ Normalizer normalizer_of(const T* row, int vocabulary, float* shared) {
+  float largest = -INFINITY, sum = 0;
+  for (int v = static_cast<int>(threadIdx.x) * N; v < vocabulary; v += threads * N) {
+    const auto pack = load<N>(row + v);
+    float top = to_float(pack.v[0]);
+    for (int k = 1; k < N; ++k) top = fmaxf(top, to_float(pack.v[k]));
+    if (top > largest) {
+      sum *= exponential(largest - top);
+      largest = top;
+    }
+    for (int k = 0; k < N; ++k) sum += exponential(to_float(pack.v[k]) - largest);
+  }
+  const float top = block_max<threads>(largest, shared);
+  // A thread without logits has nothing to rescale, and inf - inf is no number. A sum of NaN stays.
+  const float mine = sum == 0.0F ? 0.0F : sum * exponential(largest - top);
+  return {top, block_sum<threads>(mine, shared)};
+}
+
+template <int N, class T>
+__global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_kernel(
+    float* losses, const T* logits, const std::int32_t* targets, int vocabulary) {
+  __shared__ float shared[threads / warp_lanes];
+  const std::int64_t row = blockIdx.x;
+  const std::int32_t target = targets[row];
+  if (target < 0) {
+    if (threadIdx.x == 0)
+      losses[row] = 0;
+    return;
+  }
+  const T* mine = logits + row * vocabulary;
+  const Normalizer n = normalizer_of<N>(mine, vocabulary, shared);
+  if (threadIdx.x == 0)
+    losses[row] = logf(n.sum) - (to_float(mine[target]) - n.largest);
+}
+
+template <int N, class T, class D>
+__global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_backward_kernel(
+    float* losses,
+    D* gradient,
+    const T* logits,
+    const std::int32_t* targets,
+    float scale,
+    int vocabulary) {
+  __shared__ float shared[threads / warp_lanes];
+  const std::int64_t row = blockIdx.x;
+  const std::int32_t target = targets[row];
+  const T* mine = logits + row * vocabulary;
+  D* to = gradient + row * vocabulary;
+  const int first = static_cast<int>(threadIdx.x) * N;
+  constexpr int step = threads * N;
+  if (target < 0) {
+    for (int v = first; v < vocabulary; v += step) {
+      Pack<D, N> nothing;
+      for (D& value : nothing.v) value = from_float<D>(0.0F);
+      store<N>(to + v, nothing);
+    }
+    if (threadIdx.x == 0)
+      losses[row] = 0;
+    return;
+  }
+  const float at_target = to_float(mine[target]);
+  // The sums inside wait for all threads, so nobody overwrites the target before it is read.
+  const Normalizer n = normalizer_of<N>(mine, vocabulary, shared);
+  const float factor = scale / n.sum;
+  const auto scaled_probability = [&](float logit) {
+    return exponential(logit - n.largest) * factor;
+  };
+  if (first < vocabulary)
+    for (int v = first + (vocabulary - 1 - first) / step * step; v >= 0; v -= step) {
+      const auto pack = load<N>(mine + v);
+      Pack<D, N> made;
+      for (int k = 0; k < N; ++k)
+        made.v[k] = from_float<D>(scaled_probability(to_float(pack.v[k])));
+      store<N>(to + v, made);
+    }
+  // By the thread that has just written there.
+  if (target / N % threads == static_cast<int>(threadIdx.x))
+    to[target] = from_float<D>(scaled_probability(at_target) - scale);
+  if (threadIdx.x == 0)
+    losses[row] = logf(n.sum) - (at_target - n.largest);
+}
+
+}  // namespace
+
+template <class T>
+void cross_entropy_forward(float* losses,
+                           const T* logits,
+                           const std::int32_t* targets,
+                           std::int64_t rows,
+                           std::int64_t vocabulary,
+                           RawStream stream) {
+  const auto blocks = static_cast<unsigned>(rows);
+  const bool packed = vocabulary % width == 0 && aligned(logits);
+  launch("cross_entropy_forward", packed ? forward_kernel<width, T> : forward_kernel<1, T>,
+         {blocks, threads}, stream, losses, logits, targets,
+         static_cast<int>(vocabulary));  // targets are 32 bits
+}
+
+template <class T, class D>
+void cross_entropy_forward_backward(float* losses,
+                                    D* gradient,
+                                    const T* logits,
+                                    const std::int32_t* targets,
+                                    float scale,
+                                    std::int64_t rows,
+                                    std::int64_t vocabulary,
+                                    RawStream stream) {
+  const auto blocks = static_cast<unsigned>(rows);
+  const bool packed = vocabulary % width == 0 && aligned(logits, gradient);
+  launch("cross_entropy_forward_backward",
+         packed ? forward_backward_kernel<width, T, D> : forward_backward_kernel<1, T, D>,
+         {blocks, threads}, stream, losses, gradient, logits, targets, scale,
+         static_cast<int>(vocabulary));
+}
+
+#define TRIREME_INSTANTIATE(T)                                                             \
+  template void cross_entropy_forward(float*, const T*, const std::int32_t*, std::int64_t, \
+                                      std::int64_t, RawStream);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(Bf16)
+#undef TRIREME_INSTANTIATE
+#define TRIREME_INSTANTIATE(T, D)                                                                \
+  template void cross_entropy_forward_backward(float*, D*, const T*, const std::int32_t*, float, \
+                                               std::int64_t, std::int64_t, RawStream);
+TRIREME_INSTANTIATE(float, float)
+TRIREME_INSTANTIATE(float, Bf16)
+TRIREME_INSTANTIATE(Bf16, Bf16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::ops::cuda

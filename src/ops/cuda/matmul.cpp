@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products through cuBLASLt. It counts in columns where we count in rows: a row-major C[M, N] is
+// its column-major C'[N, M] = B'·A', so B is its first operand and A its second, and what is stored
+// transposed for us is the opposite for it.
+//
+// 1. The algorithm is the first that cuBLASLt's heuristics offer for (shape, dtypes, alignment of
+//    the addresses), asked once and kept: a function of these alone, so that runs repeat to the
+//    bit. ProductOptions::timed gives that up: the fastest of today may not be that of tomorrow,
+//    nor that of another rank.
+// 2. Sums that several blocks share go through the workspace in fp32, in a fixed order; schemes
+//    that add in place, in the order of arrival, or in the output's dtype, are not asked for.
+// 3. fp32 is multiplied in fp32, not in TF32.
+// 4. GELU and its gradient are part of the product where cuBLASLt offers that for the shape; it
+//    asks for rows of Z that are multiples of 8 elements.
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+#include "device/cuda/handle.hpp"
+
+#include "ops/cuda/cublaslt.hpp"
+#include "ops/cuda/elementwise.hpp"
+#include "ops/dispatch.hpp"
+#include "ops/matmul_backend.hpp"
+
+namespace trireme::ops {
+namespace {
+
+using cublaslt::Description;
+using cublaslt::Layout;
+using cublaslt::Library;
+using cublaslt::Preference;
+
+/// The largest power of two up to 256 that divides the address.
+std::uint32_t alignment_of(const std::byte* at) {
+  return 1U << static_cast<unsigned>(
+             std::countr_zero(reinterpret_cast<std::uintptr_t>(at) | std::uintptr_t{256}));
+}
+
+/// Of b, a and c, as cuBLASLt counts them.
+using Alignments = std::array<std::uint32_t, 3>;
+
+void expect_multipliable(const MatmulShape& s) {
+  if (s.a != s.b || (s.c != s.a && s.c != DType::f32))
+    throw DeviceError("cuBLASLt",
+                      fmt::format("matmul of {} and {} into {}", name(s.a), name(s.b), name(s.c)),
+                      "factors of one dtype, and a result of theirs or fp32", __FILE__, __LINE__);
+}
+
+/// One way to multiply: what cuBLASLt is told, and the algorithms chosen so far.
+struct Way {
+  struct Known {
+    Alignments alignments;
+    cublasLtMatmulAlgo_t algorithm;
+    bool found;
+  };
+  Description description;
+  std::vector<Known> known;
+};
+
+struct Operands {
+  const std::byte* a;
+  const std::byte* b;
+  std::byte* c;
+  float beta;
+};
+
+class MatmulCuda final : public Matmul::Implementation {
+ public:
+  /// Requires: expect_multipliable(s) has passed.
+  MatmulCuda(device::Device& device, const MatmulShape& s)
+      : shape_(s),
+        options_(device::cuda::kept_with<ProductOptions>(device)),
+        library_(device::cuda::kept_with<Library>(device)),
+        first_(s.b, s.b_transposed ? s.k : s.n, s.b_transposed ? s.n : s.k),
+        second_(s.a, s.a_transposed ? s.m : s.k, s.a_transposed ? s.k : s.m),
+        result_(s.c, s.n, s.m),
+        // A bias of another dtype than the result is written to the result beforehand.
+        fused_bias_(s.bias && s.b == s.c && !s.accumulate) {
+    describe(plain_.description);
+    if (fused_bias_)
+      plain_.description.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    if (s.epilogue == Epilogue::none || !options_.fused_gelu || s.n % 8 != 0 ||
+        s.bias != fused_bias_)
+      return;
+    Description& fused = fused_.emplace().description;
+    describe(fused);
+    fused.set(CUBLASLT_MATMUL_DESC_EPILOGUE, s.epilogue == Epilogue::gelu_backward
+                                                 ? CUBLASLT_EPILOGUE_DGELU
+                                             : s.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                                                      : CUBLASLT_EPILOGUE_GELU_AUX);
+    fused.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.n);
+  }
+
+  void run(const std::byte* a,
+           const std::byte* b,
+           const std::byte* bias,
+           std::byte* c,
+           device::Stream& stream) override {
+    const bool separate_bias = shape_.bias && !fused_bias_;
+    if (separate_bias)
+      spread_bias(c, bias, device::cuda::handle_of(stream));
+    if (fused_bias_)
+      plain_.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
+    const Operands operands{a, b, c, shape_.accumulate || separate_bias ? 1.0F : 0.0F};
+    const auto* algorithm = algorithm_for(
+        plain_, {alignment_of(b), alignment_of(a), alignment_of(c)}, operands, stream);
+    if (algorithm == nullptr)
+      throw DeviceError("cuBLASLt",
+                        fmt::format("matmul {} x {} x {}, {} x {} -> {}", shape_.m, shape_.n,
+                                    shape_.k, name(shape_.a), name(shape_.b), name(shape_.c)),
+                        "no algorithm for it", __FILE__, __LINE__);
+    launch(plain_, *algorithm, operands, stream);
+  }
+
+  bool run_epilogue(const std::byte* a,
+                    const std::byte* b,
+                    const std::byte* bias,
+                    std::byte* z,
+                    std::byte* c,
+                    device::Stream& stream) override {
+    constexpr std::uint32_t wanted = 16;
+    if (!fused_ || alignment_of(z) < wanted || alignment_of(c) < wanted)
+      return false;
+    Description& description = fused_->description;
+    description.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(z));
+    if (shape_.bias)
+      description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
+    const Operands operands{a, b, c, 0.0F};
+    const auto* algorithm = algorithm_for(
+        *fused_, {alignment_of(b), alignment_of(a), alignment_of(c)}, operands, stream);
+    if (algorithm == nullptr)
+      return false;
+    launch(*fused_, *algorithm, operands, stream);
+    return true;
+  }
+
+ private:
+  /// What both ways have in common.
+  void describe(Description& description) const {
+    const MatmulShape& s = shape_;
+    description.set(CUBLASLT_MATMUL_DESC_TRANSA, s.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    description.set(CUBLASLT_MATMUL_DESC_TRANSB, s.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (fused_bias_)
+      description.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(s.b));
+    if (options_.blocks > 0)
+      description.set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
+                      static_cast<std::int32_t>(options_.blocks));
+  }
+
+  void spread_bias(std::byte* c, const std::byte* bias, device::cuda::RawStream raw) const {
+    with_float_type(shape_.c, [&](auto zero_c) {
+      with_float_type(shape_.b, [&](auto zero_b) {
+        using C = decltype(zero_c);
+        using B = decltype(zero_b);
+        cuda::spread_bias(reinterpret_cast<C*>(c), reinterpret_cast<const B*>(bias), shape_.m,
+                          shape_.n, shape_.accumulate, raw);
+      });
+    });
+  }
+
+  void launch(const Way& way,
+              const cublasLtMatmulAlgo_t& algorithm,
+              const Operands& operands,
+              device::Stream& stream) const {
+    constexpr float alpha = 1;
+    TRIREME_CUBLASLT(
+        cublasLtMatmul(library_.handle, way.description.raw, &alpha, operands.b, first_.raw,
+                       operands.a, second_.raw, &operands.beta, operands.c, result_.raw, operands.c,
+                       result_.raw, &algorithm, device::cuda::workspace_of(stream),
+                       device::cuda::workspace_bytes, device::cuda::handle_of(stream)));
+  }
+
+  /// The heuristics' best, `most` of them; none where cuBLASLt cannot.
+  [[nodiscard]] std::vector<cublasLtMatmulHeuristicResult_t> offers(const Way& way,
+                                                                    const Alignments& alignments,
+                                                                    int most) const {
+    Preference preference;
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, device::cuda::workspace_bytes);
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments[0]);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments[1]);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments[2]);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments[2]);
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        library_.handle, way.description.raw, first_.raw, second_.raw, result_.raw, result_.raw,
+        preference.raw, most, found.data(), &count);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+      TRIREME_CUBLASLT(status);
+    found.resize(static_cast<std::size_t>(count));
+    std::erase_if(found, [](const auto& offer) { return offer.state != CUBLAS_STATUS_SUCCESS; });
+    return found;
+  }
+
+  /// Null where there is none.
+  const cublasLtMatmulAlgo_t* algorithm_for(Way& way,
+                                            const Alignments& alignments,
+                                            const Operands& operands,
+                                            device::Stream& stream) {
+    for (const Way::Known& known : way.known)
+      if (known.alignments == alignments)
+        return known.found ? &known.algorithm : nullptr;
+    constexpr int candidates = 8;
+    const auto offered = offers(way, alignments, options_.timed ? candidates : 1);
+    Way::Known& known = way.known.emplace_back(Way::Known{alignments, {}, !offered.empty()});
+    if (offered.empty())
+      return nullptr;
+    known.algorithm =
+        offered[offered.size() > 1 ? fastest(way, offered, operands, stream) : 0].algo;
+    return &known.algorithm;
+  }
+
+  /// By the GPU's clock, on the operands at hand; the results go aside, for C may be added to.
+  std::size_t fastest(const Way& way,
+                      const std::vector<cublasLtMatmulHeuristicResult_t>& offered,
+                      const Operands& operands,
+                      device::Stream& stream) const {
+    constexpr int runs = 5;
+    device::Device& device = stream.device();
+    const device::Buffer aside = device.allocate(
+        static_cast<std::size_t>(shape_.m * shape_.n) * size_bytes(shape_.c), "products on trial");
+    const Operands trial{operands.a, operands.b, aside.data(), operands.beta};
+    const auto begin = device.make_event(), end = device.make_event();
+    std::size_t best = 0;
+    double shortest = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < offered.size(); ++i) {
+      launch(way, offered[i].algo, trial, stream);  // warms up
+      stream.record(*begin);
+      for (int run = 0; run < runs; ++run) launch(way, offered[i].algo, trial, stream);
+      stream.record(*end);
+      stream.synchronize();
+      if (const double seconds = end->seconds() - begin->seconds(); seconds < shortest) {
+        shortest = seconds;
+        best = i;
+      }
+    }
+    return best;
+  }
+
+  const MatmulShape shape_;
+  const ProductOptions options_;
+  Library& library_;
+  Layout first_, second_, result_;
+  const bool fused_bias_;
+  Way plain_;
+  std::optional<Way> fused_;  // with the epilogue, where the shape allows it
+};
+
+}  // namespace
+
+std::unique_ptr<Matmul::Implementation> make_matmul_cuda(device::Device& device,
+                                                         const MatmulShape& shape) {
+  expect_multipliable(shape);
+  return std::make_unique<MatmulCuda>(device, shape);
+}
+
+}  // namespace trireme::ops

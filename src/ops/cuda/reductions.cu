@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions whose results do not depend on any order: a minimum of indices, a hash, and integer
+// sums.
+//
+// The terms of an OrderFreeSum are fp64 values of which each adds at most three parts to
+// neighbouring bins of 32 bits (OrderFreeSum::add). A thread has bins of its own in shared memory,
+// so nothing there is shared or atomic; at the end the block's threads are added up bin by bin, and
+// the block's bins go to the words with integer atomics, whose sums have no order.
+#include <algorithm>
+
+#include "base/mix.hpp"
+
+#include "ops/cuda/loops.cuh"
+#include "ops/cuda/reductions.hpp"
+#include "ops/order_free_words.hpp"
+
+namespace trireme::ops::cuda {
+namespace {
+
+constexpr int finite_blocks = 1024;
+constexpr int finite_threads = 256;
+
+/// A block's first index, or `count`.
+__device__ std::int64_t block_min(std::int64_t value) {
+  __shared__ std::int64_t shared[finite_threads];
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = finite_threads / 2; half > 0; half /= 2) {
+    if (static_cast<int>(threadIdx.x) < half && shared[threadIdx.x + half] < shared[threadIdx.x])
+      shared[threadIdx.x] = shared[threadIdx.x + half];
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+__device__ inline bool nothing_to_find(const GradientNorm* norm) {
+  return norm != nullptr && norm->finite != 0;
+}
+
+/// N values at a time, and the rest one by one.
+template <int N>
+__global__ void find_kernel(std::int64_t* found,
+                            const float* values,
+                            std::int64_t count,
+                            const GradientNorm* norm) {
+  if (nothing_to_find(norm))
+    return;
+  const auto bad = [](float value) {
+    return (__float_as_uint(value) & 0x7fffffffU) >= 0x7f800000U;
+  };
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * finite_threads + threadIdx.x;
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * finite_threads;
+  const std::int64_t packs = count / N;
+  std::int64_t first = count;
+  for (std::int64_t i = begin; i < packs && first == count; i += threads) {
+    const auto pack = load<N>(values + i * N);
+    for (int k = N; k-- > 0;)
+      if (bad(pack.v[k]))
+        first = i * N + k;
+  }
+  if (const std::int64_t i = packs * N + begin; i < count && first == count && bad(values[i]))
+    first = i;
+  first = block_min(first);
+  if (threadIdx.x == 0)
+    found[blockIdx.x] = first;
+}
+
+__global__ void first_kernel(std::int64_t* first,
+                             const std::int64_t* found,
+                             int blocks,
+                             std::int64_t count,
+                             const GradientNorm* norm) {
+  if (nothing_to_find(norm))
+    return;
+  std::int64_t least = count;
+  for (int b = static_cast<int>(threadIdx.x); b < blocks; b += finite_threads)
+    least = found[b] < least ? found[b] : least;
+  least = block_min(least);
+  if (threadIdx.x == 0)
+    *first = least == count ? -1 : least;
+}
+
+/// A block's sum, modulo 2^64.
+__device__ std::uint64_t block_sum(std::uint64_t value) {
+  __shared__ std::uint64_t shared[finite_threads];
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = finite_threads / 2; half > 0; half /= 2) {
+    if (static_cast<int>(threadIdx.x) < half)
+      shared[threadIdx.x] += shared[threadIdx.x + half];
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+template <class Word>
+__global__ void hash_kernel(std::uint64_t* sums, const Word* values, std::int64_t count) {
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * finite_threads;
+  std::uint64_t sum = 0;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * finite_threads + threadIdx.x;
+       i < count; i += threads)
+    sum += element_hash(static_cast<std::uint64_t>(i), values[i]);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0)
+    sums[blockIdx.x] = sum;
+}
+
+__global__ void hash_of_blocks_kernel(std::uint64_t* hash, const std::uint64_t* sums, int blocks) {
+  std::uint64_t sum = 0;
+  for (int b = static_cast<int>(threadIdx.x); b < blocks; b += finite_threads) sum += sums[b];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0)
+    *hash = sum;
+}
+
+constexpr int sum_threads = 128;
+/// Squares of fp32 values lie between 2^-298 and 2^256; the lowest bit of a mantissa is worth 2^-52
+/// of its value, and the words begin at 2^-1074. The values themselves lie in between.
+constexpr int first_bin = 22, local_bins = 20;
+static_assert((1074 - 298 - 52) / bin_bits >= first_bin);
+static_assert((1074 + 255 - 52) / bin_bits + 2 < first_bin + local_bins);
+
+/// Bin i of thread t is bins[i][t].
+__device__ inline void add_term(long long (*bins)[sum_threads], double term) {
+  const auto raw = static_cast<std::uint64_t>(__double_as_longlong(term));
+  const std::uint64_t fraction = raw & ((std::uint64_t{1} << 52U) - 1);
+  const auto biased = static_cast<unsigned>(raw >> 52U) & 0x7ffU;
+  if (biased == 0)  // no square or value of fp32 is an fp64 subnormal: it is zero
+    return;
+  const std::uint64_t mantissa = fraction | (std::uint64_t{1} << 52U);
+  const unsigned position = biased - 1, shift = position % bin_bits;
+  const unsigned bin = position / bin_bits - first_bin;
+  // mantissa · 2^shift in three parts of 32 bits.
+  const std::uint64_t low = mantissa << shift;
+  const std::uint64_t high = shift == 0 ? 0 : mantissa >> (64U - shift);
+  const bool negative = (raw >> 63U) != 0;
+  const auto put = [&](unsigned i, std::uint64_t part) {
+    const auto value = static_cast<long long>(part);
+    bins[bin + i][threadIdx.x] += negative ? -value : value;
+  };
+  put(0, low & 0xffffffffU);
+  put(1, low >> 32U);
+  put(2, high);
+}
+
+/// N values at a time, and the rest one by one.
+template <bool Squared, int N>
+__global__ void sum_kernel(std::int64_t* words, const float* values, std::int64_t count) {
+  __shared__ long long bins[local_bins][sum_threads];
+  for (int b = 0; b < local_bins; ++b) bins[b][threadIdx.x] = 0;
+  int special[3] = {};  // NaN, +inf, -inf
+  const auto add = [&](float value) {
+    if (isnan(value))
+      ++special[0];
+    else if (isinf(value))
+      ++special[Squared || value > 0 ? 1 : 2];
+    else
+      add_term(bins, Squared ? static_cast<double>(value) * static_cast<double>(value)
+                             : static_cast<double>(value));
+  };
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * sum_threads + threadIdx.x;
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * sum_threads;
+  const std::int64_t packs = count / N;
+  for (std::int64_t i = first; i < packs; i += threads) {
+    const auto pack = load<N>(values + i * N);
+    for (const float value : pack.v) add(value);
+  }
+  if (const std::int64_t i = packs * N + first; i < count)
+    add(values[i]);
+  __syncthreads();
+  auto* to = reinterpret_cast<unsigned long long*>(words);
+  for (int k = 0; k < 3; ++k)
+    if (special[k] != 0)
+      atomicAdd(to + nan_word + k, static_cast<unsigned long long>(special[k]));
+  for (int b = static_cast<int>(threadIdx.x); b < local_bins; b += sum_threads) {
+    long long sum = 0;
+    // Each bin begins elsewhere, for the columns of one thread lie in one bank.
+    for (int t = 0; t < sum_threads; ++t) sum += bins[b][(t + b) % sum_threads];
+    if (sum != 0)
+      atomicAdd(to + first_bin + b, static_cast<unsigned long long>(sum));
+  }
+}
+
+__global__ void carry_kernel(std::int64_t* words) {
+  carry_words(words);
+}
+
+__global__ void values_kernel(double* values, const std::int64_t* words, std::int64_t count) {
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x)
+    values[i] = value_of_words(words + i * num_words);
+}
+
+__global__ void norm_kernel(GradientNorm* norm, const double* squares, Clipping clipping) {
+  *norm = norm_and_scale(*squares, clipping);
+}
+
+}  // namespace
+
+void find_not_finite(std::int64_t* first,
+                     const float* values,
+                     std::int64_t count,
+                     std::byte* workspace,
+                     const GradientNorm* norm,
+                     RawStream stream) {
+  static_assert(find_not_finite_bytes >= finite_blocks * sizeof(std::int64_t));
+  auto* found = reinterpret_cast<std::int64_t*>(workspace);
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::int64_t>(blocks_for(count, finite_threads), 1, finite_blocks));
+  launch("find_not_finite", aligned(values) ? find_kernel<4> : find_kernel<1>,
+         {blocks, finite_threads}, stream, found, values, count, norm);
+  launch("find_not_finite of blocks", first_kernel, {1, finite_threads}, stream, first, found,
+         static_cast<int>(blocks), count, norm);
+}
+
+void hash_elements(std::uint64_t* hash,
+                   const std::byte* values,
+                   std::size_t width,
+                   std::int64_t count,
+                   std::byte* workspace,
+                   RawStream stream) {
+  auto* sums = reinterpret_cast<std::uint64_t*>(workspace);
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::int64_t>(blocks_for(count, finite_threads), 1, finite_blocks));
+  if (width == 2)
+    launch("hash_elements", hash_kernel<std::uint16_t>, {blocks, finite_threads}, stream, sums,
+           reinterpret_cast<const std::uint16_t*>(values), count);
+  else
+    launch("hash_elements", hash_kernel<std::uint32_t>, {blocks, finite_threads}, stream, sums,
+           reinterpret_cast<const std::uint32_t*>(values), count);
+  launch("hash_elements of blocks", hash_of_blocks_kernel, {1, finite_threads}, stream, hash, sums,
+         static_cast<int>(blocks));
+}
+
+void add_to_words(
+    std::int64_t* words, const float* values, std::int64_t count, bool squared, RawStream stream) {
+  if (count == 0)
+    return;
+  constexpr std::int64_t most_blocks = 1024, terms_per_thread = 8;
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::int64_t>(blocks_for(count, sum_threads * terms_per_thread), 1, most_blocks));
+  const auto kernel = [&] {
+    if (aligned(values))
+      return squared ? sum_kernel<true, 4> : sum_kernel<false, 4>;
+    return squared ? sum_kernel<true, 1> : sum_kernel<false, 1>;
+  }();
+  launch("add_to_words", kernel, {blocks, sum_threads}, stream, words, values, count);
+}
+
+void carry(std::int64_t* words, RawStream stream) {
+  launch("carry", carry_kernel, {1, 1}, stream, words);
+}
+
+void values_of_words(double* values,
+                     const std::int64_t* words,
+                     std::int64_t count,
+                     RawStream stream) {
+  launch("values_of_words", values_kernel, {1, warp_lanes}, stream, values, words, count);
+}
+
+void gradient_norm(GradientNorm* norm,
+                   const double* squares,
+                   const Clipping& clipping,
+                   RawStream stream) {
+  launch("gradient_norm", norm_kernel, {1, 1}, stream, norm, squares, clipping);
+}
+
+}  // namespace trireme::ops::cuda
