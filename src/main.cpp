@@ -18,7 +18,6 @@
 
 #include "ops/matmul.hpp"
 
-#include "train/speed_table.hpp"
 #include "train/text_sample.hpp"
 
 #include "job/commands.hpp"
@@ -28,6 +27,7 @@
 #include "main_bench.hpp"
 #include "main_train.hpp"
 #include "main_words.hpp"
+#include "report/speed_table.hpp"
 
 namespace trireme {
 namespace {
@@ -84,10 +84,10 @@ ExitCode run(int argc, char** argv) {
     }
     case Verb::speed: {
       job::expect_new_file(request.h5);
-      const auto rows = train::speed_rows(request.speed);
+      const auto rows = report::speed_rows(request.speed);
       if (!request.h5.empty())
-        train::write_speed(request.h5, rows);
-      print(train::speed_table(rows));
+        report::write_speed(request.h5, rows);
+      print(report::speed_table(rows));
       break;
     }
     case Verb::help:

@@ -19,15 +19,15 @@
 #include "reduce/bench.hpp"
 #include "reduce/layout_options.hpp"
 
-#include "train/engine_bench.hpp"
 #include "train/machine.hpp"
-#include "train/matmul_bench.hpp"
-#include "train/ops_bench.hpp"
 
 #include "job/deck.hpp"
 #include "job/plan_command.hpp"
 
+#include "bench/engine.hpp"
+#include "bench/ops.hpp"
 #include "main_train.hpp"
+#include "measure/matmul_bench.hpp"
 
 namespace trireme {
 namespace {
@@ -97,13 +97,13 @@ ExitCode bench_reduce(int& argc, char**& argv, const Request& request) {
 ExitCode bench_matmul(int& argc, char**& argv, const Request& request) {
   return bench_deck(
       argc, argv, request, [&](const train::Job& job, device::Device& device, comm::World& world) {
-        train::MatmulBenchRequest asked{.sequences = job.batch.sequences / world.size(),
-                                        .micro_sequences = job.batch.micro_sequences,
-                                        .threads = omp_get_max_threads()};
+        measure::MatmulBenchRequest asked{.sequences = job.batch.sequences / world.size(),
+                                          .micro_sequences = job.batch.micro_sequences,
+                                          .threads = omp_get_max_threads()};
         asked.repetitions = request.repetitions.value_or(asked.repetitions);
-        const auto bench = train::bench_matmul(
+        const auto products = measure::bench_matmul(
             job.shape, train::choose_dtype(job.run.precision, device, world), device, world, asked);
-        return Report{train::matmul_table(bench), train::matmul_json(bench)};
+        return Report{measure::matmul_table(products), measure::matmul_json(products)};
       });
 }
 
@@ -114,15 +114,15 @@ ExitCode bench_ops(int& argc, char**& argv, const Request& request) {
         const layout::Plan plan(parameters,
                                 reduce::layout_options(job.parallel, parameters, world.size(),
                                                        reduce::wire_of(world, device)));
-        train::OpsBenchRequest asked{.sequences = job.batch.sequences / world.size(),
+        bench::OpsBenchRequest asked{.sequences = job.batch.sequences / world.size(),
                                      .micro_sequences = job.batch.micro_sequences,
                                      .owned_elements = job.optimizer.sharded
                                                            ? plan.owned_elements()
                                                            : plan.parameter_elements()};
         asked.repetitions = request.repetitions.value_or(asked.repetitions);
-        const auto bench = train::bench_ops(
+        const auto operations = bench::bench_ops(
             job.shape, train::choose_dtype(job.run.precision, device, world), device, world, asked);
-        return Report{train::ops_table(bench), train::ops_json(bench)};
+        return Report{bench::ops_table(operations), bench::ops_json(operations)};
       });
 }
 
@@ -132,8 +132,8 @@ ExitCode bench_engine(int& argc, char**& argv, const Request& request) {
     with_deck(world, "bench", request.deck, request.overrides,
               [&](const train::Job& job, Log& log) {
                 const auto result =
-                    train::bench_engine(job, world, log, request.repetitions.value_or(repetitions));
-                report = {train::engine_table(result), train::engine_json(result)};
+                    bench::bench_engine(job, world, log, request.repetitions.value_or(repetitions));
+                report = {bench::engine_table(result), bench::engine_json(result)};
                 return ExitCode::done;
               });
     return report;

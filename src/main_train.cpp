@@ -15,10 +15,11 @@
 #include "timing/recorder.hpp"
 
 #include "train/trainer.hpp"
-#include "train/verify.hpp"
 
 #include "job/deck.hpp"
 #include "job/survey.hpp"
+
+#include "verify/verify.hpp"
 
 namespace trireme {
 namespace {
@@ -143,7 +144,7 @@ ExitCode verify_command(int& argc,
                         std::int64_t steps) {
   return under_mpi(argc, argv, [&](comm::World& world) {
     return with_deck(world, "verify", deck_path, overrides, [&](const train::Job& job, Log& log) {
-      const auto verified = train::verify(job, world, log, {steps, {}});
+      const auto verified = verify::verify(job, world, log, {steps, {}});
       if (verified.difference.empty())
         return ExitCode::done;
       if (world.rank() == 0)

@@ -12,8 +12,9 @@
 
 #include "comm/bench.hpp"
 
-#include "train/speed_table.hpp"
 #include "train/text_sample.hpp"
+
+#include "report/speed_table.hpp"
 
 namespace trireme {
 
@@ -51,7 +52,7 @@ struct Request {
   std::string key;
   std::string run_directory;
   train::TextRequest text{.prompt = "int main", .tokens = 256, .temperature = 0.8, .seed = 1};
-  train::SpeedRequest speed;
+  report::SpeedRequest speed;
   std::string h5;                  ///< a new file, or empty
   std::optional<int> repetitions;  ///< of any bench, as the next two are without
   comm::BenchRequest reduce;

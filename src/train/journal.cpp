@@ -15,9 +15,10 @@
 
 #include "model/gpt.hpp"
 
-#include "train/matmul_bench.hpp"
 #include "train/rank_spread.hpp"
 #include "train/record_start.hpp"
+
+#include "measure/matmul_bench.hpp"
 
 namespace trireme::train {
 namespace {
@@ -222,8 +223,8 @@ void Journal::compare_with_ceiling(const Session& session, Log& log) {
     return;
   peak_ = peak_of(*session.device);  // measuring needs memory of its own
   flush();
-  const double ceiling = measure_ceiling(job_.shape, session.dtype, job_.batch.micro_sequences,
-                                         *session.device, world_);
+  const double ceiling = measure::measure_ceiling(
+      job_.shape, session.dtype, job_.batch.micro_sequences, *session.device, world_);
   const auto whole = recorder_.summary(timing::Name::step);
   comm::on_first_rank(world_, [&] {
     if (whole.count == 0)

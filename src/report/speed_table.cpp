@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/speed_table.hpp"
+#include "report/speed_table.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -21,7 +21,7 @@
 #include "record/columns.hpp"
 #include "record/run_file.hpp"
 
-namespace trireme::train {
+namespace trireme::report {
 namespace {
 
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
@@ -205,4 +205,4 @@ void write_speed(const std::string& path, const std::vector<SpeedRow>& rows) {
   h5::close(std::move(file));
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::report

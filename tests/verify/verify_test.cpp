@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // That verify finds what it is there to find: each case damages a session between a step and its
 // check.
-#include "train/verify.hpp"
+#include "verify/verify.hpp"
 
 #include <limits>
 #include <set>
@@ -11,9 +11,10 @@
 #include <gtest/gtest.h>
 
 #include "train/small_deck.hpp"
-#include "train/verify_checks.hpp"
 
-namespace trireme::train {
+#include "verify/checks.hpp"
+
+namespace trireme::verify {
 namespace {
 
 using ::testing::HasSubstr;
@@ -37,7 +38,7 @@ class VerifyTest : public ::testing::Test {
     return verify(job, *world, log, {2, std::move(meddle)});
   }
 
-  SmallDeck deck;
+  train::SmallDeck deck;
 };
 
 TEST_F(VerifyTest, RunsEveryCombinationOnce) {
@@ -111,9 +112,9 @@ TEST_F(VerifyTest, NamesTheCombinationWhenSomethingThrows) {
 }
 
 TEST_F(VerifyTest, RefusesAGpu) {
-  deck.run.device = DeviceChoice::cuda;
+  deck.run.device = train::DeviceChoice::cuda;
   EXPECT_THROW(verify_with({}), UserError);
 }
 
 }  // namespace
-}  // namespace trireme::train
+}  // namespace trireme::verify

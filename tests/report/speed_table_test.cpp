@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/speed_table.hpp"
+#include "report/speed_table.hpp"
 
 #include <cmath>
 #include <filesystem>
@@ -19,7 +19,7 @@
 
 #include "support/scratch_directory.hpp"
 
-namespace trireme::train {
+namespace trireme::report {
 namespace {
 
 using testing::HasSubstr;
@@ -129,4 +129,4 @@ TEST(SpeedTable, LiesInAFileWithUnits) {
 }
 
 }  // namespace
-}  // namespace trireme::train
+}  // namespace trireme::report

@@ -22,7 +22,7 @@
 
 #include "model/config.hpp"
 
-namespace trireme::train {
+namespace trireme::bench {
 
 struct OpsBenchRequest {
   std::int64_t sequences = 0;        ///< of one rank in one step
@@ -63,4 +63,4 @@ std::string ops_table(const OpsBench& bench);
 /// {"matrix_ceiling_flops": …, "memory_ceiling_bytes_per_s": …, "rows": [{"op": …, …}, …]}
 std::string ops_json(const OpsBench& bench);
 
-}  // namespace trireme::train
+}  // namespace trireme::bench

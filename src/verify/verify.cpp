@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/verify.hpp"
+#include "verify/verify.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -23,9 +23,10 @@
 #include "train/machine.hpp"
 #include "train/saver.hpp"
 #include "train/temporary_directory.hpp"
-#include "train/verify_checks.hpp"
 
-namespace trireme::train {
+#include "verify/checks.hpp"
+
+namespace trireme::verify {
 namespace {
 
 /// The deck with one combination put in, and nothing to write or to evaluate.
@@ -34,7 +35,7 @@ class Variant {
   Variant(const Job& job, const Combination& combination, std::int64_t steps)
       : run_(job.run), optimizer_(job.optimizer), parallel_(job.parallel) {
     run_.steps = std::max(run_.steps, steps);
-    run_.device = DeviceChoice::cpu;
+    run_.device = train::DeviceChoice::cpu;
     optimizer_.sharded = combination.sharded;
     if (!combination.keeps_boundaries) {
       parallel_.bucket_elements.value = combination.bucket_elements;
@@ -71,12 +72,12 @@ class Variant {
   [[nodiscard]] const Job& job() const { return *job_; }
 
  private:
-  RunConfig run_;
+  train::RunConfig run_;
   optim::OptimizerConfig optimizer_;
   reduce::ParallelConfig parallel_;
   device::MemoryConfig memory_;
   record::RecordConfig record_;
-  EvaluateConfig evaluate_;
+  train::EvaluateConfig evaluate_;
   std::optional<Job> job_;
 };
 
@@ -159,7 +160,8 @@ std::string Verifier::run_one(const Combination& combination) {
   if (std::string found = agree(world_, check_reduced_once(session)); !found.empty())
     return "before the first step, " + found;
   poison_foreign_parameters(session);
-  Saver(session.job, session.plan, session.engine, session.optimizer, *session.device, world_)
+  train::Saver(session.job, session.plan, session.engine, session.optimizer, *session.device,
+               world_)
       .initialize(*session.compute_stream);
   std::string found = train(session, combination);
   // Nobody takes memory away that a peer still reads.
@@ -176,7 +178,7 @@ std::string Verifier::train(Session& session, const Combination& combination) {
     session.engine.hold_collectives(held);
     StepOutcome outcome;
     try {
-      outcome = session.step(step, [] { return Requests{}; });
+      outcome = session.step(step, [] { return train::Requests{}; });
     } catch (const UserError& not_finite) {  // the same on all ranks, and here poison by our fault
       return fmt::format("in step {}, {}; or memory was read before it was written", step,
                          not_finite.findings().front().text);
@@ -274,18 +276,18 @@ std::vector<Combination> all_combinations(const Job& job) {
 }
 
 Verified verify(const Job& job, comm::World& world, Log& log, const VerifyRequest& request) {
-  if (job.run.device == DeviceChoice::cuda)
+  if (job.run.device == train::DeviceChoice::cuda)
     throw UserError("trireme verify compares bits on the CPU; use run.device: cpu");
   if (!job.data.train.text.empty() && !job.data.cache.given() && world.local_size() < world.size())
     throw UserError(
         "ranks on several hosts need a token cache that all of them see: give data.cache");
-  omp_set_num_threads(choose_threads(job.run.threads, world));
+  omp_set_num_threads(train::choose_threads(job.run.threads, world));
   std::optional<data::Split> data;
   {
-    const TemporaryDirectory cache(world);
-    data.emplace(open_data(job, cache.path(), world, log));  // mapped, so its file may go
+    const train::TemporaryDirectory cache(world);
+    data.emplace(train::open_data(job, cache.path(), world, log));  // mapped, so its file may go
   }
   return Verifier(job, *data, world, log, request).run();
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::verify

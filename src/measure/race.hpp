@@ -12,7 +12,7 @@
 
 #include "comm/world.hpp"
 
-namespace trireme::train {
+namespace trireme::measure {
 
 struct RaceLimits {
   int repetitions = 7;
@@ -27,4 +27,4 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
                          comm::World& world,
                          const RaceLimits& limits);
 
-}  // namespace trireme::train
+}  // namespace trireme::measure

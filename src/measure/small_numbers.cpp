@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/small_numbers.hpp"
+#include "measure/small_numbers.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "base/dtype.hpp"
 #include "base/random.hpp"
 
-namespace trireme::train {
+namespace trireme::measure {
 
 void fill_small_numbers(View to, device::Stream& stream) {
   TRIREME_EXPECT(to.dtype == DType::f32 || to.dtype == DType::bf16, "small numbers in {}",
@@ -26,4 +26,4 @@ void fill_small_numbers(View to, device::Stream& stream) {
   stream.synchronize();
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::measure

@@ -18,7 +18,10 @@
 
 #include "train/session.hpp"
 
-namespace trireme::train {
+namespace trireme::verify {
+
+using train::Session;
+using train::StepOutcome;
 
 struct Finding {
   /// Small is first: parameter and element where there are such.
@@ -68,4 +71,4 @@ void poison_foreign_parameters(Session& session);
 /// are.
 std::optional<Finding> check_reduced_once(Session& session);
 
-}  // namespace trireme::train
+}  // namespace trireme::verify

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme::train {
+namespace trireme::report {
 
 struct SpeedRequest {
   std::vector<std::string> run_directories{};
@@ -50,4 +50,4 @@ std::string speed_table(const std::vector<SpeedRow>& rows);
 /// A new file. Throws StorageError.
 void write_speed(const std::string& path, const std::vector<SpeedRow>& rows);
 
-}  // namespace trireme::train
+}  // namespace trireme::report

@@ -7,9 +7,9 @@
 
 #include "device/device.hpp"
 
-namespace trireme::train {
+namespace trireme::measure {
 
 /// fp32 or bf16. Waits for the stream.
 void fill_small_numbers(View to, device::Stream& stream);
 
-}  // namespace trireme::train
+}  // namespace trireme::measure

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/race.hpp"
+#include "measure/race.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 #include "timing/recorder.hpp"
 
-namespace trireme::train {
+namespace trireme::measure {
 namespace {
 
 /// Runs in a turn. A kernel of a GPU takes less time than the host needs to start it and to learn
@@ -54,4 +54,4 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
   return medians;
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::measure

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/ops_bench.hpp"
+#include "bench/ops.hpp"
 
 #include <functional>
 #include <memory>
@@ -19,11 +19,11 @@
 #include "model/linear.hpp"
 #include "model/products.hpp"
 
-#include "train/matmul_bench.hpp"
-#include "train/race.hpp"
-#include "train/small_numbers.hpp"
+#include "measure/matmul_bench.hpp"
+#include "measure/race.hpp"
+#include "measure/small_numbers.hpp"
 
-namespace trireme::train {
+namespace trireme::bench {
 namespace {
 
 constexpr std::size_t copied_bytes = std::size_t{256} << 20U;
@@ -67,7 +67,7 @@ class Maker {
     if (dtype == DType::i32)
       fill_tokens(view);
     else
-      fill_small_numbers(view, stream_);
+      measure::fill_small_numbers(view, stream_);
     return view;
   }
   View tensor(std::int64_t elements) { return tensor(dtype_, elements); }
@@ -255,8 +255,8 @@ double measure_copy(device::Device& device, device::Stream& stream, comm::World&
   const device::Buffer to = device.allocate(copied_bytes, "bench");
   device.fill_zero(from.view(DType::f32), stream);  // pages are real once written
   const auto seconds =
-      race({[&] { device.copy(to.view(DType::f32), from.view(DType::f32), stream); }}, stream,
-           world, {});
+      measure::race({[&] { device.copy(to.view(DType::f32), from.view(DType::f32), stream); }},
+                    stream, world, {});
   return 2.0 * static_cast<double>(copied_bytes) / seconds.front();
 }
 
@@ -282,12 +282,14 @@ OpsBench bench_ops(const model::GptShape& shape,
                    comm::World& world,
                    const OpsBenchRequest& request) {
   OpsBench bench{dtype, world.size(), omp_get_max_threads(), 0, 0, {}};
-  bench.matrix_ceiling = measure_ceiling(shape, dtype, request.micro_sequences, device, world);
+  bench.matrix_ceiling =
+      measure::measure_ceiling(shape, dtype, request.micro_sequences, device, world);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   bench.memory_ceiling = measure_copy(device, *stream, world);
   Maker maker(shape, dtype, device, *stream, request);
   maker.add_all();
-  const auto seconds = race(maker.entrants, *stream, world, {.repetitions = request.repetitions});
+  const auto seconds =
+      measure::race(maker.entrants, *stream, world, {.repetitions = request.repetitions});
   for (std::size_t i = 0; i < seconds.size(); ++i) maker.rows[i].seconds = seconds[i];
   bench.rows = std::move(maker.rows);
   return bench;
@@ -329,4 +331,4 @@ std::string ops_json(const OpsBench& bench) {
   return text + "\n]}\n";
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/verify_checks.hpp"
+#include "verify/checks.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 
 #include "base/hash.hpp"
 
-namespace trireme::train {
+namespace trireme::verify {
 namespace {
 
 /// Leaves room for 2^22 parameters of 2^40 elements.
@@ -273,4 +273,4 @@ std::optional<Finding> check_reduced_once(Session& session) {
   return first;
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::verify

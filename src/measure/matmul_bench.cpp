@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/matmul_bench.hpp"
+#include "measure/matmul_bench.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -17,10 +17,10 @@
 #include "model/linear.hpp"
 #include "model/products.hpp"
 
-#include "train/race.hpp"
-#include "train/small_numbers.hpp"
+#include "measure/race.hpp"
+#include "measure/small_numbers.hpp"
 
-namespace trireme::train {
+namespace trireme::measure {
 namespace {
 
 using model::LinearProducts;
@@ -321,4 +321,4 @@ std::string matmul_json(const MatmulBench& bench) {
   return text + "\n]}\n";
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::measure

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/engine_bench.hpp"
+#include "bench/engine.hpp"
 
 #include <utility>
 #include <vector>
@@ -19,7 +19,7 @@
 #include "train/session.hpp"
 #include "train/temporary_directory.hpp"
 
-namespace trireme::train {
+namespace trireme::bench {
 namespace {
 
 constexpr int warmups = 3;
@@ -27,7 +27,7 @@ constexpr int warmups = 3;
 /// The plain loop: everything flat, nothing but the arithmetic.
 class Plain {
  public:
-  Plain(const Job& job,
+  Plain(const train::Job& job,
         const data::Split& data,
         comm::World& world,
         device::Device& device,
@@ -38,16 +38,16 @@ class Plain {
  private:
   void update(std::int64_t number);
 
-  const Job& job_;
+  const train::Job& job_;
   const data::Split& data_;
   comm::World& world_;
-  const Batches batches_;
+  const train::Batches batches_;
   const std::vector<layout::Parameter> table_;
   const std::unique_ptr<device::Stream> stream_;
   device::ScratchPool scratch_;
   model::Gpt model_;
   model::NoHooks hooks_;
-  MicroBatch micro_batch_;
+  train::MicroBatch micro_batch_;
   std::unique_ptr<comm::Communicator> communicator_;
   device::Buffer parameters_, gradients_, master_, m_, v_;
   std::unique_ptr<comm::Shards> whole_gradient_;
@@ -58,7 +58,7 @@ class Plain {
   device::Buffer words_, sum_, norm_;  // of squares_
 };
 
-Plain::Plain(const Job& job,
+Plain::Plain(const train::Job& job,
              const data::Split& data,
              comm::World& world,
              device::Device& device,
@@ -171,7 +171,7 @@ double timed(Action&& action) {
 }
 
 /// Whether the loop makes the additions that the engine makes.
-void expect_same_additions(const Job& job, const comm::World& world) {
+void expect_same_additions(const train::Job& job, const comm::World& world) {
   if (world.size() == 1)
     return;
   if (world.local_size() < world.size())
@@ -190,13 +190,13 @@ void expect_same_additions(const Job& job, const comm::World& world) {
 
 }  // namespace
 
-EngineBench bench_engine(const Job& job, comm::World& world, Log& log, int steps) {
+EngineBench bench_engine(const train::Job& job, comm::World& world, Log& log, int steps) {
   expect_same_additions(job, world);
-  omp_set_num_threads(choose_threads(job.run.threads, world));
-  const TemporaryDirectory cache(world);
+  omp_set_num_threads(train::choose_threads(job.run.threads, world));
+  const train::TemporaryDirectory cache(world);
   const data::Split data = open_data(job, cache.path(), world, log);
-  Session session(job, data, world);
-  Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
+  train::Session session(job, data, world);
+  train::Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
       .initialize(*session.compute_stream);
   Plain plain(job, data, world, *session.device, session.dtype);
 
@@ -213,7 +213,7 @@ EngineBench bench_engine(const Job& job, comm::World& world, Log& log, int steps
     const auto run_engine = [&] {
       world.barrier();
       engine_took = timed([&] {
-        engine_loss = session.step(number, [] { return Requests{}; }).loss;
+        engine_loss = session.step(number, [] { return train::Requests{}; }).loss;
         session.engine.wait_for_parameters();
       });
       session.recorder.clear();
@@ -263,4 +263,4 @@ std::string engine_json(const EngineBench& r) {
       r.ratio_low, r.ratio_high);
 }
 
-}  // namespace trireme::train
+}  // namespace trireme::bench

@@ -27,7 +27,7 @@
 
 #include "train/job.hpp"
 
-namespace trireme::train {
+namespace trireme::bench {
 
 struct EngineBench {
   std::int64_t parameters = 0;
@@ -42,11 +42,11 @@ struct EngineBench {
 /// Collective; times are this rank's. Throws UserError when the deck's data or machine do not suit:
 /// several ranks must be on one host and add in an order of their own (shared memory, or
 /// parallel.reduction: ordered) in fp32.
-EngineBench bench_engine(const Job& job, comm::World& world, Log& log, int steps);
+EngineBench bench_engine(const train::Job& job, comm::World& world, Log& log, int steps);
 
 std::string engine_table(const EngineBench& result);
 /// {"rows": [{"operation": "engine" | "plain", "parameters": …, "buckets": …, "seconds": …}, …],
 /// "ratio": …}
 std::string engine_json(const EngineBench& result);
 
-}  // namespace trireme::train
+}  // namespace trireme::bench

@@ -43,7 +43,10 @@
 #include "train/job.hpp"
 #include "train/session.hpp"
 
-namespace trireme::train {
+namespace trireme::verify {
+
+using train::Job;
+using train::Session;
 
 struct Combination {
   const char* buckets = "one bucket";
@@ -79,4 +82,4 @@ struct Verified {
 /// UserError when the deck's data or machine do not suit.
 Verified verify(const Job& job, comm::World& world, Log& log, const VerifyRequest& request);
 
-}  // namespace trireme::train
+}  // namespace trireme::verify

@@ -26,7 +26,7 @@
 
 #include "model/config.hpp"
 
-namespace trireme::train {
+namespace trireme::measure {
 
 struct MatmulBenchRequest {
   std::int64_t sequences = 0;        ///< of one rank in one step
@@ -83,4 +83,4 @@ std::string matmul_table(const MatmulBench& bench);
 /// {"ceiling_flops": …, "floor_seconds": …, …, "rows": [{"layer": …, "pass": …, …}, …]}
 std::string matmul_json(const MatmulBench& bench);
 
-}  // namespace trireme::train
+}  // namespace trireme::measure
