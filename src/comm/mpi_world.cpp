@@ -3,10 +3,16 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <thread>
 #include <utility>
+
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "comm/mpi_check.hpp"
 #include "comm/requests.hpp"
@@ -28,6 +34,19 @@ int count_of(std::size_t elements) {
   TRIREME_EXPECT(elements <= static_cast<std::size_t>(std::numeric_limits<int>::max()),
                  "{} elements in one small exchange", elements);
   return static_cast<int>(elements);
+}
+
+/// Waits, but not for long, until the launcher has taken what this rank wrote. MPICH's kills at
+/// once when a rank aborts, and what is still in the pipe then is lost.
+void await_reader(int descriptor) {
+  struct stat kind {};
+  if (fstat(descriptor, &kind) != 0 || !S_ISFIFO(kind.st_mode))
+    return;
+  const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  int unread = 0;
+  while (ioctl(descriptor, FIONREAD, &unread) == 0 && unread > 0 &&
+         std::chrono::steady_clock::now() < enough)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 }  // namespace
@@ -207,7 +226,12 @@ std::string MpiWorld::broadcast(std::string bytes, int root) {
 
 void MpiWorld::abort(ExitCode code) noexcept {
   std::fflush(nullptr);
-  MPI_Abort(comm(), static_cast<int>(code));
+  await_reader(STDOUT_FILENO);
+  await_reader(STDERR_FILENO);
+  // Not comm(), though it has the same ranks: MPICH asks the launcher to end the job for the world
+  // only. For another communicator it asks the ranks, which one that is stopped does not answer,
+  // and mpiexec returns 0 or 9, depending on who is seen to end first.
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
   std::_Exit(static_cast<int>(code));
 }
 
