@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/matmul.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include <gmock/gmock.h>
 
 #include "ops/cpu/library_matmul.hpp"
@@ -50,17 +53,29 @@ class MatmulTest : public OpsTest {
       matmul(a.view(), b.view(), c.view(), stream());
   }
 
+  /// The tolerance of `products` in whatever order a library adds them up, at worst each to the sum
+  /// of all before it, as oneDNN 2.6 does on aarch64 in the last rows and columns. Of normal
+  /// numbers the i-th of these sums is about sqrt(i), and its rounding, at most u = 2^-24 of that,
+  /// has a variance of u^2 i / 3. All k add up to a deviation of u k / sqrt(6), where the largest
+  /// element is 3 sqrt(k) or more; seven deviations are u sqrt(k) of it. Our own kernels add at
+  /// most 1024 products to one sum, and u sqrt(1024) is the tolerance that they are held to.
+  [[nodiscard]] double any_order(std::int64_t products) const {
+    return std::max(tolerance().matmul, std::ldexp(1.0, -24) * std::sqrt(products));
+  }
+
   void check(const MatmulShape& s) {
     SCOPED_TRACE(text(s));
     const Matmul matmul(device(), s);
-    compare(s, [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
-      call(matmul, a, b, bias, c);
-    });
+    const bool ours = rows_are_independent(device(), s);
+    compare(s, ours ? tolerance().matmul : any_order(s.k),
+            [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
+              call(matmul, a, b, bias, c);
+            });
   }
   /// Matmul takes one kind of kernel; here any.
-  void check(const MatmulShape& s, Matmul::Implementation& kernel) {
+  void check(const MatmulShape& s, Matmul::Implementation& kernel, double most) {
     SCOPED_TRACE(text(s));
-    compare(s, [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
+    compare(s, most, [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
       kernel.run(a.view().data, b.view().data, s.bias ? bias.view().data : nullptr, c.view().data,
                  stream());
     });
@@ -68,7 +83,7 @@ class MatmulTest : public OpsTest {
 
  private:
   template <class Run>
-  void compare(const MatmulShape& s, const Run& run) {
+  void compare(const MatmulShape& s, double most, const Run& run) {
     const auto av = rounded_to(s.a, normals(1, s.m * s.k));
     const auto bv = rounded_to(s.b, normals(2, s.k * s.n));
     const auto biasv = rounded_to(s.b, normals(3, s.n));
@@ -76,7 +91,7 @@ class MatmulTest : public OpsTest {
     const auto a = tensor(s.a, av), b = tensor(s.b, bv), bias = tensor(s.b, biasv);
     auto c = tensor(s.c, cv);
     run(a, b, bias, c);
-    expect_near(c.values(), reference(s, av, bv, biasv, cv), tolerance().matmul, "C");
+    expect_near(c.values(), reference(s, av, bv, biasv, cv), most, "C");
   }
 };
 
@@ -147,11 +162,11 @@ TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
       s.c = s.bias ? dtype() : DType::f32;
       s.accumulate = !s.bias;
       if (ops::has_onednn())
-        check(s, *ops::make_onednn_matmul(device(), s));
+        check(s, *ops::make_onednn_matmul(device(), s), any_order(s.k));
       if (ops::cpu::avx512::multiplies(s))
-        check(s, *ops::cpu::avx512::make_matmul(device(), s));
+        check(s, *ops::cpu::avx512::make_matmul(device(), s), tolerance().matmul);
       if (ops::cpu::amx::multiplies(s))
-        check(s, *ops::cpu::amx::make_matmul(device(), s));
+        check(s, *ops::cpu::amx::make_matmul(device(), s), tolerance().matmul);
     }
 }
 
