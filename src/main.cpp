@@ -13,6 +13,7 @@
 
 #include "base/build_info.hpp"
 #include "base/error.hpp"
+#include "base/error_line.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 
@@ -59,7 +60,8 @@ ExitCode run(int argc, char** argv) {
   const Request request = read_words(argc, argv);
   switch (request.verb) {
     case Verb::none:
-      std::fprintf(stderr, "error: %s\n%s", request.mistake.c_str(), usage_text);
+      error_line("error: {}", request.mistake);
+      std::fputs(usage_text, stderr);
       return ExitCode::user_error;
     case Verb::usage:
       print(usage_text);
@@ -107,7 +109,7 @@ int main(int argc, char** argv) {
     return static_cast<int>(trireme::run(argc, argv));
   } catch (const std::exception& problem) {
     const trireme::Verdict verdict = trireme::verdict_of(problem);
-    for (const std::string& line : verdict.lines) std::fprintf(stderr, "%s\n", line.c_str());
+    for (const std::string& line : verdict.lines) trireme::error_line("{}", line);
     return static_cast<int>(verdict.code);
   }
 }

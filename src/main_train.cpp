@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main_train.hpp"
 
-#include <cstdio>
 #include <map>
 #include <optional>
 
 #include "base/build_info.hpp"
+#include "base/error_line.hpp"
 #include "base/log.hpp"
 
 #include "comm/agreement.hpp"
@@ -105,15 +105,14 @@ ExitCode under_mpi(int& argc, char**& argv, const std::function<ExitCode(comm::W
     return action(*world);
   } catch (const UserError& mistake) {  // the same on all ranks
     if (world->rank() == 0)
-      std::fprintf(stderr, "%s\n", mistake.what());
+      error_line("{}", mistake.what());
     return ExitCode::user_error;
   } catch (const std::exception& problem) {
     const Verdict verdict = verdict_of(problem);
     if (dynamic_cast<const comm::FailedElsewhere*>(&problem) ==
         nullptr)  // that rank speaks for itself
       for (const std::string& line : verdict.lines)
-        std::fprintf(stderr, "[rank %d %s] %s\n", world->rank(), world->host().c_str(),
-                     line.c_str());
+        error_line("[rank {} {}] {}", world->rank(), world->host(), line);
     const auto* outside = dynamic_cast<const EnvironmentError*>(&problem);
     if (outside != nullptr && outside->known_to_all())
       world->barrier();  // the line is out before anybody ends the job
@@ -148,8 +147,7 @@ ExitCode verify_command(int& argc,
       if (verified.difference.empty())
         return ExitCode::done;
       if (world.rank() == 0)
-        std::fprintf(stderr, "error: combination %d differs: %s\n", verified.combinations,
-                     verified.difference.c_str());
+        error_line("error: combination {} differs: {}", verified.combinations, verified.difference);
       return ExitCode::contract;
     });
   });

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error_line.hpp"
+
 #include "comm/mpi_check.hpp"
 #include "comm/requests.hpp"
 
@@ -77,7 +79,7 @@ MpiScope::MpiScope(int& argc, char**& argv) {
 MpiScope::~MpiScope() {
   const int code = MPI_Finalize();
   if (code != MPI_SUCCESS)
-    std::fprintf(stderr, "error: MPI_Finalize failed with code %d\n", code);
+    error_line("error: MPI_Finalize failed with code {}", code);
 }
 
 std::string mpi_version() {

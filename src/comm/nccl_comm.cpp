@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_comm.hpp"
 
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -10,6 +9,7 @@
 #include <pthread.h>
 
 #include "base/error.hpp"
+#include "base/error_line.hpp"
 
 #include "device/cuda/handle.hpp"
 
@@ -103,9 +103,9 @@ NcclComm::~NcclComm() {
     // A non-blocking communicator may still be at it; there is nothing left to ask.
     if (const auto status = ncclCommDestroy(comm_);
         status != ncclSuccess && status != ncclInProgress)
-      std::fprintf(stderr, "warning: ncclCommDestroy failed: %s\n", ncclGetErrorString(status));
+      error_line("warning: ncclCommDestroy failed: {}", ncclGetErrorString(status));
   } catch (const std::exception& problem) {
-    std::fprintf(stderr, "warning: %s\n", problem.what());
+    error_line("warning: {}", problem.what());
     ncclCommAbort(comm_);
   }
 }
@@ -250,9 +250,7 @@ void NcclComm::watch() {
 }
 
 void NcclComm::end_job(const std::string& trouble, std::unique_lock<std::timed_mutex>& lock) {
-  std::fprintf(stderr, "[rank %d %s] error: %s\n", world_.rank(), world_.host().c_str(),
-               trouble.c_str());
-  std::fflush(stderr);
+  error_line("[rank {} {}] error: {}", world_.rank(), world_.host(), trouble);
   if (lock.owns_lock() || lock.try_lock_for(std::chrono::seconds(1)))
     ncclCommAbort(comm_);
   world_.abort(ExitCode::environment);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -13,6 +12,7 @@
 #include <nccl.h>
 
 #include "base/error.hpp"
+#include "base/error_line.hpp"
 #include "base/text.hpp"
 
 #include "device/cuda/check.hpp"
@@ -72,10 +72,10 @@ class NcclMemory final : public device::MemorySource {
         handles_.erase(known);
       }
     } catch (const std::exception& problem) {
-      std::fprintf(stderr, "warning: %s\n", problem.what());
+      error_line("warning: {}", problem.what());
     }
     if (const auto status = ncclMemFree(data); status != ncclSuccess)
-      std::fprintf(stderr, "warning: ncclMemFree failed: %s\n", ncclGetErrorString(status));
+      error_line("warning: ncclMemFree failed: {}", ncclGetErrorString(status));
   }
 
   NcclComm& comm_;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -12,6 +11,7 @@
 #include <pthread.h>
 
 #include "base/error.hpp"
+#include "base/error_line.hpp"
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_check.hpp"
@@ -123,7 +123,7 @@ void Roll::serve() {
     try {
       answer_questions();
     } catch (const std::exception& problem) {  // whoever waits will find out by himself
-      std::fprintf(stderr, "warning: this rank no longer answers the roll: %s\n", problem.what());
+      error_line("warning: this rank no longer answers the roll: {}", problem.what());
       return;
     }
     lock.lock();

@@ -2,11 +2,11 @@
 #include "h5/handle.hpp"
 
 #include <cstddef>
-#include <cstdio>
 #include <mutex>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/error_line.hpp"
 
 namespace trireme::h5 {
 namespace {
@@ -76,7 +76,7 @@ void silence() noexcept {
 }
 
 void report_failed_close(const char* function) noexcept {
-  std::fprintf(stderr, "warning: %s failed\n", function);
+  error_line("warning: {} failed", function);
 }
 
 void fail(const std::string& statement, const char* file, int line) {

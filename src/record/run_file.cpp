@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/error.hpp"
+#include "base/error_line.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
@@ -262,7 +263,7 @@ RunFile::~RunFile() {
   try {
     impl_->flush();
   } catch (const std::exception& problem) {
-    std::fprintf(stderr, "warning: the last rows of the run file are lost: %s\n", problem.what());
+    error_line("warning: the last rows of the run file are lost: {}", problem.what());
   }
 }
 

@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <exception>
 #include <utility>
+
+#include "base/error_line.hpp"
 
 namespace trireme::timing {
 
@@ -134,7 +135,7 @@ StreamSpan::~StreamSpan() {
     stream_.record(*recorder_.pool_[slot_].end);
     recorder_.pool_[slot_].ended = true;
   } catch (const std::exception& problem) {
-    std::fprintf(stderr, "warning: a span could not be ended: %s\n", problem.what());
+    error_line("warning: a span could not be ended: {}", problem.what());
   }
 }
 

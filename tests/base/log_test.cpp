@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.hpp"
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -8,8 +9,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/error_line.hpp"
 
 #include "support/scratch_directory.hpp"
 
@@ -71,6 +75,22 @@ TEST_F(LogTest, ALogThatCannotBeWrittenIsTheEnvironmentsFault) {
   std::ofstream(folder_ / "file") << "x";
   Log log(true, "");
   EXPECT_THROW(log.also_to_file((folder_ / "file" / "run.log").string()), StorageError);
+}
+
+/// A datagram socket keeps apart what was written apart.
+TEST(ErrorLine, IsWrittenInOnePiece) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends.data()), 0);
+  const int before = dup(STDERR_FILENO);
+  dup2(ends[0], STDERR_FILENO);
+  error_line("[rank {} {}] error: {}", 3, "node07", std::string(1000, 'x'));
+  dup2(before, STDERR_FILENO);
+  std::array<char, 4096> got{};
+  const auto bytes = recv(ends[1], got.data(), got.size(), MSG_DONTWAIT);
+  for (const int descriptor : {before, ends[0], ends[1]}) close(descriptor);
+  ASSERT_GT(bytes, 0);
+  EXPECT_EQ(std::string(got.data(), static_cast<std::size_t>(bytes)),
+            "[rank 3 node07] error: " + std::string(1000, 'x') + "\n");
 }
 
 }  // namespace

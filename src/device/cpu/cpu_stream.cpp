@@ -2,13 +2,13 @@
 #include "device/cpu/cpu_stream.hpp"
 
 #include <chrono>
-#include <cstdio>
 #include <system_error>
 
 #include <omp.h>
 #include <pthread.h>
 
 #include "base/error.hpp"
+#include "base/error_line.hpp"
 
 namespace trireme::device::cpu {
 namespace {
@@ -106,10 +106,9 @@ Stream::~Stream() {
   try {
     std::rethrow_exception(failure_->error);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "warning: stream %s failed and nobody asked: %s\n", name_.c_str(),
-                 error.what());
+    error_line("warning: stream {} failed and nobody asked: {}", name_, error.what());
   } catch (...) {
-    std::fprintf(stderr, "warning: stream %s failed and nobody asked\n", name_.c_str());
+    error_line("warning: stream {} failed and nobody asked", name_);
   }
 }
 

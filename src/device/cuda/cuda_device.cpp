@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <utility>
 
 #include <cuda_runtime_api.h>
 
 #include "base/error.hpp"
+#include "base/error_line.hpp"
 #include "base/text.hpp"
 
 #include "device/cuda/check.hpp"
@@ -33,7 +33,7 @@ class PinnedSource final : public MemorySource {
   void release(std::byte* data, std::size_t /*bytes*/) noexcept override {
     if (const auto status = cudaFreeHost(data);
         status != cudaSuccess && status != cudaErrorCudartUnloading)
-      std::fprintf(stderr, "warning: cudaFreeHost failed: %s\n", cuda::words_of(status));
+      error_line("warning: cudaFreeHost failed: {}", cuda::words_of(status));
   }
 };
 
@@ -137,7 +137,7 @@ class CudaDevice final : public Device {
   void release(std::byte* data, std::size_t /*bytes*/) noexcept override {
     if (const auto status = cudaFree(data);
         status != cudaSuccess && status != cudaErrorCudartUnloading)
-      std::fprintf(stderr, "warning: cudaFree failed: %s\n", cuda::words_of(status));
+      error_line("warning: cudaFree failed: {}", cuda::words_of(status));
   }
 
   const int gpu_;

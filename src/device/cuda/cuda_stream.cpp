@@ -2,10 +2,10 @@
 #include "device/cuda/cuda_stream.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/error_line.hpp"
 
 #include "device/cuda/check.hpp"
 #include "device/cuda/handle.hpp"
@@ -29,7 +29,7 @@ double time_of(cudaEvent_t event, const Anchor& anchor) {
 /// driver left to free anything in.
 void report(cudaError_t status, const char* statement) noexcept {
   if (status != cudaSuccess && status != cudaErrorCudartUnloading)
-    std::fprintf(stderr, "warning: %s failed: %s\n", statement, words_of(status));
+    error_line("warning: {} failed: {}", statement, words_of(status));
 }
 
 Event& event_of(device::Event& event) {
