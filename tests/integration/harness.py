@@ -51,6 +51,11 @@ def is_rank(environment, rank):
     return any(f"{name}={rank}".encode() in told for name in RANK_VARIABLES)
 
 
+def rank_in_shell():
+    """What a shell that is a rank expands to its number."""
+    return "".join(f"${{{name}:-" for name in RANK_VARIABLES) + "}" * len(RANK_VARIABLES)
+
+
 def start(*arguments, ranks=1, prefix=()):
     """`prefix` goes before everything, as in ("unshare", "-m")."""
     return Run(subprocess.run([*prefix, *launch(ranks), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -68,6 +73,14 @@ class TrainingTest(unittest.TestCase):
         with open(os.path.join(self.text, "a.txt"), "w", encoding="ascii") as out:
             for line in range(400):
                 out.write(f"{line}: the quick brown fox jumps over {line * 7 % 31} lazy dogs\n")
+
+    def need_own_mounts(self):
+        """Skips where a process may not have mounts of its own."""
+        if not is_root() or shutil.which("unshare") is None:
+            self.skipTest("mounts of its own need root and unshare")
+        namespace = subprocess.run(["unshare", "-m", "true"], stderr=subprocess.PIPE, text=True, check=False)
+        if namespace.returncode != 0:  # in a chroot whose root is no mount point, say
+            self.skipTest(f"mounts of its own need a mount namespace: {namespace.stderr.strip()}")
 
     def path(self, name):
         return os.path.join(self.folder, name)
