@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "h5/dataset.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace trireme::h5 {
 namespace {
@@ -157,6 +159,26 @@ std::int64_t Dataset::elements() const {
   return TRIREME_H5(H5Sget_simple_extent_npoints(space.get()));
 }
 
+std::int64_t Dataset::stored_elements() const {
+  const std::int64_t claimed = elements();
+  const Properties creation(TRIREME_H5_OF(id(), "", H5Dget_create_plist(id())));
+  if (claimed == 0 || TRIREME_H5(H5Pget_layout(creation.get())) == H5D_VIRTUAL)
+    return claimed;
+  const File file(TRIREME_H5_OF(id(), "", H5Iget_file_id(id())));
+  hsize_t bytes = 0;
+  TRIREME_H5_OF(id(), "", H5Fget_filesize(file.get(), &bytes));
+  const Turn turn;
+  const hsize_t stored = H5Dget_storage_size(id());  // 0 where there is none, and where it fails
+  if (stored == 0 && H5Eget_num(H5E_DEFAULT) > 0)
+    detail::fail(detail::about("H5Dget_storage_size", id(), ""), __FILE__, __LINE__);
+  if (static_cast<hsize_t>(claimed) > std::min(bytes, stored) / element_bytes())
+    throw DamagedError("HDF5", detail::about("reading", id(), ""),
+                       fmt::format("it claims {} elements, and the file holds {} of them", claimed,
+                                   bytes_text(static_cast<double>(std::min(bytes, stored)))),
+                       __FILE__, __LINE__);
+  return claimed;
+}
+
 std::int64_t Dataset::file_offset() const {
   const Turn turn;
   detail::silence();
@@ -220,15 +242,15 @@ void Dataset::append_strings(std::span<const std::string> values) {
 }
 
 std::vector<std::string> Dataset::read_strings() const {
-  std::vector<char*> texts(static_cast<std::size_t>(elements()), nullptr);
+  std::vector<char*> texts(static_cast<std::size_t>(stored_elements()), nullptr);
   const Type type = string_type();
-  read(0, elements(), type, texts.data());
+  read(0, std::ssize(texts), type, texts.data());
   std::vector<std::string> values;
   values.reserve(texts.size());
   for (const char* text : texts) values.emplace_back(text == nullptr ? "" : text);
   if (!texts.empty())
-    TRIREME_H5(
-        H5Dvlen_reclaim(type.get(), line(elements(), false).get(), H5P_DEFAULT, texts.data()));
+    TRIREME_H5(H5Dvlen_reclaim(type.get(), line(std::ssize(texts), false).get(), H5P_DEFAULT,
+                               texts.data()));
   return values;
 }
 

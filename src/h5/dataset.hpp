@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,6 +69,10 @@ class Dataset {
 
   [[nodiscard]] hid_t id() const { return id_.get(); }
   [[nodiscard]] std::int64_t elements() const;
+  /// The same, before memory is asked for all of them: throws DamagedError when the file holds less
+  /// than that, so that a length that is not true is told apart from a lack of memory. A virtual
+  /// dataset's is believed.
+  [[nodiscard]] std::int64_t stored_elements() const;
   /// Where the data of one made by create_fixed() lies in its file, in bytes. They lie there as in
   /// memory, one after another.
   [[nodiscard]] std::int64_t file_offset() const;
@@ -89,8 +94,8 @@ class Dataset {
   }
   template <class T>
   [[nodiscard]] std::vector<T> read_all() const {
-    std::vector<T> values(static_cast<std::size_t>(elements()));
-    read(0, elements(), type_of<T>(), values.data());
+    std::vector<T> values(static_cast<std::size_t>(stored_elements()));
+    read(0, std::ssize(values), type_of<T>(), values.data());
     return values;
   }
   void append_strings(std::span<const std::string> values);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <new>
 #include <numeric>
 #include <sstream>
 #include <stdexcept>
@@ -166,7 +165,7 @@ Manifest read_tables(const h5::File& file) {
   if (manifest.file_frames.size() != manifest.file_bytes.size())
     throw std::out_of_range("files without a hash");
   const h5::Dataset pieces = h5::Dataset::open(file.get(), "pieces");
-  manifest.pieces.resize(static_cast<std::size_t>(pieces.elements()));
+  manifest.pieces.resize(static_cast<std::size_t>(pieces.stored_elements()));
   pieces.read(0, pieces.elements(), piece_type(), manifest.pieces.data());
   return manifest;
 }
@@ -308,8 +307,6 @@ Manifest read_manifest(const std::string& directory) {
     return manifest;
   } catch (const h5::DamagedError& problem) {
     throw UserError(Place{path}, fmt::format("the checkpoint is damaged: {}", problem.what()));
-  } catch (const std::bad_alloc&) {
-    throw UserError(Place{path}, "the checkpoint is damaged: it claims sizes beyond all memory");
   } catch (const std::logic_error& problem) {  // numbers that are none, tables of unequal length
     throw UserError(Place{path}, fmt::format("the checkpoint is damaged: {}", problem.what()));
   }

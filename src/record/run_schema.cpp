@@ -278,8 +278,8 @@ void read_everything(const h5::File& file) {
     read_columns(file, "buckets", bucket_columns);
   }
   const h5::Dataset samples = sound(file, "timings/samples", sizeof(Sample));
-  std::vector<Sample> all(static_cast<std::size_t>(samples.elements()));
-  samples.read(0, samples.elements(), sample_type(), all.data());
+  std::vector<Sample> all(static_cast<std::size_t>(samples.stored_elements()));
+  samples.read(0, std::ssize(all), sample_type(), all.data());
   if (h5::exists(file.get(), "blocks"))
     for (const char* path : {"blocks/table", "blocks/begin", "blocks/count", "blocks/hash"})
       numbers(path);

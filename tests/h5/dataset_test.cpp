@@ -31,6 +31,20 @@ TEST(Dataset, GrowsByAppendingAndShrinks) {
             (std::vector<std::int64_t>{1, 2, 3, 4, 9}));
 }
 
+TEST(Dataset, TellsALengthThatIsNotTrueBeforeItAsksForMemory) {
+  const test::ScratchDirectory scratch;
+  const File file = create_file(scratch / "a.h5");
+  Dataset numbers = Dataset::create_extendible(file.get(), "x", type_of<std::int64_t>(), 3);
+  numbers.append<std::int64_t>(std::vector<std::int64_t>{1, 2, 3, 4});
+  EXPECT_EQ(numbers.stored_elements(), 4);
+  Dataset texts = Dataset::create_extendible(file.get(), "y", string_type(), 3);
+  numbers.resize(std::int64_t{1} << 40);
+  texts.resize(std::int64_t{1} << 40);
+  EXPECT_THROW(static_cast<void>(numbers.stored_elements()), DamagedError);
+  EXPECT_THROW(static_cast<void>(numbers.read_all<std::int64_t>()), DamagedError);
+  EXPECT_THROW(static_cast<void>(texts.read_strings()), DamagedError);
+}
+
 TEST(Dataset, ReadsAndWritesHyperslabs) {
   const test::ScratchDirectory scratch;
   const File file = create_file(scratch / "a.h5");
