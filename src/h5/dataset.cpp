@@ -164,7 +164,7 @@ std::int64_t Dataset::stored_elements() const {
   const Properties creation(TRIREME_H5_OF(id(), "", H5Dget_create_plist(id())));
   if (claimed == 0 || TRIREME_H5(H5Pget_layout(creation.get())) == H5D_VIRTUAL)
     return claimed;
-  const File file(TRIREME_H5_OF(id(), "", H5Iget_file_id(id())));
+  const Handle<&H5Fclose> file(TRIREME_H5_OF(id(), "", H5Iget_file_id(id())));
   hsize_t bytes = 0;
   TRIREME_H5_OF(id(), "", H5Fget_filesize(file.get(), &bytes));
   const Turn turn;

@@ -30,15 +30,6 @@ void expect_memory() {
   asm volatile("" : : "g"(asked.get()) : "memory");  // asked for although it is not used
 }
 
-Properties file_access() {
-  expect_memory();
-  Properties access(TRIREME_H5(H5Pcreate(H5P_FILE_ACCESS)));
-  TRIREME_H5(H5Pset_fapl_sec2(access.get()));
-  TRIREME_H5(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG));
-  TRIREME_H5(H5Pset_file_locking(access.get(), false, true));
-  return access;
-}
-
 void sync_path(const std::string& path, int flags) {
   const int file = ::open(path.c_str(), flags | O_CLOEXEC);
   // In a directory one may be allowed to make files and not to list them: nothing can be done.
@@ -56,15 +47,17 @@ void sync_path(const std::string& path, int flags) {
 
 }  // namespace
 
-File create_file(const std::string& path) {
-  const Properties access = file_access();
+File create_file(const std::string& path, Writes how) {
+  expect_memory();
+  const Properties access = file_access(how);
   return File(TRIREME_H5_OF(H5I_INVALID_HID, path,
                             H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get())));
 }
 
-File open_file(const std::string& path, Access access) {
+File open_file(const std::string& path, Access access, Writes how) {
   const InputFile regular(path);  // H5Fopen would wait for the other end of a FIFO
-  const Properties properties = file_access();
+  expect_memory();
+  const Properties properties = file_access(how);
   const unsigned flags = access == Access::read ? H5F_ACC_RDONLY : H5F_ACC_RDWR;
   File file(TRIREME_H5_OF(H5I_INVALID_HID, path, H5Fopen(path.c_str(), flags, properties.get())));
   if (const std::string outside = leads_outside(file.get()); !outside.empty())
@@ -74,19 +67,23 @@ File open_file(const std::string& path, Access access) {
 
 void flush(const File& file) {
   TRIREME_H5_OF(file.get(), "", H5Fflush(file.get(), H5F_SCOPE_GLOBAL));
+  if (const std::string problem = write_problem(file.get()); !problem.empty())
+    throw StorageError("HDF5", detail::about("H5Fflush", file.get(), ""), problem, __FILE__,
+                       __LINE__);
 }
 
 void close(File file) {
-  TRIREME_H5(H5Fclose(file.release()));
+  flush(file);
+  TRIREME_H5(close_file(file.release()));
 }
 
 void abandon(File file) noexcept {
   const Turn turn;
-  detail::silence();
+  give_up(file.get());
   H5Fclose(file.release());
 }
 
-Probe probe(const std::string& path, std::string* why) {
+Probe probe(const std::string& path, std::string* why, Writes how) {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0 && (errno == ENOENT || errno == ENOTDIR))
     return Probe::absent;
@@ -102,7 +99,7 @@ Probe probe(const std::string& path, std::string* why) {
     const std::size_t got = InputFile(path).read_some(0, std::as_writable_bytes(std::span(begin)));
     if (got != begin.size() || begin != signature)
       return say(Probe::not_hdf5, "it is no HDF5 file");
-    const File file = open_file(path, Access::read);
+    const File file = open_file(path, Access::read, how);
     return Probe::whole;
   } catch (const DamagedError& error) {
     return say(Probe::damaged, error.what());

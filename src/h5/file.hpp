@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files: create, open, flush, close, probe; and what makes a finished file survive a power cut.
 //
-// 1. Files use the serial driver and the default format bounds, never "latest": a file whose
-// writer was killed must open again after its last flush.
+// 1. Files use our own driver (driver.hpp) and the default format bounds, never "latest": a
+// journaled file whose writer was killed opens again as it was at its last flush.
 // 2. HDF5's own file locks are off, so that a run can be read while it is being written and so that
 // file systems without locks work. Who may write is settled above (record's run directory).
 // 3. What is opened is looked at first: a regular file, opened without waiting for anybody, that
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 
+#include "h5/driver.hpp"
 #include "h5/handle.hpp"
 
 namespace trireme::h5 {
@@ -21,9 +22,9 @@ namespace trireme::h5 {
 enum class Access : std::uint8_t { read, read_write };
 
 /// Throws StorageError when the file exists already or cannot be made.
-File create_file(const std::string& path);
+File create_file(const std::string& path, Writes how = Writes::direct);
 /// Throws DamagedError when it is no HDF5 file, damaged, or leads outside, else StorageError.
-File open_file(const std::string& path, Access access);
+File open_file(const std::string& path, Access access, Writes how = Writes::direct);
 void flush(const File& file);
 /// As the destructor, but a failure is a StorageError.
 void close(File file);
@@ -35,7 +36,7 @@ enum class Probe : std::uint8_t { whole, absent, unreadable, not_hdf5, damaged }
 /// Looks at a file without changing it: damaged means that it starts like HDF5 and does not open,
 /// or leads outside; unreadable that the system refused, or that it is no regular file. `why` gets
 /// the words for what is wrong.
-Probe probe(const std::string& path, std::string* why = nullptr);
+Probe probe(const std::string& path, std::string* why = nullptr, Writes how = Writes::direct);
 
 /// Opens the group, made first when it is not there. `path` may have several parts.
 Group open_group(hid_t parent, const std::string& path);

@@ -102,7 +102,10 @@ class Handle {
   Raw raw_ = static_cast<Raw>(Invalid);
 };
 
-using File = Handle<&H5Fclose>;
+/// As H5Fclose, but what cannot be written is told before the file is gone (driver.hpp).
+herr_t close_file(hid_t file);
+
+using File = Handle<&close_file>;
 using Group = Handle<&H5Gclose>;
 using Space = Handle<&H5Sclose>;
 using Type = Handle<&H5Tclose>;

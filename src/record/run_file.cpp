@@ -71,19 +71,21 @@ class RunFile::Impl {
   void expect_run_of(const RunHeader& header) const;
   void open_datasets();
   void start_new(const RunHeader& header) {
-    make_room();
-    make_datasets(file_);
-    open_datasets();
-    write_facts(file_, header);
-    start_session(file_, header, first_step_);
+    change([&] {
+      make_datasets(file_);
+      open_datasets();
+      write_facts(file_, header);
+      start_session(file_, header, first_step_);
+    });
     flush();
   }
   /// Requires: open_datasets().
   void start_again(const RunHeader& header) {
-    make_room();
-    warnings_ = drop_after(file_, first_step_ - 1);
-    keep_run_id(header);
-    start_session(file_, header, first_step_);
+    change([&] {
+      warnings_ = drop_after(file_, first_step_ - 1);
+      keep_run_id(header);
+      start_session(file_, header, first_step_);
+    });
     flush();
   }
 
@@ -97,32 +99,36 @@ class RunFile::Impl {
     flush_if_due();
   }
   void append(const CheckpointRow& row) {
-    make_room();
-    append_rows(h5::open_group(file_.get(), "checkpoints").get(), checkpoint_columns,
-                std::span(&row, 1));
-    hash_rows(file_, HashedTable::checkpoints, 1);
+    change([&] {
+      append_rows(h5::open_group(file_.get(), "checkpoints").get(), checkpoint_columns,
+                  std::span(&row, 1));
+      hash_rows(file_, HashedTable::checkpoints, 1);
+    });
   }
   void append(const SkippedRow& row) {
-    make_room();
-    append_rows(h5::open_group(file_.get(), "skipped").get(), skipped_columns, std::span(&row, 1));
+    change([&] {
+      append_rows(h5::open_group(file_.get(), "skipped").get(), skipped_columns,
+                  std::span(&row, 1));
+    });
   }
   void append(std::span<const RankSpanRow> rows) {
-    make_room();
-    append_rows(h5::open_group(file_.get(), "timings/ranks").get(), rank_span_columns, rows);
+    change([&] {
+      append_rows(h5::open_group(file_.get(), "timings/ranks").get(), rank_span_columns, rows);
+    });
   }
   void append_samples(std::span<const Sample> samples) {
     samples_.insert(samples_.end(), samples.begin(), samples.end());
     flush_if_due();
   }
   void set_timing_fact(const std::string& name, double value, std::string_view unit) {
-    make_room();
-    const h5::Group group = h5::open_group(file_.get(), "timings");
-    h5::write_attribute(group.get(), name, value);
-    h5::write_attribute(group.get(), name + "_unit", std::string(unit));
+    change([&] {
+      const h5::Group group = h5::open_group(file_.get(), "timings");
+      h5::write_attribute(group.get(), name, value);
+      h5::write_attribute(group.get(), name + "_unit", std::string(unit));
+    });
   }
   void set_memory(const std::string& name, std::int64_t bytes) {
-    make_room();
-    h5::write_attribute(h5::open_group(file_.get(), "memory").get(), name, bytes);
+    change([&] { h5::write_attribute(h5::open_group(file_.get(), "memory").get(), name, bytes); });
   }
   void set_anchors(std::span<const double> seconds);
   void write_waiting();
@@ -138,6 +144,17 @@ class RunFile::Impl {
   [[nodiscard]] bool usable() const { return file_ && !failed_; }
 
  private:
+  /// Changes the file; when that fails half-way, what was not flushed yet is given up.
+  template <class What>
+  void change(What&& what) {
+    make_room();
+    try {
+      what();
+    } catch (...) {
+      failed_ = true;
+      throw;
+    }
+  }
   void flush_if_due() {
     const std::size_t waiting = rows_.size() + validation_steps_.size();
     if (waiting >= options_.flush_rows || samples_.size() >= most_waiting_samples ||
@@ -186,12 +203,13 @@ void RunFile::Impl::open_datasets() {
 }
 
 void RunFile::Impl::set_anchors(std::span<const double> seconds) {
-  make_room();
-  for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
-    append_one(file_, "timings/anchors/first_step", first_step_);
-    append_one(file_, "timings/anchors/rank", static_cast<std::int64_t>(rank));
-    append_one(file_, "timings/anchors/calendar_s", seconds[rank]);
-  }
+  change([&] {
+    for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
+      append_one(file_, "timings/anchors/first_step", first_step_);
+      append_one(file_, "timings/anchors/rank", static_cast<std::int64_t>(rank));
+      append_one(file_, "timings/anchors/calendar_s", seconds[rank]);
+    }
+  });
 }
 
 void RunFile::Impl::write_waiting() {
@@ -242,14 +260,10 @@ void RunFile::Impl::expect_in_place() {
 }
 
 void RunFile::Impl::flush() {
-  make_room();
-  try {
+  change([&] {
     write_waiting();
     h5::flush(file_);
-  } catch (...) {
-    failed_ = true;
-    throw;
-  }
+  });
   last_flush_ = options_.clock();
 }
 
@@ -275,7 +289,8 @@ RunFile RunFile::create(const std::string& path,
     throw UserError(
         Place{path},
         "a run file is here already: nothing was changed; choose another run.directory");
-  auto impl = std::make_unique<Impl>(path, h5::create_file(path), step + 1, std::move(options));
+  auto impl = std::make_unique<Impl>(path, h5::create_file(path, h5::Writes::journaled), step + 1,
+                                     std::move(options));
   try {
     impl->start_new(header);
     sync_name(path);
@@ -292,8 +307,9 @@ RunFile RunFile::resume(const std::string& path,
                         std::int64_t step,
                         RunFileOptions options) {
   expect_run_file(path);
-  auto impl = std::make_unique<Impl>(path, h5::open_file(path, h5::Access::read_write), step + 1,
-                                     std::move(options));
+  auto impl = std::make_unique<Impl>(
+      path, h5::open_file(path, h5::Access::read_write, h5::Writes::journaled), step + 1,
+      std::move(options));
   try {
     impl->expect_run_of(header);
     impl->open_datasets();

@@ -35,7 +35,7 @@ void write_identity(const h5::File& file) {
 
 void expect_run_file(const std::string& path) {
   std::string why;
-  switch (h5::probe(path, &why)) {
+  switch (h5::probe(path, &why, h5::Writes::journaled)) {
     case h5::Probe::whole:
       break;
     case h5::Probe::absent:
@@ -47,7 +47,7 @@ void expect_run_file(const std::string& path) {
     case h5::Probe::damaged:
       refuse(path, fmt::format("the run file is truncated or damaged: {}", move_away));
   }
-  const h5::File file = h5::open_file(path, h5::Access::read);
+  const h5::File file = h5::open_file(path, h5::Access::read, h5::Writes::journaled);
   if (!h5::has_attribute(file.get(), "filetype") || !h5::has_attribute(file.get(), "version") ||
       h5::read_attribute<std::string>(file.get(), "filetype") != filetype)
     refuse(path, fmt::format("an HDF5 file, but not a run file of trireme: {}", move_away));
@@ -61,7 +61,7 @@ void expect_run_file(const std::string& path) {
 
 std::string RunFile::damage(const std::string& path) {
   std::string why;
-  switch (h5::probe(path, &why)) {
+  switch (h5::probe(path, &why, h5::Writes::journaled)) {
     case h5::Probe::whole:
       break;
     case h5::Probe::absent:
@@ -72,7 +72,7 @@ std::string RunFile::damage(const std::string& path) {
       return why;
   }
   try {
-    const h5::File file = h5::open_file(path, h5::Access::read);
+    const h5::File file = h5::open_file(path, h5::Access::read, h5::Writes::journaled);
     if (!h5::has_attribute(file.get(), "filetype") ||
         h5::read_attribute<std::string>(file.get(), "filetype") != filetype)
       return "";  // somebody else's
@@ -88,7 +88,7 @@ std::string RunFile::damage(const std::string& path) {
 
 std::optional<std::int64_t> RunFile::last_step(const std::string& path) {
   std::error_code ignored;
-  switch (h5::probe(path)) {
+  switch (h5::probe(path, nullptr, h5::Writes::journaled)) {
     case h5::Probe::whole:
       break;
     case h5::Probe::damaged:
@@ -101,7 +101,7 @@ std::optional<std::int64_t> RunFile::last_step(const std::string& path) {
     case h5::Probe::unreadable:
       return std::nullopt;
   }
-  const h5::File file = h5::open_file(path, h5::Access::read);
+  const h5::File file = h5::open_file(path, h5::Access::read, h5::Writes::journaled);
   if (!h5::has_attribute(file.get(), "filetype"))
     return h5::attribute_names(file.get()).empty() ? std::optional<std::int64_t>(0) : std::nullopt;
   if (h5::read_attribute<std::string>(file.get(), "filetype") != filetype)

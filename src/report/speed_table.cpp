@@ -62,9 +62,10 @@ std::int64_t whole(const std::string& text) {
 class Record {
  public:
   explicit Record(const std::string& directory) : path_(directory + "/run.h5") {
-    if (h5::probe(path_) != h5::Probe::whole || record::RunFile::last_step(path_).value_or(0) == 0)
+    if (h5::probe(path_, nullptr, h5::Writes::journaled) != h5::Probe::whole ||
+        record::RunFile::last_step(path_).value_or(0) == 0)
       refuse("there is no record of a run's steps here");
-    file_ = h5::open_file(path_, h5::Access::read);
+    file_ = h5::open_file(path_, h5::Access::read, h5::Writes::journaled);
     if (const auto sessions = column<std::int64_t>("sessions/first_step").size(); sessions != 1)
       refuse(fmt::format("the run was started {} times: its steps say nothing about one of them",
                          sessions));

@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 
+#include "h5/journal.hpp"
+
 namespace trireme::train {
 namespace {
 
@@ -21,6 +23,7 @@ std::string move_aside(const std::string& path, const char* why) {
   if (problem)
     throw StorageError("file system", "rename " + path + " to " + aside, problem.message(),
                        __FILE__, __LINE__);
+  std::filesystem::rename(h5::journal_of(path), h5::journal_of(aside), problem);  // if there is one
   return aside;
 }
 

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How HDF5 reaches its files here: a driver (VFD) of our own, because its default one leaves a file
+// that contradicts itself when a write fails, and crashes later when a close fails (1.10.8 forgets
+// the file and keeps its id, which MPI_Finalize then closes again).
+//
+// 1. After a write failed nothing more is written: every later flush() fails, and closing gives the
+// file up without a word.
+// 2. With a journal, what HDF5 changes below the end that the file had at the last flush waits in
+// memory, page by page, and a flush replaces all of it or nothing (journal.hpp). What lies behind
+// that end is written at once: nobody looks there. So a full disk, a failing one or kill -9 costs
+// what waited, never the file.
+// 3. Without a journal, writes go to the file at once: for files that are made in one go under a
+// name that nobody opens yet.
+// 4. The file is an ordinary HDF5 file, which every driver reads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "h5/handle.hpp"
+
+namespace trireme::h5 {
+
+enum class Writes : std::uint8_t { direct, journaled };
+
+/// Properties for H5Fcreate and H5Fopen. A journaled file that is opened shows what its journal
+/// still holds; one that is opened for writing gets it first.
+Properties file_access(Writes how);
+
+/// From now on nothing more of it is written (1); closing it then cannot fail.
+void give_up(hid_t file) noexcept;
+
+/// What went wrong with writing it, "" while all is well.
+std::string write_problem(hid_t file);
+
+}  // namespace trireme::h5

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record when writing fails, or the process dies, at any call that writes: rows that waited are
+// lost, the file never is. HDF5 and the record write through the functions below.
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+
+#include "h5/dataset.hpp"
+#include "h5/file.hpp"
+#include "h5/journal.hpp"
+
+#include "record/run_file.hpp"
+
+#include "support/scratch_directory.hpp"
+
+namespace {
+
+enum class Fate { none, full, dies };
+Fate fate = Fate::none;
+std::atomic<int> left = 0;  ///< calls until it strikes
+
+/// Whether this call is refused: the disk is full from the last allowed call on.
+bool refused() {
+  if (fate == Fate::none || left.fetch_sub(1) > 0)
+    return false;
+  if (fate == Fate::dies)
+    ::_exit(9);
+  errno = ENOSPC;
+  return true;
+}
+
+template <class Function>
+Function* real(const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+extern "C" ssize_t pwrite(int file, const void* data, size_t count, off_t offset) {
+  return refused() ? -1 : real<decltype(pwrite)>("pwrite")(file, data, count, offset);
+}
+extern "C" int ftruncate(int file, off_t size) noexcept {
+  return refused() ? -1 : real<decltype(ftruncate)>("ftruncate")(file, size);
+}
+
+namespace trireme::record {
+namespace {
+
+const RunHeader disk_header{.facts = {{"run_id", "0123456789abcdef"}},
+                            .deck = {{"run.name", "tiny"}},
+                            .hosts = {"node1"},
+                            .buckets = {{"b", "a", 96, 2, 32}}};
+
+std::vector<std::int64_t> steps_in(const std::string& path) {
+  const h5::File file = h5::open_file(path, h5::Access::read, h5::Writes::journaled);
+  return h5::Dataset::open(file.get(), "steps/step").read_all<std::int64_t>();
+}
+
+void add_steps(RunFile& file, std::int64_t first, std::int64_t last) {
+  for (std::int64_t step = first; step <= last; ++step) {
+    file.append(StepRow{.step = step, .loss = 5});
+    file.append_samples(std::vector<timing::Sample>(300));
+  }
+  file.append_validation(last, 4);
+  file.append_checkpoint({.step = last, .bytes = 10, .copy_s = 0, .stall_s = 0, .write_s = 0});
+}
+
+/// A record of 20 steps.
+std::string make_steps(const test::ScratchDirectory& scratch) {
+  const std::string path = scratch / "run.h5";
+  RunFile file = RunFile::create(path, disk_header);
+  add_steps(file, 1, 20);
+  file.close();
+  return path;
+}
+
+/// A resume after step 12 that records up to step 30.
+void go_on(const std::string& path) {
+  RunFile file = RunFile::resume(path, disk_header, 12);
+  add_steps(file, 13, 30);
+  file.close();
+}
+
+std::vector<std::int64_t> up_to(std::int64_t last) {
+  std::vector<std::int64_t> steps(static_cast<std::size_t>(last));
+  std::iota(steps.begin(), steps.end(), 1);
+  return steps;
+}
+
+void expect_whole(const std::string& path, int k) {
+  EXPECT_EQ(RunFile::damage(path), "") << "call " << k;
+  const auto steps = steps_in(path);
+  ASSERT_GE(steps.size(), 12U) << "call " << k;
+  EXPECT_EQ(steps, up_to(std::ssize(steps))) << "call " << k;
+  ASSERT_NO_THROW(go_on(path)) << "call " << k;
+  EXPECT_EQ(steps_in(path), up_to(30)) << "call " << k;
+  EXPECT_FALSE(std::filesystem::exists(h5::journal_of(path))) << "call " << k;
+}
+
+TEST(RecordOfAFullDisk, LacksRowsAndIsWholeAtWhateverWrite) {
+  const test::ScratchDirectory scratch;
+  const std::string path = make_steps(scratch), whole = test::bytes_of(path);
+  int calls = 0;
+  for (bool told = true; told; ++calls) {
+    test::write_bytes(path, whole);
+    left = calls;
+    fate = Fate::full;
+    told = false;
+    try {
+      go_on(path);
+    } catch (const StorageError& error) {
+      EXPECT_NE(std::string(error.what()).find("No space left"), std::string::npos) << error.what();
+      told = true;
+    }
+    fate = Fate::none;
+    expect_whole(path, calls);
+  }
+  EXPECT_GT(calls, 10) << "the calls that write are seen here";
+}
+
+TEST(RecordOfAFullDisk, IsWholeAfterKill9AtWhateverWriteToo) {
+  const test::ScratchDirectory scratch;
+  const std::string path = make_steps(scratch), whole = test::bytes_of(path);
+  int code = 9, calls = 0;
+  for (; code == 9; ++calls) {
+    test::write_bytes(path, whole);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      left = calls;
+      fate = Fate::dies;
+      go_on(path);
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    code = WEXITSTATUS(status);
+    expect_whole(path, calls);
+  }
+  EXPECT_EQ(code, 0);
+  EXPECT_GT(calls, 10) << "the calls that write are seen here";
+}
+
+}  // namespace
+}  // namespace trireme::record
