@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "h5/dataset.hpp"
 
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 
 #include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/error.hpp"
 
@@ -60,6 +67,40 @@ TEST(Dataset, ReadsAndWritesHyperslabs) {
   EXPECT_THROW(data.read(7, 4, type_of<float>(), part.data()), ContractError);
   EXPECT_THROW(data.resize(11), StorageError) << "a fixed dataset does not grow";
 }
+
+#ifndef __SANITIZE_ADDRESS__  // which needs address space of its own
+TEST(Dataset, MovesStringsWhereNoMebibyteOfMemoryIsLeft) {
+  const test::ScratchDirectory scratch;
+  const auto move_strings = [&](const char* name) {
+    const std::vector<std::string> texts = {"alpha", "beta"};
+    const File file = create_file(scratch / name);
+    Dataset data = Dataset::create_extendible(file.get(), "names", string_type(), 16);
+    ::malloc_trim(0);
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t most = pages * static_cast<std::size_t>(::getpagesize()) + (rlim_t{1} << 19U);
+    if (std::string(name) == "tight.h5") {
+      const rlimit limit{most, most};
+      ::setrlimit(RLIMIT_AS, &limit);
+    }
+    data.append_strings(texts);
+    if (data.read_strings() != texts)
+      std::exit(4);
+  };
+  move_strings("warm.h5");  // what HDF5 takes once
+  EXPECT_EXIT(
+      {
+        try {
+          move_strings("tight.h5");
+        } catch (const std::exception& error) {
+          std::fprintf(stderr, "%s\n", error.what());
+          std::exit(3);
+        }
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST(Dataset, KeepsStrings) {
   const test::ScratchDirectory scratch;
