@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of hostile cases that mutate.py tries. A case makes its run directory, says what is wrong with it, and takes it away."""
+import errno
+import os
+import resource
+import shutil
+import socket
+
+import h5py
+
+from hostile_bench import STEPS, xxh64
+
+LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EOPNOTSUPP, errno.EACCES)
+ERRORS = {
+    "write": (errno.ENOSPC, errno.EIO, errno.EINTR, errno.EDQUOT, -1),
+    "pwrite64": (errno.ENOSPC, errno.EIO, errno.EINTR, errno.EDQUOT, -1),
+    "read": (errno.EIO, errno.EINTR, -1),
+    "pread64": (errno.EIO, errno.EINTR, -1),
+    "fsync": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
+    "close": (errno.EIO, errno.EDQUOT, errno.EINTR),
+    "ftruncate64": (errno.EIO, errno.ENOSPC),
+    "fallocate64": (errno.ENOSPC, errno.EOPNOTSUPP, errno.EIO, errno.EINTR),
+    "open": (errno.EMFILE, errno.EACCES, errno.EIO, errno.ENFILE),
+    "rename": (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EACCES),
+    "remove": (errno.EIO, errno.EROFS, errno.EACCES),
+    "mkdir": (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EACCES),
+    "malloc": (errno.ENOMEM,),
+}
+
+
+def files_of(run):
+    return sorted(os.path.join(at, name) for at, _, names in os.walk(run) for name in names if name != "lock")
+
+
+def folders_of(run):
+    return sorted(at for at, _, _ in os.walk(run))
+
+
+def put(path, data):
+    with open(path, "wb") as out:
+        out.write(data)
+
+
+def get(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class Case:
+    """Something to do before, or around, a start; `undo` takes the cause away. `passing`: nothing that lies there is damaged, so
+    nothing of it may be given up, nor its removal advised. `alone`: on one rank only."""
+    resumed, passing, alone = True, False, False
+
+    def __init__(self, bench, chance, run, ranks, number):
+        self.bench, self.chance, self.run, self.ranks, self.number, self.what = bench, chance, run, ranks, number, ""
+        self.reference = bench.reference(ranks)
+        self.environment, self.overrides = None, ()
+        self.make()
+
+    def make(self):
+        raise NotImplementedError
+
+    def copy(self):
+        shutil.copytree(self.reference.base, self.run, symlinks=True)
+
+    def undo(self):
+        self.environment, self.overrides = None, ()
+
+    def disturbed_rank(self):
+        return None if self.ranks == 1 else self.chance.randrange(self.ranks)
+
+    def on_rank(self, rank):
+        return "" if rank is None else f" on rank {rank}"
+
+
+class Files(Case):
+    """One file is not what it was."""
+
+    def make(self):
+        self.copy()
+        chance = self.chance
+        # The files that matter as often as the small ones beside them.
+        group = chance.choice(("tokens/", "run.h5", "run.h5", "manifest", "rank-", "latest", "run.id", "deck", "log"))
+        self.path = chance.choice([path for path in files_of(self.run) if group in path])
+        self.whole = data = get(self.path)
+        how = chance.choice(("flip", "flip", "flip", "flip", "cut", "grow", "zeros", "swap", "gone", "kind", "other", "burst"))
+        at = chance.randrange(len(data) or 1)
+        self.what = f"{how} {os.path.relpath(self.path, self.run)} at {at} of {len(data)}"
+        if how in ("gone", "kind"):
+            os.remove(self.path)
+        if how == "kind":
+            self.put_other_kind()
+        elif how != "gone":
+            put(self.path, self.changed(how, data, at))
+
+    def changed(self, how, data, at):
+        chance = self.chance
+        if how == "flip" and data:
+            return data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1:]
+        if how == "cut":
+            return data[:chance.choice((0, 1, at, len(data) - 1))]
+        if how == "grow":
+            return data + chance.randbytes(chance.choice((1, 512, 70000)))
+        if how in ("zeros", "burst"):
+            length = chance.choice((8, 64, 512, 4096))
+            piece = bytes(length) if how == "zeros" else chance.randbytes(length)
+            return (data[:at] + piece + data[at + length:])[:len(data)]
+        if how == "swap":
+            return get(chance.choice(files_of(self.run)))
+        if how == "other":
+            return chance.choice((b"", b"notes\n", chance.randbytes(3000), b"\x89HDF\r\n\x1a\n" + bytes(600)))
+        return data
+
+    def put_other_kind(self):
+        kind = self.chance.choice(("fifo", "folder", "socket", "dangling", "loop", "full", "null"))
+        self.what += f" {kind}"
+        if kind == "fifo":
+            os.mkfifo(self.path)
+        elif kind == "folder":
+            os.mkdir(self.path)
+        elif kind == "socket":
+            folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
+            with socket.socket(socket.AF_UNIX) as end:
+                end.bind(f"/proc/self/fd/{folder}/{os.path.basename(self.path)}")
+            os.close(folder)
+        else:
+            os.symlink({"dangling": "nowhere", "loop": os.path.basename(self.path), "full": "/dev/full", "null": "/dev/null"}[kind],
+                       self.path)
+
+    def undo(self):
+        super().undo()
+        if os.path.isdir(self.path) and not os.path.islink(self.path):
+            os.rmdir(self.path)
+        elif os.path.lexists(self.path):
+            os.remove(self.path)
+        put(self.path, self.whole)
+
+
+class Hdf5(Case):
+    """A file that is good HDF5 and says other things."""
+
+    def make(self):
+        self.copy()
+        chance = self.chance
+        folder = f"checkpoints/step-{STEPS:08d}"
+        name = chance.choice(("run.h5", "run.h5", f"{folder}/manifest.h5", f"{folder}/rank-{chance.randrange(self.ranks):05d}.h5"))
+        self.path = os.path.join(self.run, name)
+        self.victim = os.path.join(self.run, "victim.h5")
+        shutil.copy(self.path, self.victim)
+        self.kept = {path: get(path) for path in files_of(self.run)}
+        os.mkfifo(os.path.join(self.run, "fifo"))
+        with h5py.File(self.path, "r+") as file:
+            nodes = []
+            file.visit(nodes.append)
+            node = chance.choice(nodes)
+            how = chance.choice(("external link", "soft link", "external storage", "virtual", "delete", "resize", "type", "loop", "text"))
+            self.what = f"{how} {node} of {name}"
+            if how == "resize" and isinstance(file[node], h5py.Dataset) and file[node].maxshape == (None,):
+                file[node].resize((chance.choice((0, 1, file[node].shape[0] + 5, 1 << 40)),))
+            else:
+                del file[node]
+                self.put_node(file, node, how)
+        if name.endswith("manifest.h5"):  # made by somebody who knows of the sum
+            put(self.path[:-2] + "xxh64", f"{xxh64(get(self.path)):016x}  manifest.h5\n".encode())
+
+    def put_node(self, file, node, how):
+        chance = self.chance
+        if how == "external link":
+            file[node] = h5py.ExternalLink(chance.choice((self.victim, "victim.h5", "fifo", "/etc/passwd")), "/" + node)
+        elif how == "soft link":
+            file[node] = h5py.SoftLink(chance.choice(("/", "/" + node, "/steps/step")))
+        elif how == "external storage":
+            file.create_dataset(node, (10,), "i8", external=[(chance.choice(("victim.h5", "fifo", "/etc/passwd")), 0, 80)])
+        elif how == "virtual":
+            layout = h5py.VirtualLayout((10,), "i8")
+            layout[:] = h5py.VirtualSource(chance.choice(("../victim.h5", "fifo", "/etc/passwd")), "x", (10,))
+            file.create_virtual_dataset(node, layout)
+        elif how == "type":
+            file.create_dataset(node, (10, 10), chance.choice(("f4", "S7", "u1")))
+        elif how == "loop":
+            file[node] = file["/"]
+        elif how == "text":
+            file.create_dataset(node, data=["x" * 100] * 3, maxshape=(None,))
+
+    def undo(self):
+        super().undo()
+        if get(self.victim) != self.kept[self.victim]:
+            self.what += " AND CHANGED ITS VICTIM"
+        for path, data in self.kept.items():
+            put(path, data)
+
+
+class Calls(Case):
+    """The k-th call fails, once or from there on."""
+    passing = True
+
+    def make(self):
+        chance = self.chance
+        rank, mode = self.disturbed_rank(), "resume" if chance.random() < 0.6 else "fresh"
+        counts = self.reference.calls[rank or 0, mode]
+        call = chance.choice([call for call in ERRORS if counts[call] > 0])
+        number = chance.choice(ERRORS[call])
+        lasts = 0 if number in LASTING or number not in (-1, errno.EINTR) and chance.random() < 0.2 else 1
+        self.fail(mode, call, chance.randrange(counts[call]) + 1, number, lasts, rank)
+
+    def fail(self, mode, call, at, number, lasts, rank=None):
+        self.resumed = mode == "resume"
+        if self.resumed:
+            self.copy()
+        self.environment = self.bench.failing(self.run, call, at, number, lasts, rank)
+        self.what = (f"{mode}: {call} {at} of {self.reference.calls[rank or 0, mode][call]} fails with "
+                     f"{errno.errorcode.get(number, 'a half')}{'' if lasts else ' from there on'}{self.on_rank(rank)}")
+
+
+class Sweep(Calls):
+    """Each call of the given kinds, one after another, with each error that it can have."""
+    plan = []
+
+    @classmethod
+    def over(cls, reference, calls):
+        cls.plan = [(mode, call, at + 1, number, 0 if number in LASTING else 1) for mode in ("resume", "fresh") for call in calls
+                    for at in range(reference.calls[0, mode][call]) for number in ERRORS[call]]
+
+    def make(self):
+        self.fail(*self.plan[self.number])
+
+
+class Modes(Case):
+    """A file or a directory that may not be read, written or entered, for root as for everybody."""
+    passing = True
+
+    def make(self):
+        self.copy()
+        chance = self.chance
+        self.path = chance.choice(chance.choice((files_of(self.run), files_of(self.run), folders_of(self.run))))
+        self.mode = os.stat(self.path).st_mode & 0o777
+        mode = chance.choice((0, 0o444, 0o222) if os.path.isfile(self.path) else (0, 0o555, 0o333, 0o666))
+        os.chmod(self.path, mode)
+        rank = self.disturbed_rank()
+        self.environment = {"LD_PRELOAD": self.bench.library, "FAIL_MODES": "1"}
+        if rank is not None:
+            self.environment["FAIL_RANK"] = str(rank)
+        self.what = f"mode {mode:o} of {os.path.relpath(self.path, self.run)}{self.on_rank(rank)}"
+
+    def undo(self):
+        super().undo()
+        if os.path.lexists(self.path):  # an older record or checkpoint may be gone by now
+            os.chmod(self.path, self.mode)
+
+
+class Limits(Case):
+    """What the system allows, once MPI has started: how that fares is not ours."""
+    passing = True
+
+    def make(self):
+        chance = self.chance
+        self.resumed = chance.random() < 0.7
+        if self.resumed:
+            self.copy()
+        which, value = chance.choice((("RLIMIT_AS", chance.randrange(1 << chance.randrange(16, 28))), ("RLIMIT_NOFILE", chance.randrange(6, 60)),
+                                      ("RLIMIT_FSIZE", chance.randrange(1, 1 << chance.randrange(8, 22)))))
+        rank = self.disturbed_rank()
+        self.environment = {"LD_PRELOAD": self.bench.library, "FAIL_RUN": self.run, "FAIL_LIMIT": f"{getattr(resource, which)}:{value}"}
+        if rank is not None:
+            self.environment["FAIL_RANK"] = str(rank)
+        self.what = f"{'resume' if self.resumed else 'fresh'}: {which} {value}{self.on_rank(rank)}"
+
+
+class Decks(Case):
+    """Values that nobody means."""
+    alone = True
+    keys = []
+    VALUES = ("", "0", "-1", "1e308", "-1e308", "1e-320", ".nan", ".inf", "99999999999999999999", "9223372036854775807", "[]", "[[]]", "{}",
+              "~", "true", "'a\\0b'", '"a\\0b"', "*x", "&x 1", "!!int 1", "1_000", "0x10", "010", "x" * 5000, "[" * 600, "\u2028", "\x7f",
+              "../../../..", "/dev/null", "/proc/self/mem", "auto", "none", "2.5", "1e3")
+
+    def make(self):
+        self.copy()
+        key, value = self.chance.choice(self.keys), self.chance.choice(self.VALUES)
+        self.overrides = (f"{key}={value}",)
+        self.what = f"{key}={value[:30]!r}"
+
+
+KINDS = {"files": Files, "hdf5": Hdf5, "calls": Calls, "modes": Modes, "limits": Limits, "decks": Decks}
+SHARES = {"files": 36, "calls": 28, "hdf5": 10, "modes": 10, "limits": 8, "decks": 8}
