@@ -153,6 +153,11 @@ std::string choose_run_id(const record::RunDirectory& directory,
 std::vector<std::string> change_table(const Resumption& resumed, const Job& job) {
   const auto changes = deck_changes(resumed.deck, job);
   std::vector<std::string> lines;
+  if (resumed.deck.empty())
+    lines.push_back(
+        fmt::format("the checkpoint of step {} keeps no deck: what changed since cannot "
+                    "be shown",
+                    resumed.step));
   if (changes.empty())
     return lines;
   std::size_t keys = 0, values = 0;

@@ -9,7 +9,8 @@
 // 1. Nothing of the run has been touched when a change is refused, and all refusals come at once.
 // 2. The data are judged by their hash, not by their names: text that moved is the same, text that
 // was edited under its old name is not.
-// 3. What a checkpoint of an older trireme does not tell is not compared.
+// 3. What a checkpoint of an older trireme does not tell is not compared; where it keeps no deck,
+// that is said.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +62,8 @@ std::string choose_run_id(const record::RunDirectory& directory,
                           const std::optional<Resumption>& resumed,
                           const Job& job);
 
-/// What changed, as lines of a table, for people; empty when nothing did.
+/// What changed, as lines of a table, for people; empty when nothing did. One line where the
+/// checkpoint does not tell.
 std::vector<std::string> change_table(const Resumption& resumed, const Job& job);
 
 /// A sentence when the learning rate jumps between the last step of the checkpoint and the next
