@@ -12,24 +12,38 @@ here=${BASH_SOURCE[0]}
 [[ $here == */* ]] && here=${here%/*} || here=.
 here=$(cd "$here" && pwd)
 
-# Folders with CUDA's libraries: the bundle's own, what the caller names, then the usual ones.
+# Folders with CUDA's libraries: the bundle's own, what the caller names, the usual ones, then those of Python environments, where wheels
+# of NVIDIA's put cuDNN, NCCL and NVRTC.
 mapfile -t needed <"$here/cuda-libraries"
 cuda=
 if [ ${#needed[@]} -gt 0 ]; then
   folders=("$here/cuda")
   IFS=: read -ra named <<<"${CUDA_LIBRARIES:-}:${LD_LIBRARY_PATH:-}:${CUDA_HOME:+$CUDA_HOME/lib64}"
   folders+=("${named[@]}" /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/lib/x86_64-linux-gnu /usr/lib64 /usr/local/lib)
+  IFS=: read -ra programs <<<"$PATH"
+  shopt -s nullglob
+  for environment in "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" "${programs[@]%/*}" /usr/local "${HOME:-}/.local"; do
+    [ -z "$environment" ] || folders+=("$environment"/lib/python3*/{site,dist}-packages/nvidia/*/lib)
+  done
+  shopt -u nullglob
+  taken=()
   for library in "${needed[@]}"; do
     for folder in "${folders[@]}"; do
-      if [ -n "$folder" ] && [ -e "$folder/$library" ]; then
+      # The builtins of NVRTC stand as a pattern: any minor version.
+      if [ -n "$folder" ] && compgen -G "$folder/$library" >/dev/null; then
         # The system's folder holds more than CUDA, and the loader looks there anyway.
-        case $folder in /usr/lib*) ;; *) [[ :$cuda: == *":$folder:"* ]] || cuda+=:$folder ;; esac
+        case $folder in
+          /usr/lib*) ;;
+          *) [[ :$cuda: == *":$folder:"* ]] || { cuda+=:$folder && taken+=("$folder"); } ;;
+        esac
         continue 2
       fi
     done
     echo "error: this bundle was built for CUDA and needs $library; say CUDA_LIBRARIES=DIR[:DIR] where it lies" >&2
     exit 3
   done
+  # Once per job, not from every rank under srun.
+  [ ${#taken[@]} -eq 0 ] || [ "${SLURM_PROCID:-0}" != 0 ] || echo "libraries of CUDA: ${taken[*]}" >&2
 fi
 export LD_LIBRARY_PATH=$here/lib$cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export OPAL_PREFIX=$here/mpi PATH=$here/mpi/bin:$PATH

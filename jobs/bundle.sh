@@ -92,6 +92,14 @@ if [ $tests = 1 ]; then
   cp tests/gpu.sh "$top/tests/"
 fi
 
+# cuDNN opens NVRTC by name, and that opens its builtins, so ldd sees neither. Both lie where cuBLASLt does.
+toolkit=$(awk '$1 ~ /^libcublasLt\.so/ { sub("/[^/]*$", "", $2); print $2; exit }' "$scratch/cuda")
+if [ -n "$toolkit" ]; then
+  for library in "$toolkit"/libnvrtc.so.[0-9]* "$toolkit"/libnvrtc-builtins.so.[0-9]*; do
+    name=${library##*/}
+    [[ $name == libnvrtc.so.*.* ]] || echo "$name $library" >>"$scratch/cuda"
+  done
+fi
 sort -u "$scratch/cuda" >"$scratch/cuda.unique"
 if [ $with_cuda = 1 ]; then
   # cuDNN opens its parts by name, so ldd does not see them.
@@ -101,7 +109,8 @@ if [ $with_cuda = 1 ]; then
     case $name in libcudnn.*) cp -L "${path%/*}"/libcudnn_*.so.9 "$top/cuda/" ;; esac
   done <"$scratch/cuda.unique"
 fi
-cut -d' ' -f1 "$scratch/cuda.unique" >"$top/cuda-libraries"
+# Another minor version of NVRTC will do, with its own builtins.
+cut -d' ' -f1 "$scratch/cuda.unique" | sed 's/^\(libnvrtc-builtins\.so\.[0-9]*\)\..*/\1.*/' >"$top/cuda-libraries"
 
 cp -r input "$top/input"
 mkdir "$top/text"

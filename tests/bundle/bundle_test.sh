@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Packs the build, unpacks it elsewhere, and trains the quickstart's deck on two ranks from there, in a root directory that holds bash,
-# the C library and nothing else of this system (and, for a build with CUDA, CUDA's libraries, as a GPU node has them).
+# the C library and nothing else of this system (and, for a build with CUDA, CUDA's libraries, where a Python environment has them).
 #   usage: bundle_test.sh SOURCE_DIR BUILD_DIR     exit code 77: skipped, this user may not make a root directory
 set -euo pipefail
 source=$(realpath "$1") build=$(realpath "$2")
@@ -32,7 +32,7 @@ if [ "$bytes" -gt $most_bytes ]; then
 fi
 
 root=$scratch/root
-mkdir -p "$root"/{bin,dev/shm,etc,lib64,lib/x86_64-linux-gnu,proc,sys,tmp,usr/local/cuda/lib64,"some where"}
+mkdir -p "$root"/{bin,dev/shm,etc,lib64,lib/x86_64-linux-gnu,proc,sys,tmp,env/bin,env/lib/python3.11/site-packages/nvidia/cu13/lib,"some where"}
 echo 'root:x:0:0::/:/bin/bash' >"$root/etc/passwd"
 cp /bin/bash "$root/bin/"
 ln -s bash "$root/bin/sh"
@@ -48,16 +48,25 @@ tar -xJf "$scratch/bundle.tar.xz" -C "$root/some where"
 folder="/some where/trireme-bundle"
 while read -r library; do
   path=$(ldd "$build/trireme" | awk -v name="$library" '$1 == name { print $3 }')
-  mount --bind "${path%/*}" "$root/usr/local/cuda/lib64"
+  mount --bind "${path%/*}" "$root/env/lib/python3.11/site-packages/nvidia/cu13/lib"
+  with_cuda=1
   break
 done <"$root$folder/cuda-libraries"
 for needed in dev proc sys; do mount --rbind "/$needed" "$root/$needed"; done
 
 chroot=$(command -v chroot || echo /usr/sbin/chroot)
-inside() { env -i PATH=/bin HOME=/ TMPDIR=/tmp "$chroot" "$root" /bin/bash -c "cd /tmp && $1"; }
+inside() { env -i PATH="/bin${2:-:/env/bin}" HOME=/ TMPDIR=/tmp "$chroot" "$root" /bin/bash -c "cd /tmp && $1"; }
 if inside 'command -v mpirun || command -v ls'; then
   echo "the system's programs are not hidden"
   exit 1
+fi
+if [ "${with_cuda:-0}" = 1 ]; then
+  code=0
+  inside "'$folder/run.sh' --version" ":" >"$scratch/said" 2>&1 || code=$?
+  cat "$scratch/said"
+  [ "$code" -eq 3 ] && grep -q 'CUDA_LIBRARIES=DIR' "$scratch/said"
+  grep -q '^libnvrtc.so.' "$root$folder/cuda-libraries" && grep -q '^libnvrtc-builtins.so.' "$root$folder/cuda-libraries"
+  inside "'$folder/run.sh' --version" 2>&1 | grep 'libraries of CUDA: /env/'
 fi
 inside "'$folder/run.sh' --version"
 inside "'$folder/run.sh' check '$folder/input/quickstart.yaml' --ranks 2"

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +30,7 @@
 
 #include "ops/attention_backend.hpp"
 #include "ops/cuda/attention.hpp"
+#include "ops/cuda/nvrtc.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -40,8 +42,11 @@ void check(cudnnStatus_t status, const char* statement, int line) {
     throw DeviceError("cuDNN", statement, cudnnGetErrorString(status), __FILE__, line);
 }
 void check(fe::error_t status, const char* statement, int line) {
-  if (status.is_bad())
-    throw DeviceError("cuDNN", statement, status.get_message(), __FILE__, line);
+  if (status.is_good())
+    return;
+  const std::string nvrtc = nvrtc_problem();
+  throw DeviceError("cuDNN", statement, status.get_message() + (nvrtc.empty() ? "" : "; " + nvrtc),
+                    __FILE__, line);
 }
 #define TRIREME_CUDNN(call) check((call), #call, __LINE__)
 

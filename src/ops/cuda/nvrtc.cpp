@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/nvrtc.hpp"
+
+#include <memory>
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+namespace trireme::ops {
+namespace {
+
+struct Closes {
+  void operator()(void* library) const { dlclose(library); }
+};
+using Opened = std::unique_ptr<void, Closes>;
+
+std::string without(const std::string& library) {
+  const char* why = dlerror();
+  return fmt::format(
+      "cuDNN compiles with NVRTC, and {} cannot be opened ({}): add its folder to LD_LIBRARY_PATH "
+      "(CUDA's lib64, or nvidia/cu13/lib or nvidia/cuda_nvrtc/lib of a Python environment)",
+      library, why == nullptr ? "no reason given" : why);
+}
+
+}  // namespace
+
+std::string nvrtc_library() {
+  return fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000);
+}
+
+std::string nvrtc_problem(const std::string& library) {
+  const Opened compiler(dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL));
+  if (!compiler)
+    return without(library);
+  int major = 0, minor = 0;
+  using Version = int (*)(int*, int*);
+  const auto version = reinterpret_cast<Version>(dlsym(compiler.get(), "nvrtcVersion"));
+  if (version == nullptr || version(&major, &minor) != 0)
+    return fmt::format("cuDNN compiles with NVRTC, and {} is not it: it tells no version", library);
+  const std::string builtins = fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
+  return Opened(dlopen(builtins.c_str(), RTLD_LAZY | RTLD_LOCAL)) ? "" : without(builtins);
+}
+
+}  // namespace trireme::ops
