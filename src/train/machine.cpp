@@ -56,6 +56,22 @@ int index_of_gpu(const device::CudaCensus& gpus, const comm::World& world) {
 
 }  // namespace
 
+std::string isolation_note(comm::World& world, int visible, const std::string& gpu) {
+  const auto said = world.gather_all(visible == 1 ? world.host() + '\n' + gpu : "");
+  for (const std::string& mine : said) {
+    const std::string host = mine.substr(0, mine.find('\n') + 1);
+    const bool has_other = std::ranges::any_of(said, [&](const std::string& one) {
+      return !host.empty() && one.starts_with(host) && one != mine;
+    });
+    if (has_other)
+      return fmt::format(
+          "each rank on {} sees one GPU, and not the same one, so NCCL may go without NVLink: let "
+          "every rank see all GPUs of its host (Slurm: --gpus-per-node, not --gpus-per-task)",
+          host.substr(0, host.size() - 1));
+  }
+  return "";
+}
+
 device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus) {
   const bool gpu =
       choice == DeviceChoice::cuda || (choice == DeviceChoice::automatic && gpus.count > 0);
@@ -76,6 +92,9 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
   }
   std::unique_ptr<device::Device> opened;
   comm::together(world, [&] { opened = device::make_cuda_device(index_of_gpu(gpus, world)); });
+  if (const std::string note = isolation_note(world, gpus.count, opened->description());
+      !note.empty() && notes != nullptr)
+    notes->push_back(note);
   return opened;
 }
 

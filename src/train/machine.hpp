@@ -23,6 +23,11 @@ int choose_threads(const Or<std::int64_t>& asked, const comm::World& world);
 /// What one rank alone would choose that sees these GPUs.
 device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus);
 
+/// Collective. A line where ranks of one host see one GPU each (`visible` is 1), and `gpu`, which
+/// names this rank's, is not the same for all of them: a launcher gave each its own, and NCCL then
+/// finds no way between them but the host's memory. Else nothing.
+std::string isolation_note(comm::World& world, int visible, const std::string& gpu);
+
 /// The CPU, or this rank's GPU: the only one that it sees, or the one with its local rank as
 /// number. `device: auto` takes GPUs when every rank has one. Collective. Throws DeviceError when
 /// there is none to be had.

@@ -45,5 +45,18 @@ TEST_F(Precisions, WhatTheDeckNamesHolds) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
+TEST(Isolation, IsNamedWhereRanksOfAHostSeeOneGpuEach) {
+  const auto world = comm::make_mpi_world();
+  const std::string own = "GPU " + std::to_string(world->rank());
+  EXPECT_EQ(isolation_note(*world, 1, "the GPU of all"), "");
+  EXPECT_EQ(isolation_note(*world, 8, own), "");
+  const std::string note = isolation_note(*world, 1, own);
+  if (world->size() == 1)
+    EXPECT_EQ(note, "");
+  else
+    EXPECT_THAT(note, ::testing::AllOf(::testing::HasSubstr("each rank on " + world->host()),
+                                       ::testing::HasSubstr("--gpus-per-node")));
+}
+
 }  // namespace
 }  // namespace trireme::train
