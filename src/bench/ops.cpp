@@ -105,7 +105,7 @@ class Maker {
   void add_linear() {
     for (const model::LinearProducts& p :
          model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind())) {
-      auto linear = std::make_shared<model::Linear>(device_, p.shape(dtype_));
+      auto linear = std::make_shared<model::Linear>(device_, p.plain_shape(dtype_));
       linear->prepare_backward(device_);
       const View x = tensor(p.rows * p.in), dy = tensor(p.rows * p.out);
       const View weight = tensor(p.in * p.out), dx = tensor(p.rows * p.in);
@@ -113,10 +113,25 @@ class Maker {
       const View bias = p.bias ? tensor(p.out) : View(nullptr, 0, dtype_);
       const double count = static_cast<double>(p.count) * micro_steps_;
       device::Stream& s = stream_;
-      add_product(p.layer + ".forward", count, p.flops(),
+      // With a GELU the step makes the product that has it inside; the other shows what that buys.
+      add_product(p.layer + ".forward", p.gelu_behind ? 0 : count, p.flops(),
                   [=, &s] { linear->forward(y, x, weight, bias, s); });
-      add_product(p.layer + ".input_gradient", count, p.flops(),
+      add_product(p.layer + ".input_gradient", p.gelu_before ? 0 : count, p.flops(),
                   [=, &s] { linear->backward_input(dx, dy, weight, s); });
+      if (p.gelu_behind || p.gelu_before) {
+        auto fused = std::make_shared<model::Linear>(device_, p.shape(dtype_));
+        fused->prepare_backward(device_);
+        if (p.gelu_behind)
+          add_product(p.layer + ".forward with gelu", count, p.flops(),
+                      [=, z = tensor(p.rows * p.out), &s] {
+                        fused->forward_gelu(y, z, x, weight, bias, s);
+                      });
+        if (p.gelu_before)
+          add_product(p.layer + ".input_gradient with gelu", count, p.flops(),
+                      [=, z = tensor(p.rows * p.in), &s] {
+                        fused->backward_input_gelu(dx, z, dy, weight, s);
+                      });
+      }
       add_product(p.layer + ".weight_gradient", count, p.flops(),
                   [=, &s] { linear->backward_weight(dweight, dy, x, s); });
       // Without dropout those of the projections are made with the norms behind them.
@@ -175,9 +190,10 @@ class Maker {
     const ops::Dropout dropout = this->dropout();
     const double elements = static_cast<double>(n);
     device::Stream& s = stream_;
-    add("gelu.forward", per_layer(1), bytes(8 * elements),
-        [=, &s] { ops::gelu_forward(gelu, fc, s); });
-    add("gelu.backward", per_layer(1), bytes(12 * elements),
+    // Inside of products, but where the deck recomputes it: then twice by itself.
+    add("gelu.forward", shape_.recompute == model::Recompute::gelu ? per_layer(2) : 0,
+        bytes(8 * elements), [=, &s] { ops::gelu_forward(gelu, fc, s); });
+    add("gelu.backward", 0, bytes(12 * elements),
         [=, &s] { ops::gelu_backward(gelu, gelu, fc, s); });
     if (dropout.active())
       add("dropout.backward", per_layer(2), bytes(2 * elements),
@@ -297,11 +313,11 @@ OpsBench bench_ops(const model::GptShape& shape,
 
 std::string ops_table(const OpsBench& bench) {
   std::string text =
-      fmt::format("{:<34}{:>9}{:>12}{:>11}{:>10}{:>10}{:>16}\n", "operation", "per step", "us",
+      fmt::format("{:<42}{:>9}{:>12}{:>11}{:>10}{:>10}{:>16}\n", "operation", "per step", "us",
                   "ms / step", "of step", "rate", "of its ceiling");
   const double whole = bench.step_seconds();
   for (const OpsBenchRow& row : bench.rows)
-    text += fmt::format("{:<34}{:>9.0f}{:>12.1f}{:>11.2f}{:>8.2f} %{:>10.1f} {}{:>6.1f} %\n",
+    text += fmt::format("{:<42}{:>9.0f}{:>12.1f}{:>11.2f}{:>8.2f} %{:>10.1f} {}{:>6.1f} %\n",
                         row.op, row.per_step, row.seconds * 1e6, row.per_step * row.seconds * 1e3,
                         100 * row.per_step * row.seconds / whole, bench.rate(row) / 1e9,
                         row.product ? "GFLOP/s" : "GB/s   ", 100 * bench.share(row));

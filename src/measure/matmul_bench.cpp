@@ -97,7 +97,7 @@ class LayerBench {
     const View dx = operands.result(dtype_, p.rows * p.in);
     const View dweight = operands.dweight(p.in * p.out);
 
-    auto linear = std::make_shared<model::Linear>(device_, p.shape(dtype_));
+    auto linear = std::make_shared<model::Linear>(device_, p.plain_shape(dtype_));
     linear->prepare_backward(device_);
     const auto row = [&](const char* pass, const char* how, const ops::MatmulShape& s) {
       return MatmulBenchRow{p.layer, pass,    how,     s.m, s.n,

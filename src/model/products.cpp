@@ -18,7 +18,9 @@ std::vector<LinearProducts> linear_products(const GptShape& shape,
   layer("qkv", C, 3 * C);
   layer("attention_projection", C, C);
   layer("fc", C, 4 * C);
+  all.back().gelu_behind = shape.recompute != Recompute::gelu;
   layer("mlp_projection", 4 * C, C);
+  all.back().gelu_before = true;
 
   std::map<std::int64_t, std::int64_t> chunks;  // rows, how many
   for (std::int64_t begin = 0, size = 0; begin < rows; begin += size) {

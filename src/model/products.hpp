@@ -22,6 +22,8 @@ struct LinearProducts {
   std::int64_t count = 0;
   bool bias = false;
   DType y = DType::f32;  ///< of the forward result
+  // As in LinearShape.
+  bool gelu_behind = false, gelu_before = false;
 
   /// Of one of the three.
   [[nodiscard]] double flops() const {
@@ -35,7 +37,15 @@ struct LinearProducts {
             .piece_rows = piece_rows,
             .bias = bias,
             .dtype = dtype,
-            .y = y};
+            .y = y,
+            .gelu_behind = gelu_behind,
+            .gelu_before = gelu_before};
+  }
+  /// The products alone, without a GELU in them.
+  [[nodiscard]] LinearShape plain_shape(DType dtype) const {
+    LinearShape plain = shape(dtype);
+    plain.gelu_behind = plain.gelu_before = false;
+    return plain;
   }
 };
 
