@@ -15,19 +15,28 @@ class Bench(TrainingTest):
         done = subprocess.run([TRIREME, "bench", *arguments, "--repetitions", "2", "--json", path], capture_output=True,
                               text=True, timeout=TIMEOUT_S, check=True)
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)["rows"]
-        self.assertTrue(all(row["seconds"] > 0 for row in found), found)
-        self.assertEqual(len(done.stdout.splitlines()), len(found) + 1, done.stdout)
+            found = json.load(file)
+        tables = [rows for rows in found.values() if isinstance(rows, list)]
+        self.assertTrue(all(row["seconds"] > 0 for rows in tables for row in rows), found)
+        # A heading over each table, and an empty line between two.
+        self.assertEqual(len(done.stdout.splitlines()), sum(len(rows) + 2 for rows in tables) - 1, done.stdout)
         return found
 
     def test_pool(self):
-        rows = self.rows("pool", "--bytes", "4096,65536")
+        found = self.rows("pool", "--bytes", "4096,65536,4194304")
+        rows = found["rows"]
         self.assertEqual([(r["operation"], r["touched"], r["bytes"]) for r in rows],
-                         [(operation, touched, size) for size in (4096, 65536) for touched in (False, True)
+                         [(operation, touched, size) for size in (4096, 65536, 4194304) for touched in (False, True)
                           for operation in ("lease", "malloc", "allocate")])
+        growth = {row["factor"]: row for row in found["growth"]}
+        self.assertEqual(sorted(growth), [1.25, 1.5, 2])
+        for slow, fast in ((1.25, 1.5), (1.5, 2)):
+            self.assertGreater(growth[slow]["growths"], growth[fast]["growths"])
+            self.assertLess(growth[slow]["mean_excess"], growth[fast]["mean_excess"])
+        self.assertLess(growth[1.5]["worst_excess"], 0.52)  # half, and pages are whole
 
     def test_shards(self):
-        rows = self.rows("shards", DECK, "batch.sequences=96", "--ranks", "96")
+        rows = self.rows("shards", DECK, "batch.sequences=96", "--ranks", "96")["rows"]
         self.assertEqual([(r["operation"], r["buckets"], r["ranks"]) for r in rows], [("searched", 4, 96), ("cached", 4, 96)])
 
     def compute(self, verb, ranks):
