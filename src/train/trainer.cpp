@@ -199,8 +199,8 @@ void Trainer::open_files(const std::optional<Resumption>& before) {
                    session_.recorder, world_, log_);
   if (before && world_.rank() == 0) {
     for (const std::string& line : change_table(*before, job_)) log_.info("{}", line);
-    if (const std::string jump = rate_jump(*before, job_); !jump.empty())
-      log_.warning("{}", jump);
+    if (const std::string warning = rate_jump(*before, job_); !warning.empty())
+      log_.warning("{}", warning);
   }
   const auto count = [](std::int64_t number) { return count_text(static_cast<double>(number)); };
   log_.info(
