@@ -273,6 +273,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                   known<Layout>(c), known<Layout>(d)};
   if (const auto status = examine(p); status != CUBLAS_STATUS_SUCCESS)
     return status;
+  if (p.has_bias() && p.d->columns == 1)
+    return CUBLAS_STATUS_INVALID_VALUE;  // as the real one is expected to; no refusal of ours
   // What is not dereferenced here still tells its alignment. Source: cublasLt.h,
   // CUBLASLT_MATMUL_DESC_BIAS_POINTER and _EPILOGUE_AUX_POINTER.
   const auto promised = [](std::uint32_t bytes) { return std::uint64_t{std::min(bytes, 16U)}; };

@@ -10,8 +10,11 @@
 // 2. Sums that several blocks share go through the workspace in fp32, in a fixed order; schemes
 //    that add in place, in the order of arrival, or in the output's dtype, are not asked for.
 // 3. fp32 is multiplied in fp32, not in TF32.
-// 4. GELU and its gradient are part of the product where cuBLASLt offers that for the shape; it
-//    asks for rows of Z that are multiples of 8 elements.
+// 4. In bf16, GELU and its gradient are part of the product where cuBLASLt offers that for the
+//    shape; it asks for rows of Z that are multiples of 8 elements. In fp32 they are our own: the
+//    library's approximation of tanh would show there, and in bf16 is below the rounding.
+// 5. So is a bias, where it has the result's dtype and cuBLASLt offers it; else it is written to
+//    the result beforehand.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -82,17 +85,21 @@ class MatmulCuda final : public Matmul::Implementation {
         library_(device::cuda::kept_with<Library>(device)),
         first_(s.b, s.b_transposed ? s.k : s.n, s.b_transposed ? s.n : s.k),
         second_(s.a, s.a_transposed ? s.m : s.k, s.a_transposed ? s.k : s.m),
-        result_(s.c, s.n, s.m),
-        // A bias of another dtype than the result is written to the result beforehand.
-        fused_bias_(s.bias && s.b == s.c && !s.accumulate) {
+        result_(s.c, s.n, s.m) {
     describe(plain_.description);
-    if (fused_bias_)
-      plain_.description.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    if (s.epilogue == Epilogue::none || !options_.fused_gelu || s.n % 8 != 0 ||
-        s.bias != fused_bias_)
+    if (s.bias && s.b == s.c && !s.accumulate) {
+      Description& biased = biased_.emplace().description;
+      describe(biased);
+      biased.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(s.b));
+      biased.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    }
+    if (s.epilogue == Epilogue::none || !options_.fused_gelu || s.c != DType::bf16 ||
+        s.n % 8 != 0 || (s.bias && !biased_))
       return;
     Description& fused = fused_.emplace().description;
     describe(fused);
+    if (s.bias)
+      fused.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(s.b));
     fused.set(CUBLASLT_MATMUL_DESC_EPILOGUE, s.epilogue == Epilogue::gelu_backward
                                                  ? CUBLASLT_EPILOGUE_DGELU
                                              : s.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
@@ -105,14 +112,19 @@ class MatmulCuda final : public Matmul::Implementation {
            const std::byte* bias,
            std::byte* c,
            device::Stream& stream) override {
-    const bool separate_bias = shape_.bias && !fused_bias_;
-    if (separate_bias)
+    const Alignments alignments{alignment_of(b), alignment_of(a), alignment_of(c)};
+    if (biased_) {
+      biased_->description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
+      const Operands operands{a, b, c, 0.0F};
+      if (const auto* algorithm = algorithm_for(*biased_, alignments, operands, stream)) {
+        launch(*biased_, *algorithm, operands, stream);
+        return;
+      }
+    }
+    if (shape_.bias)
       spread_bias(c, bias, device::cuda::handle_of(stream));
-    if (fused_bias_)
-      plain_.description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
-    const Operands operands{a, b, c, shape_.accumulate || separate_bias ? 1.0F : 0.0F};
-    const auto* algorithm = algorithm_for(
-        plain_, {alignment_of(b), alignment_of(a), alignment_of(c)}, operands, stream);
+    const Operands operands{a, b, c, shape_.accumulate || shape_.bias ? 1.0F : 0.0F};
+    const auto* algorithm = algorithm_for(plain_, alignments, operands, stream);
     if (algorithm == nullptr)
       throw DeviceError("cuBLASLt",
                         fmt::format("matmul {} x {} x {}, {} x {} -> {}", shape_.m, shape_.n,
@@ -149,8 +161,6 @@ class MatmulCuda final : public Matmul::Implementation {
     const MatmulShape& s = shape_;
     description.set(CUBLASLT_MATMUL_DESC_TRANSA, s.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     description.set(CUBLASLT_MATMUL_DESC_TRANSB, s.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (fused_bias_)
-      description.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(s.b));
     if (options_.blocks > 0)
       description.set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
                       static_cast<std::int32_t>(options_.blocks));
@@ -196,7 +206,10 @@ class MatmulCuda final : public Matmul::Implementation {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         library_.handle, way.description.raw, first_.raw, second_.raw, result_.raw, result_.raw,
         preference.raw, most, found.data(), &count);
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED)
+    // For a bias in a product of one row it is expected to answer INVALID_VALUE.
+    const bool row_with_bias =
+        shape_.m == 1 && &way != &plain_ && status == CUBLAS_STATUS_INVALID_VALUE;
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED && !row_with_bias)
       TRIREME_CUBLASLT(status);
     found.resize(static_cast<std::size_t>(count));
     std::erase_if(found, [](const auto& offer) { return offer.state != CUBLAS_STATUS_SUCCESS; });
@@ -252,9 +265,9 @@ class MatmulCuda final : public Matmul::Implementation {
   const ProductOptions options_;
   Library& library_;
   Layout first_, second_, result_;
-  const bool fused_bias_;
   Way plain_;
-  std::optional<Way> fused_;  // with the epilogue, where the shape allows it
+  std::optional<Way> biased_;  // with the bias, where its dtype allows it
+  std::optional<Way> fused_;   // with the epilogue, where the shape allows it
 };
 
 }  // namespace
