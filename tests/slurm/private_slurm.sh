@@ -55,6 +55,10 @@ NodeName=n1 NodeHostname=$(hostname -s) NodeAddr=10.98.0.1 Port=7001 CPUs=1 Real
 NodeName=n2 NodeHostname=$(hostname -s) NodeAddr=10.98.0.1 Port=7002 CPUs=1 RealMemory=200 State=UNKNOWN
 PartitionName=all Nodes=n1,n2 Default=YES MaxTime=60 State=UP
 EOF
+  # From 23.11 on slurmd does not start where it may not make cgroups, unless it is told to do without; before, it does not know the word.
+  local version
+  version=$(slurmd -V | grep -oE '[0-9]+\.[0-9]+' | head -n 1)
+  [ "$(printf '%s\n' 23.11 "$version" | sort -V | head -n 1)" != 23.11 ] || echo "CgroupPlugin=disabled" >"$1/cgroup.conf"
 }
 
 inside() { # $1: directory
