@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds rooms of trireme for aarch64 and runs their unit tests under user-mode emulation, from nothing, on a Debian of x86-64: the
-# distribution's cross compiler, its arm64 packages unpacked into build-aarch64/sysroot (nothing of them is installed), and qemu-user.
-# The executable and the quickstart have not been run there; docs/portability.md says what has.
+# Builds trireme for aarch64 and runs it under user-mode emulation, from nothing, on a Debian of x86-64: the distribution's cross compiler,
+# its arm64 packages unpacked into build-aarch64/sysroot (nothing of them is installed), and qemu-user. It runs unit tests, and the
+# executable on one rank, without a launcher: the tiny deck of tests/integration for twelve steps, and the quickstart for QUICKSTART_STEPS
+# (3; one takes a minute or more). The losses of every step must be those of this machine's executable, in fp32, within 1e-5.
 #   usage: bash tests/aarch64.sh [--build]           JOBS=number of compilers; exit code 77: skipped, with the reason
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -47,14 +48,37 @@ launcher=()
 cmake -S . -B $build/build -G Ninja -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-linux-gnu.cmake" -DTRIREME_SYSROOT="$sysroot" \
   -DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG" -DTRIREME_CUDA=OFF "${launcher[@]}" >$build/configure.log 2>&1 ||
   { cat $build/configure.log >&2 && exit 3; }
-cmake --build $build/build -j "${JOBS:-$(nproc)}" --target "${tests[@]/#/test_}"
+cmake --build $build/build -j "${JOBS:-$(nproc)}" --target "${tests[@]/#/test_}" trireme
 [ "${1:-}" != --build ] || exit 0
+bash jobs/build.sh trireme # what the losses are compared with
 
 emulator=(qemu-aarch64 -L "$sysroot")
-export OMP_NUM_THREADS=1
+export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 HWLOC_COMPONENTS=-gl
 status=0
 for test in "${tests[@]}"; do
   echo "aarch64: test_$test"
   (cd tests/"$test" && "${emulator[@]}" "$OLDPWD/$build/build/test_$test" --gtest_brief=1) || status=1
 done
+
+runs=$(mktemp -d)
+trap 'rm -rf "$runs"' EXIT
+mkdir "$runs/text"
+seq -f '%g: the quick brown fox jumps over lazy dogs' 400 >"$runs/text/a.txt"
+losses_agree() { # a name, then deck and overrides; on both machines
+  local name=$1 its=$runs/$1-aarch64 mine=$runs/$1-here
+  shift
+  local deck=("$@" run.precision=fp32 run.threads=1 checkpoint.every_steps=0 sample.every_steps=0)
+  echo "aarch64: $name"
+  "${emulator[@]}" $build/build/trireme "${deck[@]}" run.directory="$its" >"$its.log" 2>&1 || { cat "$its.log" >&2 && return 1; }
+  build/trireme "${deck[@]}" run.directory="$mine" >"$mine.log" 2>&1 || { cat "$mine.log" >&2 && return 1; }
+  /usr/bin/python3 - "$its/run.h5" "$mine/run.h5" <<'PYTHON'
+import sys, h5py
+its, mine = (list(h5py.File(name)["steps/loss"][:]) for name in sys.argv[1:])
+worst = max((abs(a - b) for a, b in zip(its, mine)), default=None)
+print(f"  {len(its)} steps, last loss {its[-1]:.7f} there and {mine[-1]:.7f} here, losses differ by {worst:.1e} at most")
+sys.exit(len(its) != len(mine) or not worst < 1e-5)
+PYTHON
+}
+losses_agree tiny tests/integration/tiny.yaml "data.train.text=[$runs/text]" || status=1
+losses_agree quickstart input/quickstart.yaml "run.steps=${QUICKSTART_STEPS:-3}" optimizer.schedule.warmup_steps=0 evaluate.every_steps=0 || status=1
 exit $status
