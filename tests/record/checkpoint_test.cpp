@@ -398,7 +398,7 @@ TEST(Damage, OfAnyBitIsFoundAndNamedWithTheWayOut) {
     for (int attempt = 0; attempt < 100; ++attempt) {
       std::string bytes = whole;
       const auto position = random() % bytes.size();
-      bytes[position] = static_cast<char>(bytes[position] ^ (1U << (random() % 8)));
+      bytes[position] = static_cast<char>(bytes[position] ^ (1 << (random() % 8)));
       test::write_bytes(directory + name, bytes);
       // A sum that does not match its manifest accuses the manifest.
       const std::string named = std::string(name) == "/manifest.xxh64" ? "/manifest.h5" : name;

@@ -32,7 +32,7 @@ const RunHeader header{.facts = {{"software", "trireme"}, {"git_sha1", "abc123"}
 StepRow row(std::int64_t step) {
   const double x = static_cast<double>(step);
   return {.step = step,
-          .loss = 5 - 0.1 * x,
+          .loss = 8 - 0.125 * x,
           .grad_norm = x,
           .learning_rate = 1e-3,
           .tokens = 100 * step,

@@ -152,9 +152,7 @@ TRIREME_INLINE void softmax_tile(const ForwardScratch& s,
     const std::int64_t valid = query == key ? r + 1 : tile;
     const std::int64_t columns = rounded(valid);
     for (std::int64_t c = valid; c < columns; ++c) line[c] = -infinity;
-    float largest = maximum[r];
-#pragma omp simd reduction(max : largest)
-    for (std::int64_t c = 0; c < columns; ++c) largest = line[c] > largest ? line[c] : largest;
+    const float largest = largest_of(line, columns, maximum[r]);
     const float shrink = fast_exp(maximum[r] - largest);
     float sum = 0;
 #pragma omp simd reduction(+ : sum)

@@ -10,15 +10,6 @@
 namespace trireme::ops::cpu {
 namespace {
 
-template <class T>
-TRIREME_INLINE float largest_of(const T* row, std::int64_t V) {
-  float largest = -std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t v = 0; v < V; ++v)
-    largest = to_float(row[v]) > largest ? to_float(row[v]) : largest;
-  return largest;
-}
-
 /// Sums of 512 are added up, so that large vocabularies keep their digits on any lane count.
 template <class T>
 TRIREME_INLINE float exponentials_of(const T* row, float largest, std::int64_t V) {
@@ -44,7 +35,7 @@ TRIREME_CLONES void forward_kernel(float* losses,
     losses[r] = 0;
     if (targets[r] < 0)
       continue;
-    const float largest = largest_of(logits, V);
+    const float largest = largest_of(logits, V, -std::numeric_limits<float>::infinity());
     const float sum = exponentials_of(logits, largest, V);
     losses[r] = std::log(sum) - (to_float(logits[targets[r]]) - largest);
   }
@@ -64,7 +55,7 @@ TRIREME_CLONES void forward_backward_kernel(float* losses,
       for (std::int64_t v = 0; v < V; ++v) gradient[v] = from_float<D>(0.0F);
       continue;
     }
-    const float largest = largest_of(logits, V);
+    const float largest = largest_of(logits, V, -std::numeric_limits<float>::infinity());
     const float sum = exponentials_of(logits, largest, V);
     const float at_target = to_float(logits[targets[r]]) - largest;
     losses[r] = std::log(sum) - at_target;
