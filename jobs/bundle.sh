@@ -63,6 +63,10 @@ collect build/trireme
 # The output of ompi_info is "path:pkglibdir:/usr/lib/…".
 where() { "${mpirun%/*}/ompi_info" --parsable --path "$1" | sed -n "s/^path:$1://p"; }
 prefix=$(where prefix) plugins=$(where pkglibdir) data=$(where pkgdatadir)
+compgen -G "$plugins/mca_*.so" >/dev/null || {
+  echo "error: no plugins in $plugins: the bundle is made with Open MPI 4 (Debian 12), whose launcher and plugins it knows, not with $("$mpirun" --version | head -n 1)" >&2
+  exit 3
+}
 for folder in "$plugins" "$data"; do
   [[ $folder == "$prefix"/* ]] || { echo "error: $folder is not below Open MPI's prefix $prefix" >&2; exit 3; }
   mkdir -p "$top/mpi${folder#"$prefix"}"
