@@ -169,8 +169,8 @@ std::int64_t Dataset::stored_elements() const {
   TRIREME_H5_OF(id(), "", H5Fget_filesize(file.get(), &bytes));
   const Turn turn;
   const hsize_t stored = H5Dget_storage_size(id());  // 0 where there is none, and where it fails
-  if (stored == 0 && H5Eget_num(H5E_DEFAULT) > 0)
-    detail::fail(detail::about("H5Dget_storage_size", id(), ""), __FILE__, __LINE__);
+  if (const std::string reason = innermost_message(); stored == 0 && H5Eget_num(H5E_DEFAULT) > 0)
+    detail::fail(detail::about("H5Dget_storage_size", id(), ""), reason, __FILE__, __LINE__);
   if (static_cast<hsize_t>(claimed) > std::min(bytes, stored) / element_bytes())
     throw DamagedError("HDF5", detail::about("reading", id(), ""),
                        fmt::format("it claims {} elements, and the file holds {} of them", claimed,
@@ -183,8 +183,8 @@ std::int64_t Dataset::file_offset() const {
   const Turn turn;
   detail::silence();
   const haddr_t offset = H5Dget_offset(id());  // unsigned: no negative value says that it failed
-  if (offset == HADDR_UNDEF)
-    detail::fail(detail::about("H5Dget_offset", id(), ""), __FILE__, __LINE__);
+  if (const std::string reason = innermost_message(); offset == HADDR_UNDEF)
+    detail::fail(detail::about("H5Dget_offset", id(), ""), reason, __FILE__, __LINE__);
   return static_cast<std::int64_t>(offset);
 }
 

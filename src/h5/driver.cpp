@@ -38,6 +38,7 @@ struct Open : H5FD_t {  // HDF5 sees that part
   haddr_t end = 0;                   ///< its size as HDF5 sees it
   haddr_t allocated = 0;             ///< HDF5's own mark
   std::string problem;
+  std::string* last_words = nullptr;  ///< of a file that is being closed: gets the problem
 };
 
 Open& of(H5FD_t* file) {
@@ -56,6 +57,10 @@ void push(const char* what, const std::string& path, const char* reason) {
 herr_t fail(Open& open, const char* what, int reason) {
   if (open.problem.empty())
     open.problem = std::strerror(reason);
+  if (open.last_words != nullptr) {
+    *open.last_words = open.problem;
+    return 0;
+  }
   push(what, open.path, std::strerror(reason));
   return -1;
 }
@@ -64,10 +69,10 @@ herr_t fail(Open& open, const char* what, int reason) {
 herr_t out_of_memory(Open& open) noexcept {
   try {
     open.pages.clear();
-    fail(open, "memory", ENOMEM);
+    return fail(open, "memory", ENOMEM);
   } catch (...) {
+    return -1;
   }
-  return -1;
 }
 
 int take_place(Open& open, unsigned flags, Writes how) {
@@ -315,11 +320,19 @@ void give_up(hid_t file) noexcept {
     open->problem = "given up";
 }
 
+std::string close_with_words(hid_t file) {
+  const Turn turn;
+  detail::silence();
+  std::string words;
+  if (Open* open = state_of(file); open != nullptr)
+    open->last_words = &words;
+  if (H5Fclose(file) < 0 && words.empty())
+    words = "no reason given";
+  return words;
+}
+
 herr_t close_file(hid_t file) {
-  const bool written = H5Fflush(file, H5F_SCOPE_LOCAL) >= 0 && write_problem(file).empty();
-  if (!written)
-    give_up(file);
-  return H5Fclose(file) >= 0 && written ? 0 : -1;
+  return close_with_words(file).empty() ? 0 : -1;
 }
 
 std::string write_problem(hid_t file) {

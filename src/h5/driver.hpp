@@ -30,6 +30,9 @@ Properties file_access(Writes how);
 /// From now on nothing more of it is written (1); closing it then cannot fail.
 void give_up(hid_t file) noexcept;
 
+/// As H5Fclose, which fails no more because of a write; what went wrong with writing, or "".
+std::string close_with_words(hid_t file);
+
 /// What went wrong with writing it, "" while all is well.
 std::string write_problem(hid_t file);
 

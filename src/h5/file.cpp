@@ -74,7 +74,9 @@ void flush(const File& file) {
 
 void close(File file) {
   flush(file);
-  TRIREME_H5(close_file(file.release()));
+  const std::string what = detail::about("H5Fclose", file.get(), "");
+  if (const std::string problem = close_with_words(file.release()); !problem.empty())
+    throw StorageError("HDF5", what, problem, __FILE__, __LINE__);
 }
 
 void abandon(File file) noexcept {

@@ -16,7 +16,6 @@ constexpr const char* by_system = "\x01";
 std::string told(const std::string& reason) {
   return reason.starts_with(by_system) ? reason.substr(1) : reason;
 }
-thread_local std::string reason_kept;
 
 /// HDF5 puts the file name and the system's words into its message among clocks and pointers; those
 /// two are what a reader needs.
@@ -79,16 +78,13 @@ void report_failed_close(const char* function) noexcept {
   error_line("warning: {} failed", function);
 }
 
-void fail(const std::string& statement, const char* file, int line) {
-  const std::string reason = reason_kept.empty() ? innermost_message() : std::move(reason_kept);
-  reason_kept.clear();
+void fail(const std::string& statement, const std::string& reason, const char* file, int line) {
   if (is_the_systems(reason))
     throw StorageError("HDF5", statement, told(reason), file, line);
   throw DamagedError("HDF5", statement, told(reason), file, line);
 }
 
 std::string about(const char* call, hid_t object, const std::string& name) {
-  reason_kept = innermost_message();  // asking for names forgets it
   const auto ask = [](auto get) {
     const auto length = get(nullptr, 0);
     std::string text(length > 0 ? static_cast<std::size_t>(length) + 1 : 1, '\0');

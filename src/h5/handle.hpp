@@ -38,19 +38,26 @@ class Turn {
   Turn& operator=(const Turn&) = delete;
 };
 
+/// The innermost message of the current error stack, in one line.
+std::string innermost_message();
+
 namespace detail {
 template <class R, class A>
 A argument_of(R (*)(A));  // never defined: it names the type of the handle
 void report_failed_close(const char* function) noexcept;
 void silence() noexcept;
-[[noreturn]] void fail(const std::string& statement, const char* file, int line);
+/// `reason` is innermost_message() after the call that failed.
+[[noreturn]] void fail(const std::string& statement,
+                       const std::string& reason,
+                       const char* file,
+                       int line);
 /// "H5Dread of /steps/loss in runs/a/run.h5": `call` without its arguments; `name` is below
-/// `object`, or empty.
+/// `object`, or empty. Asking for names forgets HDF5's messages.
 std::string about(const char* call, hid_t object, const std::string& name);
 template <class T>
 T check(T result, const char* statement, const char* file, int line) {
   if (result < 0)
-    fail(statement, file, line);
+    fail(statement, innermost_message(), file, line);
   return result;
 }
 template <class T>
@@ -60,14 +67,13 @@ T check_of(T result,
            const char* statement,
            const char* file,
            int line) {
-  if (result < 0)
-    fail(about(statement, object, name), file, line);
+  if (result < 0) {
+    const std::string reason = innermost_message();
+    fail(about(statement, object, name), reason, file, line);
+  }
   return result;
 }
 }  // namespace detail
-
-/// The innermost message of the current error stack, in one line.
-std::string innermost_message();
 
 /// Whether that message is the system's, or tells of a lack of memory.
 bool is_the_systems(const std::string& message);
@@ -102,7 +108,7 @@ class Handle {
   Raw raw_ = static_cast<Raw>(Invalid);
 };
 
-/// As H5Fclose, but what cannot be written is told before the file is gone (driver.hpp).
+/// As H5Fclose, but the id is gone whatever cannot be written (driver.hpp).
 herr_t close_file(hid_t file);
 
 using File = Handle<&close_file>;

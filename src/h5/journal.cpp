@@ -229,8 +229,10 @@ int Journal::finish(int file) {
   Left left;
   if (const int problem = read(file, left))
     return problem;
-  if (!left.valid)
+  if (!left.valid) {
+    ::unlink(path_.c_str());  // it means nothing
     return 0;
+  }
   if (const int problem = open())
     return problem;
   whole_ = true;

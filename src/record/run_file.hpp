@@ -131,6 +131,9 @@ class RunFile {
   /// when the file is missing, cannot be read, or is not of this trireme, which resume() tells.
   /// Reads all of it. Throws StorageError when the system refuses.
   static std::string damage(const std::string& path);
+  /// Puts into a run file what the journal beside it still holds, where there is one: what resume()
+  /// does as well, for a file that nobody resumes. Throws StorageError.
+  static void finish_journal(const std::string& path);
   /// What resume() had to drop beside later steps, in sentences.
   [[nodiscard]] const std::vector<std::string>& warnings() const;
   RunFile(RunFile&&) noexcept;

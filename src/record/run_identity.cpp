@@ -11,6 +11,7 @@
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
+#include "h5/journal.hpp"
 
 #include "record/run_file.hpp"
 #include "record/run_schema.hpp"
@@ -84,6 +85,13 @@ std::string RunFile::damage(const std::string& path) {
     return error.what();
   }
   return "";
+}
+
+void RunFile::finish_journal(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(h5::journal_of(path), ignored) &&
+      h5::probe(path, nullptr, h5::Writes::journaled) == h5::Probe::whole)
+    h5::close(h5::open_file(path, h5::Access::read_write, h5::Writes::journaled));
 }
 
 std::optional<std::int64_t> RunFile::last_step(const std::string& path) {

@@ -377,6 +377,7 @@ ExitCode Trainer::run() {
   start();
   if (finished_)
     comm::on_first_rank(world_, [&] {  // nobody opens it again, so nobody else would tell
+      record::RunFile::finish_journal(directory_.run_file());
       if (const auto damage = record::RunFile::damage(directory_.run_file()); !damage.empty())
         log_.warning("{} is damaged: {}", directory_.run_file(), damage);
     });

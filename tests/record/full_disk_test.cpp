@@ -99,6 +99,9 @@ std::vector<std::int64_t> up_to(std::int64_t last) {
 
 void expect_whole(const std::string& path, int k) {
   EXPECT_EQ(RunFile::damage(path), "") << "call " << k;
+  RunFile::finish_journal(path);
+  EXPECT_EQ(h5::probe(path), h5::Probe::whole) << "for other readers, call " << k;
+  EXPECT_FALSE(std::filesystem::exists(h5::journal_of(path))) << "call " << k;
   const auto steps = steps_in(path);
   ASSERT_GE(steps.size(), 12U) << "call " << k;
   EXPECT_EQ(steps, up_to(std::ssize(steps))) << "call " << k;
