@@ -38,6 +38,16 @@ std::string storage_outside(hid_t dataset) {
   return "";
 }
 
+unsigned names_of(hid_t object) {
+#if H5_VERSION_GE(1, 12, 0)
+  H5O_info2_t facts{};
+  return H5Oget_info3(object, &facts, H5O_INFO_BASIC) < 0 ? 0 : facts.rc;
+#else
+  H5O_info_t facts{};
+  return H5Oget_info2(object, &facts, H5O_INFO_BASIC) < 0 ? 0 : facts.rc;
+#endif
+}
+
 std::string target_of(hid_t group, const char* name, std::size_t size) {
   std::string value(size + 1, '\0');
   const char *file = nullptr, *object = nullptr;
@@ -59,8 +69,12 @@ herr_t look(hid_t group, const char* name, const H5L_info_t* link, void* out) {
       problem = "is a link of an unknown kind";
     } else if (link->type == H5L_TYPE_HARD) {
       const Object object(H5Oopen(group, name, H5P_DEFAULT));
-      if (object.get() >= 0 && H5Iget_type(object.get()) == H5I_DATASET)
+      if (object.get() >= 0 && names_of(object.get()) > 1)
+        problem = "has several names";
+      else if (object.get() >= 0 && H5Iget_type(object.get()) == H5I_DATASET)
         problem = storage_outside(object.get());
+    } else if (link->type == H5L_TYPE_SOFT) {
+      problem = "is a link to another object";
     }
     if (problem.empty())
       return 0;

@@ -43,6 +43,27 @@ void rename(const std::string& from, const std::string& to) {
     fail("rename " + from + " to " + to, std::strerror(errno));
 }
 
+/// None where there is no such directory. That it cannot be read is told: whoever took it for empty
+/// would begin the run anew.
+std::vector<std::string> directories_in(const std::string& path) {
+  std::vector<std::string> found;
+  std::error_code problem;
+  fs::directory_iterator at(path, problem);
+  if (problem == std::errc::no_such_file_or_directory)
+    return found;
+  check(problem, "list " + path);
+  while (at != fs::directory_iterator()) {
+    const bool is_directory = at->is_directory(problem);
+    if (problem != std::errc::no_such_file_or_directory)
+      check(problem, "look at " + at->path().string());
+    if (is_directory)
+      found.push_back(at->path().string());
+    at.increment(problem);
+    check(problem, "list " + path);
+  }
+  return found;
+}
+
 /// Directories left half-written or half-removed.
 void remove_leftovers(const std::string& checkpoints) {
   std::error_code problem;
@@ -67,12 +88,9 @@ void point_latest_at(const std::string& checkpoints, const std::string& name) {
 /// By name, oldest first.
 std::vector<CheckpointPlace> places_in(const std::string& run_directory) {
   std::vector<CheckpointPlace> places;
-  std::error_code problem;
-  for (const auto& entry : fs::directory_iterator(checkpoints_of(run_directory), problem)) {
-    const std::int64_t step = step_of(entry.path().filename().string());
-    if (step >= 0 && entry.is_directory(problem))
-      places.push_back({entry.path().string(), step});
-  }
+  for (const std::string& directory : directories_in(checkpoints_of(run_directory)))
+    if (const std::int64_t step = step_of(fs::path(directory).filename().string()); step >= 0)
+      places.push_back({directory, step});
   std::ranges::sort(places, {}, &CheckpointPlace::step);
   return places;
 }

@@ -136,6 +136,15 @@ TEST(File, RefusesWhatLeadsOutOfItsDirectory) {
                   create_virtual(file, "shown", type_of<float>(), 10, {&piece, 1});
                 }),
                 HasSubstr(std::string("/shown shows a part of the file ") + source));
+  // Nor may one object be written as another.
+  EXPECT_THAT(refusal([](hid_t file) {
+                TRIREME_H5(H5Lcreate_soft("/a/b", file, "a/c", H5P_DEFAULT, H5P_DEFAULT));
+              }),
+              HasSubstr("/a/c is a link to another object"));
+  EXPECT_THAT(refusal([](hid_t file) {
+                TRIREME_H5(H5Lcreate_hard(file, "/a/b", file, "a/c", H5P_DEFAULT, H5P_DEFAULT));
+              }),
+              HasSubstr("has several names"));
   // What checkpoints are made of is not refused.
   std::filesystem::remove(path);
   {

@@ -241,6 +241,13 @@ TEST(Checkpoint, RefusesSlabsThatOverlapOrLeaveAHole) {
   EXPECT_TRUE(list_checkpoints(scratch.path()).empty());
 }
 
+TEST(Checkpoint, ADirectoryThatCannotBeListedIsNotAnEmptyOne) {
+  const test::ScratchDirectory scratch;
+  EXPECT_TRUE(list_checkpoints(scratch.path()).empty());
+  std::filesystem::create_symlink("checkpoints", scratch / "checkpoints");
+  EXPECT_THROW(list_checkpoints(scratch.path()), StorageError);
+}
+
 TEST(Pruning, KeepsTheNewestAndPointsLatestAtTheLastWritten) {
   const test::ScratchDirectory scratch;
   for (const std::int64_t step : {100, 200, 300, 400}) save_on(2, scratch.path(), step, 2);
