@@ -9,8 +9,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
+
+#include <unistd.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
@@ -21,6 +26,24 @@ inline void promise(bool kept, const char* what) {
     return;
   std::fprintf(stderr, "broken promise: %s\n", what);
   std::abort();
+}
+
+/// In memory where that is possible, removed at the end.
+struct Directory {
+  Directory() { std::filesystem::create_directory(path); }
+  ~Directory() { std::filesystem::remove_all(path); }
+  const std::string path =
+      (std::filesystem::exists("/dev/shm") ? std::string("/dev/shm")
+                                           : std::filesystem::temp_directory_path().string()) +
+      "/trireme-fuzz-" + std::to_string(::getpid());
+};
+
+inline void write(const std::string& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+inline std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// Takes values off the front of an input; zeros when it is used up.

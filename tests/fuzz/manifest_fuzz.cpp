@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint's manifest. Even first byte: its file's bytes and those of its sum, which must agree
 // before HDF5 is shown anything. Odd: its tables, as a file with the right sums would bring them.
-#include <filesystem>
-#include <fstream>
 #include <vector>
-
-#include <unistd.h>
 
 #include "base/error.hpp"
 
@@ -17,27 +13,14 @@ namespace {
 
 using namespace trireme;
 
-struct Directory {
-  Directory() { std::filesystem::create_directory(path); }
-  ~Directory() { std::filesystem::remove_all(path); }
-  const std::string path =
-      (std::filesystem::exists("/dev/shm") ? std::string("/dev/shm")
-                                           : std::filesystem::temp_directory_path().string()) +
-      "/trireme-fuzz-" + std::to_string(::getpid());
-};
-
-void write(const std::string& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
 void read_file(fuzz::Input& input) {
-  static const Directory directory;
+  static const fuzz::Directory directory;
   const std::size_t sum = input.count(40);
   const std::string_view rest = input.rest();
-  write(directory.path + "/manifest.xxh64", rest.substr(0, sum));
-  write(directory.path + "/manifest.h5", rest.size() < sum ? "" : rest.substr(sum));
+  fuzz::write(directory.path + "/manifest.xxh64", rest.substr(0, sum));
+  fuzz::write(directory.path + "/manifest.h5", rest.size() < sum ? "" : rest.substr(sum));
   if (sum == 40)  // the sum that fits; an input that is HDF5 would now be HDF5's to read
-    write(directory.path + "/manifest.xxh64", record::manifest_sum(directory.path));
+    fuzz::write(directory.path + "/manifest.xxh64", record::manifest_sum(directory.path));
   if (sum == 40 && rest.size() >= sum + 8 && rest.substr(sum + 1, 3) == "HDF")
     return;
   try {

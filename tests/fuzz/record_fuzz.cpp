@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// A record or a checkpoint's manifest that is good HDF5 and says other things than trireme wrote:
+// links and storage in other files, virtual datasets, lengths, types, loops. The first byte says
+// which file, the next how many changes; three bytes are a change: at which object, which, and how.
+//
+// What lies beside them is a file that must not change, and a FIFO, at which nobody may wait. The
+// bytes are HDF5's to misread, not the fuzzer's to change: its library has no sanitizer here.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include "base/error.hpp"
+
+#include "h5/file.hpp"
+
+#include "record/manifest.hpp"
+#include "record/run_file.hpp"
+
+#include "fuzz.hpp"
+
+namespace {
+
+using namespace trireme;
+
+const record::RunHeader header{.facts = {{"run_id", "0123456789abcdef"}},
+                               .deck = {{"run.name", "tiny"}},
+                               .hosts = {"node1"},
+                               .buckets = {{"b", "a", 96, 2, 32}}};
+
+/// The files as trireme writes them, and what lies beside them.
+struct Bench {
+  Bench() {
+    const std::string record = directory.path + "/run.h5";
+    {
+      record::RunFile file = record::RunFile::create(record, header);
+      for (std::int64_t step = 1; step <= 3; ++step) file.append(record::StepRow{.step = step});
+      file.append_validation(3, 5);
+      file.append_samples(std::array<timing::Sample, 2>{});
+      file.append_checkpoint({.step = 3, .bytes = 1, .copy_s = 0, .stall_s = 0, .write_s = 0});
+      file.close();
+    }
+    record::Manifest manifest;
+    manifest.facts.step = 3;
+    manifest.facts.deck = {{"run.name", "tiny"}};
+    manifest.parameters = {{"a", {2, 3}, 6}, {"b", {4}, 4}};
+    manifest.states = {{"parameter", DType::f32}};
+    manifest.file_bytes = {4096};
+    manifest.file_frames = {1};
+    manifest.pieces = {{.state = 0, .parameter = 0, .rank = 0, .zero = 0, .begin = 0, .count = 6},
+                       {.state = 0, .parameter = 1, .rank = 0, .zero = 0, .begin = 0, .count = 4}};
+    record::write_manifest(directory.path, manifest);
+    bytes = {fuzz::read(record), fuzz::read(directory.path + "/manifest.h5")};
+    fuzz::write(victim, bytes[0]);
+    fuzz::promise(::mkfifo((directory.path + "/fifo").c_str(), 0600) == 0, "a FIFO can be made");
+  }
+  fuzz::Directory directory;
+  const std::string victim = directory.path + "/victim.h5";
+  std::array<std::string, 2> bytes;  ///< of run.h5, of manifest.h5
+};
+
+herr_t collect(hid_t, const char* name, const H5L_info_t*, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+enum class Mutation { remove, link, storage, view, text, type, loop, soft, length, count };
+
+/// A dataset of ten numbers with this storage in the place of `name`.
+void put_dataset(hid_t file, const std::string& name, hid_t creation) {
+  const hsize_t ten[] = {10};
+  const h5::Space space(H5Screate_simple(1, ten, nullptr));
+  const h5::DatasetId made(H5Dcreate2(file, name.c_str(), H5T_NATIVE_INT64, space.get(),
+                                      H5P_DEFAULT, creation, H5P_DEFAULT));
+}
+
+/// Where a change leads; the last two lie beside the file.
+std::string target(const Bench& bench, std::uint8_t which) {
+  const std::array<std::string, 4> all = {bench.victim, "/etc/passwd", "victim.h5", "fifo"};
+  return all[which % all.size()];
+}
+
+void put_storage(
+    const Bench& bench, hid_t file, const std::string& name, Mutation how, std::uint8_t which) {
+  const h5::Properties creation(H5Pcreate(H5P_DATASET_CREATE));
+  const hsize_t ten[] = {10};
+  const h5::Space space(H5Screate_simple(1, ten, nullptr));
+  if (how == Mutation::storage)
+    H5Pset_external(creation.get(), target(bench, which).c_str(), 0, 80);
+  else
+    H5Pset_virtual(creation.get(), space.get(), target(bench, which).c_str(), "/steps/step",
+                   space.get());
+  put_dataset(file, name, creation.get());
+}
+
+void change_one(const Bench& bench, hid_t file, fuzz::Input& input, std::vector<Mutation>& done) {
+  std::vector<std::string> names;
+  H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, collect, &names);
+  const std::size_t at = input.take<std::uint8_t>();
+  const auto how =
+      static_cast<Mutation>(input.take<std::uint8_t>() % static_cast<int>(Mutation::count));
+  const auto which = input.take<std::uint8_t>();
+  if (names.empty())
+    return;
+  const std::string name = names[at % names.size()];
+  done.push_back(how);
+  if (how == Mutation::length) {
+    const h5::DatasetId dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
+    const hsize_t rows[] = {std::array<hsize_t, 4>{0, 1, 9, hsize_t{1} << 40U}[which % 4]};
+    if (dataset)
+      H5Dset_extent(dataset.get(), rows);
+    return;
+  }
+  H5Ldelete(file, name.c_str(), H5P_DEFAULT);
+  if (how == Mutation::link)
+    H5Lcreate_external(target(bench, which).c_str(), ("/" + name).c_str(), file, name.c_str(),
+                       H5P_DEFAULT, H5P_DEFAULT);
+  else if (how == Mutation::storage || how == Mutation::view)
+    put_storage(bench, file, name, how, which);
+  else if (how == Mutation::loop)
+    H5Lcreate_hard(file, "/", file, name.c_str(), H5P_DEFAULT, H5P_DEFAULT);
+  else if (how == Mutation::soft)
+    H5Lcreate_soft(which % 2 == 0 ? ("/" + name).c_str() : "/steps/step", file, name.c_str(),
+                   H5P_DEFAULT, H5P_DEFAULT);
+  else if (how == Mutation::type || how == Mutation::text) {
+    const hsize_t shape[] = {2, 5};
+    const h5::Space space(H5Screate_simple(which % 2 == 0 ? 1 : 2, shape, nullptr));
+    const h5::Type fixed(H5Tcopy(H5T_C_S1));
+    H5Tset_size(fixed.get(), 7);
+    const h5::DatasetId made(H5Dcreate2(file, name.c_str(),
+                                        how == Mutation::text ? fixed.get() : H5T_NATIVE_UCHAR,
+                                        space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  }
+}
+
+/// Goes on with a record as a run does. Whether it was taken.
+bool use_record(const std::string& path) {
+  try {
+    if (!record::RunFile::damage(path).empty())
+      return false;
+    static_cast<void>(record::RunFile::last_step(path));
+    record::RunFile file = record::RunFile::resume(path, header, 2);
+    file.append(record::StepRow{.step = 3});
+    file.close();
+    return true;
+  } catch (const UserError&) {
+  } catch (const StorageError&) {
+  }
+  return false;
+}
+
+bool use_manifest(const std::string& directory) {
+  fuzz::write(directory + "/manifest.xxh64", record::manifest_sum(directory));
+  try {
+    const record::Manifest manifest = record::read_manifest(directory);
+    static_cast<void>(record::missing_files(directory, manifest));
+    return true;
+  } catch (const UserError&) {
+  } catch (const StorageError&) {
+  }
+  return false;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const Bench bench;
+  fuzz::Input input(data, size);
+  const bool is_record = input.take<std::uint8_t>() % 2 == 0;
+  const std::string path = bench.directory.path + (is_record ? "/run.h5" : "/manifest.h5");
+  fuzz::write(path, bench.bytes[is_record ? 0 : 1]);
+  std::vector<Mutation> done;
+  {
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    const h5::Handle<&H5Fclose> file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
+    for (std::size_t count = input.count(3) + 1; count > 0; --count)
+      change_one(bench, file.get(), input, done);
+  }
+  const bool taken = is_record ? use_record(path) : use_manifest(bench.directory.path);
+  const bool leads_out =
+      done.size() == 1 && (done[0] == Mutation::link || done[0] == Mutation::storage);
+  fuzz::promise(!(taken && leads_out), "what leads to other files is refused");
+  fuzz::promise(fuzz::read(bench.victim) == bench.bytes[0], "other files stay as they are");
+  return 0;
+}
