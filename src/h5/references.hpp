@@ -17,6 +17,7 @@ namespace trireme::h5 {
 
 /// "" when no object of the open file leads elsewhere, else the first that does, as in
 /// "/steps is a link to the file /etc/passwd". Opens nothing but objects of this file.
+/// Throws DamagedError where it contradicts itself, StorageError where the system refuses.
 std::string leads_outside(hid_t file);
 
 }  // namespace trireme::h5

@@ -53,18 +53,22 @@ std::string keep_rows(const h5::File& file,
   auto values = h5::Dataset::open(file.get(), group + "/" + key).read_all<std::int64_t>();
   const auto end = std::ranges::find_if(values, [&](std::int64_t v) { return v > most; });
   const std::int64_t wanted = end - values.begin();
-  std::int64_t rows = wanted;
+  std::int64_t rows = wanted, most_rows = 0;
   std::string shortest;
   std::vector<h5::Dataset> all;
   all.reserve(datasets.size());
   for (const std::string& name : datasets) {
     all.push_back(h5::Dataset::open(file.get(), fmt::format("{}/{}", group, name)));
+    most_rows = std::max(most_rows, all.back().elements());
     if (all.back().elements() < rows) {
       rows = all.back().elements();
       shortest = name;
     }
   }
   for (h5::Dataset& dataset : all) dataset.resize(rows);
+  if (end == values.end() && most_rows > wanted)
+    return fmt::format("column {} of /{} ends before the others: {} rows are dropped", key, group,
+                       most_rows - rows);
   if (rows == wanted)
     return "";
   return fmt::format("column {} of /{} ends before the others: the rows of {} {} to {} are dropped",
@@ -229,23 +233,11 @@ std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
 
 namespace {
 
-/// A dataset that is longer than the file could hold: its length is damaged, and nobody should ask
-/// for memory of that size.
-h5::Dataset sound(const h5::File& file, const std::string& path, std::int64_t element_bytes) {
-  h5::Dataset dataset = h5::Dataset::open(file.get(), path);
-  if (const std::int64_t elements = dataset.elements();
-      elements < 0 || elements > h5::end_of(file) / element_bytes)
-    throw h5::DamagedError("record", h5::detail::about("reading", dataset.id(), ""),
-                           fmt::format("{} rows are more than the file holds", elements), __FILE__,
-                           __LINE__);
-  return dataset;
-}
-
 template <class Columns>
 void read_columns(const h5::File& file, const std::string& group, const Columns& columns) {
   for (const auto& column : columns) {
     const auto read = [&]<class Row, class T>(T Row::*) {
-      const h5::Dataset dataset = sound(file, group + "/" + column.name, 8);
+      const h5::Dataset dataset = h5::Dataset::open(file.get(), group + "/" + column.name);
       if constexpr (std::is_same_v<T, std::string>)
         static_cast<void>(dataset.read_strings());
       else
@@ -259,7 +251,7 @@ void read_columns(const h5::File& file, const std::string& group, const Columns&
 
 void read_everything(const h5::File& file) {
   const auto numbers = [&](const char* path) {
-    static_cast<void>(sound(file, path, 8).read_all<double>());
+    static_cast<void>(h5::Dataset::open(file.get(), path).read_all<double>());
   };
   read_columns(file, "steps", step_columns);
   for (const char* path :
@@ -267,9 +259,9 @@ void read_everything(const h5::File& file) {
         "timings/anchors/first_step", "timings/anchors/rank", "timings/anchors/calendar_s"})
     numbers(path);
   for (const char* path : {"sessions/date_and_time", "sessions/machine", "sessions/facts"})
-    static_cast<void>(sound(file, path, 8).read_strings());
+    static_cast<void>(h5::Dataset::open(file.get(), path).read_strings());
   if (h5::exists(file.get(), "sessions/deck"))
-    static_cast<void>(sound(file, "sessions/deck", 8).read_strings());
+    static_cast<void>(h5::Dataset::open(file.get(), "sessions/deck").read_strings());
   if (h5::exists(file.get(), "checkpoints"))
     read_columns(file, "checkpoints", checkpoint_columns);
   if (h5::exists(file.get(), "buckets")) {
@@ -277,7 +269,7 @@ void read_everything(const h5::File& file) {
     numbers("buckets/bucket");
     read_columns(file, "buckets", bucket_columns);
   }
-  const h5::Dataset samples = sound(file, "timings/samples", sizeof(Sample));
+  const h5::Dataset samples = h5::Dataset::open(file.get(), "timings/samples");
   std::vector<Sample> all(static_cast<std::size_t>(samples.stored_elements()));
   samples.read(0, std::ssize(all), sample_type(), all.data());
   if (h5::exists(file.get(), "blocks"))

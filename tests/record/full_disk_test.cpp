@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record when writing fails, or the process dies, at any call that writes: rows that waited are
-// lost, the file never is. HDF5 and the record write through the functions below.
+// lost, the file never is; and when a read fails. HDF5 and the record call the functions below.
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
@@ -25,13 +25,13 @@
 
 namespace {
 
-enum class Fate { none, full, dies };
+enum class Fate { none, full, dies, unreadable };
 Fate fate = Fate::none;
 std::atomic<int> left = 0;  ///< calls until it strikes
 
 /// Whether this call is refused: the disk is full from the last allowed call on.
 bool refused() {
-  if (fate == Fate::none || left.fetch_sub(1) > 0)
+  if (fate == Fate::none || fate == Fate::unreadable || left.fetch_sub(1) > 0)
     return false;
   if (fate == Fate::dies)
     ::_exit(9);
@@ -48,6 +48,13 @@ Function* real(const char* name) {
 
 extern "C" ssize_t pwrite(int file, const void* data, size_t count, off_t offset) {
   return refused() ? -1 : real<decltype(pwrite)>("pwrite")(file, data, count, offset);
+}
+extern "C" ssize_t pread(int file, void* data, size_t count, off_t offset) {
+  if (fate == Fate::unreadable && left.fetch_sub(1) == 0) {
+    errno = EIO;
+    return -1;
+  }
+  return real<decltype(pread)>("pread")(file, data, count, offset);
 }
 extern "C" int ftruncate(int file, off_t size) noexcept {
   return refused() ? -1 : real<decltype(ftruncate)>("ftruncate")(file, size);
@@ -151,6 +158,23 @@ TEST(RecordOfAFullDisk, IsWholeAfterKill9AtWhateverWriteToo) {
   }
   EXPECT_EQ(code, 0);
   EXPECT_GT(calls, 10) << "the calls that write are seen here";
+}
+
+TEST(RecordOfADiskThatCannotBeRead, IsNotCalledDamagedWhateverReadFails) {
+  const test::ScratchDirectory scratch;
+  const std::string path = make_steps(scratch);
+  int calls = 0;
+  for (bool told = true; told; ++calls) {
+    left = calls;
+    fate = Fate::unreadable;
+    try {
+      EXPECT_EQ(RunFile::damage(path), "") << "call " << calls;
+    } catch (const StorageError&) {
+    }
+    fate = Fate::none;
+    told = left < 0;
+  }
+  EXPECT_GT(calls, 100) << "the calls that read are seen here";
 }
 
 }  // namespace

@@ -458,6 +458,10 @@ TEST(RunFile, TellsWhichRowsAColumnThatEndsEarlyCosts) {
                           "to 7 are dropped"));
   file.close();
   EXPECT_THAT(column<std::int64_t>(path, "steps/step"), ElementsAre(1, 2, 3, 4));
+  // So is the column that says which rows there are.
+  h5::Dataset::open(h5::open_file(path, h5::Access::read_write).get(), "steps/step").resize(1);
+  EXPECT_THAT(RunFile::resume(path, header, 7).warnings(),
+              ElementsAre("column step of /steps ends before the others: 3 rows are dropped"));
 }
 
 TEST(RunFile, TellsDamageThatNoResumeCouldReadOver) {
@@ -479,7 +483,7 @@ TEST(RunFile, TellsDamageThatNoResumeCouldReadOver) {
   fresh();
   h5::Dataset::open(h5::open_file(path, h5::Access::read_write).get(), "steps/loss")
       .resize(std::int64_t{1} << 60);
-  EXPECT_THAT(RunFile::damage(path), HasSubstr("are more than the file holds"));
+  EXPECT_THAT(RunFile::damage(path), HasSubstr("and the file holds 8 KiB of them"));
   fresh();
   std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
   EXPECT_THAT(RunFile::damage(path), HasSubstr("run.h5"));
