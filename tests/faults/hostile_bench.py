@@ -24,8 +24,8 @@ LIMIT_S = float(os.environ.get("TRIREME_MUTATE_LIMIT", "60"))
 STEPS, MORE = 12, 14
 ALONE = {"OMPI_MCA_ess_singleton_isolated": "1", "OMPI_MCA_btl": "self", "OMPI_MCA_pml": "ob1"}
 TOGETHER = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_pml": "ob1", "OMPI_MCA_mpi_yield_when_idle": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
-# Bytes that an allocation asks for, to be one that may fail: HDF5 1.10.8 damages the heap for lack of smaller ones (docs/portability.md).
-LARGE = 1 << 16
+# Bytes that an allocation asks for, to be one that may fail: HDF5 1.10.8 crashes for lack of smaller ones (docs/portability.md).
+LARGE = 1 << 20
 MEMORY = "/dev/shm"
 
 
