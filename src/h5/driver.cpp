@@ -54,15 +54,18 @@ void push(const char* what, const std::string& path, const char* reason) {
            "%s failed: name = '%s', error message = '%s'", what, path.c_str(), reason);
 }
 
-herr_t fail(Open& open, const char* what, int reason) {
+herr_t fail(Open& open, const char* what, int reason, const std::string& path) {
   if (open.problem.empty())
     open.problem = std::strerror(reason);
   if (open.last_words != nullptr) {
     *open.last_words = open.problem;
     return 0;
   }
-  push(what, open.path, std::strerror(reason));
+  push(what, path, std::strerror(reason));
   return -1;
+}
+herr_t fail(Open& open, const char* what, int reason) {
+  return fail(open, what, reason, open.path);
 }
 
 /// What an exception from a callback becomes: none may pass through HDF5.
@@ -75,7 +78,8 @@ herr_t out_of_memory(Open& open) noexcept {
   }
 }
 
-int take_place(Open& open, unsigned flags, Writes how) {
+/// errno or 0; `where` becomes the path that it is about.
+int take_place(Open& open, unsigned flags, Writes how, std::string& where) {
   int words = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   words |= (flags & H5F_ACC_RDWR) != 0 ? O_RDWR : O_RDONLY;
   words |= (flags & H5F_ACC_CREAT) != 0 ? O_CREAT : 0;
@@ -86,6 +90,7 @@ int take_place(Open& open, unsigned flags, Writes how) {
   if (open.file < 0)
     return errno;
   if (how == Writes::journaled) {
+    where = journal_of(open.path);
     auto journal = std::make_unique<Journal>(open.path);
     if ((flags & H5F_ACC_CREAT) != 0) {
       ::unlink(journal_of(open.path).c_str());  // of a file that is no more
@@ -101,6 +106,7 @@ int take_place(Open& open, unsigned flags, Writes how) {
     }
     if (open.writable)
       open.journal = std::move(journal);
+    where = open.path;
   }
   struct stat facts {};
   if (::fstat(open.file, &facts) != 0)
@@ -118,9 +124,11 @@ H5FD_t* open_callback(const char* name, unsigned flags, hid_t access, haddr_t) {
     const auto* info = static_cast<const Info*>(H5Pget_driver_info(access));
     auto open = std::make_unique<Open>();
     open->path = name;
-    if (const int problem = take_place(*open, flags, info == nullptr ? Writes::direct : info->how);
+    std::string where = name;
+    if (const int problem =
+            take_place(*open, flags, info == nullptr ? Writes::direct : info->how, where);
         problem != 0) {
-      push("open", open->path, std::strerror(problem));
+      push("open", where, std::strerror(problem));
       if (open->file >= 0)
         ::close(open->file);
       return nullptr;
@@ -259,7 +267,8 @@ herr_t flush_callback(H5FD_t* file, hid_t, hbool_t) {
   try {
     const auto size = static_cast<std::int64_t>(open.end);
     if (const int problem = open.journal->replace(open.file, open.pages, size))
-      return fail(open, "write", problem);
+      return fail(open, "write", problem,
+                  open.journal->whole() ? open.path : journal_of(open.path));
     open.pages.clear();
     open.kept = size;
     return 0;

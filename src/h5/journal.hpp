@@ -41,6 +41,9 @@ class Journal {
   /// done with this object.
   int replace(int file, const Pages& pages, std::int64_t end);
 
+  /// After a replace() that failed: whether that was at the file, and not at the journal before it.
+  [[nodiscard]] bool whole() const { return whole_; }
+
   /// What is left to be done of an earlier replace(); no page and the size of the file where there
   /// is nothing. Changes nothing.
   struct Left {

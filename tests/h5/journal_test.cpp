@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/error.hpp"
+
 #include "h5/attribute.hpp"
 #include "h5/file.hpp"
 
@@ -117,6 +119,32 @@ TEST(Journal, WhatCannotBeWrittenLeavesTheFileAlone) {
   const Opened file(path, O_RDWR);
   EXPECT_EQ(journal.replace(file.number, pages, std::ssize(new_bytes)), EISDIR);
   EXPECT_EQ(bytes_of(path), old_bytes);
+}
+
+TEST(JournaledFile, NamesTheJournalThatCannotBeWritten) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "a.h5";
+  {
+    const File file = create_file(path, Writes::journaled);
+    write_attribute(file.get(), "answer", std::int64_t{1});
+  }
+  File file = open_file(path, Access::read_write, Writes::journaled);
+  std::filesystem::create_directory(journal_of(path));
+  write_attribute(file.get(), "answer", std::int64_t{2});
+  std::string told;
+  try {
+    flush(file);
+  } catch (const StorageError& error) {
+    told = error.what();
+  }
+  EXPECT_NE(told.find("Is a directory: " + journal_of(path)), std::string::npos) << told;
+  abandon(std::move(file));
+  std::string why;
+  EXPECT_EQ(probe(path, &why, Writes::journaled), Probe::unreadable);
+  EXPECT_NE(why.find("Is a directory: " + journal_of(path)), std::string::npos) << why;
+  std::filesystem::remove(journal_of(path));
+  const File again = open_file(path, Access::read, Writes::journaled);
+  EXPECT_EQ(read_attribute<std::int64_t>(again.get(), "answer"), 1);
 }
 
 TEST(JournaledFile, ChangesAsAWholeAndShowsWhatItsJournalHolds) {
