@@ -3,6 +3,7 @@
 // lost, the file never is; and when a read fails. HDF5 and the record call the functions below.
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <numeric>
 #include <string>
@@ -160,11 +161,9 @@ TEST(RecordOfAFullDisk, IsWholeAfterKill9AtWhateverWriteToo) {
   EXPECT_GT(calls, 10) << "the calls that write are seen here";
 }
 
-TEST(RecordOfADiskThatCannotBeRead, IsNotCalledDamagedWhateverReadFails) {
-  const test::ScratchDirectory scratch;
-  const std::string path = make_steps(scratch);
-  int calls = 0;
-  for (bool told = true; told; ++calls) {
+/// Asks for damage while the k-th read fails, for every k; how many reads there are.
+int ask_for_damage(const std::string& path) {
+  for (int calls = 0;; ++calls) {
     left = calls;
     fate = Fate::unreadable;
     try {
@@ -172,9 +171,24 @@ TEST(RecordOfADiskThatCannotBeRead, IsNotCalledDamagedWhateverReadFails) {
     } catch (const StorageError&) {
     }
     fate = Fate::none;
-    told = left < 0;
+    if (left >= 0)
+      return calls;
   }
-  EXPECT_GT(calls, 100) << "the calls that read are seen here";
+}
+
+TEST(RecordOfADiskThatCannotBeRead, IsNotCalledDamagedWhateverReadFails) {
+  const test::ScratchDirectory scratch;
+  const std::string path = make_steps(scratch);
+  // HDF5 1.10.8 leaks what it was about to read into; that goes with a process of its own.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    EXPECT_GT(ask_for_damage(path), 100) << "the calls that read are seen here";
+    std::fflush(stdout);
+    ::_exit(HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
