@@ -116,9 +116,9 @@ ExitCode under_mpi(int& argc, char**& argv, const std::function<ExitCode(comm::W
     const auto* outside = dynamic_cast<const EnvironmentError*>(&problem);
     if (outside != nullptr && outside->known_to_all())
       world->barrier();  // the line is out before anybody ends the job
-    // A rank alone has nobody to end. Its words would drown in those that MPI has for an abort.
-    if (world->size() > 1)
-      world->abort(verdict.code);
+    // Not by way of MPI_Finalize: it would let HDF5 close once more what a full disk kept it from
+    // closing, and crash in there.
+    world->abort(verdict.code);
     return verdict.code;
   }
 }
