@@ -103,8 +103,8 @@ PoolGrowthRow grow(Device& device, Stream& stream, double factor, std::size_t la
   PoolGrowthRow row{.factor = factor};
   int requests = 0;
   const auto start = Clock::now();
-  for (std::size_t bytes = std::size_t{1} << 16U; bytes <= largest;
-       bytes += bytes / 32, ++requests) {
+  for (std::size_t bytes = std::min(std::size_t{1} << 16U, largest); bytes <= largest;
+       bytes += std::max(bytes / 32, std::size_t{1}), ++requests) {
     const Lease lease =
         pool.lease("bench growth", DType::u8, static_cast<std::int64_t>(bytes), stream);
     device.fill_zero(lease.view(), stream);

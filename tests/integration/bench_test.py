@@ -10,8 +10,8 @@ from harness import DECK, TIMEOUT_S, TRIREME, TrainingTest, start
 
 
 class Bench(TrainingTest):
-    def rows(self, *arguments):
-        path = self.path("rows.json")
+    def rows(self, *arguments, again=""):
+        path = self.path(f"rows{again}.json")
         done = subprocess.run([TRIREME, "bench", *arguments, "--repetitions", "2", "--json", path], capture_output=True,
                               text=True, timeout=TIMEOUT_S, check=True)
         with open(path, encoding="utf-8") as file:
@@ -28,6 +28,7 @@ class Bench(TrainingTest):
         self.assertEqual([(r["operation"], r["touched"], r["bytes"]) for r in rows],
                          [(operation, touched, size) for size in (4096, 65536, 4194304) for touched in (False, True)
                           for operation in ("lease", "malloc", "allocate")])
+        self.assertEqual([row["growths"] for row in self.rows("pool", "--bytes", "4096", again="small")["growth"]], [0, 0, 0])
         growth = {row["factor"]: row for row in found["growth"]}
         self.assertEqual(sorted(growth), [1.25, 1.5, 2])
         for slow, fast in ((1.25, 1.5), (1.5, 2)):
