@@ -85,6 +85,7 @@ void fail(const std::string& statement, const std::string& reason, const char* f
 }
 
 std::string about(const char* call, hid_t object, const std::string& name) {
+  const Turn turn;
   const auto ask = [](auto get) {
     const auto length = get(nullptr, 0);
     std::string text(length > 0 ? static_cast<std::size_t>(length) + 1 : 1, '\0');
