@@ -59,9 +59,11 @@ std::string keep_rows(const h5::File& file,
   all.reserve(datasets.size());
   for (const std::string& name : datasets) {
     all.push_back(h5::Dataset::open(file.get(), fmt::format("{}/{}", group, name)));
-    most_rows = std::max(most_rows, all.back().elements());
-    if (all.back().elements() < rows) {
-      rows = all.back().elements();
+    // A length that the file cannot hold is damage; HDF5 would look for each of its chunks to drop.
+    const std::int64_t stored = all.back().stored_elements();
+    most_rows = std::max(most_rows, stored);
+    if (stored < rows) {
+      rows = stored;
       shortest = name;
     }
   }

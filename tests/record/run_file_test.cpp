@@ -444,6 +444,19 @@ TEST(RunFile, TellsRowsThatAreNotWhatWasWritten) {
   }
 }
 
+TEST(RunFile, TakesALengthThatTheFileCannotHoldForDamage) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5";
+  {
+    RunFile file = RunFile::create(path, header);
+    for (std::int64_t step = 1; step <= 9; ++step) file.append(row(step));
+  }
+  // HDF5 would look for each of the chunks to drop, for hours.
+  h5::Dataset::open(h5::open_file(path, h5::Access::read_write).get(), "steps/grad_norm")
+      .resize(std::int64_t{1} << 40);
+  EXPECT_THROW(RunFile::resume(path, header, 7), h5::DamagedError);
+}
+
 TEST(RunFile, TellsWhichRowsAColumnThatEndsEarlyCosts) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
