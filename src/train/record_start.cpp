@@ -2,12 +2,15 @@
 #include "train/record_start.hpp"
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 
+#include "h5/handle.hpp"
 #include "h5/journal.hpp"
 
 namespace trireme::train {
@@ -48,20 +51,29 @@ record::RunFile continued(const std::string& path,
     log.warning("{} is not here: a new one begins with step {}", path, step + 1);
     return record::RunFile::create(path, header, {}, step);
   }
-  if (const std::string damage = record::RunFile::damage(path); !damage.empty()) {
+  std::string damage = record::RunFile::damage(path);
+  std::optional<record::RunFile> file;
+  std::int64_t last = step;
+  try {
+    if (damage.empty()) {
+      last = record::RunFile::last_step(path).value_or(step);
+      file.emplace(record::RunFile::resume(path, header, step));
+    }
+  } catch (const h5::DamagedError& error) {  // in what is looked at only when rows are cut
+    damage = error.what();
+  }
+  if (!file) {
     log.warning(
         "{} is beyond repair: {}. IT IS NOW {}, and a new record begins with step {}; the "
         "rows up to step {} are in the old one, as far as it can be read",
         path, damage, move_aside(path, "damaged"), step + 1, step);
     return record::RunFile::create(path, header, {}, step);
   }
-  const std::int64_t last = record::RunFile::last_step(path).value_or(step);
-  auto file = record::RunFile::resume(path, header, step);
-  for (const std::string& warning : file.warnings()) log.warning("{}: {}", path, warning);
+  for (const std::string& warning : file->warnings()) log.warning("{}: {}", path, warning);
   if (last + job.record.every_steps <= step)
     log.warning("{} ends with step {}, before the checkpoint: the rows up to step {} are missing",
                 path, last, step);
-  return file;
+  return *std::move(file);
 }
 
 }  // namespace
