@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small structures as bytes, to travel between ranks: numbers as they lie in memory, texts and
-// arrays behind their lengths. Both ends are the same executable on the same kind of processor, so
+// arrays after their lengths. Both ends are the same executable on the same kind of processor, so
 // there is no format to keep.
 //
 // Taking more than was put is our own bug: a ContractError.

@@ -207,7 +207,7 @@ herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t count, void
   return 0;
 }
 
-/// Pages that begin before the end of the last flush wait; what is behind them goes to the file.
+/// Pages that begin before the end of the last flush wait; what lies after them goes to the file.
 int write_through(Open& open, std::int64_t begin, const std::byte* from, std::size_t count) {
   constexpr auto size = static_cast<std::int64_t>(page_size);
   const std::int64_t border = open.journal == nullptr ? 0 : (open.kept + size - 1) / size * size;

@@ -6,7 +6,7 @@
 // 1. After a write failed nothing more is written: every later flush() fails, and closing gives the
 // file up without a word.
 // 2. With a journal, what HDF5 changes below the end that the file had at the last flush waits in
-// memory, page by page, and a flush replaces all of it or nothing (journal.hpp). What lies behind
+// memory, page by page, and a flush replaces all of it or nothing (journal.hpp). What lies after
 // that end is written at once: nobody looks there. So a full disk, a failing one or kill -9 costs
 // what waited, never the file.
 // 3. Without a journal, writes go to the file at once: for files that are made in one go under a

@@ -54,7 +54,7 @@ std::uint64_t hash_of(Header header, const std::vector<Entry>& entries) {
   return hash_bytes(text_of(entries.data(), entries.size() * sizeof(Entry)), first);
 }
 
-/// The pages in runs that follow one another, each in one call; nothing behind `end`.
+/// The pages in runs that follow one another, each in one call; nothing after `end`.
 int write_pages(int file, const Pages& pages, std::int64_t end) {
   std::vector<std::byte> run;
   for (auto at = pages.begin(); at != pages.end();) {

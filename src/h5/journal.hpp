@@ -64,7 +64,7 @@ class Journal {
   bool whole_ = false;  ///< somebody must finish it
 };
 
-/// All of `count` bytes at `offset`; errno or 0. read_all() gives zeros behind the end of the file.
+/// All of `count` bytes at `offset`; errno or 0. read_all() gives zeros after the end of the file.
 int write_all(int file, const void* from, std::size_t count, std::int64_t offset);
 int read_all(int file, void* to, std::size_t count, std::int64_t offset);
 
