@@ -123,7 +123,8 @@ void Roll::serve() {
     try {
       answer_questions();
     } catch (const std::exception& problem) {  // whoever waits will find out by himself
-      error_line("warning: this rank no longer answers the roll: {}", problem.what());
+      error_line("warning: this rank no longer answers the health checks of others: {}",
+                 problem.what());
       return;
     }
     lock.lock();

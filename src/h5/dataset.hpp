@@ -70,7 +70,7 @@ class Dataset {
   [[nodiscard]] hid_t id() const { return id_.get(); }
   [[nodiscard]] std::int64_t elements() const;
   /// The same, before memory is asked for all of them: throws DamagedError when the file holds less
-  /// than that, so that a length that is not true is told apart from a lack of memory. A virtual
+  /// than that, so that a false length is not mistaken for a lack of memory. A virtual
   /// dataset's is believed.
   [[nodiscard]] std::int64_t stored_elements() const;
   /// Where the data of one made by create_fixed() lies in its file, in bytes. They lie there as in

@@ -23,7 +23,7 @@ namespace trireme::h5 {
 namespace {
 
 /// HDF5 1.10.8 crashes where it gets no memory for its own blocks (H5FL_blk_malloc, H5AC_create).
-/// Whoever has that much left does not see it; else the lack of memory is told by us.
+/// With that much left it does not crash; else this throws std::bad_alloc.
 void expect_memory() {
   constexpr std::size_t needed = std::size_t{16} << 20U;
   const std::unique_ptr<std::byte[]> asked(new std::byte[needed]);

@@ -12,6 +12,8 @@
 #include "base/error.hpp"
 #include "base/input_file.hpp"
 
+#include "h5/journal.hpp"
+
 namespace trireme::h5 {
 
 RawFile::RawFile(std::string path)
@@ -60,20 +62,14 @@ std::size_t RawFile::write_direct(std::int64_t offset, std::span<const std::byte
 }
 
 void RawFile::write_cached(std::int64_t offset, std::span<const std::byte> bytes) {
-  const std::int64_t begin = offset;
-  const auto count = static_cast<off64_t>(bytes.size());
-  while (!bytes.empty()) {
-    const auto written = ::pwrite(file_, bytes.data(), bytes.size(), offset);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      fail("write");
-    offset += written;
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  if (const int problem = write_all(file_, bytes.data(), bytes.size(), offset); problem != 0) {
+    errno = problem;
+    fail("write");
   }
+  const auto count = static_cast<off64_t>(bytes.size());
   // A hint: a file system that knows no such thing loses nothing but time.
   if (count > 0)
-    static_cast<void>(::sync_file_range(file_, begin, count, SYNC_FILE_RANGE_WRITE));
+    static_cast<void>(::sync_file_range(file_, offset, count, SYNC_FILE_RANGE_WRITE));
 }
 
 void RawFile::read(std::int64_t offset, std::span<std::byte> bytes) const {

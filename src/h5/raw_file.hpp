@@ -16,8 +16,6 @@
 #include <span>
 #include <string>
 
-#include "h5/file.hpp"
-
 namespace trireme::h5 {
 
 class RawFile {

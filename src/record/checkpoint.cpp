@@ -151,9 +151,7 @@ CheckpointFacts load_checkpoint(const std::string& directory,
   Manifest whole;
   comm::on_first_rank(world, [&] { whole = expected_manifest(directory, plan, model); });
   const ManifestShare share = share_manifest(std::move(whole), wanted, world);
-  comm::together(world, [&] {
-    for (const std::uint32_t file : share.files) check_rank_file(directory, share.manifest, file);
-  });
+  comm::together(world, [&] { check_rank_files(directory, share.manifest, share.files); });
   PieceReader reader(directory, share.manifest);
   Totals totals(share);
   comm::together(world, [&] {

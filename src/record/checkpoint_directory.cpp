@@ -43,7 +43,7 @@ void rename(const std::string& from, const std::string& to) {
     fail("rename " + from + " to " + to, std::strerror(errno));
 }
 
-/// None where there is no such directory. That it cannot be read is told: whoever took it for empty
+/// None where there is no such directory. Throws where it cannot be read: whoever took it for empty
 /// would begin the run anew.
 std::vector<std::string> directories_in(const std::string& path) {
   std::vector<std::string> found;

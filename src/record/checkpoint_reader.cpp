@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -20,8 +21,9 @@ class CheckpointReader::Impl {
     for (const SavedState& state : manifest.states) states.push_back(state.name);
     for (const SavedParameter& parameter : manifest.parameters)
       parameters.push_back(parameter.name);
-    for (std::size_t rank = 0; rank < manifest.file_bytes.size(); ++rank)
-      check_rank_file(directory, manifest, static_cast<std::uint32_t>(rank));
+    std::vector<std::uint32_t> files(manifest.file_bytes.size());
+    std::iota(files.begin(), files.end(), 0U);
+    check_rank_files(directory, manifest, files);
   }
   [[nodiscard]] std::size_t parameter(const std::string& name) const {
     const auto found = std::ranges::find(parameters, name);

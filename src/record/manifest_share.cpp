@@ -149,21 +149,29 @@ ManifestShare share_manifest(Manifest whole,
   return share;
 }
 
-void check_rank_file(const std::string& directory, const Manifest& manifest, std::uint32_t rank) {
+void check_rank_files(const std::string& directory,
+                      const Manifest& manifest,
+                      std::span<const std::uint32_t> files) {
   const auto damaged = [&](const std::string& place, const std::string& problem) {
     throw UserError(Place{place},
                     fmt::format("the checkpoint is damaged: {}: {}", problem, way_out(directory)));
   };
-  if (const std::string problem = file_problem(directory, manifest, rank); !problem.empty())
-    damaged(directory, problem);
-  std::vector<Extent> data;
+  std::map<std::uint32_t, std::vector<Extent>> data;  // of each file
+  for (const std::uint32_t file : files) {
+    if (const std::string problem = file_problem(directory, manifest, file); !problem.empty())
+      damaged(directory, problem);
+    data[file];
+  }
   for (const Piece& piece : manifest.pieces)
-    if (piece.rank == rank)
-      data.push_back({piece.offset, piece.count * static_cast<std::int64_t>(size_bytes(
-                                                      manifest.states[piece.state].dtype))});
-  const std::string path = directory + "/" + rank_file(static_cast<int>(rank));
-  if (frame_hash(InputFile(path), std::move(data)) != manifest.file_frames[rank])
-    damaged(path, "what lies between its pieces does not match its checksum");
+    if (const auto wanted = data.find(piece.rank); wanted != data.end())
+      wanted->second.push_back(
+          {piece.offset, piece.count * static_cast<std::int64_t>(
+                                           size_bytes(manifest.states[piece.state].dtype))});
+  for (auto& [file, extents] : data) {
+    const std::string path = directory + "/" + rank_file(static_cast<int>(file));
+    if (frame_hash(InputFile(path), std::move(extents)) != manifest.file_frames[file])
+      damaged(path, "what lies between its pieces does not match its checksum");
+  }
 }
 
 }  // namespace trireme::record

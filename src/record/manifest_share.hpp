@@ -34,9 +34,11 @@ ManifestShare share_manifest(Manifest whole,
                              std::span<const MutableSlab> wanted,
                              comm::World& world);
 
-/// Throws UserError, naming the file and what to do, when file `rank` of the checkpoint in
+/// Throws UserError, naming the file and what to do, when one of `files` of the checkpoint in
 /// `directory` is missing, has another size, or holds another frame (rank_file.hpp) than the
-/// manifest says. `manifest` holds all pieces of that file.
-void check_rank_file(const std::string& directory, const Manifest& manifest, std::uint32_t rank);
+/// manifest says. `manifest` holds all pieces of those files.
+void check_rank_files(const std::string& directory,
+                      const Manifest& manifest,
+                      std::span<const std::uint32_t> files);
 
 }  // namespace trireme::record

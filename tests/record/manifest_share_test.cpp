@@ -56,7 +56,7 @@ TEST(ManifestShare, IsReadByTheFirstRankAndHoldsWhatARankWants) {
         static_cast<void>(
             reader.read(reader.state(slab.state), at(slab.parameter), slab.begin, slab.data));
       owned.expect_filled();
-      for (const std::uint32_t file : share.files) check_rank_file(directory, share.manifest, file);
+      check_rank_files(directory, share.manifest, share.files);
       kept += share.manifest.pieces.size();
       files += share.files.size();
     });
