@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "corpus/text_blocks.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+
+#include "data/documents.hpp"
+
+namespace trireme::corpus {
+namespace {
+
+void expect_size(const data::TextFile& file) {
+  if (const InputFile now(file.path); now.size() != file.size)
+    throw StorageError("file system", "read " + file.path,
+                       fmt::format("it has {} bytes and had {} when it was listed: it was changed "
+                                   "while it was in use",
+                                   now.size(), file.size),
+                       __FILE__, __LINE__);
+}
+
+}  // namespace
+
+TextFileBlocks::TextFileBlocks(std::vector<data::TextFile> files,
+                               std::string field,
+                               std::int64_t block_bytes)
+    : files_(std::move(files)), field_(std::move(field)) {
+  TRIREME_EXPECT(block_bytes > 0, "blocks of {} bytes", block_bytes);
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    if (data::is_compressed(files_[f].path)) {
+      blocks_.push_back({f, 0, -1});
+      continue;
+    }
+    for (std::int64_t begin = 0; begin < files_[f].size; begin += block_bytes)
+      blocks_.push_back({f, begin, std::min(begin + block_bytes, files_[f].size)});
+  }
+}
+
+std::int64_t TextFileBlocks::bytes(std::size_t block) const {
+  const Block& one = blocks_.at(block);
+  return (one.end < 0 ? files_[one.file].size : one.end) - one.begin;
+}
+
+void TextFileBlocks::read(std::size_t block,
+                          const std::function<void(std::string_view)>& use) const {
+  const Block& one = blocks_.at(block);
+  const data::TextFile& file = files_[one.file];
+  expect_size(file);
+  if (field_.empty() && !file.named && data::front_of(file.path).find('\0') != std::string::npos) {
+    const std::lock_guard lock(mutex_);
+    binary_.insert(one.file);
+    return;
+  }
+  std::int64_t begin = 0, end = -1;
+  if (one.end >= 0) {
+    begin = data::boundary(file.path, field_, one.begin);
+    end = data::boundary(file.path, field_, one.end);
+    if (begin == end)
+      return;  // what lies here belongs to an earlier block
+  }
+  data::Documents documents(file.path, field_, begin, end);
+  for (data::TextPiece piece; documents.next(piece);) use(piece.text);
+}
+
+std::int64_t TextFileBlocks::binary_files() const {
+  const std::lock_guard lock(mutex_);
+  return std::ssize(binary_);
+}
+
+}  // namespace trireme::corpus

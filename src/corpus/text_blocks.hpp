@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text files as blocks that are counted one by one (text/count_texts.hpp): the texts that
+// `tokenize` reads, through the same reader.
+//
+//     TextFileBlocks blocks(files, field);
+//     blocks.read(i, use);          // any block, on any thread of any rank that has the same files
+//
+// A large plain file, and one of JSON lines, is cut into blocks where `tokenize` may cut it
+// (data/documents.hpp); a compressed one is a single block, read from front to back.
+//
+// 1. A block depends on the files and `block_bytes` alone, and no piece reaches from one into
+//    another: counts do not depend on block_bytes.
+// 2. A file without a name in the words that holds NUL bytes is skipped, as `tokenize` skips it.
+// 3. A file that has another size than when it was listed is an error, never a shorter text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/sources.hpp"
+
+#include "text/count_texts.hpp"
+
+namespace trireme::corpus {
+
+class TextFileBlocks final : public text::TextBlocks {
+ public:
+  /// `field`: the key of JSON lines; empty: plain text. Opens nothing.
+  TextFileBlocks(std::vector<data::TextFile> files,
+                 std::string field,
+                 std::int64_t block_bytes = std::int64_t{4} << 20U);
+
+  [[nodiscard]] std::size_t size() const override { return blocks_.size(); }
+  [[nodiscard]] std::int64_t bytes(std::size_t block) const override;
+  /// Throws UserError for damaged compression and for what is no JSON line with the field,
+  /// StorageError.
+  void read(std::size_t block, const std::function<void(std::string_view)>& use) const override;
+
+  /// How many files were skipped by the blocks that this object has read.
+  [[nodiscard]] std::int64_t binary_files() const;
+
+ private:
+  struct Block {
+    std::size_t file;
+    std::int64_t begin, end;  ///< end -1: to the end of the file
+  };
+
+  const std::vector<data::TextFile> files_;
+  const std::string field_;
+  std::vector<Block> blocks_;
+  mutable std::mutex mutex_;
+  mutable std::set<std::size_t> binary_;  ///< files
+};
+
+}  // namespace trireme::corpus

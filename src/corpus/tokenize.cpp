@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "corpus/tokenize.hpp"
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/file_lock.hpp"
+#include "base/hash.hpp"
+#include "base/input_file.hpp"
+#include "base/packing.hpp"
+#include "base/stage_progress.hpp"
+
+#include "comm/control/together.hpp"
+#include "data/draft.hpp"
+#include "data/sources.hpp"
+#include "data/token_files.hpp"
+
+#include "corpus/unit.hpp"
+
+namespace trireme::corpus {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string manifest_path(const TokenizeRequest& request) {
+  return request.output + "_manifest.json";
+}
+std::string parts_path(const TokenizeRequest& request) {
+  return request.output + ".parts";
+}
+std::string lock_path(const TokenizeRequest& request) {
+  return parts_path(request) + "/lock";
+}
+std::string record_path(const TokenizeRequest& request, std::size_t unit) {
+  return fmt::format("{}/{:06}.json", parts_path(request), unit);
+}
+
+/// What decides the bytes that come out: of the same words, the same corpus is made.
+std::string fingerprint(const TokenizeRequest& request, const data::TextSources& sources) {
+  return fmt::format("text {:016x} tokenizer {:016x} field '{}' validation {} shard {}\n",
+                     sources.fingerprint(), request.tokenizer->hash(), request.field,
+                     request.validation_fraction, request.shard_bytes);
+}
+
+/// Whether the output holds this corpus, finished. Throws UserError when something else is there.
+bool is_finished(const TokenizeRequest& request, const std::string& job) {
+  const std::string manifest = manifest_path(request), parts = parts_path(request);
+  const std::string job_file = parts + "/job";
+  if (fs::exists(job_file)) {
+    if (read_whole(job_file) == job)
+      return false;
+    throw UserError(Place{parts},
+                    "an unfinished corpus of other text, of another tokenizer or with other "
+                    "options is here: finish it as it was begun, remove this directory, or give "
+                    "another --output");
+  }
+  if (!fs::exists(manifest))
+    return false;
+  const auto text = read_whole(manifest);
+  static_cast<void>(data::manifest_from_json(text, manifest));
+  if (nlohmann::json::parse(text).value("made_of", "") == job)
+    return true;
+  throw UserError(Place{manifest},
+                  "a corpus of other text, of another tokenizer or with other options is here: "
+                  "give another --output, or remove it");
+}
+
+/// Throws UserError when somebody else has the lock.
+void expect_free(FileLock::Taken taken, const FileLock& lock, const TokenizeRequest& request) {
+  if (taken == FileLock::Taken::by_another)
+    throw UserError(
+        Place{parts_path(request)},
+        fmt::format("another start of trireme tokenize ({}, or a rank of its job) is at "
+                    "work on this corpus: wait for it, or stop it",
+                    lock.holder("an unknown process")));
+}
+
+/// The directory of what is unfinished, made where it is missing, and its lock for rank 0.
+FileLock locked_parts(const TokenizeRequest& request, const comm::World& world, Log& log) {
+  std::error_code problem;
+  fs::create_directories(parts_path(request), problem);
+  if (problem)
+    data::fail_storage("create directory " + parts_path(request), problem.value());
+  FileLock lock(lock_path(request));
+  const auto taken = lock.take_alone();
+  expect_free(taken, lock, request);
+  if (taken == FileLock::Taken::not_supported)
+    log.warning(
+        "{} cannot be locked on this file system: do not start another tokenize with this --output "
+        "before this one has ended",
+        lock_path(request));
+  lock.sign(world.host());
+  return lock;
+}
+
+/// A shard of that size is there, where there should be one.
+bool has_size(const TokenizeRequest& request, const data::ManifestShard& shard) {
+  if (shard.tokens == 0)
+    return true;
+  const auto path = fs::path(request.output).parent_path() / shard.file;
+  const std::int64_t width = data::width_of(request.tokenizer->vocabulary());
+  std::error_code missing;
+  const auto size = fs::file_size(path, missing);
+  return !missing &&
+         static_cast<std::int64_t>(size) == data::llmc_header_bytes + shard.tokens * width;
+}
+
+/// What a start before left of a unit that it had finished.
+std::optional<UnitResult> done_before(const TokenizeRequest& request, std::size_t unit) {
+  const std::string path = record_path(request, unit);
+  if (!fs::exists(path))
+    return std::nullopt;
+  const auto found = result_from_json(read_whole(path));
+  if (found.empty() || !has_size(request, found.front().train) ||
+      !has_size(request, found.front().validation))
+    return std::nullopt;
+  return found.front();
+}
+
+/// This rank's units. Returns the number and the result of each, packed.
+std::string make_units(const TokenizeRequest& request,
+                       const std::vector<Unit>& units,
+                       comm::World& world,
+                       Log& log) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::int64_t done = 0, total = 0;
+  for (auto i = static_cast<std::size_t>(world.rank()); i < units.size(); i += ranks)
+    total += units[i].bytes();
+  StageProgress progress(log);
+  const auto tell = [&](std::int64_t in_unit) {
+    progress.tell("tokenizing rank 0's text", static_cast<double>(done + in_unit),
+                  static_cast<double>(total));
+  };
+  tell(0);
+  Packer results;
+  for (auto i = static_cast<std::size_t>(world.rank()); i < units.size(); i += ranks) {
+    auto result = done_before(request, i);
+    if (result) {
+      total -= units[i].bytes();
+    } else {
+      result = make_unit(units[i], i, request, tell);
+      data::write_file(record_path(request, i), to_json(*result));
+      done += units[i].bytes();
+    }
+    results.number(i);
+    results.text(to_json(*result));
+  }
+  return results.take();
+}
+
+data::Manifest manifest_of(const TokenizeRequest& request,
+                           std::size_t units,
+                           const std::vector<std::string>& all,
+                           std::int64_t& binary_files) {
+  std::vector<UnitResult> results(units);
+  for (const std::string& bytes : all)
+    for (Unpacker from(bytes); !from.empty();) {
+      const auto unit = from.number<std::size_t>();
+      results.at(unit) = result_from_json(from.text()).at(0);
+    }
+  data::Manifest manifest;
+  manifest.tokenizer = request.tokenizer->hash();
+  manifest.kind = request.tokenizer->kind();
+  manifest.vocabulary = request.tokenizer->vocabulary();
+  manifest.end_of_text = request.tokenizer->end_of_text();
+  manifest.validation_fraction = request.validation_fraction;
+  for (UnitResult& result : results) {
+    if (result.train.tokens > 0)
+      manifest.train.push_back(std::move(result.train));
+    if (result.validation.tokens > 0)
+      manifest.validation.push_back(std::move(result.validation));
+    binary_files += result.binary_files;
+  }
+  return manifest;
+}
+
+/// What killed starts left of shards that were written again.
+void remove_drafts(const TokenizeRequest& request, const data::Manifest& manifest) {
+  std::set<std::string, std::less<>> shards;
+  for (const auto* set : {&manifest.train, &manifest.validation})
+    for (const data::ManifestShard& shard : *set) shards.insert(shard.file);
+  const fs::path folder = fs::path(request.output).parent_path();
+  std::error_code problem;
+  for (const auto& entry :
+       fs::directory_iterator(folder.empty() ? fs::path(".") : folder, problem)) {
+    const std::string name = entry.path().filename().string();
+    const std::string shard = name.substr(0, name.find(".bin.") + 4);
+    if (shards.contains(shard) && data::is_draft_of(shard, name))
+      fs::remove(entry.path(), problem);
+  }
+}
+
+void finish(const TokenizeRequest& request,
+            const data::Manifest& manifest,
+            const std::string& job) {
+  auto json = nlohmann::ordered_json::parse(data::to_json(manifest));
+  json["made_of"] = job;
+  data::write_file(manifest_path(request), json.dump(2) + "\n");
+  remove_drafts(request, manifest);
+  fs::remove_all(parts_path(request));
+}
+
+std::string sums_text(const std::vector<data::ManifestShard>& shards) {
+  std::int64_t tokens = 0, documents = 0, bytes = 0;
+  for (const data::ManifestShard& shard : shards) {
+    tokens += shard.tokens;
+    documents += shard.documents;
+    bytes += shard.bytes;
+  }
+  if (tokens == 0)
+    return "nothing";
+  return fmt::format("{} tokens of {} documents in {} shards ({:.2f} bytes per token)", tokens,
+                     documents, shards.size(),
+                     static_cast<double>(bytes) / static_cast<double>(tokens));
+}
+
+void tell(const TokenizeRequest& request, const data::Manifest& manifest, Log& log) {
+  log.info("train: {}", sums_text(manifest.train));
+  log.info("validation: {}", sums_text(manifest.validation));
+  if (request.validation_fraction > 0 && manifest.validation.empty())
+    log.warning(
+        "no document came to validation: there are too few of them for a fraction of {}; "
+        "data.validation_fraction in the deck splits tokens instead",
+        request.validation_fraction);
+  log.info("everything is in {}_*.bin, and {} says what it is", request.output,
+           manifest_path(request));
+}
+
+}  // namespace
+
+data::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log& log) {
+  std::string job, plan;
+  std::optional<FileLock> lock;
+  comm::on_first_rank(world, [&] {
+    const auto sources = data::find_text(request.text, "--text");
+    job = fingerprint(request, sources);
+    if (is_finished(request, job))
+      return;
+    lock.emplace(locked_parts(request, world, log));
+    if (is_finished(request, job)) {  // by a start that ended just now
+      fs::remove_all(parts_path(request));
+      return;
+    }
+    plan = packed(units_of(sources, request));
+    data::write_file(parts_path(request) + "/job", job);
+    expect_free(lock->share(), *lock, request);
+  });
+  plan = world.broadcast(std::move(plan), 0);
+  std::string bytes;
+  if (plan.empty()) {
+    comm::on_first_rank(world, [&] { bytes = read_whole(manifest_path(request)); });
+    const auto manifest =
+        data::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
+    log.info("this corpus is finished already");
+    tell(request, manifest, log);
+    return manifest;
+  }
+  comm::together(world, [&] {  // a rank that outlives its job keeps the next start out
+    if (world.rank() == 0)
+      return;
+    lock.emplace(lock_path(request));
+    expect_free(lock->share(), *lock, request);
+  });
+  const std::vector<Unit> units = unpacked_units(plan);
+  std::string mine;
+  comm::together(world, [&] { mine = make_units(request, units, world, log); });
+  const auto all = world.gather(mine);
+  comm::on_first_rank(world, [&] {
+    std::int64_t binary_files = 0;
+    const auto manifest = manifest_of(request, units.size(), all, binary_files);
+    if (manifest.train.empty() && manifest.validation.empty())
+      throw UserError({Diagnostic{{}, "--text", "no text in any of the entries"}});
+    if (binary_files > 0)
+      log.info("{} binary files skipped", binary_files);
+    finish(request, manifest, job);
+    bytes = data::to_json(manifest);
+  });
+  const auto manifest =
+      data::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
+  tell(request, manifest, log);
+  return manifest;
+}
+
+}  // namespace trireme::corpus

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme tokenize`: text into shards of tokens (llm.c's format, data/token_files.hpp) with a
+// manifest beside them (data/manifest.hpp).
+//
+//     PREFIX_train_000000.bin …  PREFIX_val_000000.bin …  PREFIX_manifest.json
+//
+// The text is cut into units of about `shard_bytes`: whole files, and ranges of plain files that
+// are larger, cut where tokens do not change (data/documents.hpp). Unit k gives shard k of each
+// set; a set that got nothing of it has no shard k. Ranks take units in turns.
+//
+// A document goes to validation when the hash of its first 64 KiB, as a fraction of 2^64, is below
+// `validation_fraction`: the same text is always in the same set. Each document begins with the
+// tokenizer's end of text, where it has one.
+//
+// 1. What is written does not depend on the number of ranks.
+// 2. Shards and manifest are written aside, fsync'ed and renamed; the manifest last. Without a
+//    manifest a corpus is unfinished.
+// 3. A start after a kill does the units that are not done: PREFIX.parts/ holds the record of each
+//    that is, and of what the whole is made of. A start with other text, tokenizer or options is
+//    refused.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+
+#include "comm/control/world.hpp"
+#include "data/manifest.hpp"
+
+#include "text/tokenizer.hpp"
+
+namespace trireme::corpus {
+
+struct TokenizeRequest {
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::vector<std::string> text;  ///< files, directories, globs
+  std::string field;              ///< of JSON lines; empty: plain text
+  std::string output;             ///< the prefix
+  double validation_fraction = 0;
+  std::int64_t shard_bytes = std::int64_t{100} << 20U;
+};
+
+inline constexpr std::int64_t least_shard_bytes = std::int64_t{64} << 10U;
+inline constexpr std::int64_t most_shard_bytes = std::int64_t{1} << 30U;
+
+/// Collective. Returns the manifest, which is also that of a corpus that was finished before.
+/// Throws UserError for text that is missing, damaged, no JSON lines or empty, and for an output
+/// that is another corpus; StorageError.
+data::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log& log);
+
+}  // namespace trireme::corpus

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "corpus/unit.hpp"
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/packing.hpp"
+
+#include "data/documents.hpp"
+#include "data/draft.hpp"
+#include "data/segment.hpp"
+#include "data/token_files.hpp"
+
+namespace trireme::corpus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A shard that is being written; there is no file before its first token.
+class Shard {
+ public:
+  Shard(std::string path, int width) : path_(std::move(path)), width_(width) {
+    result_.file = std::filesystem::path(path_).filename().string();
+  }
+
+  void begin_document() { ++result_.documents; }
+  void add(std::span<const text::Token> tokens, std::size_t bytes) {
+    result_.bytes += static_cast<std::int64_t>(bytes);
+    if (tokens.empty())
+      return;
+    if (!draft_) {
+      draft_.emplace(path_);
+      draft_->file().write(header());  // its place; the number of tokens comes last
+    }
+    result_.tokens += std::ssize(tokens);
+    if (result_.tokens > std::numeric_limits<std::int32_t>::max())
+      throw UserError(Place{path_},
+                      "the text of this shard gives more than 2^31 tokens, which llm.c's format "
+                      "cannot count: give a smaller --shard-bytes, or split the largest compressed "
+                      "file");
+    packed_.clear();
+    data::pack_tokens(tokens, width_, packed_);
+    draft_->file().write(packed_);
+    hashes_.add(packed_);
+  }
+  data::ManifestShard finish() {
+    if (!draft_) {
+      ::unlink(path_.c_str());  // of a start before, if anything
+      return std::move(result_);
+    }
+    result_.hash = data::hash_of_blocks(hashes_.finish(), result_.tokens * width_);
+    draft_->file().rewrite_front(header());
+    draft_->commit();
+    return std::move(result_);
+  }
+
+ private:
+  std::span<const std::byte> header() {
+    header_[0] = width_ == 2 ? data::llmc_magic_2 : data::llmc_magic_4;
+    header_[1] = width_ == 2 ? 1 : 7;
+    header_[2] = static_cast<std::int32_t>(result_.tokens);
+    return std::as_bytes(std::span(header_));
+  }
+
+  std::string path_;
+  int width_;
+  data::ManifestShard result_;
+  std::optional<data::Draft> draft_;
+  data::BlockHashes hashes_;
+  std::vector<std::byte> packed_;
+  std::array<std::int32_t, data::llmc_header_bytes / sizeof(std::int32_t)> header_{};
+};
+
+/// Whether a document with this front is for validation.
+bool validates(std::string_view front, double fraction) {
+  const auto hash = hash_bytes(front.substr(0, data::document_front));
+  return std::ldexp(static_cast<double>(hash), -64) < fraction;
+}
+
+class UnitMaker {
+ public:
+  UnitMaker(const TokenizeRequest& request, std::size_t number)
+      : request_(request),
+        train_(shard_name(request.output, "train", number), width(request)),
+        validation_(shard_name(request.output, "val", number), width(request)) {}
+
+  void add(const Range& range) {
+    const bool plain = request_.field.empty();
+    bool checks = false;
+    if (plain) {
+      const std::string front = data::front_of(range.path);
+      if (!range.named && front.find('\0') != std::string::npos) {
+        result_.binary_files += range.begin == 0 ? 1 : 0;
+        return;
+      }
+      checks = validates(front, request_.validation_fraction);
+    }
+    data::Documents documents(range.path, request_.field, range.begin, range.end);
+    const auto end_of_text = request_.tokenizer->end_of_text();
+    for (data::TextPiece piece; documents.next(piece);) {
+      if (!plain)
+        checks = validates(piece.text, request_.validation_fraction);
+      Shard& shard = checks ? validation_ : train_;
+      tokens_.clear();
+      if (piece.begins_document) {
+        shard.begin_document();
+        if (end_of_text)
+          tokens_.push_back(*end_of_text);
+      }
+      request_.tokenizer->encode(piece.text, tokens_);
+      shard.add(tokens_, piece.text.size());
+    }
+  }
+  UnitResult finish() {
+    result_.train = train_.finish();
+    result_.validation = validation_.finish();
+    return std::move(result_);
+  }
+
+ private:
+  static int width(const TokenizeRequest& request) {
+    return data::width_of(request.tokenizer->vocabulary());
+  }
+
+  const TokenizeRequest& request_;
+  Shard train_, validation_;
+  UnitResult result_;
+  std::vector<text::Token> tokens_;
+};
+
+Json json_of(const data::ManifestShard& shard) {
+  return {{"file", shard.file},
+          {"tokens", shard.tokens},
+          {"documents", shard.documents},
+          {"bytes", shard.bytes},
+          {"hash", shard.hash}};
+}
+
+data::ManifestShard shard_of(const Json& json) {
+  return {json.at("file").get<std::string>(), json.at("tokens").get<std::int64_t>(),
+          json.at("documents").get<std::int64_t>(), json.at("bytes").get<std::int64_t>(),
+          json.at("hash").get<std::uint64_t>()};
+}
+
+}  // namespace
+
+std::int64_t Unit::bytes() const {
+  std::int64_t sum = 0;
+  for (const Range& range : ranges) sum += range.bytes;
+  return sum;
+}
+
+std::vector<Unit> units_of(const data::TextSources& sources, const TokenizeRequest& request) {
+  std::vector<Unit> units(1);
+  const auto add = [&](Range range) {
+    units.back().ranges.push_back(std::move(range));
+    if (units.back().bytes() >= request.shard_bytes)
+      units.emplace_back();
+  };
+  for (const data::TextFile& file : sources.files) {
+    if (data::is_compressed(file.path) || file.size <= request.shard_bytes) {
+      add({file.path, 0, -1, file.size, file.named});
+      continue;
+    }
+    std::int64_t begin = 0;
+    for (std::int64_t at = request.shard_bytes; begin < file.size; at += request.shard_bytes) {
+      const std::int64_t end =
+          at >= file.size ? file.size : data::boundary(file.path, request.field, at);
+      if (end > begin)
+        add({file.path, begin, end, end - begin, file.named});
+      begin = std::max(begin, end);
+    }
+  }
+  if (units.back().ranges.empty())
+    units.pop_back();
+  return units;
+}
+
+std::string packed(const std::vector<Unit>& units) {
+  Packer packer;
+  packer.number(units.size());
+  for (const Unit& unit : units) {
+    packer.number(unit.ranges.size());
+    for (const Range& range : unit.ranges) {
+      packer.text(range.path);
+      packer.number(range.begin);
+      packer.number(range.end);
+      packer.number(range.bytes);
+      packer.number(range.named);
+    }
+  }
+  return packer.take();
+}
+
+std::vector<Unit> unpacked_units(std::string_view bytes) {
+  Unpacker from(bytes);
+  std::vector<Unit> units(from.number<std::size_t>());
+  for (Unit& unit : units) {
+    unit.ranges.resize(from.number<std::size_t>());
+    for (Range& range : unit.ranges) {
+      range.path = from.text();
+      range.begin = from.number<std::int64_t>();
+      range.end = from.number<std::int64_t>();
+      range.bytes = from.number<std::int64_t>();
+      range.named = from.number<bool>();
+    }
+  }
+  return units;
+}
+
+std::string to_json(const UnitResult& result) {
+  return Json{{"train", json_of(result.train)},
+              {"validation", json_of(result.validation)},
+              {"binary_files", result.binary_files}}
+      .dump();
+}
+
+std::vector<UnitResult> result_from_json(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    return {{shard_of(json.at("train")), shard_of(json.at("validation")),
+             json.at("binary_files").get<std::int64_t>()}};
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+std::string shard_name(const std::string& prefix, const char* set, std::size_t number) {
+  return fmt::format("{}_{}_{:06}.bin", prefix, set, number);
+}
+
+UnitResult make_unit(const Unit& unit,
+                     std::size_t number,
+                     const TokenizeRequest& request,
+                     const std::function<void(std::int64_t)>& report) {
+  UnitMaker maker(request, number);
+  std::int64_t done = 0;
+  for (const Range& range : unit.ranges) {
+    maker.add(range);
+    report(done += range.bytes);
+  }
+  return maker.finish();
+}
+
+}  // namespace trireme::corpus

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// One unit of a corpus: ranges of text files that give one shard of each set.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/manifest.hpp"
+#include "data/sources.hpp"
+
+#include "corpus/tokenize.hpp"
+
+namespace trireme::corpus {
+
+/// Bytes [begin, end) of a file; end -1: all of it.
+struct Range {
+  std::string path;
+  std::int64_t begin = 0, end = -1;
+  std::int64_t bytes = 0;  ///< of the file, for progress
+  bool named = false;      ///< text even with NUL bytes
+};
+
+struct Unit {
+  std::vector<Range> ranges;
+
+  [[nodiscard]] std::int64_t bytes() const;
+};
+
+/// The units of the files, in order. Opens only files that are cut.
+std::vector<Unit> units_of(const data::TextSources& sources, const TokenizeRequest& request);
+
+/// As bytes that travel, never empty, and back.
+std::string packed(const std::vector<Unit>& units);
+std::vector<Unit> unpacked_units(std::string_view bytes);
+
+struct UnitResult {
+  /// No tokens: there is no shard.
+  data::ManifestShard train, validation;
+  std::int64_t binary_files = 0;  ///< skipped
+};
+
+std::string to_json(const UnitResult& result);
+/// Nothing for text that is no result.
+std::vector<UnitResult> result_from_json(const std::string& text);
+
+/// The name of a shard without directories.
+std::string shard_name(const std::string& prefix, const char* set, std::size_t number);
+
+/// Encodes a unit into its shards, which are whole when this returns. `report` gets the bytes of
+/// files that are done.
+UnitResult make_unit(const Unit& unit,
+                     std::size_t number,
+                     const TokenizeRequest& request,
+                     const std::function<void(std::int64_t)>& report);
+
+}  // namespace trireme::corpus

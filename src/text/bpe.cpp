@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <atomic>
+#include <bit>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+
+#include "text/merging.hpp"
+#include "text/piece_cache.hpp"
+#include "text/vocabulary.hpp"
+
+namespace trireme::text {
+namespace {
+
+using TokenOfBytes = std::unordered_map<std::string_view, Token>;
+
+/// Tokens by their bytes, for pieces that the cache does not hold.
+class WholeTokens {
+ public:
+  explicit WholeTokens(const Vocabulary& vocabulary) : tokens_(vocabulary.tokens) {}
+  void build(const std::vector<Token>& ids) {
+    slots_.assign(std::bit_ceil(2 * ids.size() + 16), -1);
+    for (const Token id : ids) {
+      const std::string& bytes = bytes_of(id);
+      longest_ = std::max(longest_, bytes.size());
+      std::size_t at = hash_bytes(bytes) & (slots_.size() - 1);
+      while (slots_[at] >= 0) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = id;
+    }
+  }
+  /// -1: none.
+  [[nodiscard]] Token find(std::string_view piece) const {
+    if (piece.size() > longest_)
+      return -1;
+    for (std::size_t at = hash_bytes(piece) & (slots_.size() - 1); slots_[at] >= 0;
+         at = (at + 1) & (slots_.size() - 1))
+      if (bytes_of(slots_[at]) == piece)
+        return slots_[at];
+    return -1;
+  }
+
+ private:
+  [[nodiscard]] const std::string& bytes_of(Token id) const {
+    return tokens_[static_cast<std::size_t>(id)].bytes;
+  }
+  const std::vector<VocabularyEntry>& tokens_;
+  std::vector<Token> slots_;
+  std::size_t longest_ = 0;
+};
+
+class Bpe final : public Tokenizer {
+ public:
+  Bpe(Vocabulary vocabulary, const std::string& source);
+
+  std::int64_t vocabulary() const override { return std::ssize(vocabulary_.tokens); }
+  std::optional<Token> end_of_text() const override { return vocabulary_.end_of_text; }
+  std::string kind() const override { return "bpe"; }
+  std::uint64_t hash() const override { return hash_; }
+  std::string serialized() const override { return to_text(vocabulary_); }
+  void encode(std::string_view text, std::vector<Token>& out) const override;
+  void decode(std::span<const Token> tokens, std::string& out) const override {
+    for (const Token token : tokens)
+      if (const VocabularyEntry& entry = entry_of(token); !entry.special)
+        out += entry.bytes;
+  }
+  std::int32_t bytes_of(Token token) const override {
+    const VocabularyEntry& entry = entry_of(token);
+    return entry.special ? 0 : static_cast<std::int32_t>(entry.bytes.size());
+  }
+
+ private:
+  static constexpr std::size_t buffered = 4096;
+
+  const VocabularyEntry& entry_of(Token token) const {
+    TRIREME_EXPECT(token >= 0 && token < vocabulary(), "token {} of {}", token, vocabulary());
+    return vocabulary_.tokens[static_cast<std::size_t>(token)];
+  }
+  TokenOfBytes tokens_of_bytes(std::vector<Diagnostic>& findings, const std::string& source);
+  void add_listed(const TokenOfBytes& ids,
+                  std::vector<Diagnostic>& findings,
+                  const std::string& source);
+  void add_ranked(const TokenOfBytes& ids, const std::string& source);
+  void find_whole_pieces(const TokenOfBytes& ids);
+  /// Writes the tokens of a piece, which are at most its bytes. Returns their number.
+  std::size_t tokens_of(std::string_view piece, Token* out) const;
+  void encode_long(std::string_view piece, PieceCache& cache, std::vector<Token>& out) const;
+
+  const Vocabulary vocabulary_;
+  std::array<Token, 256> byte_tokens_{};
+  MergeTable merges_{0};
+  WholeTokens whole_;
+  std::uint64_t hash_ = 0;
+  std::uint64_t number_ = 0;  ///< of this tokenizer in this process
+};
+
+constexpr std::size_t most_findings = 20;
+void add_finding(std::vector<Diagnostic>& findings, const std::string& source, std::string text) {
+  if (findings.size() < most_findings)
+    findings.push_back({{source}, "", std::move(text)});
+}
+
+Bpe::Bpe(Vocabulary vocabulary, const std::string& source)
+    : vocabulary_(std::move(vocabulary)), whole_(vocabulary_) {
+  static std::atomic<std::uint64_t> tokenizers{0};
+  number_ = ++tokenizers;
+  std::vector<Diagnostic> findings;
+  const TokenOfBytes ids = tokens_of_bytes(findings, source);
+  if (!findings.empty())
+    throw UserError(std::move(findings));
+  if (vocabulary_.rule == MergeRule::listed)
+    add_listed(ids, findings, source);
+  else
+    add_ranked(ids, source);
+  if (!findings.empty())
+    throw UserError(std::move(findings));
+  find_whole_pieces(ids);
+  hash_ = hash_bytes(to_text(vocabulary_));
+}
+
+TokenOfBytes Bpe::tokens_of_bytes(std::vector<Diagnostic>& findings, const std::string& source) {
+  TokenOfBytes ids;
+  ids.reserve(vocabulary_.tokens.size());
+  for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
+    const VocabularyEntry& entry = vocabulary_.tokens[i];
+    if (entry.special || entry.bytes.empty())
+      continue;
+    if (const auto [at, fresh] = ids.emplace(entry.bytes, static_cast<Token>(i)); !fresh)
+      add_finding(findings, source,
+                  fmt::format("tokens {} and {} have the same bytes, {}", at->second, i,
+                              to_alphabet(entry.bytes)));
+  }
+  for (std::size_t b = 0; b < 256; ++b) {
+    const char byte = static_cast<char>(b);
+    const auto at = ids.find(std::string_view(&byte, 1));
+    if (at == ids.end())
+      add_finding(findings, source,
+                  fmt::format("no token for the byte 0x{:02X}; a byte-level vocabulary has one for "
+                              "each of the 256 bytes",
+                              b));
+    else
+      byte_tokens_[b] = at->second;
+  }
+  return ids;
+}
+
+void Bpe::add_listed(const TokenOfBytes& ids,
+                     std::vector<Diagnostic>& findings,
+                     const std::string& source) {
+  merges_ = MergeTable(vocabulary_.merges.size());
+  std::uint32_t rank = 0;
+  for (const auto& [left, right] : vocabulary_.merges) {
+    const std::string bytes = entry_of(left).bytes + entry_of(right).bytes;
+    const auto result = ids.find(bytes);
+    if (result == ids.end())
+      add_finding(findings, source,
+                  fmt::format("merge {} makes {}, which the vocabulary lacks", rank + 1,
+                              to_alphabet(bytes)));
+    else if (!merges_.add(left, right, rank, result->second))
+      add_finding(
+          findings, source,
+          fmt::format("merge {} is there twice: {} {}", rank + 1, to_alphabet(entry_of(left).bytes),
+                      to_alphabet(entry_of(right).bytes)));
+    ++rank;
+  }
+}
+
+void Bpe::add_ranked(const TokenOfBytes& ids, const std::string& source) {
+  struct Found {
+    Token left, right, token;
+  };
+  std::vector<Found> found;
+  for (std::size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
+    const VocabularyEntry& entry = vocabulary_.tokens[i];
+    if (entry.special)
+      continue;
+    const std::string_view bytes = entry.bytes;
+    for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
+      const auto left = ids.find(bytes.substr(0, cut));
+      if (left == ids.end())
+        continue;
+      if (const auto right = ids.find(bytes.substr(cut)); right != ids.end())
+        found.push_back({left->second, right->second, static_cast<Token>(i)});
+    }
+    if (found.size() > most_pairs)
+      throw UserError(
+          {source}, fmt::format("its tokens are made of more than {} pairs of others", most_pairs));
+  }
+  merges_ = MergeTable(found.size());
+  for (const auto& [left, right, token] : found)
+    merges_.add(left, right, static_cast<std::uint32_t>(token), token);
+}
+
+void Bpe::find_whole_pieces(const TokenOfBytes& ids) {
+  const bool always = vocabulary_.whole_pieces || vocabulary_.rule == MergeRule::ranked;
+  std::vector<Token> whole;
+  std::vector<Token> parts;
+  for (const auto& [bytes, id] : ids) {
+    parts.clear();
+    if (!always) {
+      for (const char c : bytes) parts.push_back(byte_tokens_[static_cast<unsigned char>(c)]);
+      if (merges_.merge(parts) != 1)
+        continue;
+    }
+    whole.push_back(id);
+  }
+  whole_.build(whole);
+}
+
+std::size_t Bpe::tokens_of(std::string_view piece, Token* out) const {
+  if (const Token whole = whole_.find(piece); whole >= 0) {
+    *out = whole;
+    return 1;
+  }
+  for (std::size_t i = 0; i < piece.size(); ++i)
+    out[i] = byte_tokens_[static_cast<unsigned char>(piece[i])];
+  return merges_.merge({out, piece.size()});
+}
+
+void Bpe::encode_long(std::string_view piece, PieceCache& cache, std::vector<Token>& out) const {
+  PieceCache::LongEntry* entry =
+      piece.size() <= PieceCache::most_long_bytes ? &cache.place_of(piece) : nullptr;
+  if (entry != nullptr && entry->tokenizer == number_ && entry->piece == piece) {
+    out.insert(out.end(), entry->tokens.begin(), entry->tokens.end());
+    return;
+  }
+  const std::size_t before = out.size();
+  out.resize(before + piece.size());
+  out.resize(before + tokens_of(piece, out.data() + before));
+  if (entry != nullptr) {
+    entry->tokenizer = number_;
+    entry->piece = piece;
+    entry->tokens.assign(out.begin() + static_cast<std::ptrdiff_t>(before), out.end());
+  }
+}
+
+void Bpe::encode(std::string_view text, std::vector<Token>& out) const {
+  PieceCache& cache = PieceCache::of_thread(number_);
+  std::array<Token, buffered> buffer;
+  Token* next = buffer.data();
+  const Token* const full = buffer.data() + buffered - PieceKey::most_bytes;
+  const char* const end = text.data() + text.size();
+  const auto flush = [&] {
+    out.insert(out.end(), buffer.data(), next);
+    next = buffer.data();
+  };
+  split(vocabulary_.pattern, text, [&](std::string_view piece) {
+    if (next > full)
+      flush();
+    if (piece.size() == 1) {
+      *next++ = byte_tokens_[static_cast<unsigned char>(piece.front())];
+    } else if (piece.size() <= PieceKey::most_bytes) {
+      const PieceKey key = PieceKey::of(piece.data(), piece.size(), end);
+      PieceCache::Entry& entry = cache.place_of(key);
+      if (cache.holds(entry, key)) {
+        std::memcpy(next, entry.tokens, sizeof entry.tokens);
+        next += entry.count();
+      } else {
+        const std::size_t count = tokens_of(piece, next);
+        if (count <= PieceCache::most_tokens)
+          cache.put(entry, key, next, count);
+        next += count;
+      }
+    } else {
+      flush();
+      encode_long(piece, cache, out);
+    }
+  });
+  flush();
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> make_tokenizer(Vocabulary vocabulary, const std::string& source) {
+  return std::make_shared<const Bpe>(std::move(vocabulary), source);
+}
+
+}  // namespace trireme::text

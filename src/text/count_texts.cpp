@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/count_texts.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace trireme::text {
+namespace {
+
+/// Of packed counts that travel at once, of all ranks.
+constexpr std::int64_t parcel_bytes = std::int64_t{256} << 20U;
+
+class Counting {
+ public:
+  Counting(const TextBlocks& texts, const CountRequest& request, RankExchange& ranks)
+      : texts_(texts), request_(request), ranks_(ranks) {
+    const auto step = static_cast<std::size_t>(ranks.size());
+    for (auto i = static_cast<std::size_t>(ranks.rank()); i < texts.size(); i += step) {
+      blocks_.push_back(i);
+      progress_.total_bytes += texts.bytes(i);
+    }
+  }
+
+  CountedCorpus count();
+
+ private:
+  std::unique_ptr<PieceCounts> count_share(int first_class);
+  void count_blocks(PieceCounts& counts);
+  void add_others(PieceCounts& counts);
+
+  const TextBlocks& texts_;
+  const CountRequest& request_;
+  RankExchange& ranks_;
+  std::vector<std::size_t> blocks_;  ///< of this rank
+  CountProgress progress_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::int64_t> bytes_{0}, text_bytes_{0};  ///< in this pass
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int running_ = 0;
+  std::exception_ptr failure_;
+};
+
+void Counting::count_blocks(PieceCounts& counts) {
+  try {
+    for (std::size_t i = next_++; i < blocks_.size(); i = next_++) {
+      texts_.read(blocks_[i], [&](std::string_view text) {
+        const char* const end = text.data() + text.size();
+        split(request_.pattern, text, [&](std::string_view piece) { counts.add(piece, end); });
+        text_bytes_ += std::ssize(text);
+      });
+      bytes_ += texts_.bytes(blocks_[i]);
+    }
+  } catch (...) {
+    next_ = blocks_.size();
+    const std::lock_guard lock(mutex_);
+    if (!failure_)
+      failure_ = std::current_exception();
+  }
+  const std::lock_guard lock(mutex_);
+  --running_;
+  changed_.notify_all();
+}
+
+std::unique_ptr<PieceCounts> Counting::count_share(int first_class) {
+  const std::int64_t half = request_.memory_bytes / 2;
+  next_ = 0;
+  bytes_ = text_bytes_ = 0;
+  running_ = request_.threads;
+  std::vector<std::unique_ptr<PieceCounts>> counts;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < request_.threads; ++t)
+    counts.push_back(std::make_unique<PieceCounts>(first_class, half / request_.threads));
+  for (auto& mine : counts) threads.emplace_back([this, &mine] { count_blocks(*mine); });
+  {
+    std::unique_lock lock(mutex_);
+    while (running_ > 0) {
+      changed_.wait_for(lock, std::chrono::seconds(1));
+      progress_.bytes = bytes_;
+      if (request_.progress && running_ > 0)
+        request_.progress(progress_);
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failure_)
+    std::rethrow_exception(failure_);
+  auto sum = std::make_unique<PieceCounts>(first_class, half);
+  for (auto& mine : counts) {
+    sum->add(*mine);
+    mine.reset();
+  }
+  return sum;
+}
+
+void Counting::add_others(PieceCounts& counts) {
+  std::int64_t last = -counts.end_class();
+  ranks_.max({&last, 1});
+  const int end = static_cast<int>(-last), first = counts.first_class();
+  counts.give_up_from(end);
+  std::int64_t all_bytes = counts.packed_bytes();
+  ranks_.sum({&all_bytes, 1});
+  const std::int64_t parcels =
+      std::clamp<std::int64_t>(all_bytes / parcel_bytes + 1, 1, end - first);
+  for (std::int64_t p = 0; p < parcels; ++p) {
+    const auto border = [&](std::int64_t parcel) {
+      return first + static_cast<int>(parcel * (end - first) / parcels);
+    };
+    const std::vector<std::string> all =
+        ranks_.gather(ranks_.rank() == 0 ? "" : counts.packed(border(p), border(p + 1)));
+    ranks_.together([&] {
+      for (const std::string& packed : all) counts.add_packed(packed);
+    });
+  }
+  last = ranks_.rank() == 0 ? -counts.end_class() : -PieceCounts::classes;
+  ranks_.max({&last, 1});
+  counts.give_up_from(static_cast<int>(-last));
+}
+
+CountedCorpus Counting::count() {
+  CountedCorpus corpus{.kept = KeptPieces(request_.memory_bytes)};
+  for (int first = 0; first < PieceCounts::classes;) {
+    progress_.pass = ++corpus.passes;
+    progress_.classes_done = first;
+    std::unique_ptr<PieceCounts> counts;
+    ranks_.together([&] { counts = count_share(first); });
+    if (first == 0) {
+      std::int64_t totals[] = {text_bytes_, counts->pieces(), counts->too_long()};
+      ranks_.sum(totals);
+      corpus.bytes = totals[0];
+      corpus.pieces = totals[1];
+      corpus.too_long = totals[2];
+    }
+    add_others(*counts);
+    if (ranks_.rank() == 0)
+      corpus.kept.add(*counts);
+    first = counts->end_class();
+  }
+  return corpus;
+}
+
+}  // namespace
+
+CountedCorpus count_texts(const TextBlocks& texts,
+                          const CountRequest& request,
+                          RankExchange& ranks) {
+  return Counting(texts, request, ranks).count();
+}
+
+}  // namespace trireme::text

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/counts.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/text.hpp"
+
+namespace trireme::text {
+namespace {
+
+/// What an entry of the table of long pieces takes beside its bytes.
+constexpr std::int64_t long_overhead = 96;
+
+std::string_view bytes_of(const PieceKey& key) {
+  return {reinterpret_cast<const char*>(key.words), static_cast<std::size_t>(key.words[2] >> 56U)};
+}
+
+std::uint64_t hash_of_long(std::string_view piece) {
+  return hash_bytes(piece);
+}
+
+/// Of training on a piece: its symbols, their places in the lists of pairs, the pairs (train.cpp).
+std::int64_t training_bytes(std::size_t bytes) {
+  return 40 * static_cast<std::int64_t>(bytes + 1) + 64;
+}
+
+void put(std::string& out, std::string_view piece, std::uint64_t count) {
+  const auto bytes = static_cast<std::uint32_t>(piece.size());
+  out.append(reinterpret_cast<const char*>(&count), sizeof count);
+  out.append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+  out.append(piece);
+}
+
+}  // namespace
+
+std::size_t PieceCounts::LongHash::operator()(const std::string& piece) const {
+  return hash_of_long(piece);
+}
+
+PieceCounts::PieceCounts(int first_class, std::int64_t most_bytes)
+    : first_(first_class), most_bytes_(most_bytes) {
+  rebuild(1024);
+}
+
+std::int64_t PieceCounts::size() const {
+  return static_cast<std::int64_t>(used_) + std::ssize(long_);
+}
+
+std::int64_t PieceCounts::bytes() const {
+  return static_cast<std::int64_t>(slots_.size() * sizeof(Slot)) + long_bytes_;
+}
+
+std::int64_t PieceCounts::packed_bytes() const {
+  return static_cast<std::int64_t>(used_) * 24 + long_bytes_;
+}
+
+void PieceCounts::rebuild(std::size_t slots) {
+  std::vector<Slot> old(slots);
+  old.swap(slots_);
+  shift_ = 64U - static_cast<unsigned>(std::countr_zero(slots));
+  used_ = 0;
+  for (const Slot& slot : old)
+    if (slot.count != 0 && class_of(slot.key.hash()) < end_) {
+      std::size_t at = slot_of(slot.key.hash());
+      while (slots_[at].count != 0) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = slot;
+      ++used_;
+    }
+}
+
+void PieceCounts::give_up_from(int end) {
+  if (end >= end_)
+    return;
+  end_ = end;
+  rebuild(slots_.size());
+  std::erase_if(long_, [&](const auto& entry) {
+    const bool given_up = class_of(hash_of_long(entry.first)) >= end_;
+    if (given_up)
+      long_bytes_ -= static_cast<std::int64_t>(entry.first.size()) + long_overhead;
+    return given_up;
+  });
+}
+
+void PieceCounts::make_room() {
+  if (end_ - first_ == 1)
+    throw UserError(
+        fmt::format("{} are too little for one 256th of the distinct pieces of this "
+                    "text; give --memory more",
+                    bytes_text(static_cast<double>(most_bytes_))));
+  give_up_from(first_ + (end_ - first_) / 2);
+}
+
+void PieceCounts::add_new(const PieceKey& key,
+                          std::uint64_t hash,
+                          std::uint64_t count,
+                          std::size_t at) {
+  if (class_of(hash) >= end_ || class_of(hash) < first_)
+    return;
+  if (used_ * 8 < slots_.size() * 5) {
+    slots_[at] = {key, count};
+    ++used_;
+    return;
+  }
+  // While it grows there are both the old slots and twice as many new ones.
+  if (bytes() + static_cast<std::int64_t>(2 * slots_.size() * sizeof(Slot)) <= most_bytes_)
+    rebuild(2 * slots_.size());
+  else
+    make_room();
+  add_short(key, count);
+}
+
+void PieceCounts::add_long(std::string_view piece, std::uint64_t count) {
+  if (piece.size() > most_piece_bytes) {
+    too_long_ += static_cast<std::int64_t>(count);
+    return;
+  }
+  const int own = class_of(hash_of_long(piece));
+  if (own >= end_ || own < first_)
+    return;
+  const auto [at, fresh] = long_.try_emplace(std::string(piece), 0);
+  at->second += count;
+  if (!fresh)
+    return;
+  long_bytes_ += static_cast<std::int64_t>(piece.size()) + long_overhead;
+  while (bytes() > most_bytes_) make_room();
+}
+
+void PieceCounts::add(const PieceCounts& other) {
+  give_up_from(other.end_);
+  pieces_ += other.pieces_;
+  too_long_ += other.too_long_;
+  for (const Slot& slot : other.slots_)
+    if (slot.count != 0)
+      add_short(slot.key, slot.count);
+  for (const auto& [piece, count] : other.long_) add_long(piece, count);
+}
+
+void PieceCounts::for_each(const std::function<void(std::string_view, std::uint64_t)>& take) const {
+  for (const Slot& slot : slots_)
+    if (slot.count != 0)
+      take(bytes_of(slot.key), slot.count);
+  for (const auto& [piece, count] : long_) take(piece, count);
+}
+
+std::string PieceCounts::packed(int first, int end) const {
+  std::string out;
+  const auto within = [&](std::uint64_t hash) {
+    return class_of(hash) >= first && class_of(hash) < end;
+  };
+  for (const Slot& slot : slots_)
+    if (slot.count != 0 && within(slot.key.hash()))
+      put(out, bytes_of(slot.key), slot.count);
+  for (const auto& [piece, count] : long_)
+    if (within(hash_of_long(piece)))
+      put(out, piece, count);
+  return out;
+}
+
+void PieceCounts::add_packed(std::string_view packed) {
+  while (!packed.empty()) {
+    std::uint64_t count = 0;
+    std::uint32_t bytes = 0;
+    TRIREME_EXPECT(packed.size() >= sizeof count + sizeof bytes, "{} bytes are left",
+                   packed.size());
+    std::memcpy(&count, packed.data(), sizeof count);
+    std::memcpy(&bytes, packed.data() + sizeof count, sizeof bytes);
+    packed.remove_prefix(sizeof count + sizeof bytes);
+    TRIREME_EXPECT(bytes > 0 && bytes <= packed.size(), "{} of {} bytes", bytes, packed.size());
+    const std::string_view piece = packed.substr(0, bytes);
+    if (bytes <= PieceKey::most_bytes)
+      add_short(PieceKey::of(piece.data(), bytes, piece.data() + bytes), count);
+    else
+      add_long(piece, count);
+    packed.remove_prefix(bytes);
+  }
+}
+
+void KeptPieces::add(const PieceCounts& counts) {
+  counts.for_each([this](std::string_view piece, std::uint64_t count) {
+    if (count < threshold_) {
+      ++dropped_;
+      dropped_occurrences_ += count;
+      return;
+    }
+    pieces_.push_back({std::string(piece), count});
+    bytes_ += training_bytes(piece.size());
+    if (bytes_ > most_bytes_)
+      raise_threshold();
+  });
+}
+
+void KeptPieces::raise_threshold() {
+  std::map<std::uint64_t, std::int64_t, std::greater<>> bytes_of_count;
+  for (const CountedPiece& piece : pieces_)
+    bytes_of_count[piece.count] += training_bytes(piece.bytes.size());
+  std::int64_t bytes = 0;
+  std::uint64_t threshold = bytes_of_count.begin()->first + 1;
+  for (const auto& [count, more] : bytes_of_count) {
+    if (bytes + more > most_bytes_)
+      break;
+    bytes += more;
+    threshold = count;
+  }
+  threshold_ = threshold;
+  bytes_ = bytes;
+  std::erase_if(pieces_, [this](const CountedPiece& piece) {
+    if (piece.count >= threshold_)
+      return false;
+    ++dropped_;
+    dropped_occurrences_ += piece.count;
+    return true;
+  });
+}
+
+}  // namespace trireme::text

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// How often each piece occurs in a corpus: exact, in 64 bits, in bounded memory, on any number of
+// threads and ranks.
+//
+// Pieces fall into 256 classes by their hash. A table that has no room for another piece gives up
+// the upper half of its classes, forgets what it counted of them, and goes on with the rest, whose
+// counts stay exact. What it gave up is counted in another pass over the corpus, by a table that
+// begins with that class. So memory decides how many passes it takes, and never what is counted.
+//
+// 1. Tables of parts of a corpus are added up in any order: the sum has the counts of the whole, of
+//    the classes that all of them kept.
+// 2. What is kept of the sum of all passes (KeptPieces) are the pieces whose count is at least a
+//    threshold: 1, or the lowest with which they fit into the memory. It is a function of the
+//    corpus and of that memory only.
+// 3. A piece longer than most_piece_bytes is not counted; it is counted how many of those were met.
+//
+// Threads: a table is one thread's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "text/piece_cache.hpp"
+
+namespace trireme::text {
+
+inline constexpr std::size_t most_piece_bytes = 65536;
+
+class PieceCounts {
+ public:
+  static constexpr int classes = 256;
+
+  /// Counts the classes from `first_class` on, in about `most_bytes` of memory.
+  PieceCounts(int first_class, std::int64_t most_bytes);
+
+  void add(std::string_view piece, const char* end_of_text) {
+    ++pieces_;
+    if (piece.size() <= PieceKey::most_bytes)
+      add_short(PieceKey::of(piece.data(), piece.size(), end_of_text), 1);
+    else
+      add_long(piece, 1);
+  }
+  /// Adds the other's counts and meets its end_class().
+  void add(const PieceCounts& other);
+  /// Adds what packed() wrote. Throws ContractError when it is not that.
+  void add_packed(std::string_view packed);
+  /// Forgets the classes from `end` on.
+  void give_up_from(int end);
+
+  [[nodiscard]] int first_class() const { return first_; }
+  /// The first class that was given up.
+  [[nodiscard]] int end_class() const { return end_; }
+  [[nodiscard]] std::int64_t size() const;
+  /// Pieces met so far, of all classes; and those that were too long to count.
+  [[nodiscard]] std::int64_t pieces() const { return pieces_; }
+  [[nodiscard]] std::int64_t too_long() const { return too_long_; }
+  /// About how many bytes packed() of all classes has.
+  [[nodiscard]] std::int64_t packed_bytes() const;
+
+  void for_each(const std::function<void(std::string_view, std::uint64_t)>& take) const;
+  /// The counts of the classes first ... end - 1, for another process of the same program.
+  [[nodiscard]] std::string packed(int first, int end) const;
+
+ private:
+  struct Slot {
+    PieceKey key{};
+    std::uint64_t count = 0;  ///< 0: empty
+  };
+  struct LongHash {
+    std::size_t operator()(const std::string& piece) const;
+  };
+  static int class_of(std::uint64_t hash) { return static_cast<int>(hash >> 20U & 255U); }
+  [[nodiscard]] std::size_t slot_of(std::uint64_t hash) const {
+    return static_cast<std::size_t>(hash >> shift_);
+  }
+  void add_short(const PieceKey& key, std::uint64_t count) {
+    const std::uint64_t hash = key.hash();
+    for (std::size_t at = slot_of(hash);; at = (at + 1) & (slots_.size() - 1)) {
+      Slot& slot = slots_[at];
+      if (slot.count != 0 && slot.key == key) {
+        slot.count += count;
+        return;
+      }
+      if (slot.count == 0)
+        return add_new(key, hash, count, at);
+    }
+  }
+  void add_new(const PieceKey& key, std::uint64_t hash, std::uint64_t count, std::size_t at);
+  void add_long(std::string_view piece, std::uint64_t count);
+  void make_room();
+  void rebuild(std::size_t slots);
+  [[nodiscard]] std::int64_t bytes() const;
+
+  int first_, end_ = classes;
+  std::int64_t most_bytes_;
+  unsigned shift_ = 0;
+  std::vector<Slot> slots_;
+  std::size_t used_ = 0;
+  std::unordered_map<std::string, std::uint64_t, LongHash> long_;
+  std::int64_t long_bytes_ = 0;
+  std::int64_t pieces_ = 0, too_long_ = 0;
+};
+
+struct CountedPiece {
+  std::string bytes;
+  std::uint64_t count = 0;
+};
+
+/// The pieces that a vocabulary is trained on.
+class KeptPieces {
+ public:
+  /// `most_bytes` bounds the memory of training on them.
+  explicit KeptPieces(std::int64_t most_bytes) : most_bytes_(most_bytes) {}
+
+  /// Takes the counts of classes that it has not seen.
+  void add(const PieceCounts& counts);
+
+  [[nodiscard]] const std::vector<CountedPiece>& pieces() const { return pieces_; }
+  /// The least count of a piece that is kept; how many distinct ones have less, and how often those
+  /// occur together.
+  [[nodiscard]] std::uint64_t threshold() const { return threshold_; }
+  [[nodiscard]] std::int64_t dropped() const { return dropped_; }
+  [[nodiscard]] std::uint64_t dropped_occurrences() const { return dropped_occurrences_; }
+
+ private:
+  void raise_threshold();
+
+  std::int64_t most_bytes_, bytes_ = 0;
+  std::vector<CountedPiece> pieces_;
+  std::uint64_t threshold_ = 1, dropped_occurrences_ = 0;
+  std::int64_t dropped_ = 0;
+};
+
+}  // namespace trireme::text

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/pieces.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace trireme::text {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Pattern>, 4> pattern_table{{
+    {"gpt2", Pattern::gpt2},
+    {"cl100k", Pattern::cl100k},
+    {"llama3", Pattern::llama3},
+    {"nanochat", Pattern::nanochat},
+}};
+
+// The first spelling of each is the one that is written. Possessive intervals, as in \p{N}{1,3}+,
+// are not among them: Oniguruma, which other tools run these with, reads one as any number of them.
+struct Spelling {
+  Pattern pattern;
+  std::string_view expression;
+};
+constexpr Spelling spellings[] = {
+    {Pattern::gpt2,
+     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
+    {Pattern::gpt2, R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"},
+    {Pattern::gpt2,
+     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)"},
+    {Pattern::cl100k,
+     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)"},
+    {Pattern::llama3,
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {Pattern::llama3,
+     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"},
+    {Pattern::nanochat,
+     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"},
+    {Pattern::nanochat,
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+};
+
+}  // namespace
+
+std::string_view name_of(Pattern pattern) {
+  return std::ranges::find(pattern_table, pattern, &decltype(pattern_table)::value_type::second)
+      ->first;
+}
+
+std::optional<Pattern> pattern_named(std::string_view name) {
+  const auto* found =
+      std::ranges::find(pattern_table, name, &decltype(pattern_table)::value_type::first);
+  return found == pattern_table.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string pattern_names() {
+  std::string all;
+  for (const auto& [name, pattern] : pattern_table)
+    all += (all.empty() ? "" : ", ") + std::string(name);
+  return all;
+}
+
+std::string_view expression_of(Pattern pattern) {
+  return std::ranges::find(spellings, pattern, &Spelling::pattern)->expression;
+}
+
+std::optional<Pattern> pattern_of_expression(std::string_view expression) {
+  const auto* found = std::ranges::find(spellings, expression, &Spelling::expression);
+  return found == std::end(spellings) ? std::nullopt : std::optional(found->pattern);
+}
+
+std::size_t next_cut(std::string_view text, std::size_t from, bool whole) {
+  const Kind* kinds = kinds_of_code_points();
+  const auto* const begin = reinterpret_cast<const unsigned char*>(text.data());
+  const auto* const end = begin + text.size();
+  // The character that holds the byte before `from`: at most 4 bytes long, and only a well-formed
+  // one is longer than 1.
+  std::size_t at = from == 0 ? 0 : from - 1;
+  for (std::size_t back = 2; back <= std::min<std::size_t>(from, 4); ++back)
+    if (character_at(begin + from - back, end, kinds).bytes >= back)
+      at = from - back;
+  bool letter = false;
+  const std::size_t last =
+      whole ? text.size() : text.size() - std::min<std::size_t>(3, text.size());
+  while (at < last) {
+    const Character c = character_at(begin + at, end, kinds);
+    if (letter && c.kind != Kind::letter && at >= from)
+      return at;
+    letter = c.kind == Kind::letter;
+    at += c.bytes;
+  }
+  return text.size();
+}
+
+}  // namespace trireme::text

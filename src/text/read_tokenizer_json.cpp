@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "text/json_file.hpp"
+#include "text/readers.hpp"
+
+namespace trireme::text {
+namespace {
+
+/// One tokenizer.json, with the words for what is wrong in it.
+class Reader {
+ public:
+  explicit Reader(const FileText& file)
+      : path_(file.path), root_(parse_json(file.path, file.bytes)) {}
+  Vocabulary read();
+
+ private:
+  [[noreturn]] void refuse(std::string_view key, std::string text) const {
+    refuse_key(path_, key, std::move(text));
+  }
+  void expect_null(const Json& object, std::string_view where, std::string_view key) const;
+  void expect_false(const Json& object, std::string_view where, std::string_view key) const;
+  std::string type_of(const Json& object, const std::string& where) const;
+  void read_pre_tokenizer();
+  void read_byte_level(const Json& object, const std::string& where, bool with_expression) const;
+  void read_split(const Json& object, const std::string& where);
+  void read_post_processor(const Json& object, const std::string& where);
+  void read_template(const Json& object, const std::string& where);
+  void read_tokens();
+  void read_merges();
+  MergePair read_merge(const Json& merge, const std::string& where) const;
+  Token token_named(std::string_view name, const std::string& where) const;
+
+  std::string path_;
+  Json root_;
+  Vocabulary vocabulary_;
+  std::unordered_map<std::string_view, Token> ids_;  ///< of model.vocab
+  std::unordered_map<std::string, Token> special_ids_;
+  std::string begin_;  ///< the special token that a TemplateProcessing puts before a text
+};
+
+void Reader::expect_null(const Json& object, std::string_view where, std::string_view key) const {
+  const Json& value = member(object, key);
+  if (!value.is_null() && value != "")
+    refuse(fmt::format("{}{}", where, key), "this is not supported; only null is read");
+}
+
+void Reader::expect_false(const Json& object, std::string_view where, std::string_view key) const {
+  const Json& value = member(object, key);
+  if (!value.is_null() && value != false)
+    refuse(fmt::format("{}{}", where, key), "this is not supported; only false is read");
+}
+
+std::string Reader::type_of(const Json& object, const std::string& where) const {
+  if (!object.is_object() || !member(object, "type").is_string())
+    refuse(where, "this has no \"type\"");
+  return member(object, "type").get<std::string>();
+}
+
+void Reader::read_byte_level(const Json& object,
+                             const std::string& where,
+                             bool with_expression) const {
+  expect_keys(path_, where, object, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  expect_false(object, where + ".", "add_prefix_space");
+  const Json& use = member(object, "use_regex");
+  if (!use.is_null() && !use.is_boolean())
+    refuse(where + ".use_regex", "neither true nor false");
+  if ((use.is_null() || use == true) != with_expression)
+    refuse(where + ".use_regex", with_expression ? "without it no pattern splits the text; that is "
+                                                   "not supported"
+                                                 : "two patterns, one after the other, are not "
+                                                   "implemented");
+}
+
+void Reader::read_split(const Json& object, const std::string& where) {
+  expect_keys(path_, where, object, {"type", "pattern", "behavior", "invert"});
+  if (member(object, "behavior") != "Isolated")
+    refuse(where + ".behavior", "only \"Isolated\" is implemented");
+  expect_false(object, where + ".", "invert");
+  const Json& pattern = member(object, "pattern");
+  expect_keys(path_, where + ".pattern", pattern, {"Regex"});
+  const Json& expression = member(pattern, "Regex");
+  const auto known = expression.is_string()
+                         ? pattern_of_expression(expression.get_ref<const std::string&>())
+                         : std::nullopt;
+  if (!known)
+    refuse(
+        where + ".pattern.Regex",
+        fmt::format("this expression is none of those that are implemented: {}", pattern_names()));
+  vocabulary_.pattern = *known;
+}
+
+void Reader::read_pre_tokenizer() {
+  const Json& object = member(root_, "pre_tokenizer");
+  const std::string where = "pre_tokenizer";
+  const std::string type = type_of(object, where);
+  if (type == "ByteLevel")
+    return read_byte_level(object, where, true);
+  if (type != "Sequence")
+    refuse(where + ".type", fmt::format("'{}' is not supported: ByteLevel is, and a Sequence of "
+                                        "Split and ByteLevel",
+                                        shortened(type)));
+  expect_keys(path_, where, object, {"type", "pretokenizers"});
+  const Json& parts = member(object, "pretokenizers");
+  const std::string list = where + ".pretokenizers";
+  if (!parts.is_array() || parts.size() != 2 || type_of(parts[0], list + "[0]") != "Split" ||
+      type_of(parts[1], list + "[1]") != "ByteLevel")
+    refuse(list, "only a Split and then ByteLevel are implemented");
+  read_split(parts[0], list + "[0]");
+  read_byte_level(parts[1], list + "[1]", false);
+}
+
+void Reader::read_template(const Json& object, const std::string& where) {
+  const Json& single = member(object, "single");
+  if (!single.is_array() || single.empty())
+    refuse(where + ".single", "this is no list");
+  const Json& first = single.front();
+  if (!first.is_object())
+    refuse(where + ".single[0]", "this is no object {...}");
+  const Json& special = member(first, "SpecialToken");
+  if (special.is_null())
+    return;
+  if (!special.is_object() || !member(special, "id").is_string())
+    refuse(where + ".single[0].SpecialToken.id", "this names no token");
+  begin_ = member(special, "id").get<std::string>();
+}
+
+void Reader::read_post_processor(const Json& object, const std::string& where) {
+  if (object.is_null())
+    return;
+  const std::string type = type_of(object, where);
+  if (type == "ByteLevel")
+    return;  // it changes offsets only, which nobody asks for here
+  if (type == "TemplateProcessing")
+    return read_template(object, where);
+  const Json& parts = member(object, "processors");
+  if (type != "Sequence" || where != "post_processor" || !parts.is_array())
+    refuse(where + ".type", fmt::format("'{}' is not supported", shortened(type)));
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    read_post_processor(parts[i], fmt::format("{}.processors[{}]", where, i));
+}
+
+void Reader::read_tokens() {
+  const Json& model = member(root_, "model");
+  const Json& vocab = member(model, "vocab");
+  if (!vocab.is_object())
+    refuse("model.vocab", "this is no object {...}");
+  struct Found {
+    std::int64_t id;
+    VocabularyEntry entry;
+    std::string key;
+  };
+  std::vector<Found> found;
+  const Json& added = member(root_, "added_tokens");
+  if (!added.is_null() && !added.is_array())
+    refuse("added_tokens", "this is no list");
+  for (std::size_t i = 0; i < added.size(); ++i) {
+    const std::string where = fmt::format("added_tokens[{}]", i);
+    expect_keys(path_, where, added[i],
+                {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+    const Json &id = member(added[i], "id"), &content = member(added[i], "content");
+    if (!id.is_number_integer() || !content.is_string())
+      refuse(where, "this has no \"id\" and \"content\"");
+    if (member(added[i], "special") != true)
+      refuse(where + ".special", "added tokens that are no special ones are not supported");
+    const auto& name = content.get_ref<const std::string&>();
+    if (!special_ids_.emplace(name, 0).second)
+      refuse(where + ".content", "this token is there twice");
+    const Json& same = member(vocab, name);
+    if (!same.is_null() && same != id)
+      refuse(where + ".id", "model.vocab gives this token another id");
+    found.push_back({id.get<std::int64_t>(), {name, true}, where});
+  }
+  for (const auto& [name, id] : vocab.items()) {
+    if (special_ids_.contains(name))
+      continue;
+    const std::string where = "model.vocab." + shortened(name);
+    if (!id.is_number_integer())
+      refuse(where, "this id is no integer");
+    auto bytes = from_alphabet(name);
+    if (!bytes)
+      refuse(where, "this is not in the alphabet of byte-level vocabularies");
+    found.push_back({id.get<std::int64_t>(), {std::move(*bytes), false}, where});
+  }
+  std::ranges::stable_sort(found, {}, &Found::id);
+  for (Found& one : found)
+    if (const std::string problem = put_token(vocabulary_, one.id, std::move(one.entry));
+        !problem.empty())
+      refuse(one.key, problem);
+  for (const auto& [name, id] : vocab.items())
+    if (!special_ids_.contains(name))
+      ids_.emplace(name, id.get<Token>());
+  for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id)
+    if (vocabulary_.tokens[id].special)
+      special_ids_[vocabulary_.tokens[id].bytes] = static_cast<Token>(id);
+}
+
+Token Reader::token_named(std::string_view name, const std::string& where) const {
+  const auto found = ids_.find(name);
+  if (found == ids_.end())
+    refuse(where, fmt::format("'{}' is not in model.vocab", shortened(name)));
+  return found->second;
+}
+
+MergePair Reader::read_merge(const Json& merge, const std::string& where) const {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
+    return {token_named(merge[0].get_ref<const std::string&>(), where),
+            token_named(merge[1].get_ref<const std::string&>(), where)};
+  if (!merge.is_string())
+    refuse(where, "a merge is \"left right\" or [\"left\", \"right\"]");
+  const auto& text = merge.get_ref<const std::string&>();
+  const std::size_t space = text.find(' ');
+  if (space == std::string::npos)
+    refuse(where, "a merge is two tokens with a space between them");
+  return {token_named(std::string_view(text).substr(0, space), where),
+          token_named(std::string_view(text).substr(space + 1), where)};
+}
+
+void Reader::read_merges() {
+  const Json& merges = member(member(root_, "model"), "merges");
+  if (!merges.is_array())
+    refuse("model.merges", "this is no list");
+  for (std::size_t i = 0; i < merges.size(); ++i)
+    vocabulary_.merges.push_back(read_merge(merges[i], fmt::format("model.merges[{}]", i)));
+}
+
+Vocabulary Reader::read() {
+  expect_keys(path_, "", root_,
+              {"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+               "post_processor", "decoder", "model"});
+  for (const char* key : {"truncation", "padding", "normalizer"}) expect_null(root_, "", key);
+  if (const Json& decoder = member(root_, "decoder");
+      !decoder.is_null() && type_of(decoder, "decoder") != "ByteLevel")
+    refuse("decoder.type", "only ByteLevel is implemented");
+  const Json& model = member(root_, "model");
+  if (const Json& type = member(model.is_object() ? model : root_, "type");
+      !model.is_object() || (!type.is_null() && type != "BPE"))
+    refuse("model.type", "only \"BPE\" is implemented");
+  // Without bytes that have no token, unk_token and fuse_unk are never asked for.
+  expect_keys(path_, "model", model,
+              {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+               "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
+  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
+    expect_null(model, "model.", key);
+  expect_false(model, "model.", "byte_fallback");
+  const Json& whole = member(model, "ignore_merges");
+  if (!whole.is_null() && !whole.is_boolean())
+    refuse("model.ignore_merges", "neither true nor false");
+  vocabulary_.whole_pieces = whole == true;
+  read_pre_tokenizer();
+  read_post_processor(member(root_, "post_processor"), "post_processor");
+  read_tokens();
+  read_merges();
+  vocabulary_.end_of_text = find_end_of_text(vocabulary_);
+  if (!begin_.empty()) {
+    const auto found = special_ids_.find(begin_);
+    if (found == special_ids_.end())
+      refuse("post_processor", fmt::format("'{}' is not in added_tokens", shortened(begin_)));
+    vocabulary_.end_of_text = found->second;
+  }
+  return std::move(vocabulary_);
+}
+
+}  // namespace
+
+Vocabulary read_tokenizer_json(const FileText& file) {
+  return Reader(file).read();
+}
+
+}  // namespace trireme::text

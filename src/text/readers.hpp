@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vocabulary files of other programs. Each reader takes the bytes of a file and its path for
+// messages, and throws a UserError that names line, offset or key.
+//
+// A file that says what is not supported here (a normalizer, byte_fallback, Metaspace, added
+// tokens that are no special ones) is refused by the key's name: its tokens would be other ones.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "text/vocabulary.hpp"
+
+namespace trireme::text {
+
+/// A file's path and bytes.
+struct FileText {
+  std::string path;
+  std::string_view bytes;
+};
+
+/// tokenizer.json of Hugging Face's tokenizers: a BPE model after ByteLevel, alone (pattern gpt2)
+/// or after a Split by one of the known expressions (pieces.hpp). What a TemplateProcessing puts
+/// before a text is end_of_text; without one it goes by name (find_end_of_text).
+Vocabulary read_tokenizer_json(const FileText& file);
+
+/// GPT-2's pair of files; the pattern is gpt2. Every token of two bytes or more must be made by a
+/// merge; one that is not, and is spelled <...>, is a special token.
+Vocabulary read_vocab_and_merges(const FileText& vocab, const FileText& merges);
+
+/// What files that list tokens only do not say: {"pattern": NAME, "special_tokens": {NAME: ID,
+/// ...}}, in a file named like the other with ".json" at the end.
+struct Companion {
+  Pattern pattern = Pattern::gpt2;
+  std::vector<std::pair<std::string, std::int64_t>> special_tokens;
+};
+Companion read_companion(const FileText& file);
+
+/// Lines of base64(bytes), a space, and the rank, which is the id. Without a companion it must have
+/// as many ranks as gpt2 (50256), p50k (50280), cl100k (100256) or Llama 3 (128000), whose pattern
+/// and special tokens it gets.
+Vocabulary read_tiktoken(const FileText& file, const std::optional<Companion>& companion);
+
+/// llm.c's tokenizer file: 256 int32 (magic 20240328, version 1 or 2, tokens, in version 2 the id
+/// of the end of text), then for each token a byte with its length, and its bytes. Ids are ranks.
+/// Without a companion it must have 50257 tokens: GPT-2's.
+Vocabulary read_llmc_tokenizer(const FileText& file, const std::optional<Companion>& companion);
+
+}  // namespace trireme::text

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes of anybody's as text that may be shown or stand in JSON: a model may put any bytes
+// together, and so may the name of a file.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trireme::text {
+
+/// `text` fit for a terminal: line breaks, tabs and well-formed UTF-8 without control characters as
+/// they are, anything else as \xNN.
+std::string for_terminal(std::string_view text);
+
+/// `text` as a JSON string, with its quotes. What is no UTF-8 becomes U+FFFD, byte by byte.
+std::string json_string(std::string_view text);
+
+/// The shortest text that reads back as `value`; null for what JSON has no word for.
+std::string json_number(double value);
+
+/// Text that arrives in pieces, which may end inside of a character.
+class Streamed {
+ public:
+  /// What can be shown now that `bytes` have arrived: everything but a character at the end that
+  /// may still become whole.
+  std::string add(std::string_view bytes);
+  /// The rest, when nothing more arrives.
+  std::string finish();
+
+ private:
+  std::string waiting_;
+};
+
+}  // namespace trireme::text

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to tokens and back. A tokenizer is immutable after construction; all of its functions are
+// const and safe from several threads at once.
+//
+// 1. encode() and decode() are exact for every byte sequence: decode(encode(text)) == text, whether
+//    or not the text is UTF-8. Special tokens that are spelled out in a text are ordinary text.
+// 2. Ids are 0 ... vocabulary() - 1. An id that stands for nothing decodes to no bytes, as special
+//    tokens do.
+// 3. serialized() is text that holds everything that decides the results; tokenizer_from() makes an
+//    equal tokenizer of it, so a checkpoint needs no other file. hash() is the hash of that text:
+//    equal hashes, equal results.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::text {
+
+/// As in the room `data`.
+using Token = std::int32_t;
+
+class Tokenizer {
+ public:
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+  virtual ~Tokenizer() = default;
+
+  /// Number of ids, special tokens included.
+  [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
+  /// What begins a document in a stream of tokens.
+  [[nodiscard]] virtual std::optional<Token> end_of_text() const = 0;
+  /// "bytes" or "bpe".
+  [[nodiscard]] virtual std::string kind() const = 0;
+  /// Of everything that decides its results: hash_bytes(serialized()).
+  [[nodiscard]] virtual std::uint64_t hash() const = 0;
+  /// What tokenizer_from() reads back.
+  [[nodiscard]] virtual std::string serialized() const = 0;
+
+  /// Appends the tokens of `text`. A text is one document: cutting it changes the tokens around the
+  /// cut.
+  virtual void encode(std::string_view text, std::vector<Token>& out) const = 0;
+  /// Appends the bytes of the tokens. Requires: every token in 0 ... vocabulary() - 1.
+  virtual void decode(std::span<const Token> tokens, std::string& out) const = 0;
+  /// Bytes that a token decodes to; 0 for special tokens. For bits per byte.
+  [[nodiscard]] virtual std::int32_t bytes_of(Token token) const = 0;
+
+ protected:
+  Tokenizer() = default;
+};
+
+/// 256 ids, which are the bytes; no end_of_text().
+std::shared_ptr<const Tokenizer> byte_tokenizer();
+
+/// A file tokenizer.json, vocab.json (with merges.txt beside it), *.tiktoken or llm.c's tokenizer
+/// *.bin; or a directory with one of them. Throws UserError naming file and line, offset or key;
+/// StorageError for a file that cannot be read.
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& file_or_directory);
+
+/// Throws UserError for what serialized() did not write.
+std::shared_ptr<const Tokenizer> tokenizer_from(std::string_view serialized);
+
+}  // namespace trireme::text

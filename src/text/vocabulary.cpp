@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/vocabulary.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace trireme::text {
+namespace {
+
+constexpr bool stands_for_itself(int byte) {
+  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+/// Code points of the alphabet by byte, and the bytes in the order of GPT-2's ids.
+struct Alphabet {
+  Alphabet() {
+    std::size_t printable = 0, other = 0;
+    for (int b = 0; b < 256; ++b) printable += stands_for_itself(b) ? 1 : 0;
+    std::size_t next = 0;
+    for (int b = 0; b < 256; ++b) {
+      const bool itself = stands_for_itself(b);
+      code[static_cast<std::size_t>(b)] =
+          itself ? static_cast<std::uint32_t>(b) : static_cast<std::uint32_t>(256 + other);
+      order[itself ? next++ : printable + other++] = static_cast<unsigned char>(b);
+    }
+    bytes.fill(-1);
+    for (std::size_t b = 0; b < 256; ++b) bytes[code[b]] = static_cast<int>(b);
+  }
+  std::array<std::uint32_t, 256> code;
+  std::array<unsigned char, 256> order;
+  std::array<int, 324> bytes;
+};
+const Alphabet& alphabet() {
+  static const Alphabet only;
+  return only;
+}
+
+}  // namespace
+
+unsigned char byte_of_gpt2_id(int id) {
+  return alphabet().order[static_cast<std::size_t>(id)];
+}
+
+std::string to_alphabet(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const std::uint32_t code = alphabet().code[static_cast<unsigned char>(c)];
+    if (code < 0x80) {
+      text.push_back(static_cast<char>(code));
+    } else {
+      text.push_back(static_cast<char>(0xC0U | code >> 6U));
+      text.push_back(static_cast<char>(0x80U | (code & 0x3FU)));
+    }
+  }
+  return text;
+}
+
+std::optional<std::string> from_alphabet(std::string_view text) {
+  std::string bytes;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::uint32_t code = static_cast<unsigned char>(text[i]);
+    if (code >= 0x80) {  // all of the alphabet is below U+0800: two bytes
+      if ((code & 0xE0U) != 0xC0U || i + 1 == text.size() ||
+          (static_cast<unsigned char>(text[i + 1]) & 0xC0U) != 0x80U)
+        return std::nullopt;
+      code = (code & 0x1FU) << 6U | (static_cast<unsigned char>(text[++i]) & 0x3FU);
+    }
+    if (code >= alphabet().bytes.size() || alphabet().bytes[code] < 0)
+      return std::nullopt;
+    bytes.push_back(static_cast<char>(alphabet().bytes[code]));
+  }
+  return bytes;
+}
+
+std::string put_token(Vocabulary& vocabulary, std::int64_t id, VocabularyEntry entry) {
+  auto& tokens = vocabulary.tokens;
+  if (id < 0)
+    return fmt::format("id {} is below 0", id);
+  if (id >= std::int64_t{1} << 24U || id > std::ssize(tokens) + most_unused_ids)
+    return fmt::format("id {} is far above those of the other tokens", id);
+  if (entry.bytes.empty())
+    return "a token without bytes";
+  if (entry.bytes.size() > most_token_bytes)
+    return fmt::format("a token of {} bytes; at most {} are read", entry.bytes.size(),
+                       most_token_bytes);
+  const auto at = static_cast<std::size_t>(id);
+  if (at >= tokens.size())
+    tokens.resize(at + 1);
+  if (!tokens[at].bytes.empty())
+    return fmt::format("id {} is given twice", id);
+  tokens[at] = std::move(entry);
+  return "";
+}
+
+std::optional<Token> find_end_of_text(const Vocabulary& vocabulary) {
+  constexpr std::string_view names[] = {"<|endoftext|>",   "<|bos|>", "<|begin_of_text|>",
+                                        "<|end_of_text|>", "<s>",     "</s>"};
+  std::optional<Token> best, only;
+  std::size_t best_rank = std::size(names), specials = 0;
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const VocabularyEntry& entry = vocabulary.tokens[id];
+    if (!entry.special)
+      continue;
+    ++specials;
+    only = static_cast<Token>(id);
+    const auto rank =
+        static_cast<std::size_t>(std::ranges::find(names, entry.bytes) - std::begin(names));
+    if (rank < best_rank) {
+      best_rank = rank;
+      best = static_cast<Token>(id);
+    }
+  }
+  return best || specials != 1 ? best : only;
+}
+
+}  // namespace trireme::text

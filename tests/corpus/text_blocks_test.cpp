@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "corpus/text_blocks.hpp"
+
+#include <iterator>
+#include <map>
+#include <random>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "data/compressed.hpp"
+#include "data/scratch.hpp"
+
+namespace trireme::corpus {
+namespace {
+
+using testing::HasSubstr;
+using Counts = std::map<std::string, std::uint64_t>;
+
+std::string words_and_more(int count) {
+  std::string text;
+  std::mt19937 draw(9);
+  const char* words[] = {"the",  " cat", "'s", "\u00e9t\u00e9", " \u4f60\u597d", "\n\n  ", "12345",
+                         "\xff", "  ",   "!?"};
+  for (int i = 0; i < count; ++i) text += words[draw() % std::size(words)];
+  return text;
+}
+
+class TextFileBlocksTest : public data::Scratch {
+ protected:
+  Counts counted(const std::vector<std::string>& entries,
+                 const std::string& field = "",
+                 text::Pattern pattern = text::Pattern::gpt2,
+                 std::int64_t block_bytes = 1 << 20,
+                 int threads = 2) {
+    const TextFileBlocks blocks(data::find_text(entries, "--text").files, field, block_bytes);
+    text::NoExchange alone;
+    corpus_ =
+        text::count_texts(blocks, {.pattern = pattern, .threads = threads, .progress = {}}, alone);
+    binary_files_ = blocks.binary_files();
+    Counts found;
+    for (const text::CountedPiece& piece : corpus_.kept.pieces()) found[piece.bytes] = piece.count;
+    return found;
+  }
+
+  text::CountedCorpus corpus_{.kept = text::KeptPieces(0)};
+  std::int64_t binary_files_ = 0;
+};
+
+Counts pieces_of(text::Pattern pattern, const std::vector<std::string>& texts) {
+  Counts expected;
+  for (const std::string& text : texts)
+    text::split(pattern, text, [&](std::string_view piece) { ++expected[std::string(piece)]; });
+  return expected;
+}
+
+TEST_F(TextFileBlocksTest, CountsDoNotDependOnBlocksAndThreads) {
+  const std::string text = words_and_more(5000) + std::string(3000, 'z') + "\n ";
+  const std::string path = write("a.txt", text);
+  for (const auto pattern : {text::Pattern::gpt2, text::Pattern::cl100k, text::Pattern::llama3})
+    for (const std::int64_t block : {7, 64, 1000, 1 << 20})
+      for (const int threads : {1, 3}) {
+        EXPECT_EQ(counted({path}, "", pattern, block, threads), pieces_of(pattern, {text}))
+            << "blocks of " << block << ", " << threads << " threads";
+        EXPECT_EQ(corpus_.bytes, std::ssize(text));
+      }
+}
+
+TEST_F(TextFileBlocksTest, DirectoriesGlobsAndCompressionCountAsThePlainText) {
+  const std::vector<std::string> texts = {words_and_more(700), words_and_more(900) + "x "};
+  write("plain/a.txt", texts[0]);
+  write("plain/b.txt", texts[1]);
+  write("packed/a.txt.gz", data::gzipped(texts[0]));
+  write("packed/b.zst", data::zstd(texts[1]));
+  const Counts expected = pieces_of(text::Pattern::gpt2, texts);
+  for (const std::string& entry : {at("plain"), at("packed"), at("p*ed"), at("plain/*.txt")}) {
+    EXPECT_EQ(counted({entry}), expected) << entry;
+    EXPECT_EQ(corpus_.bytes, std::ssize(texts[0]) + std::ssize(texts[1]));
+  }
+}
+
+TEST_F(TextFileBlocksTest, JsonLinesAreATextEach) {
+  // Under cl100k white space that ends a text is one piece; two texts are not one.
+  const std::string lines =
+      "{\"text\": \"one two \\n \"}\n\n{\"id\": 7, \"text\": \" three\"}\n{\"text\": \"\"}\n";
+  const Counts expected = pieces_of(text::Pattern::cl100k, {"one two \n ", " three"});
+  write("a.jsonl", lines);
+  write("a.jsonl.gz", data::gzipped(lines));
+  for (const std::int64_t block : {1, 20, 1000}) {
+    EXPECT_EQ(counted({at("a.jsonl")}, "text", text::Pattern::cl100k, block), expected) << block;
+    EXPECT_EQ(counted({at("a.jsonl.gz")}, "text", text::Pattern::cl100k, block), expected);
+  }
+  EXPECT_THAT(user_error([&] { counted({at("a.jsonl")}, "body"); }),
+              HasSubstr("a.jsonl:1:1: error: the line has no key 'body'"));
+}
+
+TEST_F(TextFileBlocksTest, BinaryFilesThatNobodyNamedAreSkipped) {
+  const std::string binary = "text" + std::string(1, '\0') + words_and_more(200);
+  write("d/a.bin", binary);
+  write("d/b.txt", "words");
+  EXPECT_EQ(counted({at("d")}, "", text::Pattern::gpt2, 50), (Counts{{"words", 1}}));
+  EXPECT_EQ(binary_files_, 1);
+  EXPECT_EQ(counted({at("d/a.bin")}), pieces_of(text::Pattern::gpt2, {binary}));
+  EXPECT_EQ(binary_files_, 0);
+}
+
+TEST_F(TextFileBlocksTest, WhatIsDamagedOrChangedIsNoShorterText) {
+  const std::string packed = data::gzipped(words_and_more(500));
+  const std::string path = write("cut.gz", packed.substr(0, packed.size() / 2));
+  EXPECT_THAT(user_error([&] { counted({path}); }), HasSubstr("the gzip data are cut short"));
+  const std::string plain = write("a.txt", "one two");
+  const TextFileBlocks blocks(data::find_text({plain}, "--text").files, "");
+  write("a.txt", "one");
+  EXPECT_THAT(storage_error([&] { blocks.read(0, [](std::string_view) {}); }),
+              HasSubstr("it has 3 bytes and had 7 when it was listed"));
+  const TextFileBlocks gone({{.path = "/nonexistent/file", .size = 5}}, "");
+  EXPECT_THROW(gone.read(0, [](std::string_view) {}), StorageError);
+}
+
+}  // namespace
+}  // namespace trireme::corpus
