@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/checkpoint_weights.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+#include "model/layers.hpp"
+#include "record/checkpoint/checkpoint.hpp"
+#include "record/checkpoint/checkpoint_directory.hpp"
+#include "record/checkpoint/fact_names.hpp"
+#include "record/checkpoint/manifest.hpp"
+#include "record/checkpoint/manifest_share.hpp"
+
+#include "text/tokenizer.hpp"
+#include "weights/safetensors.hpp"
+
+namespace trireme::weights {
+namespace {
+
+std::int64_t number(const record::NameValues& facts,
+                    const char* name,
+                    const std::string& directory) {
+  for (const auto& [known, value] : facts) {
+    std::int64_t read = 0;
+    if (known == name &&
+        std::from_chars(value.data(), value.data() + value.size(), read).ec == std::errc())
+      return read;
+  }
+  throw UserError({directory, 0, 0},
+                  fmt::format("the checkpoint does not tell the model's {}", name));
+}
+
+/// A checkpoint of a shape that no model has would be taken apart by our own contracts.
+void expect_model(const model::GptShape& shape, const std::string& directory) {
+  const auto within = [](std::int64_t size, std::int64_t most) {
+    return size >= 1 && size <= most;
+  };
+  if (!within(shape.layers, 1000) || !within(shape.heads, 1024) || !within(shape.channels, 65536) ||
+      !within(shape.context, 1 << 20) || !within(shape.vocabulary, 1 << 20) ||
+      shape.channels % shape.heads != 0)
+    throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
+}
+
+/// Serialized. Checkpoints from before tokenizers were kept mean bytes, as resumed runs do.
+std::string tokenizer_of_facts(const record::CheckpointFacts& facts) {
+  const bool unknown = std::ranges::any_of(facts.more, [](const auto& fact) {
+    return fact.first == record::tokenizer_fact && fact.second == record::unknown_tokenizer;
+  });
+  return facts.tokenizer.empty() && !unknown ? text::byte_tokenizer()->serialized()
+                                             : facts.tokenizer;
+}
+
+}  // namespace
+
+record::NameValues model_facts(const model::GptShape& shape) {
+  return {
+      {"layers", std::to_string(shape.layers)},         {"heads", std::to_string(shape.heads)},
+      {"channels", std::to_string(shape.channels)},     {"context", std::to_string(shape.context)},
+      {"vocabulary", std::to_string(shape.vocabulary)}, {"bias", shape.bias ? "1" : "0"},
+      {"tied_head", shape.tied_head ? "1" : "0"}};
+}
+
+model::GptShape shape_from(const record::NameValues& facts, const std::string& directory) {
+  const auto read = [&](const char* name) { return number(facts, name, directory); };
+  model::GptShape shape;
+  shape.layers = read("layers");
+  shape.heads = read("heads");
+  shape.channels = read("channels");
+  shape.context = read("context");
+  shape.vocabulary = read("vocabulary");
+  shape.bias = read("bias") != 0;
+  shape.tied_head = read("tied_head") != 0;
+  return shape;
+}
+
+record::NameValues origin_facts(const record::NameValues& facts) {
+  record::NameValues found;
+  for (const auto& [name, value] : facts)
+    if (name == record::origin_path_fact || name == record::origin_format_fact ||
+        name == record::origin_hash_fact)
+      found.emplace_back(name, value);
+  return found;
+}
+
+StoredModel open_checkpoint(const std::string& directory) {
+  const record::Manifest manifest = record::read_manifest(directory);
+  StoredModel model{.path = directory,
+                    .format = "checkpoint",
+                    .shape_file = directory + "/" + record::manifest_file};
+  model.shape = shape_from(manifest.facts.model, directory);
+  model.step = manifest.facts.step;
+  model.tokenizer = tokenizer_of_facts(manifest.facts);
+  model.tokenizer_place = model.shape_file;
+  expect_model(model.shape, directory);
+  for (const auto& [key, value] : manifest.facts.deck)
+    if (key == "model.dropout")
+      std::from_chars(value.data(), value.data() + value.size(), model.shape.dropout);
+  std::vector<std::uint32_t> ranks(manifest.file_bytes.size());
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  record::check_rank_files(directory, manifest, ranks);
+  for (int rank = 0; rank < manifest.ranks(); ++rank)
+    model.files.push_back(directory + "/" + record::rank_file(rank));
+  const auto state = std::ranges::find(manifest.states, master_state, &record::SavedState::name);
+  if (state == manifest.states.end() || state->dtype != DType::f32)
+    throw UserError({directory}, "the checkpoint holds no weights in fp32 ('master')");
+  const auto number_of_state = static_cast<std::size_t>(state - manifest.states.begin());
+  const auto table = model::parameter_table(model.shape);
+  std::vector<Diagnostic> findings;
+  for (std::size_t p = 0; p < std::max(table.size(), manifest.parameters.size()); ++p) {
+    if (p >= table.size() || p >= manifest.parameters.size() ||
+        manifest.parameters[p].name != table[p].name ||
+        manifest.parameters[p].shape != table[p].shape) {
+      findings.push_back({{directory},
+                          p < table.size() ? table[p].name : manifest.parameters[p].name,
+                          "the checkpoint's parameters are not those of its model"});
+      continue;
+    }
+    StoredTensor tensor{.parameter = table[p].name, .name = table[p].name, .shape = table[p].shape};
+    tensor.content_hash = manifest.content_hash(number_of_state, p);
+    for (const record::Piece& piece : manifest.pieces_of(number_of_state, p))
+      tensor.extents.push_back({piece.rank, piece.offset, piece.begin, piece.count});
+    if (tensor.extents.empty())
+      findings.push_back({{directory}, tensor.name, "the checkpoint does not hold its weights"});
+    model.tensors.push_back(std::move(tensor));
+  }
+  throw_findings(std::move(findings));
+  return model;
+}
+
+std::string checkpoint_in(const std::string& run_directory, std::int64_t step) {
+  const auto newest = record::newest_checkpoint(run_directory);
+  if (!newest)
+    throw UserError(
+        {run_directory, 0, 0},
+        "no checkpoint below this directory; train with checkpoint.every_steps > 0 first");
+  if (step < 0 || newest->step == step)
+    return newest->directory;
+  std::string there;
+  for (const auto& found : record::list_checkpoints(run_directory)) {
+    if (found.step == step)
+      return found.directory;
+    there += fmt::format("{}{}", there.empty() ? "" : ", ", found.step);
+  }
+  throw UserError({run_directory},
+                  fmt::format("no checkpoint of step {}; there are those of {}", step, there));
+}
+
+}  // namespace trireme::weights

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The weights in a checkpoint of trireme: the fp32 masters, by the pieces that ranks wrote. And
+// what a checkpoint says of a model.
+#pragma once
+
+#include <string>
+
+#include "model/config.hpp"
+#include "record/run/name_values.hpp"
+
+#include "weights/stored_model.hpp"
+
+namespace trireme::weights {
+
+/// The state that holds weights, in every checkpoint and of every optimizer: its first slot.
+inline constexpr const char* master_state = "master";
+
+/// The model's sizes and options as a checkpoint states them; what two checkpoints must share.
+record::NameValues model_facts(const model::GptShape& shape);
+/// The way back. Throws UserError when a fact is missing or no number.
+model::GptShape shape_from(const record::NameValues& facts, const std::string& directory);
+
+/// Those among `facts` that say where first weights came from.
+record::NameValues origin_facts(const record::NameValues& facts);
+
+/// The checkpoint in `directory`, with the tokenizer that it holds; every rank file's frame is
+/// compared with the manifest. Throws UserError.
+StoredModel open_checkpoint(const std::string& directory);
+
+/// That of step `step` in the run directory, or the newest (-1). Throws UserError when there is
+/// none.
+std::string checkpoint_in(const std::string& run_directory, std::int64_t step = -1);
+
+}  // namespace trireme::weights

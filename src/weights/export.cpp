@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/export.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/new_directory.hpp"
+
+#include "model/layers.hpp"
+
+#include "weights/checkpoint_weights.hpp"
+#include "weights/family.hpp"
+#include "weights/huggingface.hpp"
+#include "weights/llmc.hpp"
+#include "weights/open.hpp"
+#include "weights/tensor_writer.hpp"
+#include "weights/tokenizer_files.hpp"
+
+namespace trireme::weights {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+/// A tensor of a safetensors file.
+struct Named {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  Outgoing outgoing = {};
+
+  [[nodiscard]] std::int64_t elements() const { return outgoing.elements + outgoing.zeros; }
+};
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) elements *= extent;
+  return elements;
+}
+
+class Exporter {
+ public:
+  explicit Exporter(const ExportRequest& request)
+      : request_(request), model_(open_source(request)), shape_(model_.shape) {
+    exported_.source = model_.path;
+    for (const StoredTensor& tensor : model_.tensors) by_parameter_[tensor.parameter] = &tensor;
+    if (request.rows == ExportRows::tokenizer)
+      cut_to_tokenizer();
+  }
+
+  Exported run() {
+    if (request_.format == ExportFormat::llmc && !shape_.tied_head)
+      throw UserError(
+          {model_.shape_file},
+          "its head is not tied to its embedding, which llm.c's files have no room for");
+    NewDirectory directory(request_.output);
+    if (request_.format == ExportFormat::llmc)
+      write_llmc(directory);
+    else
+      write_huggingface(directory);
+    directory.commit();
+    return std::move(exported_);
+  }
+
+ private:
+  static StoredModel open_source(const ExportRequest& request) {
+    expect_new_directory(request.output);
+    return open_model_of(request.source, request.step);
+  }
+
+  void cut_to_tokenizer() {
+    const auto tokenizer = tokenizer_of(model_);
+    if (!tokenizer)
+      throw UserError({model_.path}, "no tokenizer, to whose tokens the vocabulary could be cut");
+    if (tokenizer->vocabulary() > shape_.vocabulary)
+      throw UserError({model_.tokenizer_place},
+                      fmt::format("{} tokens, and the model has a vocabulary of {}",
+                                  tokenizer->vocabulary(), shape_.vocabulary));
+    if (tokenizer->vocabulary() < shape_.vocabulary)
+      exported_.notes.push_back(
+          fmt::format("the last {} of {} rows of the vocabulary are left out; the model gave them "
+                      "some probability, so its losses change a little",
+                      shape_.vocabulary - tokenizer->vocabulary(), shape_.vocabulary));
+    shape_.vocabulary = tokenizer->vocabulary();
+  }
+
+  [[nodiscard]] std::int64_t end_of_text() const {
+    const auto tokenizer = tokenizer_of(model_);
+    return tokenizer && tokenizer->end_of_text() ? *tokenizer->end_of_text() : -1;
+  }
+
+  void write_huggingface(const NewDirectory& directory) {
+    const ConfigFacts facts{.dtype = request_.type == StoredType::f32 ? "float32" : "bfloat16",
+                            .end_of_text = end_of_text(),
+                            .dropout = shape_.dropout};
+    directory.write("config.json", config_json(shape_, facts));
+    directory.write("generation_config.json", generation_config_json(facts));
+    if (model_.tokenizer.empty())
+      exported_.notes.emplace_back("no tokenizer is known, so none is in the folder");
+    else
+      write_huggingface_tokenizer(directory, model_.tokenizer, shape_.context);
+    write_shards(directory, tensors_by_their_names());
+    if (!shape_.bias)
+      exported_.notes.emplace_back("the model has no biases: those in the folder are zero");
+  }
+
+  /// In registration order.
+  std::vector<Named> tensors_by_their_names() const {
+    const Family& family = family_of(shape_);
+    model::GptShape with_bias = shape_;
+    with_bias.bias = true;
+    std::vector<Named> tensors;
+    for (const layout::Parameter& parameter : model::parameter_table(with_bias)) {
+      const TheirName their = their_name(family, parameter.name);
+      Named named{.name = their.name, .shape = parameter.shape};
+      if (parameter.name != "head.weight")
+        named.name.insert(0, family.prefix);
+      const auto mine = by_parameter_.find(parameter.name);
+      if (mine == by_parameter_.end())
+        named.outgoing.zeros = parameter.elements();
+      else
+        named.outgoing = {mine->second, their.transposed, parameter.elements()};
+      if (their.transposed)
+        std::ranges::reverse(named.shape);
+      tensors.push_back(std::move(named));
+    }
+    return tensors;
+  }
+
+  void write_shards(const NewDirectory& directory, const std::vector<Named>& tensors) {
+    const auto size = static_cast<std::int64_t>(size_bytes(request_.type));
+    std::vector<std::vector<Named>> shards(1);
+    std::int64_t used = 0, total = 0;
+    for (const Named& tensor : tensors) {
+      const std::int64_t bytes = tensor.elements() * size;
+      if (!shards.back().empty() && used + bytes > request_.shard_bytes) {
+        shards.emplace_back();
+        used = 0;
+      }
+      shards.back().push_back(tensor);
+      used += bytes;
+      total += bytes;
+    }
+    OrderedJson map = OrderedJson::object();
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const std::string name = shards.size() == 1 ? "model.safetensors"
+                                                  : fmt::format("model-{:05}-of-{:05}.safetensors",
+                                                                i + 1, shards.size());
+      for (const Named& tensor : shards[i]) map[tensor.name] = name;
+      write_safetensors(directory, name, std::move(shards[i]));
+    }
+    if (shards.size() > 1)
+      directory.write(
+          "model.safetensors.index.json",
+          OrderedJson{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");
+  }
+
+  void write_safetensors(const NewDirectory& directory,
+                         const std::string& file_name,
+                         std::vector<Named> tensors) {
+    std::ranges::sort(tensors, {}, &Named::name);
+    OrderedJson header = {{"__metadata__", {{"format", "pt"}}}};
+    std::int64_t at = 0;
+    for (const Named& tensor : tensors) {
+      const std::int64_t end =
+          at + tensor.elements() * static_cast<std::int64_t>(size_bytes(request_.type));
+      header[tensor.name] = {
+          {"dtype", name(request_.type)}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
+      at = end;
+    }
+    std::string text = header.dump();
+    text.append((8 - text.size() % 8) % 8, ' ');
+    const std::uint64_t length = text.size();
+    NewFile file(directory.file(file_name));
+    file.write(std::as_bytes(std::span(&length, 1)));
+    file.write(text);
+    TensorWriter writer(model_, request_.type);
+    for (const Named& tensor : tensors) {
+      TRIREME_ASSERT(tensor.elements() == product(tensor.shape), "{} of {} elements", tensor.name,
+                     tensor.elements());
+      writer.write(tensor.outgoing, file);
+    }
+    finish(file, file_name);
+  }
+
+  void write_llmc(const NewDirectory& directory) {
+    model::GptShape with_bias = shape_;
+    with_bias.bias = true;
+    const std::string file_name = fmt::format("model_{:08}.bin", model_.step);
+    NewFile file(directory.file(file_name));
+    const LlmcHeader header = llmc_header(with_bias, request_.type);
+    file.write(std::as_bytes(std::span(header)));
+    TensorWriter writer(model_, request_.type);
+    for (const LlmcElement& element : llmc_order(with_bias)) {
+      const auto mine = by_parameter_.find(element.parameter.name);
+      const std::int64_t elements = element.parameter.elements();
+      Outgoing outgoing{.zeros = element.unused};
+      if (mine == by_parameter_.end())
+        outgoing.zeros += elements;
+      else
+        outgoing = {mine->second, false, elements, element.unused};
+      writer.write(outgoing, file);
+    }
+    finish(file, file_name);
+    if (model_.tokenizer.empty())
+      exported_.notes.emplace_back("no tokenizer is known, so none is in the folder");
+    else if (auto note = write_llmc_tokenizer(directory, model_.tokenizer); !note.empty())
+      exported_.notes.push_back(std::move(note));
+    if (!shape_.bias)
+      exported_.notes.emplace_back("the model has no biases: those in the file are zero");
+  }
+
+  void finish(NewFile& file, const std::string& name) {
+    file.close();
+    exported_.files.push_back(name);
+    exported_.bytes += file.bytes();
+    exported_.parameters = 0;
+    for (const layout::Parameter& parameter : model::parameter_table(shape_))
+      exported_.parameters += parameter.elements();
+  }
+
+  const ExportRequest& request_;
+  const StoredModel model_;
+  model::GptShape shape_;  // with the rows that leave
+  std::map<std::string_view, const StoredTensor*> by_parameter_;
+  Exported exported_;
+};
+
+}  // namespace
+
+Exported export_model(const ExportRequest& request) {
+  return Exporter(request).run();
+}
+
+}  // namespace trireme::weights

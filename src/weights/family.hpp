@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a family of models is called elsewhere, as a table: the names of its tensors and of its
+// sizes, and the keys of config.json that say whether it is the model that trireme computes. A new
+// family is a row of families() with its own tables; nothing else here knows one by its name.
+//
+// In names, '#' stands for the number of a block.
+//
+// Source of GPT-2's: transformers, models/gpt2; openai/gpt-2.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "model/config.hpp"
+
+namespace trireme::weights {
+
+struct NameRule {
+  std::string_view ours;    ///< "h.#.attn.qkv"
+  std::string_view theirs;  ///< "h.#.attn.c_attn"
+  /// Their weight is [in, out] (Conv1D), ours [out, in].
+  bool transposed = false;
+};
+
+/// A size of the model and its key in config.json.
+struct SizeRule {
+  const char* key;       ///< "n_layer"
+  const char* deck_key;  ///< "model.layers"
+  std::int64_t model::GptShape::*size;
+  std::int64_t most;
+};
+
+/// A key of config.json that must have one of these values, written as JSON, where it is there.
+struct FixedRule {
+  const char* key;
+  std::string_view values;  ///< "a or b": the values between " or "
+  bool required = false;
+  const char* otherwise;  ///< what another value would mean
+};
+
+struct Family {
+  const char* model_type;    ///< of config.json
+  const char* architecture;  ///< the class with a head
+  /// Before the names of all tensors but the head's; files of the bare model do without.
+  std::string_view prefix;
+  std::span<const NameRule> names;
+  /// Tensors that hold no weights (a mask that is computed), and may be there.
+  std::span<const std::string_view> buffers;
+  std::span<const SizeRule> sizes;
+  std::span<const FixedRule> fixed;
+};
+
+std::span<const Family> families();
+/// Of what this program trains.
+const Family& family_of(const model::GptShape& shape);
+
+/// The rule for a parameter of ours ("h.3.attn.qkv.weight"), and its name there without the prefix
+/// ("h.3.attn.c_attn.weight").
+struct TheirName {
+  std::string name;
+  bool transposed = false;
+};
+TheirName their_name(const Family& family, std::string_view parameter);
+
+/// Whether `name` is `pattern` with a number for '#'.
+bool matches(std::string_view pattern, std::string_view name);
+
+}  // namespace trireme::weights

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/fit.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "text/json_file.hpp"
+#include "weights/open.hpp"
+
+namespace trireme::weights {
+namespace {
+
+constexpr const char* rows_key = "run.initial_rows";
+
+class Comparison {
+ public:
+  Comparison(const StoredModel& stored, const Wanted& wanted) : stored_(stored), wanted_(wanted) {}
+
+  std::vector<Diagnostic> run() {
+    const model::GptShape &here = wanted_.shape, &there = stored_.shape;
+    number("model.layers", here.layers, there.layers);
+    number("model.heads", here.heads, there.heads);
+    number("model.channels", here.channels, there.channels);
+    option("model.bias", here.bias, there.bias);
+    option("model.tied_head", here.tied_head, there.tied_head);
+    rows("model.context", "positions", here.context, there.context);
+    rows("model.vocabulary", "tokens", here.vocabulary, there.vocabulary);
+    tokens();
+    return std::move(findings_);
+  }
+
+ private:
+  void say(const char* key, std::string text) {
+    findings_.push_back({wanted_.place_of(key), key, std::move(text)});
+  }
+
+  void number(const char* key, std::int64_t here, std::int64_t there) {
+    if (here != there && here != 0)
+      say(key, fmt::format("{} here, but {} in {}", here, there, stored_.shape_file));
+  }
+
+  void option(const char* key, bool here, bool there) {
+    if (here != there)
+      say(key, fmt::format("{} here, but {} in {}", here, there, stored_.shape_file));
+  }
+
+  void rows(const char* key, const char* what, std::int64_t here, std::int64_t there) {
+    if (here == 0 || here == there || (here > there ? may_pad : may_cut)(wanted_.rows))
+      return;
+    say(key, fmt::format("{} {} here, but {} in {}; {}: {} would {} rows of its embedding", here,
+                         what, there, stored_.shape_file, rows_key, here > there ? "pad" : "cut",
+                         here > there ? "add" : "leave out"));
+  }
+
+  void tokens() {
+    const auto theirs = tokenizer_of(stored_);
+    if (!theirs || !wanted_.tokenizer)
+      return;
+    const text::Tokenizer& ours = *wanted_.tokenizer;
+    std::int64_t differing = 0;
+    std::string first;
+    const std::int64_t both = std::min(ours.vocabulary(), theirs->vocabulary());
+    for (text::Token id = 0; id < both; ++id) {
+      std::string here, there;
+      ours.decode({&id, 1}, here);
+      theirs->decode({&id, 1}, there);
+      if (here != there && differing++ == 0)
+        first = fmt::format("token {} is {:?} here and {:?} there", id, text::shortened(here),
+                            text::shortened(there));
+    }
+    if (ours.end_of_text() && theirs->end_of_text() && ours.end_of_text() != theirs->end_of_text())
+      say("data.tokenizer",
+          fmt::format("a text ends with token {} here, but with token {} in {}",
+                      *ours.end_of_text(), *theirs->end_of_text(), stored_.tokenizer_place));
+    if (differing > 0)
+      say("data.tokenizer",
+          fmt::format("not the tokenizer that {} was trained with, {}: {} of {} tokens are others; "
+                      "{}",
+                      stored_.path, stored_.tokenizer_place, differing, both, first));
+  }
+
+  const StoredModel& stored_;
+  const Wanted& wanted_;
+  std::vector<Diagnostic> findings_;
+};
+
+}  // namespace
+
+std::vector<Diagnostic> misfits(const StoredModel& stored, const Wanted& wanted) {
+  return Comparison(stored, wanted).run();
+}
+
+}  // namespace trireme::weights

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/safetensors.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "text/json_file.hpp"
+
+namespace trireme::weights {
+namespace {
+
+using text::Json;
+
+constexpr std::int64_t length_bytes = 8;
+
+/// Of every dtype of the format. Source: safetensors/src/tensor.rs, Dtype.
+constexpr std::pair<std::string_view, int> dtype_bits[] = {
+    {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+    {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+    {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+    {"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
+    {"I64", 64},        {"U64", 64}};
+
+std::optional<int> bits_of(std::string_view dtype) {
+  for (const auto& [name, bits] : dtype_bits)
+    if (dtype == name)
+      return bits;
+  return std::nullopt;
+}
+
+/// Nothing unless it is an integer from 0 to 2^63 - 1.
+std::optional<std::int64_t> natural(const Json& value) {
+  if (!value.is_number_unsigned())
+    return std::nullopt;
+  const auto number = value.get<std::uint64_t>();
+  return number > INT64_MAX ? std::nullopt : std::optional(static_cast<std::int64_t>(number));
+}
+
+class Parser {
+ public:
+  Parser(const std::string& path, std::int64_t data_begin, std::int64_t file_bytes)
+      : path_(path), data_begin_(data_begin), data_bytes_(file_bytes - data_begin) {}
+
+  SafetensorsHeader parse(const Json& root) {
+    if (!root.is_object())
+      throw UserError({path_}, "the header is no JSON object {...}");
+    for (const auto& [name, value] : root.items()) {
+      if (name == "__metadata__")
+        metadata(value);
+      else
+        tensor(name, value);
+    }
+    if (findings_.empty())  // offsets of entries that are wrong in themselves prove nothing
+      tile();
+    throw_findings(std::move(findings_));
+    return std::move(header_);
+  }
+
+ private:
+  void say(std::string_view subject, std::string text) {
+    findings_.push_back({{path_}, text::shortened(subject), std::move(text)});
+  }
+
+  void metadata(const Json& value) {
+    if (!value.is_object())
+      return say("__metadata__", "this is no object {...}");
+    for (const auto& [name, word] : value.items()) {
+      if (!word.is_string())
+        say(fmt::format("__metadata__.{}", text::shortened(name)), "this is no text");
+      else
+        header_.metadata.emplace_back(name, word.get<std::string>());
+    }
+  }
+
+  void tensor(const std::string& name, const Json& value) {
+    if (!value.is_object())
+      return say(name, "this is no object {dtype, shape, data_offsets}");
+    bool known = true;
+    for (const auto& [key, ignored] : value.items())
+      if (key != "dtype" && key != "shape" && key != "data_offsets") {
+        say(name, fmt::format("a tensor has no '{}'", text::shortened(key)));
+        known = false;
+      }
+    SafetensorsEntry entry{.name = name};
+    const auto bits = dtype(name, text::member(value, "dtype"), entry);
+    const auto elements = shape(name, text::member(value, "shape"), entry);
+    if (!offsets(name, text::member(value, "data_offsets"), entry) || !bits || !elements || !known)
+      return;
+    std::int64_t size = 0;
+    if (__builtin_mul_overflow(*elements, std::int64_t{*bits}, &size))
+      return say(name, fmt::format("{} elements of {} are more bytes than can be counted",
+                                   *elements, entry.dtype));
+    if (size % 8 != 0 || size / 8 != entry.end - entry.begin)
+      return say(
+          name, fmt::format("{} {} needs {} bytes, and its offsets are {} bytes apart", entry.dtype,
+                            shape_text(entry.shape), size / 8, entry.end - entry.begin));
+    header_.tensors.push_back(std::move(entry));
+  }
+
+  std::optional<int> dtype(const std::string& name, const Json& value, SafetensorsEntry& entry) {
+    if (value.is_string())
+      entry.dtype = value.get<std::string>();
+    const auto bits = bits_of(entry.dtype);
+    if (!bits)
+      say(name, value.is_string() ? fmt::format("unknown dtype '{}'", text::shortened(entry.dtype))
+                                  : "its dtype is no text");
+    return bits;
+  }
+
+  std::optional<std::int64_t> shape(const std::string& name,
+                                    const Json& value,
+                                    SafetensorsEntry& entry) {
+    if (!value.is_array()) {
+      say(name, "its shape is no list [...]");
+      return std::nullopt;
+    }
+    std::int64_t elements = 1;
+    for (const Json& extent : value) {
+      const auto size = natural(extent);
+      if (!size || __builtin_mul_overflow(elements, *size, &elements)) {
+        say(name, size ? "its shape has more elements than can be counted"
+                       : "an extent of its shape is no integer from 0 to 2^63 - 1");
+        return std::nullopt;
+      }
+      entry.shape.push_back(*size);
+    }
+    return elements;
+  }
+
+  bool offsets(const std::string& name, const Json& value, SafetensorsEntry& entry) {
+    const auto begin = value.is_array() && value.size() == 2 ? natural(value[0]) : std::nullopt;
+    const auto end = begin ? natural(value[1]) : std::nullopt;
+    if (!end || *begin > *end) {
+      say(name, "its data_offsets are not two integers [begin, end] with begin <= end");
+      return false;
+    }
+    if (*end > data_bytes_) {
+      say(name, fmt::format("its data end at byte {} of the data, of which the file has {}", *end,
+                            data_bytes_));
+      return false;
+    }
+    entry.begin = data_begin_ + *begin;
+    entry.end = data_begin_ + *end;
+    return true;
+  }
+
+  void tile() {
+    std::ranges::sort(header_.tensors, {}, [](const SafetensorsEntry& entry) {
+      return std::tuple(entry.begin, entry.end, std::string_view(entry.name));
+    });
+    std::int64_t next = data_begin_;
+    std::string_view before = "the header";
+    for (const SafetensorsEntry& entry : header_.tensors) {
+      if (entry.begin != next)
+        say(entry.name,
+            fmt::format("it begins at byte {} of the data, and {} ends at byte {}: {}",
+                        entry.begin - data_begin_, text::shortened(before), next - data_begin_,
+                        entry.begin < next ? "they overlap" : "a hole between them"));
+      next = std::max(next, entry.end);
+      before = entry.name;
+    }
+    if (next != data_begin_ + data_bytes_)
+      say("", fmt::format("its tensors end at byte {} of the data, and {} bytes follow",
+                          next - data_begin_, data_begin_ + data_bytes_ - next));
+  }
+
+  const std::string& path_;
+  const std::int64_t data_begin_, data_bytes_;
+  SafetensorsHeader header_;
+  std::vector<Diagnostic> findings_;
+};
+
+}  // namespace
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+void throw_findings(std::vector<Diagnostic> findings) {
+  if (findings.empty())
+    return;
+  if (findings.size() > most_findings) {
+    const std::size_t more = findings.size() - most_findings;
+    const Place place = findings[most_findings].place;
+    findings.resize(most_findings);
+    findings.push_back({place, "", fmt::format("and {} more mistakes", more)});
+  }
+  throw UserError(std::move(findings));
+}
+
+SafetensorsHeader parse_safetensors(const std::string& path,
+                                    std::string_view header,
+                                    std::int64_t file_bytes) {
+  const std::int64_t data_begin = length_bytes + std::ssize(header);
+  TRIREME_EXPECT(data_begin <= file_bytes, "a header of {} bytes in a file of {}", header.size(),
+                 file_bytes);
+  return Parser(path, data_begin, file_bytes).parse(text::parse_json(path, header));
+}
+
+SafetensorsHeader read_safetensors(const InputFile& file) {
+  const auto refuse = [&](std::string text) { throw UserError({file.path()}, std::move(text)); };
+  if (file.size() < length_bytes)
+    refuse(fmt::format("{} bytes are no safetensors file, which begins with 8 bytes of length",
+                       file.size()));
+  std::uint64_t length = 0;
+  file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (length > static_cast<std::uint64_t>(most_header_bytes))
+    refuse(
+        fmt::format("it begins with a header's length of {} bytes; a safetensors file has at "
+                    "most {}",
+                    length, most_header_bytes));
+  const auto header_bytes = static_cast<std::int64_t>(length);
+  if (header_bytes > file.size() - length_bytes)
+    refuse(
+        fmt::format("a header of {} bytes in a file of {}: the file was cut, or is no "
+                    "safetensors file",
+                    header_bytes, file.size()));
+  std::string header(static_cast<std::size_t>(length), '\0');
+  file.read(length_bytes, std::as_writable_bytes(std::span(header)));
+  return parse_safetensors(file.path(), header, file.size());
+}
+
+}  // namespace trireme::weights

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model that lies in files, whoever wrote them: its shape, and for each of its parameters, by our
+// names, in which bytes of which files its elements are. The formats (huggingface.hpp, llmc.hpp,
+// checkpoint_weights.hpp) end here; whoever reads weights knows only this.
+//
+// 1. `tensors` has one entry for each parameter of `shape`, in registration order, with the shape
+//    that the parameter table says.
+// 2. A tensor's extents tile its stored elements, in order.
+// 3. It is plain data: one rank opens the files and looks at all that is in their headers, and the
+//    others receive it (packed()).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config.hpp"
+
+#include "weights/stored_type.hpp"
+
+namespace trireme::weights {
+
+/// Stored elements [begin, begin + count) are the bytes of `file` from `offset` on.
+struct Extent {
+  std::int64_t file = 0;  ///< index of StoredModel::files
+  std::int64_t offset = 0;
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+
+struct StoredTensor {
+  std::string parameter = {};            ///< ours: "h.0.attn.qkv.weight"
+  std::string name = {};                 ///< theirs, for messages
+  std::vector<std::int64_t> shape = {};  ///< ours: [out, in]
+  StoredType type = StoredType::f32;
+  bool transposed = false;  ///< stored as [in, out]
+  std::vector<Extent> extents = {};
+  /// Sum of element_hash over its fp32 elements, where the format has it.
+  std::optional<std::uint64_t> content_hash = {};
+
+  [[nodiscard]] std::int64_t elements() const;
+};
+
+struct StoredModel {
+  std::string path = {};        ///< as it was named, or the checkpoint found there
+  std::string format = {};      ///< "huggingface", "llm.c" or "checkpoint"
+  std::string shape_file = {};  ///< which file says the sizes
+  model::GptShape shape = {};
+  std::vector<std::string> files = {};
+  std::vector<StoredTensor> tensors = {};
+  std::string tokenizer = {};        ///< text::Tokenizer::serialized(); "" where none is known
+  std::string tokenizer_place = {};  ///< where that was read, for messages
+  std::int64_t step = 0;             ///< of a checkpoint
+
+  /// "FILE: tensor 'NAME'", for messages.
+  [[nodiscard]] std::string place_of(const StoredTensor& tensor) const;
+};
+
+/// As bytes for the other ranks.
+std::string packed(const StoredModel& model);
+StoredModel unpacked(std::string_view bytes);
+
+}  // namespace trireme::weights

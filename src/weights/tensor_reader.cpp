@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/tensor_reader.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "base/error.hpp"
+
+#include "weights/transpose.hpp"
+
+namespace trireme::weights {
+namespace {
+
+constexpr std::size_t most_open_files = 64;
+
+}  // namespace
+
+void TensorReader::read(const StoredTensor& tensor, std::int64_t begin, View values) {
+  TRIREME_EXPECT(begin >= 0 && values.elements <= tensor.elements() - begin,
+                 "elements [{}, {}) of {}, which has {}", begin, begin + values.elements,
+                 tensor.parameter, tensor.elements());
+  auto* to = values.as<float>();
+  if (!tensor.transposed)
+    return read_stored(tensor, begin, values.elements, to);
+  // Ours is [out, in]: what is wanted are whole rows of it, and parts of the first and the last.
+  const std::int64_t in = tensor.shape.at(1), end = begin + values.elements;
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t out = at / in, column = at % in;
+    if (column != 0 || end - at < in) {
+      const std::int64_t count = std::min(in - column, end - at);
+      read_strip(tensor, out, 1, column, count, begin, to);
+      at += count;
+    } else {
+      const std::int64_t whole = (end - at) / in;
+      read_strip(tensor, out, whole, 0, in, begin, to);
+      at += whole * in;
+    }
+  }
+}
+
+void TensorReader::read_strip(const StoredTensor& tensor,
+                              std::int64_t first,
+                              std::int64_t width,
+                              std::int64_t row,
+                              std::int64_t rows,
+                              std::int64_t begin,
+                              float* values) {
+  const std::int64_t out = tensor.shape.at(0), in = tensor.shape.at(1);
+  const std::int64_t widest = std::min(width, block_elements);
+  for (std::int64_t left = first; left < first + width; left += widest) {
+    const std::int64_t columns = std::min(widest, first + width - left);
+    const std::int64_t most_rows = std::max<std::int64_t>(1, block_elements / columns);
+    for (std::int64_t top = row; top < row + rows; top += most_rows) {
+      const std::int64_t height = std::min(most_rows, row + rows - top);
+      block_.resize(static_cast<std::size_t>(height * columns));
+      if (columns == out)
+        read_stored(tensor, top * out, height * out, block_.data());
+      else
+        for (std::int64_t i = 0; i < height; ++i)
+          read_stored(tensor, (top + i) * out + left, columns, block_.data() + i * columns);
+      transpose(block_.data(), columns, height, columns, values + (left * in + top - begin), in);
+    }
+  }
+}
+
+void TensorReader::read_stored(const StoredTensor& tensor,
+                               std::int64_t begin,
+                               std::int64_t count,
+                               float* to) {
+  const auto size = static_cast<std::int64_t>(size_bytes(tensor.type));
+  auto extent = std::ranges::upper_bound(tensor.extents, begin, {}, &Extent::begin);
+  TRIREME_EXPECT(extent != tensor.extents.begin(), "{} has no element {}", tensor.name, begin);
+  --extent;
+  while (count > 0) {
+    TRIREME_EXPECT(extent != tensor.extents.end() && extent->begin <= begin, "{} has no element {}",
+                   tensor.name, begin);
+    const std::int64_t part =
+        std::min({count, extent->begin + extent->count - begin, block_elements});
+    const std::int64_t offset = extent->offset + (begin - extent->begin) * size;
+    const auto part_bytes = static_cast<std::size_t>(part * size);
+    if (tensor.type == StoredType::f32) {
+      file(extent->file).read(offset, {reinterpret_cast<std::byte*>(to), part_bytes});
+    } else {
+      bytes_.resize(part_bytes);
+      file(extent->file).read(offset, bytes_);
+      to_fp32(tensor.type, bytes_.data(), part, to);
+    }
+    begin += part;
+    count -= part;
+    to += part;
+    if (begin == extent->begin + extent->count)
+      ++extent;
+  }
+}
+
+const InputFile& TensorReader::file(std::int64_t index) {
+  const auto known = files_.find(index);
+  if (known != files_.end())
+    return known->second;
+  if (files_.size() == most_open_files)
+    files_.clear();
+  return files_.emplace(index, InputFile(model_.files.at(static_cast<std::size_t>(index))))
+      .first->second;
+}
+
+}  // namespace trireme::weights

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/tensor_writer.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+
+#include "weights/transpose.hpp"
+
+namespace trireme::weights {
+
+void TensorWriter::write(const Outgoing& outgoing, NewFile& file) {
+  if (outgoing.tensor != nullptr && outgoing.transposed)
+    write_transposed(outgoing, file);
+  else if (outgoing.tensor != nullptr)
+    write_straight(outgoing, file);
+  write_zeros(outgoing.zeros, file);
+}
+
+void TensorWriter::write_straight(const Outgoing& outgoing, NewFile& file) {
+  const StoredTensor& tensor = *outgoing.tensor;
+  std::uint64_t hash = 0;
+  for (std::int64_t at = 0; at < tensor.elements(); at += block_elements) {
+    const std::int64_t count = std::min(block_elements, tensor.elements() - at);
+    values_.resize(static_cast<std::size_t>(count));
+    const View block = view_of(values_.data(), count);
+    reader_.read(tensor, at, block);
+    if (tensor.content_hash)
+      hash += hash_elements(block, at);
+    put(values_.data(), std::clamp<std::int64_t>(outgoing.elements - at, 0, count), file);
+  }
+  expect_hash(tensor, hash);
+}
+
+void TensorWriter::write_transposed(const Outgoing& outgoing, NewFile& file) {
+  const StoredTensor& tensor = *outgoing.tensor;
+  const std::int64_t out = tensor.shape.at(0), in = tensor.shape.at(1);
+  TRIREME_EXPECT(outgoing.elements == out * in, "{} elements of {}, turned", outgoing.elements,
+                 tensor.parameter);
+  values_.resize(static_cast<std::size_t>(out * in));
+  const View whole = view_of(values_.data(), out * in);
+  reader_.read(tensor, 0, whole);
+  expect_hash(tensor, tensor.content_hash ? hash_elements(whole, 0) : 0);
+  const std::int64_t most = std::max<std::int64_t>(1, block_elements / out);
+  for (std::int64_t row = 0; row < in; row += most) {
+    const std::int64_t rows = std::min(most, in - row);
+    turned_.resize(static_cast<std::size_t>(rows * out));
+    transpose(values_.data() + row, in, out, rows, turned_.data(), out);
+    put(turned_.data(), rows * out, file);
+  }
+}
+
+void TensorWriter::write_zeros(std::int64_t elements, NewFile& file) {
+  values_.assign(static_cast<std::size_t>(std::min(elements, block_elements)), 0.0F);
+  for (std::int64_t at = 0; at < elements; at += block_elements)
+    put(values_.data(), std::min(block_elements, elements - at), file);
+}
+
+void TensorWriter::put(const float* values, std::int64_t count, NewFile& file) {
+  const auto size = static_cast<std::size_t>(count);
+  if (type_ == StoredType::f32)
+    return file.write(std::as_bytes(std::span(values, size)));
+  TRIREME_EXPECT(type_ == StoredType::bf16, "weights are not written in {}", name(type_));
+  rounded_.resize(size);
+  std::transform(values, values + count, rounded_.begin(),
+                 [](float value) { return Bf16(value).bits; });
+  file.write(std::as_bytes(std::span(rounded_)));
+}
+
+void TensorWriter::expect_hash(const StoredTensor& tensor, std::uint64_t hash) const {
+  if (tensor.content_hash && hash != *tensor.content_hash)
+    throw UserError({model_.path}, fmt::format("the checkpoint is damaged: {} does not match its "
+                                               "content hash, so nothing was exported",
+                                               tensor.parameter));
+}
+
+}  // namespace trireme::weights

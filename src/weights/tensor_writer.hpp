@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams the tensors of a stored model into a new file, one after the other, as the file's format
+// wants them: turned, cut to some rows, followed by rows of zeros, in fp32 or bf16.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/new_directory.hpp"
+
+#include "weights/stored_model.hpp"
+#include "weights/tensor_reader.hpp"
+
+namespace trireme::weights {
+
+/// How one tensor leaves.
+struct Outgoing {
+  const StoredTensor* tensor = nullptr;  ///< null: zeros alone
+  bool transposed = false;               ///< as [in, out]
+  std::int64_t elements = 0;  ///< the tensor's first ones; all that it has when transposed
+  std::int64_t zeros = 0;     ///< elements of zero after them
+};
+
+class TensorWriter {
+ public:
+  /// `model` outlives the writer; `type` is f32 or bf16.
+  TensorWriter(const StoredModel& model, StoredType type)
+      : model_(model), reader_(model), type_(type) {}
+
+  /// Throws UserError where the tensor does not match its content hash; StorageError.
+  void write(const Outgoing& outgoing, NewFile& file);
+
+ private:
+  void write_straight(const Outgoing& outgoing, NewFile& file);
+  void write_transposed(const Outgoing& outgoing, NewFile& file);
+  void write_zeros(std::int64_t elements, NewFile& file);
+  void put(const float* values, std::int64_t count, NewFile& file);
+  void expect_hash(const StoredTensor& tensor, std::uint64_t hash) const;
+
+  const StoredModel& model_;
+  TensorReader reader_;
+  const StoredType type_;
+  std::vector<float> values_, turned_;
+  std::vector<std::uint16_t> rounded_;
+};
+
+}  // namespace trireme::weights

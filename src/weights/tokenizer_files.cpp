@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/tokenizer_files.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+
+#include "text/vocabulary.hpp"
+#include "text/write.hpp"
+
+namespace trireme::weights {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::int32_t llmc_tokenizer_magic = 20240328, llmc_tokenizer_version = 2;
+/// The length of a token is one byte there.
+constexpr std::size_t most_llmc_bytes = 255;
+
+/// A text without the characters that JSON wants escaped.
+std::string escaped(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == '"' || c == '\\'; }, ' ');
+  return text;
+}
+
+/// Throws UserError for special tokens that JSON has no room for: their names are not UTF-8.
+text::Vocabulary vocabulary_of(const std::string& serialized) {
+  text::Vocabulary vocabulary = text::listed_vocabulary(serialized);
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const std::string& name = vocabulary.tokens[id].bytes;
+    if (vocabulary.tokens[id].special && !nlohmann::json::accept("\"" + escaped(name) + "\""))
+      throw UserError(
+          fmt::format("special token {} of the tokenizer has a name that is no UTF-8, "
+                      "so its files cannot be written",
+                      id));
+  }
+  return vocabulary;
+}
+
+}  // namespace
+
+void write_huggingface_tokenizer(const NewDirectory& directory,
+                                 const std::string& serialized,
+                                 std::int64_t context) {
+  const text::Vocabulary vocabulary = vocabulary_of(serialized);
+  directory.write("tokenizer.json", text::tokenizer_json(vocabulary));
+  directory.write("vocab.json", text::vocab_json(vocabulary));
+  directory.write("merges.txt", text::merges_txt(vocabulary));
+  OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                        {"clean_up_tokenization_spaces", false},
+                        {"model_max_length", context}};
+  if (vocabulary.end_of_text)
+    for (const char* key : {"bos_token", "eos_token"})
+      config[key] = vocabulary.tokens[static_cast<std::size_t>(*vocabulary.end_of_text)].bytes;
+  directory.write("tokenizer_config.json", config.dump(2) + "\n");
+}
+
+std::string write_llmc_tokenizer(const NewDirectory& directory, const std::string& serialized) {
+  const text::Vocabulary vocabulary = vocabulary_of(serialized);
+  directory.write("tokenizer.json", text::tokenizer_json(vocabulary));
+  if (!vocabulary.end_of_text)
+    return "gpt2_tokenizer.bin is left out: it names an end of text, which the tokenizer lacks";
+  std::array<std::int32_t, 256> header{llmc_tokenizer_magic, llmc_tokenizer_version,
+                                       static_cast<std::int32_t>(vocabulary.tokens.size()),
+                                       *vocabulary.end_of_text};
+  std::string bytes(reinterpret_cast<const char*>(header.data()), sizeof header);
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const std::string& token = vocabulary.tokens[id].bytes;
+    if (token.size() > most_llmc_bytes)
+      return fmt::format(
+          "gpt2_tokenizer.bin is left out: token {} has {} bytes, and the file has "
+          "room for {}",
+          id, token.size(), most_llmc_bytes);
+    bytes.push_back(static_cast<char>(token.size()));
+    bytes += token;
+  }
+  directory.write("gpt2_tokenizer.bin", bytes);
+  return "";
+}
+
+}  // namespace trireme::weights

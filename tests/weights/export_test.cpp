@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/export.hpp"
+
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "base/hash.hpp"
+
+#include "comm/control/world.hpp"
+
+#include "record/checkpoint/checkpoint.hpp"
+#include "record/checkpoint/rank_file.hpp"
+
+#include "weights/checkpoint_weights.hpp"
+#include "weights/folder.hpp"
+#include "weights/import.hpp"
+#include "weights/open.hpp"
+#include "weights/tensor_reader.hpp"
+
+namespace trireme::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+std::string imported(const std::string& source,
+                     const test::ScratchDirectory& directory,
+                     bool with_tokenizer = false) {
+  const auto world = comm::make_self_world();
+  ImportRequest request{
+      .source = source, .output = directory / "run", .tokenizer = {}, .build = {}};
+  request.without_tokenizer = !with_tokenizer;
+  request.tokenizer = with_tokenizer ? text::byte_tokenizer() : nullptr;
+  static_cast<void>(import_model(request, *world));
+  return request.output;
+}
+
+ExportRequest request_of(const std::string& source, const std::string& output) {
+  ExportRequest request;
+  request.source = source;
+  request.output = output;
+  return request;
+}
+
+/// Every parameter by its name.
+std::map<std::string, std::vector<float>> values_of(const StoredModel& model) {
+  std::map<std::string, std::vector<float>> all;
+  TensorReader reader(model);
+  for (const StoredTensor& tensor : model.tensors) {
+    auto& values = all[tensor.parameter];
+    values.resize(static_cast<std::size_t>(tensor.elements()));
+    reader.read(tensor, 0, view_of(values.data(), std::ssize(values)));
+  }
+  return all;
+}
+
+TEST(Export, GivesBackTheFileThatWasImported) {
+  for (const bool tied : {true, false}) {
+    model::GptShape shape = tiny_shape();
+    shape.tied_head = tied;
+    Folder folder(shape);
+    const test::ScratchDirectory directory;
+    const std::string run = imported(folder.write(), directory);
+    const Exported done = export_model(request_of(run, directory / "out"));
+    EXPECT_EQ(done.files, std::vector<std::string>{"model.safetensors"});
+    const StoredModel before = open_model(folder.directory.path());
+    const StoredModel after = open_model(directory / "out");
+    EXPECT_EQ(after.shape, shape);
+    EXPECT_EQ(values_of(before), values_of(after));
+    // And once more around, byte by byte.
+    const test::ScratchDirectory again;
+    export_model(request_of(imported(directory / "out", again), again / "out"));
+    EXPECT_EQ(test::bytes_of(again / "out/model.safetensors"),
+              test::bytes_of(directory / "out/model.safetensors"));
+  }
+}
+
+TEST(Export, GoesThroughLlmcAndBack) {
+  const Folder folder;
+  const test::ScratchDirectory directory;
+  ExportRequest request = request_of(imported(folder.write(), directory), directory / "llmc");
+  request.format = ExportFormat::llmc;
+  export_model(request);
+  const std::string file = directory / "llmc/model_00000000.bin";
+  const StoredModel there = open_model(file);
+  EXPECT_EQ(there.shape, tiny_shape());
+  EXPECT_EQ(values_of(there), values_of(open_model(folder.directory.path())));
+  // 128 rows, of which 119 are zero.
+  const std::string bytes = test::bytes_of(file);
+  const std::size_t used = 1024 + 9 * 6 * 4, unused = 119 * 6 * 4;
+  EXPECT_EQ(bytes.substr(used, unused), std::string(unused, '\0'));
+}
+
+TEST(Export, RoundsToNearestEven) {
+  const Folder folder;
+  const test::ScratchDirectory directory;
+  ExportRequest request = request_of(folder.write(), directory / "out");
+  request.type = StoredType::bf16;
+  export_model(request);
+  const auto exact = values_of(open_model(folder.directory.path()));
+  const auto rounded = values_of(open_model(directory / "out"));
+  for (const auto& [name, values] : exact)
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(rounded.at(name)[i], static_cast<float>(Bf16(values[i]))) << name;
+  EXPECT_THAT(test::bytes_of(directory / "out/config.json"), HasSubstr("bfloat16"));
+}
+
+TEST(Export, CutsIntoShardsWithAnIndex) {
+  const Folder folder;
+  const test::ScratchDirectory directory;
+  ExportRequest request = request_of(folder.write(), directory / "out");
+  request.shard_bytes = 1500;
+  const Exported done = export_model(request);
+  ASSERT_GT(done.files.size(), 2U);
+  EXPECT_EQ(done.files.front(), fmt::format("model-00001-of-{:05}.safetensors", done.files.size()));
+  for (const std::string& file : done.files)
+    EXPECT_LT(fs::file_size(directory / ("out/" + file)), 3000U);
+  EXPECT_EQ(values_of(open_model(directory / "out")),
+            values_of(open_model(folder.directory.path())));
+}
+
+TEST(Export, GivesZeroBiasesToAModelWithoutAndTakesThemBack) {
+  model::GptShape shape = tiny_shape();
+  shape.bias = false;
+  Folder folder;
+  folder.config = replaced(folder.config, R"("n_layer")", R"("trireme_bias": false, "n_layer")");
+  for (auto& [name, tensor] : folder.tensors)
+    if (name.ends_with(".bias"))
+      tensor.bytes.assign(tensor.bytes.size(), '\0');
+  const test::ScratchDirectory directory;
+  const std::string run = imported(folder.write(), directory);
+  EXPECT_EQ(open_model(run).shape, shape);
+  export_model(request_of(run, directory / "out"));
+  EXPECT_EQ(open_model(directory / "out").shape, shape);
+  EXPECT_EQ(values_of(open_model(directory / "out")), values_of(open_model(run)));
+  ExportRequest request = request_of(run, directory / "llmc");
+  request.format = ExportFormat::llmc;
+  export_model(request);
+  const auto there = values_of(open_model(directory / "llmc"));
+  EXPECT_EQ(there.at("h.1.mlp.fc.bias"), std::vector<float>(24));
+  EXPECT_EQ(there.at("h.1.mlp.fc.weight"), values_of(open_model(run)).at("h.1.mlp.fc.weight"));
+}
+
+TEST(Export, LeavesOutRowsOnlyWhenItIsTold) {
+  Folder folder({.layers = 1, .heads = 1, .channels = 4, .context = 4, .vocabulary = 260});
+  const test::ScratchDirectory directory;
+  const std::string run = imported(folder.write(), directory, true);
+  export_model(request_of(run, directory / "whole"));
+  EXPECT_EQ(open_model(directory / "whole").shape.vocabulary, 260);
+  ExportRequest request = request_of(run, directory / "cut");
+  request.rows = ExportRows::tokenizer;
+  const Exported done = export_model(request);
+  EXPECT_THAT(done.notes.at(0), HasSubstr("the last 4 of 260 rows"));
+  const StoredModel cut = open_model(directory / "cut");
+  EXPECT_EQ(cut.shape.vocabulary, 256);
+  auto rows = values_of(open_model(run)).at("wte.weight");
+  rows.resize(256 * 4);
+  EXPECT_EQ(values_of(cut).at("wte.weight"), rows);
+  EXPECT_EQ(cut.tokenizer, text::byte_tokenizer()->serialized()) << "bytes come back as bytes";
+  const Folder without;
+  ExportRequest none = request_of(without.write(), directory / "none");
+  none.rows = ExportRows::tokenizer;
+  EXPECT_THAT(mistakes_of([&] { export_model(none); }), HasSubstr("no tokenizer"));
+}
+
+TEST(Export, TouchesNothingThatIsThere) {
+  const Folder folder;
+  const test::ScratchDirectory directory;
+  fs::create_directory(directory / "full");
+  test::write_bytes(directory / "full/mine", "precious");
+  test::write_bytes(directory / "file", "precious");
+  for (const char* name : {"full", "file"})
+    EXPECT_THAT(mistakes_of([&] { export_model(request_of(folder.write(), directory / name)); }),
+                HasSubstr("this is there already"));
+  EXPECT_EQ(test::bytes_of(directory / "full/mine"), "precious");
+  EXPECT_EQ(test::bytes_of(directory / "file"), "precious");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 2);
+  fs::create_directory(directory / "empty");
+  export_model(request_of(folder.directory.path(), directory / "empty"));
+  EXPECT_TRUE(fs::exists(directory / "empty/model.safetensors"));
+}
+
+TEST(Export, RefusesADamagedCheckpointAndLeavesNothing) {
+  const Folder folder;
+  const test::ScratchDirectory directory;
+  const std::string run = imported(folder.write(), directory);
+  const StoredModel stored = open_model(run);
+  for (const std::size_t victim : {std::size_t{0}, std::size_t{4}}) {  // straight and turned
+    const Extent& extent = stored.tensors.at(victim).extents.at(0);
+    const std::string file = stored.files.at(0), good = test::bytes_of(file);
+    std::string bad = good;
+    bad[static_cast<std::size_t>(extent.offset) + 1] ^= 4;
+    test::write_bytes(file, bad);
+    EXPECT_THAT(mistakes_of([&] { export_model(request_of(run, directory / "out")); }),
+                HasSubstr("the checkpoint is damaged: " + stored.tensors[victim].parameter));
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 1) << "the run alone";
+    test::write_bytes(file, good);
+  }
+}
+
+TEST(Export, FindsTheCheckpointOfAStep) {
+  const Folder folder;
+  const test::ScratchDirectory directory;
+  const std::string run = imported(folder.write(), directory);
+  ExportRequest request = request_of(run, directory / "out");
+  request.step = 5;
+  EXPECT_THAT(mistakes_of([&] { export_model(request); }),
+              HasSubstr("no checkpoint of step 5; there are those of 0"));
+  request.step = 0;
+  EXPECT_EQ(export_model(request).source, run + "/checkpoints/step-00000000");
+}
+
+TEST(Import, MakesACheckpointOfWeightsAlone) {
+  const Folder folder;
+  const test::ScratchDirectory directory;
+  const std::string run = imported(folder.write(), directory);
+  const record::CheckpointReader reader(run + "/checkpoints/step-00000000");
+  EXPECT_EQ(reader.states(), std::vector<std::string>{"master"});
+  EXPECT_EQ(reader.facts().step, 0);
+  const auto facts = origin_facts(reader.facts().more);
+  ASSERT_EQ(facts.size(), 3U);
+  EXPECT_EQ(facts[0].second, folder.directory.path());
+  EXPECT_EQ(facts[1].second, "huggingface");
+  std::vector<std::uint64_t> hashes;
+  for (const std::string& name : reader.parameters())
+    hashes.push_back(reader.content_hash("master", name));
+  EXPECT_EQ(facts[2].second,
+            fmt::format("{:016x}", weights_hash(model::parameter_table(tiny_shape()), hashes)));
+}
+
+TEST(Import, AsksForATokenizer) {
+  const Folder folder({.layers = 1, .heads = 1, .channels = 4, .context = 4, .vocabulary = 40});
+  const test::ScratchDirectory directory;
+  const auto world = comm::make_self_world();
+  ImportRequest request{
+      .source = folder.write(), .output = directory / "run", .tokenizer = {}, .build = {}};
+  const auto told = [&] { return mistakes_of([&] { import_model(request, *world); }); };
+  EXPECT_THAT(told(), HasSubstr("no tokenizer lies beside the weights"));
+  request.tokenizer = text::byte_tokenizer();
+  EXPECT_THAT(told(), HasSubstr("a vocabulary of 40 does not hold the tokenizer's 256 tokens"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory.path()), {}), 0);
+}
+
+}  // namespace
+}  // namespace trireme::weights

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/fit.hpp"
+
+#include <gmock/gmock.h>
+
+#include "text/vocabulary.hpp"
+#include "weights/folder.hpp"
+#include "weights/open.hpp"
+
+namespace trireme::weights {
+namespace {
+
+using ::testing::HasSubstr;
+
+Wanted wanted(const model::GptShape& shape, InitialRows rows = InitialRows::exact) {
+  return {shape, rows, nullptr, [](const std::string& key) {
+            return Place{"deck.yaml", 7, static_cast<int>(key.size())};
+          }};
+}
+
+std::string told(const StoredModel& stored, const Wanted& one) {
+  std::string text;
+  for (const Diagnostic& finding : misfits(stored, one)) text += to_string(finding) + "\n";
+  return text;
+}
+
+TEST(Misfits, AreNoneForTheSameModel) {
+  const Folder folder;
+  const StoredModel stored = open_model(folder.write());
+  model::GptShape shape = tiny_shape();
+  EXPECT_EQ(told(stored, wanted(shape)), "");
+  shape.dropout = 0.5;  // free
+  EXPECT_EQ(told(stored, wanted(shape)), "");
+}
+
+TEST(Misfits, AreToldAllAtOnceWithBothPlaces) {
+  const Folder folder;
+  const StoredModel stored = open_model(folder.write());
+  const model::GptShape other{.layers = 3,
+                              .heads = 4,
+                              .channels = 8,
+                              .context = 6,
+                              .vocabulary = 8,
+                              .bias = false,
+                              .tied_head = false};
+  const std::string text = told(stored, wanted(other));
+  const std::string file = folder.directory / "config.json";
+  EXPECT_THAT(text, HasSubstr("deck.yaml:7:12: error: model.layers: 3 here, but 2 in " + file));
+  EXPECT_THAT(text, HasSubstr("model.heads: 4 here, but 2 in"));
+  EXPECT_THAT(text, HasSubstr("model.channels: 8 here, but 6 in"));
+  EXPECT_THAT(text, HasSubstr("model.bias: false here, but true in"));
+  EXPECT_THAT(text, HasSubstr("model.tied_head: false here, but true in"));
+  EXPECT_THAT(text, HasSubstr("model.context: 6 positions here, but 5 in " + file +
+                              "; run.initial_rows: pad would add"));
+  EXPECT_THAT(text, HasSubstr("model.vocabulary: 8 tokens here, but 9 in " + file +
+                              "; run.initial_rows: cut would leave out"));
+}
+
+TEST(Misfits, RowsAreWhatTheOptionAllows) {
+  const Folder folder;
+  const StoredModel stored = open_model(folder.write());
+  model::GptShape more = tiny_shape(), less = tiny_shape(), both = tiny_shape();
+  more.vocabulary = 12;
+  less.context = 3;
+  both.vocabulary = 12;
+  both.context = 3;
+  for (const auto& [shape, rows, good] : {std::tuple{more, InitialRows::exact, false},
+                                          {more, InitialRows::cut, false},
+                                          {more, InitialRows::pad, true},
+                                          {more, InitialRows::fit, true},
+                                          {less, InitialRows::exact, false},
+                                          {less, InitialRows::pad, false},
+                                          {less, InitialRows::cut, true},
+                                          {less, InitialRows::fit, true},
+                                          {both, InitialRows::pad, false},
+                                          {both, InitialRows::cut, false},
+                                          {both, InitialRows::fit, true}})
+    EXPECT_EQ(told(stored, wanted(shape, rows)).empty(), good)
+        << shape.vocabulary << " " << shape.context << " " << static_cast<int>(rows);
+}
+
+TEST(Misfits, CompareTheBytesOfEveryToken) {
+  const Folder folder({.layers = 1, .heads = 1, .channels = 4, .context = 4, .vocabulary = 300});
+  text::Vocabulary vocabulary;
+  for (int byte = 0; byte < 256; ++byte)
+    vocabulary.tokens.push_back({std::string(1, static_cast<char>(byte)), false});
+  vocabulary.tokens.push_back({"ab", false});
+  vocabulary.merges = {{'a', 'b'}};
+  StoredModel stored = open_model(folder.write());
+  stored.tokenizer = text::make_tokenizer(vocabulary, "test")->serialized();
+  stored.tokenizer_place = "there/tokenizer.json";
+  Wanted one = wanted(folder.shape);
+  one.tokenizer = text::byte_tokenizer();
+  EXPECT_EQ(told(stored, one), "") << "the tokens that both have are the same";
+  std::swap(vocabulary.tokens['x'], vocabulary.tokens['y']);
+  one.tokenizer = text::make_tokenizer(vocabulary, "test");
+  const std::string text = told(stored, one);
+  EXPECT_THAT(text, HasSubstr("deck.yaml:7:14: error: data.tokenizer: not the tokenizer"));
+  EXPECT_THAT(text, HasSubstr("there/tokenizer.json: 2 of 257 tokens are others"));
+  EXPECT_THAT(text, HasSubstr(R"(token 120 is "y" here and "x" there)"));
+}
+
+}  // namespace
+}  // namespace trireme::weights

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/huggingface.hpp"
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "model/gpt.hpp"
+
+#include "weights/folder.hpp"
+#include "weights/open.hpp"
+#include "weights/tensor_reader.hpp"
+
+namespace trireme::weights {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string folder_refusal(const Folder& folder) {
+  const std::string& path = folder.write();
+  return mistakes_of([&] { static_cast<void>(open_model(path)); });
+}
+
+void expect_values(const StoredModel& model) {
+  TensorReader reader(model);
+  const auto table = model::parameter_table(model.shape);
+  ASSERT_EQ(model.tensors.size(), table.size());
+  for (std::size_t p = 0; p < table.size(); ++p) {
+    EXPECT_EQ(model.tensors[p].parameter, table[p].name);
+    std::vector<float> values(static_cast<std::size_t>(table[p].elements()));
+    reader.read(model.tensors[p], 0, view_of(values.data(), std::ssize(values)));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(values[i], value_of(p, static_cast<std::int64_t>(i))) << table[p].name;
+  }
+}
+
+TEST(HuggingFace, GivesTransformersLogits) {
+  // Made by transformers 5.23 and torch 2.15: two layers, far from their initial values.
+  const StoredModel stored = open_model(TRIREME_GOLDEN);
+  EXPECT_EQ(
+      stored.shape,
+      (model::GptShape{.layers = 2, .heads = 2, .channels = 8, .context = 8, .vocabulary = 24}));
+  const auto device = device::make_cpu_device(1);
+  const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
+  const auto loaded = load_parameters(stored, *device, *stream);
+  model::Gpt gpt(*device, stored.shape, DType::f32, 1, 0);
+  gpt.bind(loaded.views, {});
+  const std::vector<std::int32_t> tokens{3, 17, 0, 23, 5, 5, 11, 9};
+  const std::string expected = test::bytes_of(std::string(TRIREME_GOLDEN) + "/logits.bin");
+  ASSERT_EQ(expected.size(), tokens.size() * 24 * sizeof(float));
+  model::NoHooks hooks;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    std::vector<float> logits(24), golden(24);
+    gpt.next_logits(view_of(tokens.data(), static_cast<std::int64_t>(t) + 1),
+                    view_of(logits.data(), 24), hooks, *stream);
+    std::memcpy(golden.data(), expected.data() + t * 24 * sizeof(float), 24 * sizeof(float));
+    for (std::size_t v = 0; v < 24; ++v) EXPECT_NEAR(logits[v], golden[v], 1e-5) << t << " " << v;
+  }
+}
+
+TEST(HuggingFace, ReadsEveryParameterInItsOrder) {
+  model::GptShape shape = tiny_shape();
+  for (const bool tied : {true, false}) {
+    shape.tied_head = tied;
+    const Folder folder(shape);
+    const StoredModel model = open_model(folder.write());
+    EXPECT_EQ(model.shape, shape);
+    EXPECT_EQ(model.format, "huggingface");
+    expect_values(model);
+  }
+}
+
+TEST(HuggingFace, TakesNamesWithoutThePrefixAndBuffers) {
+  Folder folder;
+  Tensors bare;
+  for (const auto& [name, tensor] : folder.tensors)
+    bare[name.substr(std::string_view("transformer.").size())] = tensor;
+  bare["h.0.attn.bias"] = {"U8", {1, 1, 5, 5}, std::string(25, '\1')};
+  bare["h.1.attn.masked_bias"] = {"F32", {}, "1234"};
+  folder.tensors = bare;
+  expect_values(open_model(folder.write()));
+}
+
+TEST(HuggingFace, TakesATiedHeadThatIsTheEmbeddingAndNoOther) {
+  Folder folder;
+  folder.tensors["lm_head.weight"] = folder.tensors["transformer.wte.weight"];
+  expect_values(open_model(folder.write()));
+  folder.tensors["lm_head.weight"].bytes[5] ^= 1;
+  EXPECT_THAT(folder_refusal(folder), HasSubstr("lm_head.weight: it differs from"));
+}
+
+TEST(HuggingFace, ReadsShardsByTheirIndex) {
+  const Folder folder;
+  Tensors shards[2];
+  std::string map;
+  for (const auto& [name, tensor] : folder.tensors) {
+    const std::size_t shard = name.size() % 2;
+    shards[shard][name] = tensor;
+    map += fmt::format(R"({}"{}": "part-{}.safetensors")", map.empty() ? "" : ", ", name, shard);
+  }
+  const auto write = [&](const std::string& index) {
+    for (std::size_t shard = 0; shard < 2; ++shard)
+      test::write_bytes(folder.directory / fmt::format("part-{}.safetensors", shard),
+                        safetensors_of(shards[shard]));
+    test::write_bytes(folder.directory / "model.safetensors.index.json", index);
+    test::write_bytes(folder.directory / "config.json", folder.config);
+  };
+  const auto told = [&](const std::string& index) {
+    write(index);
+    return mistakes_of([&] { static_cast<void>(open_model(folder.directory.path())); });
+  };
+  const std::string good = fmt::format(R"({{"metadata": {{}}, "weight_map": {{{}}}}})", map);
+  write(good);
+  expect_values(open_model(folder.directory.path()));
+  EXPECT_THAT(told(replaced(good, "part-1", "part-0")), HasSubstr("does not say that it is in"));
+  EXPECT_THAT(told(replaced(good, "part-1.safetensors", "../part-1.safetensors")),
+              HasSubstr("no name of a file in the folder"));
+  EXPECT_THAT(told(replaced(good, "part-1.safetensors", "gone.safetensors")),
+              HasSubstr("gone.safetensors"));
+  EXPECT_THAT(told(R"({"weight_map": 7})"), HasSubstr("weight_map"));
+  EXPECT_THAT(told("7"), HasSubstr("weight_map"));
+  shards[0]["transformer.ln_f.weight"] = shards[1]["transformer.ln_f.weight"] =
+      folder.tensors.at("transformer.ln_f.weight");
+  EXPECT_THAT(told(good), HasSubstr("transformer.ln_f.weight: "));
+}
+
+TEST(HuggingFace, ListsAllThatIsMissingSurplusOrAnother) {
+  Folder folder;
+  folder.tensors.erase("transformer.h.0.ln_1.weight");
+  folder.tensors.erase("transformer.h.1.mlp.c_fc.bias");
+  folder.tensors["transformer.h.2.ln_1.weight"] = {"F32", {1}, "1234"};
+  folder.tensors["transformer.h.0.attn.c_attn.weight"].shape = {18, 6};  // not turned
+  folder.tensors["transformer.ln_f.bias"] = {"F8_E4M3", {6}, "123456"};
+  folder.tensors["wpe.weight"] = folder.tensors["transformer.wpe.weight"];
+  EXPECT_THAT(folder_refusal(folder), HasSubstr("wpe.weight: this tensor comes twice"));
+  folder.tensors.erase("wpe.weight");
+  const std::string told = folder_refusal(folder);
+  EXPECT_THAT(told, HasSubstr("h.0.ln_1.weight: missing: h.0.ln_1.weight of the model that"));
+  EXPECT_THAT(told, HasSubstr("h.1.mlp.c_fc.bias: missing: h.1.mlp.fc.bias"));
+  EXPECT_THAT(told, HasSubstr("transformer.h.2.ln_1.weight: surplus"));
+  EXPECT_THAT(told, HasSubstr("its shape is [18, 6]"));
+  EXPECT_THAT(told, HasSubstr("needs [6, 18]"));
+  EXPECT_THAT(told, HasSubstr("its dtype is F8_E4M3; weights are read in F32, BF16 and F16"));
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 4);
+}
+
+struct BadConfig {
+  const char* name;
+  const char* what;
+  const char* by;
+  const char* told;
+};
+class BadConfigs : public ::testing::TestWithParam<BadConfig> {};
+
+TEST_P(BadConfigs, AreRefusedByTheirKey) {
+  Folder folder;
+  folder.config = replaced(folder.config, GetParam().what, GetParam().by);
+  EXPECT_THAT(folder_refusal(folder), HasSubstr(GetParam().told));
+}
+
+constexpr BadConfig bad_configs[] = {
+    {"Llama", R"("gpt2")", R"("llama")", "model_type: \"llama\": this architecture is not read"},
+    {"NoType", R"("model_type": "gpt2",)", "", "model_type: missing"},
+    {"Relu", "gelu_new", "relu", "activation_function"},
+    {"ExactGelu", "gelu_new", "gelu", "activation_function"},
+    {"Epsilon", R"("n_layer")", R"("layer_norm_epsilon": 1e-6, "n_layer")", "layer_norm_epsilon"},
+    {"Inner", R"("n_layer")", R"("n_inner": 7, "n_layer")", "n_inner: 7"},
+    {"Unscaled", R"("n_layer")", R"("scale_attn_weights": false, "n_layer")", "scale_attn_weights"},
+    {"Cross", R"("n_layer")", R"("add_cross_attention": true, "n_layer")", "add_cross_attention"},
+    {"NoLayers", R"("n_layer": 2)", R"("n_layer": 0)", "n_layer: 0; it must be an integer from 1"},
+    {"HugeLayers", R"("n_layer": 2)", R"("n_layer": 99999999999)", "n_layer: 99999999999"},
+    {"LayersAsText", R"("n_layer": 2)", R"("n_layer": "2")", "n_layer: \"2\""},
+    {"MissingSize", R"("n_embd": 6,)", "", "n_embd: missing"},
+    {"Heads", R"("n_head": 2)", R"("n_head": 4)", "4 heads do not divide 6 channels"},
+    {"Tied", "true", "1", "tie_word_embeddings: neither true nor false"},
+    {"NoObject", "{", "[{", "config.json"},
+    {"OtherVocabulary", R"("vocab_size": 9)", R"("vocab_size": 10)", "needs [10, 6]"}};
+
+INSTANTIATE_TEST_SUITE_P(All, BadConfigs, ::testing::ValuesIn(bad_configs), [](const auto& one) {
+  return one.param.name;
+});
+
+TEST(HuggingFace, TakesTheOtherNameOfTheSameActivation) {
+  Folder folder;
+  folder.config = replaced(folder.config, "gelu_new", "gelu_pytorch_tanh");
+  expect_values(open_model(folder.write()));
+}
+
+TEST(HuggingFace, DropsTheBiasesOfAModelWithoutWhenTheyAreZero) {
+  Folder folder;
+  folder.config = replaced(folder.config, R"("n_layer")", R"("trireme_bias": false, "n_layer")");
+  EXPECT_THAT(folder_refusal(folder), HasSubstr("it is not zero"));
+  for (auto& [name, tensor] : folder.tensors)
+    if (name.ends_with(".bias"))
+      tensor.bytes.assign(tensor.bytes.size(), '\0');
+  const StoredModel model = open_model(folder.write());
+  EXPECT_FALSE(model.shape.bias);
+  EXPECT_EQ(model.tensors.size(), model::parameter_table(model.shape).size());
+}
+
+TEST(OpenModel, SaysWhatIsNotThere) {
+  const auto told = [](const std::string& path) {
+    return mistakes_of([&] { static_cast<void>(open_model(path)); });
+  };
+  const test::ScratchDirectory empty;
+  EXPECT_THAT(told(empty / "nope"), HasSubstr("no such file"));
+  EXPECT_THAT(told(empty.path()), HasSubstr("no weights in this directory"));
+  test::write_bytes(empty / "x.safetensors", "");
+  EXPECT_THAT(told(empty / "x.safetensors"), HasSubstr("name the folder"));
+  test::write_bytes(empty / "text", "hello");
+  EXPECT_THAT(told(empty / "text"), HasSubstr("no weights"));
+  test::write_bytes(empty / "config.json", gpt2_config(tiny_shape()));
+  EXPECT_THAT(told(empty.path()), HasSubstr("neither model.safetensors nor"));
+  test::write_bytes(empty / "pytorch_model.bin", "");
+  EXPECT_THAT(told(empty.path()), HasSubstr("save_pretrained"));
+  const Folder folder;
+  std::filesystem::remove(folder.write() + "/config.json");
+  EXPECT_THAT(told(folder.directory.path()), HasSubstr("config.json is missing"));
+}
+
+TEST(HuggingFace, WritesTheConfigThatItReads) {
+  model::GptShape shape = tiny_shape();
+  for (const bool bias : {true, false})
+    for (const bool tied : {true, false}) {
+      shape.bias = bias;
+      shape.tied_head = tied;
+      EXPECT_EQ(shape_of_config("c", config_json(shape, {.end_of_text = 3})), shape);
+    }
+  EXPECT_THAT(config_json(shape, {.end_of_text = 3}), HasSubstr("\"eos_token_id\": 3"));
+  EXPECT_THAT(generation_config_json({}), HasSubstr("\"eos_token_id\": null"));
+}
+
+}  // namespace
+}  // namespace trireme::weights

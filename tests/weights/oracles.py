@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The room `weights` beside transformers: equal losses and logits, equal files, no warnings.
+
+usage: oracles.py TRIREME WEIGHTS_TOOL     exit code 77 with the reason where the packages are not there
+TRIREME_ORACLES names a virtual environment that has them. No GPU, no network: the models are made at random here.
+"""
+import array
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+PACKAGES = ("torch", "transformers", "safetensors", "numpy")
+missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+if missing:
+    other = pathlib.Path(os.environ.get("TRIREME_ORACLES", "")) / "bin/python"
+    if "TRIREME_ORACLES" in os.environ and other.exists() and pathlib.Path(sys.prefix) != other.parent.parent:
+        os.execv(other, [str(other), *sys.argv])
+    print(f"skipped: {sys.executable} has no {', '.join(missing)}; TRIREME_ORACLES=DIR names a virtual environment where they are")
+    sys.exit(77)
+
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", CUDA_VISIBLE_DEVICES="")
+import numpy as np
+import safetensors.torch
+import torch
+import transformers
+
+TRIREME, TOOL = sys.argv[1:3]
+checked = 0
+
+
+def expect(condition, what):
+    global checked
+    checked += 1
+    if not condition:
+        print(f"FAILED: {what}")
+        sys.exit(1)
+
+
+def run(*words, code=0):
+    done = subprocess.run([TRIREME, *map(str, words)], capture_output=True, text=True, check=False)
+    expect(done.returncode == code, f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def numbers(kind, model, tokens):
+    done = subprocess.run([TOOL, kind, str(model)], input=array.array("i", tokens).tobytes(), stdout=subprocess.PIPE, check=True)
+    return np.frombuffer(done.stdout, np.float32)
+
+
+def random_model(seed, tied, **sizes):
+    """Far from the initial values, so that no part is nearly silent."""
+    torch.manual_seed(seed)
+    ids = {"bos_token_id": None, "eos_token_id": None}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(tie_word_embeddings=tied, **{**ids, **sizes}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.08 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def load_without_warnings(folder, **options):
+    """In a process of its own, which tells all that was warned of, by Python or by the library's log."""
+    script = ("import sys, warnings; warnings.simplefilter('error'); import transformers; "
+              "transformers.utils.logging.set_verbosity_info(); "
+              "m, told = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1], output_loading_info=True); "
+              "bad = {k: sorted(map(str, v)) for k, v in told.items() if v}; print('FINDINGS', bad)")
+    done = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=False)
+    expect(done.returncode == 0 and "FINDINGS {}" in done.stdout, f"{folder} loads whole: {done.stdout}{done.stderr}")
+    warned = [line for line in done.stderr.splitlines() if any(word in line.lower() for word in ("warn", "deprecat", "newly initialized", "not used", "mismatch"))]
+    expect(not warned, f"{folder} loads without a warning: {warned}")
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, **options).eval()
+
+
+def compare_numbers(name, theirs, ours, tokens_of, context, vocabulary):
+    tokens = tokens_of(context)
+    with torch.no_grad():
+        expected = theirs(torch.tensor([tokens])).logits[0].numpy()
+    got = numbers("logits", ours, tokens).reshape(context, vocabulary)
+    worst = np.abs(got - expected).max()
+    expect(worst < 1e-5 * max(1, np.abs(expected).max()), f"{name}: logits differ by {worst}")
+    rows = -(-10_000 // context)
+    many = np.array(tokens_of(rows * (context + 1))).reshape(rows, context + 1)
+    with torch.no_grad():
+        logits = theirs(torch.tensor(many[:, :-1])).logits.double()
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, vocabulary), torch.tensor(many[:, 1:]).reshape(-1)).item()
+    mine = numbers("losses", ours, many.reshape(-1).tolist()).astype(np.float64).mean()
+    expect(abs(mine - loss) < 1e-6 * abs(loss), f"{name}: loss {mine} and {loss}")
+    print(f"{name}: logits within {worst:.1e} (largest {np.abs(expected).max():.1f}), loss of {rows * context} tokens {loss:.7f} within {abs(mine / loss - 1):.1e}")
+
+
+def same_tensors(name, one, two):
+    a, b = (safetensors.torch.load_file(folder / "model.safetensors") for folder in (one, two))
+    expect(set(a) == set(b), f"{name}: the same names")
+    expect(all(torch.equal(a[key].view(torch.int32), b[key].view(torch.int32)) for key in a), f"{name}: the same bits")
+
+
+def check_model(folder, name, tied, tokenizer="bytes", **sizes):
+    """Imported, the same numbers; exported, the same bits; loaded again, the same numbers."""
+    theirs = random_model(len(name), tied, **sizes)
+    draw = np.random.default_rng(7)
+    vocabulary, context = sizes["vocab_size"], sizes["n_positions"]
+    tokens_of = lambda count: draw.integers(0, vocabulary, count).tolist()
+    source, imported, exported, llmc = (folder / f"{name}-{part}" for part in ("source", "run", "out", "llmc"))
+    theirs.save_pretrained(source)
+    run("import", source, "--output", imported, "--tokenizer", tokenizer)
+    compare_numbers(f"{name}, imported", theirs, imported, tokens_of, context, vocabulary)
+    run("export", imported, "--format", "huggingface", "--output", exported)
+    same_tensors(name, source, exported)
+    expect((source / "model.safetensors").read_bytes() == (exported / "model.safetensors").read_bytes(), f"{name}: the same file")
+    again = load_without_warnings(exported)
+    tokens = torch.tensor([tokens_of(context)])
+    with torch.no_grad():
+        expect(torch.equal(theirs(tokens).logits, again(tokens).logits), f"{name}: transformers' logits of both are equal")
+    if tied:
+        run("export", imported, "--format", "llm.c", "--output", llmc)
+        compare_numbers(f"{name}, by way of llm.c", theirs, llmc, tokens_of, context, vocabulary)
+
+
+def check_dtypes(folder):
+    """bf16 and fp16 files are read as what they are; bf16 is written as torch rounds it."""
+    theirs = random_model(3, True, n_layer=2, n_head=2, n_embd=32, n_positions=16, vocab_size=256)
+    theirs.save_pretrained(folder / "fp32")
+    for dtype in (torch.bfloat16, torch.float16):
+        name = str(dtype).removeprefix("torch.")
+        rounded = random_model(3, True, n_layer=2, n_head=2, n_embd=32, n_positions=16, vocab_size=256).to(dtype)
+        rounded.save_pretrained(folder / name)
+        run("import", folder / name, "--output", folder / f"{name}-run", "--tokenizer", "bytes")
+        run("export", folder / f"{name}-run", "--format", "huggingface", "--output", folder / f"{name}-out")
+        mine = safetensors.torch.load_file(folder / f"{name}-out/model.safetensors")
+        expect(all(torch.equal(mine[key], value.float()) for key, value in safetensors.torch.load_file(folder / name / "model.safetensors").items()),
+               f"{name}: read exactly")
+    run("import", folder / "fp32", "--output", folder / "fp32-run", "--tokenizer", "bytes")
+    run("export", folder / "fp32-run", "--format", "huggingface", "--dtype", "bf16", "--output", folder / "rounded")
+    same = (folder / "rounded/model.safetensors").read_bytes() == (folder / "bfloat16/model.safetensors").read_bytes()
+    expect(same, "bf16 is written as torch rounds it")
+    expect(load_without_warnings(folder / "rounded").dtype == torch.bfloat16, "transformers takes the dtype from config.json")
+
+
+def check_shards(folder):
+    theirs = random_model(5, True, n_layer=3, n_head=2, n_embd=32, n_positions=16, vocab_size=300)
+    theirs.save_pretrained(folder / "sharded", max_shard_size="60KB")
+    expect((folder / "sharded/model.safetensors.index.json").exists(), "transformers wrote shards")
+    run("import", folder / "sharded", "--output", folder / "sharded-run", "--tokenizer", "none")
+    run("export", folder / "sharded-run", "--format", "huggingface", "--output", folder / "sharded-out", "--shard-bytes", 60000)
+    again = load_without_warnings(folder / "sharded-out")
+    a, b = theirs.state_dict(), again.state_dict()
+    expect(all(torch.equal(a[key], b[key]) for key in a), "shards hold the same bits")
+    index = json.loads((folder / "sharded-out/model.safetensors.index.json").read_text())
+    expect(len(set(index["weight_map"].values())) > 2 and index["metadata"]["total_size"] == 4 * theirs.num_parameters(), "an index of all bytes")
+
+
+def check_tokenizer(folder):
+    """A trained vocabulary leaves with the model and gives the same ids there."""
+    text = pathlib.Path(__file__).read_text(encoding="utf-8")
+    (folder / "text").write_text(text, encoding="utf-8")
+    for pattern in ("gpt2", "llama3"):
+        made = folder / f"tokenizer-{pattern}"
+        run("tokenizer", "train", "--text", folder / "text", "--vocabulary", 400, "--pattern", pattern, "--output", made)
+        theirs = random_model(6, True, n_layer=1, n_head=2, n_embd=16, n_positions=64, vocab_size=512)
+        theirs.save_pretrained(folder / f"m-{pattern}")
+        run("import", folder / f"m-{pattern}", "--output", folder / f"m-{pattern}-run", "--tokenizer", made)
+        run("export", folder / f"m-{pattern}-run", "--format", "huggingface", "--output", folder / f"m-{pattern}-out")
+        ours = transformers.AutoTokenizer.from_pretrained(folder / f"m-{pattern}-out")
+        direct = transformers.PreTrainedTokenizerFast(tokenizer_file=str(made / "tokenizer.json"))
+        expect(ours.encode(text) == direct.encode(text) and len(ours) <= 512, f"{pattern}: the same ids")
+        expect(ours.decode(ours.encode(text)) == text and ours.eos_token == "<|endoftext|>", f"{pattern}: text comes back")
+        run("export", folder / f"m-{pattern}-run", "--format", "huggingface", "--rows", "tokenizer", "--output", folder / f"m-{pattern}-cut")
+        cut = load_without_warnings(folder / f"m-{pattern}-cut")
+        expect(cut.config.vocab_size == len(ours) == 400 and cut.config.eos_token_id == ours.eos_token_id, f"{pattern}: rows of tokens alone")
+        expect(torch.equal(cut.transformer.wte.weight, theirs.transformer.wte.weight[:400]), f"{pattern}: the rows are the first ones")
+
+
+def main():
+    print(f"torch {torch.__version__}, transformers {transformers.__version__}")
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(2)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        check_model(folder, "bytes", True, n_layer=3, n_head=4, n_embd=48, n_positions=32, vocab_size=256)
+        check_model(folder, "padded", True, n_layer=2, n_head=2, n_embd=64, n_positions=50, vocab_size=300)
+        check_model(folder, "untied", False, n_layer=2, n_head=3, n_embd=36, n_positions=24, vocab_size=257)
+        check_dtypes(folder)
+        check_shards(folder)
+        check_tokenizer(folder)
+    print(f"{checked} comparisons, all good")
+
+
+if __name__ == "__main__":
+    main()

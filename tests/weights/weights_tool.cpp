@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The room `weights` for scripts (oracles.py): int32 tokens on standard input, fp32 numbers on
+// standard output.
+//
+//   weights_tool losses MODEL     rows of context + 1 tokens; the loss of each token but the first
+//   weights_tool logits MODEL     up to context tokens; the logits after each of them
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+#include "model/gpt.hpp"
+
+#include "weights/open.hpp"
+
+namespace {
+
+using namespace trireme;
+
+std::vector<std::int32_t> tokens_of_input() {
+  const std::string bytes{std::istreambuf_iterator<char>(std::cin), {}};
+  std::vector<std::int32_t> tokens(bytes.size() / sizeof(std::int32_t));
+  std::memcpy(tokens.data(), bytes.data(), tokens.size() * sizeof(std::int32_t));
+  return tokens;
+}
+
+void put(const std::vector<float>& values) {
+  std::fwrite(values.data(), sizeof(float), values.size(), stdout);
+}
+
+void losses(model::Gpt& gpt, device::Stream& stream, const std::vector<std::int32_t>& tokens) {
+  const auto context = gpt.shape().context;
+  model::NoHooks hooks;
+  std::vector<float> found(static_cast<std::size_t>(context));
+  for (std::size_t row = 0; row + static_cast<std::size_t>(context) < tokens.size();
+       row += static_cast<std::size_t>(context) + 1) {
+    const model::Batch batch{view_of(tokens.data() + row, context),
+                             view_of(tokens.data() + row + 1, context)};
+    gpt.evaluate(batch, view_of(found.data(), context), hooks, stream);
+    stream.synchronize();
+    put(found);
+  }
+}
+
+void logits(model::Gpt& gpt, device::Stream& stream, const std::vector<std::int32_t>& tokens) {
+  model::NoHooks hooks;
+  std::vector<float> found(static_cast<std::size_t>(gpt.shape().vocabulary));
+  for (std::int64_t count = 1; count <= std::ssize(tokens); ++count) {
+    gpt.next_logits(view_of(tokens.data(), count), view_of(found.data(), std::ssize(found)), hooks,
+                    stream);
+    stream.synchronize();
+    put(found);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3)
+    return 2;
+  try {
+    const weights::StoredModel stored = weights::open_model(argv[2]);
+    const auto device = device::make_cpu_device(1);
+    const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
+    const auto loaded = weights::load_parameters(stored, *device, *stream);
+    model::Gpt gpt(*device, stored.shape, DType::f32, 1, 0);
+    gpt.bind(loaded.views, {});
+    const auto tokens = tokens_of_input();
+    std::string(argv[1]) == "losses" ? losses(gpt, *stream, tokens) : logits(gpt, *stream, tokens);
+  } catch (const std::exception& problem) {
+    std::fprintf(stderr, "%s\n", problem.what());
+    return 2;
+  }
+  return 0;
+}
