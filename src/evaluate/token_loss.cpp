@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "evaluate/token_loss.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+#include "base/error.hpp"
+
+#include "comm/control/together.hpp"
+#include "data/read_ahead.hpp"
+#include "ops/order_free_sum.hpp"
+
+namespace trireme::evaluate {
+
+double TokenLoss::perplexity() const {
+  return std::exp(loss());
+}
+
+double TokenLoss::bits_per_byte() const {
+  return bytes > 0 ? nats / (std::numbers::ln2 * static_cast<double>(bytes))
+                   : std::numeric_limits<double>::quiet_NaN();
+}
+
+TokenLoss token_loss(Scorer& scorer,
+                     const data::TokenStream& stream,
+                     std::span<const std::int32_t> bytes_of,
+                     comm::World& world) {
+  TRIREME_EXPECT(stream.size() >= 2, "the loss on {} tokens", stream.size());
+  const std::int64_t T = scorer.shape().context;
+  TokenLoss result{.tokens = stream.size() - 1};
+  const std::int64_t windows = (result.tokens + T - 1) / T;
+  ops::OrderFreeSum sum;
+  comm::together(world, [&] {
+    std::vector<std::int32_t> both;
+    for (std::int64_t w = world.rank(); w < windows; w += world.size()) {
+      const std::int64_t targets = std::min(T, result.tokens - w * T);
+      both.resize(static_cast<std::size_t>(targets) + 1);
+      stream.read(w * T, both);
+      const Row row{{both.begin(), both.end() - 1}, {both.begin() + 1, both.end()}};
+      result.bytes += data::bytes_of_tokens(row.targets, bytes_of);
+      const auto losses = scorer.losses({&row, 1});
+      for (const float loss : losses.at(0)) sum.add(static_cast<double>(loss));
+    }
+  });
+  sum.normalize();
+  world.sum(sum.words());
+  world.sum({&result.bytes, 1});
+  result.nats = sum.value();
+  return result;
+}
+
+}  // namespace trireme::evaluate
