@@ -11,6 +11,14 @@ find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(ZLIB REQUIRED)
+# Debian's zstd brings no CMake package.
+find_path(ZSTD_INCLUDE_DIR zstd.h REQUIRED)
+find_library(ZSTD_LIBRARY zstd REQUIRED)
+add_library(trireme_zstd INTERFACE)
+target_include_directories(trireme_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
+target_link_libraries(trireme_zstd INTERFACE ${ZSTD_LIBRARY})
 
 # oneDNN multiplies matrices on processors without AVX-512. On those with it, it is only measured beside our own kernels.
 if(TRIREME_ONEDNN)

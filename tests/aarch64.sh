@@ -33,7 +33,7 @@ if [ ! -e "$sysroot/complete" ]; then
   echo "aarch64: fetching packages"
   "${apt[@]}" update
   "${apt[@]}" install -y --no-install-recommends --download-only libc6-dev "libstdc++-$(aarch64-linux-gnu-g++ -dumpversion | cut -d. -f1)-dev" \
-    libgomp1 libopenmpi-dev libhdf5-openmpi-dev libdnnl-dev ocl-icd-opencl-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev \
+    libgomp1 libopenmpi-dev libhdf5-openmpi-dev libdnnl-dev ocl-icd-opencl-dev libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libspdlog-dev libfmt-dev \
     libgtest-dev libgmock-dev
   for package in "$state"/archives/*.deb; do dpkg-deb -x "$package" "$sysroot"; done
   # One tree of libraries, as on an installed system, and what the packages' scripts would have linked.

@@ -178,10 +178,10 @@ run_item() {
     train-cuda-fp32) compared "$1" 0.001 cpu "${fp32[@]}" ;;
     train-cuda-bf16) compared "$1" 0.05 cpu "${bf16[@]}" ;;
     train-again) compared "$1" 0 cuda-fp32 cuda-fp32-again 1 "${fp32[@]:2}" ;;
-    train-without-graphs) compared "$1" 0 cuda-fp32 cuda-fp32-without-graphs 1 "${fp32[@]:2}" run.graphs=false ;;
-    train-plain-gelu) compared "$1" 0.05 cuda-bf16 plain-gelu 1 "${bf16[@]:2}" run.fused_gelu=false ;;
-    train-timed-products) compared "$1" 0.05 cuda-bf16 timed-products 1 "${bf16[@]:2}" run.timed_products=true parallel.product_blocks=64 ;;
-    train-unordered-attention) compared "$1" 0.05 cuda-bf16 unordered-attention 1 "${bf16[@]:2}" run.deterministic_attention=false ;;
+    train-without-graphs) compared "$1" 0 cuda-fp32 cuda-fp32-without-graphs 1 "${fp32[@]:2}" gpu.graphs=false ;;
+    train-plain-gelu) compared "$1" 0.05 cuda-bf16 plain-gelu 1 "${bf16[@]:2}" gpu.fused_gelu=false ;;
+    train-timed-products) compared "$1" 0.05 cuda-bf16 timed-products 1 "${bf16[@]:2}" gpu.timed_products=true parallel.product_blocks=64 ;;
+    train-unordered-attention) compared "$1" 0.05 cuda-bf16 unordered-attention 1 "${bf16[@]:2}" gpu.deterministic_attention=false ;;
     train-nccl-2-unsharded) compared "$1" 0 nccl-2 nccl-2-unsharded 2 "${fp32[@]:2}" "${small[@]}" optimizer.sharded=false ;;
     train-nccl-*) compared "$1" 0.001 cpu "${1#train-}" "${1##*-}" "${fp32[@]:2}" "${small[@]}" ;;
     test-*) unit "$1" "${1#test-}" 1 ;;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs every test; then builds the unit tests, and the MPI tests for two ranks, once more with the
-# address and undefined-behaviour sanitizers and runs those, and lets clang's fuzzers try some inputs each. Exits non-zero when a
-# test fails or when there was none to run.
+# address and undefined-behaviour sanitizers and runs those. Exits non-zero when a test fails or when there was none to run.
+# The unit tests replay what the fuzzers have found; tests/fuzz/run.sh looks for more.
 #   usage: bash tests/run.sh [CTEST_OPTION …]     e.g. bash tests/run.sh -R layout
 # TRIREME_SANITIZERS=off leaves the sanitizers out; with options for ctest they are left out too.
 set -euo pipefail
@@ -15,24 +15,22 @@ PRESET=cpu bash jobs/build.sh
 
 results=()
 status=0
-run_tests() { # name, then what to run; 77 says that it was skipped
+run_tests() { # name, then what to run
   local name=$1 from=$SECONDS code=0 verdict
   shift
   "$@" || code=$?
   case $code in
     0) verdict=passed ;;
-    77) verdict=skipped ;;
     *) verdict="FAILED (exit $code)" status=1 ;;
   esac
   results+=("$(printf '%-10s %s, %d s' "$name" "$verdict" $((SECONDS - from)))")
 }
 
 # The tests that start MPI and Slurm wait more than they compute. Beside them, and only where they leave room, the trees of the
-# sanitized part are built; what that says is shown when its turn has come. Of the fuzzers only the time is saved: run.sh builds again.
+# sanitized part are built; what that says is shown when its turn has come.
 sanitized_log=build/sanitized.log
 build_sanitized() {
-  PRESET=asan nice -n 19 bash jobs/build.sh unit_tests mpi_tests || return
-  nice -n 19 bash tests/fuzz/run.sh --build || true
+  PRESET=asan nice -n 19 bash jobs/build.sh unit_tests mpi_tests
 }
 sanitized() {
   wait "$1" || { cat "$sanitized_log"; return 1; }
@@ -56,7 +54,6 @@ else
   run_tests others ctest --preset cpu -j 3 -LE '^unit$'
   if [ "${TRIREME_SANITIZERS:-on}" != off ]; then
     run_tests sanitized sanitized $building
-    run_tests fuzz bash tests/fuzz/run.sh
   fi
 fi
 

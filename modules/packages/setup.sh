@@ -23,6 +23,8 @@ unsupported() { # says what to install, and ends
       "oneDNN 2.6 (or none)" "onednn-devel" onednn \
       "yaml-cpp 0.7" yaml-cpp-devel yaml-cpp \
       "CLI11 2.3" cli11-devel cli11 \
+      "nlohmann-json 3.11" json-devel nlohmann-json \
+      "zlib 1.2, zstd 1.5" "zlib-devel libzstd-devel" "zlib zstd" \
       "spdlog 1.10, fmt 9" "spdlog-devel fmt-devel" "spdlog fmt" \
       "GoogleTest 1.12 (tests)" "gtest-devel gmock-devel" gtest \
       "Python 3.9: h5py, numpy," "python3-h5py" python-h5py \
@@ -46,7 +48,7 @@ fi
 packages=(
   build-essential cmake ninja-build git ca-certificates
   libdnnl-dev ocl-icd-opencl-dev # oneDNN's CMake package asks for OpenCL
-  libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev libgtest-dev libgmock-dev
+  libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libspdlog-dev libfmt-dev libgtest-dev libgmock-dev
   iproute2 # tests/network joins two hosts on one machine with it
   python3 python3-venv python3-pip python3-setuptools python3-wheel python3-numpy python3-h5py python3-matplotlib
 )

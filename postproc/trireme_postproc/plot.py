@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a run: loss, learning rate, speed, and where the time of a step goes."""
+"""The picture of a run: loss, learning rate, speed, where the time of a step goes, and what else was measured."""
 
 import os
 
@@ -11,16 +11,20 @@ import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator  # noqa: E402
 
-from . import timings  # noqa: E402
+from . import evaluation, timings  # noqa: E402
 from .run_file import RunFileError  # noqa: E402
-from .summary import number  # noqa: E402
+from .summary import number, with_error  # noqa: E402
 
 # Okabe and Ito's palette, which people with colour blindness can tell apart.
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PARTS = (BLUE, "#56B4E9", GREEN, RED, ORANGE, "#CC79A7", "#F0E442")
 GREY = "#B8BCC2"
 INK = "#30343A"
+SETS = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9")
+DASHES = ("-", (0, (3.5, 1.5)), (0, (1.2, 1.4)))
 MOST_BARS = 80
+# Inches of the picture, without and of each row that is added below.
+PANELS, ADDED = 7.6, 3.2
 
 STYLE = {
     "font.size": 9.5,
@@ -192,6 +196,100 @@ def _time(axes, run):
     )
 
 
+def _batch_tokens(run):
+    """Tokens of a step, by the deck; None where it does not tell."""
+    try:
+        return int(run.deck["batch.sequences"]) * int(run.deck["model.context"])
+    except (KeyError, ValueError):
+        return None
+
+
+def _has_noise_scale(run):
+    """Rows, in all columns that the picture takes."""
+    wanted = ("step", "tokens", "sequences", "trace", "gradient_squared")
+    return all(len(run.noise_scale.get(name, ())) > 0 for name in wanted)
+
+
+def _noise_scale(axes, run):
+    """The smoothed noise scale, what single steps say of it, and the batch that the run had."""
+    axes.set_title("Gradient noise scale")
+    step, scale = run.noise_scale["step"].values, run.noise_scale["tokens"]
+    trace, gradient, sequences = (
+        run.noise_scale[name].values for name in ("trace", "gradient_squared", "sequences")
+    )
+    known = np.isfinite(scale.values) & np.isfinite(sequences)
+    batch = _batch_tokens(run)
+    if not known.any():
+        _empty(axes, "the noise hides the gradient: no positive estimate")
+        return
+    length = scale.values[known][-1] / sequences[known][-1]
+    single = (trace > 0) & (gradient > 0)
+    axes.plot(
+        step[single],
+        trace[single] / gradient[single] * length,
+        color=GREY,
+        linestyle="none",
+        marker=".",
+        markersize=4,
+        label="single steps (those with a positive estimate)",
+    )
+    axes.plot(
+        step[known],
+        scale.values[known],
+        color=BLUE,
+        linewidth=1.8,
+        marker="o" if known.sum() == 1 else None,
+        label="smoothed",
+    )
+    if batch:
+        axes.axhline(batch, color=RED, linewidth=1.2, linestyle=(0, (4, 3)), label="batch of a step")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(EngFormatter())
+    axes.set_ylabel(label("noise scale", scale.unit))
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+
+
+def _sets(axes, curves, title, noun):
+    """Curves of evaluate.sets with bands of one standard error: a colour for each set, a dash for each kind of number."""
+    axes.set_title(title)
+    names = sorted({curve.name for curve in curves})
+    kinds = sorted({curve.kind for curve in curves}, key=[curve.kind for curve in curves].index)
+    for curve in curves:
+        colour = SETS[names.index(curve.name) % len(SETS)]
+        kind = f", {curve.kind}" if len(kinds) > 1 else ""
+        axes.plot(
+            curve.steps,
+            curve.values,
+            color=colour,
+            linewidth=1.6,
+            linestyle=DASHES[kinds.index(curve.kind) % len(DASHES)],
+            marker="o",
+            markersize=4,
+            label=f"{curve.name}{kind}  {with_error(curve, -1)}",
+        )
+        if np.isfinite(curve.errors).any():
+            low, high = curve.values - curve.errors, curve.values + curve.errors
+            axes.fill_between(curve.steps, low, high, color=colour, alpha=0.13, linewidth=0)
+    units = sorted({curve.unit for curve in curves})
+    axes.set_ylabel(label(noun, ", ".join(units)))
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, handlelength=3.6)
+
+
+def _added_rows(run):
+    """What the run measured besides: a function of the axes for each row below the four panels."""
+    rows = []
+    losses = evaluation.curves(run.evaluation, evaluation.LOSSES)
+    accuracies = evaluation.curves(run.evaluation, evaluation.ACCURACIES)
+    if losses:
+        rows.append(lambda axes: _sets(axes, losses, "Losses of evaluate.sets (last value)", "loss"))
+    if accuracies:
+        title = "Multiple choice of evaluate.sets (last value ± standard error)"
+        rows.append(lambda axes: _sets(axes, accuracies, title, "right answers"))
+    if _has_noise_scale(run):
+        rows.append(lambda axes: _noise_scale(axes, run))
+    return rows
+
+
 def _heading(run):
     name = str(run.deck.get("run.name", os.path.basename(os.path.dirname(run.path)) or run.path))
     details = []
@@ -207,20 +305,47 @@ def _heading(run):
     return name, " · ".join(details)
 
 
-def plot(run, output):
-    """Writes the picture; its kind follows from the name's ending."""
+def expect_picture(output):
+    """Refuses a name that says no kind of picture."""
     known = plt.figure().canvas.get_supported_filetypes()
     plt.close("all")
     ending = os.path.splitext(output)[1].lstrip(".").lower()
     if ending not in known:
         raise RunFileError(f"{output}: a picture's name must end in one of .png, .pdf, .svg")
+
+
+def plot(run, output):
+    """Writes the picture; its kind follows from the name's ending."""
+    expect_picture(output)
     with plt.rc_context(STYLE):
-        figure = plt.figure(figsize=(12, 7.6), dpi=130)
+        rows = _added_rows(run)
+        added = ADDED * len(rows)
+        height = PANELS + added
+        figure = plt.figure(figsize=(12, height), dpi=130)
+
+        def at(share):
+            """Where a share of the height of a picture without added rows lies in this one."""
+            return (PANELS * share + added) / height
+
         upper = figure.add_gridspec(
-            1, 2, left=0.065, right=0.975, top=0.855, bottom=0.55, width_ratios=(1.75, 1), wspace=0.2
+            1,
+            2,
+            left=0.065,
+            right=0.975,
+            top=at(0.855),
+            bottom=at(0.55),
+            width_ratios=(1.75, 1),
+            wspace=0.2,
         )
         lower = figure.add_gridspec(
-            1, 2, left=0.065, right=0.80, top=0.42, bottom=0.075, width_ratios=(1, 1.2), wspace=0.27
+            1,
+            2,
+            left=0.065,
+            right=0.80,
+            top=at(0.42),
+            bottom=at(0.075),
+            width_ratios=(1, 1.2),
+            wspace=0.27,
         )
         loss, rate = figure.add_subplot(upper[0]), figure.add_subplot(upper[1])
         speed, time = figure.add_subplot(lower[0]), figure.add_subplot(lower[1])
@@ -230,7 +355,15 @@ def plot(run, output):
         _powers_of_ten(rate, "learning rate")
         _speed(speed, run)
         _time(time, run)
-        for axes in (loss, rate, speed, time):
+        every = [loss, rate, speed, time]
+        for number_below, draw in enumerate(reversed(rows)):
+            below = ADDED * number_below
+            place = figure.add_gridspec(
+                1, 1, left=0.065, right=0.70, top=(below + 2.65) / height, bottom=(below + 0.6) / height
+            )
+            every.append(figure.add_subplot(place[0]))
+            draw(every[-1])
+        for axes in every:
             axes.set_xlabel("step")
             if axes.has_data():
                 low, high = axes.get_xlim()
@@ -238,8 +371,8 @@ def plot(run, output):
                     axes.set_xlim((low + high) / 2 - 1, (low + high) / 2 + 1)
                 axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         name, details = _heading(run)
-        figure.text(0.02, 0.945, name, fontsize=16, fontweight="bold")
-        figure.text(0.02, 0.915, details, fontsize=9.5, color="#6A707A")
+        figure.text(0.02, at(0.945), name, fontsize=16, fontweight="bold")
+        figure.text(0.02, at(0.915), details, fontsize=9.5, color="#6A707A")
         try:
             figure.savefig(output)
         finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads RUN_DIR/run.h5. The format is described in src/record/run_file.hpp.
+"""Reads RUN_DIR/run.h5. The format is described in src/record/run/run_file.hpp.
 
 A run may have been killed at any moment, or may still be running: columns can have different
 lengths, and any of them can be empty or absent.
@@ -65,8 +65,9 @@ class RunFile:
 
     attributes  dict      of the root: software, machine, …
     deck        dict      dotted key → value
-    steps, validation, sessions
+    steps, validation, noise_scale, sessions
                 dict      column name → Column, cut to their common length
+    evaluation  dict      name of a set of evaluate.sets → columns, as above
     spans       list      of Span; a sample's `name` is a position in it
     samples     ndarray   structured, as the file has it
     sample_units dict     field of samples → unit
@@ -103,6 +104,8 @@ class RunFile:
         self.deck = _attributes(file["deck"]) if "deck" in file else {}
         self.steps = _columns(file, "steps")
         self.validation = _columns(file, "validation")
+        self.noise_scale = _columns(file, "noise_scale")
+        self.evaluation = {name: _columns(file["evaluation"], name) for name in _groups(file, "evaluation")}
         self.sessions = _columns(file, "sessions")
         self.spans = []
         self.samples = np.zeros(0, dtype=[("step", "u4"), ("name", "u2"), ("rank", "u4")])
@@ -155,6 +158,11 @@ def locate(path):
         what = "holds no run.h5" if os.path.isdir(path) else "does not exist"
         raise RunFileError(f"{path}: {what}")
     return candidate
+
+
+def _groups(file, name):
+    """The names of the groups in a group; none where there is no such group."""
+    return [key for key, node in file[name].items() if isinstance(node, h5py.Group)] if name in file else []
 
 
 def _columns(file, name):

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from . import timings
+from . import evaluation, timings
 
 MISSING = "–"
 # Facts of the root that open the table when the file has them, in this order.
@@ -109,6 +109,42 @@ def _last(column):
     return column.values[-1]
 
 
+def _in_bytes(table, row):
+    """The loss of a row in bits per byte, which is not known in older records and for some tokens."""
+    bits = table.get("bits_per_byte")
+    if bits is None or len(bits) < abs(row) or not np.isfinite(bits.values[row]):
+        return ""
+    return f", {with_unit(bits.values[row], bits.unit)}"
+
+
+def with_error(curve, row):
+    """A value of an evaluation.Curve with its standard error and unit; percents have two decimals."""
+
+    def shown(value):
+        return f"{value:.2f}" if curve.unit == "%" else number(value)
+
+    text = shown(curve.values[row])
+    if np.isfinite(curve.errors[row]):
+        text += f" ± {shown(curve.errors[row])}"
+    return text if curve.unit in ("", "1") else f"{text} {curve.unit}"
+
+
+def evaluations(run):
+    """Pairs (name, text): of each set of evaluate.sets the first values and the last."""
+    rows = []
+    every = evaluation.LOSSES + evaluation.IN_BYTES + evaluation.ACCURACIES
+    for name, table in run.evaluation.items():
+        curves = evaluation.curves({name: table}, every)
+        steps = sorted({int(step) for curve in curves for step in curve.steps})
+        for word, step in (("first", steps[0]), ("last", steps[-1])) if len(steps) > 1 else [("", step) for step in steps]:
+            texts = []
+            for curve in curves:
+                for row in np.flatnonzero(curve.steps == step)[-1:]:
+                    texts.append(f"{curve.kind} {with_error(curve, row)}".strip())
+            rows.append((", ".join(filter(None, (f"set {name}", word))), f"{', '.join(texts)} (step {step})"))
+    return rows
+
+
 def results(run):
     """Pairs (name, text) from /steps and /validation; units as the file says."""
     rows = []
@@ -122,7 +158,7 @@ def results(run):
     loss = steps.get("loss")
     if loss is not None and len(loss):
         rows.append(("loss, first", with_unit(loss.values[0], loss.unit)))
-        rows.append(("loss, last", with_unit(_last(loss), loss.unit)))
+        rows.append(("loss, last", with_unit(_last(loss), loss.unit) + _in_bytes(steps, -1)))
     checked = run.validation.get("loss")
     if checked is not None and len(checked):
         at = run.validation.get("step")
@@ -132,11 +168,17 @@ def results(run):
         def where(row):
             return f" (step {int(at.values[row])})" if at is not None else ""
 
-        rows.append(("validation, first", with_unit(checked.values[0], checked.unit) + where(0)))
-        rows.append(("validation, best", with_unit(checked.values[best], checked.unit) + where(best)))
-        rows.append(("validation, last", with_unit(_last(checked), checked.unit) + where(-1)))
+        for name, row in (("first", 0), ("best", best), ("last", -1)):
+            text = with_unit(checked.values[row], checked.unit) + _in_bytes(run.validation, row)
+            rows.append((f"validation, {name}", text + where(row)))
     else:
         rows.append(("validation", MISSING))
+    rows += evaluations(run)
+
+    noise = run.noise_scale.get("tokens")
+    if noise is not None and len(noise):
+        text = with_unit(_last(noise), noise.unit) if np.isfinite(_last(noise)) else "not known"
+        rows.append(("noise scale, last", text))
 
     tokens = steps.get("tokens")
     if tokens is not None and len(tokens):

@@ -11,8 +11,8 @@
 // and the HDF5 attributes. The rooms know nothing of YAML; the visitors live in `job`.
 //
 // A key's type is one of: bool, std::int64_t, double, Duration, std::string,
-// std::vector<std::string>, an enum with EnumNames, or Or<T> of one of the scalar types. Every
-// field is taken literally: no visitor corrects a value.
+// std::vector<std::string>, an enum with EnumNames, or Or<T> of one of the scalar types; or a list
+// of structs, by v.list(). Every field is taken literally: no visitor corrects a value.
 #pragma once
 
 #include <cstdint>
@@ -89,6 +89,13 @@ struct Key {
   bool above_min = false;
   bool below_max = false;
   bool required = false;
+  Change change = Change::free;
+};
+
+/// Of a list whose items are structs with a describe() of their own: v.list("groups", c.groups,
+/// {.help = …}). The bounds are those of the items' keys.
+struct ListKey {
+  const char* help = "";
   Change change = Change::free;
 };
 

@@ -5,6 +5,7 @@
 
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include "base/error.hpp"
 #include "base/input_file.hpp"
@@ -38,6 +39,20 @@ void Log::also_to_file(const std::string& path) {
     file_->flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& problem) {
     throw StorageError("file system", "open log " + path, problem.what(), __FILE__, __LINE__);
+  }
+}
+
+void Log::say(Level level, std::string_view text) {
+  switch (level) {
+    case Level::info:
+      logger_->info(text);
+      break;
+    case Level::warning:
+      logger_->warn(text);
+      break;
+    case Level::error:
+      logger_->error(text);
+      break;
   }
 }
 

@@ -6,8 +6,14 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
+
+namespace spdlog {
+class logger;
+}
 
 namespace trireme {
 
@@ -23,19 +29,23 @@ class Log {
   void only_to_file(const std::string& line);
 
   template <class... Args>
-  void info(spdlog::format_string_t<Args...> text, Args&&... args) {
-    logger_->info(text, std::forward<Args>(args)...);
+  void info(fmt::format_string<Args...> text, Args&&... args) {
+    say(Level::info, fmt::format(text, std::forward<Args>(args)...));
   }
   template <class... Args>
-  void warning(spdlog::format_string_t<Args...> text, Args&&... args) {
-    logger_->warn(text, std::forward<Args>(args)...);
+  void warning(fmt::format_string<Args...> text, Args&&... args) {
+    say(Level::warning, fmt::format(text, std::forward<Args>(args)...));
   }
   template <class... Args>
-  void error(spdlog::format_string_t<Args...> text, Args&&... args) {
-    logger_->error(text, std::forward<Args>(args)...);
+  void error(fmt::format_string<Args...> text, Args&&... args) {
+    say(Level::error, fmt::format(text, std::forward<Args>(args)...));
   }
 
  private:
+  enum class Level { info, warning, error };
+  // Texts come here formatted: spdlog's own templates cost 5 s of compilation in every file.
+  void say(Level level, std::string_view text);
+
   bool speaks_;
   std::string who_;
   std::shared_ptr<spdlog::logger> logger_;

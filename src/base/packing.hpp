@@ -45,6 +45,9 @@ class Unpacker {
  public:
   explicit Unpacker(std::string_view bytes) : rest_(bytes) {}
 
+  /// All that was put has been taken.
+  [[nodiscard]] bool empty() const { return rest_.empty(); }
+
   template <class T>
   requires std::is_trivially_copyable_v<T> T number() {
     T value;

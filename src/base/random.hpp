@@ -24,7 +24,8 @@ enum class Draw : std::uint32_t {
   dropout = 2,
   sample_order = 3,
   text = 4,
-  synthetic = 5
+  synthetic = 5,
+  mixture = 6
 };
 
 struct RandomKey {

@@ -104,12 +104,13 @@ Plain::Plain(const train::Job& job,
   const View master = (dtype == DType::f32 ? parameters_ : master_).view(DType::f32);
   std::vector<ConstView> parameters;
   std::vector<View> gradients;
+  const model::Layers layers(job.shape);
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const std::int64_t elements = table_[p].elements();
     const device::Buffer values = device.allocate_shared_with_host(
         static_cast<std::size_t>(elements) * sizeof(float), "initial values");
-    model::initialize_parameter(job.shape, static_cast<ParameterIndex>(p),
-                                static_cast<std::uint64_t>(job.run.seed), values.view(DType::f32));
+    layers.registry.initialize(static_cast<ParameterIndex>(p),
+                               static_cast<std::uint64_t>(job.run.seed), values.view(DType::f32));
     device.copy(master.slice(begins_[p], elements), values.view(DType::f32), *stream_);
     stream_->synchronize();
     parameters.emplace_back(parameters_.view(dtype).slice(begins_[p], elements));

@@ -5,9 +5,9 @@
 // engine  the deck's step, as a run takes it: buckets, events, the search for gradients that are
 //         not finite, shard tables, spans (where the deck records them), the exchange at the end.
 // plain   the least that gives the same numbers: one flat gradient, one loop of AdamW over the
-//         parameters; with several ranks one all-reduce of the whole gradient behind backward, and
+//         parameters; with several ranks one all-reduce of the whole gradient after backward, and
 //         every rank updates everything. The same model code, kernels, batches, clipping and
-//         schedule, but never graphs: run.graphs=false compares like with like on a GPU.
+//         schedule, but never graphs: gpu.graphs=false compares like with like on a GPU.
 //
 // 1. Both train side by side in one process, step by step, each first in turn; a ratio compares two
 // steps that followed one another.
@@ -23,7 +23,7 @@
 
 #include "base/log.hpp"
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 #include "train/job.hpp"
 

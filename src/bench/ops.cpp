@@ -16,8 +16,9 @@
 #include "ops/layer_norm.hpp"
 #include "ops/order_free_sum.hpp"
 
-#include "model/linear.hpp"
-#include "model/products.hpp"
+#include "nn/linear_products.hpp"
+
+#include "model/layers.hpp"
 
 #include "measure/matmul_bench.hpp"
 #include "measure/race.hpp"
@@ -103,54 +104,50 @@ class Maker {
   }
 
   void add_linear() {
-    for (const model::LinearProducts& p :
+    for (const nn::ListedProduct& listed :
          model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind())) {
-      auto linear = std::make_shared<model::Linear>(device_, p.plain_shape(dtype_));
+      const nn::LinearShape& p = listed.products;
+      auto linear = std::make_shared<nn::LinearProducts>(device_, listed.plain());
       linear->prepare_backward(device_);
       const View x = tensor(p.rows * p.in), dy = tensor(p.rows * p.out);
       const View weight = tensor(p.in * p.out), dx = tensor(p.rows * p.in);
       const View y = tensor(p.y, p.rows * p.out), dweight = tensor(DType::f32, p.in * p.out);
       const View bias = p.bias ? tensor(p.out) : View(nullptr, 0, dtype_);
-      const double count = static_cast<double>(p.count) * micro_steps_;
+      const double count = static_cast<double>(listed.count) * micro_steps_;
       device::Stream& s = stream_;
       // With a GELU the step makes the product that has it inside; the other shows what that buys.
-      add_product(p.layer + ".forward", p.gelu_behind ? 0 : count, p.flops(),
+      add_product(listed.layer + ".forward", p.gelu_after ? 0 : count, listed.flops(),
                   [=, &s] { linear->forward(y, x, weight, bias, s); });
-      add_product(p.layer + ".input_gradient", p.gelu_before ? 0 : count, p.flops(),
+      add_product(listed.layer + ".input_gradient", p.gelu_before ? 0 : count, listed.flops(),
                   [=, &s] { linear->backward_input(dx, dy, weight, s); });
-      if (p.gelu_behind || p.gelu_before) {
-        auto fused = std::make_shared<model::Linear>(device_, p.shape(dtype_));
+      if (p.gelu_after || p.gelu_before) {
+        auto fused = std::make_shared<nn::LinearProducts>(device_, p);
         fused->prepare_backward(device_);
-        if (p.gelu_behind)
-          add_product(p.layer + ".forward with gelu", count, p.flops(),
+        if (p.gelu_after)
+          add_product(listed.layer + ".forward with gelu", count, listed.flops(),
                       [=, z = tensor(p.rows * p.out), &s] {
                         fused->forward_gelu(y, z, x, weight, bias, s);
                       });
         if (p.gelu_before)
-          add_product(p.layer + ".input_gradient with gelu", count, p.flops(),
+          add_product(listed.layer + ".input_gradient with gelu", count, listed.flops(),
                       [=, z = tensor(p.rows * p.in), &s] {
                         fused->backward_input_gelu(dx, z, dy, weight, s);
                       });
       }
-      add_product(p.layer + ".weight_gradient", count, p.flops(),
+      add_product(listed.layer + ".weight_gradient", count, listed.flops(),
                   [=, &s] { linear->backward_weight(dweight, dy, x, s); });
-      // Without dropout those of the projections are made with the norms behind them.
-      if (p.bias && (shape_.dropout > 0 || !p.layer.ends_with("_projection")))
-        add(p.layer + ".bias_gradient", count, bytes(static_cast<double>(dy.elements)),
+      if (p.bias && !listed.bias_by_neighbour)
+        add(listed.layer + ".bias_gradient", count, bytes(static_cast<double>(dy.elements)),
             [=, db = tensor(DType::f32, p.out), &s] { ops::bias_backward(db, dy, s); });
     }
   }
 
   void add_attention() {
+    const nn::AttentionConfig config = model::attention_config(shape_);
     const auto attention = std::make_shared<ops::Attention>(
-        device_, ops::AttentionShape{.batch = request_.micro_sequences,
-                                     .time = shape_.context,
-                                     .heads = shape_.heads,
-                                     .head_channels = shape_.head_channels(),
-                                     .dtype = dtype_,
-                                     .drops = shape_.dropout > 0});
-    const View qkv = tensor(3 * rows_ * shape_.channels), out = tensor(rows_ * shape_.channels);
-    const View dout = tensor(rows_ * shape_.channels), dqkv = tensor(qkv.elements);
+        device_, model::attention_shape(shape_, dtype_, request_.micro_sequences));
+    const View qkv = tensor(rows_ * config.qkv_width()), out = tensor(rows_ * config.width());
+    const View dout = tensor(out.elements), dqkv = tensor(qkv.elements);
     const View lse = tensor(DType::f32, rows_ * shape_.heads);
     const ops::Dropout dropout = this->dropout();
     device::Stream& s = stream_;
@@ -186,15 +183,14 @@ class Maker {
 
   void add_elementwise() {
     const std::int64_t n = rows_ * shape_.channels, sample = shape_.context * shape_.channels;
-    const View fc = tensor(4 * n), gelu = tensor(4 * n);
+    const View fc = tensor(rows_ * shape_.mlp_channels()), gelu = tensor(fc.elements);
     const ops::Dropout dropout = this->dropout();
-    const double elements = static_cast<double>(n);
+    const auto elements = static_cast<double>(n), hidden = static_cast<double>(fc.elements);
     device::Stream& s = stream_;
     // Inside of products, but where the deck recomputes it: then twice by itself.
     add("gelu.forward", shape_.recompute == model::Recompute::gelu ? per_layer(2) : 0,
-        bytes(8 * elements), [=, &s] { ops::gelu_forward(gelu, fc, s); });
-    add("gelu.backward", 0, bytes(12 * elements),
-        [=, &s] { ops::gelu_backward(gelu, gelu, fc, s); });
+        bytes(2 * hidden), [=, &s] { ops::gelu_forward(gelu, fc, s); });
+    add("gelu.backward", 0, bytes(3 * hidden), [=, &s] { ops::gelu_backward(gelu, gelu, fc, s); });
     if (dropout.active())
       add("dropout.backward", per_layer(2), bytes(2 * elements),
           [=, x = tensor(n), y = tensor(n), &s] {
@@ -217,8 +213,9 @@ class Maker {
     add("embedding.backward", micro_steps_, bytes(elements, 4 * elements),
         [=, &s] { ops::embedding_backward(dwte, dwpe, out, tokens, embedding, dropout, s); });
 
-    const model::ActivationPlan plan(shape_, dtype_, request_.micro_sequences, device_.kind());
-    const std::int64_t chunk = plan.head_rows(0, rows_);
+    const nn::ActivationPlan plan =
+        model::activation_plan(shape_, dtype_, request_.micro_sequences, device_.kind());
+    const std::int64_t chunk = plan.head_rows();
     const View logits = tensor(plan.scratch().logits.dtype, chunk * V);
     const View d_logits = dtype_ == logits.dtype ? logits : tensor(chunk * V);
     const View losses = tensor(DType::f32, chunk);

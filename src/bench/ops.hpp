@@ -18,7 +18,7 @@
 
 #include "device/device.hpp"
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 #include "model/config.hpp"
 

@@ -12,8 +12,8 @@
 #include "base/quantile.hpp"
 
 #include "comm/bench_check.hpp"
-#include "comm/mpi_check.hpp"
-#include "comm/mpi_world.hpp"
+#include "comm/control/mpi_check.hpp"
+#include "comm/control/mpi_world.hpp"
 
 namespace trireme::comm {
 namespace {

@@ -7,7 +7,7 @@
 // `wrong` counts the elements, over all ranks, that came out wrong on known numbers before the race
 // (bench_check.hpp); the command's exit code is 3 then.
 //
-// 1. A repetition starts behind a barrier and takes as long as its slowest rank; a row holds the
+// 1. A repetition starts after a barrier and takes as long as its slowest rank; a row holds the
 // median over the repetitions.
 // 2. All rows of one size take turns, repetition by repetition, so that a disturbance of the
 // machine hits all of them and ratios hold.

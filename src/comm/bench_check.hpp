@@ -14,7 +14,7 @@
 
 #include "device/device.hpp"
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 namespace trireme::comm {
 

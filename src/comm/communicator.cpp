@@ -5,8 +5,8 @@
 
 #include "device/cuda/handle.hpp"
 
-#include "comm/shared_segment.hpp"
-#include "comm/transports.hpp"
+#include "comm/transport/shared_segment.hpp"
+#include "comm/transport/transports.hpp"
 
 namespace trireme::comm {
 

@@ -23,9 +23,9 @@
 // with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
 // power of two is split after the largest power of two below it. These two have the same bits on
 // every transport and placement: where hosts share memory, what lies on one host is added up there
-// first, but only as far as the order has it so (comm/routes.hpp). With Reduction::sum each
-// transport adds in its own order, the same from run to run: one host in rank order; several, the
-// terms of each host first, then the hosts' sums; a ring from the owner on.
+// first, but only as far as the order has it so (comm/collective/routes.hpp). With Reduction::sum
+// each transport adds in its own order, the same from run to run: one host in rank order; several,
+// the terms of each host first, then the hosts' sums; a ring from the owner on.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@
 #include "device/device.hpp"
 
 #include "comm/config.hpp"
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 namespace trireme::comm {
 
@@ -104,7 +104,7 @@ struct Options {
   /// Largest single message, a multiple of 64; 0 chooses by placement: message_bytes().
   std::size_t chunk_bytes = 0;
   /// What each window of messages may take that are received, or sent from a copy, in a sum of
-  /// promised order; any number of ranks. Source: as a ring's (comm/ring.cpp).
+  /// promised order; any number of ranks. Source: as a ring's (comm/collective/ring.cpp).
   std::size_t exchange_bytes = std::size_t{4} << 20U;
   /// NCCL: register the memory of buckets once, and how many multiprocessors it may take at most
   /// (0: its own choice).

@@ -15,8 +15,8 @@ std::uint64_t low_mask(unsigned bits) {
 }
 }  // namespace
 
-SampleOrder::SampleOrder(std::uint64_t seed, std::int64_t size)
-    : key_(RandomKey::of(seed, Draw::sample_order)), size_(static_cast<std::uint64_t>(size)) {
+SampleOrder::SampleOrder(std::uint64_t seed, std::int64_t size, Draw draw)
+    : key_(RandomKey::of(seed, draw)), size_(static_cast<std::uint64_t>(size)) {
   TRIREME_EXPECT(size >= 1, "an order of {} samples", size);
   const auto bits = static_cast<unsigned>(std::bit_width(size_ - 1));
   high_bits_ = bits / 2;

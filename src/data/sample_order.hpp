@@ -20,8 +20,8 @@ namespace trireme::data {
 
 class SampleOrder {
  public:
-  /// Requires size >= 1.
-  SampleOrder(std::uint64_t seed, std::int64_t size);
+  /// Requires size >= 1. `draw` tells orders of one seed apart.
+  SampleOrder(std::uint64_t seed, std::int64_t size, Draw draw = Draw::sample_order);
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(size_); }
   /// The sample at `place` of `epoch`. Requires 0 <= place < size and epoch >= 0.

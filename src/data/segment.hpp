@@ -4,7 +4,8 @@
 // The bytes of the tokens are hashed in blocks of 64 KiB (XXH64; the last one may be shorter). Who
 // wrote or checked the file made the hashes; a segment compares a block with its own when it first
 // reads from it, so a flipped bit or a foreign file is found before a token of it is trained on,
-// and what nobody reads costs nothing.
+// and what nobody reads costs nothing. A file that is known by its path alone is opened when it is
+// first read, so a rank opens no file that it does not read.
 //
 // Threads: const members are safe from several threads.
 #pragma once
@@ -13,7 +14,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/input_file.hpp"
@@ -45,11 +48,18 @@ class Segment {
   Segment() = default;
   /// `tokens` unsigned integers of `token_bytes` (1, 2 or 4) bytes each, from byte `offset` on.
   Segment(InputFile file, std::int64_t offset, int token_bytes, std::int64_t tokens);
+  /// The same of a file of `file_bytes` that is opened later; StorageError is thrown then when it
+  /// has another size.
+  Segment(std::string path,
+          std::int64_t file_bytes,
+          std::int64_t offset,
+          int token_bytes,
+          std::int64_t tokens);
   /// From now on what is read is compared with them. Throws StorageError when they are not as many
   /// as there are blocks.
   void expect(std::vector<std::uint64_t> hashes);
 
-  [[nodiscard]] const InputFile& file() const { return file_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int token_bytes() const { return token_bytes_; }
   [[nodiscard]] std::int64_t tokens() const { return tokens_; }
   [[nodiscard]] std::int64_t bytes() const { return tokens_ * token_bytes_; }
@@ -59,16 +69,31 @@ class Segment {
 
   /// The bytes of the tokens from byte `begin` on. Throws StorageError when the file was cut,
   /// cannot be read, or holds other bytes than its hashes say.
-  void read(std::int64_t begin, std::span<std::byte> bytes) const;
+  /// Returns whether the file had to be opened.
+  bool read(std::int64_t begin, std::span<std::byte> bytes) const;
   /// The block, unchecked; `room` has block_bytes. Returns its part of `room`.
   std::span<const std::byte> read_block(std::int64_t block, std::span<std::byte> room) const;
   /// The first block that is not what its hash says; -1: all are.
   [[nodiscard]] std::int64_t first_damaged() const;
+  /// The next read opens the file again. Only for files that were given by their path.
+  void close() const;
 
  private:
-  void check_block(std::int64_t block) const;
+  using Opened = std::shared_ptr<const InputFile>;
+  /// The file, opened where it is not; `fresh` tells.
+  Opened opened(bool& fresh) const;
+  void check_block(const InputFile& file, std::int64_t block) const;
+  std::span<const std::byte> read_block_of(const InputFile& file,
+                                           std::int64_t block,
+                                           std::span<std::byte> room) const;
 
-  InputFile file_;
+  struct Handle {
+    std::mutex mutex;
+    Opened file;
+  };
+  std::string path_;
+  std::int64_t file_bytes_ = 0;
+  std::unique_ptr<Handle> handle_ = std::make_unique<Handle>();
   std::int64_t offset_ = 0;
   int token_bytes_ = 1;
   std::int64_t tokens_ = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which files the entries of `data.train.text` and `data.train.tokens` mean.
+// Which files the entries of `text` and `tokens` mean, in the deck and on the command line; `key`
+// is what findings call them by.
 //
 // An entry is a path when one exists under that name, else a glob (glob(3), so `*` does not match
 // hidden names). Text entries may be directories, which are searched in depth.
@@ -10,6 +11,8 @@
 // make a loop. The others are counted as repeated.
 // 3. In directories, hidden names, dangling links and what is neither file nor directory are left
 // out (the last two are counted). What cannot be read is an error and is never left out.
+// 4. What the machine refuses (no memory, too many open files, a failing disk) is a StorageError,
+// and no mistake of the user's (base/path_problem.hpp).
 #pragma once
 
 #include <cstddef>
@@ -39,9 +42,11 @@ struct TextSources {
 
 /// Throws UserError with every finding: paths that do not exist, cannot be read or are neither file
 /// nor directory, named files that are empty, directories and globs without a file.
-TextSources find_text(const std::vector<std::string>& entries);
+TextSources find_text(const std::vector<std::string>& entries,
+                      const std::string& key = "data.train.text");
 
 /// Files and globs only. Throws UserError as find_text() does.
-std::vector<std::string> find_shards(const std::vector<std::string>& entries);
+std::vector<std::string> find_shards(const std::vector<std::string>& entries,
+                                     const std::string& key = "data.train.tokens");
 
 }  // namespace trireme::data

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
@@ -11,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "base/error.hpp"
 
+#include "data/documents.hpp"
+#include "data/draft.hpp"
 #include "data/hash.hpp"
+#include "data/text_input.hpp"
 
 namespace trireme::data {
 
@@ -24,143 +23,33 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 
 namespace {
 
-[[noreturn]] void fail(const std::string& statement, int error) {
-  throw StorageError("file system", statement, std::strerror(error), __FILE__, __LINE__);
-}
-
 std::uint64_t checksum_of(const CacheHeader& header) {
   const auto bytes = std::as_bytes(std::span(&header, 1));
   return Hash().add(bytes.first(offsetof(CacheHeader, checksum))).value();
 }
 
-class Descriptor {
+/// What the cache will hold, as it is written.
+class Writer {
  public:
-  Descriptor(const std::string& path, int flags) : path_(path) {
-    value_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
-    if (value_ < 0)
-      fail("open " + path, errno);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { ::close(value_); }
-
-  void write(std::span<const std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t count = ::write(value_, bytes.data(), bytes.size());
-      if (count < 0 && errno == EINTR)
-        continue;
-      if (count < 0)
-        fail("write " + path_, errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    }
-  }
-  /// What was written at `offset`.
-  void read_at(std::uint64_t offset, std::span<std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t count = ::pread(value_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR)
-        continue;
-      if (count <= 0)
-        fail("read " + path_, count < 0 ? errno : ENODATA);
-      offset += static_cast<std::uint64_t>(count);
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    }
-  }
-  /// Continues writing at `offset`; what lay behind it is gone.
-  void rewind(std::uint64_t offset) const {
-    const auto place = static_cast<off_t>(offset);
-    if (::ftruncate(value_, place) != 0 || ::lseek(value_, place, SEEK_SET) != place)
-      fail("truncate " + path_, errno);
-  }
-  /// Replaces the bytes at the file's begin.
-  void rewrite_front(std::span<const std::byte> bytes) const {
-    if (::lseek(value_, 0, SEEK_SET) != 0)
-      fail("seek in " + path_, errno);
-    write(bytes);
-  }
-  void sync() const {
-    if (::fsync(value_) != 0)
-      fail("fsync " + path_, errno);
-  }
-
- private:
-  std::string path_;
-  int value_;
-};
-
-/// A file that goes away unless commit() gives it its name.
-class Draft {
- public:
-  explicit Draft(std::string path)
-      : path_(std::move(path)),
-        draft_(fmt::format("{}.{}.part", path_, ::getpid())),
-        file_(draft_, O_RDWR | O_CREAT | O_TRUNC) {}
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
-  ~Draft() {
-    if (!committed_)
-      ::unlink(draft_.c_str());
-  }
-
-  [[nodiscard]] const Descriptor& file() const { return file_; }
-  void commit() {
-    file_.sync();
-    if (::rename(draft_.c_str(), path_.c_str()) != 0)
-      fail(fmt::format("rename {} to {}", draft_, path_), errno);
-    committed_ = true;
-    Descriptor(std::filesystem::path(path_).parent_path().string(), O_RDONLY | O_DIRECTORY).sync();
-  }
-
- private:
-  std::string path_, draft_;
-  Descriptor file_;
-  bool committed_ = false;
-};
-
-/// Appends files to the draft; a file that turns out to be binary is taken back.
-class Tokens {
- public:
-  Tokens(const Descriptor& out, CacheHeader& header)
-      : out_(out), header_(header), buffer_(std::size_t{1} << 20U) {}
+  Writer(const Descriptor& out, CacheHeader& header) : out_(out), header_(header) {}
+  virtual ~Writer() = default;
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
 
   /// The number of tokens that the file gave.
-  std::uint64_t append(const TextFile& file) {
-    const auto tokens_before = header_.tokens;
-    const auto last_before = last_;
-    const InputFile in(file.path);
-    bool first = true;
-    std::int64_t at = 0;
-    while (const std::size_t count = in.read_some(at, buffer_)) {
-      at += static_cast<std::int64_t>(count);
-      const auto bytes = std::span<const std::byte>(buffer_).first(count);
-      if (!file.named && std::memchr(bytes.data(), 0, bytes.size()) != nullptr) {
-        header_.tokens = tokens_before;
-        last_ = last_before;
-        take_back(tokens_before);
-        ++header_.binary_files;
-        return 0;
-      }
-      if (std::exchange(first, false) && header_.tokens > 0 && last_ != newline[0])
-        put(newline);
-      put(bytes);
-    }
-    if (!first)
-      ++header_.files;
-    return header_.tokens - tokens_before;
-  }
+  virtual std::uint64_t append(const TextFile& file) = 0;
   /// The hashes of all blocks, once, at the end.
   std::vector<std::uint64_t> finish() { return hashes_.finish(); }
 
- private:
-  static constexpr std::array<std::byte, 1> newline = {std::byte{'\n'}};
-
+ protected:
   void put(std::span<const std::byte> bytes) {
     out_.write(bytes);
     hashes_.add(bytes);
-    header_.tokens += bytes.size();
-    last_ = bytes.back();
+    header_.tokens += bytes.size() / header_.token_bytes;
   }
+  [[nodiscard]] CacheHeader& header() const { return header_; }
 
+  /// Takes back all after the first `tokens`, which are bytes.
   void take_back(std::uint64_t tokens) {
     const auto size = static_cast<std::int64_t>(tokens);
     std::vector<std::byte> rest(static_cast<std::size_t>(size % block_bytes));
@@ -169,52 +58,146 @@ class Tokens {
     out_.rewind(sizeof(CacheHeader) + tokens);
   }
 
+ private:
   const Descriptor& out_;
   CacheHeader& header_;
   BlockHashes hashes_;
-  std::byte last_{};
-  std::vector<std::byte> buffer_;
 };
+
+/// Bytes as they are; a file that turns out to be binary is taken back.
+class ByteWriter : public Writer {
+ public:
+  using Writer::Writer;
+
+  std::uint64_t append(const TextFile& file) override {
+    const auto tokens_before = header().tokens;
+    const auto last_before = last_;
+    TextInput in(file.path);
+    bool first = true;
+    while (const std::size_t count = in.read_some(buffer_)) {
+      const auto bytes = std::span<const std::byte>(buffer_).first(count);
+      if (!file.named && std::memchr(bytes.data(), 0, bytes.size()) != nullptr) {
+        header().tokens = tokens_before;
+        last_ = last_before;
+        take_back(tokens_before);
+        ++header().binary_files;
+        return 0;
+      }
+      if (std::exchange(first, false) && header().tokens > 0 && last_ != newline[0])
+        put(newline);
+      put(bytes);
+      last_ = bytes.back();
+    }
+    if (!first)
+      ++header().files;
+    return header().tokens - tokens_before;
+  }
+
+ private:
+  static constexpr std::array<std::byte, 1> newline = {std::byte{'\n'}};
+
+  std::byte last_{};
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(std::size_t{1} << 20U);
+};
+
+/// Tokens of documents.
+class TokenWriter : public Writer {
+ public:
+  TokenWriter(const Descriptor& out, CacheHeader& header, const Encoding& encoding)
+      : Writer(out, header), encoding_(encoding) {}
+
+  std::uint64_t append(const TextFile& file) override {
+    const auto before = header().tokens;
+    if (encoding_.field.empty() && !file.named &&
+        front_of(file.path).find('\0') != std::string::npos) {
+      ++header().binary_files;
+      return 0;
+    }
+    Documents documents(file.path, encoding_.field);
+    for (TextPiece piece; documents.next(piece);) {
+      tokens_.clear();
+      if (const auto end_of_text = encoding_.tokenizer->end_of_text();
+          piece.begins_document && end_of_text)
+        tokens_.push_back(*end_of_text);
+      encoding_.tokenizer->encode(piece.text, tokens_);
+      bytes_.clear();
+      pack_tokens(tokens_, static_cast<int>(header().token_bytes), bytes_);
+      put(bytes_);
+    }
+    ++header().files;
+    return header().tokens - before;
+  }
+
+ private:
+  const Encoding& encoding_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::byte> bytes_;
+};
+
+/// Throws UserError for entries that gave nothing.
+void expect_text(const std::vector<std::string>& entries,
+                 const std::vector<std::uint64_t>& files_of,
+                 const std::vector<std::uint64_t>& tokens_of,
+                 const std::string& key) {
+  std::vector<Diagnostic> found;
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (files_of[i] > 0 && tokens_of[i] == 0)
+      found.push_back({{},
+                       key,
+                       fmt::format("'{}' holds no text: {} files, all empty or with NUL bytes",
+                                   entries[i], files_of[i])});
+  if (found.empty() && std::ranges::all_of(tokens_of, [](std::uint64_t n) { return n == 0; }))
+    found.push_back({{}, key, "no text in any of the entries"});
+  if (!found.empty())
+    throw UserError(std::move(found));
+}
 
 }  // namespace
 
 CacheHeader build_cache(const std::string& path,
                         const TextSources& sources,
-                        const std::vector<std::string>& entries) {
+                        const std::vector<std::string>& entries,
+                        const Encoding& encoding,
+                        const std::string& key) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   if (error)
-    fail("create directory " + std::filesystem::path(path).parent_path().string(), error.value());
+    fail_storage("create directory " + std::filesystem::path(path).parent_path().string(),
+                 error.value());
   Draft draft(path);
-  CacheHeader header{.magic = cache_magic,
-                     .version = cache_version,
-                     .header_bytes = sizeof(CacheHeader),
-                     .token_bytes = 1,
-                     .vocabulary = 256,
-                     .source_fingerprint = sources.fingerprint()};
+  const auto* const tokenizer = encoding.tokenizer;
+  const std::int64_t vocabulary = tokenizer == nullptr ? 256 : tokenizer->vocabulary();
+  CacheHeader header{
+      .magic = cache_magic,
+      .version = cache_version,
+      .header_bytes = sizeof(CacheHeader),
+      .token_bytes = static_cast<std::uint32_t>(tokenizer == nullptr ? 1 : width_of(vocabulary)),
+      .vocabulary = static_cast<std::uint32_t>(vocabulary),
+      .source_fingerprint = sources.fingerprint(),
+      .tokenizer = tokenizer == nullptr ? 0 : tokenizer->hash()};
   draft.file().write(std::as_bytes(std::span(&header, 1)));  // its place; its values come last
 
-  Tokens tokens(draft.file(), header);
+  std::unique_ptr<Writer> writer;
+  if (tokenizer == nullptr)
+    writer = std::make_unique<ByteWriter>(draft.file(), header);
+  else
+    writer = std::make_unique<TokenWriter>(draft.file(), header, encoding);
   std::vector<std::uint64_t> files_of(entries.size()), tokens_of(entries.size());
+  std::int64_t all_bytes = 0, done_bytes = 0;
+  for (const TextFile& file : sources.files) all_bytes += file.size;
   for (const TextFile& file : sources.files) {
+    if (encoding.progress)
+      encoding.progress(done_bytes, all_bytes);
     ++files_of.at(file.entry);
-    tokens_of.at(file.entry) += tokens.append(file);
+    tokens_of.at(file.entry) += writer->append(file);
+    done_bytes += file.size;
   }
-  std::vector<Diagnostic> found;
-  for (std::size_t i = 0; i < entries.size(); ++i)
-    if (files_of[i] > 0 && tokens_of[i] == 0)
-      found.push_back({{},
-                       "data.train.text",
-                       fmt::format("'{}' holds no text: {} files, all empty or with NUL bytes",
-                                   entries[i], files_of[i])});
-  if (!found.empty())
-    throw UserError(std::move(found));
-  if (header.tokens == 0)
-    throw UserError({Diagnostic{{}, "data.train.text", "no text in any of the entries"}});
+  expect_text(entries, files_of, tokens_of, key);
 
-  const std::vector<std::uint64_t> hashes = tokens.finish();
+  const std::vector<std::uint64_t> hashes = writer->finish();
   draft.file().write(std::as_bytes(std::span(hashes)));
-  header.content_hash = hash_of_blocks(hashes, static_cast<std::int64_t>(header.tokens));
+  header.content_hash = hash_of_blocks(
+      hashes, static_cast<std::int64_t>(header.tokens) * std::int64_t{header.token_bytes});
   header.checksum = checksum_of(header);
   draft.file().rewrite_front(std::as_bytes(std::span(&header, 1)));
   draft.commit();
@@ -225,6 +208,10 @@ namespace {
 
 constexpr const char* no_cache =
     "is not a token cache of trireme; remove it or name another directory in data.cache";
+
+constexpr std::uint64_t blocks_of(std::uint64_t bytes) {
+  return bytes / block_bytes + (bytes % block_bytes != 0 ? 1 : 0);
+}
 
 /// Reads the header; "" when it fits the file, else what is wrong.
 std::string header_problem(const InputFile& file, CacheHeader& header) {
@@ -239,16 +226,16 @@ std::string header_problem(const InputFile& file, CacheHeader& header) {
     return fmt::format("has format version {}, this program reads version {}", header.version,
                        cache_version);
   if (header.checksum != checksum_of(header) || header.header_bytes != sizeof header ||
-      header.token_bytes != 1)
+      (header.token_bytes != 1 && header.token_bytes != 2 && header.token_bytes != 4))
     return "has a damaged header";
   // Compared as what the size leaves, so that no product of a wild number is made.
   const auto rest = static_cast<std::uint64_t>(size) - sizeof header;
-  const std::uint64_t blocks =
-      header.tokens / block_bytes + (header.tokens % block_bytes != 0 ? 1 : 0);
-  const std::uint64_t wanted = header.tokens + blocks * sizeof(std::uint64_t);
-  if (header.tokens > rest || wanted != rest)
+  const bool countable = header.tokens <= rest;
+  const std::uint64_t bytes = header.tokens * header.token_bytes;
+  const std::uint64_t wanted = bytes + blocks_of(bytes) * sizeof(std::uint64_t);
+  if (!countable || wanted != rest)
     return fmt::format("is {}: {} bytes where its header says {}",
-                       header.tokens > rest || wanted > rest ? "truncated" : "too long", size,
+                       !countable || wanted > rest ? "truncated" : "too long", size,
                        sizeof header + wanted);
   return "";
 }
@@ -258,12 +245,13 @@ std::string open_segment(InputFile file, CacheHeader& header, Segment& segment) 
   if (std::string problem = header_problem(file, header); !problem.empty())
     return problem;
   const auto tokens = static_cast<std::int64_t>(header.tokens);
-  Segment made(std::move(file), sizeof header, static_cast<int>(header.token_bytes), tokens);
-  std::vector<std::uint64_t> hashes(static_cast<std::size_t>(made.num_blocks()));
-  made.file().read(static_cast<std::int64_t>(sizeof header) + made.bytes(),
-                   std::as_writable_bytes(std::span(hashes)));
-  if (hash_of_blocks(hashes, made.bytes()) != header.content_hash)
+  const int width = static_cast<int>(header.token_bytes);
+  std::vector<std::uint64_t> hashes(blocks_of(header.tokens * header.token_bytes));
+  file.read(static_cast<std::int64_t>(sizeof header) + tokens * width,
+            std::as_writable_bytes(std::span(hashes)));
+  if (hash_of_blocks(hashes, tokens * width) != header.content_hash)
     return "is damaged: the hashes of its tokens do not match theirs";
+  Segment made(std::move(file), sizeof header, width, tokens);
   made.expect(std::move(hashes));
   segment = std::move(made);
   return "";
@@ -290,7 +278,8 @@ std::unique_ptr<TokenStream> open_cache(const std::string& path) {
                     fmt::format("the token cache {}; remove it and it is built again", problem));
   return std::make_unique<FileTokens>(
       std::move(segments), std::int64_t{header.vocabulary}, header.content_hash,
-      fmt::format("{} byte tokens of {} text files in {}", header.tokens, header.files, path));
+      fmt::format("{}{} tokens of {} text files in {}", header.tokens,
+                  header.tokenizer == 0 ? " byte" : "", header.files, path));
 }
 
 }  // namespace trireme::data

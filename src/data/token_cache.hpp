@@ -5,9 +5,14 @@
 // unsigned integers of `token_bytes` each, then the hash of every block of them (8 bytes each,
 // segment.hpp), and nothing after that.
 //
-// Text becomes tokens file by file, in the order of find_text(). One token 10 (a newline) stands
-// between two files where the first does not end with one. A file with a NUL byte in it is no text
-// and is skipped, unless the deck gives it by its own name.
+// Text becomes tokens file by file, in the order of find_text().
+//
+//   bytes      One token 10 (a newline) stands between two files where the first does not end with
+//              one. A file with a NUL byte in it is no text and is skipped, unless the deck gives
+//              it by its own name.
+//   otherwise  The tokens of one document after the other (documents.hpp), each after the
+//              tokenizer's end of text, where it has one. Plain text with a NUL byte in its first
+//              64 KiB is skipped in the same way.
 //
 // 1. A cache is written under a temporary name beside its place, fsync'ed and renamed: under its
 // own name it is always whole.
@@ -19,11 +24,15 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/sources.hpp"
 #include "data/token_stream.hpp"
+
+#include "text/tokenizer.hpp"
 
 namespace trireme::data {
 
@@ -35,10 +44,11 @@ struct CacheHeader {
   std::uint32_t vocabulary = 0;
   std::uint64_t tokens = 0;
   std::uint64_t source_fingerprint = 0;
-  std::uint64_t content_hash = 0;  // hash_of_blocks() of the hashes behind the tokens
+  std::uint64_t content_hash = 0;  // hash_of_blocks() of the hashes after the tokens
   std::uint64_t files = 0;         // that the tokens come from
   std::uint64_t binary_files = 0;  // skipped for a NUL byte
-  std::array<std::uint64_t, 7> zero{};
+  std::uint64_t tokenizer = 0;     // its hash; 0: bytes
+  std::array<std::uint64_t, 6> zero{};
   std::uint64_t checksum = 0;  // FNV-1a over the bytes before it
 };
 static_assert(sizeof(CacheHeader) == 128);
@@ -46,12 +56,22 @@ static_assert(sizeof(CacheHeader) == 128);
 inline constexpr std::array<char, 8> cache_magic = {'t', 'r', 'i', 'r', 'e', 'm', 'e', 'T'};
 inline constexpr std::uint32_t cache_version = 2;
 
-/// Writes the cache of byte tokens at `path` and replaces an older one; makes the directory.
-/// Throws UserError when an entry of the deck has no text in it, StorageError when writing or
-/// reading fails. On any error `path` is what it was.
+/// What is made of the text.
+struct Encoding {
+  const text::Tokenizer* tokenizer = nullptr;  ///< null: bytes, as above
+  std::string field;                           ///< of JSON lines; empty: plain text
+  /// Told before each file: bytes of files done, of all.
+  std::function<void(std::int64_t, std::int64_t)> progress = {};
+};
+
+/// Writes the cache at `path` and replaces an older one; makes the directory. `key` names the deck
+/// key of `entries`. Throws UserError when an entry of the deck has no text in it, or the text is
+/// no JSON lines; StorageError when writing or reading fails. On any error `path` is what it was.
 CacheHeader build_cache(const std::string& path,
                         const TextSources& sources,
-                        const std::vector<std::string>& entries);
+                        const std::vector<std::string>& entries,
+                        const Encoding& encoding = {},
+                        const std::string& key = "data.train.text");
 
 /// Reads all of a cache: "" and its header when it is whole, else what is wrong with it, as in "is
 /// truncated: …": another version, damage. Throws UserError when the file is no cache at all, and

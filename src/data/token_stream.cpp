@@ -34,6 +34,16 @@ std::uint32_t widen(int token_bytes, const std::byte* from, std::span<std::int32
 
 }  // namespace
 
+void pack_tokens(std::span<const std::int32_t> tokens, int width, std::vector<std::byte>& out) {
+  const auto bytes = static_cast<std::size_t>(width);
+  std::size_t at = out.size();
+  out.resize(at + tokens.size() * bytes);
+  for (const std::int32_t token : tokens) {
+    std::memcpy(out.data() + at, &token, bytes);  // little-endian: the low bytes come first
+    at += bytes;
+  }
+}
+
 FileTokens::FileTokens(std::vector<Segment> segments,
                        std::int64_t vocabulary,
                        std::uint64_t content_hash,
@@ -44,6 +54,15 @@ FileTokens::FileTokens(std::vector<Segment> segments,
       description_(std::move(description)) {
   std::int64_t end = 0;
   for (const Segment& segment : segments_) ends_.push_back(end += segment.tokens());
+}
+
+void FileTokens::note_opened(std::size_t segment) const {
+  const std::lock_guard lock(mutex_);
+  open_.push_back(segment);
+  if (open_.size() > most_open) {
+    segments_[open_.front()].close();
+    open_.pop_front();
+  }
 }
 
 void FileTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
@@ -59,11 +78,12 @@ void FileTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
     const auto count = static_cast<std::size_t>(
         std::min({segment.tokens() - first, std::ssize(out), std::ssize(room) / width}));
     const auto bytes = std::span(room).first(count * static_cast<std::size_t>(width));
-    segment.read(first * width, bytes);
+    if (segment.read(first * width, bytes))
+      note_opened(place);
     const std::uint32_t highest = widen(width, bytes.data(), out.first(count));
     if (highest >= vocabulary_) [[unlikely]]
       throw StorageError(
-          "data", "read " + segment.file().path(),
+          "data", "read " + segment.path(),
           fmt::format("token {} in [{}, {}) is outside the vocabulary of {}", highest, first,
                       first + static_cast<std::int64_t>(count), vocabulary_),
           __FILE__, __LINE__);

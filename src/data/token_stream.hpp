@@ -10,6 +10,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +19,13 @@
 #include "data/segment.hpp"
 
 namespace trireme::data {
+
+/// Bytes per token in files: 2 where every id below `vocabulary` fits, else 4.
+inline int width_of(std::int64_t vocabulary) {
+  return vocabulary <= (std::int64_t{1} << 16U) ? 2 : 4;
+}
+/// Appends the tokens as little-endian numbers of `width` (1, 2 or 4) bytes, which hold them.
+void pack_tokens(std::span<const std::int32_t> tokens, int width, std::vector<std::byte>& out);
 
 class TokenStream {
  public:
@@ -38,10 +47,13 @@ class TokenStream {
   virtual void read(std::int64_t begin, std::span<std::int32_t> out) const = 0;
 };
 
-/// Segments, one after the other. read() throws StorageError when a file changed behind our back:
+/// Segments, one after the other; of those that are opened when they are read, at most
+/// `most_open` are open at a time. read() throws StorageError when a file was changed meanwhile:
 /// cut, other bytes than its hashes say, a token outside the vocabulary.
 class FileTokens : public TokenStream {
  public:
+  static constexpr std::size_t most_open = 256;
+
   FileTokens(std::vector<Segment> segments,
              std::int64_t vocabulary,
              std::uint64_t content_hash,
@@ -54,11 +66,16 @@ class FileTokens : public TokenStream {
   void read(std::int64_t begin, std::span<std::int32_t> out) const override;
 
  private:
+  /// Counts an opened file, and closes the one that was opened first of too many.
+  void note_opened(std::size_t segment) const;
+
   std::vector<Segment> segments_;
   std::vector<std::int64_t> ends_;  // running sum of tokens
   std::int64_t vocabulary_;
   std::uint64_t content_hash_;
   std::string description_;
+  mutable std::mutex mutex_;
+  mutable std::deque<std::size_t> open_;  // segments, in the order of their opening
 };
 
 }  // namespace trireme::data

@@ -31,12 +31,14 @@ struct Open : H5FD_t {  // HDF5 sees that part
   int file = -1;
   dev_t device = 0;
   ino_t inode = 0;
+  Writes how = Writes::direct;
   bool writable = false;
   std::unique_ptr<Journal> journal;  ///< of a journaled one that is writable
   Pages pages;                       ///< what waits
   std::int64_t kept = 0;             ///< the file's size at the last flush, with a journal
   haddr_t end = 0;                   ///< its size as HDF5 sees it
   haddr_t allocated = 0;             ///< HDF5's own mark
+  bool changed = false;              ///< since the last flush
   std::string problem;
   std::string* last_words = nullptr;  ///< of a file that is being closed: gets the problem
 };
@@ -81,15 +83,16 @@ herr_t out_of_memory(Open& open) noexcept {
 /// errno or 0; `where` becomes the path that it is about.
 int take_place(Open& open, unsigned flags, Writes how, std::string& where) {
   int words = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  words |= (flags & H5F_ACC_RDWR) != 0 ? O_RDWR : O_RDONLY;
+  words |= (flags & H5F_ACC_RDWR) != 0 && how != Writes::rehearsed ? O_RDWR : O_RDONLY;
   words |= (flags & H5F_ACC_CREAT) != 0 ? O_CREAT : 0;
   words |= (flags & H5F_ACC_EXCL) != 0 ? O_EXCL : 0;
   words |= (flags & H5F_ACC_TRUNC) != 0 ? O_TRUNC : 0;
-  open.writable = (flags & H5F_ACC_RDWR) != 0;
+  open.how = how;
+  open.writable = (flags & H5F_ACC_RDWR) != 0 && how != Writes::rehearsed;
   open.file = ::open(open.path.c_str(), words, 0666);
   if (open.file < 0)
     return errno;
-  if (how == Writes::journaled) {
+  if (how != Writes::direct) {
     where = journal_of(open.path);
     auto journal = std::make_unique<Journal>(open.path);
     if ((flags & H5F_ACC_CREAT) != 0) {
@@ -144,6 +147,8 @@ H5FD_t* open_callback(const char* name, unsigned flags, hid_t access, haddr_t) {
 /// be on the disk is synced.
 herr_t close_callback(H5FD_t* file) {
   const std::unique_ptr<Open> open(&of(file));
+  if (open->journal != nullptr)
+    open->journal->settle(open->file);
   ::close(open->file);
   return 0;
 }
@@ -158,7 +163,8 @@ int compare(const H5FD_t* a, const H5FD_t* b) {
 herr_t query(const H5FD_t* file, unsigned long* flags) {
   *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_DATA_SIEVE | H5FD_FEAT_AGGREGATE_SMALLDATA |
            H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
-  if (file == nullptr || of(file).journal == nullptr)
+  if (file == nullptr || of(file).how == Writes::direct ||
+      (of(file).how == Writes::journaled && of(file).journal == nullptr))
     *flags |= H5FD_FEAT_ACCUMULATE_METADATA;
   return 0;
 }
@@ -210,8 +216,10 @@ herr_t read(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t count, void
 /// Pages that begin before the end of the last flush wait; what lies after them goes to the file.
 int write_through(Open& open, std::int64_t begin, const std::byte* from, std::size_t count) {
   constexpr auto size = static_cast<std::int64_t>(page_size);
-  const std::int64_t border = open.journal == nullptr ? 0 : (open.kept + size - 1) / size * size;
   const std::int64_t stop = begin + static_cast<std::int64_t>(count);
+  const std::int64_t border = open.how == Writes::rehearsed ? stop
+                              : open.journal == nullptr     ? 0
+                                                            : (open.kept + size - 1) / size * size;
   const std::int64_t waits = std::min(stop, border);
   for (std::int64_t number = begin / size; number * size < waits; ++number) {
     const auto [at, fresh] = open.pages.try_emplace(number);
@@ -240,6 +248,7 @@ herr_t write(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t count, con
                                           static_cast<const std::byte*>(from), count))
       return fail(open, "write", problem);
     open.end = std::max(open.end, address + count);
+    open.changed = true;
     return 0;
   } catch (...) {
     return out_of_memory(open);
@@ -248,21 +257,23 @@ herr_t write(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, size_t count, con
 
 herr_t truncate(H5FD_t* file, hid_t, hbool_t) {
   Open& open = of(file);
-  if (!open.problem.empty() || !open.writable || open.end == open.allocated)
+  const bool changes = open.writable || open.how == Writes::rehearsed;
+  if (!open.problem.empty() || !changes || open.end == open.allocated)
     return 0;
   open.end = open.allocated;
+  open.changed = true;
   const auto size = static_cast<std::int64_t>(open.end);
   open.pages.erase(open.pages.lower_bound((size + static_cast<std::int64_t>(page_size) - 1) /
                                           static_cast<std::int64_t>(page_size)),
                    open.pages.end());
-  if (open.journal == nullptr && ::ftruncate(open.file, size) != 0)
+  if (open.writable && open.journal == nullptr && ::ftruncate(open.file, size) != 0)
     return fail(open, "truncate", errno);
   return 0;
 }
 
 herr_t flush_callback(H5FD_t* file, hid_t, hbool_t) {
   Open& open = of(file);
-  if (!open.problem.empty() || open.journal == nullptr)
+  if (!open.problem.empty() || open.journal == nullptr || !open.changed)
     return 0;
   try {
     const auto size = static_cast<std::int64_t>(open.end);
@@ -271,6 +282,7 @@ herr_t flush_callback(H5FD_t* file, hid_t, hbool_t) {
                   open.journal->whole() ? open.path : journal_of(open.path));
     open.pages.clear();
     open.kept = size;
+    open.changed = false;
     return 0;
   } catch (...) {
     return out_of_memory(open);
@@ -325,7 +337,7 @@ Properties file_access(Writes how) {
   TRIREME_H5(H5Pset_file_locking(access.get(), false, true));
   // Rows go to the pages at once: no buffers of whole chunks, which a flush would write whole, and
   // for lack of which HDF5 1.10.8 damages the heap.
-  if (how == Writes::journaled)
+  if (how != Writes::direct)
     TRIREME_H5(H5Pset_cache(access.get(), 0, 521, 0, 1));
   return access;
 }

@@ -7,11 +7,12 @@
 // file up without a word.
 // 2. With a journal, what HDF5 changes below the end that the file had at the last flush waits in
 // memory, page by page, and a flush replaces all of it or nothing (journal.hpp). What lies after
-// that end is written at once: nobody looks there. So a full disk, a failing one or kill -9 costs
-// what waited, never the file.
+// that end is written at once: nobody looks there. So a full disk, a failing one, kill -9 or a
+// power cut costs what waited, never the file. A flush waits for the disk twice.
 // 3. Without a journal, writes go to the file at once: for files that are made in one go under a
 // name that nobody opens yet.
-// 4. The file is an ordinary HDF5 file, which every driver reads.
+// 4. A rehearsed file is opened for reading only: all that HDF5 writes stays in memory.
+// 5. The file is an ordinary HDF5 file, which every driver reads.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,10 @@
 
 namespace trireme::h5 {
 
-enum class Writes : std::uint8_t { direct, journaled };
+enum class Writes : std::uint8_t { direct, journaled, rehearsed };
 
-/// Properties for H5Fcreate and H5Fopen. A journaled file that is opened shows what its journal
-/// still holds; one that is opened for writing gets it first.
+/// Properties for H5Fcreate and H5Fopen. A journaled or rehearsed file that is opened shows what
+/// its journal still holds; a journaled one that is opened for writing gets it first.
 Properties file_access(Writes how);
 
 /// From now on nothing more of it is written (1); closing it then cannot fail.

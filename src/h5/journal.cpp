@@ -54,6 +54,19 @@ std::uint64_t hash_of(Header header, const std::vector<Entry>& entries) {
   return hash_bytes(text_of(entries.data(), entries.size() * sizeof(Entry)), first);
 }
 
+/// The name of a new file, once it is on the disk. A file system that cannot sync a directory says
+/// EINVAL; one may be allowed to make files in a directory and not to read it.
+int sync_name(const std::string& path) {
+  const auto slash = path.rfind('/');
+  const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const int directory = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0)
+    return errno == EACCES ? 0 : errno;
+  const int problem = ::fsync(directory) == 0 || errno == EINVAL ? 0 : errno;
+  ::close(directory);
+  return problem;
+}
+
 /// The pages in runs that follow one another, each in one call; nothing after `end`.
 int write_pages(int file, const Pages& pages, std::int64_t end) {
   std::vector<std::byte> run;
@@ -119,11 +132,21 @@ int read_all(int file, void* to, std::size_t count, std::int64_t offset) {
   return 0;
 }
 
+int sync_data(int file) {
+  int result = 0;
+  do {
+    result = ::fdatasync(file) == 0 ? 0 : errno;
+  } while (result == EINTR);
+  return result == EINVAL || result == ENOSYS ? 0 : result;
+}
+
 Journal::~Journal() {
-  if (descriptor_ < 0)
-    return;
-  ::close(descriptor_);
-  if (!whole_)
+  if (descriptor_ >= 0)
+    ::close(descriptor_);
+}
+
+void Journal::settle(int file) noexcept {
+  if (descriptor_ >= 0 && !whole_ && sync_data(file) == 0)
     ::unlink(path_.c_str());
 }
 
@@ -141,21 +164,16 @@ int Journal::open() {
   }
   // A file system that cannot keep room for it promises a little less.
   static_cast<void>(::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, room_bytes));
-  return 0;
-}
-
-int Journal::invalidate() {
-  const Header nothing;
-  const int problem = write_all(descriptor_, &nothing, sizeof nothing, 0);
-  whole_ = whole_ && problem != 0;
-  return problem;
+  return sync_name(path_);
 }
 
 int Journal::replace(int file, const Pages& pages, std::int64_t end) {
   if (whole_)
     return EIO;
-  if (pages.empty())
-    return resize(file, end);
+  if (pages.empty()) {
+    const int problem = resize(file, end);
+    return problem != 0 ? problem : sync_data(file);
+  }
   std::vector<Entry> entries;
   entries.reserve(pages.size());
   for (const auto& [number, page] : pages) {
@@ -165,6 +183,9 @@ int Journal::replace(int file, const Pages& pages, std::int64_t end) {
     if (const int problem = read_all(file, entry.before.data(), page_size, offset_of(number)))
       return problem;
   }
+  // What the last journal put there, and what was added after the end.
+  if (const int problem = sync_data(file))
+    return problem;
   if (const int problem = open())
     return problem;
   Header header{magic, std::ssize(entries), end, 0};
@@ -172,12 +193,14 @@ int Journal::replace(int file, const Pages& pages, std::int64_t end) {
   int problem =
       write_all(descriptor_, entries.data(), entries.size() * sizeof(Entry), sizeof header);
   problem = problem != 0 ? problem : write_all(descriptor_, &header, sizeof header, 0);
+  problem = problem != 0 ? problem : sync_data(descriptor_);
   if (problem != 0)
     return problem;
   whole_ = true;
   problem = write_pages(file, pages, end);
   problem = problem != 0 ? problem : resize(file, end);
-  return problem != 0 ? problem : invalidate();
+  whole_ = problem != 0;
+  return problem;
 }
 
 int Journal::read(int file, Left& left) const {
@@ -240,7 +263,8 @@ int Journal::finish(int file) {
     return problem;
   if (const int problem = resize(file, left.end))
     return problem;
-  return invalidate();
+  whole_ = false;
+  return 0;
 }
 
 }  // namespace trireme::h5

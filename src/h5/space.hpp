@@ -16,7 +16,7 @@ class Room {
  public:
   explicit Room(std::string path) : path_(std::move(path)) {}
 
-  /// Afterwards `bytes` can be added behind `end` (end_of()), whatever else fills the disk. The
+  /// Afterwards `bytes` can be added after `end` (end_of()), whatever else fills the disk. The
   /// file's size stays as it is. Where a file system cannot promise that, its free space is looked
   /// at. Throws StorageError when there is no room.
   void ensure(std::int64_t end, std::int64_t bytes);
@@ -28,7 +28,7 @@ class Room {
   std::int64_t until_ = 0;  ///< there is room up to here
 };
 
-/// Bytes from the begin of the file to behind all that HDF5 has or will put into it.
+/// Bytes from the begin of the file to after all that HDF5 has or will put into it.
 std::int64_t end_of(const File& file);
 
 }  // namespace trireme::h5

@@ -33,7 +33,7 @@ BucketRow row_of(const Plan& plan, BucketIndex index, std::int64_t parameter_ele
   row.gradient_alignment_bytes = largest_power_of_two_in(shared * fp32_bytes);
   row.parameter_alignment_bytes = largest_power_of_two_in(shared * parameter_element_bytes);
   // Parameters follow one another with fewer than 64 elements between them, so a shard can lie in
-  // such a gap; only looking tells.
+  // such a gap; only looking shows it.
   for (int rank = 0; rank < plan.ranks(); ++rank)
     if (plan.find_pieces(index, rank).empty())
       ++row.num_padding_only_ranks;
@@ -42,8 +42,8 @@ BucketRow row_of(const Plan& plan, BucketIndex index, std::int64_t parameter_ele
 
 }  // namespace
 
-std::int64_t snapshot_bytes(const Plan& plan) {
-  return 3 * plan.owned_elements() * static_cast<std::int64_t>(fp32_bytes);
+std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
+  return static_cast<std::int64_t>(slots.size()) * fp32_bytes * plan.owned_elements();
 }
 
 std::int64_t peer_bytes(
@@ -58,6 +58,7 @@ std::int64_t peer_bytes(
 }
 
 Budget budget_of(const Plan& plan,
+                 const StateSlots& slots,
                  DType parameter_dtype,
                  bool sharded,
                  DType wire_dtype,
@@ -74,10 +75,10 @@ Budget budget_of(const Plan& plan,
       plan.flat_elements() * (fp32_bytes * (1 + partial_sums) + (copies ? wire_element_bytes : 0));
   budget.parameter_bytes = plan.flat_elements() * parameter_element_bytes;
   const std::int64_t kept = plan.owned_elements() * (sharded ? 1 : plan.ranks());
-  budget.master_bytes = parameter_dtype == DType::f32 ? 0 : kept * fp32_bytes;
-  budget.moment_bytes = 2 * kept * fp32_bytes;
-
-  budget.snapshot_bytes = snapshot ? snapshot_bytes(plan) : 0;
+  budget.state_bytes.assign(slots.size(), kept * fp32_bytes);
+  if (parameter_dtype == DType::f32 && !slots.empty())
+    budget.state_bytes.front() = 0;
+  budget.snapshot_bytes = snapshot ? snapshot_bytes(plan, slots) : 0;
 
   const std::int64_t foreign = plan.owned_elements() * (plan.ranks() - 1);
   budget.gradient_wire_bytes = foreign * wire_element_bytes * (sharded ? 1 : 2);

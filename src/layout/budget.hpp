@@ -8,12 +8,14 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "base/dtype.hpp"
 #include "base/index.hpp"
 
 #include "layout/plan.hpp"
+#include "layout/state.hpp"
 
 namespace trireme::layout {
 
@@ -40,8 +42,9 @@ struct Budget {
   /// fp32; also the copy that travels where it is not fp32, and the partial sums of a tree.
   std::int64_t gradient_bytes = 0;
   std::int64_t parameter_bytes = 0;
-  std::int64_t master_bytes = 0;  ///< 0 in fp32 runs, where the parameters are the masters
-  std::int64_t moment_bytes = 0;
+  /// The optimizer's, by slot. That of the masters is 0 in fp32 runs, where the parameters are the
+  /// masters.
+  std::vector<std::int64_t> state_bytes;
   std::int64_t snapshot_bytes = 0;  ///< what is written while the run goes on; see below
 
   /// Memory of the other ranks of its host that a rank reads, where shared memory is the transport;
@@ -54,8 +57,11 @@ struct Budget {
   std::int64_t gradient_wire_bytes = 0;   ///< reduce-scatter; not sharded: all-reduce
   std::int64_t parameter_wire_bytes = 0;  ///< all-gather; not sharded: 0
 
+  [[nodiscard]] std::int64_t all_state_bytes() const {
+    return std::accumulate(state_bytes.begin(), state_bytes.end(), std::int64_t{0});
+  }
   [[nodiscard]] std::int64_t held_bytes() const {
-    return gradient_bytes + parameter_bytes + master_bytes + moment_bytes + snapshot_bytes;
+    return gradient_bytes + parameter_bytes + all_state_bytes() + snapshot_bytes;
   }
   [[nodiscard]] std::int64_t wire_bytes() const {
     return gradient_wire_bytes + parameter_wire_bytes;
@@ -69,9 +75,9 @@ constexpr std::int64_t step_sum_elements(int ranks) {
   return (words_of_step_sums + ranks - 1) / ranks * ranks;
 }
 
-/// The copy of masters and moments from which one rank writes a checkpoint: what it owns, sharded
+/// The copy of the optimizer's state from which one rank writes a checkpoint: what it owns, sharded
 /// or not.
-std::int64_t snapshot_bytes(const Plan& plan);
+std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots);
 
 /// What a rank reads of the `host_ranks` - 1 others on its host, over which the shards of all ranks
 /// are spread evenly. Sharded: of every other rank's gradients the shards that this rank adds up,
@@ -80,11 +86,12 @@ std::int64_t snapshot_bytes(const Plan& plan);
 std::int64_t peer_bytes(
     const Plan& plan, DType parameter_dtype, bool sharded, DType wire_dtype, int host_ranks);
 
-/// All but peer_bytes. Gradients, masters and moments are fp32; `wire_dtype` is what gradients
-/// travel as. `sharded`: the optimizer's state covers owned elements only. `partial_sums`: how many
-/// further gradient arenas a rank needs to add up its leaves. `snapshot`: checkpoints are written
-/// from a copy.
+/// All but peer_bytes. Gradients and state are fp32; `wire_dtype` is what gradients travel as.
+/// `sharded`: the optimizer's state covers owned elements only. `partial_sums`: how many further
+/// gradient arenas a rank needs to add up its leaves. `snapshot`: checkpoints are written from a
+/// copy.
 Budget budget_of(const Plan& plan,
+                 const StateSlots& slots,
                  DType parameter_dtype,
                  bool sharded,
                  DType wire_dtype = DType::f32,

@@ -118,7 +118,7 @@ void Plan::place() {
     }
     const std::int64_t begin = round_up(end, start_alignment);
     const std::int64_t elements = parameter.elements();
-    TRIREME_EXPECT(!__builtin_add_overflow(begin, elements, &end), "{} ends behind element 2^63",
+    TRIREME_EXPECT(!__builtin_add_overflow(begin, elements, &end), "{} ends after element 2^63",
                    parameter.name);
     placements_[i] = {static_cast<BucketIndex>(buckets_.size()), begin, elements};
     open.parameters.push_back(static_cast<ParameterIndex>(i));

@@ -10,7 +10,7 @@
 // 1. Parameters lie in reverse registration order, which is the order in which backward finishes
 // them; or, for comparison, in registration order.
 // 2. Every parameter starts at a multiple of 64 elements and lies in one bucket, whole.
-// 3. A bucket closes when it holds bucket_elements or more, or, where boundaries are given, behind
+// 3. A bucket closes when it holds bucket_elements or more, or, where boundaries are given, after
 // each of these parameters and nowhere else; a parameter marked own_bucket is alone in its bucket.
 // 4. A bucket's size is padded to the granule, a multiple of the rank count, so its `ranks` shards
 // are equal and contiguous. With Padding::none alone the next bucket may begin after a gap of fewer

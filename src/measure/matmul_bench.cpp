@@ -14,8 +14,9 @@
 #include "ops/cpu/library_matmul.hpp"
 #include "ops/matmul.hpp"
 
-#include "model/linear.hpp"
-#include "model/products.hpp"
+#include "nn/linear_products.hpp"
+
+#include "model/layers.hpp"
 
 #include "measure/race.hpp"
 #include "measure/small_numbers.hpp"
@@ -23,7 +24,8 @@
 namespace trireme::measure {
 namespace {
 
-using model::LinearProducts;
+using nn::LinearShape;
+using nn::ListedProduct;
 
 /// One row in the making.
 struct Contestant {
@@ -35,9 +37,10 @@ struct Contestant {
 /// nobody reads.
 class Operands {
  public:
-  Operands(device::Device& device, device::Stream& stream, const std::vector<LinearProducts>& all)
+  Operands(device::Device& device, device::Stream& stream, const std::vector<ListedProduct>& all)
       : device_(device), stream_(stream) {
-    for (const LinearProducts& p : all) {
+    for (const ListedProduct& one : all) {
+      const LinearShape& p = one.products;
       x_ = std::max(x_, p.rows * p.in);
       result_ = std::max({result_, p.rows * p.in, p.rows * p.out});
       y_ = std::max(y_, p.rows * p.out);
@@ -84,11 +87,11 @@ enum class Field : std::uint8_t { everybody, likely };
 /// The three products of one layer, each by its contestants.
 class LayerBench {
  public:
-  LayerBench(const LinearProducts& p, DType dtype, device::Device& device, device::Stream& stream)
+  LayerBench(const ListedProduct& p, DType dtype, device::Device& device, device::Stream& stream)
       : products_(p), dtype_(dtype), device_(device), stream_(stream) {}
 
   void add(std::vector<Contestant>& all, Operands& operands, int threads, Field field) {
-    const LinearProducts& p = products_;
+    const LinearShape& p = products_.products;
     const View x = operands.x(dtype_, p.rows * p.in),
                weight = operands.weight(dtype_, p.in * p.out);
     const View bias = p.bias ? operands.bias(dtype_, p.out) : View(nullptr, 0, dtype_);
@@ -97,11 +100,19 @@ class LayerBench {
     const View dx = operands.result(dtype_, p.rows * p.in);
     const View dweight = operands.dweight(p.in * p.out);
 
-    auto linear = std::make_shared<model::Linear>(device_, p.plain_shape(dtype_));
+    auto linear = std::make_shared<nn::LinearProducts>(device_, products_.plain());
     linear->prepare_backward(device_);
     const auto row = [&](const char* pass, const char* how, const ops::MatmulShape& s) {
-      return MatmulBenchRow{p.layer, pass,    how,     s.m, s.n,
-                            s.k,     p.count, threads, 0,   ops::product_library(device_, s),
+      return MatmulBenchRow{products_.layer,
+                            pass,
+                            how,
+                            s.m,
+                            s.n,
+                            s.k,
+                            products_.count,
+                            threads,
+                            0,
+                            ops::product_library(device_, s),
                             {}};
     };
     const ops::MatmulShape forward{.m = p.rows,
@@ -159,7 +170,7 @@ class LayerBench {
     all.push_back({std::move(row), [=] { (*product)(a, bias, c); }});
   }
 
-  const LinearProducts& products_;
+  const ListedProduct& products_;
   const DType dtype_;
   device::Device& device_;
   device::Stream& stream_;
@@ -179,7 +190,7 @@ class ThreadScope {
   int before_;
 };
 
-std::vector<MatmulBenchRow> measure(const std::vector<LinearProducts>& products,
+std::vector<MatmulBenchRow> measure(const std::vector<ListedProduct>& products,
                                     DType dtype,
                                     device::Device& device,
                                     comm::World& world,
@@ -190,7 +201,7 @@ std::vector<MatmulBenchRow> measure(const std::vector<LinearProducts>& products,
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   Operands operands(device, *stream, products);
   std::vector<Contestant> contestants;
-  for (const LinearProducts& p : products)
+  for (const ListedProduct& p : products)
     LayerBench(p, dtype, device, *stream).add(contestants, operands, threads, field);
   std::vector<std::function<void()>> entrants;
   entrants.reserve(contestants.size());
@@ -222,12 +233,13 @@ MatmulBench bench_matmul(const model::GptShape& shape,
     bench.rows.push_back(std::move(row));
   const double micro_steps =
       static_cast<double>(request.sequences) / static_cast<double>(request.micro_sequences);
-  for (const LinearProducts& p : products)
+  for (const ListedProduct& p : products)
     for (const char* pass : {"forward", "input", "weight"}) {
       double best = std::numeric_limits<double>::infinity();
       for (const MatmulBenchRow& row : bench.rows) {
-        const bool asked = row.threads == request.threads && row.layer == p.layer &&
-                           row.pass == pass && row.m * row.n * row.k == p.rows * p.in * p.out;
+        const bool asked =
+            row.threads == request.threads && row.layer == p.layer && row.pass == pass &&
+            row.m * row.n * row.k == p.products.rows * p.products.in * p.products.out;
         if (!asked)
           continue;
         best = std::min(best, row.seconds);
@@ -253,9 +265,10 @@ double measure_ceiling(const model::GptShape& shape,
   constexpr std::int64_t most_rows_on_cpu = 512;
   constexpr RaceLimits briefly{.repetitions = 15, .seconds = 0.5};
   auto products = model::linear_products(shape, dtype, micro_sequences, device.kind());
-  std::erase_if(products, [](const LinearProducts& p) { return p.layer == "head"; });
+  std::erase_if(products, [](const ListedProduct& p) { return p.logits; });
   if (device.kind() == device::Kind::cpu)
-    for (LinearProducts& p : products) p.rows = p.piece_rows = std::min(p.rows, most_rows_on_cpu);
+    for (ListedProduct& p : products)
+      p.products.rows = p.products.piece_rows = std::min(p.products.rows, most_rows_on_cpu);
   const auto alone = comm::make_self_world();
   world.barrier();
   double best = 0;

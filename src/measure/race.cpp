@@ -14,7 +14,7 @@ namespace trireme::measure {
 namespace {
 
 /// Runs in a turn. A kernel of a GPU takes less time than the host needs to start it and to learn
-/// of its end, so there several go one behind another, as they do in a step.
+/// of its end, so there several go one after another, as they do in a step.
 int runs_of(device::Stream& stream) {
   return stream.device().kind() == device::Kind::cpu ? 1 : 10;
 }

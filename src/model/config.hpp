@@ -7,13 +7,13 @@
 
 #include "base/key.hpp"
 
+#include "nn/recompute.hpp"
+
 namespace trireme::model {
 
 enum class Preset : std::uint8_t { none, gpt2_124m, gpt2_350m, gpt2_774m, gpt2_1558m };
 
-/// What forward drops and backward computes again, to the same bits. none: everything is kept;
-/// gelu: all but the outputs of the GELUs, a quarter of it; block: only what enters each block.
-enum class Recompute : std::uint8_t { none, gelu, block };
+using nn::Recompute;
 
 /// Sizes as given: 0 means "not given", to be filled from the preset by resolve().
 struct ModelConfig {
@@ -88,6 +88,8 @@ struct GptShape {
   Recompute recompute = Recompute::none;
 
   [[nodiscard]] std::int64_t head_channels() const { return channels / heads; }
+  /// Between the MLP's two layers.
+  [[nodiscard]] std::int64_t mlp_channels() const { return 4 * channels; }
   bool operator==(const GptShape&) const = default;
 };
 
@@ -104,10 +106,4 @@ struct trireme::EnumNames<trireme::model::Preset> {
                                                                     {gpt2_350m, "gpt2-350m"},
                                                                     {gpt2_774m, "gpt2-774m"},
                                                                     {gpt2_1558m, "gpt2-1558m"}};
-};
-template <>
-struct trireme::EnumNames<trireme::model::Recompute> {
-  using enum model::Recompute;
-  static constexpr std::pair<model::Recompute, const char*> table[] = {
-      {none, "none"}, {gelu, "gelu"}, {block, "block"}};
 };

@@ -38,44 +38,16 @@
 #include "device/pool.hpp"
 #include "layout/plan.hpp"
 
-#include "model/activations.hpp"
+#include "nn/activations.hpp"
+#include "nn/hooks.hpp"
+
 #include "model/config.hpp"
+#include "model/layers.hpp"
 
 namespace trireme::model {
 
-/// What the trainer hears from the model while it runs.
-class Hooks {
- public:
-  virtual ~Hooks() = default;
-  /// The ops that follow on `stream` read these parameters.
-  virtual void before_use(std::span<const ParameterIndex> parameters, device::Stream& stream) = 0;
-  /// The last write to this gradient in this step has been enqueued on `stream`.
-  virtual void gradient_ready(ParameterIndex parameter, device::Stream& stream) = 0;
-};
-
-/// Hooks for evaluation and sampling with parameters that are current: nobody listens.
-class NoHooks final : public Hooks {
- public:
-  void before_use(std::span<const ParameterIndex> /*parameters*/,
-                  device::Stream& /*stream*/) override {}
-  void gradient_ready(ParameterIndex /*parameter*/, device::Stream& /*stream*/) override {}
-};
-
-/// The parameter table in registration order: "wte.weight", "wpe.weight", "h.0.ln_1.weight", …
-/// "ln_f.weight", ["head.weight"].
-std::vector<layout::Parameter> parameter_table(const GptShape& shape);
-
-/// Initial values of one parameter's elements from `begin` on, fp32: a pure function of (seed,
-/// parameter, element).
-void initialize_parameter(const GptShape& shape,
-                          ParameterIndex parameter,
-                          std::uint64_t seed,
-                          View values,
-                          std::int64_t begin = 0);
-
-/// 6·parameters + 6·layers·channels·context: multiply-adds of forward and backward, times two,
-/// causal half of attention only. Source: Kaplan et al. 2020, section 2.1, attention term as llm.c.
-double flops_per_token(const GptShape& shape);
+using nn::Hooks;
+using nn::NoHooks;
 
 /// One micro-batch. tokens and targets are [B, T] int32; target t is token t + 1.
 struct Batch {
@@ -115,14 +87,14 @@ class Gpt {
   void evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream);
 
   /// Logits [V] fp32 after the last of `tokens` ([n], 1 <= n <= context): for sampling. Runs one
-  /// row of the whole context, filled up with token 0: what stands behind a token does not reach it
+  /// row of the whole context, filled up with token 0: what stands after a token does not reach it
   /// through causal attention, so the result is exact.
   void next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream);
 
   [[nodiscard]] const GptShape& shape() const;
   /// Bytes of what is kept between forward and backward; scratch is the pool's.
   [[nodiscard]] std::size_t activation_bytes() const;
-  [[nodiscard]] const ActivationPlan& activation_plan() const;
+  [[nodiscard]] const nn::ActivationPlan& activation_plan() const;
 
  private:
   class Impl;

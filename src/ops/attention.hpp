@@ -12,6 +12,7 @@
 // more. One call at a time per object.
 #pragma once
 
+#include <compare>
 #include <memory>
 #include <string>
 
@@ -27,6 +28,8 @@ struct AttentionShape {
   std::int64_t batch = 0, time = 0, heads = 0, head_channels = 0;
   DType dtype = DType::f32;
   bool drops = false;  ///< some calls will be with dropout; without it none may be
+
+  auto operator<=>(const AttentionShape&) const = default;
 };
 
 /// How a GPU's attention is computed. A CPU's does not ask.

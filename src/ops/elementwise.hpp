@@ -16,7 +16,7 @@ void gelu_forward(View y, ConstView x, device::Stream& stream);
 /// dx = dy · gelu'(x). `dx` may be `dy`.
 void gelu_backward(View dx, ConstView dy, ConstView x, device::Stream& stream);
 
-/// The gradient of a branch that was added behind dropout (layer_norm.hpp): dbranch = dy times the
+/// The gradient of a branch that was added after dropout (layer_norm.hpp): dbranch = dy times the
 /// same mask. Shapes: [samples, elements_per_sample]. Without dropout it is a copy.
 void dropout_backward(View dbranch,
                       ConstView dy,

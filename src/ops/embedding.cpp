@@ -53,6 +53,27 @@ void embedding_forward(View out,
   });
 }
 
+void embedding_of_positions(View out,
+                            ConstView tokens,
+                            ConstView positions,
+                            ConstView wte,
+                            ConstView wpe,
+                            std::int64_t vocabulary,
+                            device::Stream& stream) {
+  TRIREME_EXPECT(vocabulary >= 1 && tokens.elements >= 1 && positions.elements == tokens.elements,
+                 "{} tokens of a vocabulary of {} at {} positions", tokens.elements, vocabulary,
+                 positions.elements);
+  const EmbeddingShape shape{tokens.elements, 1, wte.elements / vocabulary, vocabulary};
+  expect_sizes(out, tokens, wte, wpe, shape, {});
+  with_float_type(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    on_cpu(stream, "embedding_of_positions")
+        .run([to = out.as<T>(), ids = tokens.as<std::int32_t>(),
+              places = positions.as<std::int32_t>(), token = wte.as<T>(), position = wpe.as<T>(),
+              shape] { cpu::embedding_of_positions(to, ids, places, token, position, shape); });
+  });
+}
+
 void embedding_backward(View dwte,
                         View dwpe,
                         ConstView dout,

@@ -25,6 +25,15 @@ void embedding_forward(View out,
                        const EmbeddingShape& shape,
                        const Dropout& dropout,
                        device::Stream& stream);
+/// Of single positions: out = [R, C], tokens, positions = [R] int32, 0 <= position < T'. The bits
+/// of a row are those of embedding_forward at its position. CPUs alone have it.
+void embedding_of_positions(View out,
+                            ConstView tokens,
+                            ConstView positions,
+                            ConstView wte,
+                            ConstView wpe,
+                            std::int64_t vocabulary,
+                            device::Stream& stream);
 void embedding_backward(View dwte,
                         View dwpe,
                         ConstView dout,

@@ -15,7 +15,7 @@ std::unique_ptr<Matmul::Implementation> make(device::Device& device, const Matmu
   TRIREME_EXPECT(shape.m >= 1 && shape.n >= 1 && shape.k >= 1, "a matmul of {} x {} x {}", shape.m,
                  shape.n, shape.k);
   TRIREME_EXPECT(!shape.accumulate || shape.c == DType::f32, "accumulation in {}", name(shape.c));
-  TRIREME_EXPECT(!shape.accumulate || shape.epilogue == Epilogue::none, "accumulation behind an {}",
+  TRIREME_EXPECT(!shape.accumulate || shape.epilogue == Epilogue::none, "accumulation after an {}",
                  "epilogue");
   TRIREME_EXPECT(!shape.bias || shape.epilogue != Epilogue::gelu_backward,
                  "a bias in the backward pass of a {}", "GELU");

@@ -61,7 +61,7 @@ class StreamSum {
   /// Writes what was added so far to `words`, [num_words] int64 in memory of the stream's device,
   /// carried as normalize() does.
   void store(View words, device::Stream& stream);
-  /// Sends what was added so far to the host, behind the additions.
+  /// Sends what was added so far to the host, after the additions.
   void fetch(device::Stream& stream);
   /// What the last fetch() sent. Requires: the host has waited for its stream since.
   OrderFreeSum& fetched();
@@ -75,7 +75,7 @@ class StreamSum {
   std::int64_t pending_ = 0;           // additions to words_ since they were last carried
 };
 
-/// The values of sums whose words lie in memory of the stream's device one behind the other, there.
+/// The values of sums whose words lie in memory of the stream's device one after the other, there.
 /// Shapes: values [n] fp64, words [n, num_words] int64.
 void values_of_words(View values, ConstView words, device::Stream& stream);
 

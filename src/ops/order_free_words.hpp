@@ -16,7 +16,7 @@ namespace trireme::ops {
 inline constexpr int bin_bits = 32;
 inline constexpr int lowest_exponent = -1074;
 inline constexpr int num_bins = 68;
-/// Behind the bins three counters: of NaN, +inf and -inf.
+/// After the bins three counters: of NaN, +inf and -inf.
 inline constexpr int nan_word = num_bins, plus_word = nan_word + 1, minus_word = nan_word + 2;
 inline constexpr int num_words = num_bins + 3;
 

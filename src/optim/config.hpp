@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deck section `optimizer`: AdamW and its learning-rate schedule.
+// The deck section `optimizer`: AdamW, its learning-rate schedule, and parameter groups.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/key.hpp"
 
@@ -20,6 +22,17 @@ struct ScheduleConfig {
   double final_fraction = 0.1;
   double decay_fraction = 0.2;
   Or<std::int64_t> steps = {};
+  /// Above 0, in place of all that: the rate grows by the same factor with every step, from this
+  /// share of the peak at the first to the peak at the last. No key of the deck: what a search for
+  /// a learning rate sets.
+  double sweep_from = 0;
+};
+
+/// One rule of optimizer.groups; what is not given stays what it is without the rule.
+struct GroupRule {
+  std::string match;
+  Or<double> weight_decay{.value = {}, .keyword = "unchanged"};
+  Or<double> learning_rate{.value = {}, .keyword = "unchanged"};
 };
 
 struct OptimizerConfig {
@@ -29,6 +42,7 @@ struct OptimizerConfig {
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;
+  std::vector<GroupRule> groups;
   double clip_norm = 1.0;
   bool sharded = true;
   OnNonFinite on_non_finite = OnNonFinite::stop;
@@ -63,6 +77,15 @@ void describe(V& v, ScheduleConfig& c) {
 }
 
 template <class V>
+void describe(V& v, GroupRule& c) {
+  v("match", c.match,
+    {.help = "Names of parameters; * is any text and ? any character.", .required = true});
+  v("weight_decay", c.weight_decay, {.help = "Of these parameters.", .min = 0.0, .max = 10.0});
+  v("learning_rate", c.learning_rate,
+    {.help = "Peak of these parameters; the schedule is the same.", .min = 0.0, .max = 1.0});
+}
+
+template <class V>
 void describe(V& v, OptimizerConfig& c) {
   v("learning_rate", c.learning_rate,
     {.help = "Peak learning rate after warm-up.", .min = 0.0, .max = 1.0});
@@ -75,6 +98,9 @@ void describe(V& v, OptimizerConfig& c) {
     {.help = "Added to the root of the second moment.", .min = 0.0, .max = 1.0, .above_min = true});
   v("weight_decay", c.weight_decay,
     {.help = "Decoupled decay of matrices; biases and gains have none.", .min = 0.0, .max = 10.0});
+  v.list("groups", c.groups,
+         {.help = "Rules for parameters with other numbers. A parameter belongs to the first rule "
+                  "that its name matches; trireme plan prints the groups."});
   v("clip_norm", c.clip_norm,
     {.help = "Largest L2 norm of the gradient; 0: no clipping.", .min = 0.0});
   v("sharded", c.sharded,

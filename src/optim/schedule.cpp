@@ -25,6 +25,8 @@ double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int6
   TRIREME_EXPECT(step >= 1 && total_steps >= 1, "step {} of {}", step, total_steps);
   const ScheduleConfig& schedule = config.schedule;
   const double peak = config.learning_rate;
+  if (schedule.sweep_from > 0)
+    return peak * std::pow(schedule.sweep_from, 1 - progress(step, 1, total_steps));
   if (step < schedule.warmup_steps)
     return peak * static_cast<double>(step) / static_cast<double>(schedule.warmup_steps);
 

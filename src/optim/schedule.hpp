@@ -8,6 +8,8 @@
 //   cosine    the same ends, half a cosine between. Source: Loshchilov, Hutter, SGDR, 2017, eq. 5
 //   wsd       the peak, then linear over the last decay_fraction of all steps, rounded down.
 //             Source: Hu et al., MiniCPM, 2024, section 4
+//   sweep     (sweep_from > 0) peak · sweep_from ^ (1 - (step - 1) / (total_steps - 1)). Source:
+//             Smith, "Cyclical learning rates", 2017, section 3.3, with equal factors
 //
 // The peak stands at step max(warmup_steps, 1), where the decay of linear and cosine begins; wsd
 // begins its decay there if warm-up ends later than the decay should begin.

@@ -4,22 +4,29 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/key.hpp"
 
 namespace trireme::record {
+
+/// A copy of the rows beside run.h5 (also/also_files.hpp).
+enum class AlsoFormat : std::uint8_t { jsonl, csv, tensorboard };
 
 struct RecordConfig {
   std::int64_t every_steps = 1;
   bool spans = true;
   std::int64_t span_ranks = 8;
   std::int64_t span_megabytes = 256;
+  std::vector<std::string> also = {};
 };
 
 struct CheckpointConfig {
   std::int64_t every_steps = 500;
   double every_minutes = 0;
   std::int64_t keep = 3;
+  std::int64_t keep_every = 0;
   bool asynchronous = true;
   std::string directory;
 
@@ -46,6 +53,10 @@ void describe(V& v, RecordConfig& c) {
          "every second, third, ... step are kept.",
      .min = 1,
      .max = 1 << 20});
+  v("also", c.also,
+    {.help = "Copies of the rows of /steps and /validation, written while the run goes on: jsonl "
+             "(steps.jsonl, validation.jsonl), csv (steps.csv, validation.csv), tensorboard (event "
+             "files in tensorboard/). run.h5 stays the record."});
 }
 
 template <class V>
@@ -60,13 +71,43 @@ void describe(V& v, CheckpointConfig& c) {
      .min = 0.0,
      .max = 1e6});
   v("keep", c.keep,
-    {.unit = "checkpoints", .help = "Older ones are removed. 0: keep all.", .min = 0});
+    {.unit = "checkpoints",
+     .help = "So many of the newest stay, and older ones are removed. 0: keep all.",
+     .min = 0});
+  v("keep_every", c.keep_every,
+    {.unit = "steps",
+     .help = "Checkpoints of steps that are a multiple of this are milestones, which "
+             "checkpoint.keep never removes; a multiple of checkpoint.every_steps. What was "
+             "written as a milestone stays one when this changes. 0: none.",
+     .min = 0});
   v("asynchronous", c.asynchronous,
     {.help = "The run goes on while a copy of its state is written; false: it waits, and needs no "
              "memory for the copy."});
   v("directory", c.directory,
     {.help = "Where checkpoints lie; run.directory/checkpoints then is a link to it. Empty: in "
              "run.directory/checkpoints itself."});
+}
+
+}  // namespace trireme::record
+
+template <>
+struct trireme::EnumNames<trireme::record::AlsoFormat> {
+  using enum record::AlsoFormat;
+  static constexpr std::pair<record::AlsoFormat, const char*> table[] = {
+      {jsonl, "jsonl"}, {csv, "csv"}, {tensorboard, "tensorboard"}};
+};
+
+namespace trireme::record {
+
+/// In the order of the table, whatever that of the deck. Words that name none are left out: the
+/// deck's check refuses them.
+inline std::vector<AlsoFormat> also_formats(const RecordConfig& config) {
+  std::vector<AlsoFormat> formats;
+  for (const auto& [format, name] : EnumNames<AlsoFormat>::table)
+    for (const std::string& word : config.also)
+      if (word == name && (formats.empty() || formats.back() != format))
+        formats.push_back(format);
+  return formats;
 }
 
 }  // namespace trireme::record

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The deck section `parallel`: how gradients and parameters travel. Every switch is invisible in
-// the numbers (rule 6 of the design): it changes time and memory only. Two exceptions:
+// the numbers: it changes time and memory only. Two exceptions:
 // gradient_dtype: bf16 rounds, and each reduction adds in its own order.
 #pragma once
 
@@ -89,7 +89,7 @@ void describe(V& v, ParallelConfig& c) {
          "order of forward, so that all wait for the first. A baseline; the bits are the same."});
   v("bucket_boundaries", c.bucket_boundaries,
     {.help =
-         "Names of parameters behind which a bucket closes, in bucket_order, instead of at "
+         "Names of parameters after which a bucket closes, in bucket_order, instead of at "
          "bucket_elements; `trireme plan` shows the names. A baseline; the bits are the same."});
   v("padding", c.padding,
     {.help = "What a bucket's end is padded to; aligned suits every rank count."});

@@ -148,6 +148,9 @@ View Engine::bucket_parameters(BucketIndex bucket) const {
 void Engine::begin_step() {
   impl_->begin_step();
 }
+void Engine::measure_leaves(ops::StreamSum& squares) {
+  impl_->measure_leaves(squares);
+}
 void Engine::next_leaf() {
   impl_->next_leaf();
 }

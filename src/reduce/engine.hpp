@@ -20,11 +20,11 @@
 // ends with next_leaf(), and gradients are reported ready in the last one only.
 //
 // Where gradient_dtype is bf16, the communication stream rounds a bucket into a second arena before
-// it reduces, and widens the result back behind it.
+// it reduces, and widens the result back after it.
 //
 // There is one communication stream, so collectives run in the order of their enqueueing, and that
 // order is the same on all ranks: reductions in layout order, gathers in the order of
-// mark_updated. An overlap switch that is off makes compute wait right behind each collective of
+// mark_updated. An overlap switch that is off makes compute wait right after each collective of
 // its kind; with both off, or with one rank, the communication stream is inline.
 //
 // 1. One reduction per bucket and step, on the last micro-step; a bucket that is ready before its
@@ -41,7 +41,8 @@
 // sees the norm fail on all ranks at once, asks and tells.
 // 7. A step never waits for compute. What it leaves for the host, times and findings, is kept until
 // the end of the next one, so that it can be read when that is on its way; who reads it waits.
-// 8. All members are called from one host thread, the one that enqueues on the compute stream.
+// 8. Measuring leaves reads gradients and writes none: a step has the same bits with it.
+// 9. All members are called from one host thread, the one that enqueues on the compute stream.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +57,7 @@
 #include "layout/plan.hpp"
 
 #include "comm/communicator.hpp"
+#include "ops/order_free_sum.hpp"
 
 #include "reduce/config.hpp"
 
@@ -68,7 +70,7 @@ namespace trireme::reduce {
 /// happened (unsharded, or the first step).
 struct BucketTimes {
   double ready = 0, start = 0, end = 0;  ///< gradient path
-  double wait_begin = 0, waited = 0;     ///< compute stood still for this bucket's reductions; with
+  double wait_begin = 0, waited = 0;     ///< compute waited for this bucket's reductions; with
                                          ///< one per micro-step the other times are the last one's
   double gather_start = 0, gather_end = 0;
   double gather_wait_begin = 0, gather_waited = 0;  ///< compute stood still for its parameters
@@ -123,12 +125,17 @@ class Engine {
 
   /// Zeroes the gradients. Call before the first micro-step.
   void begin_step();
+  /// In the present step, until the next begins: adds the squares of every leaf's gradient on this
+  /// rank, as it is before leaves are added to one another, to `squares` on the compute stream.
+  /// Call after begin_step(). Requires: reduction: tree, whose leaves do not depend on the number
+  /// of ranks; `squares` outlives the step.
+  void measure_leaves(ops::StreamSum& squares);
   /// How many there were: the number by which times() and first_not_finite() know the present step.
   [[nodiscard]] std::int64_t steps_begun() const;
-  /// Behind the last micro-step of each leaf but the last: sets the leaf's gradients aside and
+  /// After the last micro-step of each leaf but the last: sets the leaf's gradients aside and
   /// zeroes them.
   void next_leaf();
-  /// Behind every micro-step but the last, with reduce_every: micro_step: adds what was reduced to
+  /// After every micro-step but the last, with reduce_every: micro_step: adds what was reduced to
   /// what was before, and zeroes the gradients. Requires: every gradient was reported ready.
   void next_micro_step();
   /// The last write to this gradient has been enqueued on the compute stream. Starts the bucket's
@@ -164,7 +171,7 @@ class Engine {
   /// Blocks until compute is through with them. Valid until the next call.
   [[nodiscard]] StepTimes times(std::int64_t step);
   /// Times of gathers that belong to no step, since no step followed; nothing of a reduction. Each
-  /// gather is told once. Call behind wait_for_parameters().
+  /// gather is told once. Call after wait_for_parameters().
   [[nodiscard]] std::span<const BucketTimes> take_last_gathers();
 
   /// Leaves that this rank computes in a step.

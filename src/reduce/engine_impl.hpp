@@ -7,7 +7,7 @@
 //
 // 1. Events are made once and recorded again every few steps: the sets of events take turns. The
 // times of a step are read when the next one may be on its way, and those of a gather belong to the
-// step behind it, so a third step must not touch them yet.
+// step after it, so a third step must not touch them yet.
 // 2. Whoever holds collectives back (verify) keeps their order: a wait starts all that were
 // enqueued before the one it is for.
 #pragma once
@@ -67,6 +67,7 @@ class Engine::Impl {
        device::Stream& compute);
 
   void begin_step();
+  void measure_leaves(ops::StreamSum& squares);
   void next_leaf();
   void next_micro_step();
   void mark_ready(ParameterIndex parameter);
@@ -99,8 +100,9 @@ class Engine::Impl {
   const bool rounds_;  // gradients travel as a copy
 
   device::Buffer gradients_, wire_, parameters_;
-  device::Buffer sums_;           // of the micro-steps before; as owned_, one behind another
+  device::Buffer sums_;           // of the micro-steps before; as owned_, one after another
   std::optional<Leaves> leaves_;  // always there
+  ops::StreamSum* leaf_squares_ = nullptr;              // where this step's leaves are measured
   std::vector<View> gradient_views_, parameter_views_;  // by parameter
   device::Buffer findings_;                             // what not_finite_ is a span of
   std::span<std::int64_t> not_finite_;                  // [turn][bucket]: first element, or -1

@@ -28,7 +28,15 @@ void Engine::Impl::begin_step() {
   num_rounds_[turn()] = 1;
   num_updated_ = 0;
   leaves_->begin_step();
+  leaf_squares_ = nullptr;
   device_.fill_zero(gradients_.view(DType::f32), compute_);
+}
+
+void Engine::Impl::measure_leaves(ops::StreamSum& squares) {
+  TRIREME_EXPECT(config_.reduction == comm::Reduction::tree && leaves_->finished() == 0,
+                 "leaves are measured with reduction: {}, after {} of them",
+                 word(config_.reduction), leaves_->finished());
+  leaf_squares_ = &squares;
 }
 
 void Engine::Impl::next_leaf() {
@@ -36,9 +44,11 @@ void Engine::Impl::next_leaf() {
       std::ranges::none_of(reported_, [](char reported) { return reported != 0; }) &&
       std::ranges::all_of(buckets_, [](const BucketRun& b) { return b.phase == Phase::filling; });
   TRIREME_EXPECT(between_leaves && !leaves_->in_last(),
-                 "leaf {} of {} ends outside of a step, or behind its last leaf, or with gradients "
+                 "leaf {} of {} ends outside of a step, or after its last leaf, or with gradients "
                  "reported ready",
                  leaves_->finished(), leaves_->per_step());
+  if (leaf_squares_ != nullptr)  // with the padding, which is zero
+    leaf_squares_->add_squares(gradients_.view(DType::f32), compute_);
   leaves_->set_aside(compute_);
 }
 
@@ -75,6 +85,8 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
                  "the gradient of {} was reported ready in leaf {} of a step of {}",
                  plan_.parameter(parameter).name, leaves_->finished(), leaves_->per_step());
   reported_[at(parameter)] = 1;
+  if (leaf_squares_ != nullptr)
+    leaf_squares_->add_squares(gradient_views_[at(parameter)], compute_);
   leaves_->add_waiting(parameter, compute_);
   if (--run.num_pending > 0)
     return;

@@ -7,7 +7,7 @@
 
 #include "base/text.hpp"
 
-#include "comm/transports.hpp"
+#include "comm/transport/transports.hpp"
 
 namespace trireme::reduce {
 namespace {

@@ -5,7 +5,7 @@
 // a full bucket from being less than one message, since each shard pays one latency per rank or
 // hop; and never more than the model has. The message is the transport's own:
 //
-//   one host, shared memory   512 KiB     comm/transports.hpp says why
+//   one host, shared memory   512 KiB     comm/transport/transports.hpp says why
 //   several hosts, MPI         60 KiB
 //   GPUs, NCCL                  4 MB      1 million elements of fp32. Source: Megatron-LM,
 //                                         distributed_data_parallel_config.py: max(40M, 1M * ranks)
@@ -22,7 +22,7 @@
 #include "device/device.hpp"
 #include "layout/plan.hpp"
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 #include "reduce/config.hpp"
 

@@ -13,7 +13,7 @@
 //              \____/      \____/          2 ranks: one of these each
 //                 \__________/             and this one over the ranks
 //
-// A rank adds its leaves as a binary counter counts. Behind leaf j as many waiting sums as j has
+// A rank adds its leaves as a binary counter counts. After leaf j as many waiting sums as j has
 // trailing one bits are complete pairs: they are added to it, smallest first, and the sum waits in
 // their place. That takes log2 of the leaves in waiting sums. The last leaf of a step is not set
 // aside: the waiting sums are added to each of its gradients as soon as that is written, so that

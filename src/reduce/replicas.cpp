@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 
-#include "comm/agreement.hpp"
+#include "comm/control/agreement.hpp"
 #include "ops/hash.hpp"
 
 namespace trireme::reduce {

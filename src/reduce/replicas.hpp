@@ -15,7 +15,7 @@
 
 #include "device/device.hpp"
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 #include "reduce/engine.hpp"
 

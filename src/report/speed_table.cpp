@@ -18,8 +18,9 @@
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 
-#include "record/columns.hpp"
-#include "record/run_file.hpp"
+#include "record/run/columns.hpp"
+#include "record/run/run_file.hpp"
+#include "record/run/run_trial.hpp"
 
 namespace trireme::report {
 namespace {
@@ -36,7 +37,7 @@ constexpr record::Column<SpeedRow, std::int64_t, double, std::string> columns[] 
     {"context", "tokens", "Of one sequence.", &SpeedRow::context},
     {"sequences", "sequences", "Of all ranks in one step.", &SpeedRow::sequences},
     {"micro_sequences", "sequences", "Of one rank at a time.", &SpeedRow::micro_sequences},
-    {"steps", "steps", "Behind the warm-up; the rates are of these.", &SpeedRow::steps},
+    {"steps", "steps", "After the warm-up; the rates are of these.", &SpeedRow::steps},
     {"tokens_per_s", "tokens/s", "All ranks together: the median step.", &SpeedRow::tokens_per_s},
     {"lower_quartile", "tokens/s", "A quarter of the steps was slower.", &SpeedRow::lower_quartile},
     {"upper_quartile", "tokens/s", "A quarter of the steps was faster.", &SpeedRow::upper_quartile},
@@ -62,8 +63,10 @@ std::int64_t whole(const std::string& text) {
 class Record {
  public:
   explicit Record(const std::string& directory) : path_(directory + "/run.h5") {
-    if (h5::probe(path_, nullptr, h5::Writes::journaled) != h5::Probe::whole ||
-        record::RunFile::last_step(path_).value_or(0) == 0)
+    const record::RunFindings found = record::look_at_run_file(path_);
+    if (!found.damage.empty())
+      refuse(fmt::format("the record is damaged: {}", found.damage));
+    if (found.last_step.value_or(0) == 0)
       refuse("there is no record of a run's steps here");
     file_ = h5::open_file(path_, h5::Access::read, h5::Writes::journaled);
     if (const auto sessions = column<std::int64_t>("sessions/first_step").size(); sessions != 1)
@@ -106,7 +109,7 @@ class Record {
   h5::File file_;
 };
 
-/// tokens/s of the steps behind the warm-up.
+/// tokens/s of the steps after the warm-up.
 std::vector<double> rates_of(const Record& record, std::int64_t warmup_steps) {
   const auto steps = record.column<std::int64_t>("steps/step");
   auto rates = record.column<double>("steps/tokens_per_s");
@@ -114,7 +117,7 @@ std::vector<double> rates_of(const Record& record, std::int64_t warmup_steps) {
   const auto first = std::ranges::upper_bound(steps, warmup_steps) - steps.begin();
   rates.erase(rates.begin(), rates.begin() + std::min(first, std::ssize(rates)));
   if (rates.empty())
-    record.refuse(fmt::format("no step is recorded behind a warm-up of {}", warmup_steps));
+    record.refuse(fmt::format("no step is recorded after a warm-up of {}", warmup_steps));
   return rates;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deck sections `run`, `batch`, `evaluate` and `sample`.
+// The deck sections `run`, `gpu`, `batch`, `evaluate` and `sample`.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,10 @@
 #include <vector>
 
 #include "base/key.hpp"
+
+#include "train/evaluate_config.hpp"
+
+#include "weights/config.hpp"
 
 namespace trireme::train {
 
@@ -22,26 +26,27 @@ struct RunConfig {
   std::string directory;
   std::int64_t steps = 0;
   std::int64_t seed = 1337;
+  std::string initial_weights;
+  weights::InitialRows initial_rows = weights::InitialRows::exact;
   DeviceChoice device = DeviceChoice::automatic;
   Precision precision = Precision::automatic;
   Or<std::int64_t> threads;
-  bool timed_products = false;
-  bool fused_gelu = true;
-  bool deterministic_attention = true;
-  Or<bool> graphs;
   WhenFinished when_finished = WhenFinished::keep;
   Or<Duration> walltime{.value = std::nullopt, .keyword = "none"};
   std::vector<std::string> allow_changes;
 };
 
+/// How a GPU computes. `graphs` alone concerns CPUs too, where it serves tests.
+struct GpuConfig {
+  bool timed_products = false;
+  bool fused_gelu = true;
+  bool deterministic_attention = true;
+  Or<bool> graphs;
+};
+
 struct BatchConfig {
   std::int64_t sequences = 0;
   std::int64_t micro_sequences = 0;
-};
-
-struct EvaluateConfig {
-  std::int64_t every_steps = 0;
-  std::int64_t batches = 20;
 };
 
 struct SampleConfig {
@@ -67,6 +72,19 @@ void describe(V& v, RunConfig& c) {
     {.help = "Initialization, sample order and dropout are functions of it.",
      .min = 0,
      .change = Change::never});
+  v("initial_weights", c.initial_weights,
+    {.help =
+         "Weights that a new run begins with instead of random ones: a folder of Hugging Face's "
+         "transformers, a model file of llm.c, a run directory (its newest checkpoint) or a "
+         "checkpoint. The optimizer and its schedule begin anew. A run that resumes does not "
+         "read them, and keeps telling what it began with; verify and bench begin with random "
+         "ones. Empty: random ones."});
+  v("initial_rows", c.initial_rows,
+    {.help =
+         "Where run.initial_weights has another vocabulary or context than the model: exact "
+         "refuses it; pad adds rows to the embeddings (of the vocabulary each the mean of those "
+         "that are there, of the positions random ones); cut leaves the last ones out; fit does "
+         "either."});
   v("device", c.device, {.help = "Where to compute; auto: a GPU where one is present."});
   v("precision", c.precision,
     {.help = "fp32 or bf16; auto: bf16 where the hardware has matrix units for it (AMX, "
@@ -78,22 +96,6 @@ void describe(V& v, RunConfig& c) {
      .help = "CPU threads per rank; auto: this rank's share of its host's cores.",
      .min = 1,
      .max = 1024});
-  v("timed_products", c.timed_products,
-    {.help =
-         "GPU: time what cuBLASLt offers for each matrix product in the first step and keep the "
-         "fastest; off: what its heuristics put first. What was fastest may differ between "
-         "runs and ranks, and with it the last bits."});
-  v("fused_gelu", c.fused_gelu,
-    {.help = "GPU: GELU and its gradient within the matrix products. It rounds once less; "
-             "model.recompute: gelu leaves it out in forward, so its bits differ."});
-  v("deterministic_attention", c.deterministic_attention,
-    {.help = "GPU: attention's backward pass in bf16 adds up in one order, by way of a matrix of "
-             "context x context per head in memory; off: in the order of arrival, with less "
-             "memory and traffic, and no run repeats to the bit."});
-  v("graphs", c.graphs,
-    {.help = "Capture a micro-step once and launch it as a graph from then on, which spares a "
-             "GPU's host most of its calls. auto: on GPUs, with memory.pool. Never changes the "
-             "numbers."});
   v("when_finished", c.when_finished,
     {.help = "A run directory that holds all its steps is left as it is (keep), or a new run is "
              "made beside it in DIRECTORY-2, DIRECTORY-3, ... (new)."});
@@ -106,6 +108,25 @@ void describe(V& v, RunConfig& c) {
   v("allow_changes", c.allow_changes,
     {.help = "Keys or sections that may differ from those of the checkpoint that the run goes on "
              "from, where a change makes it another experiment (data, batch, schedule)."});
+}
+
+template <class V>
+void describe(V& v, GpuConfig& c) {
+  v("timed_products", c.timed_products,
+    {.help = "Time what cuBLASLt offers for each matrix product in the first step and keep the "
+             "fastest; off: what its heuristics put first. What was fastest may differ between "
+             "runs and ranks, and with it the last bits."});
+  v("fused_gelu", c.fused_gelu,
+    {.help = "GELU and its gradient within the matrix products. It rounds once less; "
+             "model.recompute: gelu leaves it out in forward, so its bits differ."});
+  v("deterministic_attention", c.deterministic_attention,
+    {.help = "Attention's backward pass in bf16 adds up in one order, by way of a matrix of "
+             "context x context per head in memory; off: in the order of arrival, with less "
+             "memory and traffic, and no run repeats to the bit."});
+  v("graphs", c.graphs,
+    {.help = "Capture a micro-step once and launch it as a graph from then on, which spares a "
+             "GPU's host most of its calls. auto: on GPUs, with memory.pool. Never changes the "
+             "numbers."});
 }
 
 template <class V>
@@ -123,19 +144,6 @@ void describe(V& v, BatchConfig& c) {
      .min = 1,
      .max = 1 << 24,
      .required = true});
-}
-
-template <class V>
-void describe(V& v, EvaluateConfig& c) {
-  v("every_steps", c.every_steps,
-    {.unit = "steps",
-     .help = "Validation loss every so many steps, before the first and after the last. 0: never.",
-     .min = 0});
-  v("batches", c.batches,
-    {.unit = "batches",
-     .help = "Global batches per evaluation, the same ones every time; fewer when the validation "
-             "data ends.",
-     .min = 1});
 }
 
 template <class V>

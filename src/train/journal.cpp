@@ -11,12 +11,13 @@
 
 #include "h5/file.hpp"
 
-#include "comm/together.hpp"
+#include "comm/control/together.hpp"
 
 #include "model/gpt.hpp"
 
 #include "train/rank_spread.hpp"
 #include "train/record_start.hpp"
+#include "train/resume.hpp"
 
 #include "measure/matmul_bench.hpp"
 
@@ -51,6 +52,11 @@ record::RunHeader header_of(const Job& job,
   fact("ranks", std::to_string(plan.ranks()));
   fact("parameters", std::to_string(plan.parameter_elements()));
   fact("buckets", std::to_string(plan.buckets().size()));
+  fact("tokenizer_hash", tokenizer_text(job));
+  if (job.tokenizer) {
+    fact("tokenizer_kind", job.tokenizer->kind());
+    header.tokenizer = job.tokenizer->serialized();
+  }
   fact("flops_formula", "per token: 6 * parameters + 6 * layers * channels * context");
   return header;
 }
@@ -63,6 +69,7 @@ Journal::Journal(const Job& job,
                  DType dtype,
                  const record::RunDirectory& directory,
                  std::optional<std::int64_t> resumed_step,
+                 const record::NameValues& origin,
                  timing::Recorder& recorder,
                  comm::World& world,
                  Log& log)
@@ -88,11 +95,22 @@ Journal::Journal(const Job& job,
   comm::on_first_rank(world, [&] {
     auto header = header_of(job, plan, device, dtype, std::move(hosts));
     header.facts.emplace_back("run_id", directory.id());
-    file_.emplace(open_record(directory.run_file(), header, resumed_step, job, log));
-    file_->set_timing_fact("flops_per_token", model::flops_per_token(job.shape), "FLOP");
-    file_->set_anchors(anchors);
+    header.facts.insert(header.facts.end(), origin.begin(), origin.end());
+    record::RunFile file = open_record(directory.run_file(), header, resumed_step, job, log);
+    file.set_timing_fact("flops_per_token", model::flops_per_token(job.shape), "FLOP");
+    file.set_anchors(anchors);
+    writer_.emplace(std::move(file));
     h5::write_text_file(directory.file("deck.resolved.yaml"), job.resolved_deck);
   });
+}
+
+void Journal::write(record::RunWriter::Entry entry, std::size_t bytes) {
+  if (!writer_)
+    return;
+  std::optional<comm::World::AtWork> work;
+  if (writer_->full())
+    work.emplace(world_);
+  writer_->write(std::move(entry), bytes);
 }
 
 Journal::Peak Journal::peak_of(const device::Device& device) {
@@ -139,19 +157,33 @@ void Journal::step(const record::StepRow& row, const StepOutcome& outcome) {
     recorder_.add(name, 0, begin, waited);
   waited_in_optim_s_ += outcome.sums_waited;
   if (row.step % job_.record.every_steps == 0 || row.step == job_.run.steps)
-    write([&](record::RunFile& file) { file.append(row); });
+    write([row](record::RunFile& file) { file.append(row); });
 }
 
 void Journal::skipped(std::int64_t step, const std::string& found) {
-  write([&](record::RunFile& file) { file.append_skipped({step, found}); });
+  write([step, found](record::RunFile& file) { file.append_skipped({step, found}); });
 }
 
-void Journal::validation(std::int64_t step, double loss) {
-  write([&](record::RunFile& file) { file.append_validation(step, loss); });
+void Journal::validation(std::int64_t step, const Evaluation& found) {
+  write([row = record::ValidationRow{step, found.loss, found.bits_per_byte}](
+            record::RunFile& file) { file.append_validation(row); });
+}
+
+void Journal::evaluation(const std::string& set,
+                         const std::string& of,
+                         const record::EvaluationRow& row) {
+  write([set, of, row](record::RunFile& file) { file.append_evaluation(set, of, row); });
+}
+
+void Journal::noise_scale(const record::NoiseScaleRow& row) {
+  write([row](record::RunFile& file) { file.append_noise_scale(row); });
 }
 
 void Journal::flush() {
-  write([](record::RunFile& file) { file.flush(); });
+  if (!writer_)
+    return;
+  const comm::World::AtWork work(world_);
+  writer_->flush();
 }
 
 void Journal::checkpoint(const Saver::Saved& saved) {
@@ -160,13 +192,12 @@ void Journal::checkpoint(const Saver::Saved& saved) {
   recorder_.add(timing::Name::checkpoint_stall, 0, saved.begin, saved.stall_s);
   recorder_.add(timing::Name::checkpoint_write, 0, saved.begin,
                 timing::steady_seconds() - saved.begin);
-  write([&](record::RunFile& file) {
-    file.append_checkpoint({.step = saved.step,
-                            .bytes = saved.files.bytes,
-                            .copy_s = saved.copy_s,
-                            .stall_s = saved.stall_s,
-                            .write_s = saved.files.seconds});
-  });
+  const record::CheckpointRow row{.step = saved.step,
+                                  .bytes = saved.files.bytes,
+                                  .copy_s = saved.copy_s,
+                                  .stall_s = saved.stall_s,
+                                  .write_s = saved.files.seconds};
+  write([row](record::RunFile& file) { file.append_checkpoint(row); });
 }
 
 std::vector<record::RankSpanRow> Journal::spread_over_ranks(std::int64_t step) {
@@ -195,25 +226,31 @@ void Journal::collect(std::int64_t step) {
   if (!recorder_.enabled())
     return;
   const double begin = timing::steady_seconds();
-  const auto spreads = spread_over_ranks(step);
+  auto spreads = spread_over_ranks(step);
   collected_step_ = step;
   std::string bytes;
   if (sample_.has_rank(world_.rank()))
     for (const timing::Sample& sample : recorder_.samples())
       if (sample_.has_step(sample.step))
         bytes.append(reinterpret_cast<const char*>(&sample), sizeof sample);
-  const auto all = world_.gather(bytes);
+  auto all = world_.gather(bytes);
   recorder_.clear();
-  comm::on_first_rank(world_, [&] {
-    file_->append_rank_spans(spreads);
-    std::vector<timing::Sample> samples;
-    for (const std::string& one : all) {
-      if (one.empty())  // null is no address to copy to, even for nothing
-        continue;
-      samples.resize(one.size() / sizeof(timing::Sample));
-      std::memcpy(samples.data(), one.data(), one.size());
-      file_->append_samples(samples);
-    }
+  comm::on_first_rank(world_, [&] {  // a failure so far ends all ranks
+    std::size_t size = spreads.size() * sizeof spreads[0];
+    for (const std::string& one : all) size += one.size();
+    write(
+        [spreads = std::move(spreads), all = std::move(all)](record::RunFile& file) {
+          file.append_rank_spans(spreads);
+          std::vector<timing::Sample> samples;
+          for (const std::string& one : all) {
+            if (one.empty())  // null is no address to copy to, even for nothing
+              continue;
+            samples.resize(one.size() / sizeof(timing::Sample));
+            std::memcpy(samples.data(), one.data(), one.size());
+            file.append_samples(samples);
+          }
+        },
+        size);
   });
   recorder_.add(timing::Name::record_collect, 0, begin, timing::steady_seconds() - begin);
 }
@@ -236,9 +273,10 @@ void Journal::compare_with_ceiling(const Session& session, Log& log) {
     const double tokens = static_cast<double>(job_.batch.sequences * job_.shape.context);
     const double achieved = tokens * model::flops_per_token(job_.shape) / whole.median_s /
                             static_cast<double>(world_.size());
-    file_->set_timing_fact("ceiling_flops_per_s", ceiling, "FLOP/s of one rank");
-    file_->set_timing_fact("achieved_flops_per_s", achieved, "FLOP/s of one rank");
-    file_->set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
+    record::RunFile& file = writer_->settled();
+    file.set_timing_fact("ceiling_flops_per_s", ceiling, "FLOP/s of one rank");
+    file.set_timing_fact("achieved_flops_per_s", achieved, "FLOP/s of one rank");
+    file.set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
     log.info(
         "the median step: {} tokens/s, {:.4g} TFLOP/s per rank, {:.1f} % of the {:.4g} that matrix "
         "products in {} reach here by themselves",
@@ -256,27 +294,27 @@ void Journal::close(std::int64_t step, Session& session, const Saver& saver) {
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
   comm::on_first_rank(world_, [&] {
-    file_->set_memory("gradients", static_cast<std::int64_t>(session.engine.gradient_bytes()));
-    file_->set_memory("parameters", static_cast<std::int64_t>(session.engine.parameter_bytes()));
-    file_->set_memory("optimizer", static_cast<std::int64_t>(session.optimizer.master_bytes() +
-                                                             session.optimizer.moment_bytes()));
-    file_->set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));
-    file_->set_memory("peers", static_cast<std::int64_t>(session.communicator->peer_bytes()));
-    file_->set_memory("snapshot", static_cast<std::int64_t>(saver.snapshot_bytes()));
+    record::RunFile& file = writer_->settled();
+    file.set_memory("gradients", static_cast<std::int64_t>(session.engine.gradient_bytes()));
+    file.set_memory("parameters", static_cast<std::int64_t>(session.engine.parameter_bytes()));
+    file.set_memory("optimizer", static_cast<std::int64_t>(session.optimizer.state_bytes()));
+    file.set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));
+    file.set_memory("peers", static_cast<std::int64_t>(session.communicator->peer_bytes()));
+    file.set_memory("snapshot", static_cast<std::int64_t>(saver.snapshot_bytes()));
     std::int64_t scratch = 0;
     for (const device::ScratchPool::Usage& block : session.scratch.usage()) {
       const auto bytes = static_cast<std::int64_t>(block.high_water_bytes);
       scratch += bytes;
       if (bytes > 0)
-        file_->set_memory("scratch." + block.name, bytes);
+        file.set_memory("scratch." + block.name, bytes);
     }
-    file_->set_memory("scratch", scratch);
-    file_->set_memory("peak_resident", highest[0]);
+    file.set_memory("scratch", scratch);
+    file.set_memory("peak_resident", highest[0]);
     if (highest[1] > 0)
-      file_->set_memory("peak_device", highest[1]);
-    file_->set_timing_fact("dropped", static_cast<double>(dropped[0]), "samples");
-    file_->close();
-    file_.reset();
+      file.set_memory("peak_device", highest[1]);
+    file.set_timing_fact("dropped", static_cast<double>(dropped[0]), "samples");
+    writer_->close();
+    writer_.reset();
   });
 }
 

@@ -2,6 +2,9 @@
 // What the trainer writes down: rows and samples for run.h5, deck.resolved.yaml, and the table at
 // the end. Rank 0 holds the file; the collective members are called by all ranks, because every
 // rank has samples to give.
+//
+// The file is written beside the steps, by a thread of rank 0 (record/run/run_writer.hpp): a member
+// hands over what is to be written, and a failure ends the run at the next one.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +18,14 @@
 #include "device/device.hpp"
 #include "layout/plan.hpp"
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 #include "timing/recorder.hpp"
 
 #include "reduce/engine.hpp"
 
-#include "record/run_directory.hpp"
-#include "record/run_file.hpp"
+#include "record/run/run_directory.hpp"
+#include "record/run/run_file.hpp"
+#include "record/run/run_writer.hpp"
 
 #include "train/job.hpp"
 #include "train/saver.hpp"
@@ -33,13 +37,14 @@ namespace trireme::train {
 class Journal {
  public:
   /// Collective. Opens run.h5: a new one, or the existing one continued after `resumed_step`.
-  /// Writes deck.resolved.yaml.
+  /// Writes deck.resolved.yaml. `origin`: where the run's first weights came from, for the record.
   Journal(const Job& job,
           const layout::Plan& plan,
           const device::Device& device,
           DType dtype,
           const record::RunDirectory& directory,
           std::optional<std::int64_t> resumed_step,
+          const record::NameValues& origin,
           timing::Recorder& recorder,
           comm::World& world,
           Log& log);
@@ -48,9 +53,12 @@ class Journal {
   void step(const record::StepRow& row, const StepOutcome& outcome);
   /// The step's gradient was not finite, and nothing was updated.
   void skipped(std::int64_t step, const std::string& found);
-  void validation(std::int64_t step, double loss);
-  /// Hands every row so far to the operating system. A checkpoint must not become visible before
-  /// the rows of its steps: the run that resumes there would miss them.
+  void validation(std::int64_t step, const Evaluation& found);
+  /// A row of /evaluation/SET; `of` says what the set is of.
+  void evaluation(const std::string& set, const std::string& of, const record::EvaluationRow& row);
+  void noise_scale(const record::NoiseScaleRow& row);
+  /// Waits until every row so far is with the operating system. A checkpoint must not become
+  /// visible before the rows of its steps: the run that resumes there would miss them.
   void flush();
   /// A row of /checkpoints, and its samples.
   void checkpoint(const Saver::Saved& saved);
@@ -71,20 +79,15 @@ class Journal {
 
  private:
   void add_times(std::span<const reduce::BucketTimes> times);
-  /// On rank 0, `action` with the file. The others wait for it however long it takes: a file system
-  /// that is slow is not a rank that is late.
-  template <class Action>
-  void write(Action&& action) {
-    if (!file_)
-      return;
-    const comm::World::AtWork work(world_);
-    action(*file_);
-  }
+  /// On rank 0, `entry` with the file, beside the steps. When too much waits already, so does this;
+  /// the other ranks then wait however long it takes: a file system that is slow is not a rank that
+  /// is late.
+  void write(record::RunWriter::Entry entry, std::size_t bytes = 0);
 
   const Job& job_;
   comm::World& world_;
   timing::Recorder& recorder_;
-  std::optional<record::RunFile> file_;  // rank 0 only
+  std::optional<record::RunWriter> writer_;  // rank 0 only
   /// Highest memory so far; GPUs only: in use on this rank's, by whatever else there is as well.
   struct Peak {
     std::int64_t resident = 0, device = 0;

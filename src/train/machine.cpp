@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "comm/placement.hpp"
-#include "comm/together.hpp"
+#include "comm/control/placement.hpp"
+#include "comm/control/together.hpp"
 #include "ops/attention.hpp"
 #include "ops/matmul.hpp"
 
@@ -104,10 +104,10 @@ std::unique_ptr<device::Device> open_device(const Job& job,
                                             std::vector<std::string>* notes) {
   auto opened = open_device(job.run.device, threads, world, notes);
   ops::set_product_options(*opened,
-                           {.timed = job.run.timed_products,
-                            .fused_gelu = job.run.fused_gelu,
+                           {.timed = job.gpu.timed_products,
+                            .fused_gelu = job.gpu.fused_gelu,
                             .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0))});
-  ops::set_attention_options(*opened, {.deterministic = job.run.deterministic_attention});
+  ops::set_attention_options(*opened, {.deterministic = job.gpu.deterministic_attention});
   return opened;
 }
 

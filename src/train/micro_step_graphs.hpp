@@ -5,11 +5,11 @@
 //
 // The host has to act in between, though: compute waits for the gather of a bucket before forward
 // first reads from it, and a bucket's reduction starts when its last gradient is there. So a
-// recording is a list of pieces, a graph each, cut where that happens; behind a piece the real
+// recording is a list of pieces, a graph each, cut where that happens; after a piece the real
 // hooks are called, outside of any capture, with what the model said when it was recorded:
 //
 //   first micro-step of a step   a cut before the first use of each bucket's parameters
-//   last micro-step              a cut behind the last gradient of each bucket; the other gradients
+//   last micro-step              a cut after the last gradient of each bucket; the other gradients
 //                                of the bucket are reported there as well, in their order
 //   any other                    one piece
 //
@@ -21,7 +21,7 @@
 // 3. Scratch has its final addresses before the first recording (the pool is frozen, every product
 //    and workspace is made: the first step of a session is not captured), and nobody expects to
 //    find there what he left. So evaluation and sampling, which are not captured, share it with the
-//    graphs: all run on the one compute stream, one behind the other.
+//    graphs: all run on the one compute stream, one after the other.
 // 4. The numbers are those of model.train() to the bit: the same operations in the same order.
 // 5. A replay allocates nothing. Recordings are never dropped: two batches in turns at the most, of
 //    up to three places each.
@@ -59,7 +59,7 @@ class MicroStepGraphs {
  private:
   struct Piece {
     std::unique_ptr<device::Graph> graph;
-    std::vector<ParameterIndex> used, ready;  ///< what the hooks hear behind it
+    std::vector<ParameterIndex> used, ready;  ///< what the hooks hear after it
   };
   struct Recording {
     const std::byte* tokens = nullptr;

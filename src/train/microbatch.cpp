@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/microbatch.hpp"
 
+#include <algorithm>
+
 namespace trireme::train {
 
 MicroBatch::MicroBatch(device::Device& device, std::int64_t sequences, std::int64_t context)
@@ -32,25 +34,17 @@ std::uint64_t* MicroBatch::first_sample(const device::Buffer& buffer) const {
   return reinterpret_cast<std::uint64_t*>(buffer.view(DType::i32).as<std::int32_t>() + 2 * tokens);
 }
 
-void MicroBatch::load(const data::Dataset& dataset,
-                      std::int64_t first,
-                      std::int64_t count,
-                      device::Stream& compute) {
-  TRIREME_EXPECT(count >= 1 && count <= sequences_, "{} sequences into a micro-batch of {}", count,
-                 sequences_);
+MicroBatch::Slot& MicroBatch::next_slot(device::Stream& compute) {
   if (copies_) {
     compute.record(*slots_[current_].consumed);
     current_ = (current_ + 1) % slots_.size();
     slots_[current_].arrived->wait();
   }
-  Slot& slot = slots_[current_];
+  return slots_[current_];
+}
+
+void MicroBatch::send(Slot& slot, std::int64_t first, std::int64_t count, device::Stream& compute) {
   *first_sample(slot.host) = static_cast<std::uint64_t>(first);
-  auto* tokens = slot.host.view(DType::i32).as<std::int32_t>();
-  auto* targets = tokens + sequences_ * context_;
-  const auto length = static_cast<std::size_t>(context_);
-  for (std::int64_t row = 0; row < count; ++row)
-    dataset.fill(first + row, {tokens + row * context_, length},
-                 {targets + row * context_, length});
   if (copies_) {
     copies_->wait(*slot.consumed);
     compute.device().copy(slot.device.view(DType::i32), slot.host.view(DType::i32), *copies_);
@@ -58,6 +52,40 @@ void MicroBatch::load(const data::Dataset& dataset,
     compute.wait(*slot.arrived);
   }
   count_ = count;
+}
+
+void MicroBatch::load(const data::Dataset& dataset,
+                      std::int64_t first,
+                      std::int64_t count,
+                      device::Stream& compute) {
+  TRIREME_EXPECT(count >= 1 && count <= sequences_, "{} sequences into a micro-batch of {}", count,
+                 sequences_);
+  Slot& slot = next_slot(compute);
+  auto* tokens = slot.host.view(DType::i32).as<std::int32_t>();
+  auto* targets = tokens + sequences_ * context_;
+  const auto length = static_cast<std::size_t>(context_);
+  for (std::int64_t row = 0; row < count; ++row)
+    dataset.fill(first + row, {tokens + row * context_, length},
+                 {targets + row * context_, length});
+  send(slot, first, count, compute);
+}
+
+void MicroBatch::load(const data::ReadAhead::Block& block,
+                      std::int64_t first,
+                      device::Stream& compute) {
+  const std::int64_t elements = sequences_ * context_;
+  TRIREME_EXPECT(std::ssize(block.tokens) == elements, "{} tokens into a micro-batch of {}",
+                 block.tokens.size(), elements);
+  Slot& slot = next_slot(compute);
+  auto* tokens = slot.host.view(DType::i32).as<std::int32_t>();
+  std::ranges::copy(block.tokens, tokens);
+  std::ranges::copy(block.targets, tokens + elements);
+  send(slot, first, sequences_, compute);
+}
+
+std::span<const std::int32_t> MicroBatch::targets() const {
+  const auto* tokens = slots_[current_].host.view(DType::i32).as<std::int32_t>();
+  return {tokens + sequences_ * context_, static_cast<std::size_t>(count_ * context_)};
 }
 
 model::Batch MicroBatch::batch() const {

@@ -5,17 +5,19 @@
 // On a GPU the host fills page-locked memory, and a stream of its own copies it ahead of compute,
 // while compute still works on the micro-batch before: hence two slots in turns. Per slot, compute
 // waits for `arrived`, and the copy into the slot waits for `consumed`. The host waits for the copy
-// that last left the slot, one micro-batch behind. On a CPU there is one slot, and the host fills
+// that last left the slot, one micro-batch after. On a CPU there is one slot, and the host fills
 // what compute reads.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "device/device.hpp"
 
 #include "data/dataset.hpp"
+#include "data/read_ahead.hpp"
 
 #include "model/gpt.hpp"
 
@@ -35,6 +37,11 @@ class MicroBatch {
             std::int64_t count,
             device::Stream& compute);
 
+  /// A block that was read ahead, whose first sample is `first`.
+  void load(const data::ReadAhead::Block& block, std::int64_t first, device::Stream& compute);
+
+  /// Of the last load, in host memory.
+  [[nodiscard]] std::span<const std::int32_t> targets() const;
   [[nodiscard]] model::Batch batch() const;
   /// [count, context] fp32.
   [[nodiscard]] View losses() const;
@@ -46,6 +53,10 @@ class MicroBatch {
     std::unique_ptr<device::Event> arrived, consumed;
   };
   [[nodiscard]] const device::Buffer& read_by_compute() const;
+  /// The slot to fill, when it is free.
+  Slot& next_slot(device::Stream& compute);
+  /// Sends what was filled to compute.
+  void send(Slot& slot, std::int64_t first, std::int64_t count, device::Stream& compute);
   [[nodiscard]] std::uint64_t* first_sample(const device::Buffer& buffer) const;
 
   const std::int64_t sequences_;

@@ -2,8 +2,9 @@
 // The wire between the model and the gradient engine.
 #pragma once
 
-#include "model/gpt.hpp"
 #include "reduce/engine.hpp"
+
+#include "model/gpt.hpp"
 
 namespace trireme::train {
 

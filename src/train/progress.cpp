@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -21,6 +22,10 @@ double now() {
 }
 
 }  // namespace
+
+std::string bits_text(double bits_per_byte) {
+  return std::isnan(bits_per_byte) ? "" : fmt::format(" ({:.4f} bits per byte)", bits_per_byte);
+}
 
 bool has_line(std::int64_t step, std::int64_t first_step, std::int64_t steps) {
   const std::int64_t nth = step - first_step + 1;
@@ -50,9 +55,13 @@ void Progress::step(const StepReport& report) {
     clear();
     const double rate = report.tokens / report.seconds;
     log_.info(
-        "step {:>6}/{}  loss {:.4f}  grad norm {:.3g}  lr {:.3g}  {} tokens/s  {:.4g} TFLOP/s{}",
-        report.step, steps_, report.loss, report.grad_norm, report.learning_rate, count_text(rate),
-        rate * flops_per_token_ / 1e12,
+        "step {:>6}/{}  loss {:.4f}{}  grad norm {:.3g}{}  lr {:.3g}  {} tokens/s  {:.4g} "
+        "TFLOP/s{}",
+        report.step, steps_, report.loss, bits_text(report.bits_per_byte), report.grad_norm,
+        std::isnan(report.noise_scale)
+            ? ""
+            : fmt::format("  noise scale {} tokens", count_text(report.noise_scale)),
+        report.learning_rate, count_text(rate), rate * flops_per_token_ / 1e12,
         remaining_seconds() >= 0 && report.step < steps_
             ? "  " + duration_text(remaining_seconds()) + " left"
             : std::string());

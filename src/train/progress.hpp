@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "base/log.hpp"
@@ -18,11 +19,16 @@ namespace trireme::train {
 struct StepReport {
   std::int64_t step = 0;  ///< counts from 1
   double loss = 0;
+  double bits_per_byte = 0;  ///< NaN: not known
   double grad_norm = 0;
   double learning_rate = 0;
   double seconds = 0;
   double tokens = 0;
+  double noise_scale = std::numeric_limits<double>::quiet_NaN();  ///< in tokens; NaN: not known
 };
+
+/// " (1.2340 bits per byte)"; "" for NaN.
+std::string bits_text(double bits_per_byte);
 
 /// Whether step `step` of `steps` gets a line of its own.
 bool has_line(std::int64_t step, std::int64_t first_step, std::int64_t steps);

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 namespace trireme::train {
 

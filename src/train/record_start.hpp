@@ -5,6 +5,8 @@
 //
 //   run.h5.attempt-1   of a start that was killed before its first checkpoint
 //   run.h5.damaged-1   beyond repair; the run goes on with a new record from its checkpoint
+//
+// The copies of record.also (record/also/also_files.hpp) begin and go on with it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +15,7 @@
 
 #include "base/log.hpp"
 
-#include "record/run_file.hpp"
+#include "record/run/run_file.hpp"
 
 #include "train/job.hpp"
 

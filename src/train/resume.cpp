@@ -44,7 +44,7 @@ void take(const record::NameValues& deck, const char* key, T& value) {
     value = read;
 }
 
-/// The optimizer's section as an older deck had it, where it tells; `steps` becomes those of its
+/// The optimizer's section as an older deck had it, if it is there; `steps` becomes those of its
 /// schedule.
 optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
                                       const Job& job,
@@ -62,6 +62,14 @@ optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
   return then;
 }
 
+std::string tokenizer_then(const record::CheckpointFacts& facts) {
+  if (const auto known = fact_of(facts.more, tokenizer_fact); !known.empty())
+    return known;
+  const std::string tokens = fact_of(facts.deck, "data.train.tokens");
+  return tokens.empty() || tokens == "[]" ? fmt::format("{:016x}", text::byte_tokenizer()->hash())
+                                          : unknown_tokenizer;
+}
+
 }  // namespace
 
 std::string fact_of(const record::NameValues& facts, const std::string& name) {
@@ -69,10 +77,19 @@ std::string fact_of(const record::NameValues& facts, const std::string& name) {
   return found == facts.end() ? "" : found->second;
 }
 
+std::string tokenizer_text(const Job& job) {
+  return job.tokenizer ? fmt::format("{:016x}", job.tokenizer->hash()) : unknown_tokenizer;
+}
+
 Resumption Resumption::of(const Saver::Resumed& resumed) {
   const record::CheckpointFacts& facts = resumed.facts;
-  return {resumed.directory, facts.step, facts.deck, fact_of(facts.more, data_hash_fact),
-          fact_of(facts.more, run_id_fact)};
+  return {resumed.directory,
+          facts.step,
+          facts.deck,
+          fact_of(facts.more, data_hash_fact),
+          fact_of(facts.more, run_id_fact),
+          tokenizer_then(facts),
+          fact_of(facts.more, record::origin_path_fact)};
 }
 
 std::vector<DeckChange> deck_changes(const record::NameValues& then, const Job& job) {
@@ -89,10 +106,11 @@ std::vector<DeckChange> deck_changes(const record::NameValues& then, const Job& 
 
 void expect_allowed(const Resumption& resumed, const Job& job, const std::string& data_hash) {
   std::vector<Diagnostic> found;
-  const bool told = !resumed.data_hash.empty();
-  const bool same_data = told && resumed.data_hash == data_hash;
+  const bool data_known = !resumed.data_hash.empty();
+  const bool same_data = data_known && resumed.data_hash == data_hash;
   for (const DeckChange& change : deck_changes(resumed.deck, job)) {
-    if (change.rule == Change::free || (is_data(change.key) && same_data))
+    if (change.rule == Change::free || (is_data(change.key) && same_data) ||
+        change.key == "data.tokenizer")
       continue;
     const std::string what =
         fmt::format("{} here, but {} was written with {}", shortened(change.now),
@@ -109,12 +127,24 @@ void expect_allowed(const Resumption& resumed, const Job& job, const std::string
                        fmt::format("{}; change it back, or allow it with run.allow_changes=[{}]",
                                    what, change.key)});
   }
+  const std::string tokenizer = tokenizer_text(job);
+  const auto known = [](const std::string& one) {
+    return !one.empty() && one != unknown_tokenizer;
+  };
+  if (tokenizer != resumed.tokenizer && known(tokenizer) && known(resumed.tokenizer))
+    found.push_back(
+        {{},
+         "data.tokenizer",
+         fmt::format("{} has hash {}, but {} was written with a tokenizer of hash {}, "
+                     "and a run cannot change it; put the old one back, or name "
+                     "another run.directory",
+                     job.data.tokenizer, tokenizer, resumed.checkpoint, resumed.tokenizer)});
   const bool data_said = std::ranges::any_of(
       found, [](const Diagnostic& finding) { return is_data(finding.subject); });
   const bool data_allowed = std::ranges::any_of(job.run.allow_changes, [](const std::string& word) {
     return word == "data" || is_data(word);
   });
-  if (told && !same_data && !data_said && !data_allowed)
+  if (data_known && !same_data && !data_said && !data_allowed)
     found.push_back({{},
                      "data",
                      fmt::format("these are not the tokens that {} was trained on: the files were "
@@ -153,7 +183,7 @@ std::string choose_run_id(const record::RunDirectory& directory,
 std::vector<std::string> change_table(const Resumption& resumed, const Job& job) {
   const auto changes = deck_changes(resumed.deck, job);
   std::vector<std::string> lines;
-  if (resumed.deck.empty())
+  if (resumed.deck.empty() && resumed.step > 0)
     lines.push_back(
         fmt::format("the checkpoint of step {} keeps no deck: what changed since cannot "
                     "be shown",
@@ -170,6 +200,14 @@ std::vector<std::string> change_table(const Resumption& resumed, const Job& job)
     lines.push_back(fmt::format("  {:<{}}  {:>{}} -> {}", change.key, keys, shortened(change.then),
                                 values, shortened(change.now)));
   return lines;
+}
+
+std::string unread_weights(const Resumption& resumed, const Job& job) {
+  if (job.run.initial_weights.empty())
+    return "";
+  return fmt::format(
+      "run.initial_weights: not read, since the run goes on from step {}; it began with {}",
+      resumed.step, resumed.origin.empty() ? "random weights" : "those of " + resumed.origin);
 }
 
 std::string rate_jump(const Resumption& resumed, const Job& job) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run may change when it goes on from a checkpoint, and how it is told.
+// What a run may change when it goes on from a checkpoint, and how it is reported.
 //
 // A checkpoint carries the deck, the hash of the data and the identity of the run that wrote it.
 // Each key of the deck has a rule, beside its help (base/key.hpp): free keys may change and are
@@ -9,7 +9,8 @@
 // 1. Nothing of the run has been touched when a change is refused, and all refusals come at once.
 // 2. The data are judged by their hash, not by their names: text that moved is the same, text that
 // was edited under its old name is not.
-// 3. What a checkpoint of an older trireme does not tell is not compared; where it keeps no deck,
+// 3. So is the tokenizer: one that moved is the same, and another one is always refused.
+// 4. What a checkpoint of an older trireme does not tell is not compared; where it keeps no deck,
 // that is said.
 #pragma once
 
@@ -18,19 +19,25 @@
 #include <string>
 #include <vector>
 
-#include "record/checkpoint.hpp"
-#include "record/run_directory.hpp"
+#include "record/checkpoint/checkpoint.hpp"
+#include "record/checkpoint/fact_names.hpp"
+#include "record/run/run_directory.hpp"
 
 #include "train/job.hpp"
 #include "train/saver.hpp"
 
 namespace trireme::train {
 
-/// The names of facts in a checkpoint (record::CheckpointFacts::more).
-inline constexpr const char* data_hash_fact = "data_hash";
-inline constexpr const char* run_id_fact = "run_id";
+using record::data_hash_fact, record::run_id_fact, record::data_position_fact;
+using record::tokenizer_fact, record::unknown_tokenizer;
 
-/// The value of a fact; "" when it is not told.
+/// NoiseScale::packed(), of runs that measure it.
+inline constexpr const char* noise_scale_fact = "noise_scale";
+
+/// The value of tokenizer_fact for a run.
+std::string tokenizer_text(const Job& job);
+
+/// The value of a fact; "" when it is absent.
 std::string fact_of(const record::NameValues& facts, const std::string& name);
 
 struct DeckChange {
@@ -42,8 +49,11 @@ struct DeckChange {
 struct Resumption {
   std::string checkpoint;  ///< its directory
   std::int64_t step = 0;
-  record::NameValues deck;        ///< of the session that wrote it; empty: not told
+  record::NameValues deck;        ///< of the session that wrote it; empty: unknown
   std::string data_hash, run_id;  ///< "" where it is not told
+  /// Its hash, or unknown_tokenizer. Before tokenizers were kept, text was bytes.
+  std::string tokenizer;
+  std::string origin;  ///< the path of the run's first weights; "": random ones, or not told
 
   static Resumption of(const Saver::Resumed& resumed);
 };
@@ -65,6 +75,10 @@ std::string choose_run_id(const record::RunDirectory& directory,
 /// What changed, as lines of a table, for people; empty when nothing did. One line where the
 /// checkpoint does not tell.
 std::vector<std::string> change_table(const Resumption& resumed, const Job& job);
+
+/// A sentence when the deck names weights, which only a new run reads, with those that the run
+/// began with; else nothing.
+std::string unread_weights(const Resumption& resumed, const Job& job);
 
 /// A sentence when the learning rate jumps between the last step of the checkpoint and the next
 /// because its schedule follows run.steps; else nothing.

@@ -2,14 +2,15 @@
 #include "train/saver.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/hash.hpp"
+
 #include "layout/budget.hpp"
 
-#include "comm/together.hpp"
+#include "comm/control/together.hpp"
 #include "timing/recorder.hpp"
 
 #include "model/gpt.hpp"
@@ -18,38 +19,35 @@ namespace trireme::train {
 namespace {
 
 void add_slabs(std::vector<record::MutableSlab>& slabs,
+               const layout::StateSlots& slots,
                const optim::StatePiece& piece,
                std::int64_t begin,
                std::int64_t elements) {
-  const auto add = [&](const char* state, View memory) {
-    slabs.push_back(
-        {state, piece.parameter, begin, memory.slice(begin - piece.parameter_begin, elements)});
-  };
-  add("master", piece.master);
-  add("moment1", piece.m);
-  add("moment2", piece.v);
+  for (std::size_t slot = 0; slot < slots.size(); ++slot)
+    slabs.push_back({slots[slot].name, piece.parameter, begin,
+                     piece.slots[slot].slice(begin - piece.parameter_begin, elements)});
 }
 
 /// Everything that lies in this rank's optimizer memory.
-std::vector<record::MutableSlab> all_slabs(const optim::AdamW& optimizer) {
+std::vector<record::MutableSlab> all_slabs(const optim::Optimizer& optimizer) {
   std::vector<record::MutableSlab> slabs;
   for (const optim::StatePiece& piece : optimizer.state())
-    add_slabs(slabs, piece, piece.parameter_begin, piece.master.elements);
+    add_slabs(slabs, optimizer.slots(), piece, piece.parameter_begin, piece.elements());
   return slabs;
 }
 
 /// The part of it that this rank writes: what it owns under the plan, also when every rank holds
 /// everything.
 std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
-                                             const optim::AdamW& optimizer,
+                                             const optim::Optimizer& optimizer,
                                              int rank) {
   std::vector<record::MutableSlab> slabs;
   for (std::size_t b = 0; b < plan.buckets().size(); ++b)
     for (const layout::Piece& owned : plan.find_pieces(static_cast<BucketIndex>(b), rank))
       for (const optim::StatePiece& piece : optimizer.state())
         if (piece.parameter == owned.parameter && piece.parameter_begin <= owned.parameter_begin &&
-            owned.parameter_begin + owned.elements <= piece.parameter_begin + piece.master.elements)
-          add_slabs(slabs, piece, owned.parameter_begin, owned.elements);
+            owned.parameter_begin + owned.elements <= piece.parameter_begin + piece.elements())
+          add_slabs(slabs, optimizer.slots(), piece, owned.parameter_begin, owned.elements);
   return slabs;
 }
 
@@ -86,19 +84,6 @@ class HostSlabs {
   std::vector<std::byte> memory_;
 };
 
-std::int64_t number(const record::NameValues& facts,
-                    const char* name,
-                    const std::string& directory) {
-  for (const auto& [known, value] : facts) {
-    std::int64_t read = 0;
-    if (known == name &&
-        std::from_chars(value.data(), value.data() + value.size(), read).ec == std::errc())
-      return read;
-  }
-  throw UserError({directory, 0, 0},
-                  fmt::format("the checkpoint does not tell the model's {}", name));
-}
-
 /// The parameters' precision in the run that wrote a checkpoint; nothing in one that does not tell.
 std::optional<std::string> told_precision(const record::CheckpointFacts& facts) {
   const auto told =
@@ -117,31 +102,10 @@ bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
   return config.regular() && takes_snapshot(config, kind);
 }
 
-record::NameValues model_facts(const model::GptShape& shape) {
-  return {
-      {"layers", std::to_string(shape.layers)},         {"heads", std::to_string(shape.heads)},
-      {"channels", std::to_string(shape.channels)},     {"context", std::to_string(shape.context)},
-      {"vocabulary", std::to_string(shape.vocabulary)}, {"bias", shape.bias ? "1" : "0"},
-      {"tied_head", shape.tied_head ? "1" : "0"}};
-}
-
-model::GptShape shape_from(const record::NameValues& facts, const std::string& directory) {
-  const auto read = [&](const char* name) { return number(facts, name, directory); };
-  model::GptShape shape;
-  shape.layers = read("layers");
-  shape.heads = read("heads");
-  shape.channels = read("channels");
-  shape.context = read("context");
-  shape.vocabulary = read("vocabulary");
-  shape.bias = read("bias") != 0;
-  shape.tied_head = read("tied_head") != 0;
-  return shape;
-}
-
 Saver::Saver(const Job& job,
              const layout::Plan& plan,
              reduce::Engine& engine,
-             optim::AdamW& optimizer,
+             optim::Optimizer& optimizer,
              device::Device& device,
              comm::World& world)
     : job_(job),
@@ -155,11 +119,13 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
                                                  Log& log,
                                                  device::Stream& compute) {
   std::string directory;
+  std::int64_t weights_alone = 0;
   comm::on_first_rank(world_, [&] {
     const auto newest = record::newest_checkpoint(run_directory);
     if (!newest)
       return;
     directory = newest->directory;
+    weights_alone = newest->step == 0 ? 1 : 0;
     if (const auto doubt = record::doubt_latest(run_directory, directory); !doubt.empty())
       log.warning("{}", doubt);
   });
@@ -167,7 +133,13 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
   if (directory.empty())
     return std::nullopt;
 
-  HostSlabs slabs(all_slabs(optimizer_), compute);
+  world_.max({&weights_alone, 1});
+  auto wanted = all_slabs(optimizer_);
+  if (weights_alone != 0)  // the rest of the state starts as zero
+    std::erase_if(wanted, [&](const record::MutableSlab& slab) {
+      return slab.state != optimizer_.slots().front().name;
+    });
+  HostSlabs slabs(std::move(wanted), compute);
   const auto facts =
       record::load_checkpoint(directory, plan_, model_facts(job_.shape), slabs.slabs(), world_);
   slabs.send_back();
@@ -187,34 +159,81 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
   return Resumed{directory, facts};
 }
 
-void Saver::initialize(device::Stream& compute) {
+void Saver::write_masters(
+    const std::function<void(const record::MutableSlab& slab, View values)>& fill,
+    device::Stream& compute) {
   const auto slabs = all_slabs(optimizer_);
   std::int64_t largest = 0;
   for (const auto& slab : slabs) largest = std::max(largest, slab.data.elements);
   const device::Buffer scratch = device_.allocate_shared_with_host(
       static_cast<std::size_t>(largest) * sizeof(float), "initial values");
   for (const auto& slab : slabs) {
-    if (slab.state != "master")
+    if (slab.state != optimizer_.slots().front().name)
       continue;
     const View values = scratch.view(DType::f32, 0, slab.data.elements);
-    model::initialize_parameter(job_.shape, slab.parameter,
-                                static_cast<std::uint64_t>(job_.run.seed), values, slab.begin);
+    fill(slab, values);
     device_.copy(slab.data, values, compute);
     compute.synchronize();  // the scratch is wanted again
   }
+}
+
+void Saver::initialize(device::Stream& compute) {
+  const model::Layers layers(job_.shape);
+  write_masters(
+      [&](const record::MutableSlab& slab, View values) {
+        layers.registry.initialize(slab.parameter, static_cast<std::uint64_t>(job_.run.seed),
+                                   values, slab.begin);
+      },
+      compute);
   optimizer_.publish_parameters();
+}
+
+record::NameValues Saver::start_from_files(Log& log, device::Stream& compute) {
+  const weights::Wanted wanted{job_.shape, job_.run.initial_rows, job_.tokenizer,
+                               [this](const std::string& key) { return job_.place_of(key); }};
+  auto stored = weights::open_together(job_.run.initial_weights, job_.tokenizer != nullptr, world_,
+                                       [&](const weights::StoredModel& found) {
+                                         if (auto findings = weights::misfits(found, wanted);
+                                             !findings.empty())
+                                           throw UserError(std::move(findings));
+                                       });
+  weights::InitialWeights initial(std::move(stored), job_.shape,
+                                  static_cast<std::uint64_t>(job_.run.seed), world_);
+  std::vector<std::uint64_t> hashes(plan_.parameters().size());
+  // Of what every rank holds, only its own part counts, so that each element counts once.
+  const auto owned = owned_slabs(plan_, optimizer_, world_.rank());
+  comm::together(world_, [&] {
+    write_masters(
+        [&](const record::MutableSlab& slab, View values) {
+          initial.read(slab.parameter, slab.begin, values);
+          for (const auto& mine : owned)
+            if (mine.state == slab.state && mine.parameter == slab.parameter &&
+                mine.begin >= slab.begin &&
+                mine.begin + mine.data.elements <= slab.begin + slab.data.elements)
+              hashes[at(slab.parameter)] += hash_elements(
+                  values.slice(mine.begin - slab.begin, mine.data.elements), mine.begin);
+        },
+        compute);
+  });
+  const weights::Origin origin = initial.settle(hashes);
+  optimizer_.publish_parameters();
+  log.info("initial weights: {} ({}), hash {:016x}", origin.path, origin.format, origin.hash);
+  for (const std::string& note : initial.notes()) log.info("initial weights: {}", note);
+  return origin.facts();
 }
 
 void Saver::prepare(const std::string& run_directory, record::NameValues more) {
   more_ = std::move(more);
   if (holds_snapshot(job_.checkpoint, device_.kind()))
     make_snapshot();
-  writer_.emplace(run_directory, plan_, job_.checkpoint.keep, world_);
+  writer_.emplace(run_directory, plan_,
+                  record::Retention(job_.checkpoint.keep, job_.checkpoint.keep_every), world_);
 }
 
 void Saver::make_snapshot() {
   snapshot_ = device_.allocate_shared_with_host(
-      static_cast<std::size_t>(layout::snapshot_bytes(plan_)), "the snapshot of a checkpoint");
+      static_cast<std::size_t>(layout::snapshot_bytes(plan_, optimizer_.slots())),
+      "the snapshot of a checkpoint");
   std::fill_n(snapshot_.data(), snapshot_.bytes(), std::byte{0});  // pages are real once written
 }
 
@@ -242,7 +261,10 @@ std::string Saver::precision() const {
   return name(engine_.parameter(ParameterIndex{}).dtype);
 }
 
-void Saver::begin(std::int64_t step, std::uint64_t next_sample, device::Stream& compute) {
+void Saver::begin(std::int64_t step,
+                  std::uint64_t next_sample,
+                  device::Stream& compute,
+                  const record::NameValues& now) {
   saved_ = {.files = {}, .step = step, .begin = timing::steady_seconds()};
   auto slabs = owned_state(compute);
   if (snapshot_.bytes() > 0)
@@ -250,9 +272,11 @@ void Saver::begin(std::int64_t step, std::uint64_t next_sample, device::Stream& 
   record::NameValues more = job_.build;
   more.emplace_back("precision", precision());
   more.insert(more.end(), more_.begin(), more_.end());
-  writer_->start({step, next_sample, static_cast<std::uint64_t>(job_.run.seed),
-                  model_facts(job_.shape), std::move(more), job_.deck},
-                 std::move(slabs));
+  more.insert(more.end(), now.begin(), now.end());
+  writer_->start(
+      {step, next_sample, static_cast<std::uint64_t>(job_.run.seed), model_facts(job_.shape),
+       std::move(more), job_.deck, job_.tokenizer ? job_.tokenizer->serialized() : ""},
+      std::move(slabs));
   saved_.stall_s = timing::steady_seconds() - saved_.begin;
 }
 

@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 
-#include "comm/agreement.hpp"
-#include "comm/together.hpp"
+#include "comm/control/agreement.hpp"
+#include "comm/control/together.hpp"
 #include "data/open.hpp"
 #include "ops/attention.hpp"
 
@@ -24,18 +24,19 @@ data::Split open_data(const Job& job,
                       comm::World& world,
                       Log& log) {
   const auto seed = static_cast<std::uint64_t>(job.run.seed);
-  const data::Setup setup{job.data, cache_directory, seed, job.shape.vocabulary};
-  std::string sums;  // as bytes, which travel
-  comm::on_first_rank(world, [&] {
-    const data::ShardSums made = data::prepare_tokens(setup, log);
-    sums.assign(reinterpret_cast<const char*>(made.data()), made.size() * sizeof made[0]);
-  });
-  sums = world.broadcast(std::move(sums), 0);
-  data::ShardSums all(sums.size() / sizeof all[0]);
-  std::copy_n(sums.data(), sums.size(), reinterpret_cast<char*>(all.data()));
+  const data::Setup setup{.config = job.data,
+                          .default_cache_directory = cache_directory,
+                          .seed = seed,
+                          .vocabulary = job.shape.vocabulary,
+                          .context = job.shape.context,
+                          .tokenizer = job.tokenizer};
+  std::string prepared;
+  comm::on_first_rank(world, [&] { prepared = data::prepare_sources(setup, log).packed(); });
+  prepared = world.broadcast(std::move(prepared), 0);
   std::optional<data::Split> split;
   comm::together(world, [&] {
-    split = data::split(data::open_tokens(setup, all),
+    const data::Sources sources = data::open_sources(setup, data::Prepared::unpacked(prepared));
+    split = data::split(sources.train, sources.validation,
                         {job.shape.context, job.batch.sequences, job.shape.vocabulary,
                          job.data.validation_fraction, seed});
   });
@@ -48,6 +49,19 @@ data::Split open_data(const Job& job,
         comm::Fact::Owner::user}});
   return std::move(*split);
 }
+
+namespace {
+
+/// Bytes of text that each token stands for; nothing where that is not known.
+std::vector<std::int32_t> text_bytes(const Job& job) {
+  std::vector<std::int32_t> bytes;
+  if (job.tokenizer)
+    for (text::Token token = 0; token < job.tokenizer->vocabulary(); ++token)
+      bytes.push_back(job.tokenizer->bytes_of(token));
+  return bytes;
+}
+
+}  // namespace
 
 Session::Session(const Job& the_job,
                  const data::Split& the_data,
@@ -92,6 +106,13 @@ Session::Session(const Job& the_job,
       recorder({.enabled = job.record.spans, .rank = static_cast<std::uint32_t>(world.rank())},
                device.get()),
       replicas_(engine, world, *device, *compute_stream),
+      bytes_of_(text_bytes(job)),
+      read_ahead_(data.train,
+                  {.sequences = job.batch.sequences,
+                   .first = world.rank() * batches.per_rank(),
+                   .micro_sequences = job.batch.micro_sequences,
+                   .micro_steps = batches.micro_steps()},
+                  bytes_of_),
       micro_batch_(*device, job.batch.micro_sequences, job.shape.context),
       losses_(*device) {
   batches.validate();
@@ -99,6 +120,8 @@ Session::Session(const Job& the_job,
   for (Marks& marks : marks_)
     for (auto* event : {&marks.began, &marks.optimizer_began, &marks.optimizer_ended, &marks.ended})
       *event = device->make_event();
+  if (job.evaluate.noise_scale.every_steps > 0)
+    for (Marks& marks : marks_) marks.leaf_squares = std::make_unique<ops::StreamSum>(*device);
   TRIREME_EXPECT(batches.micro_steps() % engine.leaves() == 0, "{} micro-steps for {} leaves",
                  batches.micro_steps(), engine.leaves());
   std::vector<ConstView> parameters;
@@ -113,24 +136,20 @@ Session::Session(const Job& the_job,
     evaluator_.emplace(
         *data.validation,
         std::min(job.evaluate.batches * job.batch.sequences, data.validation->num_samples()),
-        micro_batch_, world);
+        micro_batch_, bytes_of_, world);
 }
 
 void Session::choose_graphs() {
-  bool wanted = job.run.graphs.value_or(device->kind() == device::Kind::cuda && job.memory.pool);
+  bool wanted = job.gpu.graphs.value_or(device->kind() == device::Kind::cuda && job.memory.pool);
   comm::together(world, [&] {
     const std::string trouble =
-        wanted ? ops::capture_trouble(*device, {.batch = job.batch.micro_sequences,
-                                                .time = job.shape.context,
-                                                .heads = job.shape.heads,
-                                                .head_channels = job.shape.head_channels(),
-                                                .dtype = dtype,
-                                                .drops = job.shape.dropout > 0})
+        wanted ? ops::capture_trouble(
+                     *device, model::attention_shape(job.shape, dtype, job.batch.micro_sequences))
                : std::string();
     if (trouble.empty())
       return;
-    if (job.run.graphs.value)
-      throw DeviceError(device->description(), "run.graphs: true", trouble, __FILE__, __LINE__);
+    if (job.gpu.graphs.value)
+      throw DeviceError(device->description(), "gpu.graphs: true", trouble, __FILE__, __LINE__);
     without_graphs = trouble;
     wanted = false;
   });
@@ -157,8 +176,9 @@ void Session::micro_steps() {
       engine.next_micro_step();
     recorder.at_micro_step(micro);
     timing::Span loading(recorder, timing::Name::data_next);
-    micro_batch_.load(data.train, batches.first_sample(first, world.rank(), micro),
-                      batches.micro_sequences, *compute_stream);
+    const data::ReadAhead::Block& block = read_ahead_.take(first, micro);
+    text_bytes_ += block.bytes;
+    micro_batch_.load(block, batches.first_sample(first, world.rank(), micro), *compute_stream);
     loading.end();
     const timing::StreamSpan training(recorder, timing::Name::model_train, 0, *compute_stream);
     train_micro_step(micro == 0, reduces_each || micro + 1 == batches.micro_steps());
@@ -177,11 +197,18 @@ void Session::train_micro_step(bool first, bool last) {
 void Session::compute(std::int64_t number) {
   recorder.at_step(number);
   Marks& marks = marks_of(number);
+  text_bytes_ = 0;
   compute_stream->record(*marks.began);
   losses_.clear(*compute_stream);
   engine.begin_step();
   marks.engine_step = engine.steps_begun();
+  if (measures_noise(number)) {
+    marks.leaf_squares->clear(*compute_stream);
+    engine.measure_leaves(*marks.leaf_squares);
+  }
   micro_steps();
+  if (measures_noise(number))
+    marks.leaf_squares->fetch(*compute_stream);
   scratch.freeze();
   engine.finish_reduction();
   compute_stream->record(*marks.optimizer_began);
@@ -191,14 +218,25 @@ void Session::compute(std::int64_t number) {
 }
 
 Requests Session::finish_step(std::int64_t number, Requests mine) {
-  mine.behind = optimizer.has_result(number) ? 0 : 1;
+  mine.unfinished = optimizer.has_result(number) ? 0 : 1;
+  mine.text_bytes = text_bytes_;
   Marks& marks = marks_of(number);
   marks.control_begin = timing::steady_seconds();
   const Requests agreed = agree(world, mine);
+  marks.text_bytes = agreed.text_bytes;
   // A device that has not finished the step does not wait for this.
-  marks.control_waited = mine.behind == 0 ? timing::steady_seconds() - marks.control_begin : 0;
+  marks.control_waited = mine.unfinished == 0 ? timing::steady_seconds() - marks.control_begin : 0;
   compute_stream->record(*marks.ended);
   return agreed;
+}
+
+double Session::leaf_norm_squared(const Marks& marks) {
+  ops::OrderFreeSum& squares = marks.leaf_squares->fetched();
+  world.sum(squares.words());
+  // A leaf's gradient is a sum over its micro-steps.
+  const auto of_a_leaf = static_cast<double>(batches.micro_steps() / engine.leaves());
+  const auto leaves = static_cast<double>(world.size() * engine.leaves());
+  return squares.value() / (of_a_leaf * of_a_leaf * leaves);
 }
 
 StepOutcome Session::outcome(std::int64_t number) {
@@ -208,7 +246,10 @@ StepOutcome Session::outcome(std::int64_t number) {
   StepOutcome outcome;
   outcome.tokens = batches.sequences * job.shape.context;
   outcome.loss = result.loss_sum / static_cast<double>(outcome.tokens);
+  outcome.bits_per_byte = bits_per_byte(result.loss_sum, marks.text_bytes);
   outcome.grad_norm = result.grad_norm;
+  if (measures_noise(number))
+    outcome.leaf_norm_squared = leaf_norm_squared(marks);
   outcome.learning_rate = result.learning_rate;
   outcome.began = marks.began->seconds();
   outcome.optimizer_began = marks.optimizer_began->seconds();
@@ -238,11 +279,18 @@ void Session::record_for(std::int64_t number) {
   recorder.at_micro_step(batches.micro_steps() - 1);
 }
 
-std::optional<double> Session::evaluate() {
+std::vector<ConstView> Session::parameter_views() const {
+  std::vector<ConstView> views;
+  for (std::size_t p = 0; p < model::parameter_table(job.shape).size(); ++p)
+    views.emplace_back(engine.parameter(static_cast<ParameterIndex>(p)));
+  return views;
+}
+
+std::optional<Evaluation> Session::evaluate() {
   if (!evaluator_)
     return std::nullopt;
   const timing::Span span(recorder, timing::Name::evaluate);
-  return evaluator_->mean_loss(model, hooks, *compute_stream);
+  return evaluator_->evaluate(model, hooks, *compute_stream);
 }
 
 }  // namespace trireme::train

@@ -10,9 +10,10 @@
 namespace trireme::train {
 
 Requests agree(comm::World& world, const Requests& mine) {
-  std::int64_t said[] = {mine.checkpoint, mine.stop, mine.writing, mine.behind};
+  std::int64_t said[] = {mine.checkpoint, mine.stop, mine.writing, mine.unfinished,
+                         mine.text_bytes};
   world.sum(said);
-  return {said[0], said[1], said[2], said[3]};
+  return {said[0], said[1], said[2], said[3], said[4]};
 }
 
 SignalScope::SignalScope() {

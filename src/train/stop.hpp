@@ -22,19 +22,22 @@
 #include <cstdint>
 #include <optional>
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 namespace trireme::train {
 
-/// What one rank has to say at the end of a step, as 0 or 1 so that ranks can add it up.
+/// What one rank has to say at the end of a step, as numbers that ranks add up: 0 or 1 for each
+/// request.
 struct Requests {
   std::int64_t checkpoint = 0;  ///< asked for since the last look
   std::int64_t stop = 0;
-  std::int64_t writing = 0;  ///< a checkpoint is being written here
-  std::int64_t behind = 0;   ///< compute has not finished the step
+  std::int64_t writing = 0;     ///< a checkpoint is being written here
+  std::int64_t unfinished = 0;  ///< compute has not finished the step
+  /// Bytes of text in the rank's part of the step: no request, but it travels with them.
+  std::int64_t text_bytes = 0;
 };
 
-/// How many ranks say each. Collective.
+/// How many ranks say each, and the sum of the bytes. Collective.
 Requests agree(comm::World& world, const Requests& mine);
 
 /// Blocks the signals for its lifetime. One at a time, in the main thread.

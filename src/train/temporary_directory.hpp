@@ -13,8 +13,8 @@
 
 #include "base/error.hpp"
 
-#include "comm/together.hpp"
-#include "comm/world.hpp"
+#include "comm/control/together.hpp"
+#include "comm/control/world.hpp"
 
 namespace trireme::train {
 
@@ -24,7 +24,7 @@ class TemporaryDirectory {
   explicit TemporaryDirectory(comm::World& world) {
     std::string path;
     comm::on_first_rank(world, [&] {
-      path = (std::filesystem::temp_directory_path() / "trireme-verify-XXXXXX").string();
+      path = (std::filesystem::temp_directory_path() / "trireme-XXXXXX").string();
       if (mkdtemp(path.data()) == nullptr)
         throw StorageError("file system", "mkdtemp " + path, std::strerror(errno), __FILE__,
                            __LINE__);

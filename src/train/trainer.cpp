@@ -14,23 +14,29 @@
 
 #include "layout/budget.hpp"
 
-#include "comm/placement.hpp"
-#include "comm/together.hpp"
+#include "comm/control/placement.hpp"
+#include "comm/control/together.hpp"
 
 #include "reduce/layout_options.hpp"
 
-#include "record/checkpoint_directory.hpp"
-#include "record/run_directory.hpp"
-#include "record/run_file.hpp"
+#include "record/checkpoint/checkpoint_directory.hpp"
+#include "record/run/run_directory.hpp"
+#include "record/run/run_file.hpp"
+#include "record/run/run_trial.hpp"
 
+#include "train/epochs.hpp"
+#include "train/evaluation_sets.hpp"
 #include "train/journal.hpp"
 #include "train/machine.hpp"
+#include "train/noise_scale.hpp"
 #include "train/progress.hpp"
 #include "train/resume.hpp"
 #include "train/saver.hpp"
 #include "train/session.hpp"
 #include "train/stop.hpp"
 #include "train/text_sample.hpp"
+
+#include "text/terminal.hpp"
 
 namespace trireme::train {
 namespace {
@@ -44,7 +50,7 @@ bool is_finished(const Job& job, const std::string& path) {
   if (const auto newest = record::newest_checkpoint(path); newest && newest->step >= job.run.steps)
     return true;
   return !job.checkpoint.regular() &&
-         record::RunFile::last_step(path + "/run.h5").value_or(0) >= job.run.steps;
+         record::look_at_run_file(path + "/run.h5").last_step.value_or(0) >= job.run.steps;
 }
 
 /// The run directory, or the first of DIRECTORY-2, DIRECTORY-3, … that is not finished, when the
@@ -84,7 +90,7 @@ class Trainer {
  private:
   /// Initial values or the newest checkpoint, and the files of the run.
   void start();
-  void open_files(const std::optional<Resumption>& before);
+  void open_files(const std::optional<Resumption>& before, const record::NameValues& origin);
   /// Step `number`, and a look at the one before.
   Requests step(std::int64_t number);
   /// Records and prints the step that nobody has looked at yet, if there is one. Collective.
@@ -94,8 +100,9 @@ class Trainer {
   /// Collective. Throws StorageError when what the run writes would be lost.
   void expect_in_place();
   void evaluate(std::int64_t step);
+  void evaluate_sets(std::int64_t step);
   void print_sample(std::int64_t step);
-  /// Begins a checkpoint, behind one that is under way, and waits for it where the run must.
+  /// Begins a checkpoint, after one that is under way, and waits for it where the run must.
   void save(std::int64_t step, bool wait);
   void note(const Saver::Saved& saved);
   /// `whole`: the run has made its last step, so there is time to measure the machine.
@@ -117,6 +124,7 @@ class Trainer {
   }
 
   const Job& job_;
+  const double flops_per_token_ = model::flops_per_token(job_.shape);  // builds all layers
   comm::World& world_;
   Log& log_;
   record::RunDirectory directory_;
@@ -126,6 +134,9 @@ class Trainer {
   Saver saver_;
   std::optional<Journal> journal_;
   std::optional<Progress> progress_;  // rank 0 only
+  std::optional<Epochs> epochs_;
+  std::optional<EvaluationSets> sets_;     // where the deck has any
+  std::optional<NoiseScale> noise_scale_;  // where the deck wants it
   SignalScope& signals_;
   Walltime walltime_;
 
@@ -168,6 +179,8 @@ void Trainer::start() {
     session_.check_replicas(resumed->facts.step);
     first_step_ = resumed->facts.step + 1;
     session_.next_sample = resumed->facts.next_sample;
+    data_.train.go_on_from(fact_of(resumed->facts.more, data_position_fact),
+                           static_cast<std::int64_t>(session_.next_sample));
     saved_step_ = resumed->facts.step;
   }
   bool finished = false;
@@ -175,28 +188,52 @@ void Trainer::start() {
   finished_ = !world_.broadcast(finished ? "finished" : "", 0).empty();
   if (finished_)
     return;
+  if (!job_.evaluate.sets.empty())
+    sets_.emplace(job_, world_);
   std::optional<Resumption> before;
-  if (resumed)
+  record::NameValues origin;
+  if (resumed) {
     before = Resumption::of(*resumed);
-  else
+    origin = weights::origin_facts(resumed->facts.more);
+    if (const std::string line = unread_weights(*before, job_); !line.empty())
+      log_.info("{}", line);
+  } else if (job_.run.initial_weights.empty()) {
     saver_.initialize(*session_.compute_stream);
+  } else {
+    origin = saver_.start_from_files(log_, *session_.compute_stream);
+  }
+  if (job_.evaluate.noise_scale.every_steps > 0) {
+    noise_scale_.emplace(
+        NoiseScale::Batches{job_.batch.sequences / job_.parallel.logical_shards.value_or(1),
+                            job_.batch.sequences, job_.shape.context},
+        job_.evaluate.noise_scale.smoothing);
+    if (resumed)
+      noise_scale_->go_on_from(fact_of(resumed->facts.more, noise_scale_fact), resumed->directory);
+  }
   const std::string data_hash = fmt::format("{:016x}", data::content_hash(data_));
   comm::on_first_rank(world_, [&] {
     if (before)
       expect_allowed(*before, job_, data_hash);
     directory_.set_id(choose_run_id(directory_, before, job_));
   });
-  open_files(before);
-  saver_.prepare(directory_.path(), {{run_id_fact, directory_.id()}, {data_hash_fact, data_hash}});
-  walltime_.expect_checkpoint(static_cast<double>(layout::snapshot_bytes(session_.plan)) /
-                              assumed_bytes_per_s);
+  open_files(before, origin);
+  record::NameValues more{{run_id_fact, directory_.id()},
+                          {data_hash_fact, data_hash},
+                          {data_position_fact, data_.train.position()},
+                          {tokenizer_fact, tokenizer_text(job_)}};
+  more.insert(more.end(), origin.begin(), origin.end());
+  saver_.prepare(directory_.path(), std::move(more));
+  walltime_.expect_checkpoint(
+      static_cast<double>(layout::snapshot_bytes(session_.plan, session_.optimizer.slots())) /
+      assumed_bytes_per_s);
 }
 
-void Trainer::open_files(const std::optional<Resumption>& before) {
+void Trainer::open_files(const std::optional<Resumption>& before,
+                         const record::NameValues& origin) {
   comm::on_first_rank(world_, [&] { log_.also_to_file(directory_.file("log.txt")); });
   const auto resumed_step = before ? std::optional(before->step) : std::nullopt;
   journal_.emplace(job_, session_.plan, *session_.device, session_.dtype, directory_, resumed_step,
-                   session_.recorder, world_, log_);
+                   origin, session_.recorder, world_, log_);
   if (before && world_.rank() == 0) {
     for (const std::string& line : change_table(*before, job_)) log_.info("{}", line);
     if (const std::string warning = rate_jump(*before, job_); !warning.empty())
@@ -215,13 +252,14 @@ void Trainer::open_files(const std::optional<Resumption>& before) {
   if (world_.rank() == 0)
     for (const std::string& line : session_.choices) log_.warning("{}", line);
   if (!session_.without_graphs.empty())
-    log_.info("run.graphs: off: {}", session_.without_graphs);
+    log_.info("gpu.graphs: off: {}", session_.without_graphs);
   for (const std::string& line : gpu_table(world_, *session_.device)) log_.info("{}", line);
   log_.info("data: {} training tokens, {} validation tokens", count(data_.train.num_tokens()),
             data_.validation ? count(data_.validation->num_tokens()) : "no");
+  epochs_.emplace(data_.train, static_cast<std::int64_t>(session_.next_sample));
+  log_.info("{}", epochs_->forecast(job_.run.steps * job_.batch.sequences));
   if (world_.rank() == 0)
-    progress_.emplace(log_, terminal_listens(), first_step_, job_.run.steps,
-                      model::flops_per_token(job_.shape));
+    progress_.emplace(log_, terminal_listens(), first_step_, job_.run.steps, flops_per_token_);
 }
 
 Requests Trainer::step(std::int64_t number) {
@@ -238,10 +276,14 @@ Requests Trainer::step(std::int64_t number) {
     return requests;
   });
   look();
+  for (const std::string& line : epochs_->passed(static_cast<std::int64_t>(session_.next_sample))) {
+    clear_progress();
+    log_.info("step {:>6}/{}  {}", number, job_.run.steps, line);
+  }
   newest_ = {number, static_cast<std::int64_t>(session_.next_sample) * job_.shape.context,
              static_cast<std::int64_t>(session_.scratch.num_allocations() - allocated), false};
   session_.record_for(number);
-  if (agreed.behind == 0)
+  if (agreed.unfinished == 0)
     look();
   return agreed;
 }
@@ -254,15 +296,19 @@ void Trainer::look() {
   const double rate = static_cast<double>(outcome.tokens) / outcome.seconds;
   journal_->step({.step = newest_.step,
                   .loss = outcome.loss,
+                  .bits_per_byte = outcome.bits_per_byte,
                   .grad_norm = outcome.grad_norm,
                   .learning_rate = outcome.learning_rate,
                   .tokens = newest_.tokens,
                   .seconds = outcome.seconds,
                   .tokens_per_s = rate,
-                  .flops_per_s = rate * model::flops_per_token(job_.shape),
+                  .flops_per_s = rate * flops_per_token_,
                   .exposed_s = outcome.times.exposed_s,
                   .allocations = newest_.allocations},
                  outcome);
+  if (outcome.leaf_norm_squared && outcome.not_finite.empty())
+    journal_->noise_scale(noise_scale_->add(newest_.step, *outcome.leaf_norm_squared,
+                                            outcome.grad_norm * outcome.grad_norm));
   if (!outcome.not_finite.empty()) {
     journal_->skipped(newest_.step, outcome.not_finite);
     clear_progress();
@@ -271,13 +317,14 @@ void Trainer::look() {
                    job_.run.steps, outcome.not_finite);
   }
   if (progress_)
-    progress_->step({newest_.step, outcome.loss, outcome.grad_norm, outcome.learning_rate,
-                     outcome.seconds, static_cast<double>(outcome.tokens)});
+    progress_->step({newest_.step, outcome.loss, outcome.bits_per_byte, outcome.grad_norm,
+                     outcome.learning_rate, outcome.seconds, static_cast<double>(outcome.tokens),
+                     noise_scale_ ? noise_scale_->tokens() : unknown_noise_scale});
 }
 
 void Trainer::between_steps(std::int64_t number) {
   if (due(number, collect_every_steps) || due(number, job_.evaluate.every_steps) ||
-      due(number, job_.sample.every_steps))
+      due(number, job_.sample.every_steps) || (sets_ && sets_->due(number)))
     look();
   if (due(number, collect_every_steps)) {
     expect_in_place();
@@ -285,20 +332,32 @@ void Trainer::between_steps(std::int64_t number) {
   }
   if (due(number, job_.evaluate.every_steps))
     evaluate(number);
+  if (sets_ && sets_->due(number))
+    evaluate_sets(number);
   if (due(number, job_.sample.every_steps))
     print_sample(number);
 }
 
 void Trainer::evaluate(std::int64_t step) {
-  const auto loss = session_.evaluate();
-  if (!loss)
+  const auto found = session_.evaluate();
+  if (!found)
     return;
   if (!first_validation_)
-    first_validation_ = loss;
-  last_validation_ = loss;
-  journal_->validation(step, *loss);
+    first_validation_ = found->loss;
+  last_validation_ = found->loss;
+  journal_->validation(step, *found);
   clear_progress();
-  log_.info("step {:>6}/{}  validation loss {:.4f}", step, job_.run.steps, *loss);
+  log_.info("step {:>6}/{}  validation loss {:.4f}{}", step, job_.run.steps, found->loss,
+            bits_text(found->bits_per_byte));
+}
+
+void Trainer::evaluate_sets(std::int64_t step) {
+  const timing::Span span(session_.recorder, timing::Name::evaluate);
+  for (const auto& result : sets_->evaluate(step, session_)) {
+    journal_->evaluation(result.set->name, result.of, result.row);
+    clear_progress();
+    log_.info("step {:>6}/{}  {}: {}", step, job_.run.steps, result.set->name, result.text);
+  }
 }
 
 void Trainer::expect_in_place() {
@@ -314,13 +373,13 @@ void Trainer::print_sample(std::int64_t step) {
   session_.engine.wait_for_parameters();
   comm::on_first_rank(world_, [&] {
     const auto text =
-        continue_text(session_.model, *session_.device,
+        continue_text(session_.model, *session_.device, *job_.tokenizer,
                       {job_.sample.prompt, job_.sample.tokens, job_.sample.temperature,
                        static_cast<std::uint64_t>(job_.run.seed)},
                       session_.hooks, *session_.compute_stream);
     clear_progress();
-    log_.info("sample after step {}:\n{}{}\n", step, for_terminal(job_.sample.prompt),
-              for_terminal(text));
+    log_.info("sample after step {}:\n{}{}\n", step, text::for_terminal(job_.sample.prompt),
+              text::for_terminal(text));
   });
 }
 
@@ -331,7 +390,10 @@ void Trainer::save(std::int64_t step, bool wait) {
     return;
   expect_in_place();
   journal_->flush();
-  saver_.begin(step, session_.next_sample, *session_.compute_stream);
+  record::NameValues now;
+  if (noise_scale_)
+    now.emplace_back(noise_scale_fact, noise_scale_->packed());
+  saver_.begin(step, session_.next_sample, *session_.compute_stream, now);
   saved_step_ = step;
   saved_at_ = timing::steady_seconds();
   if (wait || !job_.checkpoint.asynchronous)
@@ -347,7 +409,7 @@ void Trainer::note(const Saver::Saved& saved) {
   if (!saved.files.warning.empty())
     log_.warning("{}", saved.files.warning);
   const auto bytes = static_cast<double>(saved.files.bytes);
-  log_.info("step {:>6}/{}  checkpoint {} ({} in {}, {}/s; the run stood still for {})", saved.step,
+  log_.info("step {:>6}/{}  checkpoint {} ({} in {}, {}/s; training was paused for {})", saved.step,
             job_.run.steps, saved.files.directory, bytes_text(bytes),
             duration_text(saved.files.seconds), bytes_text(bytes / saved.files.seconds),
             duration_text(saved.stall_s));
@@ -377,9 +439,10 @@ ExitCode Trainer::run() {
   start();
   if (finished_)
     comm::on_first_rank(world_, [&] {  // nobody opens it again, so nobody else would tell
-      record::RunFile::finish_journal(directory_.run_file());
-      if (const auto damage = record::RunFile::damage(directory_.run_file()); !damage.empty())
-        log_.warning("{} is damaged: {}", directory_.run_file(), damage);
+      if (const auto found = record::look_at_run_file(directory_.run_file()); found.damage.empty())
+        record::RunFile::finish_journal(directory_.run_file());
+      else
+        log_.warning("{} is damaged: {}", directory_.run_file(), found.damage);
     });
   if (finished_ && first_step_ <= job_.run.steps) {
     log_.info(
@@ -407,6 +470,8 @@ ExitCode Trainer::run() {
 ExitCode Trainer::steps() {
   if (first_step_ == 1 && job_.evaluate.every_steps > 0)
     evaluate(0);
+  if (first_step_ == 1 && sets_)
+    evaluate_sets(0);
   for (std::int64_t number = first_step_; number <= job_.run.steps; ++number) {
     const double begin = timing::steady_seconds();
     const Requests agreed = step(number);

@@ -14,7 +14,7 @@
 //    through comm::together().
 // 2. A run that finds a checkpoint in its directory continues after it and gives the same bits as
 // one that was never interrupted.
-// 3. Evaluation, sample, checkpoint and stop come behind a look at the step that they follow.
+// 3. Evaluation, sample, checkpoint and stop come after a look at the step that they follow.
 // 4. Rank 0 alone writes run.h5, the log and deck.resolved.yaml.
 #pragma once
 
@@ -23,14 +23,14 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 #include "train/job.hpp"
 #include "train/stop.hpp"
 
 namespace trireme::train {
 
-/// Trains as `job` says. All ranks call. Returns `done`, or `requeue` when it stopped early behind
+/// Trains as `job` says. All ranks call. Returns `done`, or `requeue` when it stopped early after
 /// a checkpoint. `started_at` is the steady clock at process start, for run.walltime.
 ExitCode train(
     const Job& job, comm::World& world, Log& log, SignalScope& signals, double started_at);

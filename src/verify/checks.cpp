@@ -140,13 +140,15 @@ std::string agree(comm::World& world, const std::optional<Finding>& mine) {
 
 void Reference::keep_step(const Session& session, const StepOutcome& outcome) {
   Step step{outcome.loss, outcome.grad_norm, {}};
-  step.masters.resize(session.plan.parameters().size());
+  step.state.assign(session.optimizer.slots().size(), {});
+  for (auto& slot : step.state) slot.resize(session.plan.parameters().size());
   for (const optim::StatePiece& piece : session.optimizer.state()) {
     TRIREME_EXPECT(piece.parameter_begin == 0 &&
-                       piece.master.elements == session.plan.placement(piece.parameter).elements,
+                       piece.elements() == session.plan.placement(piece.parameter).elements,
                    "the first combination holds a part of {} only",
                    session.plan.parameter(piece.parameter).name);
-    step.masters[at(piece.parameter)] = bytes_of(piece.master);
+    for (std::size_t slot = 0; slot < step.state.size(); ++slot)
+      step.state[slot][at(piece.parameter)] = bytes_of(piece.slots[slot]);
   }
   steps_.push_back(std::move(step));
 }
@@ -169,8 +171,9 @@ std::optional<Finding> Reference::compare_step(const Session& session,
                                   outcome.grad_norm, kept.grad_norm)};
   std::optional<Finding> first;
   for (const optim::StatePiece& piece : session.optimizer.state())
-    keep_first(first, compare(session.plan, piece.parameter, piece.parameter_begin, piece.master,
-                              kept.masters[at(piece.parameter)]));
+    for (std::size_t slot = 0; slot < kept.state.size(); ++slot)
+      keep_first(first, compare(session.plan, piece.parameter, piece.parameter_begin,
+                                piece.slots[slot], kept.state[slot][at(piece.parameter)]));
   return first;
 }
 
@@ -190,7 +193,8 @@ std::uint64_t Reference::hash() const {
     for (const Bytes& bytes : all)
       sum = hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, sum);
   };
-  for (const Step& step : steps_) add(step.masters);
+  for (const Step& step : steps_)
+    for (const std::vector<Bytes>& slot : step.state) add(slot);
   add(gathered_);
   return sum;
 }

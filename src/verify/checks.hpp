@@ -14,7 +14,7 @@
 
 #include "base/view.hpp"
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 #include "train/session.hpp"
 
@@ -51,13 +51,13 @@ class Reference {
   using Bytes = std::vector<std::byte>;
   struct Step {
     double loss = 0, grad_norm = 0;
-    std::vector<Bytes> masters;  // by parameter
+    std::vector<std::vector<Bytes>> state;  // by slot of the optimizer, then by parameter
   };
   std::vector<Step> steps_;
   std::vector<Bytes> gathered_;
 };
 
-/// Padding of all buckets, or of the parts that this rank owns: between parameters and behind them.
+/// Padding of all buckets, or of the parts that this rank owns: between parameters and after them.
 std::vector<View> owned_padding(const Session& session);
 std::vector<View> gathered_padding(const Session& session);
 std::optional<Finding> check_zero(const std::vector<View>& padding);

@@ -16,7 +16,7 @@
 
 #include "base/text.hpp"
 
-#include "comm/together.hpp"
+#include "comm/control/together.hpp"
 
 #include "reduce/layout_options.hpp"
 
@@ -29,57 +29,28 @@
 namespace trireme::verify {
 namespace {
 
-/// The deck with one combination put in, and nothing to write or to evaluate.
-class Variant {
- public:
-  Variant(const Job& job, const Combination& combination, std::int64_t steps)
-      : run_(job.run), optimizer_(job.optimizer), parallel_(job.parallel) {
-    run_.steps = std::max(run_.steps, steps);
-    run_.device = train::DeviceChoice::cpu;
-    optimizer_.sharded = combination.sharded;
-    if (!combination.keeps_boundaries) {
-      parallel_.bucket_elements.value = combination.bucket_elements;
-      parallel_.bucket_boundaries.clear();
-    }
-    parallel_.padding = combination.padding;
-    parallel_.overlap_gradients = combination.overlap_gradients;
-    parallel_.overlap_parameters = combination.overlap_parameters;
-    parallel_.cached_shards = combination.cached_shards;
-    if (parallel_.reduction == comm::Reduction::sum)
-      parallel_.reduction = comm::Reduction::ordered;
-    memory_.pool = combination.pool;
-    if (!combination.pool)
-      run_.graphs.value = false;
-    record_.spans = false;
-    job_.emplace(Job{run_,
-                     job.shape,
-                     job.data,
-                     job.batch,
-                     optimizer_,
-                     parallel_,
-                     memory_,
-                     record_,
-                     job.checkpoint,
-                     evaluate_,
-                     job.sample,
-                     {},
-                     {},
-                     {}});
+/// The job with one combination put in, and nothing to write or to evaluate.
+Job with(const Combination& combination, Job job, std::int64_t steps) {
+  job.run.steps = std::max(job.run.steps, steps);
+  job.run.device = train::DeviceChoice::cpu;
+  job.optimizer.sharded = combination.sharded;
+  if (!combination.keeps_boundaries) {
+    job.parallel.bucket_elements.value = combination.bucket_elements;
+    job.parallel.bucket_boundaries.clear();
   }
-  Variant(const Variant&) = delete;
-  Variant& operator=(const Variant&) = delete;
-
-  [[nodiscard]] const Job& job() const { return *job_; }
-
- private:
-  train::RunConfig run_;
-  optim::OptimizerConfig optimizer_;
-  reduce::ParallelConfig parallel_;
-  device::MemoryConfig memory_;
-  record::RecordConfig record_;
-  train::EvaluateConfig evaluate_;
-  std::optional<Job> job_;
-};
+  job.parallel.padding = combination.padding;
+  job.parallel.overlap_gradients = combination.overlap_gradients;
+  job.parallel.overlap_parameters = combination.overlap_parameters;
+  job.parallel.cached_shards = combination.cached_shards;
+  if (job.parallel.reduction == comm::Reduction::sum)
+    job.parallel.reduction = comm::Reduction::ordered;
+  job.memory = {.pool = combination.pool};
+  if (!combination.pool)
+    job.gpu.graphs.value = false;
+  job.record = {.spans = false};
+  job.evaluate = {};
+  return job;
+}
 
 /// Says under which combination it was when an exception goes by.
 class Witness {
@@ -153,8 +124,8 @@ Verified Verifier::run() {
 
 std::string Verifier::run_one(const Combination& combination) {
   const Witness witness(log_, combination);
-  const Variant variant(job_, combination, request_.steps);
-  Session session(variant.job(), data_, world_, true);
+  const Job job = with(combination, job_, request_.steps);
+  Session session(job, data_, world_, true);
   begin_group(combination, session);
   ++num_run_;
   if (std::string found = agree(world_, check_reduced_once(session)); !found.empty())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme verify DECK`: the proof that no optimisation shows in the numbers (rule 6 of the
-// design). The deck's first steps are trained once under every combination of
+// `trireme verify DECK`: the proof that no optimisation shows in the numbers. The deck's
+// first steps are trained once under every combination of
 //
 //   buckets: one | several | one per parameter      padding: each of the four
 //   sharded x overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
@@ -15,15 +15,14 @@
 // the reduction each owned element must be the exact sum, so each rank was added exactly once.
 // 2. What must not be read is NaN: all scratch when it is leased, all gradients (padding too)
 // before a step clears them, and the parameters that other ranks own before their first gather.
-// 3. After each step: loss, gradient norm and the owned fp32 masters equal the first combination's,
-// and padding of owned gradients and parameters is zero. Nothing waits for a gather that the step
-// itself would not wait for, so overlap is really tested.
-// In every other step, collectives that overlap are held back until compute waits for them, and the
-// parameters that they will bring are NaN until then: so a wait that is missing shows, however fast
-// the network is.
+// 3. After each step: loss, gradient norm and the owned state (masters, moments) equal the first
+// combination's, and padding of owned gradients and parameters is zero. Nothing waits for a gather
+// that the step itself would not wait for, so overlap is really tested. In every other step,
+// collectives that overlap are held back until compute waits for them, and the parameters that they
+// will bring are NaN until then: so a wait that is missing shows, however fast the network is.
 // 4. After the last step and its gathers: all parameters on all ranks, and their padding.
 //
-// With run.graphs: true the micro-steps of the combinations with a pool are captured in step 2 and
+// With gpu.graphs: true the micro-steps of the combinations with a pool are captured in step 2 and
 // replayed from then on.
 //
 // Nothing is written but a token cache in a temporary directory (or data.cache), gone at the end.
@@ -38,7 +37,7 @@
 
 #include "layout/config.hpp"
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 #include "train/job.hpp"
 #include "train/session.hpp"

@@ -15,7 +15,7 @@ namespace {
 TEST(Packing, GivesBackWhatWasPutInItsOrder) {
   Packer packer;
   packer.number(std::int64_t{-7});
-  packer.text("a\0b");
+  packer.text(std::string_view("a\0b", 3));
   packer.text("");
   packer.array(std::vector<double>{1.5, -0.0});
   packer.array(std::vector<std::int32_t>{});
@@ -24,12 +24,15 @@ TEST(Packing, GivesBackWhatWasPutInItsOrder) {
   EXPECT_TRUE(packer.take().empty());
 
   Unpacker unpacker(bytes);
+  EXPECT_FALSE(unpacker.empty());
   EXPECT_EQ(unpacker.number<std::int64_t>(), -7);
-  EXPECT_EQ(unpacker.text(), "a\0b");
+  EXPECT_EQ(unpacker.text(), std::string_view("a\0b", 3));
   EXPECT_EQ(unpacker.text(), "");
   EXPECT_EQ(unpacker.array<double>(), (std::vector<double>{1.5, -0.0}));
   EXPECT_TRUE(unpacker.array<std::int32_t>().empty());
+  EXPECT_FALSE(unpacker.empty());
   EXPECT_TRUE(unpacker.number<bool>());
+  EXPECT_TRUE(unpacker.empty());
 }
 
 TEST(Packing, TakesNoMoreThanWasPut) {

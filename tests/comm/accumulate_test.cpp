@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/accumulate.hpp"
+#include "comm/collective/accumulate.hpp"
 
 #include <vector>
 

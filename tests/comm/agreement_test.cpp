@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/agreement.hpp"
+#include "comm/control/agreement.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/together.hpp"
+#include "comm/control/together.hpp"
 
 namespace trireme::comm {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/payload.hpp"
-#include "comm/transports.hpp"
+#include "comm/transport/transports.hpp"
 
 namespace trireme::comm {
 namespace {

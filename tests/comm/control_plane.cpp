@@ -3,7 +3,7 @@
 // control_plane.py runs it at several rank counts, fits and prints.
 //
 // A step is what a step of training exchanges beside its buckets: the words of norm and loss, the
-// maximum that the ranks agree on, and one step that all make together (comm/together.hpp).
+// maximum that the ranks agree on, and one step that all make together (comm/control/together.hpp).
 // Memory is what is resident of this process's own (anonymous and heap, without what it shares with
 // others), after each stage.
 #include <algorithm>
@@ -18,8 +18,8 @@
 #include "base/quantile.hpp"
 
 #include "comm/communicator.hpp"
-#include "comm/mpi_world.hpp"
-#include "comm/together.hpp"
+#include "comm/control/mpi_world.hpp"
+#include "comm/control/together.hpp"
 
 namespace trireme::comm {
 namespace {

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "comm/communicator.hpp"
-#include "comm/mpi_world.hpp"
-#include "comm/together.hpp"
+#include "comm/control/mpi_world.hpp"
+#include "comm/control/together.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -45,10 +45,10 @@ class Deadline : public ::testing::Test {
   /// What the action throws on each rank; "" where it does not. The deadline of `world` becomes
   /// short when every rank is inside a collective of the action or behind the action.
   std::vector<std::string> said(MpiWorld& world, const std::function<void()>& action) {
-    const std::int64_t before = world.roll().num_entered();
+    const std::int64_t before = world.watchdog().num_entered();
     std::atomic<bool> over{false};
     std::thread herald([&] {
-      while (!over && world.roll().num_entered() == before) pause();
+      while (!over && world.watchdog().num_entered() == before) pause();
       talking_->barrier();
       world.limit_waiting(deadline_s);
     });
@@ -198,7 +198,7 @@ TEST_F(Deadline, HoldsForEveryMemberOfTheWorld) {
 }
 
 TEST_F(Deadline, ARankAtWorkIsWaitedFor) {
-  const std::int64_t before = tested_->roll().num_entered();
+  const std::int64_t before = tested_->watchdog().num_entered();
   const std::string words = thrown_by([&] {
     if (tested_->rank() == 0) {
       on_first_rank(*tested_, [&] {
@@ -210,7 +210,7 @@ TEST_F(Deadline, ARankAtWorkIsWaitedFor) {
     talking_->barrier();
     tested_->limit_waiting(deadline_s);
     const std::jthread herald([&] {
-      while (tested_->roll().num_entered() == before) pause();
+      while (tested_->watchdog().num_entered() == before) pause();
       std::this_thread::sleep_for(std::chrono::duration<double>(3 * deadline_s));
       tested_->limit_waiting(long_deadline_s);
       talking_->barrier();
@@ -232,7 +232,7 @@ TEST_F(Deadline, WorkThatIsOverIsNoExcuse) {
   EXPECT_THAT(all[0], HasSubstr("never arrived"));
 }
 
-// The other lanes of a rank end with the first one, without a roll of their own.
+// The other lanes of a rank end with the first one, without asking the ranks.
 TEST_F(Deadline, ABrokenWorldStaysBroken) {
   if (tested_->size() == 1)
     return;

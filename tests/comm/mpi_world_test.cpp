@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/mpi_world.hpp"
+#include "comm/control/mpi_world.hpp"
 
 #include <array>
 #include <string>
@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include "comm/mpi_check.hpp"
-#include "comm/placement.hpp"
+#include "comm/control/mpi_check.hpp"
+#include "comm/control/placement.hpp"
 
 namespace trireme::comm {
 namespace {

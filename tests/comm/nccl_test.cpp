@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 
 #include "comm/communicator.hpp"
-#include "comm/mpi_world.hpp"
+#include "comm/control/mpi_world.hpp"
 #include "comm/payload.hpp"
 
 #include "support/shared_gpu.hpp"

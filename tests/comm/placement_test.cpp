@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/placement.hpp"
+#include "comm/control/placement.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routes, walked through without MPI: whatever the placement, the sum of a block is the expression
 // that the reduction promises, and what crosses between hosts is what is foretold.
-#include "comm/routes.hpp"
+#include "comm/collective/routes.hpp"
 
 #include <algorithm>
 #include <bit>

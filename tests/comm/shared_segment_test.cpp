@@ -3,7 +3,7 @@
 // of the tests gets a network namespace of its own, in a thread of its own, where the sockets are
 // not that the files would travel through. Private namespaces of processes need a process per rank
 // from the start: tests/integration/containers_test.py.
-#include "comm/shared_segment.hpp"
+#include "comm/transport/shared_segment.hpp"
 
 #include <fstream>
 #include <functional>
@@ -16,8 +16,8 @@
 #include <sched.h>
 
 #include "comm/communicator.hpp"
-#include "comm/mpi_world.hpp"
-#include "comm/node_grid.hpp"
+#include "comm/control/mpi_world.hpp"
+#include "comm/transport/node_grid.hpp"
 
 namespace trireme::comm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/together.hpp"
+#include "comm/control/together.hpp"
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -42,6 +42,24 @@ TEST(Together, GathersFromAllRanksOnlyWhenSomethingFailed) {
   EXPECT_EQ(num_gathers, 0);
   EXPECT_THROW(together(*world, [] { throw UserError("no"); }), UserError);
   EXPECT_GT(num_gathers, 0);
+}
+
+TEST(Together, AMistakeTravelsWhateverBytesItQuotes) {
+  const auto world = make_mpi_world();
+  const std::string quoted(
+      "a\x1e"
+      "b\x1f\n\0c",
+      8);
+  try {
+    on_first_rank(*world, [&] {
+      throw UserError(std::vector<Diagnostic>{{{"x.safetensors", 0, 0}, quoted, quoted}});
+    });
+    FAIL() << "no error on rank " << world->rank();
+  } catch (const UserError& error) {
+    ASSERT_EQ(error.findings().size(), 1U);
+    EXPECT_EQ(error.findings()[0].subject, quoted);
+    EXPECT_EQ(error.findings()[0].text, quoted);
+  }
 }
 
 TEST(Together, AUserErrorOfTheLastRankIsTheSameOnAllRanks) {

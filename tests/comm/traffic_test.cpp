@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What crosses between hosts is what `trireme plan` tells: every message of a collective is counted
 // on its way into MPI. The tests run on one host, and the transports are told that it is several.
-#include "comm/traffic.hpp"
+#include "comm/collective/traffic.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/communicator.hpp"
-#include "comm/transports.hpp"
+#include "comm/transport/transports.hpp"
 
 namespace {
 

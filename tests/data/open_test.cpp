@@ -31,12 +31,15 @@ class Open : public Scratch {
     fs::remove(at("log"));
     Log log(true, "test");
     log.also_to_file(at("log"));
-    prepare_tokens(setup, log);
+    prepare_sources(setup, log);
     return content(at("log"));
   }
-  static std::unique_ptr<TokenStream> open(const data::Setup& setup) {
+  static std::shared_ptr<const TokenStream> open(const data::Setup& setup) {
     Log log(false, "test");
-    return open_tokens(setup, prepare_tokens(setup, log));
+    return open_sources(setup, prepare_sources(setup, log)).train.front().tokens;
+  }
+  static std::string cache_path(const data::Setup& setup) {
+    return data::cache_path(setup, setup.config.train);
   }
   static std::string first(const TokenStream& stream, std::size_t count) {
     std::vector<std::int32_t> tokens(count);
@@ -120,10 +123,10 @@ TEST_F(Open, SaysWhatItLeftOut) {
 TEST_F(Open, ExactlyOneSource) {
   data::Setup setup = text({});
   EXPECT_THAT(user_error([&] { prepare(setup); }),
-              HasSubstr("data.train: give one of text, tokens and synthetic, not 0"));
+              HasSubstr("data.train: give one of text, tokens, synthetic and mixture, not 0"));
   setup = text({at("x")});
   setup.config.train.synthetic = 5;
-  EXPECT_THAT(user_error([&] { open_tokens(setup, {}); }), HasSubstr("not 2"));
+  EXPECT_THAT(user_error([&] { open_sources(setup, {}); }), HasSubstr("not 2"));
 }
 
 TEST_F(Open, ShardsAreCheckedAgainstTheVocabulary) {

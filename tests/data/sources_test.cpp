@@ -1,14 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sources.hpp"
 
+#include <cerrno>
 #include <filesystem>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "data/scratch.hpp"
+
+#include "support/open_file_limit.hpp"
+
+namespace {
+/// The next call of this name fails with the number.
+struct Refusal {
+  std::string call;
+  int number = 0;
+};
+Refusal refusal;  // NOLINT: the calls below have no other way to it
+
+bool is_refused(const char* call) {
+  if (refusal.call != call)
+    return false;
+  refusal.call.clear();
+  errno = refusal.number;
+  return true;
+}
+}  // namespace
+
+extern "C" DIR* opendir(const char* path) {
+  return is_refused("opendir")
+             ? nullptr
+             : reinterpret_cast<decltype(&opendir)>(::dlsym(RTLD_NEXT, "opendir"))(path);
+}
+extern "C" dirent* readdir(DIR* listing) {
+  return is_refused("readdir")
+             ? nullptr
+             : reinterpret_cast<decltype(&readdir)>(::dlsym(RTLD_NEXT, "readdir"))(listing);
+}
+extern "C" int stat(const char* path, struct stat* facts) noexcept {
+  using Call = int (*)(const char*, struct stat*);
+  return is_refused("stat") ? -1 : reinterpret_cast<Call>(::dlsym(RTLD_NEXT, "stat"))(path, facts);
+}
 
 namespace trireme::data {
 namespace {
@@ -37,6 +76,38 @@ TEST_F(Sources, DirectoriesInDepthSortedByBytesWithoutHiddenNames) {
       write(name, "text\n");
   EXPECT_THAT(names(find_text({at("t")})),
               ElementsAre("t/B.txt", "t/a/z", "t/a-b", "t/a.txt", "t/b.txt", "t/\xc3\xa9"));
+}
+
+TEST_F(Sources, WhatTheMachineRefusesIsNoMistakeOfTheUsers) {
+  write("t/a", "text");
+  const auto told = [&](const char* call, int number) {
+    return storage_error([&] {
+      refusal = {call, number};
+      find_text({at("t")});
+    });
+  };
+  for (const int number : {ENOMEM, EIO, EMFILE, ENFILE}) {
+    EXPECT_THAT(told("stat", number), HasSubstr("look at " + at("t"))) << number;
+    EXPECT_THAT(told("opendir", number), HasSubstr("list " + at("t"))) << number;
+    EXPECT_THAT(told("readdir", number), HasSubstr("list " + at("t"))) << number;
+  }
+  EXPECT_THAT(told("opendir", ENOMEM), HasSubstr("Cannot allocate memory"));
+  for (const auto& entry : {at("t/a"), at("t/*")})
+    EXPECT_THAT(storage_error([&] {
+                  const test::NoFurtherFile limit;
+                  find_text({entry});
+                }),
+                HasSubstr("Too many open files"));
+  EXPECT_THAT(names(find_text({at("t")})), ElementsAre("t/a")) << "and passes with its cause";
+}
+
+TEST_F(Sources, WhatMayNotBeLookedAtIsNotLeftOut) {
+  write("t/a", "text");
+  refusal = {"opendir", EACCES};
+  EXPECT_THAT(user_error([&] { find_text({at("t")}); }), HasSubstr("Permission denied"));
+  fs::create_symlink(std::string(300, 'x'), at("t/long"));
+  for (const auto& entry : {at("t"), at("t/*")})
+    EXPECT_THAT(user_error([&] { find_text({entry}); }), HasSubstr("File name too long"));
 }
 
 TEST_F(Sources, EntriesInTheDecksOrder) {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include "base/hash.hpp"
 
+#include "data/draft.hpp"
 #include "data/scratch.hpp"
 
 namespace trireme::data {
@@ -236,9 +236,9 @@ TEST_F(TokenCache, StorageErrorsNameTheStatement) {
 TEST_F(TokenCache, AFullDiskIsAStorageError) {
   if (!fs::exists("/dev/full"))
     GTEST_SKIP() << "no /dev/full here";
-  // The draft's name is text.tokens.PID.part; a link sends it to a disk that is always full.
+  // A link sends the draft to a disk that is always full.
   fs::create_directories(at("tokens"));
-  fs::create_symlink("/dev/full", path() + "." + std::to_string(::getpid()) + ".part");
+  fs::create_symlink("/dev/full", Draft::place(path()));
   try {
     build({write("text", "abc")});
     ADD_FAILURE() << "no StorageError";

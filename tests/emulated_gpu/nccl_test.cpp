@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 
-#include "comm/mpi_world.hpp"
+#include "comm/control/mpi_world.hpp"
 
 #include "support/gpu.hpp"
 #include "support/shared_gpu.hpp"

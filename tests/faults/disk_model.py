@@ -15,6 +15,7 @@ CALLS = ("mkdir,mkdirat,openat,write,pwrite64,writev,pwritev,ftruncate,fallocate
          "rename,renameat,renameat2,unlink,unlinkat,rmdir,symlink,symlinkat,link,linkat,truncate,lseek")
 STRACE = ["strace", "-f", "-y", "-xx", "-s", "100000000", "--seccomp-bpf", "-e", f"trace={CALLS}"]
 MODES = ("lazy", "eager")
+PAGE = 4096
 
 
 class File:
@@ -26,6 +27,11 @@ class File:
         if len(self.data) < at:
             self.data.extend(bytes(at - len(self.data)))
         self.data[at:at + len(data)] = data
+
+    def torn(self, kept):
+        """What a disk may hold that took those pages of what was not synced for which `kept` holds."""
+        pages = (self.data if kept(number) else self.synced for number in range(-(-len(self.data) // PAGE)))
+        return b"".join(bytes(source[at:at + PAGE]).ljust(PAGE, b"\0") for at, source in zip(range(0, len(self.data), PAGE), pages))
 
 
 class Directory:
@@ -70,8 +76,9 @@ def calls(trace):
 class Disk:
     """Follows what happens below `root`, a directory that exists and holds `tree` when the trace begins; names are absolute there."""
 
-    def __init__(self, root, tree=None):
+    def __init__(self, root, tree=None, every_write=False):
         self.root = os.path.realpath(root)
+        self.every_write = every_write
         self.top = Directory(tree)
         self.offsets = {}
         self.syncing = {}
@@ -105,14 +112,14 @@ class Disk:
             return int(found.group(1)), None
 
     def replay(self, trace):
-        """Yields the name of each call that may have changed what the disk holds."""
+        """Yields the name of each call that may have changed what the disk holds; with every_write, of writes at a place as well."""
         for thread, name, arguments, result in calls(trace):
             if result is None:
                 if name in ("fsync", "fdatasync"):
                     node = self.descriptor(arguments)[1]
                     if node is not None:
                         self.syncing[thread] = node, bytes(node.data) if isinstance(node, File) else dict(node.names)
-            elif result >= 0 and self.apply(thread, name, arguments, result):
+            elif result >= 0 and (self.apply(thread, name, arguments, result) or self.every_write and name in ("pwrite64", "ftruncate")):
                 yield name
 
     def apply(self, thread, name, arguments, result):

@@ -11,6 +11,7 @@
 //   FAIL_RUN     a directory: allocations fail and limits hold from the first file on that is opened below it
 //   FAIL_MODES   1: the modes of files and directories hold, for root as well
 //   FAIL_RANK    the rank that is disturbed; without it, all
+//   FAIL_GATE    a pipe: the call does not fail, but waits until somebody has opened the pipe and written or closed it
 //   FAIL_REPORT  a file that gets a line at the end for each name: how many calls there were
 //
 // Only a program whose name begins with "trireme" is disturbed: the daemons that MPI starts inherit the library.
@@ -28,11 +29,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum call { WRITE, PWRITE64, READ, PREAD64, FSYNC, CLOSE, FTRUNCATE64, FALLOCATE64, OPEN, RENAME, REMOVE, MKDIR, MALLOC, CALLS };
-static const char* const names[CALLS] = {"write",       "pwrite64", "read",   "pread64", "fsync", "close", "ftruncate64",
+enum call { WRITE, PWRITE64, READ, PREAD64, FSYNC, FDATASYNC, CLOSE, FTRUNCATE64, FALLOCATE64, OPEN, RENAME, REMOVE, MKDIR, MALLOC, CALLS };
+static const char* const names[CALLS] = {"write",       "pwrite64", "read",   "pread64", "fsync", "fdatasync", "close", "ftruncate64",
                                          "fallocate64", "open",     "rename", "remove",  "mkdir", "malloc"};
 
-static const char *under, *report, *run;
+static const char *under, *report, *run, *gate;
 static long at, lasts = 1, number, calls[CALLS];
 static int armed, active, failing = CALLS;
 static size_t large;
@@ -64,6 +65,7 @@ __attribute__((constructor)) static void begin(void) {
   run = getenv("FAIL_RUN");
   under = getenv("FAIL_UNDER");
   report = getenv("FAIL_REPORT");
+  gate = getenv("FAIL_GATE");
   at = (text = getenv("FAIL_AT")) ? atol(text) : 0;
   lasts = (text = getenv("FAIL_FOR")) ? atol(text) : 1;
   number = (text = getenv("FAIL_ERRNO")) ? atol(text) : EIO;
@@ -92,8 +94,20 @@ static int strikes(enum call call) {
   return (int)call == failing && at > 0 && now >= at && (lasts == 0 || now < at + lasts);
 }
 
+#define REAL(result, call, ...) ((result(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #call))
+
+/// Returns 0: the call goes on then.
+static int wait_at_gate(void) {
+  char byte;
+  const int file = REAL(int, open64, const char*, int, ...)(gate, O_RDONLY);
+  if (REAL(ssize_t, read, int, void*, size_t)(file, &byte, 1) < 0)
+    perror("fail_call: gate");
+  REAL(int, close, int)(file);
+  return 0;
+}
+
 static int fails_at(enum call call, const char* path) {
-  return active && strncmp(path, under, strlen(under)) == 0 && strikes(call);
+  return active && strncmp(path, under, strlen(under)) == 0 && strikes(call) && (!gate || wait_at_gate());
 }
 
 static int fails_on(enum call call, int file) {
@@ -132,8 +146,6 @@ static void arm(const char* path) {
   setrlimit(which, &limit);
 }
 
-#define REAL(result, call, ...) ((result(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #call))
-
 #define MOVES_BYTES(call)                      \
   if (fails_on(call, file)) {                  \
     if (number >= 0)                           \
@@ -160,6 +172,7 @@ ssize_t pread64(int file, void* data, size_t count, off64_t offset) {
 ssize_t pwrite(int file, const void* data, size_t count, off_t offset) { return pwrite64(file, data, count, offset); }
 ssize_t pread(int file, void* data, size_t count, off_t offset) { return pread64(file, data, count, offset); }
 int fsync(int file) { return fails_on(FSYNC, file) ? fail() : REAL(int, fsync, int)(file); }
+int fdatasync(int file) { return fails_on(FDATASYNC, file) ? fail() : REAL(int, fdatasync, int)(file); }
 int close(int file) {  // the file is closed all the same, as on Linux
   const int fails = fails_on(CLOSE, file), result = REAL(int, close, int)(file);
   return fails ? fail() : result;

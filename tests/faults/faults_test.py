@@ -10,14 +10,17 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import unittest
 
 import h5py
 
+import fail_call
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
-from harness import TIMEOUT_S, TRIREME, TrainingTest  # noqa: E402
+from harness import TIMEOUT_S, TRIREME, Run, TrainingTest, start  # noqa: E402
 
 USER, ENVIRONMENT = 2, 3
 FAULTS = int(os.environ.get("TRIREME_FAULTS", "8"))
@@ -269,6 +272,29 @@ class Damage(FaultTest):
         self.assertIn("is finished: step 12 of 12", run.out)
         self.assertRegex(run.out + run.err, r"run\.h5 is damaged: ")
 
+    def test_a_record_over_which_hdf5_itself_crashes_is_moved_aside(self):
+        """A flipped bit in an attribute: HDF5 1.10.8 finds it, and then frees what it never made."""
+        record, size = self.path("run/run.h5"), b"\x19\x01\x01\x00\x10"  # of the type of the attributes of /deck
+        with open(record, "rb") as file:
+            whole = file.read()
+        for name in (b"run.name", b"batch.sequences", b"optimizer.learning_rate"):
+            with self.subTest(name=name):
+                damaged = bytearray(whole)
+                damaged[whole.index(size, whole.index(name + b"\0")) + len(size)] ^= 0x10
+                with open(record, "wb") as file:
+                    file.write(damaged)
+                run = self.train_well(ranks=2)  # finished, and nobody opens it again
+                self.assertRegex(run.out + run.err, r"run\.h5 is damaged: HDF5")
+                told = start("speed", self.path("run"), ranks=1)
+                self.assert_refused(told, USER, "run.h5", "the record is damaged: HDF5")
+                shutil.copytree(self.path("run"), self.path("again"))
+                run = self.train_well("run.steps=14", ranks=2, name="again")
+                self.assertRegex(run.out + run.err, r"run\.h5 is beyond repair: HDF5.*IT IS NOW .*run\.h5\.damaged-1")
+                with open(self.path("again/run.h5.damaged-1"), "rb") as file:
+                    self.assertEqual(file.read(), damaged)
+                self.assertEqual(self.column("step", "steps", "again"), [13, 14])
+                shutil.rmtree(self.path("again"))
+
     def test_a_checkpoint_under_another_name_is_not_believed(self):
         os.rename(self.checkpoint, self.path("run/checkpoints/step-00000099"))
         self.assert_refused(self.resume(), USER, "this directory is named step-00000099, and its manifest is of step 12",
@@ -306,6 +332,33 @@ class Damage(FaultTest):
                     (os.rmdir if os.path.isdir(path) else os.remove)(path)
                     os.rename(path + ".kept", path)
         self.assertIn("step-00000012:", self.resume().out)
+
+    def verify(self, environment=None):
+        return Run(subprocess.run([TRIREME, "checkpoints", self.path("run"), "--verify"], capture_output=True, text=True,
+                                  timeout=TIMEOUT_S, check=False, env={**os.environ, **(environment or {})}))
+
+    def test_verify_tells_damage_from_what_cannot_be_read(self):
+        library = fail_call.compile_into(self.folder)
+        for name in ("manifest.h5", "manifest.xxh64", "rank-00001.h5"):
+            path = os.path.join(self.checkpoint, name)
+            for call in ("open", "pread64"):
+                with self.subTest(name=name, call=call):
+                    run = self.verify({"LD_PRELOAD": library, "FAIL_UNDER": path, "FAIL_CALL": call, "FAIL_AT": "1", "FAIL_FOR": "0"})
+                    self.assertEqual(run.code, ENVIRONMENT, run)
+                    self.assertRegex(run.out, r"(?m)^ +6 .* verified$")
+                    self.assertRegex(run.out, r"(?m)^ +12 .* unreadable$")
+                    self.assertTrue(run.errors, run)
+                    for line in run.errors:
+                        self.assertRegex(line, name + ".*Input/output error")
+                        self.assertNotRegex(line, "damaged|remove|checksum")
+        os.truncate(self.path("run/checkpoints/step-00000006/rank-00000.h5"), 700)
+        run = self.verify({"LD_PRELOAD": library, "FAIL_UNDER": path, "FAIL_CALL": "open", "FAIL_AT": "1", "FAIL_FOR": "0"})
+        self.assertEqual(run.code, USER, run)  # damage is the more certain of the two
+        self.assertRegex(run.out, r"(?m)^ +6 .* damaged$")
+        self.assertRegex(run.out, r"(?m)^ +12 .* unreadable$")
+        run = self.verify()
+        self.assert_refused(run, USER, "step-00000006/rank-00000.h5", "has 700 bytes instead of")
+        self.assertRegex(run.out, r"(?m)^ +12 .* verified$")
 
     def test_a_stale_temporary_directory_is_not_resumed_from_and_goes(self):
         shutil.copytree(self.checkpoint, self.path("run/checkpoints/step-00000013.tmp"))

@@ -15,6 +15,8 @@ import tempfile
 
 import h5py
 
+import fail_call
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 INTEGRATION = os.path.join(HERE, os.pardir, "integration")
 DECK = os.path.join(INTEGRATION, "tiny.yaml")
@@ -142,8 +144,7 @@ class Bench:
         with open(os.path.join(self.text, "a.txt"), "w", encoding="ascii") as out:
             for line in range(400):
                 out.write(f"{line}: the quick brown fox jumps over {line * 7 % 31} lazy dogs\n")
-        self.library = self.path("fail_call.so")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", self.library, os.path.join(HERE, "fail_call.c"), "-ldl"], check=True)
+        self.library = fail_call.compile_into(self.in_memory.name)
         self.references = {}
 
     def __enter__(self):

@@ -17,6 +17,7 @@ ERRORS = {
     "read": (errno.EIO, errno.EINTR, -1),
     "pread64": (errno.EIO, errno.EINTR, -1),
     "fsync": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
+    "fdatasync": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
     "close": (errno.EIO, errno.EDQUOT, errno.EINTR),
     "ftruncate64": (errno.EIO, errno.ENOSPC),
     "fallocate64": (errno.ENOSPC, errno.EOPNOTSUPP, errno.EIO, errno.EINTR),
@@ -214,12 +215,14 @@ class Calls(Case):
 
 class Sweep(Calls):
     """Each call of the given kinds, one after another, with each error that it can have."""
-    plan = []
+    plan, ranks = [], 1
 
     @classmethod
     def over(cls, reference, calls):
-        cls.plan = [(mode, call, at + 1, number, 0 if number in LASTING else 1) for mode in ("resume", "fresh") for call in calls
-                    for at in range(reference.calls[0, mode][call]) for number in ERRORS[call]]
+        cls.ranks = reference.ranks
+        cls.plan = [(mode, call, at + 1, number, 0 if number in LASTING else 1, rank if reference.ranks > 1 else None)
+                    for rank in range(reference.ranks) for mode in ("resume", "fresh") for call in calls
+                    for at in range(reference.calls[rank, mode][call]) for number in ERRORS[call]]
 
     def make(self):
         self.fail(*self.plan[self.number])

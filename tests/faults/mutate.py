@@ -4,6 +4,7 @@
     TRIREME=build/trireme python3 tests/faults/mutate.py --seconds 600 --seed 7       # or --only files,calls,modes,limits,decks,hdf5
     TRIREME=build/trireme python3 tests/faults/mutate.py --seed 7 --case 123          # one of them again, with what it said
     TRIREME=build/trireme python3 tests/faults/mutate.py --sweep fsync,write          # every call of these fails once, with each error
+    TRIREME=build/trireme python3 tests/faults/mutate.py --sweep fsync --ranks 2      # on each of two ranks
 
 A case is judged by what came of it:
     right    the run ended with the numbers of the undisturbed one; where rows of its record are missing or changed, it said so
@@ -97,7 +98,9 @@ def try_one(bench, seed, number, kinds):
     chance = random.Random(f"{seed} {number}")
     kind = chance.choices(kinds, [SHARES.get(one, 1) for one in kinds])[0]
     of = {**KINDS, "sweep": Sweep}[kind]
-    ranks = RANKS if chance.random() < SHARE_OF_RANKS and not of.alone and of is not Sweep else 1
+    ranks = RANKS if chance.random() < SHARE_OF_RANKS and not of.alone else 1
+    if of is Sweep:
+        ranks = Sweep.ranks
     run = bench.place_of(number)
     begin = time.monotonic()
     try:
@@ -147,6 +150,7 @@ def main():
     parser.add_argument("--case", type=int)
     parser.add_argument("--only", default=",".join(KINDS))
     parser.add_argument("--sweep", help="calls, separated by commas")
+    parser.add_argument("--ranks", type=int, choices=(1, RANKS), default=1, help="of a sweep")
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
     os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1", HWLOC_COMPONENTS="-gl")
@@ -158,9 +162,9 @@ def main():
             list(pool.map(bench.reference, (1, RANKS)))
         if given.sweep:
             kinds = ["sweep"]
-            Sweep.over(bench.reference(1), given.sweep.split(","))
+            Sweep.over(bench.reference(given.ranks), given.sweep.split(","))
             given.cases, given.seconds = min(given.cases, len(Sweep.plan)), 1e9
-            print(f"{len(Sweep.plan)} cases: each call of {given.sweep}, resumed and fresh, with each of its errors", flush=True)
+            print(f"{len(Sweep.plan)} cases: each call of {given.sweep}, resumed and fresh, with each of its errors, on {given.ranks} rank{'s' if given.ranks > 1 else ''}", flush=True)
         if given.case is not None:
             print(*try_one(bench, given.seed, given.case, kinds), sep="\n")
             return 0

@@ -7,6 +7,8 @@ import sys
 import threading
 import unittest
 
+import fail_call
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
 from harness import DECK, TIMEOUT_S, TRIREME, Run, TrainingTest, start  # noqa: E402
 
@@ -15,10 +17,10 @@ LONG = ("run.steps=100000", "checkpoint.every_steps=0", "evaluate.every_steps=0"
 
 
 class Surroundings(TrainingTest):
-    def alone(self, *overrides, name="run"):
+    def alone(self, *overrides, name="run", environment=None):
         """Without mpirun."""
         return subprocess.Popen([TRIREME, *self.words(name, overrides)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, errors="replace")
+                                stderr=subprocess.PIPE, text=True, errors="replace", env={**os.environ, **(environment or {})})
 
     def log(self, name="run"):
         with open(self.path(f"{name}/log.txt"), encoding="utf-8") as file:
@@ -33,6 +35,25 @@ class Surroundings(TrainingTest):
         self.assertEqual(running.wait(TIMEOUT_S), 0, err)
         self.assertEqual(self.column("step", "steps"), list(range(1, 201)))
         self.assertIn("step    200/200", self.log())
+
+    def test_a_record_whose_disk_stalls_delays_no_step(self):
+        library, gate, calls = fail_call.compile_into(self.folder), self.path("gate"), self.path("calls")
+        os.mkfifo(gate)
+        few = ("checkpoint.every_steps=0", "evaluate.every_steps=10", "sample.every_steps=0")
+
+        def begin(steps, name, **settings):
+            return self.alone(f"run.steps={steps}", *few, name=name, environment={
+                "LD_PRELOAD": library, "FAIL_UNDER": self.path(f"{name}/run.h5"), "FAIL_CALL": "pwrite64", **settings})
+        short = begin(5, "short", FAIL_REPORT=calls)
+        self.assertEqual(short.communicate(timeout=TIMEOUT_S)[1], "")
+        with open(calls, encoding="utf-8") as file:
+            writes = dict(line.split() for line in file)["pwrite64"]
+        running = begin(120, "run", FAIL_GATE=gate, FAIL_AT=str(int(writes) + 1))
+        with open(gate, "w", encoding="utf-8"):  # opens when a write of rows waits there
+            self.wait_for_line(running, "120/120  validation")
+        err = running.communicate(timeout=TIMEOUT_S)[1]
+        self.assertEqual(running.returncode, 0, err)
+        self.assertEqual(self.column("step", "steps"), list(range(1, 121)))
 
     def gone(self, change, ranks, *parts):
         running = self.popen(*LONG, ranks=ranks)

@@ -5,9 +5,8 @@
 
 #include "base/error.hpp"
 
-#include "job/deck.hpp"
-#include "job/survey.hpp"
-
+#include "deck/deck.hpp"
+#include "deck/survey.hpp"
 #include "fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -22,9 +21,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     at = end;
   }
   try {
-    const job::Deck read = job::parse(deck, "deck.yaml", overrides,
-                                      job::Circumstances{.ranks = static_cast<int>(size % 5) + 1});
-    const job::Deck again = job::parse(job::echo(read), "echo.yaml", {});
+    const deck::Circumstances circumstances{.ranks = static_cast<int>(size % 5) + 1,
+                                            .tokenizer = text::byte_tokenizer(),  // opens no file
+                                            .reads_weights = false};
+    const deck::Deck read = deck::parse(deck, "deck.yaml", overrides, circumstances);
+    const deck::Deck again = deck::parse(deck::echo(read), "echo.yaml", {});
     fuzz::promise(read.config == again.config, "a deck's echo reads as the deck");
   } catch (const UserError& error) {
     fuzz::promise(!error.findings().empty(), "a refusal has a reason");

@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 
-#include "record/manifest.hpp"
+#include "record/checkpoint/manifest.hpp"
 
 #include "fuzz.hpp"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Lets libFuzzer look for inputs that end the deck parser, the token readers, the manifest reader or the
-# record otherwise than in words.
+# Lets libFuzzer look for inputs that end the deck parser, the token readers, the manifest reader, the
+# record or the readers of tokenizers and weights otherwise than in words.
 #   usage: bash tests/fuzz/run.sh [SECONDS|--build]      exit code 77: no clang with libFuzzer here
 # With SECONDS each fuzzer looks for so long, elsewhere every time. Without, as a test, it tries a number of inputs from a fixed seed at
 # fixed addresses, so that the pace of the machine does not decide what it finds, and chance does only by the names of temporary files.
@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 seconds=${1:-}
-declare -A runs=([deck]=5000 [tokens]=100000 [manifest]=50000 [record]=600) # a few seconds each
+declare -A runs=([deck]=5000 [tokens]=100000 [manifest]=50000 [record]=600 [tokenizer]=20000 [weights]=20000) # a few seconds each
 compiler=
 for candidate in clang++-14 clang++-{16..21} clang++; do
   if "$candidate" -fsanitize=fuzzer -fopenmp -x c++ -o /dev/null - 2>/dev/null \
@@ -24,7 +24,7 @@ fi
 CC=${compiler/++/} CXX=$compiler PRESET=fuzz bash jobs/build.sh
 [ "$seconds" != --build ] || exit 0
 mkdir -p build-fuzz/found
-for target in deck tokens manifest record; do
+for target in deck tokens manifest record tokenizer weights; do
   known=(tests/fuzz/corpus/$target)
   [ $target != deck ] || known+=(input)
   corpus=build-fuzz/corpus/$target

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of tokens: the cache of text, or a shard of llm.c. The first byte says which, and whether
-// a cache's checksum is made to fit, so that what lies behind it is reached.
+// A file of tokens or of text. The first byte says which: the cache of text, a shard of llm.c,
+// Megatron's index, JSON lines, gzip, zstd, plain text, a manifest; and whether a cache's checksum
+// is made to fit, so that what lies behind it is reached.
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/error.hpp"
 
+#include "data/documents.hpp"
 #include "data/hash.hpp"
-#include "data/llmc_shards.hpp"
+#include "data/manifest.hpp"
 #include "data/token_cache.hpp"
+#include "data/token_files.hpp"
 
 #include "fuzz.hpp"
 
@@ -31,33 +37,97 @@ void read_all(const data::TokenStream& stream, std::int64_t bound) {
   }
 }
 
-}  // namespace
+void write(const std::string& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fuzz::Input input(data, size);
-  const auto kind = input.take<std::uint8_t>();
-  std::string bytes(input.rest());
+/// Every document of a file, whole and in ranges: the same text.
+void read_documents(const std::string& path, const std::string& field) {
+  const auto all = [&](std::int64_t begin, std::int64_t end) {
+    std::string text;
+    data::Documents documents(path, field, begin, end);
+    for (data::TextPiece piece; documents.next(piece);) text += piece.text;
+    return text;
+  };
+  const std::string whole = all(0, -1);
+  if (data::is_compressed(path))
+    return;
+  const auto size = static_cast<std::int64_t>(std::filesystem::file_size(path));
+  const std::int64_t cut = data::boundary(path, field, size / 2);
+  fuzz::promise(cut >= 0 && cut <= size, "a boundary lies in its file");
+  fuzz::promise(all(0, cut) + all(cut, size) == whole, "ranges join to the whole");
+}
+
+void read_tokens(std::uint8_t kind, std::string bytes, const std::string& directory) {
+  const std::string path = directory + "/m.bin";
   if (kind % 4 == 1 && bytes.size() >= sizeof(data::CacheHeader)) {
     constexpr std::size_t at = offsetof(data::CacheHeader, checksum);
     const std::uint64_t sum = data::Hash().add(std::as_bytes(std::span(bytes)).first(at)).value();
     std::memcpy(bytes.data() + at, &sum, sizeof sum);
   }
-  static const int file = ::memfd_create("tokens", MFD_CLOEXEC);
-  static const std::string path = "/proc/self/fd/" + std::to_string(file);
-  fuzz::promise(::ftruncate(file, 0) == 0 &&
-                    ::pwrite(file, bytes.data(), bytes.size(), 0) == std::ssize(bytes),
-                "memory for a file");
+  write(path, bytes);
+  if (kind % 4 < 2) {
+    data::CacheHeader header;
+    static_cast<void>(data::cache_problem(path, header));
+    const auto stream = data::open_cache(path);
+    read_all(*stream, stream->vocabulary());
+    return;
+  }
+  const std::int64_t vocabulary = kind % 4 == 2 ? 50257 : std::int64_t{1} << 31;
+  const auto found = data::check_token_files({path}, {.vocabulary = vocabulary});
+  read_all(*data::open_token_files(found, vocabulary), vocabulary);
+}
+
+/// The first 64 bytes are the tokens, the rest is the index.
+void read_megatron(const std::string& bytes, const std::string& directory) {
+  const std::size_t tokens = std::min<std::size_t>(bytes.size(), 64);
+  write(directory + "/m.bin", std::string_view(bytes).substr(0, tokens));
+  write(directory + "/m.idx", std::string_view(bytes).substr(tokens));
+  const auto found =
+      data::check_token_files({directory + "/m.bin"}, {.vocabulary = 1000, .row_context = 3});
+  read_all(*data::open_token_files(found, 1000), 1000);
+  for (const std::int64_t row : found.rows) fuzz::promise(row >= 0 && row + 3 < 64, "rows fit");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const fuzz::Directory directory;
+  fuzz::Input input(data, size);
+  const auto kind = input.take<std::uint8_t>();
+  const std::string bytes(input.rest());
+  const std::string text = directory.path + "/text";
+  std::filesystem::remove(directory.path + "/m.idx");
   try {
-    if (kind % 4 < 2) {
-      data::CacheHeader header;
-      static_cast<void>(data::cache_problem(path, header));
-      const auto stream = data::open_cache(path);
-      read_all(*stream, stream->vocabulary());
-    } else {
-      const std::int64_t vocabulary = kind % 4 == 2 ? 50257 : std::int64_t{1} << 31;
-      const auto stream =
-          data::open_shards({path}, vocabulary, data::check_shards({path}, vocabulary));
-      read_all(*stream, vocabulary);
+    switch (kind) {
+      case 4:
+        read_megatron(bytes, directory.path);
+        break;
+      case 5:
+        write(text, bytes);
+        read_documents(text, "text");
+        break;
+      case 6:
+        write(text + ".gz", bytes);
+        read_documents(text + ".gz", "");
+        break;
+      case 7:
+        write(text + ".zst", bytes);
+        read_documents(text + ".zst", "");
+        break;
+      case 8:
+        write(text, bytes);
+        read_documents(text, "");
+        break;
+      case 9: {
+        const auto manifest = data::manifest_from_json(bytes, "m.json");
+        fuzz::promise(data::to_json(data::manifest_from_json(data::to_json(manifest), "m.json")) ==
+                          data::to_json(manifest),
+                      "a manifest reads as it was written");
+        break;
+      }
+      default:
+        read_tokens(kind, bytes, directory.path);
     }
   } catch (const UserError&) {
   } catch (const StorageError&) {  // other bytes than their hashes say

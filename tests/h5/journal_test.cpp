@@ -59,6 +59,7 @@ TEST(Journal, ReplacesPagesAndLeavesNothing) {
     EXPECT_EQ(journal.replace(file.number, pages, std::ssize(new_bytes)), 0);
     EXPECT_EQ(bytes_of(path), new_bytes);
     EXPECT_EQ(journal.replace(file.number, {{1, page_of('x')}}, 2 * page_size), 0);
+    journal.settle(file.number);
   }
   EXPECT_EQ(bytes_of(path), std::string(page_size, 'b') + std::string(page_size, 'x'));
   EXPECT_FALSE(std::filesystem::exists(journal_of(path)));
@@ -76,6 +77,8 @@ TEST(Journal, IsFinishedByTheNextOneWhereverItWasInterrupted) {
       Journal journal(path);
       const Opened file(path, O_RDWR);
       EXPECT_EQ(journal.finish(file.number), 0);
+      EXPECT_EQ(bytes_of(path), new_bytes) << done;
+      journal.settle(file.number);
     }
     EXPECT_EQ(bytes_of(path), new_bytes) << done;
     EXPECT_FALSE(std::filesystem::exists(journal_of(path)));

@@ -23,7 +23,7 @@ class EmulatedGpu(TrainingTest):
         self.train_well(*SMALL, "run.device=cpu", ranks=1, name="cpu")
         self.train_well(*SMALL, "run.device=cuda", ranks=2, name="sharded")
         plain = ("optimizer.sharded=false", "parallel.overlap_gradients=false", "parallel.overlap_parameters=false",
-                 "parallel.cached_shards=false", "parallel.register_buffers=false", "run.graphs=false", "parallel.bucket_elements=2000")
+                 "parallel.cached_shards=false", "parallel.register_buffers=false", "gpu.graphs=false", "parallel.bucket_elements=2000")
         self.train_well(*SMALL, "run.device=cuda", *plain, ranks=2, name="whole")
         self.assert_losses_near("sharded", "cpu", 1e-6)
         self.assertEqual(self.losses("sharded"), self.losses("whole"))
@@ -42,10 +42,10 @@ class EmulatedGpu(TrainingTest):
     def test_old_cudnn_goes_without_graphs_and_says_so(self):
         small = (*SMALL, "run.device=cuda", "model.dropout=0", "run.precision=bf16")
         old = ("env", "TRIREME_EMULATED_CUDNN=91501")
-        self.assertIn("run.graphs: off: cuDNN 9.15.1 with a context of 8", self.train_well(*small, ranks=2, name="old", prefix=old).out)
-        self.assertNotIn("run.graphs", self.train_well(*small, ranks=2, name="new").out)
+        self.assertIn("gpu.graphs: off: cuDNN 9.15.1 with a context of 8", self.train_well(*small, ranks=2, name="old", prefix=old).out)
+        self.assertNotIn("gpu.graphs", self.train_well(*small, ranks=2, name="new").out)
         self.assertEqual(self.losses("old"), self.losses("new"))
-        self.assert_refused(self.train(*small, "run.graphs=true", name="refused", prefix=old), 3, "run.graphs: true", "cuDNN 9.15.1")
+        self.assert_refused(self.train(*small, "gpu.graphs=true", name="refused", prefix=old), 3, "gpu.graphs: true", "cuDNN 9.15.1")
 
     def rows(self, *words, ranks=1):
         path = self.path("-".join(words[1:2]) + ".json")
@@ -81,7 +81,7 @@ class EmulatedGpu(TrainingTest):
         self.assert_ends("fail", r"failed: (unhandled system error|remote process exited).*; last: \S+")
 
     def test_a_rank_that_never_comes_ends_the_run(self):
-        self.assert_ends("stall", r"has not ended for \d+ s; every rank has given it to its GPU, but the data stands still; last: |"
+        self.assert_ends("stall", r"has not ended for \d+ s; every rank has given it to its GPU, but no data arrives; last: |"
                                   r"failed: remote process exited")
 
 

@@ -33,7 +33,7 @@ class Memory(TrainingTest):
         rank = plan["per_rank"][precision]
         self.assertEqual(record["gradients"], rank["gradient_bytes"], ranks)
         self.assertEqual(record["parameters"], rank["parameter_bytes"], ranks)
-        self.assertEqual(record["optimizer"], rank["master_bytes"] + rank["moment_bytes"], ranks)
+        self.assertEqual(record["optimizer"], rank["master_bytes"] + rank["moment1_bytes"] + rank["moment2_bytes"], ranks)
         self.assertEqual(record["activations"], rank["activation_bytes"], ranks)
         self.assertEqual(record["scratch"], rank["scratch_bytes"], ranks)
         self.assertEqual(record["snapshot"], rank["snapshot_bytes"], ranks)

@@ -130,6 +130,20 @@ class Disagreement(TrainingTest):
                 run = self.train_each(self.words("run", [f"{key}={first}"]), self.words("run", [f"{key}={second}"]))
                 self.assert_refused(run, USER, f"{key}: differs between ranks", "on rank 0", "on rank 1")
 
+    def test_options_and_verbs_of_tokenizers_that_differ(self):
+        common = ["--text", self.text, "--output", self.path("out")]
+
+        def learn(vocabulary, threads="1"):
+            return ["tokenizer", "train", *common, "--vocabulary", vocabulary, "--threads", threads]
+        run = self.train_each(learn("300"), learn("301"))
+        self.assert_refused(run, USER, "--vocabulary: differs between ranks: 300 on rank 0, 301 on rank 1")
+        run = self.train_each(["tokenize", "--tokenizer", "bytes", *common], learn("300"))
+        self.assertEqual(run.code, USER, run)
+        self.assertIn("verb: differs between ranks: tokenize on rank 0, tokenizer train on rank 1", run.errors[0], run)
+        self.assertEqual(os.listdir(self.folder), ["text"])
+        run = self.train_each(learn("300"), learn("300", threads="2"))  # threads are each rank's own
+        self.assertEqual(run.code, 0, run)
+
     def test_a_mistake_on_one_rank_only(self):
         run = self.train_each(self.words("run", []), self.words("run", ["run.sed=2"]))
         self.assert_refused(run, USER, "unknown key", "run.sed")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job from end to end: what must not depend on ranks, on restarts or on switches."""
 import glob
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import unittest
 
 import h5py
 
-from harness import TIMEOUT_S, TRIREME, TrainingTest
+from harness import TIMEOUT_S, TRIREME, TrainingTest, start
 
 
 class RankCounts(TrainingTest):
@@ -69,7 +70,7 @@ class Bits(TrainingTest):
         for ours, theirs in zip(self.losses("micro_step"), self.losses("step"), strict=True):
             self.assertAlmostEqual(ours, theirs, delta=1e-5)
         self.assertNotEqual(self.weights(12, "micro_step"), self.weights(12, "step"))
-        for switch in ("optimizer.sharded=false", "parallel.overlap_gradients=false", "parallel.bucket_elements=1", "run.graphs=true",
+        for switch in ("optimizer.sharded=false", "parallel.overlap_gradients=false", "parallel.bucket_elements=1", "gpu.graphs=true",
                        "parallel.cached_shards=false"):
             name = switch.replace("=", "-")
             self.train_well(every, switch, ranks=2, name=name)
@@ -188,6 +189,109 @@ class Tree(TrainingTest):
         one = self.trained(1, 4, "run.precision=bf16")
         for ranks in (2, 4):
             self.assert_same(self.trained(ranks, 4, "run.precision=bf16"), one, f"{ranks} ranks")
+
+
+class NoiseScale(TrainingTest):
+    """evaluate.noise_scale: rows of /noise_scale, dropout on, with the same bits on every rank count that divides the leaves."""
+    DECK = ("run.steps=12", "batch.sequences=16", "parallel.reduction=tree", "parallel.logical_shards=4", "evaluate.noise_scale.every_steps=3",
+            "evaluate.noise_scale.smoothing=0.5")
+
+    def rows(self, name):
+        with h5py.File(os.path.join(self.path(name), "run.h5"), "r") as file:
+            return {column: dataset[:].tobytes() for column, dataset in file["noise_scale"].items()}
+
+    def test_rows_have_the_same_bits_on_1_2_and_4_ranks(self):
+        plain = self.train_well(*self.DECK[:-2], name="plain")
+        self.assertEqual(self.column("step", "noise_scale", "plain"), [])
+        self.assertNotIn("noise scale", plain.out)
+        for ranks in (1, 2, 4):
+            run = self.train_well(*self.DECK, ranks=ranks, name=f"r{ranks}")
+            self.assertEqual(self.rows(f"r{ranks}"), self.rows("r1"), f"{ranks} ranks")
+            self.assertEqual(self.weights(12, f"r{ranks}"), self.weights(12, "plain"), "measuring changes no bit")
+        self.assertEqual(self.column("step", "noise_scale", "r1"), [3, 6, 9, 12])
+        norms = self.column("grad_norm", "steps", "r1")
+        self.assertEqual(self.column("norm_squared", "noise_scale", "r1"), [norms[step - 1] ** 2 for step in (3, 6, 9, 12)])
+        small, big = self.column("leaf_norm_squared", "noise_scale", "r1"), self.column("norm_squared", "noise_scale", "r1")
+        traces, signals = self.column("trace", "noise_scale", "r1"), self.column("gradient_squared", "noise_scale", "r1")
+        smooth_trace, smooth_signal = traces[0], signals[0]
+        for row in range(4):
+            self.assertGreater(small[row], big[row])
+            self.assertAlmostEqual(traces[row], (small[row] - big[row]) / (1 / 4 - 1 / 16), delta=1e-12 * traces[row])
+            self.assertAlmostEqual(signals[row], (16 * big[row] - 4 * small[row]) / 12, delta=1e-12 * small[row])
+            if row > 0:
+                smooth_trace += 0.5 * (traces[row] - smooth_trace)
+                smooth_signal += 0.5 * (signals[row] - smooth_signal)
+            sequences = self.column("sequences", "noise_scale", "r1")[row]
+            if smooth_signal > 0:
+                self.assertAlmostEqual(sequences, smooth_trace / smooth_signal, delta=1e-9 * sequences)
+            else:
+                self.assertNotEqual(sequences, sequences)
+        self.assertIn("noise scale", run.out)
+
+    def test_a_resumed_run_has_the_rows_of_an_uninterrupted_one(self):
+        self.train_well(*self.DECK, name="whole")
+        self.train_well(*self.DECK, ranks=4, name="parts")
+        shutil.rmtree(os.path.join(self.path("parts"), "checkpoints", "step-00000012"))
+        self.train_well(*self.DECK, ranks=2, name="parts")
+        self.assertEqual(self.rows("parts"), self.rows("whole"))
+
+    def test_other_reductions_are_refused_by_name(self):
+        for reduction in ("sum", "ordered"):
+            run = self.train("evaluate.noise_scale.every_steps=1", f"parallel.reduction={reduction}", ranks=2)
+            self.assertEqual(run.code, 2, run)
+            self.assertIn(f"{reduction} adds up what each rank has", run.err)
+        run = self.train(*self.DECK, ranks=3)
+        self.assertEqual(run.code, 2, run)
+        self.assertIn("tree is for 1, 2, 4, 8, … ranks, and there are 3", run.err)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+
+class FindRate(TrainingTest):
+    """trireme find-rate: a sweep that touches no run directory."""
+    TREE = ("batch.sequences=16", "parallel.reduction=tree", "parallel.logical_shards=4")
+
+    def sweep(self, *words, ranks=1, name="sweep.json"):
+        found = start("find-rate", *self.words("run", ()), *words, "--json", self.path(name), ranks=ranks)
+        self.assertEqual(found.code, 0, found)
+        with open(self.path(name), encoding="utf-8") as file:
+            return found, json.load(file)
+
+    def test_rates_grow_by_equal_factors_and_losses_are_those_of_a_run(self):
+        found, sweep = self.sweep("--from", "1e-5", "--to", "1e-3", "--steps", "20")
+        self.assertEqual(len(sweep["rate"]), 20)
+        for step, rate in enumerate(sweep["rate"]):
+            self.assertAlmostEqual(rate, 1e-5 * 100 ** (step / 19), delta=1e-12 * rate)
+        self.assertIn("suggested: optimizer.learning_rate=", found.out)
+        self.assertLess(len(found.out.splitlines()), 50)
+        self.assertFalse(os.path.exists(self.path("run")))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["sweep.json", "text"])
+        # The first step of a run has the same parameters and the same batch.
+        self.train_well()
+        self.assertEqual(self.losses()[0], sweep["loss"][0])
+
+    def test_the_numbers_do_not_depend_on_ranks(self):
+        sweeps = [self.sweep(*self.TREE, "--steps", "60", ranks=ranks, name=f"{ranks}.json")[1] for ranks in (1, 2, 4)]
+        self.assertEqual(sweeps[0], sweeps[1])
+        self.assertEqual(sweeps[0], sweeps[2])
+        ordered = [self.sweep("--to", "1e-2", "--steps", "40", ranks=ranks, name=f"o{ranks}.json")[1] for ranks in (1, 2, 3)]
+        for other in ordered[1:]:
+            self.assertEqual(other["rate"], ordered[0]["rate"])
+            for a, b in zip(other["loss"], ordered[0]["loss"], strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-4)
+
+    def test_it_ends_where_the_loss_diverges(self):
+        found, sweep = self.sweep("--from", "1e-3", "--to", "1", "--steps", "200")
+        self.assertIn("the sweep ended early: ", found.out)
+        self.assertLess(len(sweep["rate"]), 200)
+        self.assertGreater(max(sweep["loss"]), 1.5 * min(sweep["smoothed"]))
+        self.assertIsNotNone(sweep["diverges"])
+        self.assertLessEqual(sweep["suggested"], sweep["diverges"] / 10)
+        self.assertLessEqual(sweep["suggested"], sweep["steepest"])
+
+    def test_nothing_is_overwritten(self):
+        self.sweep("--steps", "10")
+        again = start("find-rate", *self.words("run", ()), "--steps", "10", "--json", self.path("sweep.json"))
+        self.assert_refused(again, 2, "this file exists already")
 
 
 class RunDirectory(TrainingTest):
@@ -310,6 +414,19 @@ class RunDirectory(TrainingTest):
             self.assertEqual(self.column("step", "checkpoints", minutes), expected)
             saved = os.listdir(self.path(f"{minutes}/checkpoints"))
             self.assertEqual(sorted(int(name[5:]) for name in saved if name != "latest"), expected)
+
+    def steps_on_disk(self):
+        return sorted(int(name[5:]) for name in os.listdir(os.path.join(self.path("run"), "checkpoints")) if name.startswith("step-"))
+
+    def test_milestones_are_never_removed_whatever_a_later_deck_says(self):
+        often = ("checkpoint.every_steps=2", "checkpoint.keep=1")
+        self.train_well(*often, "checkpoint.keep_every=4", "run.steps=10", ranks=2)
+        self.assertEqual(self.steps_on_disk(), [4, 8, 10])
+        run = self.train_well(*often, "checkpoint.keep_every=6", "run.steps=14")
+        self.assertIn("checkpoint.keep_every", run.out)  # a change that is told, and asks for no permission
+        self.assertEqual(self.steps_on_disk(), [4, 8, 12, 14])
+        self.train_well(*often, "run.steps=18")
+        self.assertEqual(self.steps_on_disk(), [4, 8, 12, 18])
 
     def test_checkpoints_may_lie_elsewhere(self):
         elsewhere = f"checkpoint.directory={self.path('scratch-disk')}"

@@ -27,7 +27,7 @@ class Verify(TrainingTest):
 
     def test_micro_steps_launched_as_graphs(self):
         # They are captured in step 2; what the replays of step 4 read was held back in step 3.
-        self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=4", "run.graphs=true", "--steps", "4", ranks=2), 4)
+        self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=4", "gpu.graphs=true", "--steps", "4", ranks=2), 4)
 
     def test_bf16_on_the_wire_and_in_the_model(self):
         self.assert_all_equal(self.verify("model.layers=1", "run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps", "2", ranks=2), 2)

@@ -12,7 +12,7 @@ import unittest
 from harness import TIMEOUT_S, TRIREME, TrainingTest, is_rank
 
 DEADLINE_S = 8  # a machine that stands still now and then may keep a rank that is well from its core for seconds
-# The roll waits five seconds for answers, the launcher one before it kills. The rest is for the machine: that a run ends because of the
+# The watchdog waits five seconds for answers, the launcher one before it kills. The rest is for the machine: that a run ends because of the
 # deadline, and not because something else gave up (minutes), shows however long it stands still.
 MOST_S = DEADLINE_S + 5 + 1 + 30
 
@@ -54,7 +54,7 @@ class StoppedRank(TrainingTest):
         errors = [line for line in err.splitlines() if "error: " in line]
         self.assertTrue(errors, err)
         print(f"rank {rank} stopped: {took:.1f} s; {errors[0]}")
-        # Who finds it first ends the run. Those who call the roll a moment later may miss that rank instead, and hear the stopped one,
+        # Who finds it first ends the run. Those who ask the ranks a moment later may miss that rank instead, and hear the stopped one,
         # whom the launcher lets go on before it kills: so one line has to be right.
         found = re.search(rf"failed: nothing moved for (\d+\.\d) s; rank {rank} on \S+ does not answer", err)
         self.assertTrue(found, err)
@@ -82,7 +82,7 @@ class Watchdog(StoppedRank):
 
 
 class NcclWatchdog(StoppedRank):
-    """Where GPUs are emulated. The host waits for its GPU there, and the watchdog of NCCL calls the roll."""
+    """Where GPUs are emulated. The host waits for its GPU there, and the watchdog of NCCL asks the ranks."""
 
     def test_a_stopped_rank_is_named(self):
         end = self.stop(1, 2, 0, "run.device=cuda", "parallel.reduction=sum", "checkpoint.every_steps=0", name="nccl")

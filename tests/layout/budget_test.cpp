@@ -10,10 +10,12 @@ namespace {
 
 using namespace testing;
 
+const StateSlots adam_slots = {{"master", ""}, {"moment1", ""}, {"moment2", ""}};
+
 TEST(Budget, OfASmallPlanIsWhatAPencilSays) {
   // Two buckets: p1 alone (200 -> 256 elements at two ranks), p0 alone (100 -> 128).
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
-  const Budget budget = budget_of(plan, DType::bf16, true);
+  const Budget budget = budget_of(plan, adam_slots, DType::bf16, true);
   ASSERT_EQ(budget.buckets.size(), 2U);
   EXPECT_EQ(budget.buckets[0].first, ParameterIndex{1});
   EXPECT_EQ(budget.buckets[0].elements, 256);
@@ -25,26 +27,24 @@ TEST(Budget, OfASmallPlanIsWhatAPencilSays) {
   EXPECT_EQ(budget.buckets[1].parameter_alignment_bytes, 128);
   EXPECT_EQ(budget.gradient_bytes, 384 * 4);
   EXPECT_EQ(budget.parameter_bytes, 384 * 2);
-  EXPECT_EQ(budget.master_bytes, 192 * 4);
-  EXPECT_EQ(budget.moment_bytes, 192 * 8);
+  EXPECT_EQ(budget.state_bytes, (std::vector<std::int64_t>{192 * 4, 192 * 4, 192 * 4}));
   EXPECT_EQ(budget.held_bytes(), 384 * 6 + 192 * 12);
   EXPECT_EQ(budget.gradient_wire_bytes, 192 * 4);
   EXPECT_EQ(budget.parameter_wire_bytes, 192 * 2);
 
-  const Budget whole = budget_of(plan, DType::f32, false);
-  EXPECT_EQ(whole.master_bytes, 0);
-  EXPECT_EQ(whole.moment_bytes, 384 * 8);
+  const Budget whole = budget_of(plan, adam_slots, DType::f32, false);
+  EXPECT_EQ(whole.state_bytes, (std::vector<std::int64_t>{0, 384 * 4, 384 * 4}));
   EXPECT_EQ(whole.gradient_wire_bytes, 2 * 192 * 4);
   EXPECT_EQ(whole.parameter_wire_bytes, 0);
 }
 
 TEST(Budget, OfNarrowGradientsHoldsACopyAndSendsHalf) {
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
-  const Budget budget = budget_of(plan, DType::f32, true, DType::bf16);
+  const Budget budget = budget_of(plan, adam_slots, DType::f32, true, DType::bf16);
   EXPECT_EQ(budget.gradient_bytes, 384 * (4 + 2));
   EXPECT_EQ(budget.gradient_wire_bytes, 192 * 2);
   const Plan alone(table_of({100, 200}), {1, 150, Padding::aligned});
-  EXPECT_EQ(budget_of(alone, DType::f32, true, DType::bf16).gradient_bytes, 384 * 4);
+  EXPECT_EQ(budget_of(alone, adam_slots, DType::f32, true, DType::bf16).gradient_bytes, 384 * 4);
 }
 
 TEST(Budget, OfOtherRanksCountsWhatIsReadOfThem) {
@@ -64,7 +64,7 @@ TEST(Budget, OfOtherRanksCountsWhatIsReadOfThem) {
 
 TEST(Budget, OfPartialSumsHoldsOneMoreArenaEachAndSendsNoMore) {
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
-  const Budget budget = budget_of(plan, DType::f32, true, DType::f32, 3);
+  const Budget budget = budget_of(plan, adam_slots, DType::f32, true, DType::f32, 3);
   EXPECT_EQ(budget.gradient_bytes, 384 * 4 * 4);
   EXPECT_EQ(budget.gradient_wire_bytes, 192 * 4);
 }
@@ -72,8 +72,8 @@ TEST(Budget, OfPartialSumsHoldsOneMoreArenaEachAndSendsNoMore) {
 TEST(Budget, OfASnapshotHoldsThreeCopiesOfWhatIsOwnedShardedOrNot) {
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
   for (const bool sharded : {true, false}) {
-    const Budget without = budget_of(plan, DType::bf16, sharded);
-    const Budget with = budget_of(plan, DType::bf16, sharded, DType::f32, 0, true);
+    const Budget without = budget_of(plan, adam_slots, DType::bf16, sharded);
+    const Budget with = budget_of(plan, adam_slots, DType::bf16, sharded, DType::f32, 0, true);
     EXPECT_EQ(without.snapshot_bytes, 0);
     EXPECT_EQ(with.snapshot_bytes, 192 * 4 * 3);
     EXPECT_EQ(with.held_bytes(), without.held_bytes() + 192 * 12);
@@ -82,8 +82,8 @@ TEST(Budget, OfASnapshotHoldsThreeCopiesOfWhatIsOwnedShardedOrNot) {
 
 TEST(Budget, OfOneRankSendsNothing) {
   const Plan plan(table_of({100, 200}), {1, 150, Padding::aligned});
-  EXPECT_EQ(budget_of(plan, DType::bf16, true).wire_bytes(), 0);
-  EXPECT_EQ(budget_of(plan, DType::bf16, false).wire_bytes(), 0);
+  EXPECT_EQ(budget_of(plan, adam_slots, DType::bf16, true).wire_bytes(), 0);
+  EXPECT_EQ(budget_of(plan, adam_slots, DType::bf16, false).wire_bytes(), 0);
 }
 
 TEST(Budget, ShowsShardsThatLoseTheirAlignment) {
@@ -92,7 +92,7 @@ TEST(Budget, ShowsShardsThatLoseTheirAlignment) {
   const auto worst = [&](Padding padding) {
     std::int64_t bytes = 1 << 30;
     for (const BucketRow& row :
-         budget_of(Plan(table, {128, 128'000'000, padding}), DType::bf16, true).buckets)
+         budget_of(Plan(table, {128, 128'000'000, padding}), adam_slots, DType::bf16, true).buckets)
       bytes = std::min(bytes, row.parameter_alignment_bytes);
     return bytes;
   };
@@ -102,15 +102,15 @@ TEST(Budget, ShowsShardsThatLoseTheirAlignment) {
 
 TEST(Budget, CountsRanksThatOwnPaddingOnly) {
   const Plan plan(table_of({100}), {4, 1000, Padding::aligned});
-  EXPECT_EQ(budget_of(plan, DType::f32, true).buckets[0].num_padding_only_ranks, 2);
+  EXPECT_EQ(budget_of(plan, adam_slots, DType::f32, true).buckets[0].num_padding_only_ranks, 2);
 }
 
 TEST(Budget, OfTheOptimizerFallsAsOneOverRanks) {
   const auto table = gpt2_table(gpt2_124m);
   const auto state = [&](int ranks) {
-    const Budget budget =
-        budget_of(Plan(table, {ranks, 40'000'000, Padding::aligned}), DType::bf16, true);
-    return budget.master_bytes + budget.moment_bytes;
+    const Budget budget = budget_of(Plan(table, {ranks, 40'000'000, Padding::aligned}), adam_slots,
+                                    DType::bf16, true);
+    return budget.all_state_bytes();
   };
   const std::int64_t one = state(1);
   for (const int ranks : {2, 3, 7, 64, 97, 512, 4096}) {

@@ -361,8 +361,8 @@ TEST_P(GptTest, LearnsOneBatchByHeart) {
   GptShape shape{.layers = 2, .heads = 2, .channels = 32, .context = 8, .vocabulary = 17};
   SmallModel model(shape, GetParam(), 4);
   for (std::size_t i = 0; i < model.values.size(); ++i)
-    initialize_parameter(shape, static_cast<ParameterIndex>(i), 1,
-                         view_of(model.values[i].data(), model.table[i].elements()));
+    Layers(shape).registry.initialize(static_cast<ParameterIndex>(i), 1,
+                                      view_of(model.values[i].data(), model.table[i].elements()));
   model.bind();
   const Tokens x = random_tokens(32, 17, 5), y = random_tokens(32, 17, 6);
   std::vector<std::vector<float>> m(model.values.size()), v(model.values.size());

@@ -69,8 +69,9 @@ class ModelOnGpu : public ::testing::TestWithParam<GpuCase> {
   std::unique_ptr<SmallModel> initialized(const test::Backend& backend) {
     auto model = std::make_unique<SmallModel>(shape_, backend);
     for (std::size_t p = 0; p < model->values.size(); ++p)
-      initialize_parameter(shape_, static_cast<ParameterIndex>(p), 3,
-                           view_of(model->values[p].data(), model->table[p].elements()));
+      Layers(shape_).registry.initialize(
+          static_cast<ParameterIndex>(p), 3,
+          view_of(model->values[p].data(), model->table[p].elements()));
     model->bind();
     return model;
   }

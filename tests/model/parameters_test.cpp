@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "model/gpt.hpp"
-#include "model/products.hpp"
 
 namespace trireme::model {
 namespace {
@@ -103,8 +102,8 @@ TEST(LinearProducts, AreTheFlopsOfTheWeightsTheyMultiply) {
     for (const device::Kind kind : {device::Kind::cpu, device::Kind::cuda}) {
       const GptShape shape = preset(which);
       double flops = 0;
-      for (const LinearProducts& p : linear_products(shape, DType::bf16, 4, kind)) {
-        EXPECT_EQ(p.rows % p.piece_rows, 0) << p.layer;
+      for (const nn::ListedProduct& p : linear_products(shape, DType::bf16, 4, kind)) {
+        EXPECT_EQ(p.products.rows % p.products.piece_rows, 0) << p.layer;
         flops += 3 * p.flops() * static_cast<double>(p.count);
       }
       const auto C = static_cast<double>(shape.channels), L = static_cast<double>(shape.layers);
@@ -115,14 +114,14 @@ TEST(LinearProducts, AreTheFlopsOfTheWeightsTheyMultiply) {
 
 TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
   const GptShape shape = preset(Preset::gpt2_124m);
-  const ActivationPlan cpu(shape, DType::bf16, 32, device::Kind::cpu);
+  const nn::ActivationPlan cpu = activation_plan(shape, DType::bf16, 32, device::Kind::cpu);
   EXPECT_EQ(cpu.head_rows(), 512);  // 667 rows fit into 128 MiB: two halves of a sequence
   // 20 sequences would fit into 2 GiB of bf16 logits: two chunks, of 16 each.
-  const ActivationPlan gpu(shape, DType::bf16, 32, device::Kind::cuda);
+  const nn::ActivationPlan gpu = activation_plan(shape, DType::bf16, 32, device::Kind::cuda);
   EXPECT_EQ(gpu.head_rows(), 16 * 1024);
   EXPECT_EQ(gpu.scratch().logits.elements, 16 * 1024 * shape.vocabulary);
   EXPECT_EQ(gpu.scratch().d_logits.elements, 0);  // it takes the logits' place
-  EXPECT_EQ(ActivationPlan(shape, DType::bf16, 21, device::Kind::cuda).head_rows(), 11 * 1024);
+  EXPECT_EQ(activation_plan(shape, DType::bf16, 21, device::Kind::cuda).head_rows(), 11 * 1024);
   EXPECT_EQ(gpu.bytes(), cpu.bytes());
 }
 
@@ -135,8 +134,8 @@ class Initialization : public testing::Test {
     for (std::size_t i = 0; i < table.size(); ++i)
       if (table[i].name == name) {
         std::vector<float> v(static_cast<std::size_t>(table[i].elements()), -7.0F);
-        initialize_parameter(shape, static_cast<ParameterIndex>(i), seed,
-                             view_of(v.data(), table[i].elements()));
+        Layers(shape).registry.initialize(static_cast<ParameterIndex>(i), seed,
+                                          view_of(v.data(), table[i].elements()));
         return v;
       }
     ADD_FAILURE() << "no parameter " << name;
@@ -196,13 +195,14 @@ TEST_F(Initialization, OfAnyPartIsThatOfTheWhole) {
   for (std::size_t p = 0; p < table.size(); ++p) {
     const std::int64_t elements = table[p].elements();
     std::vector<float> whole(static_cast<std::size_t>(elements));
-    initialize_parameter(shape, static_cast<ParameterIndex>(p), 7, view_of(whole.data(), elements));
+    Layers(shape).registry.initialize(static_cast<ParameterIndex>(p), 7,
+                                      view_of(whole.data(), elements));
     for (const std::int64_t begin : {std::int64_t{0}, std::int64_t{1}, elements / 3, elements - 1})
       for (const std::int64_t count : {std::int64_t{1}, std::int64_t{2}, (elements - begin) / 2}) {
         const std::int64_t length = std::min(count, elements - begin);
         std::vector<float> part(static_cast<std::size_t>(length) + 1, -7.0F);
-        initialize_parameter(shape, static_cast<ParameterIndex>(p), 7, view_of(part.data(), length),
-                             begin);
+        Layers(shape).registry.initialize(static_cast<ParameterIndex>(p), 7,
+                                          view_of(part.data(), length), begin);
         EXPECT_TRUE(std::equal(part.begin(), part.end() - 1, whole.begin() + begin)) << begin;
         EXPECT_EQ(part.back(), -7.0F);
       }
@@ -213,9 +213,10 @@ TEST_F(Initialization, RefusesElementsThatTheParameterHasNot) {
   std::vector<float> v(5);
   const std::int64_t elements = parameter_table(shape)[0].elements();
   for (const std::int64_t begin : {std::int64_t{-1}, elements - 4})
-    EXPECT_THROW(initialize_parameter(shape, ParameterIndex{0}, 1, view_of(v.data(), 5), begin),
-                 ContractError);
-  EXPECT_THROW(initialize_parameter(shape, ParameterIndex{1000}, 1, view_of(v.data(), 5)),
+    EXPECT_THROW(
+        Layers(shape).registry.initialize(ParameterIndex{0}, 1, view_of(v.data(), 5), begin),
+        ContractError);
+  EXPECT_THROW(Layers(shape).registry.initialize(ParameterIndex{1000}, 1, view_of(v.data(), 5)),
                ContractError);
 }
 

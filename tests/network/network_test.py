@@ -17,7 +17,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
 from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, is_rank  # noqa: E402
 
-# A run that lost a rank ends in a second or two, one that lost its link when the deadline of 8 s and 5 s of the roll are over. The rest
+# A run that lost a rank ends in a second or two, one that lost its link when the deadline of 8 s and 5 s of the watchdog are over. The rest
 # is for a machine that stands still; what is told apart are minutes, in which nobody noticed.
 MOST_S = 60
 ONE_HOST = "north:%d"

@@ -73,6 +73,27 @@ TEST_P(EmbeddingTest, AgreesWithReferenceAtAwkwardSizes) {
     }
 }
 
+TEST_P(EmbeddingTest, SinglePositionsHaveTheBitsOfWholeSequences) {
+  if (device().kind() != device::Kind::cpu)
+    GTEST_SKIP() << "CPUs alone have it";
+  const ops::EmbeddingShape s{1, 7, 33, 11};
+  const auto wte = tensor(dtype(), normals(1, 11 * 33)), wpe = tensor(dtype(), normals(2, 9 * 33));
+  const auto tokens = tensor(DType::i32, Values{3, 1, 10, 0, 3, 7, 2});
+  auto whole = tensor(dtype(), 7LL * 33), single = tensor(dtype(), 2LL * 33);
+  ops::embedding_forward(whole.view(), tokens.view(), wte.view(), wpe.view(), s, {}, stream());
+  const auto picked = tensor(DType::i32, Values{7, 1}), at = tensor(DType::i32, Values{5, 1});
+  ops::embedding_of_positions(single.view(), picked.view(), at.view(), wte.view(), wpe.view(), 11,
+                              stream());
+  const Values all = whole.values(), got = single.values();
+  for (std::size_t c = 0; c < 33; ++c) {
+    EXPECT_EQ(got[c], all[5 * 33 + c]);
+    EXPECT_EQ(got[33 + c], all[33 + c]);
+  }
+  EXPECT_THROW(ops::embedding_of_positions(single.view(), picked.view(), tokens.view(), wte.view(),
+                                           wpe.view(), 11, stream()),
+               ContractError);
+}
+
 TEST_P(EmbeddingTest, DoesNotDependOnThreads) {
   const EmbeddingShape s{40, 13, 200, 5};
   Values ids;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <gmock/gmock.h>
 
@@ -25,16 +26,27 @@ std::string text(const MatmulShape& s) {
                      s.accumulate ? " accumulate" : "");
 }
 
+Values transposed(const Values& values, std::int64_t rows, std::int64_t columns) {
+  Values result(values.size());
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      result[static_cast<std::size_t>(j * rows + i)] =
+          values[static_cast<std::size_t>(i * columns + j)];
+  return result;
+}
+
+/// Both factors are laid out along k first: a sum with strides takes twenty times as long.
 Values reference(
     const MatmulShape& s, const Values& a, const Values& b, const Values& bias, const Values& c) {
+  const Values rows = s.a_transposed ? transposed(a, s.k, s.m) : a;
+  const Values columns = s.b_transposed ? b : transposed(b, s.k, s.n);
   Values result(static_cast<std::size_t>(s.m * s.n));
   for (std::int64_t i = 0; i < s.m; ++i)
     for (std::int64_t j = 0; j < s.n; ++j) {
-      double sum = s.bias ? bias[static_cast<std::size_t>(j)] : 0;
-      for (std::int64_t k = 0; k < s.k; ++k)
-        sum += a[static_cast<std::size_t>(s.a_transposed ? k * s.m + i : i * s.k + k)] *
-               b[static_cast<std::size_t>(s.b_transposed ? j * s.k + k : k * s.n + j)];
       const auto at = static_cast<std::size_t>(i * s.n + j);
+      const double first = s.bias ? bias[static_cast<std::size_t>(j)] : 0;
+      const double sum = std::inner_product(rows.data() + i * s.k, rows.data() + (i + 1) * s.k,
+                                            columns.data() + j * s.k, first);
       result[at] = sum + (s.accumulate ? c[at] : 0);
     }
   return result;

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/communicator.hpp"
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 #include "optim/adamw.hpp"
 #include "optim/training.hpp"

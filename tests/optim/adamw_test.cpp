@@ -18,6 +18,7 @@
 
 #include "reduce/thread_ranks.hpp"
 
+#include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "optim/training.hpp"
 
@@ -155,7 +156,7 @@ TEST_P(AdamWAtRanks, KeepsEveryElementOnExactlyOneRank) {
     Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
     const std::lock_guard lock(mutex);
     for (const StatePiece& piece : training.optimizer().state())
-      for (std::int64_t i = 0; i < piece.m.elements; ++i)
+      for (std::int64_t i = 0; i < piece.elements(); ++i)
         ++owners[at(piece.parameter)][static_cast<std::size_t>(piece.parameter_begin + i)];
   });
   for (const auto& parameter : owners) EXPECT_THAT(parameter, ::testing::Each(1));
@@ -170,10 +171,12 @@ TEST_P(AdamWAtRanks, AllocatesExactlyTheBytesOfTheBudget) {
         setting.sharded = sharded;
         setting.dtype = dtype;
         Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
-        const layout::Budget budget = layout::budget_of(training.plan(), dtype, sharded);
-        const AdamW& optimizer = training.optimizer();
-        ASSERT_EQ(static_cast<std::int64_t>(optimizer.moment_bytes()), budget.moment_bytes);
-        ASSERT_EQ(static_cast<std::int64_t>(optimizer.master_bytes()), budget.master_bytes);
+        const layout::Budget budget =
+            layout::budget_of(training.plan(), state_slots(setting.optimizer()), dtype, sharded);
+        const Optimizer& optimizer = training.optimizer();
+        for (std::size_t slot = 0; slot < optimizer.slots().size(); ++slot)
+          ASSERT_EQ(static_cast<std::int64_t>(optimizer.slot_bytes(slot)),
+                    budget.state_bytes[slot]);
         rank.world.barrier();
       }
   });
@@ -261,9 +264,7 @@ std::vector<float> all_state(Training& training) {
     all.insert(all.end(), view.as<float>(), view.as<float>() + view.elements);
   };
   for (const StatePiece& piece : training.optimizer().state()) {
-    add(piece.master);
-    add(piece.m);
-    add(piece.v);
+    for (const View& slot : piece.slots) add(slot);
   }
   for (std::size_t b = 0; b < training.plan().buckets().size(); ++b)
     add(training.engine().bucket_parameters(static_cast<BucketIndex>(b)));
@@ -404,16 +405,16 @@ TEST(AdamW, ClipsToTheNorm) {
     OptimizerConfig config = setting.optimizer();
     config.beta1 = config.beta2 = 0;
     config.clip_norm = 0.5;
-    AdamW optimizer(config, training.engine(), rank.communicator, rank.world, *rank.device,
-                    *rank.compute);
+    Optimizer optimizer(config, training.engine(), rank.communicator, rank.world, *rank.device,
+                        *rank.compute);
     training.backward(1);
     optimizer.step(1, 5, 0.5);
     const StepResult result = optimizer.result(1);
     ASSERT_GT(result.grad_norm, 0.5);
     double squares = 0;
     for (const StatePiece& piece : optimizer.state())
-      for (std::int64_t i = 0; i < piece.m.elements; ++i)
-        squares += std::pow(static_cast<double>(piece.m.as<float>()[i]), 2);
+      for (std::int64_t i = 0; i < piece.elements(); ++i)
+        squares += std::pow(static_cast<double>(piece.slots[1].as<float>()[i]), 2);
     const auto all = rank.world.gather_all(std::span<const double>(&squares, 1));
     ASSERT_NEAR(std::sqrt(all[0] + all[1]), 0.5, 1e-6);
   });
@@ -425,8 +426,8 @@ TEST(AdamW, RefusesAnEngineOfTheOtherKind) {
     Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
     OptimizerConfig config = setting.optimizer();
     config.sharded = false;
-    ASSERT_THROW(AdamW(config, training.engine(), rank.communicator, rank.world, *rank.device,
-                       *rank.compute),
+    ASSERT_THROW(Optimizer(config, training.engine(), rank.communicator, rank.world, *rank.device,
+                           *rank.compute),
                  ContractError);
   });
 }

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/mpi_world.hpp"
+#include "comm/control/mpi_world.hpp"
 
 #include "optim/training.hpp"
 

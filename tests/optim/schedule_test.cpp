@@ -35,6 +35,17 @@ TEST(Schedule, StartsAtThePeakWithoutWarmUp) {
     EXPECT_DOUBLE_EQ(learning_rate(config_of(kind, 0), 1, 100), 2.0) << word(kind);
 }
 
+TEST(Schedule, SweepsByEqualFactors) {
+  for (const Schedule kind : kinds) {
+    auto config = config_of(kind, 10);
+    config.schedule.sweep_from = 1e-4;
+    EXPECT_DOUBLE_EQ(learning_rate(config, 1, 41), 2e-4);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 11, 41), 2e-3);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 31, 41), 0.2);
+    EXPECT_DOUBLE_EQ(learning_rate(config, 41, 41), 2.0);
+  }
+}
+
 TEST(Schedule, EndsAtTheFinalFractionOfThePeak) {
   for (const Schedule kind : {Schedule::linear, Schedule::cosine, Schedule::wsd}) {
     EXPECT_NEAR(learning_rate(config_of(kind, 10), 100, 100), 0.2, 1e-15) << word(kind);

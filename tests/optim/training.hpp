@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 #include "reduce/engine.hpp"
 
-#include "optim/adamw.hpp"
+#include "optim/optimizer.hpp"
 
 namespace trireme::testing {
 
@@ -84,16 +84,16 @@ class Training {
         optimizer_(setting.optimizer(), engine_, communicator, world, device, compute) {
     for (const optim::StatePiece& piece : optimizer_.state()) {
       std::vector<float> values;
-      for (std::int64_t i = 0; i < piece.master.elements; ++i)
+      for (std::int64_t i = 0; i < piece.elements(); ++i)
         values.push_back(initial_value(at(piece.parameter), piece.parameter_begin + i));
-      copy(piece.master, view_of(values.data(), piece.master.elements));
+      copy(piece.master(), view_of(values.data(), piece.elements()));
     }
     optimizer_.publish_parameters();
   }
 
   [[nodiscard]] const layout::Plan& plan() const { return plan_; }
   [[nodiscard]] reduce::Engine& engine() { return engine_; }
-  [[nodiscard]] optim::AdamW& optimizer() { return optimizer_; }
+  [[nodiscard]] optim::Optimizer& optimizer() { return optimizer_; }
 
   void backward(int step) {
     engine_.begin_step();
@@ -166,7 +166,7 @@ class Training {
   device::Stream& compute_;
   layout::Plan plan_;
   reduce::Engine engine_;
-  optim::AdamW optimizer_;
+  optim::Optimizer optimizer_;
   std::size_t poisoned_ = std::numeric_limits<std::size_t>::max();  // none
   std::size_t poisoned_element_ = 0;
   float poison_ = 0;

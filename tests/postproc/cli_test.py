@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
 import io
+import json
 import os
 import struct
 import subprocess
@@ -36,6 +37,15 @@ class CommandLineTest(unittest.TestCase):
         self.directory = temporary.name
         self.path = self.directory + "/run.h5"
 
+    def svg(self):
+        """The picture, with its words as text."""
+        import matplotlib
+
+        with matplotlib.rc_context({"svg.fonttype": "none"}):
+            self.assertEqual(run("plot", self.path, "-o", self.directory + "/run.svg")[0], 0)
+        with open(self.directory + "/run.svg", encoding="utf-8") as file:
+            return file.read().replace("&gt;", ">")
+
     def refused(self, *arguments):
         """The one line of an error with exit code 2."""
         code, out, err = run(*arguments)
@@ -70,16 +80,96 @@ class CommandLineTest(unittest.TestCase):
 
     def test_the_picture_shows_names_and_units_of_the_file(self):
         made_up.write(self.path, steps=120, units={"loss": "bit/byte"})
-        picture = self.directory + "/run.svg"
-        import matplotlib
-
-        with matplotlib.rc_context({"svg.fonttype": "none"}):
-            self.assertEqual(run("plot", self.path, "-o", picture)[0], 0)
-        with open(picture, encoding="utf-8") as file:
-            text = file.read()
+        text = self.svg()
         for part in ("loss [bit/byte]", "speed [tokens/s]", "time, mean of ranks [ms]", "validation",
                      "model.backward  50.0 %", "rest  13.0 %", "made-up", "2 ranks"):
-            self.assertIn(f">{part}", text.replace("&gt;", ">"), part)
+            self.assertIn(f">{part}", text, part)
+
+    def test_a_run_that_measured_its_noise_scale(self):
+        made_up.write(self.path, steps=200)
+        self.assertEqual(run("plot", self.directory)[0], 0)
+        without = png_size(self.directory + "/run.png")
+        self.assertNotIn("noise scale", run("summary", self.path)[1])
+        for steps in (1, 200):
+            made_up.write(self.path, steps=steps, noise_scale=40000.0)
+            self.assertEqual(run("plot", self.directory)[0], 0)
+            width, height = png_size(self.directory + "/run.png")
+            self.assertEqual(width, without[0])
+            self.assertGreater(height, 1.3 * without[1])
+        self.assertRegex(run("summary", self.path)[1], r"noise scale, last +40 000 tokens")
+        text = self.svg()
+        for part in ("noise scale [tokens]", "Gradient noise scale", "smoothed", "batch of a step"):
+            self.assertIn(f">{part}", text, part)
+        made_up.write(self.path, steps=5, noise_scale=float("nan"))
+        self.assertEqual(run("plot", self.path)[0], 0)
+        self.assertIn("not known", run("summary", self.path)[1])
+        with h5py.File(self.path, "r+") as file:
+            del file["noise_scale/trace"]
+        self.assertEqual(run("plot", self.path)[0], 0)
+
+    def test_a_run_with_evaluation_sets(self):
+        made_up.write(self.path, steps=200)
+        self.assertEqual(run("plot", self.directory)[0], 0)
+        without = png_size(self.directory + "/run.png")
+        self.assertNotIn("set ", run("summary", self.path)[1])
+        unknown = [float("nan")] * 3
+        told = {"code": {"step": [0, 100, 200], "loss": [4.0, 3.0, 2.5], "bits_per_byte": [2.0, 1.5, 1.25], "accuracy": unknown},
+                "choices": {"step": [0, 100, 200], "loss": unknown, "accuracy": [0.25, 0.26, 0.2842], "accuracy_error": [0.0043, 0.0044, 0.0045],
+                            "accuracy_per_byte": [0.3, float("nan"), 0.33], "accuracy_per_byte_error": [0.01, 0.01, 0.0112]}}
+        for sets, rows in (({"code": told["code"]}, 1), ({"choices": told["choices"]}, 1), (told, 2)):
+            made_up.write(self.path, steps=200, sets=sets)
+            self.assertEqual(run("plot", self.directory)[0], 0)
+            width, height = png_size(self.directory + "/run.png")
+            self.assertEqual(width, without[0])
+            self.assertAlmostEqual(height - without[1], rows * 3.2 * 130, delta=1)
+        text = run("summary", self.path)[1]
+        self.assertRegex(text, r"(?m)^set code, first +4\.000 nat/token, 2\.000 bit/byte \(step 0\)$")
+        self.assertRegex(text, r"(?m)^set code, last +2\.500 nat/token, 1\.250 bit/byte \(step 200\)$")
+        self.assertRegex(text, r"(?m)^set choices, last +accuracy 28\.42 ± 0\.45 %, per byte 33\.00 ± 1\.12 % \(step 200\)$")
+        shown = self.svg()
+        for part in ("Losses of evaluate.sets", "loss [nat/token]", "code  2.500 nat/token", "Multiple choice of evaluate.sets",
+                     "right answers [%]", "choices, accuracy  28.42 ± 0.45 %", "choices, per byte  33.00 ± 1.12 %"):
+            self.assertIn(f">{part}", shown, part)
+        # One row is a point, and a set that was not evaluated yet is nothing.
+        made_up.write(self.path, steps=5, sets={"code": {"step": [0], "loss": [4.0]}, "later": {"step": [], "loss": []}})
+        self.assertEqual(run("plot", self.path)[0], 0)
+        self.assertRegex(run("summary", self.path)[1], r"(?m)^set code +4\.000 nat/token \(step 0\)$")
+        self.assertNotIn("later", run("summary", self.path)[1])
+        with h5py.File(self.path, "r+") as file:
+            del file["evaluation/code/step"]
+        self.assertEqual(run("plot", self.path)[0], 0)
+
+    def sweep(self, **changes):
+        """A file of trireme find-rate, with some entries changed."""
+        found = {"filetype": "trireme-rates", "version": [1, 0], "ended": "", "suggested": 1e-3, "steepest": 1e-3, "diverges": None,
+                 "rate": [1e-4, 1e-3, 1e-2], "loss": [5.0, 4.0, 4.5], "smoothed": [5.0, 4.1, 4.4], "slope": [-1.0, -1.0, 1.0], **changes}
+        path = self.directory + "/sweep.json"
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(found, file)
+        return path
+
+    def test_a_sweep_of_the_learning_rate(self):
+        for changes in ({}, {"diverges": 0.01}, {"suggested": None, "steepest": None},
+                        {"rate": [0.1], "loss": [2.0], "smoothed": [2.0], "slope": [0.0]}):
+            with self.subTest(changes):
+                code, out, err = run("rates", self.sweep(**changes))
+                self.assertEqual((code, err), (0, ""))
+                self.assertEqual(out, f"picture: {self.directory}/sweep.png\n")
+                self.assertGreater(png_size(self.directory + "/sweep.png")[0], 1000)
+
+    def test_refuses_what_is_no_sweep(self):
+        self.assertIn("does not exist", self.refused("rates", self.directory + "/none.json"))
+        for changes, text in (({"filetype": "x"}, "its filetype is not 'trireme-rates'"), ({"version": [2, 0]}, "version [2, 0]"),
+                              ({"loss": [1.0, "x", 2.0]}, "'loss' is no list of numbers"), ({"loss": [1.0]}, "another number than"),
+                              ({"rate": [0.0, 0.1, 0.2]}, "not positive"), ({"loss": None}, "'loss' is no list"),
+                              ({"loss": [1.0, float("nan"), 2.0]}, "'loss' is no list"), ({"steepest": "low"}, "'steepest' is no number")):
+            self.assertIn(text, self.refused("rates", self.sweep(**changes)))
+        path = self.sweep()
+        self.assertIn("would replace its data", self.refused("rates", path, "-o", path))
+        self.assertIn("must end in one of", self.refused("rates", path, "-o", path + "x"))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("{")
+        self.assertIn("no JSON", self.refused("rates", path))
 
     def test_plots_of_incomplete_runs(self):
         for options in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes small run files laid out as src/record/run_file.hpp says, so that no training is needed."""
+"""Writes small run files laid out as src/record/run/run_file.hpp says, so that no training is needed."""
 
 import h5py
 import numpy as np
@@ -16,6 +16,7 @@ STEP_UNITS = {
     "exposed_s": "s",
     "allocations": "allocations",
 }
+SET_UNITS = {"step": "steps", "loss": "nat/token", "bits_per_byte": "bit/byte"}
 SPANS = [
     ("step", "", "One optimizer step."),
     ("data.next", "", "Within step: fetching one micro-batch."),
@@ -83,8 +84,11 @@ def write(
     wanted=None,
     units=None,
     noise=0.05,
+    noise_scale=None,
+    sets=None,
 ):
-    """A run of so many steps of 4096 tokens on two ranks."""
+    """A run of so many steps of 4096 tokens on two ranks; `noise_scale`: its last value in tokens, growing to there; `sets`: names of
+    /evaluation, each with its columns, a list of values each."""
     rng = np.random.default_rng(1)
     step = np.arange(1, steps + 1, dtype=np.int64)
     loss = 1.6 + 3.9 * np.exp(-step / max(1, steps / 6)) + rng.normal(0, noise, steps)
@@ -124,6 +128,23 @@ def write(
             ("loss", 1.7 + 3.8 * np.exp(-at / max(1, steps / 6)), "nat/token"),
         ):
             file.create_dataset(f"validation/{name}", data=column, maxshape=(None,)).attrs["unit"] = unit
+        if noise_scale is not None:
+            deck.attrs["batch.sequences"], deck.attrs["model.context"] = "8", "512"
+            tokens = noise_scale * np.linspace(0.1, 1, steps)
+            gradient = np.exp(rng.normal(0, 1, steps)) * np.where(rng.random(steps) < 0.3, -1, 1)
+            for name, column, unit in (
+                ("step", step, "steps"),
+                ("trace", tokens / 512, "1"),
+                ("gradient_squared", gradient, "1"),
+                ("sequences", tokens / 512, "sequences"),
+                ("tokens", tokens, "tokens"),
+            ):
+                file.create_dataset(f"noise_scale/{name}", data=column, maxshape=(None,)).attrs["unit"] = unit
+        for name, columns in (sets or {}).items():
+            file.require_group("evaluation").attrs[name] = "text: held-out"
+            for column, column_values in columns.items():
+                unit = SET_UNITS.get(column, "fraction")
+                file.create_dataset(f"evaluation/{name}/{column}", data=column_values, maxshape=(None,)).attrs["unit"] = unit
         file.create_dataset("sessions/ranks", data=np.array([2], dtype=np.int64)).attrs["unit"] = "ranks"
         table = file.create_dataset("timings/names", data=[name for name, _, _ in SPANS])
         table.attrs["index_of"] = [index for _, index, _ in SPANS]

@@ -10,7 +10,7 @@
 
 #include "layout/plan.hpp"
 
-#include "record/checkpoint.hpp"
+#include "record/checkpoint/checkpoint.hpp"
 
 namespace trireme::record {
 
@@ -100,11 +100,11 @@ struct Owned {
 inline SavedCheckpoint save_small(const std::string& run_directory,
                                   std::int64_t step,
                                   comm::World& world,
-                                  std::int64_t keep = 0) {
+                                  Retention retention = 0) {
   const layout::Plan plan = plan_for(world.size());
   Owned owned(plan, world.rank());
   owned.fill();
-  return save_checkpoint(run_directory, plan, facts_of(step), owned.slabs(), keep, world);
+  return save_checkpoint(run_directory, plan, facts_of(step), owned.slabs(), retention, world);
 }
 
 /// Loads and compares every element.

@@ -8,13 +8,13 @@
 
 #include "base/error.hpp"
 
-#include "comm/together.hpp"
-#include "comm/world.hpp"
+#include "comm/control/together.hpp"
+#include "comm/control/world.hpp"
 
-#include "record/checkpoint.hpp"
+#include "record/checkpoint/checkpoint.hpp"
+#include "record/checkpoint/checkpoint_writer.hpp"
 #include "record/checkpoint_cases.hpp"
-#include "record/checkpoint_writer.hpp"
-#include "record/run_directory.hpp"
+#include "record/run/run_directory.hpp"
 
 #include "support/scratch_directory.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/checkpoint.hpp"
+#include "record/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,9 +19,9 @@
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 
+#include "record/checkpoint/checkpoint_directory.hpp"
+#include "record/checkpoint/manifest.hpp"
 #include "record/checkpoint_cases.hpp"
-#include "record/checkpoint_directory.hpp"
-#include "record/manifest.hpp"
 
 #include "support/child_process.hpp"
 #include "support/scratch_directory.hpp"
@@ -35,9 +35,9 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-void save_on(int ranks, const std::string& directory, std::int64_t step, std::int64_t keep = 0) {
+void save_on(int ranks, const std::string& directory, std::int64_t step, Retention retention = 0) {
   test::TakingTurns(ranks).run(
-      [&](comm::World& world) { save_small(directory, step, world, keep); });
+      [&](comm::World& world) { save_small(directory, step, world, retention); });
 }
 
 std::string refusal_of(const std::string& directory, int ranks = 2) {
@@ -267,6 +267,64 @@ TEST(Pruning, NeverCountsADamagedOneAsKept) {
   save_on(1, scratch.path(), 4, 2);
   EXPECT_THAT(names_in(scratch / "checkpoints"),
               ElementsAre("latest", "step-00000002", "step-00000003", "step-00000004"));
+}
+
+TEST(Pruning, NeverRemovesMilestones) {
+  const test::ScratchDirectory scratch;
+  for (const std::int64_t step : {100, 200, 300, 400, 500, 600, 700})
+    save_on(2, scratch.path(), step, {2, 300});
+  // The two newest hold a milestone, which counts among them.
+  EXPECT_THAT(names_in(scratch / "checkpoints"),
+              ElementsAre("latest", "step-00000300", "step-00000600", "step-00000700"));
+  save_on(2, scratch.path(), 800, {1, 300});
+  EXPECT_THAT(names_in(scratch / "checkpoints"),
+              ElementsAre("latest", "step-00000300", "step-00000600", "step-00000800"));
+}
+
+TEST(Pruning, AMilestoneStaysOneUnderAnotherKeepEvery) {
+  const test::ScratchDirectory scratch;
+  for (const std::int64_t step : {100, 200, 300, 400}) save_on(1, scratch.path(), step, {1, 200});
+  save_on(1, scratch.path(), 500, {1, 300});  // none of its own is left to keep
+  EXPECT_THAT(names_in(scratch / "checkpoints"),
+              ElementsAre("latest", "step-00000200", "step-00000400", "step-00000500"));
+  save_on(1, scratch.path(), 600, 1);  // off: neither new ones nor fewer old ones
+  save_on(1, scratch.path(), 700, 1);
+  EXPECT_THAT(names_in(scratch / "checkpoints"),
+              ElementsAre("latest", "step-00000200", "step-00000400", "step-00000700"));
+}
+
+TEST(Pruning, WhatWasNoMilestoneWhenItWasWrittenIsOneUnderTheKeyOfNow) {
+  const test::ScratchDirectory scratch;
+  for (const std::int64_t step : {100, 200, 300}) save_on(1, scratch.path(), step);
+  save_on(1, scratch.path(), 400, {1, 200});
+  EXPECT_THAT(names_in(scratch / "checkpoints"),
+              ElementsAre("latest", "step-00000200", "step-00000400"));
+}
+
+TEST(Pruning, ADamagedMilestoneIsLeftAndNotCounted) {
+  const test::ScratchDirectory scratch;
+  for (const std::int64_t step : {100, 200, 300}) save_on(1, scratch.path(), step, {0, 200});
+  fs::remove(scratch / "checkpoints/step-00000200/rank-00000.h5");
+  save_on(1, scratch.path(), 400, {2, 200});
+  EXPECT_THAT(names_in(scratch / "checkpoints"),
+              ElementsAre("latest", "step-00000200", "step-00000300", "step-00000400"));
+}
+
+TEST(Checkpoint, ListTellsWhatTheManifestSays) {
+  const test::ScratchDirectory scratch;
+  save_on(3, scratch.path(), 100, {0, 200});
+  save_on(2, scratch.path(), 200, {0, 200});
+  const auto found = list_checkpoints(scratch.path());
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_FALSE(found[0].milestone);
+  EXPECT_TRUE(found[1].milestone);
+  EXPECT_EQ(found[0].ranks, 3);
+  EXPECT_EQ(found[1].ranks, 2);
+  std::uintmax_t bytes = 0;
+  for (int rank = 0; rank < 3; ++rank)
+    bytes += fs::file_size(found[0].directory + "/" + rank_file(rank));
+  EXPECT_EQ(static_cast<std::uintmax_t>(found[0].bytes), bytes);
+  EXPECT_EQ(found[0].date_and_time.substr(0, 2), "20");
 }
 
 TEST(Commit, ReplacesACheckpointOfTheSameStep) {

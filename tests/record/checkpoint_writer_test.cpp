@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/checkpoint_writer.hpp"
+#include "record/checkpoint/checkpoint_writer.hpp"
 
 #include <filesystem>
 #include <limits>
@@ -19,7 +19,7 @@
 #include "h5/handle.hpp"
 
 #include "record/checkpoint_cases.hpp"
-#include "record/run_file.hpp"
+#include "record/run/run_file.hpp"
 
 #include "support/scratch_directory.hpp"
 

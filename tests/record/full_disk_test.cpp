@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record when writing fails, or the process dies, at any call that writes: rows that waited are
 // lost, the file never is; and when a read fails. HDF5 and the record call the functions below.
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -20,24 +21,35 @@
 #include "h5/file.hpp"
 #include "h5/journal.hpp"
 
-#include "record/run_file.hpp"
+#include "record/also/also_files.hpp"
+#include "record/run/run_file.hpp"
+#include "record/run/run_writer.hpp"
 
 #include "support/scratch_directory.hpp"
 
 namespace {
 
-enum class Fate { none, full, dies, unreadable };
+enum class Fate { none, full, dies, unreadable, copies_full };
 Fate fate = Fate::none;
 std::atomic<int> left = 0;  ///< calls until it strikes
 
 /// Whether this call is refused: the disk is full from the last allowed call on.
 bool refused() {
-  if (fate == Fate::none || fate == Fate::unreadable || left.fetch_sub(1) > 0)
+  if (fate == Fate::none || fate == Fate::unreadable || fate == Fate::copies_full ||
+      left.fetch_sub(1) > 0)
     return false;
   if (fate == Fate::dies)
     ::_exit(9);
   errno = ENOSPC;
   return true;
+}
+
+/// Whether the file is a copy of the record.
+bool is_copy(int file) {
+  char name[4096] = {};
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  return ::readlink(link.c_str(), name, sizeof name - 1) > 0 &&
+         std::string(name).find(".jsonl") != std::string::npos;
 }
 
 template <class Function>
@@ -48,6 +60,12 @@ Function* real(const char* name) {
 }  // namespace
 
 extern "C" ssize_t pwrite(int file, const void* data, size_t count, off_t offset) {
+  if (fate == Fate::copies_full && is_copy(file)) {  // after a part of a row
+    if (left.fetch_sub(1) > 0)
+      return real<decltype(pwrite)>("pwrite")(file, data, std::min<size_t>(count, 10), offset);
+    errno = ENOSPC;
+    return -1;
+  }
   return refused() ? -1 : real<decltype(pwrite)>("pwrite")(file, data, count, offset);
 }
 extern "C" ssize_t pread(int file, void* data, size_t count, off_t offset) {
@@ -79,14 +97,14 @@ void add_steps(RunFile& file, std::int64_t first, std::int64_t last) {
     file.append(StepRow{.step = step, .loss = 5});
     file.append_samples(std::vector<timing::Sample>(300));
   }
-  file.append_validation(last, 4);
+  file.append_validation({last, 4});
   file.append_checkpoint({.step = last, .bytes = 10, .copy_s = 0, .stall_s = 0, .write_s = 0});
 }
 
 /// A record of 20 steps.
 std::string make_steps(const test::ScratchDirectory& scratch) {
   const std::string path = scratch / "run.h5";
-  RunFile file = RunFile::create(path, disk_header);
+  RunFile file = RunFile::create(path, disk_header, {.flush_share = 1e9});
   add_steps(file, 1, 20);
   file.close();
   return path;
@@ -94,7 +112,7 @@ std::string make_steps(const test::ScratchDirectory& scratch) {
 
 /// A resume after step 12 that records up to step 30.
 void go_on(const std::string& path) {
-  RunFile file = RunFile::resume(path, disk_header, 12);
+  RunFile file = RunFile::resume(path, disk_header, 12, {.flush_share = 1e9});
   add_steps(file, 13, 30);
   file.close();
 }
@@ -189,6 +207,46 @@ TEST(RecordOfADiskThatCannotBeRead, IsNotCalledDamagedWhateverReadFails) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+/// The disk fills while a copy of the rows is written, and has room for run.h5 all the same.
+TEST(FullDisk, OfACopyCostsTheRecordNothingAndIsToldAtTheNextRow) {
+  const test::ScratchDirectory scratch;
+  const std::string path = scratch / "run.h5", copy = scratch / "steps.jsonl";
+  std::vector<std::string> warnings;
+  const std::vector<AlsoFormat> formats = {AlsoFormat::jsonl};
+  RunFile file = RunFile::create(path, disk_header);
+  file.also(std::make_unique<AlsoFiles>(scratch.path(), formats, file.rows(), 1, warnings));
+  std::string whole;
+  {
+    RunWriter writer(std::move(file));
+    const auto add = [&](std::int64_t step) {
+      writer.write([step](RunFile& record) { record.append(StepRow{.step = step}); });
+    };
+    for (std::int64_t step = 1; step <= 20; ++step) add(step);
+    writer.flush();
+    whole = test::bytes_of(copy);
+    left = 1;
+    fate = Fate::copies_full;
+    add(21);
+    std::string said;
+    try {
+      writer.flush();
+    } catch (const StorageError& problem) {
+      said = problem.what();
+    }
+    EXPECT_NE(said.find("steps.jsonl"), std::string::npos) << said;
+    EXPECT_NE(said.find("No space left"), std::string::npos) << said;
+    fate = Fate::none;  // room again: a copy with a gap is not continued
+    writer.write([](RunFile&) {});
+    writer.settled();  // the writer's thread has seen it by now
+    EXPECT_THROW(add(22), StorageError);
+    EXPECT_THROW(writer.close(), StorageError);
+  }
+  std::vector<std::int64_t> all(22);
+  std::iota(all.begin(), all.end(), 1);
+  EXPECT_EQ(steps_in(path), all);  // that of the call that threw, too
+  EXPECT_EQ(test::bytes_of(copy), whole);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 
+#include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint_cases.hpp"
-#include "record/checkpoint_directory.hpp"
 
 #include "support/scratch_directory.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/manifest_share.hpp"
+#include "record/checkpoint/manifest_share.hpp"
 
 #include <atomic>
 #include <filesystem>
@@ -10,9 +10,9 @@
 
 #include "base/error.hpp"
 
+#include "record/checkpoint/piece_reader.hpp"
+#include "record/checkpoint/rank_file.hpp"
 #include "record/checkpoint_cases.hpp"
-#include "record/piece_reader.hpp"
-#include "record/rank_file.hpp"
 
 #include "support/scratch_directory.hpp"
 #include "support/taking_turns.hpp"

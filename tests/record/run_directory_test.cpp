@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "record/run_directory.hpp"
+#include "record/run/run_directory.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -233,7 +233,7 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
             config.gradient_dtype = wire;
             const Engine engine(plan, dtype, true, config, rank.communicator, *rank.device,
                                 *rank.compute);
-            const auto budget = layout::budget_of(plan, dtype, true, dtype_of(wire));
+            const auto budget = layout::budget_of(plan, {}, dtype, true, dtype_of(wire));
             ASSERT_EQ(static_cast<std::int64_t>(engine.gradient_bytes()), budget.gradient_bytes);
             ASSERT_EQ(static_cast<std::int64_t>(engine.parameter_bytes()), budget.parameter_bytes);
             // What travels comes from the communicator, and nothing else does.

@@ -52,9 +52,24 @@ ParallelConfig tree(std::int64_t leaves = num_leaves) {
   return config;
 }
 
-/// All micro-steps of this rank's leaves in one step.
-void accumulate(Engine& engine, int rank, int step) {
+/// Of the gradients of all leaves, one after the other, added up as exactly as the engine promises.
+double squares_of_leaves(int step) {
+  ops::OrderFreeSum sum;
+  for (int leaf = 0; leaf < num_leaves; ++leaf)
+    for (std::size_t p = 0; p < leaf_table.size(); ++p)
+      for (std::int64_t i = 0; i < leaf_table[p].elements(); ++i) {
+        float gradient = 0;
+        for (int micro = 0; micro < micro_steps; ++micro) gradient += term(step, leaf, micro, p, i);
+        sum.add(static_cast<double>(gradient) * static_cast<double>(gradient));
+      }
+  return sum.value();
+}
+
+/// All micro-steps of this rank's leaves in one step, which are measured into `squares`.
+void accumulate(Engine& engine, int rank, int step, ops::StreamSum* squares = nullptr) {
   engine.begin_step();
+  if (squares != nullptr)
+    engine.measure_leaves(*squares);
   engine.wait_for_parameters();
   const auto mine = static_cast<int>(engine.leaves());
   for (int leaf = rank * mine; leaf < (rank + 1) * mine; ++leaf) {
@@ -108,6 +123,29 @@ TEST_P(LeavesOnRanks, AddUpToTheSameTree) {
       engine.wait_for_parameters();
     });
   }
+}
+
+TEST_P(LeavesOnRanks, AreMeasuredByThemselves) {
+  Hub hub(GetParam(), comm::Reduction::tree);
+  run_ranks(hub, [&](ThreadRank& rank) {
+    const layout::Plan plan(leaf_table, {hub.size(), 200, layout::Padding::aligned});
+    Engine engine(plan, DType::f32, true, tree(), rank.communicator, *rank.device, *rank.compute);
+    ops::StreamSum squares(*rank.device);
+    for (int step = 0; step < 3; ++step) {
+      squares.clear(*rank.compute);
+      // The middle one is not measured: what a step asked for ends with it.
+      accumulate(engine, rank.world.rank(), step, step == 1 ? nullptr : &squares);
+      for (const OwnedShard& owned : engine.owned()) engine.wait_for_shard(owned.bucket);
+      expect_tree(engine, rank.world.rank(), step);
+      for (const OwnedShard& owned : engine.owned()) engine.mark_updated(owned.bucket);
+      squares.fetch(*rank.compute);
+      rank.compute->synchronize();
+      rank.world.sum(squares.fetched().words());
+      EXPECT_EQ(squares.fetched().value(), step == 1 ? 0 : squares_of_leaves(step))
+          << rank.world.rank() << " of " << hub.size() << ", step " << step;
+    }
+    engine.wait_for_parameters();
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(, LeavesOnRanks, ::testing::Values(1, 2, 4, 8));

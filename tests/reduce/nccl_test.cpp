@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/mpi_world.hpp"
+#include "comm/control/mpi_world.hpp"
 
 #include "reduce/steps.hpp"
 

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/together.hpp"
+#include "comm/control/together.hpp"
 
 #include "reduce/steps.hpp"
 #include "reduce/thread_ranks.hpp"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 namespace trireme::testing {
 

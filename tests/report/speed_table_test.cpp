@@ -15,7 +15,7 @@
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
 
-#include "record/run_file.hpp"
+#include "record/run/run_file.hpp"
 
 #include "support/scratch_directory.hpp"
 
@@ -103,7 +103,7 @@ TEST(SpeedTable, SaysWhatARunDoesNotKnow) {
   EXPECT_EQ(rows.front().memory_bytes, 4096);
   EXPECT_THAT(speed_table(rows), testing::Not(HasSubstr("nan")));
   EXPECT_THAT(refusal({.run_directories = {scratch / "a"}, .warmup_steps = 2}),
-              HasSubstr("no step is recorded behind a warm-up of 2"));
+              HasSubstr("no step is recorded after a warm-up of 2"));
   EXPECT_THAT(refusal({.run_directories = {scratch / "a"}, .goals = {{"y", 1}}}),
               HasSubstr("--goal y"));
   EXPECT_THAT(refusal({.run_directories = {scratch / "none"}}), HasSubstr("no record"));

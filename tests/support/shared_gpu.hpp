@@ -14,8 +14,8 @@
 
 #include "device/device.hpp"
 
-#include "comm/mpi_world.hpp"
-#include "comm/transports.hpp"
+#include "comm/control/mpi_world.hpp"
+#include "comm/transport/transports.hpp"
 
 #include "support/gpu.hpp"
 

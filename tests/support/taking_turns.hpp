@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
 namespace trireme::test {
 

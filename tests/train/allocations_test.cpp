@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "train/session.hpp"
-#include "train/small_deck.hpp"
+#include "train/small_job.hpp"
 
 namespace {
 // NOLINTBEGIN: the allocator has nowhere else to count
@@ -109,8 +109,7 @@ struct Counted {
   std::uint64_t scratch = 0;
 };
 
-Counted count_steps(const SmallDeck& deck, comm::World& world) {
-  const Job job = deck.job();
+Counted count_steps(const Job& job, comm::World& world) {
   Log log(false, "test");
   const auto data = open_data(job, "unused", world, log);
   Session session(job, data, world);
@@ -135,10 +134,10 @@ Counted count_steps(const SmallDeck& deck, comm::World& world) {
 TEST(Allocations, AStepAloneTakesNothingFromTheHeap) {
   const auto world = comm::make_self_world();
   for (const auto& [sharded, graphs] : {std::pair{true, false}, {false, false}, {true, true}}) {
-    SmallDeck deck;
-    deck.optimizer.sharded = sharded;
-    deck.run.graphs.value = graphs;
-    const Counted counted = count_steps(deck, *world);
+    Job job = small_job();
+    job.optimizer.sharded = sharded;
+    job.gpu.graphs.value = graphs;
+    const Counted counted = count_steps(job, *world);
     EXPECT_EQ(counted.mallocs, 0);
     EXPECT_EQ(counted.news, 0);
     EXPECT_EQ(counted.scratch, 0U);
@@ -150,11 +149,11 @@ TEST(Allocations, AStepUnderMpiTakesNothingFromTheHeap) {
   for (const auto transport : {comm::Transport::automatic, comm::Transport::mpi})
     for (const bool sharded : {true, false})
       for (const bool overlap : {true, false}) {
-        SmallDeck deck;
-        deck.optimizer.sharded = sharded;
-        deck.parallel.transport = transport;
-        deck.parallel.overlap_gradients = deck.parallel.overlap_parameters = overlap;
-        const Counted counted = count_steps(deck, *world);
+        Job job = small_job();
+        job.optimizer.sharded = sharded;
+        job.parallel.transport = transport;
+        job.parallel.overlap_gradients = job.parallel.overlap_parameters = overlap;
+        const Counted counted = count_steps(job, *world);
         EXPECT_EQ(counted.news, 0)
             << word(transport) << ", sharded " << sharded << ", overlap " << overlap;
         EXPECT_EQ(counted.scratch, 0U);
@@ -163,10 +162,10 @@ TEST(Allocations, AStepUnderMpiTakesNothingFromTheHeap) {
 
 TEST(Allocations, AreSeenWithoutThePool) {
   const auto world = comm::make_self_world();
-  SmallDeck deck;
-  deck.memory.pool = false;
-  deck.parallel.cached_shards = false;
-  const Counted counted = count_steps(deck, *world);
+  Job job = small_job();
+  job.memory.pool = false;
+  job.parallel.cached_shards = false;
+  const Counted counted = count_steps(job, *world);
   EXPECT_GT(counted.news, 0);
   EXPECT_GE(counted.mallocs, counted.news);
   EXPECT_GT(counted.scratch, 0U);

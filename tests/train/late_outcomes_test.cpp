@@ -13,7 +13,7 @@
 
 #include "train/saver.hpp"
 #include "train/session.hpp"
-#include "train/small_deck.hpp"
+#include "train/small_job.hpp"
 
 #include "support/gpu.hpp"
 
@@ -29,19 +29,17 @@ class LateOutcomes : public ::testing::TestWithParam<DeviceChoice> {
   void SetUp() override {
     if (GetParam() == DeviceChoice::cuda)
       TRIREME_NEEDS_GPU();
-    deck_.run.device = GetParam();
-    deck_.batch = {.sequences = 4, .micro_sequences = 2};
+    job_.run.device = GetParam();
+    job_.batch = {.sequences = 4, .micro_sequences = 2};
   }
 
   /// A session with initial values.
   std::unique_ptr<Session> make() {
-    if (!job_)
-      job_.emplace(deck_.job());
     Log log(false, "test");
     if (!data_)
-      data_.emplace(open_data(*job_, "unused", *world_, log));
-    auto session = std::make_unique<Session>(*job_, *data_, *world_);
-    Saver(*job_, session->plan, session->engine, session->optimizer, *session->device, *world_)
+      data_.emplace(open_data(job_, "unused", *world_, log));
+    auto session = std::make_unique<Session>(job_, *data_, *world_);
+    Saver(job_, session->plan, session->engine, session->optimizer, *session->device, *world_)
         .initialize(*session->compute_stream);
     return session;
   }
@@ -50,8 +48,8 @@ class LateOutcomes : public ::testing::TestWithParam<DeviceChoice> {
     std::vector<float> all;
     for (const optim::StatePiece& piece : session.optimizer.state()) {
       const std::size_t begin = all.size();
-      all.resize(begin + static_cast<std::size_t>(piece.master.elements));
-      session.device->copy(view_of(all.data() + begin, piece.master.elements), piece.master,
+      all.resize(begin + static_cast<std::size_t>(piece.elements()));
+      session.device->copy(view_of(all.data() + begin, piece.elements()), piece.master(),
                            *session.compute_stream);
     }
     session.compute_stream->synchronize();
@@ -59,8 +57,7 @@ class LateOutcomes : public ::testing::TestWithParam<DeviceChoice> {
   }
 
   const std::unique_ptr<comm::World> world_ = comm::make_self_world();
-  SmallDeck deck_;
-  std::optional<Job> job_;
+  Job job_ = small_job();
   std::optional<data::Split> data_;
 };
 
@@ -97,7 +94,7 @@ TEST_P(LateOutcomes, AreThoseOfStepsReadAtOnce) {
 TEST_P(LateOutcomes, NameTheStepThatWasNotFinite) {
   const auto session = make();
   session->step(1, nothing_asked);
-  const View master = session->optimizer.state()[0].master;
+  const View master = session->optimizer.state()[0].master();
   float nan[] = {std::numeric_limits<float>::quiet_NaN()};
   const View first = session->engine.parameter(session->optimizer.state()[0].parameter);
   session->engine.wait_for_parameters();

@@ -17,7 +17,7 @@
 
 #include "train/saver.hpp"
 #include "train/session.hpp"
-#include "train/small_deck.hpp"
+#include "train/small_job.hpp"
 
 #include "support/backends.hpp"
 #include "support/scratch_directory.hpp"
@@ -33,30 +33,29 @@ struct StepNumbers {
 class GraphedSession : public ::testing::TestWithParam<test::Backend> {
  protected:
   GraphedSession() {
-    deck_.shape = {
+    job_.shape = {
         .layers = 2, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16, .dropout = 0.1};
-    deck_.data.train.synthetic = 1000;
-    deck_.parallel.bucket_elements.value = 600;
-    deck_.evaluate = {.every_steps = 1, .batches = 1};
-    deck_.optimizer.learning_rate = 0.02;
-    deck_.run.device = on_gpu() ? DeviceChoice::cuda : DeviceChoice::cpu;
-    deck_.run.precision = GetParam().dtype == DType::bf16 ? Precision::bf16 : Precision::fp32;
+    job_.data.train.synthetic = 1000;
+    job_.parallel.bucket_elements.value = 600;
+    job_.evaluate = {.every_steps = 1, .batches = 1};
+    job_.optimizer.learning_rate = 0.02;
+    job_.run.device = on_gpu() ? DeviceChoice::cuda : DeviceChoice::cpu;
+    job_.run.precision = GetParam().dtype == DType::bf16 ? Precision::bf16 : Precision::fp32;
   }
 
   void set_micro_steps(std::int64_t count) {
-    deck_.batch = {.sequences = count, .micro_sequences = 1};
+    job_.batch = {.sequences = count, .micro_sequences = 1};
   }
 
   /// Steps [first, last], from the checkpoint of the step before `first` if that is not the first
-  /// of all, with an evaluation behind every second one, and a checkpoint behind the last.
+  /// of all, with an evaluation after every second one, and a checkpoint after the last.
   StepNumbers train(bool graphs, std::int64_t first, std::int64_t last) {
-    deck_.run.graphs.value = graphs;
-    const Job job = deck_.job();
+    job_.gpu.graphs.value = graphs;
     const auto world = comm::make_self_world();
     Log log(false, "test");
-    const auto data = open_data(job, "unused", *world, log);
-    Session session(job, data, *world, true);
-    Saver saver(job, session.plan, session.engine, session.optimizer, *session.device, *world);
+    const auto data = open_data(job_, "unused", *world, log);
+    Session session(job_, data, *world, true);
+    Saver saver(job_, session.plan, session.engine, session.optimizer, *session.device, *world);
     const std::string directory = graphs ? directory_ / "graphs" : directory_ / "plain";
     if (first == 1)
       saver.initialize(*session.compute_stream);
@@ -69,7 +68,7 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
       trained.losses.push_back(outcome.loss);
       trained.grad_norms.push_back(outcome.grad_norm);
       if (step % 2 == 0)
-        trained.validations.push_back(session.evaluate().value());
+        trained.validations.push_back(session.evaluate().value().loss);
     }
     EXPECT_EQ(session.graphs.has_value(), graphs);
     num_recordings_ = graphs ? session.graphs->num_recordings() : 0;
@@ -85,7 +84,7 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
   /// The first is not captured; batches take turns in the places of the others.
   static constexpr std::int64_t num_steps = 5;
   test::ScratchDirectory directory_;
-  SmallDeck deck_;
+  Job job_ = small_job();
   std::size_t num_recordings_ = 0;
 };
 
@@ -96,8 +95,8 @@ TEST_P(GraphedSession, HasTheBitsOfOneWithout) {
         continue;  // emulated GPUs are slow; the other test has two micro-steps
       SCOPED_TRACE(testing::Message() << micro_steps << " micro-steps, sharded " << sharded);
       set_micro_steps(micro_steps);
-      deck_.optimizer.sharded = sharded;
-      deck_.shape.recompute = sharded ? model::Recompute::block : model::Recompute::none;
+      job_.optimizer.sharded = sharded;
+      job_.shape.recompute = sharded ? model::Recompute::block : model::Recompute::none;
       const StepNumbers graphed = train(true, 1, num_steps);
       const auto places = static_cast<std::size_t>(std::min<std::int64_t>(micro_steps, 3));
       EXPECT_GE(num_recordings_, places);
@@ -125,8 +124,8 @@ TEST_P(GraphedSession, AddsGradientsAsATree) {
   if (on_gpu())
     GTEST_SKIP() << "NCCL adds in one order only";
   set_micro_steps(4);
-  deck_.parallel.reduction = comm::Reduction::tree;
-  deck_.parallel.logical_shards.value = 2;
+  job_.parallel.reduction = comm::Reduction::tree;
+  job_.parallel.logical_shards.value = 2;
   EXPECT_EQ(train(true, 1, num_steps), train(false, 1, num_steps));
 }
 

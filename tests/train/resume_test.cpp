@@ -9,9 +9,9 @@
 
 #include "base/error.hpp"
 
-#include "comm/world.hpp"
+#include "comm/control/world.hpp"
 
-#include "train/small_deck.hpp"
+#include "train/small_job.hpp"
 
 #include "support/scratch_directory.hpp"
 
@@ -38,10 +38,12 @@ class Resume : public testing::Test {
                .step = 10,
                .deck = now_,
                .data_hash = seen,
-               .run_id = "0123456789abcdef"};
+               .run_id = "0123456789abcdef",
+               .tokenizer = {},
+               .origin = {}};
   }
   [[nodiscard]] Job job() const {
-    Job job = deck_.job();
+    Job job = job_;
     job.deck = now_;
     job.rules = {Change::free, Change::never, Change::asked, Change::asked, Change::free};
     return job;
@@ -60,7 +62,7 @@ class Resume : public testing::Test {
     return "";
   }
 
-  SmallDeck deck_;
+  Job job_ = small_job();
   record::NameValues now_;
   Resumption before_;
 };
@@ -85,18 +87,18 @@ TEST_F(Resume, WhatMakesItAnotherExperimentWantsTheDecksWord) {
       refusal(),
       "error: batch.sequences: 24 here, but run/checkpoints/step-00000010 was written with 12; "
       "change it back, or allow it with run.allow_changes=[batch.sequences]");
-  deck_.run.allow_changes = {"batch.sequences"};
+  job_.run.allow_changes = {"batch.sequences"};
   EXPECT_EQ(refusal(), "");
-  deck_.run.allow_changes = {"batch"};
+  job_.run.allow_changes = {"batch"};
   EXPECT_EQ(refusal(), "");
-  deck_.run.allow_changes = {"batc", "batch.micro_sequences"};
+  job_.run.allow_changes = {"batc", "batch.micro_sequences"};
   EXPECT_NE(refusal(), "");
 }
 
 TEST_F(Resume, SomeKeysNeverChangeAndAllRefusalsComeAtOnce) {
   set("run.seed", "1");
   set("batch.sequences", "24");
-  deck_.run.allow_changes = {"run"};
+  job_.run.allow_changes = {"run"};
   const std::string text = refusal();
   EXPECT_THAT(text,
               HasSubstr("run.seed: 1 here, but run/checkpoints/step-00000010 was written with "
@@ -111,7 +113,7 @@ TEST_F(Resume, DataAreJudgedByTheirHash) {
   set("data.train.text", "[elsewhere/a]");
   EXPECT_EQ(refusal(), "") << "the same text under another name";
   EXPECT_THAT(refusal("00000000000000bb"), HasSubstr("data.train.text: [elsewhere/a] here"));
-  deck_.run.allow_changes = {"data"};
+  job_.run.allow_changes = {"data"};
   EXPECT_EQ(refusal("00000000000000bb"), "");
 }
 
@@ -127,20 +129,20 @@ TEST_F(Resume, WhatAnOlderCheckpointDoesNotTellIsNotCompared) {
 }
 
 TEST_F(Resume, ARateThatJumpsWithTheLengthOfTheRunIsTold) {
-  deck_.optimizer.schedule.kind = optim::Schedule::cosine;
-  deck_.optimizer.schedule.warmup_steps = 2;
+  job_.optimizer.schedule.kind = optim::Schedule::cosine;
+  job_.optimizer.schedule.warmup_steps = 2;
   before_.step = 20;  // a finished run that goes on
-  deck_.run.steps = 40;
+  job_.run.steps = 40;
   set("run.steps", "40");
   EXPECT_THAT(
       rate_jump(before_, job()),
       testing::AllOf(HasSubstr("the learning rate jumps from 6e-05 at step 20 to 0.000"),
                      HasSubstr("optimizer.schedule.steps=20 keeps the one that the run had")));
-  deck_.optimizer.schedule.steps.value = 20;
+  job_.optimizer.schedule.steps.value = 20;
   EXPECT_EQ(job().schedule_steps(), 20);
   EXPECT_EQ(rate_jump(before_, job()), "");
-  deck_.optimizer.schedule.steps.value.reset();
-  deck_.optimizer.schedule.kind = optim::Schedule::constant;
+  job_.optimizer.schedule.steps.value.reset();
+  job_.optimizer.schedule.kind = optim::Schedule::constant;
   EXPECT_EQ(rate_jump(before_, job()), "");
 }
 
@@ -173,7 +175,7 @@ TEST_F(Resume, ACheckpointOfAnotherRunIsRefused) {
 
   // Checkpoints that lie elsewhere, and nothing here that says whose they are.
   std::filesystem::remove(scratch / "run/run.id");
-  deck_.checkpoint.directory = scratch / "elsewhere";
+  job_.checkpoint.directory = scratch / "elsewhere";
   EXPECT_THAT(refused(), HasSubstr("holds another run's checkpoints"));
 }
 

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "train/saver.hpp"
-#include "train/small_deck.hpp"
+#include "train/small_job.hpp"
 
 #include "support/backends.hpp"
 
@@ -26,24 +26,23 @@ struct Trained {
 class SessionTest : public ::testing::TestWithParam<test::Backend> {
  protected:
   SessionTest() {
-    deck_.evaluate = {.every_steps = 1, .batches = 2};
-    deck_.batch = {.sequences = 4, .micro_sequences = 2};
-    deck_.optimizer.learning_rate = 0.02;
-    deck_.optimizer.schedule.warmup_steps = 1;
+    job_.evaluate = {.every_steps = 1, .batches = 2};
+    job_.batch = {.sequences = 4, .micro_sequences = 2};
+    job_.optimizer.learning_rate = 0.02;
+    job_.optimizer.schedule.warmup_steps = 1;
   }
 
   Trained train(device::Kind kind, DType dtype) {
-    deck_.run.device = kind == device::Kind::cuda ? DeviceChoice::cuda : DeviceChoice::cpu;
-    deck_.run.precision = dtype == DType::bf16 ? Precision::bf16 : Precision::fp32;
-    const Job job = deck_.job();
+    job_.run.device = kind == device::Kind::cuda ? DeviceChoice::cuda : DeviceChoice::cpu;
+    job_.run.precision = dtype == DType::bf16 ? Precision::bf16 : Precision::fp32;
     const auto world = comm::make_self_world();
     Log log(false, "test");
-    const auto data = open_data(job, "unused", *world, log);
-    Session session(job, data, *world);
-    Saver(job, session.plan, session.engine, session.optimizer, *session.device, *world)
+    const auto data = open_data(job_, "unused", *world, log);
+    Session session(job_, data, *world);
+    Saver(job_, session.plan, session.engine, session.optimizer, *session.device, *world)
         .initialize(*session.compute_stream);
     Trained trained;
-    trained.untrained = session.evaluate().value();
+    trained.untrained = session.evaluate().value().loss;
     std::uint64_t warm = 0;
     for (std::int64_t step = 1; step <= 6; ++step) {
       const StepOutcome outcome = session.step(step, [] { return Requests{}; });
@@ -54,12 +53,12 @@ class SessionTest : public ::testing::TestWithParam<test::Backend> {
     }
     trained.late_scratch = session.scratch.num_allocations() - warm;
     session.engine.wait_for_parameters();
-    trained.validation = session.evaluate().value();
+    trained.validation = session.evaluate().value().loss;
     return trained;
   }
   Trained train() { return train(GetParam().kind, GetParam().dtype); }
 
-  SmallDeck deck_;
+  Job job_ = small_job();
 };
 
 TEST_P(SessionTest, TakesTheStepsOfFp32OnTheCpu) {
@@ -68,7 +67,7 @@ TEST_P(SessionTest, TakesTheStepsOfFp32OnTheCpu) {
   const double allowed = GetParam().dtype == DType::f32 ? 1e-3 : 0.012;
   for (const double dropout : {0.0, 0.1}) {
     SCOPED_TRACE(dropout);
-    deck_.shape.dropout = dropout;
+    job_.shape.dropout = dropout;
     const Trained got = train(), expected = train(device::Kind::cpu, DType::f32);
     for (std::size_t step = 0; step < expected.losses.size(); ++step) {
       EXPECT_NEAR(got.losses[step], expected.losses[step], allowed) << step;
@@ -88,15 +87,15 @@ TEST_P(SessionTest, SwitchesChangeNoBits) {
     if (GetParam().kind == device::Kind::cuda && bits != 1 && bits != 6)
       continue;
     SCOPED_TRACE(bits);
-    deck_.optimizer.sharded = (bits & 1) != 0;
-    deck_.memory.pool = (bits & 2) != 0;
-    deck_.parallel.overlap_gradients = deck_.parallel.overlap_parameters = (bits & 4) != 0;
-    deck_.parallel.cached_shards = deck_.record.spans = (bits & 4) == 0;
+    job_.optimizer.sharded = (bits & 1) != 0;
+    job_.memory.pool = (bits & 2) != 0;
+    job_.parallel.overlap_gradients = job_.parallel.overlap_parameters = (bits & 4) != 0;
+    job_.parallel.cached_shards = job_.record.spans = (bits & 4) == 0;
     const Trained trained = train();
     EXPECT_EQ(trained.losses, reference.losses);
     EXPECT_EQ(trained.grad_norms, reference.grad_norms);
     EXPECT_EQ(trained.validation, reference.validation);
-    EXPECT_EQ(trained.late_scratch > 0, !deck_.memory.pool);
+    EXPECT_EQ(trained.late_scratch > 0, !job_.memory.pool);
   }
 }
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "train/session.hpp"
-#include "train/small_deck.hpp"
+#include "train/small_job.hpp"
 
 #include "emulated_gpu/queue.hpp"
 #include "support/gpu.hpp"
@@ -18,12 +18,11 @@ namespace {
 
 /// Of each of six steps of three micro-steps.
 std::vector<std::uint64_t> submissions(bool graphs) {
-  SmallDeck deck;
-  deck.shape = {.layers = 2, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16};
-  deck.batch = {.sequences = 3, .micro_sequences = 1};
-  deck.run.device = DeviceChoice::cuda;
-  deck.run.graphs.value = graphs;
-  const Job job = deck.job();
+  Job job = small_job();
+  job.shape = {.layers = 2, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16};
+  job.batch = {.sequences = 3, .micro_sequences = 1};
+  job.run.device = DeviceChoice::cuda;
+  job.gpu.graphs.value = graphs;
   const auto world = comm::make_self_world();
   Log log(false, "test");
   const auto data = open_data(job, "unused", *world, log);

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "train/small_deck.hpp"
+#include "train/small_job.hpp"
 
 #include "verify/checks.hpp"
 
@@ -23,22 +23,21 @@ using ::testing::IsEmpty;
 class VerifyTest : public ::testing::Test {
  protected:
   VerifyTest() {
-    deck.run.steps = 4;
-    deck.data.train.synthetic = 400;
-    deck.batch = {2, 1};
-    deck.parallel.bucket_elements.value = 600;
-    deck.shape = {
+    job.run.steps = 4;
+    job.data.train.synthetic = 400;
+    job.batch = {2, 1};
+    job.parallel.bucket_elements.value = 600;
+    job.shape = {
         .layers = 1, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16, .dropout = 0.1};
   }
 
   Verified verify_with(decltype(VerifyRequest::meddle) meddle) {
-    const Job job = deck.job();
     const auto world = comm::make_self_world();
     Log log(false, "test");
     return verify(job, *world, log, {2, std::move(meddle)});
   }
 
-  train::SmallDeck deck;
+  Job job = train::small_job();
 };
 
 TEST_F(VerifyTest, RunsEveryCombinationOnce) {
@@ -66,7 +65,7 @@ TEST_F(VerifyTest, NamesCombinationStepParameterAndElement) {
           return;
         for (const optim::StatePiece& piece : session.optimizer.state())
           if (session.plan.parameter(piece.parameter).name == "h.0.ln_1.weight")
-            piece.master.as<float>()[5] += 1e-6F;
+            piece.master().as<float>()[5] += 1e-6F;
       });
   EXPECT_THAT(verified.difference, HasSubstr("after step 2, on rank 0, h.0.ln_1.weight[5] is "));
   EXPECT_THAT(verified.difference, HasSubstr("overlap_gradients=true"));
@@ -112,7 +111,7 @@ TEST_F(VerifyTest, NamesTheCombinationWhenSomethingThrows) {
 }
 
 TEST_F(VerifyTest, RefusesAGpu) {
-  deck.run.device = train::DeviceChoice::cuda;
+  job.run.device = train::DeviceChoice::cuda;
   EXPECT_THROW(verify_with({}), UserError);
 }
 

@@ -66,7 +66,7 @@ void check(cudaError_t status, const char* statement, const char* file, int line
     return;
   std::string words = fmt::format("{}: {}", cudaGetErrorName(status), words_of(status));
   if (status >= cudaErrorStreamCaptureUnsupported && status <= cudaErrorStreamCaptureWrongThread)
-    words += "; run.graphs: false captures nothing";
+    words += "; gpu.graphs: false captures nothing";
   static_cast<void>(cudaGetLastError());  // else the next launch would be blamed
   throw DeviceError("CUDA", statement, words, file, line);
 }

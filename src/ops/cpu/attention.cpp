@@ -14,178 +14,23 @@
 #include "device/cpu/cpu_stream.hpp"
 
 #include "ops/attention_backend.hpp"
-#include "ops/cpu/dropout.hpp"
-#include "ops/cpu/loops.hpp"
-#include "ops/cpu/tile_product.hpp"
+#include "ops/cpu/attention_tiles.hpp"
 #include "ops/cpu/x86/amx_attention.hpp"
-#if defined(__x86_64__)
-#include "ops/cpu/x86/avx512_attention.hpp"
-#endif
 
 namespace trireme::ops {
 namespace cpu {
 namespace {
 
-constexpr std::int64_t tile = 64;
-static_assert(tile <= dropout_run_elements);
-
-constexpr std::int64_t rounded(std::int64_t n) {
-  return (n + lanes - 1) / lanes * lanes;
-}
-
-/// One (sample, head) of the packed tensor and of the output.
-struct Head {
-  std::int64_t time, channels, width;  // width: channels rounded up to whole registers
-  std::int64_t qkv_stride, out_stride;
-  std::int64_t sample;         // batch row, for dropout
-  std::int64_t first_element;  // dropout element of (t, s) = (0, 0)
-  float scale;
-};
-
-/// to = [tile, width] from rows of `channels`; what is missing is zero.
-template <Level level, class T>
-TRIREME_INLINE void load_rows(float* to,
-                              const T* from,
-                              std::int64_t stride,
-                              std::int64_t rows,
-                              const Head& head,
-                              float scale) {
-#if defined(__x86_64__)
-  if constexpr (level == Level::avx512) {
-    avx512::load_tile<tile>(to, head.width, from, stride, rows, head.channels, scale);
-    return;
-  }
-#endif
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* line = to + r * head.width;
-#pragma omp simd
-    for (std::int64_t c = 0; c < head.channels; ++c)
-      line[c] = to_float(from[r * stride + c]) * scale;
-    for (std::int64_t c = head.channels; c < head.width; ++c) line[c] = 0;
-  }
-  std::fill(to + rows * head.width, to + tile * head.width, 0.0F);
-}
-
-/// to = [channels, tile] from rows of `channels`.
-template <Level level, class T>
-TRIREME_INLINE void load_transposed(
-    float* to, const T* from, std::int64_t stride, std::int64_t rows, const Head& head) {
-#if defined(__x86_64__)
-  if constexpr (level == Level::avx512) {
-    avx512::load_transposed_tile<tile>(to, from, stride, rows, head.channels);
-    return;
-  }
-#endif
-  for (std::int64_t c = 0; c < head.channels; ++c) {
-    float* line = to + c * tile;
-    for (std::int64_t r = 0; r < rows; ++r) line[r] = to_float(from[r * stride + c]);
-    for (std::int64_t r = rows; r < tile; ++r) line[r] = 0;
-  }
-}
-
-template <Level level, class T>
-TRIREME_INLINE void store_rows(T* to,
-                               std::int64_t stride,
-                               const float* from,
-                               std::int64_t rows,
-                               const Head& head,
-                               float scale) {
-#if defined(__x86_64__)
-  if constexpr (level == Level::avx512) {
-    avx512::store_tile(to, stride, from, head.width, rows, head.channels, scale);
-    return;
-  }
-#endif
-  for (std::int64_t r = 0; r < rows; ++r) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < head.channels; ++c)
-      to[r * stride + c] = from_float<T>(from[r * head.width + c] * scale);
-  }
-}
-
-struct ForwardScratch {
-  float *q, *k, *v, *scores, *sums;  // [tile, width], [channels, tile], [tile, width], [tile,
-                                     // tile], [tile, width]
-  [[nodiscard]] static std::int64_t elements(std::int64_t width) {
-    return 4 * tile * width + tile * tile;
-  }
-  ForwardScratch(float* at, std::int64_t width)
-      : q(at),
-        k(q + tile * width),
-        v(k + tile * width),
-        scores(v + tile * width),
-        sums(scores + tile * tile) {}
-};
-
-/// Softmax of one tile of scores against the rows' running maximum and sum; leaves the (dropped)
-/// probabilities in `scores` and rescales what the rows have gathered.
-template <Level level>
-TRIREME_INLINE void softmax_tile(const ForwardScratch& s,
-                                 float* maximum,
-                                 float* total,
-                                 std::int64_t rows,
-                                 std::int64_t query,
-                                 std::int64_t key,
-                                 const Head& head,
-                                 const Dropout& dropout) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  DropoutRun run;
-#if defined(__x86_64__)
-  if constexpr (level == Level::avx512) {
-    alignas(64) std::array<float, tile> shrink;
-    avx512::softmax_rows(s.scores, maximum, total, shrink.data(), rows, query == key);
-    if (key > 0)
-      avx512::scale_rows(s.sums, head.width, shrink.data(), rows);
-    for (std::int64_t r = 0; r < rows && dropout.active(); ++r) {
-      float* line = s.scores + r * tile;
-      const std::int64_t valid = query == key ? r + 1 : tile;
-      const float* factors = dropout_run(run, dropout, head.sample,
-                                         head.first_element + (query + r) * head.time + key, valid);
-#pragma omp simd
-      for (std::int64_t c = 0; c < valid; ++c) line[c] *= factors[c];
-    }
-    return;
-  }
-#endif
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* line = s.scores + r * tile;
-    const std::int64_t valid = query == key ? r + 1 : tile;
-    const std::int64_t columns = rounded(valid);
-    for (std::int64_t c = valid; c < columns; ++c) line[c] = -infinity;
-    const float largest = largest_of(line, columns, maximum[r]);
-    const float shrink = fast_exp(maximum[r] - largest);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t c = 0; c < columns; ++c) {
-      line[c] = fast_exp(line[c] - largest);
-      sum += line[c];
-    }
-    for (std::int64_t c = columns; c < std::min(tile, columns + lanes); ++c) line[c] = 0;
-    maximum[r] = largest;
-    total[r] = total[r] * shrink + sum;
-    if (key > 0) {
-#pragma omp simd
-      for (std::int64_t c = 0; c < head.width; ++c) s.sums[r * head.width + c] *= shrink;
-    }
-    if (dropout.active()) {
-      const float* factors = dropout_run(run, dropout, head.sample,
-                                         head.first_element + (query + r) * head.time + key, valid);
-#pragma omp simd
-      for (std::int64_t c = 0; c < valid; ++c) line[c] *= factors[c];
-    }
-  }
-}
-
 template <Level level, class T>
 TRIREME_INLINE void forward_body(T* out,
                                  float* lse,
                                  const T* qkv,
-                                 const Head* head_at,
+                                 const AttentionHead* head_at,
                                  const Dropout* dropout,
                                  std::int64_t query,
                                  float* scratch) {
-  const Head head = *head_at;
-  const ForwardScratch s(scratch, head.width);
+  const AttentionHead head = *head_at;
+  const AttentionScratch s(scratch, head.width);
   const std::int64_t rows = std::min(tile, head.time - query);
   const std::int64_t part = head.out_stride;  // from Q to K to V
   load_rows<level>(s.q, qkv + query * head.qkv_stride, head.qkv_stride, rows, head, head.scale);
@@ -241,7 +86,7 @@ TRIREME_INLINE void softmax_backward_tile(const BackwardScratch& s,
                                           std::int64_t rows,
                                           std::int64_t query,
                                           std::int64_t key,
-                                          const Head& head,
+                                          const AttentionHead& head,
                                           const Dropout& dropout) {
 #if defined(__x86_64__)
   if constexpr (level == Level::avx512) {
@@ -294,7 +139,9 @@ struct HeadGradient {
 };
 
 template <Level level, class T>
-TRIREME_INLINE void row_products(float* delta, const HeadGradient<T>& g, const Head& head) {
+TRIREME_INLINE void row_products(float* delta,
+                                 const HeadGradient<T>& g,
+                                 const AttentionHead& head) {
 #if defined(__x86_64__)
   if constexpr (level == Level::avx512) {
     avx512::multiply_rows(delta, g.dout, g.out, head.out_stride, head.time, head.channels);
@@ -312,10 +159,10 @@ TRIREME_INLINE void row_products(float* delta, const HeadGradient<T>& g, const H
 
 template <Level level, class T>
 TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
-                                  const Head* head_at,
+                                  const AttentionHead* head_at,
                                   const Dropout* dropout,
                                   float* scratch) {
-  const Head head = *head_at;
+  const AttentionHead head = *head_at;
   const HeadGradient<T> g = *gradient;
   const BackwardScratch s(scratch, head.time, head.width);
   const std::int64_t width = head.width, stride = head.qkv_stride, part = head.out_stride;
@@ -358,7 +205,7 @@ template <class T>
 TRIREME_CLONES_BELOW_AVX512 void forward_kernel(T* out,
                                                 float* lse,
                                                 const T* qkv,
-                                                const Head* head,
+                                                const AttentionHead* head,
                                                 const Dropout* dropout,
                                                 std::int64_t query,
                                                 float* scratch) {
@@ -367,7 +214,7 @@ TRIREME_CLONES_BELOW_AVX512 void forward_kernel(T* out,
 
 template <class T>
 TRIREME_CLONES_BELOW_AVX512 void backward_kernel(const HeadGradient<T>* gradient,
-                                                 const Head* head,
+                                                 const AttentionHead* head,
                                                  const Dropout* dropout,
                                                  float* scratch) {
   backward_body<Level::any>(gradient, head, dropout, scratch);
@@ -378,7 +225,7 @@ template <class T>
 TRIREME_AVX512 void forward_kernel_avx512(T* out,
                                           float* lse,
                                           const T* qkv,
-                                          const Head* head,
+                                          const AttentionHead* head,
                                           const Dropout* dropout,
                                           std::int64_t query,
                                           float* scratch) {
@@ -387,7 +234,7 @@ TRIREME_AVX512 void forward_kernel_avx512(T* out,
 
 template <class T>
 TRIREME_AVX512 void backward_kernel_avx512(const HeadGradient<T>* gradient,
-                                           const Head* head,
+                                           const AttentionHead* head,
                                            const Dropout* dropout,
                                            float* scratch) {
   backward_body<Level::avx512>(gradient, head, dropout, scratch);
@@ -401,7 +248,7 @@ class AttentionCpu final : public Attention::Implementation {
       : shape_(shape),
         threads_(omp_get_max_threads()),
         width_(rounded(shape.head_channels)),
-        scratch_elements_(rounded(std::max(ForwardScratch::elements(width_),
+        scratch_elements_(rounded(std::max(AttentionScratch::elements(width_),
                                            BackwardScratch::elements(shape.time, width_)))),
         scratch_(
             device.allocate(static_cast<std::size_t>(scratch_elements_ * threads_) * sizeof(float),
@@ -438,7 +285,7 @@ class AttentionCpu final : public Attention::Implementation {
   }
 
  private:
-  [[nodiscard]] Head head_of(std::int64_t sample, std::int64_t h) const {
+  [[nodiscard]] AttentionHead head_of(std::int64_t sample, std::int64_t h) const {
     const auto& s = shape_;
     const std::int64_t row = s.heads * s.head_channels;
     return {s.time,
@@ -466,7 +313,7 @@ class AttentionCpu final : public Attention::Implementation {
     for (std::int64_t i = 0; i < s.batch * s.heads * tiles; ++i) {
       const std::int64_t query = (tiles - 1 - i / (s.batch * s.heads)) * tile;
       const std::int64_t sample = i % (s.batch * s.heads) / s.heads, h = i % s.heads;
-      const Head head = head_of(sample, h);
+      const AttentionHead head = head_of(sample, h);
       const std::int64_t first = sample * s.time * row + h * s.head_channels;
       forward_(out + first, lse + (sample * s.heads + h) * s.time,
                qkv + 3 * sample * s.time * row + h * s.head_channels, &head, &dropout, query,
@@ -480,7 +327,7 @@ class AttentionCpu final : public Attention::Implementation {
 #pragma omp parallel for schedule(dynamic) num_threads(threads())
     for (std::int64_t i = 0; i < s.batch * s.heads; ++i) {
       const std::int64_t sample = i / s.heads, h = i % s.heads;
-      const Head head = head_of(sample, h);
+      const AttentionHead head = head_of(sample, h);
       const std::int64_t first = sample * s.time * row + h * s.head_channels;
       const std::int64_t packed = 3 * sample * s.time * row + h * s.head_channels;
       const HeadGradient<T> mine{all.dqkv + packed, all.dout + first, all.qkv + packed,

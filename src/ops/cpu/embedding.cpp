@@ -9,10 +9,11 @@
 namespace trireme::ops::cpu {
 namespace {
 
-/// Rows [begin, end) of out = [B·T, C].
+/// Rows [begin, end) of out = [B·T, C]. Null `positions` are those of whole sequences.
 template <class T>
 TRIREME_CLONES void forward_kernel(T* out,
                                    const std::int32_t* tokens,
+                                   const std::int32_t* positions,
                                    const T* wte,
                                    const T* wpe,
                                    const EmbeddingShape* shape,
@@ -22,7 +23,7 @@ TRIREME_CLONES void forward_kernel(T* out,
   const std::int64_t C = shape->channels;
   DropoutRun run;
   for (std::int64_t r = begin; r < end; ++r) {
-    const std::int64_t position = r % shape->time;
+    const std::int64_t position = positions != nullptr ? positions[r] : r % shape->time;
     const T* a = wte + tokens[r] * C;
     const T* b = wpe + position * C;
     T* to = out + r * C;
@@ -93,7 +94,21 @@ void embedding_forward(T* out,
                        const Dropout& dropout) {
   const std::int64_t rows = std::max<std::int64_t>(1, elements_per_chunk / shape.channels);
   for_chunks(shape.batch * shape.time, rows, [&](std::int64_t begin, std::int64_t end) {
-    forward_kernel(out, tokens, wte, wpe, &shape, &dropout, begin, end);
+    forward_kernel<T>(out, tokens, nullptr, wte, wpe, &shape, &dropout, begin, end);
+  });
+}
+
+template <class T>
+void embedding_of_positions(T* out,
+                            const std::int32_t* tokens,
+                            const std::int32_t* positions,
+                            const T* wte,
+                            const T* wpe,
+                            const EmbeddingShape& shape) {
+  const Dropout none{};
+  const std::int64_t rows = std::max<std::int64_t>(1, elements_per_chunk / shape.channels);
+  for_chunks(shape.batch, rows, [&](std::int64_t begin, std::int64_t end) {
+    forward_kernel<T>(out, tokens, positions, wte, wpe, &shape, &none, begin, end);
   });
 }
 
@@ -109,10 +124,12 @@ void embedding_backward(float* dwte,
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                    \
-  template void embedding_forward(T*, const std::int32_t*, const T*, const T*,    \
-                                  const EmbeddingShape&, const Dropout&);         \
-  template void embedding_backward(float*, float*, const T*, const std::int32_t*, \
+#define TRIREME_INSTANTIATE(T)                                                                 \
+  template void embedding_of_positions(T*, const std::int32_t*, const std::int32_t*, const T*, \
+                                       const T*, const EmbeddingShape&);                       \
+  template void embedding_forward(T*, const std::int32_t*, const T*, const T*,                 \
+                                  const EmbeddingShape&, const Dropout&);                      \
+  template void embedding_backward(float*, float*, const T*, const std::int32_t*,              \
                                    const EmbeddingShape&, const Dropout&);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(Bf16)

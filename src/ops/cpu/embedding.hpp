@@ -17,6 +17,13 @@ void embedding_forward(T* out,
                        const EmbeddingShape& shape,
                        const Dropout& dropout);
 template <class T>
+void embedding_of_positions(T* out,
+                            const std::int32_t* tokens,
+                            const std::int32_t* positions,
+                            const T* wte,
+                            const T* wpe,
+                            const EmbeddingShape& shape);
+template <class T>
 void embedding_backward(float* dwte,
                         float* dwpe,
                         const T* dout,

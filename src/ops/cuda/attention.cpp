@@ -226,7 +226,7 @@ class AttentionCuda final : public Attention::Implementation {
   }
 
  private:
-  /// The three parts of a packed tensor under the uids `first` and the two behind it.
+  /// The three parts of a packed tensor under the uids `first` and the two after it.
   void add_qkv(Pointers& pointers, Uid first, std::byte* data) const {
     const auto part =
         static_cast<std::size_t>(shape_.heads * shape_.head_channels) * size_bytes(shape_.dtype);

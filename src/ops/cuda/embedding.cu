@@ -108,7 +108,7 @@ struct Forward {
   }
 };
 
-/// N elements of dout behind dropout.
+/// N elements of dout after dropout.
 template <int N, class T>
 __device__ inline void load_dropped(float (&values)[N],
                                     const T* dout,

@@ -58,7 +58,7 @@ void expect_multipliable(const MatmulShape& s) {
                       "factors of one dtype, and a result of theirs or fp32", __FILE__, __LINE__);
 }
 
-/// One way to multiply: what cuBLASLt is told, and the algorithms chosen so far.
+/// One way to multiply: what cuBLASLt is given, and the algorithms chosen so far.
 struct Way {
   struct Known {
     Alignments alignments;

@@ -37,7 +37,7 @@ std::string nvrtc_problem(const std::string& library) {
   using Version = int (*)(int*, int*);
   const auto version = reinterpret_cast<Version>(dlsym(compiler.get(), "nvrtcVersion"));
   if (version == nullptr || version(&major, &minor) != 0)
-    return fmt::format("cuDNN compiles with NVRTC, and {} is not it: it tells no version", library);
+    return fmt::format("cuDNN compiles with NVRTC, and {} is not it: it has no version", library);
   const std::string builtins = fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
   return Opened(dlopen(builtins.c_str(), RTLD_LAZY | RTLD_LOCAL)) ? "" : without(builtins);
 }

@@ -101,23 +101,28 @@ TRIREME_AVX512_INLINE __mmask16 counted(int v, std::int64_t valid) {
 }
 
 /// Scores become exponentials against the rows' running maximum and sum; shrink[r] is what the
-/// row's earlier sums are to be multiplied by.
-TRIREME_AVX512 inline void softmax_rows(
-    float* scores, float* maximum, float* total, float* shrink, std::int64_t rows, bool diagonal) {
+/// row's earlier sums are to be multiplied by. Of the tile's rows, `before` come before the first.
+TRIREME_AVX512 inline void softmax_rows(float* scores,
+                                        float* maximum,
+                                        float* total,
+                                        float* shrink,
+                                        std::int64_t rows,
+                                        bool diagonal,
+                                        std::int64_t before) {
   constexpr int vectors = score_columns / lanes;
   const __m512 least = _mm512_set1_ps(-__builtin_inff());
   for (std::int64_t r = 0; r < rows; ++r) {
     float* line = scores + r * score_columns;
-    const std::int64_t valid = diagonal ? r + 1 : score_columns;
+    const std::int64_t valid = diagonal ? before + r + 1 : score_columns;
     __m512 s[vectors], largest = least;
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       s[v] = _mm512_mask_loadu_ps(least, counted(v, valid), line + v * lanes);
       largest = _mm512_max_ps(largest, s[v]);
     }
-    const float before = maximum[r];
+    const float old = maximum[r];
     const float now = _mm512_reduce_max_ps(largest);
-    maximum[r] = now > before ? now : before;
+    maximum[r] = now > old ? now : old;
     const __m512 base = _mm512_set1_ps(maximum[r]);
     __m512 sum = _mm512_setzero_ps();
 #pragma GCC unroll 4
@@ -126,7 +131,7 @@ TRIREME_AVX512 inline void softmax_rows(
       sum = _mm512_add_ps(sum, s[v]);
       _mm512_storeu_ps(line + v * lanes, s[v]);
     }
-    shrink[r] = _mm512_cvtss_f32(exponential(_mm512_sub_ps(_mm512_set1_ps(before), base)));
+    shrink[r] = _mm512_cvtss_f32(exponential(_mm512_sub_ps(_mm512_set1_ps(old), base)));
     total[r] = total[r] * shrink[r] + _mm512_reduce_add_ps(sum);
   }
 }

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# From text to a sample by way of byte-pair tokens: builds what is missing, trains a tokenizer on the C++ headers, makes shards of them,
+# trains input/tokens.yaml on two ranks and prints a sample. What is done already is not done again.
+#   usage: bash jobs/tokens.sh [section.key=value …]     TEXT=DIR takes other text
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+text=${TEXT:-/usr/include/c++} corpus=runs/tokens-corpus
+
+bash modules/packages/setup.sh
+bash jobs/build.sh trireme
+
+mkdir -p "$corpus"
+if [ ! -e "$corpus/tokenizer/tokenizer.json" ]; then
+  bash jobs/mpirun.sh -n 2 build/trireme tokenizer train --text "$text" --vocabulary 4096 --output "$corpus/tokenizer"
+fi
+bash jobs/mpirun.sh -n 2 build/trireme tokenize --tokenizer "$corpus/tokenizer" --text "$text" --output "$corpus/headers" \
+  --validation-fraction 0.05 --shard-bytes 4000000
+bash jobs/mpirun.sh -n 2 build/trireme input/tokens.yaml "$@" </dev/null
+
+echo
+echo "a sample from the newest checkpoint, which holds the tokenizer as well:"
+run=$(dirname "$(ls -t runs/tokens/run.h5 runs/tokens-[0-9]*/run.h5 2>/dev/null | head -n 1)")
+build/trireme sample "$run" --prompt 'template <class T>' --tokens 120

@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""upload.py FILE.jsonl URL [NAME]: one HTTP POST per JSON line, or `wandb` or `mlflow` in place of the URL, with that package.
+For a run with record.also: [jsonl], on a machine with a network; run it again after a resume, which takes rows back."""
+import json
+import sys
+import urllib.request
+
+path, target, name = sys.argv[1], sys.argv[2], (sys.argv + ["run"])[3]
+if target == "wandb":
+    import wandb
+    wandb.init(name=name)
+    send = lambda step, row: wandb.log(row, step=step)
+elif target == "mlflow":
+    import mlflow
+    mlflow.start_run(run_name=name)
+    send = lambda step, row: mlflow.log_metrics(row, step=step)
+else:
+    head = {"Content-Type": "application/json"}
+    send = lambda step, row: urllib.request.urlopen(
+        urllib.request.Request(target, json.dumps({"run": name, "step": step, **row}).encode(), head), timeout=60).close()
+for line in open(path, encoding="ascii"):
+    row = {key: value for key, value in json.loads(line).items() if value is not None}  # null: not finite
+    send(row.pop("step"), row)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the sets of `evaluate.sets` tell over the steps: losses of text and tokens, accuracies of multiple choice."""
+
+import numpy as np
+
+# Columns of /evaluation/NAME, and what their kind is called.
+LOSSES = (("loss", ""),)
+IN_BYTES = (("bits_per_byte", ""),)
+ACCURACIES = (("accuracy", "accuracy"), ("accuracy_per_token", "per token"), ("accuracy_per_byte", "per byte"))
+
+
+class Curve:
+    """The rows of one column of one set that hold a number, with standard errors where the file has them.
+
+    Fractions are in percent.
+    """
+
+    def __init__(self, name, kind, steps, column, errors):
+        known = np.isfinite(column.values)
+        factor, self.unit = (100.0, "%") if column.unit == "fraction" else (1.0, column.unit)
+        self.name = name
+        self.kind = kind
+        self.steps = steps.values[known]
+        self.values = column.values[known] * factor
+        self.errors = np.full(len(self.values), np.nan) if errors is None else errors.values[known] * factor
+
+
+def curves(sets, columns):
+    """Of every set in `sets` (name → columns) those of `columns` that hold any number."""
+    found = []
+    for name, table in sets.items():
+        for column, kind in columns:
+            if "step" in table and column in table:
+                curve = Curve(name, kind, table["step"], table[column], table.get(column + "_error"))
+                if len(curve.values):
+                    found.append(curve)
+    return found

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of run.h5 for other programs: the files that a run with `record.also` writes while it goes on.
+
+steps.jsonl, validation.jsonl, steps.csv and validation.csv have the same bytes as the run's (src/record/also/row_text.hpp says how
+numbers are written). Event files have the same steps, tags and values; their times are the start of the session plus the seconds of
+its steps, because run.h5 does not hold the time of each row.
+"""
+
+import calendar
+import math
+import os
+import socket
+import time
+
+from .event_file import scalars_event, version_event
+from .run_file import RunFileError
+
+FORMATS = ("jsonl", "csv", "tensorboard")
+TABLES = ("steps", "validation")
+# Those of src/record/run/run_schema.hpp; columns that a later version adds come after them.
+ORDER = ("step", "loss", "bits_per_byte", "grad_norm", "learning_rate", "tokens", "seconds", "tokens_per_s", "flops_per_s", "exposed_s",
+         "allocations")
+
+
+def rows_of(columns):
+    """Names, and a list of Python numbers per row."""
+    names = sorted(columns, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))
+    return names, list(zip(*(columns[name].values.tolist() for name in names)))
+
+
+def _json_text(value):
+    return "null" if isinstance(value, float) and not math.isfinite(value) else repr(value)
+
+
+def json_lines(columns):
+    names, rows = rows_of(columns)
+    for row in rows:
+        yield "{" + ", ".join(f'"{name}": {_json_text(value)}' for name, value in zip(names, row)) + "}\n"
+
+
+def csv_lines(columns):
+    names, rows = rows_of(columns)
+    yield ",".join(names) + "\n"
+    for row in rows:
+        yield ",".join(map(repr, row)) + "\n"
+
+
+def step_times(run):
+    """A function of a step: when it ended, in seconds since 1970, as far as the record tells."""
+    first = [int(step) for step in run.sessions["first_step"].values] if "first_step" in run.sessions else []
+    dates = run.sessions["date_and_time"].values if first and "date_and_time" in run.sessions else []
+    if len(dates) == 0:
+        first, dates = [0], [run.attributes.get("date_and_time", "1970-01-01 00:00:00 +0000")]
+    began = [calendar.timegm(time.strptime(date[:19], "%Y-%m-%d %H:%M:%S")) for date in dates]
+    ends, session, now = {}, 0, float(began[0])
+    steps, seconds = (run.steps[name].values.tolist() if name in run.steps else [] for name in ("step", "seconds"))
+    for step, took in zip(steps, seconds):
+        while session + 1 < len(began) and step >= first[session + 1]:
+            session += 1
+            now = float(began[session])
+        now += took
+        ends[step] = now
+    return lambda step: ends.get(step, float(began[0]))
+
+
+def events(run):
+    """Records of an event file."""
+    time_of = step_times(run)
+    yield version_event(time_of(None))
+    for table in TABLES:
+        names, rows = rows_of(getattr(run, table))
+        for row in rows:
+            values = dict(zip(names, row))
+            step = values.pop("step")
+            if math.isnan(values.get("bits_per_byte", 0)):  # not known
+                del values["bits_per_byte"]
+            yield scalars_event(time_of(step), step, [(f"{table}/{name}", value) for name, value in values.items()])
+
+
+def _write_new(path, parts):
+    """A file in whose place nothing may be; nothing is left of one that could not be written whole."""
+    try:
+        file = open(path, "xb")
+    except FileExistsError as error:
+        raise RunFileError(f"{path}: is here already; name another directory with -o") from error
+    try:
+        with file:
+            for part in parts:
+                file.write(part)
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def export(run, kind, directory):
+    """Writes the rows of `run` into `directory`, which is made where it is missing. Returns the paths."""
+    for table in TABLES:
+        if kind == "tensorboard":
+            break
+        path = os.path.join(directory, f"{table}.{kind}")
+        if os.path.exists(path):  # before anything is written
+            raise RunFileError(f"{path}: is here already; name another directory with -o")
+    if kind == "tensorboard":
+        directory = os.path.join(directory, "tensorboard")
+        if os.path.isdir(directory) and os.listdir(directory):
+            raise RunFileError(f"{directory}: is here already, and not empty; name another directory with -o")
+    os.makedirs(directory, exist_ok=True)
+    if kind == "tensorboard":
+        path = os.path.join(directory, f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}")
+        _write_new(path, events(run))
+        return [path]
+    lines = {"jsonl": json_lines, "csv": csv_lines}[kind]
+    paths = []
+    for table in TABLES:
+        paths.append(os.path.join(directory, f"{table}.{kind}"))
+        _write_new(paths[-1], (line.encode() for line in lines(getattr(run, table))))
+    return paths

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far a long stage of work is, for people: at most a line every five seconds, with the time
+// that is left of the stage when it goes on as fast as until now.
+//
+// 1. A stage begins at the first call that names it, and ends at the first that names another. What
+// was done before it began does not count as speed.
+// 2. Nothing is said of a stage that is done.
+//
+// One thread at a time.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+
+namespace trireme {
+
+class StageProgress {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds every{5};
+
+  /// The log must outlive it.
+  explicit StageProgress(Log& log) : log_(log) {}
+
+  /// `done` of `total`, in any unit; `what` names the stage.
+  void tell(const std::string& what,
+            double done,
+            double total,
+            Clock::time_point now = Clock::now()) {
+    if (what != what_) {
+      what_ = what;
+      begun_ = told_ = now;
+      done_before_ = done;
+    }
+    if (now - told_ < every || done <= done_before_ || done >= total)
+      return;
+    told_ = now;
+    const double seconds = std::chrono::duration<double>(now - begun_).count();
+    log_.info("{}: {:.1f} %, {} left", what, 100 * done / total,
+              duration_text(seconds * (total - done) / (done - done_before_)));
+  }
+
+ private:
+  Log& log_;
+  std::string what_;
+  Clock::time_point begun_, told_;
+  double done_before_ = 0;
+};
+
+}  // namespace trireme

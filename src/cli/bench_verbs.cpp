@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench_verbs.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <omp.h>
+
+#include "base/build_info.hpp"
+
+#include "device/bench.hpp"
+
+#include "comm/bench.hpp"
+#include "comm/control/together.hpp"
+#include "comm/control/world.hpp"
+
+#include "reduce/bench.hpp"
+#include "reduce/layout_options.hpp"
+
+#include "model/gpt.hpp"
+
+#include "train/machine.hpp"
+
+#include "bench/engine.hpp"
+#include "bench/generate.hpp"
+#include "bench/ops.hpp"
+#include "cli/new_file.hpp"
+#include "cli/options.hpp"
+#include "cli/plan_command.hpp"
+#include "cli/under_mpi.hpp"
+#include "deck/deck.hpp"
+#include "measure/matmul_bench.hpp"
+
+namespace trireme::cli {
+namespace {
+
+/// Of `engine` and `shards` unless asked otherwise; the others' requests know theirs.
+constexpr int repetitions = 21;
+
+struct Report {
+  std::string table, json;
+  ExitCode code = ExitCode::done;
+};
+
+/// Prints, and writes the file; on one rank.
+ExitCode give(const Report& report, const std::string& path) {
+  print(report.table);
+  if (!path.empty())
+    write_new_file(path, report.json);
+  return ExitCode::done;
+}
+
+/// What every bench takes.
+struct Common {
+  std::string json;
+  std::optional<int> repetitions;
+};
+
+void add_common(CLI::App& command, Common& common) {
+  add_json(command, common.json);
+  command.add_option("--repetitions", common.repetitions, "A row is the median of so many")
+      ->check(CLI::Range(1, 100000));
+}
+
+ExitCode bench_on_ranks(Arguments arguments,
+                        const std::string& json,
+                        const std::function<Report(comm::World&)>& measure) {
+  return under_mpi(arguments, [&](comm::World& world) {
+    comm::on_first_rank(world, [&] { expect_new_file(json); });
+    const Report report = measure(world);
+    comm::on_first_rank(world, [&] { give(report, json); });
+    return report.code;
+  });
+}
+
+/// What the benches of a deck take.
+struct DeckBench : Common {
+  DeckWords deck;
+};
+
+std::shared_ptr<DeckBench> declare_deck_bench(CLI::App& command, bool required) {
+  const auto asked = std::make_shared<DeckBench>();
+  add_common(command, *asked);
+  add_deck(command, asked->deck)->required(required);
+  return asked;
+}
+
+/// `measure` with what a run of the deck would compute on.
+ExitCode bench_deck(
+    Arguments arguments,
+    DeckBench asked,
+    const std::function<Report(const train::Job&, device::Device&, comm::World&)>& measure) {
+  if (asked.deck.path.empty())
+    asked.deck.path = "input/gpt2-124m.yaml";
+  return bench_on_ranks(arguments, asked.json, [&](comm::World& world) {
+    Report report;
+    with_deck(world, "bench", asked.deck, [&](const train::Job& job, Log& /*log*/) {
+      const int threads = train::choose_threads(job.run.threads, world);
+      omp_set_num_threads(threads);
+      report = measure(job, *train::open_device(job, threads, world), world);
+      return ExitCode::done;
+    });
+    return report;
+  });
+}
+
+}  // namespace
+
+Action declare_bench_reduce(CLI::App& command) {
+  struct Asked : Common {
+    comm::BenchRequest request;
+  };
+  static constexpr std::pair<DType, const char*> dtypes[] = {{DType::f32, "fp32"},
+                                                             {DType::bf16, "bf16"}};
+  const auto asked = std::make_shared<Asked>();
+  comm::BenchRequest& request = asked->request;
+  add_common(command, *asked);
+  command.add_option("--bytes", request.bytes, "Sizes of a bucket")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  add_choice(command, "--transport", "As parallel.transport", EnumNames<comm::Transport>::table,
+             [&request](const auto& chosen) { request.transports = chosen; })
+      ->delimiter(',');
+  add_choice(command, "--reduction", "As parallel.reduction", EnumNames<comm::Reduction>::table,
+             [&request](const auto& chosen) { request.reduction = chosen.back(); })
+      ->expected(1);
+  add_choice(command, "--dtype", "fp32, bf16", dtypes, [&request](const auto& chosen) {
+    request.dtypes = chosen;
+  })->delimiter(',');
+  command.add_flag("!--no-baselines", request.baselines, "Without MPI's functions and memcpy");
+  return [asked](Arguments arguments) {
+    return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
+      comm::BenchRequest timed = asked->request;
+      timed.repetitions = asked->repetitions.value_or(timed.repetitions);
+      const bool on_gpus =
+          std::ranges::find(timed.transports, comm::Transport::nccl) != timed.transports.end();
+      const auto device = train::open_device(
+          on_gpus ? train::DeviceChoice::cuda : train::DeviceChoice::cpu, 1, world);
+      const auto rows = comm::bench_reduce(world, *device, timed);
+      const bool right = std::ranges::all_of(rows, [](const auto& row) { return row.wrong == 0; });
+      return Report{comm::bench_table(rows), comm::bench_json(rows),
+                    right ? ExitCode::done : ExitCode::environment};
+    });
+  };
+}
+
+Action declare_bench_matmul(CLI::App& command) {
+  return [asked = declare_deck_bench(command, false)](Arguments arguments) {
+    return bench_deck(
+        arguments, *asked, [&](const train::Job& job, device::Device& device, comm::World& world) {
+          measure::MatmulBenchRequest request{.sequences = job.batch.sequences / world.size(),
+                                              .micro_sequences = job.batch.micro_sequences,
+                                              .threads = omp_get_max_threads()};
+          request.repetitions = asked->repetitions.value_or(request.repetitions);
+          const auto products = measure::bench_matmul(
+              job.shape, train::choose_dtype(job.run.precision, device, world), device, world,
+              request);
+          return Report{measure::matmul_table(products), measure::matmul_json(products)};
+        });
+  };
+}
+
+Action declare_bench_ops(CLI::App& command) {
+  return [asked = declare_deck_bench(command, false)](Arguments arguments) {
+    return bench_deck(
+        arguments, *asked, [&](const train::Job& job, device::Device& device, comm::World& world) {
+          const auto parameters = model::parameter_table(job.shape);
+          const layout::Plan plan(parameters,
+                                  reduce::layout_options(job.parallel, parameters, world.size(),
+                                                         reduce::wire_of(world, device)));
+          bench::OpsBenchRequest request{.sequences = job.batch.sequences / world.size(),
+                                         .micro_sequences = job.batch.micro_sequences,
+                                         .owned_elements = job.optimizer.sharded
+                                                               ? plan.owned_elements()
+                                                               : plan.parameter_elements()};
+          request.repetitions = asked->repetitions.value_or(request.repetitions);
+          const auto operations =
+              bench::bench_ops(job.shape, train::choose_dtype(job.run.precision, device, world),
+                               device, world, request);
+          return Report{bench::ops_table(operations), bench::ops_json(operations)};
+        });
+  };
+}
+
+Action declare_bench_generate(CLI::App& command) {
+  return [asked = declare_deck_bench(command, false)](Arguments arguments) {
+    return bench_deck(
+        arguments, *asked, [&](const train::Job& job, device::Device& device, comm::World& world) {
+          constexpr std::int64_t texts = 8;
+          constexpr int turns = 3;
+          const auto generating = bench::bench_generate(
+              job.shape, train::choose_dtype(job.run.precision, device, world), device, world,
+              texts, asked->repetitions.value_or(turns));
+          return Report{bench::generate_table(generating), bench::generate_json(generating)};
+        });
+  };
+}
+
+Action declare_bench_engine(CLI::App& command) {
+  return [asked = declare_deck_bench(command, true)](Arguments arguments) {
+    return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
+      Report report;
+      with_deck(world, "bench", asked->deck, [&](const train::Job& job, Log& log) {
+        const auto result =
+            bench::bench_engine(job, world, log, asked->repetitions.value_or(repetitions));
+        report = {bench::engine_table(result), bench::engine_json(result)};
+        return ExitCode::done;
+      });
+      return report;
+    });
+  };
+}
+
+Action declare_bench_shards(CLI::App& command) {
+  struct Asked : DeckBench {
+    int ranks = 1;
+  };
+  const auto asked = std::make_shared<Asked>();
+  add_common(command, *asked);
+  add_deck(command, asked->deck)->required();
+  add_ranks(command, asked->ranks);
+  return [asked](Arguments) {
+    expect_new_file(asked->json);
+    const deck::Deck deck =
+        parse_for_plan(asked->deck.path, asked->deck.overrides, circumstances_of(asked->ranks));
+    const DeckPlan plan = plan_of(deck, asked->ranks);
+    const auto result = reduce::bench_shards(plan.plan, *device::make_cpu_device(1),
+                                             asked->repetitions.value_or(repetitions));
+    return give({reduce::shards_table(result), reduce::shards_json(result)}, asked->json);
+  };
+}
+
+Action declare_bench_pool(CLI::App& command) {
+  struct Asked : Common {
+    device::PoolBenchRequest request;
+    std::string device = "cpu";
+  };
+  const auto asked = std::make_shared<Asked>();
+  add_common(command, *asked);
+  command.add_option("--bytes", asked->request.bytes, "Sizes")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{4}, std::int64_t{1} << 34));
+  command.add_option("--device", asked->device, "cpu, or the first GPU: cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  return [asked](Arguments) {
+    expect_new_file(asked->json);
+    device::PoolBenchRequest request = asked->request;
+    request.repetitions = asked->repetitions.value_or(request.repetitions);
+    const auto device =
+        asked->device == "cuda" ? device::make_cuda_device(0) : device::make_cpu_device(1);
+    const auto bench = device::bench_pool(*device, request);
+    return give({device::pool_table(bench), device::pool_json(bench)}, asked->json);
+  };
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/check_command.hpp"
+
+#include <cstdint>
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+
+#include "model/gpt.hpp"
+
+namespace trireme::cli {
+
+std::string check_command(const std::string& deck_path,
+                          const std::vector<std::string>& overrides,
+                          const deck::Circumstances& circumstances) {
+  const deck::Deck deck =
+      deck::parse(deck::read_deck_file(deck_path), deck_path, overrides, circumstances);
+  return fmt::format("{}: no mistakes found for {} {}\n", deck_path, circumstances.ranks,
+                     circumstances.ranks == 1 ? "rank" : "ranks") +
+         summary(deck, circumstances.ranks);
+}
+
+std::string summary(const deck::Deck& deck, int ranks) {
+  const deck::JobConfig& config = deck.config;
+  const model::GptShape shape = deck.shape();
+  std::int64_t parameters = 0;
+  for (const layout::Parameter& parameter : model::parameter_table(shape))
+    parameters += parameter.elements();
+  const std::int64_t sequences = config.batch.sequences;
+  const std::int64_t micro = config.batch.micro_sequences;
+  const std::int64_t micro_steps = sequences / (micro * ranks);
+  const auto count = [](auto number) { return count_text(static_cast<double>(number)); };
+  const double tokens = static_cast<double>(sequences) * static_cast<double>(shape.context);
+  std::string text = fmt::format(
+      "model: {} parameters; {} layers, {} heads, {} channels, context {}, vocabulary {}\n",
+      count(parameters), shape.layers, shape.heads, shape.channels, shape.context,
+      shape.vocabulary);
+  text += fmt::format(
+      "step:  {} sequences of {} tokens ({} tokens): {} {} x {} micro-{} of {} sequences\n",
+      sequences, shape.context, count(tokens), ranks, ranks == 1 ? "rank" : "ranks", micro_steps,
+      micro_steps == 1 ? "step" : "steps", micro);
+  text += fmt::format("run:   {} steps, {} tokens, into {}\n", config.run.steps,
+                      count(tokens * static_cast<double>(config.run.steps)), config.run.directory);
+  if (!config.run.initial_weights.empty())
+    text += fmt::format(
+        "start: the weights of {}{}\n", config.run.initial_weights,
+        config.run.initial_rows == weights::InitialRows::exact
+            ? ""
+            : fmt::format(", rows of its embeddings: {}", word(config.run.initial_rows)));
+  return text;
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/checkpoints_verb.hpp"
+
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error_line.hpp"
+
+#include "report/checkpoint_table.hpp"
+
+namespace trireme::cli {
+
+Action declare_checkpoints(CLI::App& command) {
+  struct Asked {
+    std::string run_directory;
+    bool json = false, verify = false;
+  };
+  const auto asked = std::make_shared<Asked>();
+  command.add_option("RUN_DIR", asked->run_directory, "The run's directory")->required();
+  command.add_flag("--json", asked->json, "Print JSON, for programs");
+  command.add_flag("--verify", asked->verify,
+                   "Read every byte against its hash; exit code 2 when one is damaged, 3 when one "
+                   "cannot be read");
+  return [asked](Arguments) {
+    const auto table = report::checkpoint_table(asked->run_directory, asked->verify);
+    print(asked->json ? report::checkpoint_json(table) : report::checkpoint_text(table));
+    for (const std::string& line : report::damage_lines(table))
+      error_line("{}: {}", asked->verify ? "error" : "warning", line);
+    return asked->verify ? report::checkpoint_verdict(table) : ExitCode::done;
+  };
+}
+
+}  // namespace trireme::cli

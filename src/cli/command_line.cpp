@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/command_line.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "base/build_info.hpp"
+#include "base/error_line.hpp"
+#include "base/text.hpp"
+
+#include "ops/matmul.hpp"
+
+#include "record/run/run_trial.hpp"
+
+#include "cli/deck_verbs.hpp"
+#include "cli/verb.hpp"
+
+namespace trireme::cli {
+
+void print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+    throw StorageError("file system", "write standard output", std::strerror(errno), __FILE__,
+                       __LINE__);
+}
+
+namespace {
+
+constexpr std::string_view training =
+    "trireme DECK [section.key=value ...]    train; start it with mpirun or srun\n";
+
+/// The lines of one verb, each below the other.
+std::string usage_of(const Verb& verb) {
+  std::string text = fmt::format("trireme {} ", verb.name);
+  const std::string margin(7 + text.size(), ' ');
+  for (const char* letter = verb.usage; *letter != '\0'; ++letter) {
+    text += *letter;
+    if (*letter == '\n')
+      text += margin;
+  }
+  return text + '\n';
+}
+
+std::string whole_usage() {
+  std::string text = "usage: ";
+  text += training;
+  for (const Verb& verb : verbs()) text += "       " + usage_of(verb);
+  return text +
+         "       trireme --version | --help\n"
+         "       trireme VERB --help explains a verb's options.\n";
+}
+
+std::string explanation_of(const Verb& verb, const CLI::App& command) {
+  const std::string help = command.help();  // usage, positionals, options
+  const auto options = help.find("\nPositionals:");
+  const auto only_options = help.find("\nOptions:");
+  const auto begin = std::min(options, only_options);
+  return fmt::format("usage: {}\n{}\n{}", usage_of(verb), verb.help,
+                     begin == std::string::npos ? "" : help.substr(begin));
+}
+
+/// The first words of the verbs.
+std::vector<std::string_view> first_words() {
+  std::vector<std::string_view> words;
+  for (const Verb& verb : verbs()) {
+    const std::string_view name = verb.name;
+    words.push_back(name.substr(0, name.find(' ')));
+    if (verb.alias != nullptr)
+      words.emplace_back(verb.alias);
+  }
+  return words;
+}
+
+/// A first word that is no verb and no option names a deck. Throws UserError when no such file is
+/// there and the word looks like a verb.
+bool trains(int argc, char** argv) {
+  const std::vector<std::string_view> words = first_words();
+  if (argc < 2 || argv[1][0] == '-' ||
+      std::ranges::find(words, std::string_view(argv[1])) != words.end())
+    return false;
+  if (!std::filesystem::exists(argv[1]))
+    if (const auto verb = nearest(argv[1], {words.begin(), words.end()}))
+      throw UserError(
+          fmt::format("'{}' is neither a verb nor a deck; did you mean '{}'?", argv[1], *verb));
+  return true;
+}
+
+CLI::App* alias_of(const Verb& verb, CLI::App* command) {
+  return verb.alias == nullptr ? command : command->alias(verb.alias);
+}
+
+/// The command of a verb; of its group as well, where it is the first of it.
+CLI::App* command_of(CLI::App& app, std::map<std::string, CLI::App*>& groups, const Verb& verb) {
+  const std::string_view name = verb.name;
+  const auto space = name.find(' ');
+  if (space == std::string_view::npos)
+    return alias_of(verb, app.add_subcommand(verb.name, verb.help));
+  const std::string group(name.substr(0, space));
+  CLI::App*& of_group = groups[group];
+  if (of_group == nullptr) {
+    of_group = app.add_subcommand(group);
+    of_group->require_subcommand(1);
+  }
+  return of_group->add_subcommand(std::string(name.substr(space + 1)), verb.help);
+}
+
+}  // namespace
+
+ExitCode run(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == record::trial_verb)
+    return record::run_trial({argv + 2, argv + argc});
+  record::use_trial_program("/proc/self/exe");
+  if (trains(argc, argv))
+    return train_deck({argc, argv});
+  CLI::App app{"trireme: data-parallel GPT training for MPI clusters", "trireme"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version");
+  std::map<std::string, CLI::App*> groups;
+  struct Chosen {
+    const Verb* verb = nullptr;
+    const CLI::App* command = nullptr;
+    Action action;
+  } chosen;
+  for (const Verb& verb : verbs()) {
+    CLI::App* command = command_of(app, groups, verb);
+    command->preparse_callback(
+        [&chosen, &verb, command, action = verb.declare(*command)](std::size_t) {
+          chosen = {&verb, command, action};
+        });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForVersion&) {
+    print(build_info_text(ops::onednn_version()));
+    return ExitCode::done;
+  } catch (const CLI::CallForHelp&) {
+    print(chosen.verb == nullptr ? whole_usage() : explanation_of(*chosen.verb, *chosen.command));
+    return ExitCode::done;
+  } catch (const CLI::ParseError& problem) {
+    error_line("error: {}", problem.what());
+    const std::string usage =
+        chosen.verb == nullptr
+            ? whole_usage()
+            : fmt::format("usage: {}       trireme {} --help explains the options.\n",
+                          usage_of(*chosen.verb), chosen.verb->name);
+    std::fputs(usage.c_str(), stderr);
+    return ExitCode::user_error;
+  }
+  return chosen.action({argc, argv});
+}
+
+}  // namespace trireme::cli

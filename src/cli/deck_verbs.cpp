@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/deck_verbs.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error_line.hpp"
+
+#include "comm/control/world.hpp"
+#include "timing/recorder.hpp"
+
+#include "train/trainer.hpp"
+
+#include "cli/check_command.hpp"
+#include "cli/options.hpp"
+#include "cli/plan_command.hpp"
+#include "cli/under_mpi.hpp"
+#include "deck/survey.hpp"
+#include "verify/verify.hpp"
+
+namespace trireme::cli {
+
+Action declare_check(CLI::App& command) {
+  struct Asked {
+    DeckWords deck;
+    int ranks = 1;
+  };
+  const auto asked = std::make_shared<Asked>();
+  add_deck(command, asked->deck)->required();
+  add_ranks(command, asked->ranks);
+  return [asked](Arguments) {
+    print(check_command(asked->deck.path, asked->deck.overrides, circumstances_of(asked->ranks)));
+    return ExitCode::done;
+  };
+}
+
+Action declare_plan(CLI::App& command) {
+  struct Asked {
+    DeckWords deck;
+    int ranks = 1;
+    int hosts = 1;
+    std::string json;
+  };
+  const auto asked = std::make_shared<Asked>();
+  add_deck(command, asked->deck)->required();
+  add_ranks(command, asked->ranks);
+  command
+      .add_option("--hosts", asked->hosts, "Hosts that they will be on, consecutive ranks together")
+      ->check(CLI::Range(1, 1 << 20));
+  command.add_option("--json", asked->json, "Write the plan into this new file as well");
+  return [asked](Arguments) {
+    print(plan_command(asked->deck.path, asked->deck.overrides,
+                       circumstances_of(asked->ranks, asked->hosts), asked->json));
+    return ExitCode::done;
+  };
+}
+
+Action declare_verify(CLI::App& command) {
+  struct Asked {
+    DeckWords deck;
+    std::int64_t steps = 3;
+  };
+  const auto asked = std::make_shared<Asked>();
+  add_deck(command, asked->deck)->required();
+  command.add_option("--steps", asked->steps, "Steps under each combination")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
+  return [asked](Arguments arguments) {
+    return under_mpi(arguments, [&](comm::World& world) {
+      return with_deck(world, "verify", asked->deck, [&](const train::Job& job, Log& log) {
+        const auto verified = verify::verify(job, world, log, {asked->steps, {}});
+        if (verified.difference.empty())
+          return ExitCode::done;
+        if (world.rank() == 0)
+          error_line("error: combination {} differs: {}", verified.combinations,
+                     verified.difference);
+        return ExitCode::contract;
+      });
+    });
+  };
+}
+
+Action declare_help(CLI::App& command) {
+  struct Asked {
+    std::string topic, key;
+  };
+  const auto asked = std::make_shared<Asked>();
+  command.add_option("TOPIC", asked->topic, "deck")->required()->check(CLI::IsMember({"deck"}));
+  command.add_option("KEY", asked->key, "A section or key; without it, all of them");
+  return [asked](Arguments) {
+    print(deck::help(asked->key));
+    return ExitCode::done;
+  };
+}
+
+ExitCode train_deck(Arguments arguments) {
+  const double started_at = timing::steady_seconds();
+  const DeckWords deck{arguments.argv[1], {arguments.argv + 2, arguments.argv + arguments.argc}};
+  train::SignalScope signals;  // before MPI starts threads
+  return under_mpi(arguments, [&](comm::World& world) {
+    return with_deck(world, "train", deck, [&](const train::Job& job, Log& log) {
+      return train::train(job, world, log, signals, started_at);
+    });
+  });
+}
+
+}  // namespace trireme::cli

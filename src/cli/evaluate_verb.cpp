@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/evaluate_verb.hpp"
+
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.hpp"
+
+#include "comm/control/agreement.hpp"
+#include "comm/control/together.hpp"
+
+#include "train/evaluate_run.hpp"
+
+#include "cli/new_file.hpp"
+#include "cli/options.hpp"
+#include "cli/under_mpi.hpp"
+
+namespace trireme::cli {
+namespace {
+
+struct EvaluateWords {
+  train::EvaluateRequest request;
+  std::string json;
+};
+
+ExitCode evaluate(comm::World& world, const EvaluateWords& asked) {
+  const train::EvaluateRequest& r = asked.request;
+  comm::expect_agreement(world, {{"MODEL", r.source.path},
+                                 {"--step", fmt::format("{}", r.source.step.value_or(-1))},
+                                 {"--text", fmt::format("{}", fmt::join(r.data.text, " "))},
+                                 {"--tokens", fmt::format("{}", fmt::join(r.data.tokens, " "))},
+                                 {"--field", r.data.field},
+                                 {"--multiple-choice", r.data.multiple_choice},
+                                 {"--format", fmt::format("{}", static_cast<int>(r.data.format))},
+                                 {"--json", asked.json}});
+  if (r.data.text.empty() && r.data.tokens.empty() && r.data.multiple_choice.empty())
+    throw UserError("nothing to evaluate on: give --text, --tokens or --multiple-choice");
+  comm::on_first_rank(world, [&] { expect_new_file(asked.json); });
+  Log log(false, fmt::format("rank {} {}", world.rank(), world.host()));
+  const train::Evaluated evaluated = train::evaluate_run(r, world, log);
+  comm::on_first_rank(world, [&] {
+    print(train::evaluation_table(evaluated));
+    if (!asked.json.empty())
+      write_new_file(asked.json, train::evaluation_json(evaluated));
+  });
+  return ExitCode::done;
+}
+
+}  // namespace
+
+Action declare_evaluate(CLI::App& command) {
+  const auto asked = std::make_shared<EvaluateWords>();
+  train::EvaluateRequest& request = asked->request;
+  command
+      .add_option("MODEL", request.source.path,
+                  "A run directory, a checkpoint, a folder of Hugging Face's transformers, or a "
+                  "model file of llm.c")
+      ->required();
+  command.add_option("--step", request.source.step, "The checkpoint of this step, not the newest")
+      ->check(CLI::NonNegativeNumber);
+  auto* text = command.add_option("--text", request.data.text,
+                                  "Files, directories and globs of text; also .gz and .zst");
+  command
+      .add_option("--tokens", request.data.tokens,
+                  "Token files and globs: llm.c's .bin, or Megatron's with its .idx")
+      ->excludes(text);
+  command
+      .add_option("--field", request.data.field,
+                  "The text is JSON lines, a document each, under this key")
+      ->needs(text);
+  auto* choice = command.add_option("--multiple-choice", request.data.multiple_choice,
+                                    "A file of questions with choices");
+  add_choice(command, "--format", "Of that file: hellaswag (llm.c's), or jsonl",
+             EnumNames<data::ChoiceFormat>::table,
+             [&request](const auto& chosen) { request.data.format = chosen.back(); })
+      ->expected(1)
+      ->needs(choice);
+  command.add_option("--json", asked->json, "Write the numbers into this new file as well");
+  return [asked](Arguments arguments) {
+    return under_mpi(arguments, [&](comm::World& world) { return evaluate(world, *asked); });
+  };
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options.hpp"
+
+#include "base/build_info.hpp"
+
+namespace trireme::cli {
+
+CLI::Option* add_deck(CLI::App& command, DeckWords& deck) {
+  CLI::Option* option = command.add_option("DECK", deck.path, "YAML file");
+  command.add_option("OVERRIDES", deck.overrides, "section.key=value, as on a run");
+  return option;
+}
+
+void add_ranks(CLI::App& command, int& ranks) {
+  command.add_option("--ranks", ranks, "Ranks that the run will have")
+      ->check(CLI::Range(1, 1 << 20));
+}
+
+void add_json(CLI::App& command, std::string& path) {
+  command.add_option("--json", path, "Write the rows into this new file as well");
+}
+
+deck::Circumstances circumstances_of(int ranks, int hosts) {
+  return {.ranks = ranks, .cuda = build_info().has_cuda, .hosts = hosts};
+}
+
+}  // namespace trireme::cli

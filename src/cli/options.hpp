@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options that several verbs share, and their checks.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "deck/deck.hpp"
+
+namespace trireme::cli {
+
+/// A deck, as it was named on the command line.
+struct DeckWords {
+  std::string path;
+  std::vector<std::string> overrides;
+};
+
+/// Returns DECK, which the caller may require.
+CLI::Option* add_deck(CLI::App& command, DeckWords& deck);
+void add_ranks(CLI::App& command, int& ranks);
+void add_json(CLI::App& command, std::string& path);
+
+/// What a deck is checked for where no MPI says how many ranks there are.
+deck::Circumstances circumstances_of(int ranks, int hosts = 1);
+
+/// An option that takes words of `table`, which pairs values and their words, and hands over the
+/// values.
+template <class Table, class Take>
+CLI::Option* add_choice(
+    CLI::App& command, const char* option, const char* help, const Table& table, Take take) {
+  std::vector<std::string> known;
+  for (const auto& [value, word] : table) known.emplace_back(word);
+  const auto translate = [&table, take](const std::vector<std::string>& words) {
+    std::vector<std::remove_cvref_t<decltype(table[0].first)>> chosen;
+    for (const std::string& asked : words)
+      for (const auto& [value, word] : table)
+        if (asked == word)
+          chosen.push_back(value);
+    take(chosen);
+  };
+  return command.add_option_function<std::vector<std::string>>(option, translate, help)
+      ->check(CLI::IsMember(known));
+}
+
+}  // namespace trireme::cli

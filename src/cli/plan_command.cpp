@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan_command.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+#include "device/cuda/handle.hpp"
+#include "device/device.hpp"
+
+#include "comm/collective/traffic.hpp"
+#include "ops/attention.hpp"
+
+#include "reduce/layout_options.hpp"
+#include "reduce/leaves.hpp"
+
+#include "model/gpt.hpp"
+
+#include "train/machine.hpp"
+#include "train/saver.hpp"
+#include "train/span_sample.hpp"
+
+#include "cli/new_file.hpp"
+#include "text/terminal.hpp"
+
+namespace trireme::cli {
+namespace {
+
+using trireme::train::Precision;
+
+/// What one rank holds or sends, by name; JSON keys and table rows are made of it.
+struct Amount {
+  std::string key;
+  std::string label;
+  std::int64_t bytes;
+};
+
+std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
+  const layout::Budget& budget = plan.budgets[i];
+  const auto kept = static_cast<std::int64_t>(plan.activations[i].bytes());
+  const auto scratch = static_cast<std::int64_t>(plan.activations[i].scratch().bytes());
+  const std::int64_t workspace = plan.workspaces[i];
+  std::vector<Amount> amounts = {{"gradient_bytes", "gradients", budget.gradient_bytes},
+                                 {"parameter_bytes", "parameters", budget.parameter_bytes}};
+  for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
+    amounts.push_back(
+        {plan.slots[slot].name + "_bytes", plan.slots[slot].label, budget.state_bytes[slot]});
+  for (Amount& amount : std::vector<Amount>{
+           {"snapshot_bytes", "snapshot for checkpoints", budget.snapshot_bytes},
+           {"held_bytes", "together, without activations", budget.held_bytes()},
+           {"activation_bytes", "activations", kept},
+           {"scratch_bytes", "scratch of the model", scratch},
+           {"workspace_bytes", "workspace of a GPU's libraries", workspace},
+           {"whole_bytes", "all together", budget.held_bytes() + kept + scratch + workspace},
+           {"peer_bytes", "read of other ranks of its host", budget.peer_bytes},
+           {"gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes},
+           {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes},
+           {"host_gradient_wire_bytes", "  by a host, for gradients",
+            plan.host_traffic[i].gradient_bytes},
+           {"host_parameter_wire_bytes", "  by a host, for parameters",
+            plan.host_traffic[i].parameter_bytes}})
+    amounts.push_back(std::move(amount));
+  return amounts;
+}
+
+bool between_hosts_known(const DeckPlan& plan) {
+  return plan.hosts > 1 && plan.transport != word(comm::Transport::nccl);
+}
+
+/// Of the host that sends most. Formulas are linear in the shard, so all buckets are one.
+DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
+                                   const DeckPlan& plan,
+                                   comm::Transport transport,
+                                   const comm::Hosts& hosts,
+                                   DType parameter_dtype) {
+  if (transport != comm::Transport::mpi && transport != comm::Transport::hierarchical)
+    return {};
+  const std::int64_t shard = plan.plan.owned_elements();
+  const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
+  const std::int64_t times = plan.reductions_per_step;
+  auto gradients =
+      comm::reduce_scatter_traffic(transport, config.parallel.reduction, wire, hosts, shard);
+  const auto gathered =
+      comm::all_gather_traffic(transport, plan.sharded ? parameter_dtype : wire, hosts, shard);
+  if (plan.sharded)
+    return {times * std::ranges::max(gradients), std::ranges::max(gathered)};
+  std::ranges::transform(gradients, gathered, gradients.begin(), std::plus{});
+  return {times * std::ranges::max(gradients), 0};
+}
+
+std::int64_t padding_of(const layout::Budget& budget) {
+  std::int64_t padding = 0;
+  for (const layout::BucketRow& row : budget.buckets) padding += row.padding;
+  return padding;
+}
+
+double percent(std::int64_t part, std::int64_t whole) {
+  return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// Names in the model's table are letters, digits and dots.
+std::string quoted(const std::string& name) {
+  return "\"" + name + "\"";
+}
+
+/// Of the largest micro-batch's attention, and of matrix products.
+std::int64_t gpu_workspace(const deck::Deck& deck, DType dtype) {
+  const deck::JobConfig& config = deck.config;
+  return static_cast<std::int64_t>(
+      device::cuda::workspace_bytes +
+      ops::Attention::gpu_scratch_bytes(
+          model::attention_shape(deck.shape(), dtype, config.batch.micro_sequences),
+          {.deterministic = config.gpu.deterministic_attention}));
+}
+
+/// What the figures of a GPU are and are not.
+std::string gpu_note(const DeckPlan& plan) {
+  if (plan.device == device::Kind::cpu)
+    return {};
+  return "\nnote: cuDNN's workspace is reckoned from the shapes, since only a GPU tells it; CUDA's "
+         "context and NCCL's buffers are not counted, and the snapshot lies in the host's memory\n";
+}
+
+/// Where the batch cannot be split over the ranks, what a run on so many needs; else nothing.
+std::string batch_note(const trireme::train::BatchConfig& batch, int ranks) {
+  const std::int64_t unit = batch.micro_sequences * ranks;
+  if (batch.sequences % unit == 0)
+    return {};
+  return fmt::format(
+      "\nnote: a run on {} ranks needs another batch: {} sequences are no multiple of {} = {} "
+      "micro_sequences x {} ranks\n",
+      ranks, batch.sequences, unit, batch.micro_sequences, ranks);
+}
+
+/// What the record of a run on so many ranks keeps of its spans.
+std::string record_note(const deck::JobConfig& config, const layout::Plan& plan) {
+  if (!config.record.spans)
+    return {};
+  const std::int64_t micro_steps =
+      config.batch.sequences / (config.batch.micro_sequences * plan.ranks());
+  const auto spans = trireme::train::spans_of_a_step(
+      micro_steps, static_cast<std::int64_t>(plan.buckets().size()));
+  return fmt::format(
+      "\nrun.h5: {}; statistics over all ranks every {} steps\n",
+      trireme::train::sample_of(config.record, plan.ranks(), config.run.steps, spans).text(),
+      trireme::train::collect_every_steps);
+}
+
+}  // namespace
+
+DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
+  const deck::JobConfig& config = deck.config;
+  const auto kind = trireme::train::choose_kind(config.run.device, device::count_cuda_devices());
+  const auto wire = kind == device::Kind::cuda ? reduce::Wire::gpus
+                    : hosts == 1               ? reduce::Wire::inside_a_host
+                                               : reduce::Wire::between_hosts;
+  const auto parameters = model::parameter_table(deck.shape());
+  DeckPlan result{
+      layout::Plan(parameters, reduce::layout_options(config.parallel, parameters, ranks, wire)),
+      config.optimizer.sharded,
+      {},
+      {},
+      {},
+      kind,
+      {},
+      optim::state_slots(config.optimizer),
+      optim::resolve_groups(config.optimizer, parameters),
+      hosts,
+      {},
+      {},
+      {}};
+  const auto placed = comm::Hosts::in_blocks(ranks, hosts);
+  comm::Transport transport = config.parallel.transport;
+  if (transport == comm::Transport::automatic)
+    transport =
+        result.device == device::Kind::cuda ? comm::Transport::nccl : comm::transport_for(placed);
+  result.transport = word(transport);
+  result.bucket_text = reduce::bucket_text(config.parallel, result.plan);
+  if (config.run.precision != Precision::bf16)
+    result.dtypes.push_back(DType::f32);
+  if (config.run.precision != Precision::fp32)
+    result.dtypes.push_back(DType::bf16);
+  const int partial_sums =
+      reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, ranks));
+  const bool snapshot = trireme::train::holds_snapshot(config.checkpoint, result.device);
+  for (const DType dtype : result.dtypes) {
+    result.budgets.push_back(layout::budget_of(result.plan, result.slots, dtype, result.sharded,
+                                               reduce::dtype_of(config.parallel.gradient_dtype),
+                                               partial_sums, snapshot));
+    if (config.parallel.reduce_every == reduce::ReduceEvery::micro_step) {
+      const std::int64_t updated =
+          result.plan.owned_elements() * (result.sharded ? 1 : result.plan.ranks());
+      result.budgets.back().gradient_bytes += updated * std::int64_t{sizeof(float)};
+      result.reductions_per_step = config.batch.sequences / (config.batch.micro_sequences * ranks);
+      result.budgets.back().gradient_wire_bytes *= result.reductions_per_step;
+    }
+    result.activations.push_back(
+        model::activation_plan(deck.shape(), dtype, config.batch.micro_sequences, result.device));
+    const bool gpu = result.device == device::Kind::cuda;
+    result.workspaces.push_back(gpu ? gpu_workspace(deck, dtype) : 0);
+    result.host_traffic.push_back(host_traffic(config, result, transport, placed, dtype));
+    if (transport == comm::Transport::shared_memory || transport == comm::Transport::hierarchical)
+      result.budgets.back().peer_bytes = layout::peer_bytes(
+          result.plan, dtype, result.sharded, reduce::dtype_of(config.parallel.gradient_dtype),
+          static_cast<int>(placed.members(0).size()));
+  }
+  return result;
+}
+
+std::string plan_text(const DeckPlan& deck_plan) {
+  const layout::Plan& plan = deck_plan.plan;
+  const layout::Budget& first = deck_plan.budgets.front();
+  const std::int64_t padding = padding_of(first);
+  std::string text = fmt::format(
+      "{} elements of {} parameters in {} buckets ({}); {} elements of padding ({:.4f} %), padding "
+      "{} "
+      "(granule {}), {} {}, optimizer {}\n\n",
+      plan.parameter_elements(), plan.parameters().size(), plan.buckets().size(),
+      deck_plan.bucket_text, padding, percent(padding, plan.flat_elements()),
+      word(plan.options().padding), plan.granule(), plan.ranks(),
+      plan.ranks() == 1 ? "rank" : "ranks", deck_plan.sharded ? "sharded" : "not sharded");
+
+  text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", "bucket", "parameters",
+                      "elements", "padding", "shard", "aligned", "idle ranks", "first .. last");
+  for (const layout::BucketRow& row : first.buckets) {
+    const std::int64_t aligned =
+        std::min(row.gradient_alignment_bytes,
+                 deck_plan.budgets.back().buckets[at(row.bucket)].parameter_alignment_bytes);
+    text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", at(row.bucket),
+                        row.num_parameters, row.elements, row.padding, row.shard_elements,
+                        bytes_text(static_cast<double>(aligned)), row.num_padding_only_ranks,
+                        plan.parameter(row.first).name +
+                            (row.first == row.last ? "" : " .. " + plan.parameter(row.last).name));
+  }
+
+  if (deck_plan.sharded)
+    text += "rank r owns elements [r * shard, (r + 1) * shard) of each bucket\n";
+
+  text += fmt::format("\n{:<32}", "each rank, parameters in");
+  for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));
+  text += '\n';
+  const std::vector<Amount> rows = amounts_of(deck_plan, 0);
+  constexpr std::size_t of_hosts = 2;
+  const std::size_t shown = rows.size() - (between_hosts_known(deck_plan) ? 0 : of_hosts);
+  for (std::size_t row = 0; row < shown; ++row) {
+    if (row + of_hosts == rows.size())
+      text += fmt::format("sent to other hosts per step, {} hosts, {}\n", deck_plan.hosts,
+                          deck_plan.transport);
+    text += fmt::format("{:<32}", rows[row].label);
+    for (std::size_t i = 0; i < deck_plan.budgets.size(); ++i)
+      text += fmt::format("{:>12}",
+                          bytes_text(static_cast<double>(amounts_of(deck_plan, i)[row].bytes)));
+    text += '\n';
+  }
+  return text + "\n" + optim::groups_text(deck_plan.groups) + gpu_note(deck_plan);
+}
+
+std::string plan_json(const DeckPlan& deck_plan) {
+  const layout::Plan& plan = deck_plan.plan;
+  std::string text = fmt::format(
+      "{{\n  \"ranks\": {},\n  \"hosts\": {},\n  \"transport\": \"{}\",\n  \"padding\": \"{}\",\n  "
+      "\"granule\": {},\n  \"bucket_elements\": "
+      "{},\n  \"sharded\": {},\n  \"parameter_elements\": {},\n  \"padding_elements\": {},\n  "
+      "\"flat_elements\": {},\n  \"owned_elements\": {},\n  \"fingerprint\": \"{:016x}\",\n",
+      plan.ranks(), deck_plan.hosts, deck_plan.transport, word(plan.options().padding),
+      plan.granule(), plan.options().bucket_elements, deck_plan.sharded, plan.parameter_elements(),
+      padding_of(deck_plan.budgets.front()), plan.flat_elements(), plan.owned_elements(),
+      plan.fingerprint());
+  text += "  \"buckets\": [";
+  const char* comma = "";
+  for (const layout::BucketRow& row : deck_plan.budgets.front().buckets) {
+    std::string names;
+    for (const ParameterIndex parameter : plan.bucket(row.bucket).parameters)
+      names += (names.empty() ? "" : ", ") + quoted(plan.parameter(parameter).name);
+    text += fmt::format(
+        "{}\n    {{\"begin\": {}, \"elements\": {}, \"padding\": {}, \"shard_elements\": {}, "
+        "\"gradient_alignment_bytes\": {}, \"parameter_alignment_bytes\": {}, \"idle_ranks\": {}, "
+        "\"parameters\": [{}]}}",
+        comma, row.begin, row.elements, row.padding, row.shard_elements,
+        row.gradient_alignment_bytes,
+        deck_plan.budgets.back().buckets[at(row.bucket)].parameter_alignment_bytes,
+        row.num_padding_only_ranks, names);
+    comma = ",";
+  }
+  text += "\n  ],\n  \"groups\": [";
+  comma = "";
+  for (const optim::Group& group : deck_plan.groups.all) {
+    text += fmt::format(
+        "{}\n    {{\"match\": {}, \"parameters\": {}, \"elements\": {}, \"learning_rate\": "
+        "{:.9g}, \"weight_decay\": {:.9g}}}",
+        comma, text::json_string(group.match), group.parameters, group.elements,
+        group.learning_rate, group.weight_decay);
+    comma = ",";
+  }
+  text += "\n  ],\n  \"per_rank\": {";
+  comma = "";
+  for (std::size_t i = 0; i < deck_plan.dtypes.size(); ++i) {
+    std::string amounts;
+    for (const Amount& amount : amounts_of(deck_plan, i))
+      amounts += fmt::format("{}\"{}\": {}", amounts.empty() ? "" : ", ", amount.key, amount.bytes);
+    text += fmt::format("{}\n    \"{}\": {{{}}}", comma, name(deck_plan.dtypes[i]), amounts);
+    comma = ",";
+  }
+  return text + "\n  }\n}\n";
+}
+
+deck::Deck parse_for_plan(const std::string& deck_path,
+                          const std::vector<std::string>& overrides,
+                          deck::Circumstances circumstances) {
+  circumstances.trains = false;
+  return deck::parse(deck::read_deck_file(deck_path), deck_path, overrides, circumstances);
+}
+
+std::string plan_command(const std::string& deck_path,
+                         const std::vector<std::string>& overrides,
+                         const deck::Circumstances& circumstances,
+                         const std::string& json_path) {
+  const deck::Deck deck = parse_for_plan(deck_path, overrides, circumstances);
+  if (circumstances.hosts > circumstances.ranks)
+    throw UserError(fmt::format("--hosts {}: {} {} cannot be on so many", circumstances.hosts,
+                                circumstances.ranks, circumstances.ranks == 1 ? "rank" : "ranks"));
+  const DeckPlan plan = plan_of(deck, circumstances.ranks, circumstances.hosts);
+  if (!json_path.empty())
+    write_new_file(json_path, plan_json(plan));
+  return plan_text(plan) + record_note(deck.config, plan.plan) +
+         batch_note(deck.config.batch, circumstances.ranks);
+}
+
+}  // namespace trireme::cli

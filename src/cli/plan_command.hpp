@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme plan`: the layout that a deck gets on a number of ranks, from the very Plan object that
+// a run would build. Runs anywhere, without MPI or a device.
+//
+// `run.precision: auto` is decided by the hardware of the run; the plan then shows what both
+// precisions would hold and send. `run.device: auto` is planned as a run on this machine would
+// decide.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+
+#include "layout/budget.hpp"
+#include "layout/plan.hpp"
+
+#include "nn/activations.hpp"
+
+#include "optim/groups.hpp"
+
+#include "deck/deck.hpp"
+
+namespace trireme::cli {
+
+struct DeckPlan {
+  layout::Plan plan;
+  bool sharded = true;
+  std::vector<DType> dtypes;                    ///< of the parameters, one or both
+  std::vector<layout::Budget> budgets;          ///< one per dtype
+  std::vector<nn::ActivationPlan> activations;  ///< one per dtype
+  device::Kind device = device::Kind::cpu;
+  std::vector<std::int64_t> workspaces;  ///< one per dtype: of a GPU's libraries; 0 on a CPU
+
+  /// What the host that sends most sends to others per step; known for CPUs only.
+  struct HostTraffic {
+    std::int64_t gradient_bytes = 0, parameter_bytes = 0;
+  };
+  layout::StateSlots slots;  ///< of the optimizer, as in the budgets
+  optim::Groups groups;
+  int hosts = 1;
+  std::string transport;                  ///< as in the deck, auto resolved
+  std::vector<HostTraffic> host_traffic;  ///< one per dtype
+  std::string bucket_text;                ///< how the buckets came about
+  std::int64_t reductions_per_step = 1;   ///< of every bucket
+};
+
+/// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,
+/// its batch aside; hosts <= ranks.
+DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts = 1);
+
+/// The bucket table and the bytes per rank, for people.
+std::string plan_text(const DeckPlan& plan);
+/// The same numbers, and more digits of them, for programs.
+std::string plan_json(const DeckPlan& plan);
+
+/// Reads and checks a deck for a plan: all but whether the batch can be split over the ranks.
+deck::Deck parse_for_plan(const std::string& deck_path,
+                          const std::vector<std::string>& overrides,
+                          deck::Circumstances circumstances);
+
+/// `trireme plan`: reads, checks all but the batch, and plans; says so when the batch cannot be
+/// split over the ranks; the JSON goes into a new file when `json_path` is not
+/// empty. Throws UserError, also when that file exists, and StorageError.
+std::string plan_command(const std::string& deck_path,
+                         const std::vector<std::string>& overrides,
+                         const deck::Circumstances& circumstances,
+                         const std::string& json_path);
+
+}  // namespace trireme::cli

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/rate_verb.hpp"
+
+#include <memory>
+#include <string>
+
+#include "comm/control/together.hpp"
+
+#include "train/find_rate.hpp"
+
+#include "cli/new_file.hpp"
+#include "cli/options.hpp"
+#include "cli/under_mpi.hpp"
+
+namespace trireme::cli {
+
+Action declare_find_rate(CLI::App& command) {
+  struct Asked {
+    DeckWords deck;
+    train::SweepRequest sweep;
+    std::string json;
+  };
+  const auto asked = std::make_shared<Asked>();
+  train::SweepRequest& sweep = asked->sweep;
+  add_deck(command, asked->deck)->required();
+  command.add_option("--from", sweep.low, "Rate of the first step")->check(CLI::PositiveNumber);
+  command.add_option("--to", sweep.high, "Rate of the last step")->check(CLI::PositiveNumber);
+  command.add_option("--steps", sweep.steps, "How many, each with a batch of the deck")
+      ->check(CLI::Range(std::int64_t{10}, std::int64_t{100'000}));
+  command
+      .add_option("--stop-above", sweep.multiple,
+                  "End when the smoothed loss is so many times its minimum")
+      ->check(CLI::Range(1.01, 1e9));
+  command.add_option("--json", asked->json, "Write the curve into this new file as well");
+  return [asked](Arguments arguments) {
+    return under_mpi(arguments, [&](comm::World& world) {
+      return with_deck(world, "find-rate", asked->deck, [&](const train::Job& job, Log& log) {
+        comm::on_first_rank(world, [&] { expect_new_file(asked->json); });
+        const train::RateCurve curve = train::find_rate(job, world, log, asked->sweep);
+        comm::on_first_rank(world, [&] {
+          if (!asked->json.empty())
+            write_new_file(asked->json, train::rate_json(curve));
+          print(train::rate_table(curve));
+        });
+        return ExitCode::done;
+      });
+    });
+  };
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/under_mpi.hpp"
+
+#include <map>
+#include <optional>
+
+#include "base/build_info.hpp"
+#include "base/error_line.hpp"
+#include "base/log.hpp"
+
+#include "comm/control/agreement.hpp"
+#include "comm/control/together.hpp"
+#include "comm/control/world.hpp"
+#include "ops/matmul.hpp"
+
+#include "deck/deck.hpp"
+#include "deck/survey.hpp"
+
+namespace trireme::cli {
+
+record::NameValues build_facts() {
+  const BuildInfo& build = build_info();
+  return {{"software", "trireme"},
+          {"software_version", build.version},
+          {"git_sha1", build.git_revision},
+          {"compiler", build.compiler},
+          {"build_type", build.build_type},
+          {"mpi", comm::mpi_version()},
+          {"hdf5", build.hdf5},
+          {"onednn", ops::onednn_version()},
+          {"cuda", build.cuda},
+          {"cudnn", build.cudnn},
+          {"nccl", build.nccl}};
+}
+
+namespace {
+
+std::string as_text(const deck::Value& value) {
+  return std::visit([](const auto& v) { return deck::yaml_text(v); }, value);
+}
+
+train::Job job_of(const deck::Deck& deck, const model::GptShape& shape) {
+  const deck::JobConfig& c = deck.config;
+  train::Job job{.run = c.run,
+                 .gpu = c.gpu,
+                 .shape = shape,
+                 .data = c.data,
+                 .batch = c.batch,
+                 .optimizer = c.optimizer,
+                 .parallel = c.parallel,
+                 .memory = c.memory,
+                 .record = c.record,
+                 .checkpoint = c.checkpoint,
+                 .evaluate = c.evaluate,
+                 .sample = c.sample,
+                 .resolved_deck = deck::echo(deck),
+                 .build = build_facts(),
+                 .tokenizer = deck.tokenizer_of_data()};
+  const std::map<std::string, std::int64_t> sizes{{"model.layers", shape.layers},
+                                                  {"model.heads", shape.heads},
+                                                  {"model.channels", shape.channels},
+                                                  {"model.context", shape.context},
+                                                  {"model.vocabulary", shape.vocabulary}};
+  for (const deck::Entry& entry : deck::survey(c)) {
+    const auto size = sizes.find(entry.path);  // what a preset or the tokenizer filled in
+    job.deck.emplace_back(
+        entry.path, size == sizes.end() ? as_text(entry.value) : deck::yaml_text(size->second));
+    job.rules.push_back(entry.change);
+    job.places.push_back(deck.places.of(entry.path));
+  }
+  return job;
+}
+
+/// What every rank read from its own command line, and what it is made of.
+std::vector<comm::Fact> facts_of(const train::Job& job,
+                                 const char* verb,
+                                 const std::string& deck_path) {
+  using Owner = comm::Fact::Owner;
+  std::vector<comm::Fact> facts{{"verb", verb, Owner::user}, {"deck", deck_path, Owner::user}};
+  for (const auto& [path, value] : job.deck) facts.push_back({path, value, Owner::user});
+  for (const auto& [name, version] : job.build) facts.push_back({name, version, Owner::machine});
+  return facts;
+}
+
+/// The deck's tokenizer, read by the first rank; null where it cannot be read, which parse() tells.
+std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
+                                                      const std::string& bytes,
+                                                      const DeckWords& words) {
+  std::string serialized;
+  if (world.rank() == 0) {
+    const comm::World::AtWork work(world);
+    try {
+      std::vector<Diagnostic> ignored;
+      const deck::Deck deck = deck::read(bytes, words.path, words.overrides, ignored);
+      if (deck.places.readable("data.tokenizer"))
+        serialized = deck::read_tokenizer(deck.config)->serialized();
+    } catch (const UserError&) {
+    } catch (const StorageError&) {
+    }
+  }
+  serialized = world.broadcast(std::move(serialized), 0);
+  return serialized.empty() ? nullptr : text::tokenizer_from(serialized);
+}
+
+}  // namespace
+
+ExitCode with_deck(comm::World& world,
+                   const char* verb,
+                   const DeckWords& words,
+                   const std::function<ExitCode(const train::Job&, Log&)>& action) {
+  std::string bytes;
+  comm::on_first_rank(world, [&] { bytes = deck::read_deck_file(words.path); });
+  bytes = world.broadcast(std::move(bytes), 0);
+  deck::Circumstances circumstances{.ranks = world.size(), .cuda = build_info().has_cuda};
+  circumstances.tokenizer = read_tokenizer(world, bytes, words);
+  circumstances.reads_weights = world.rank() == 0;
+  std::optional<deck::Deck> deck;
+  comm::together(world, [&] {  // command lines, and so mistakes in them, may differ
+    deck = deck::parse(bytes, words.path, words.overrides, circumstances);
+  });
+  world.limit_waiting(deck->config.parallel.deadline.seconds);
+  const model::GptShape shape = deck->shape();
+  const train::Job job = job_of(*deck, shape);
+  comm::expect_agreement(world, facts_of(job, verb, words.path));
+  Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
+  try {
+    return action(job, log);
+  } catch (const std::exception& problem) {  // log.txt is where people look for why a run ended
+    for (const std::string& line : verdict_of(problem).lines) log.only_to_file(line);
+    throw;
+  }
+}
+
+ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action) {
+  const comm::MpiScope mpi(arguments.argc, arguments.argv);
+  const auto world = comm::make_mpi_world();
+  try {
+    return action(*world);
+  } catch (const UserError& mistake) {  // the same on all ranks
+    if (world->rank() == 0)
+      error_line("{}", mistake.what());
+    return ExitCode::user_error;
+  } catch (const std::exception& problem) {
+    const Verdict verdict = verdict_of(problem);
+    if (dynamic_cast<const comm::FailedElsewhere*>(&problem) ==
+        nullptr)  // that rank speaks for itself
+      for (const std::string& line : verdict.lines)
+        error_line("[rank {} {}] {}", world->rank(), world->host(), line);
+    const auto* outside = dynamic_cast<const EnvironmentError*>(&problem);
+    if (outside != nullptr && outside->known_to_all())
+      world->barrier();  // the line is out before anybody ends the job
+    // Not by way of MPI_Finalize: it would let HDF5 close once more what a full disk kept it from
+    // closing, and crash in there.
+    world->abort(verdict.code);
+    return verdict.code;
+  }
+}
+
+}  // namespace trireme::cli

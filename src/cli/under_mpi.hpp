@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every verb needs that runs on all ranks of an MPI job: MPI's beginning and end, one verdict
+// for all ranks, and a deck that is the same on all of them.
+#pragma once
+
+#include <functional>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+
+#include "comm/control/world.hpp"
+
+#include "record/run/name_values.hpp"
+
+#include "train/job.hpp"
+
+#include "cli/options.hpp"
+#include "cli/verb.hpp"
+
+namespace trireme::cli {
+
+/// Name and version of what this build is made of, for records and checkpoints.
+record::NameValues build_facts();
+
+/// `action` between MPI's beginning and end. Prints mistakes on rank 0 and failures on the rank
+/// that met them; a failure that the other ranks do not know of ends the whole job.
+ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action);
+
+/// `action`, called `verb`, with the checked deck: rank 0 reads the deck's bytes, every rank parses
+/// the same bytes with the overrides of its own command line. Throws UserError or CommError where
+/// ranks were started with other verbs, decks, overrides or builds.
+ExitCode with_deck(comm::World& world,
+                   const char* verb,
+                   const DeckWords& words,
+                   const std::function<ExitCode(const train::Job&, Log&)>& action);
+
+}  // namespace trireme::cli

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/collective/exchange.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/control/requests.hpp"
+
+namespace trireme::comm {
+namespace {
+
+constexpr int exchange_tag = 12;
+/// Messages are no smaller than this, unless the blocks or the caller's chunks are.
+constexpr std::size_t smallest_chunk_bytes = 8192;
+/// Chunks by which a rank's messages may be ahead of its own sums.
+constexpr std::int64_t chunks_ahead = 8;
+/// Elements that one pass over the sources keeps in the first-level cache.
+constexpr std::int64_t pass_elements = 1024;
+
+}  // namespace
+
+/// Where everything stands; cursors count over all chunks.
+struct Exchange::Run {
+  const Table& table;
+  View full;
+  std::span<const std::ptrdiff_t> distances;
+  std::int64_t shard;
+  std::int64_t chunks = (shard + table.chunk_elements - 1) / table.chunk_elements;
+  std::int64_t continued = 0;  ///< visits that need messages, ended
+  std::uint32_t made = 0;      ///< steps of the present one
+  std::uint32_t ready = 0;     ///< steps whose messages are there
+  std::int64_t arrived = 0;    ///< messages
+
+  [[nodiscard]] std::int64_t starts() const {
+    return chunks * static_cast<std::int64_t>(table.routes.starts.size());
+  }
+  [[nodiscard]] std::int64_t continues() const {
+    return chunks * static_cast<std::int64_t>(table.routes.continues.size());
+  }
+  [[nodiscard]] std::int64_t incoming() const {
+    return chunks * static_cast<std::int64_t>(table.incoming.size());
+  }
+  /// The chunk that the sums have come to.
+  [[nodiscard]] std::int64_t chunk() const {
+    return continued / static_cast<std::int64_t>(table.routes.continues.size());
+  }
+  [[nodiscard]] View piece(int block, std::int64_t chunk) const {
+    const std::int64_t begin = chunk * table.chunk_elements;
+    return full.slice(block * shard + begin, std::min(table.chunk_elements, shard - begin));
+  }
+  [[nodiscard]] const std::byte* own(const SumStep& step_of, const View& piece_of) const {
+    return piece_of.data + distances[static_cast<std::size_t>(step_of.source)];
+  }
+  [[nodiscard]] int bytes(const View& of, bool partial) const {
+    return static_cast<int>(static_cast<std::size_t>(of.elements) *
+                            (partial ? sizeof(float) : size_bytes(of.dtype)));
+  }
+};
+
+Exchange::Exchange(MPI_Comm comm,
+                   Progress& progress,
+                   Reduction reduction,
+                   const Hosts& hosts,
+                   device::Device& device,
+                   std::size_t chunk_bytes,
+                   std::size_t scratch_bytes)
+    : comm_(comm), progress_(progress) {
+  TRIREME_MPI(MPI_Comm_rank(comm_, &rank_));
+  TRIREME_MPI(MPI_Comm_size(comm_, &size_));
+  TRIREME_EXPECT(hosts.ranks() == size_, "hosts of {} ranks for {}", hosts.ranks(), size_);
+  if (hosts.count() == 1)
+    return;
+  f32_ = make_table(make_routes(reduction, DType::f32, hosts, rank_), DType::f32, chunk_bytes);
+  bf16_ = make_table(make_routes(reduction, DType::bf16, hosts, rank_), DType::bf16, chunk_bytes);
+  message_bytes_ = chunk_bytes;
+  take_scratch(device, scratch_bytes);
+}
+
+Exchange::Table Exchange::make_table(Routes routes, DType dtype, std::size_t chunk_bytes) {
+  Table table;
+  // All messages of a chunk together are about four chunks' worth, however many they are.
+  const std::size_t bytes =
+      std::min(chunk_bytes, std::max(4 * chunk_bytes / routes.fan / 64 * 64, smallest_chunk_bytes));
+  table.chunk_elements =
+      static_cast<std::int64_t>(bytes / (routes.partials ? sizeof(float) : size_bytes(dtype)));
+  for (const Visit& visit : routes.continues)
+    for (std::uint32_t i = visit.first; i < visit.first + visit.count; ++i)
+      if (const SumStep& step = routes.steps[i]; step.incoming)
+        table.incoming.push_back({step.source, visit.block, step.partial});
+  table.routes = std::move(routes);
+  return table;
+}
+
+void Exchange::take_scratch(device::Device& device, std::size_t scratch_bytes) {
+  const auto elements = std::max(f32_.chunk_elements, bf16_.chunk_elements);
+  message_bytes_ = static_cast<std::size_t>(elements) * sizeof(float);
+  const std::size_t most = std::max<std::size_t>(scratch_bytes / message_bytes_, 2);
+  const auto window = [&](auto count_of) {
+    const std::size_t count = std::max(count_of(f32_), count_of(bf16_));
+    return std::vector<MPI_Request>(
+        std::min(most, std::max<std::size_t>(count, 1) * static_cast<std::size_t>(chunks_ahead)),
+        MPI_REQUEST_NULL);
+  };
+  starting_.requests = window([](const Table& table) { return table.routes.starts.size(); });
+  receiving_.requests = window([](const Table& table) { return table.incoming.size(); });
+  passing_.requests = window([](const Table& table) { return table.routes.continues.size(); });
+  const auto any = [&](auto&& visits_of, auto&& wants) {
+    return std::ranges::any_of(visits_of(f32_), wants) ||
+           std::ranges::any_of(visits_of(bf16_), wants);
+  };
+  const bool stages = any(
+      [](const Table& t) -> const auto& { return t.routes.starts; },
+      [](const Visit& visit) { return !visit.as_it_is; });
+  const bool passes = any(
+      [](const Table& t) -> const auto& { return t.routes.continues; },
+      [](const Visit& visit) { return visit.to >= 0; });
+  std::uint32_t longest = 0;
+  for (const Table* table : {&f32_, &bf16_})
+    for (const auto* visits : {&table->routes.starts, &table->routes.continues})
+      for (const Visit& visit : *visits) longest = std::max(longest, visit.count);
+  sources_.resize(longest);
+  const std::size_t levels = std::max(f32_.routes.depth, bf16_.routes.depth);
+  const std::size_t sums = 2 * levels * message_bytes_;
+  std::size_t bytes = receiving_.requests.size() * message_bytes_;
+  const std::size_t staged = bytes;
+  bytes += stages ? starting_.requests.size() * message_bytes_ : 0;
+  const std::size_t passed = bytes;
+  bytes += passes ? passing_.requests.size() * message_bytes_ : 0;
+  scratch_ = device.allocate(bytes + sums, "exchange messages");
+  receiving_.memory = scratch_.data();
+  starting_.memory = scratch_.data() + staged;
+  passing_.memory = scratch_.data() + passed;
+  auto* at = reinterpret_cast<float*>(scratch_.data() + bytes);
+  early_ = PartialSums(at, levels, elements);
+  late_ = PartialSums(at + levels * static_cast<std::size_t>(elements), levels, elements);
+}
+
+bool Exchange::Window::end_some() {
+  const std::int64_t before = ended;
+  while (ended < begun && completed(requests[slot(ended)])) ++ended;
+  return ended > before;
+}
+
+void Exchange::start(Run& run) {
+  const Routes& routes = run.table.routes;
+  const auto count = static_cast<std::int64_t>(routes.starts.size());
+  while (starting_.begun < run.starts() && !starting_.full() &&
+         starting_.begun / count < run.chunk() + chunks_ahead) {
+    const Visit& visit = routes.starts[static_cast<std::size_t>(starting_.begun % count)];
+    const View piece = run.piece(visit.block, starting_.begun / count);
+    const std::size_t slot = starting_.slot(starting_.begun);
+    const std::byte* at = nullptr;
+    if (visit.as_it_is) {
+      at = run.own(routes.steps[visit.first], piece);
+    } else {
+      std::byte* staged = starting_.memory + slot * message_bytes_;
+      make_sums(run, visit, piece, {0, visit.count}, early_, staged);
+      at = staged;
+    }
+    TRIREME_MPI(MPI_Isend(at, run.bytes(piece, visit.partial), MPI_BYTE, visit.to, exchange_tag,
+                          comm_, &starting_.requests[slot]));
+    ++starting_.begun;
+  }
+}
+
+void Exchange::receive(Run& run) {
+  const auto count = static_cast<std::int64_t>(run.table.incoming.size());
+  for (; receiving_.begun < run.incoming() && !receiving_.full(); ++receiving_.begun) {
+    const Incoming& next = run.table.incoming[static_cast<std::size_t>(receiving_.begun % count)];
+    const View piece = run.piece(next.block, receiving_.begun / count);
+    const std::size_t slot = receiving_.slot(receiving_.begun);
+    TRIREME_MPI(MPI_Irecv(receiving_.memory + slot * message_bytes_, run.bytes(piece, next.partial),
+                          MPI_BYTE, next.from, exchange_tag, comm_, &receiving_.requests[slot]));
+  }
+}
+
+/// Looks how far the present visit can go. Returns whether it can now.
+bool Exchange::gather_messages(Run& run, const Visit& visit) {
+  const auto& steps = run.table.routes.steps;
+  for (; run.ready < visit.count; ++run.ready) {
+    if (!steps[visit.first + run.ready].incoming)
+      continue;
+    if (run.arrived == receiving_.begun ||
+        !completed(receiving_.requests[receiving_.slot(run.arrived)]))
+      break;
+    ++run.arrived;
+  }
+  const bool window_is_full =
+      run.arrived - receiving_.ended == static_cast<std::int64_t>(receiving_.requests.size());
+  return run.ready == visit.count || window_is_full;
+}
+
+void Exchange::make_sums(const Run& run,
+                         const Visit& visit,
+                         View piece,
+                         Steps which,
+                         PartialSums& sums,
+                         std::byte* out) {
+  const std::span steps =
+      std::span(run.table.routes.steps).subspan(visit.first).subspan(which.begin, which.count());
+  std::int64_t message = receiving_.ended;
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    sources_[i] = steps[i].incoming
+                      ? receiving_.memory + receiving_.slot(message++) * message_bytes_
+                  : steps[i].kind == SumStep::Kind::merge ? nullptr
+                                                          : run.own(steps[i], piece);
+  const bool all_at_once = which.count() == visit.count;
+  if (all_at_once && visit.in_order)
+    return sum_in_order(out, std::span(sources_).first(steps.size()), piece.elements, piece.dtype);
+  const DType dtype = visit.partial ? DType::f32 : piece.dtype;
+  const std::size_t height = which.begin == 0 ? 0 : sums.height();
+  for (std::int64_t from = 0; from < piece.elements; from += pass_elements) {
+    const std::int64_t elements = std::min(pass_elements, piece.elements - from);
+    const std::int64_t at = all_at_once ? 0 : from;
+    const auto behind = [from](const std::byte* start, DType type) {
+      return start + static_cast<std::size_t>(from) * size_bytes(type);
+    };
+    sums.set_height(height);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const DType type = steps[i].partial ? DType::f32 : piece.dtype;
+      sums.apply(steps[i].kind, sources_[i] == nullptr ? nullptr : behind(sources_[i], type), type,
+                 at, elements);
+    }
+    if (which.end == visit.count)
+      sums.store(out + static_cast<std::size_t>(from) * size_bytes(dtype), dtype, at, elements);
+  }
+}
+
+void Exchange::end_visit(Run& run, const Visit& visit, View piece) {
+  if (visit.to >= 0) {
+    const std::size_t slot = passing_.slot(passing_.begun);
+    TRIREME_MPI(MPI_Isend(passing_.memory + slot * message_bytes_, run.bytes(piece, visit.partial),
+                          MPI_BYTE, visit.to, exchange_tag, comm_, &passing_.requests[slot]));
+    ++passing_.begun;
+  }
+  ++run.continued;
+  run.made = run.ready = 0;
+}
+
+/// Makes the additions that can be made. Returns whether there were any.
+bool Exchange::go_on(Run& run) {
+  const auto& visits = run.table.routes.continues;
+  bool moved = false;
+  while (run.continued < run.continues()) {
+    const Visit& visit = visits[static_cast<std::size_t>(run.continued) % visits.size()];
+    const bool has_room = visit.to < 0 || !passing_.full();
+    if (!gather_messages(run, visit) || !has_room)
+      return moved;
+    const View piece = run.piece(visit.block, run.chunk());
+    std::byte* out = visit.to < 0
+                         ? piece.data
+                         : passing_.memory + passing_.slot(passing_.begun) * message_bytes_;
+    make_sums(run, visit, piece, {run.made, run.ready}, late_, out);
+    run.made = run.ready;
+    receiving_.ended = run.arrived;
+    moved = true;
+    if (run.made < visit.count)
+      return true;  // for more messages
+    end_visit(run, visit, piece);
+  }
+  return moved;
+}
+
+void Exchange::reduce_scatter(View full, std::span<const std::ptrdiff_t> distances) {
+  const Table& table = full.dtype == DType::f32 ? f32_ : bf16_;
+  if (size_ == 1 || full.empty())
+    return;
+  TRIREME_EXPECT(full.dtype != DType::i64 && !table.routes.continues.empty(),
+                 "an exchange of {} inside one host", name(full.dtype));
+  const Abandon starts(starting_.requests), receives(receiving_.requests),
+      passed(passing_.requests);
+  for (Window* window : {&starting_, &receiving_, &passing_}) window->begun = window->ended = 0;
+  Run run{table, full, distances, full.elements / size_};
+  for (;;) {
+    receive(run);
+    start(run);
+    bool moved = go_on(run);
+    moved = starting_.end_some() || moved;
+    moved = passing_.end_some() || moved;
+    if (run.continued == run.continues() && starting_.ended == run.starts() &&
+        passing_.ended == passing_.begun)
+      return;
+    if (moved)
+      progress_.moved();
+    else
+      progress_.pause();
+  }
+}
+
+}  // namespace trireme::comm

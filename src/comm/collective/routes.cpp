@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/collective/routes.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "base/error.hpp"
+
+namespace trireme::comm {
+namespace {
+
+/// An expression in postfix: ranks, and `plus` after its two operands.
+using Postfix = std::vector<int>;
+constexpr int plus = -1;
+constexpr int many_hosts = -1;
+
+void append_tree(Postfix& all, int first, int count) {
+  if (count == 1) {
+    all.push_back(first);
+    return;
+  }
+  const auto left = static_cast<int>(std::bit_ceil(static_cast<unsigned>(count)) / 2);
+  append_tree(all, first, left);
+  append_tree(all, first + left, count - left);
+  all.push_back(plus);
+}
+
+void append_fold(Postfix& all, std::span<const int> ranks) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    all.push_back(ranks[i]);
+    if (i > 0)
+      all.push_back(plus);
+  }
+}
+
+Postfix expression_of(Reduction reduction, const Hosts& hosts) {
+  Postfix all;
+  if (reduction == Reduction::tree) {
+    append_tree(all, 0, hosts.ranks());
+  } else if (reduction == Reduction::ordered) {
+    std::vector<int> ranks(static_cast<std::size_t>(hosts.ranks()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    append_fold(all, ranks);
+  } else {
+    for (int host = 0; host < hosts.count(); ++host) {
+      append_fold(all, hosts.members(host));
+      if (host > 0)
+        all.push_back(plus);
+    }
+  }
+  return all;
+}
+
+/// A largest part of the expression that lies on one host.
+struct Term {
+  int host = 0;
+  std::size_t begin = 0, end = 0;  // in the expression
+
+  [[nodiscard]] bool alone() const { return end - begin == 1; }
+};
+
+/// In the order of the expression.
+std::vector<Term> terms_of(const Postfix& all, const Hosts& hosts) {
+  std::vector<Term> stack, terms;
+  const auto keep = [&](const Term& part) {
+    if (part.host != many_hosts)
+      terms.push_back(part);
+  };
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i] != plus) {
+      stack.push_back({hosts.host_of(all[i]), i, i + 1});
+      continue;
+    }
+    const Term right = stack.back();
+    stack.pop_back();
+    Term& left = stack.back();
+    if (left.host != right.host || left.host == many_hosts) {
+      keep(left);
+      keep(right);
+      left.host = many_hosts;
+    }
+    left.end = i + 1;
+  }
+  keep(stack.back());
+  std::ranges::sort(terms, {}, &Term::begin);
+  return terms;
+}
+
+/// Consecutive ranks of one host.
+struct Segment {
+  int host = 0;
+  int first = 0, count = 0;
+};
+
+std::vector<Segment> segments_of(const Hosts& hosts) {
+  std::vector<Segment> segments;
+  for (int rank = 0; rank < hosts.ranks(); ++rank) {
+    if (segments.empty() || segments.back().host != hosts.host_of(rank))
+      segments.push_back({hosts.host_of(rank), rank, 0});
+    ++segments.back().count;
+  }
+  return segments;
+}
+
+constexpr auto partial_bytes = static_cast<std::int64_t>(sizeof(float));
+
+/// By host, bytes for one element of every block.
+std::vector<std::int64_t> gathered_bytes(const std::vector<Term>& terms,
+                                         DType dtype,
+                                         const Hosts& hosts) {
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(hosts.count()));
+  for (const Term& term : terms) {
+    const auto foreign = hosts.ranks() - static_cast<std::int64_t>(hosts.members(term.host).size());
+    bytes[static_cast<std::size_t>(term.host)] +=
+        foreign * (term.alone() ? static_cast<std::int64_t>(size_bytes(dtype)) : partial_bytes);
+  }
+  return bytes;
+}
+
+std::vector<std::int64_t> passed_bytes(const std::vector<Segment>& segments,
+                                       DType dtype,
+                                       const Hosts& hosts) {
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(hosts.count()));
+  const auto size = static_cast<std::int64_t>(size_bytes(dtype));
+  for (std::size_t k = 0; k < segments.size(); ++k) {
+    const auto host = segments[k].host;
+    const auto here = static_cast<std::int64_t>(hosts.members(host).size());
+    bytes[static_cast<std::size_t>(host)] +=
+        k + 1 < segments.size() ? hosts.ranks() * partial_bytes : (hosts.ranks() - here) * size;
+  }
+  return bytes;
+}
+
+std::int64_t total(const std::vector<std::int64_t>& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
+
+/// Writes a rank's visits.
+class Writer {
+ public:
+  Writer(const Hosts& hosts, DType dtype, int rank)
+      : hosts_(hosts), dtype_(dtype), rank_(rank), host_(hosts.host_of(rank)) {}
+
+  [[nodiscard]] int host() const { return host_; }
+  [[nodiscard]] bool deals_with(int block) const { return hosts_.agent(host_, block) == rank_; }
+
+  void begin(int block) {
+    visit_ = {};
+    visit_.block = block;
+    visit_.first = static_cast<std::uint32_t>(routes.steps.size());
+    waits_ = false;
+  }
+  void push_own(int rank) { push({SumStep::Kind::load, false, false, hosts_.local_of(rank)}); }
+  void push_incoming(int from, bool partial) {
+    push({SumStep::Kind::load, true, partial, from});
+    waits_ = true;
+  }
+  void merge() {
+    auto& steps = routes.steps;
+    if (steps.back().kind == SumStep::Kind::load)
+      steps.back().kind = SumStep::Kind::add;
+    else
+      push({SumStep::Kind::merge, false, false, 0});
+  }
+  void push_term(const Postfix& all, const Term& term) {
+    for (std::size_t i = term.begin; i < term.end; ++i) all[i] == plus ? merge() : push_own(all[i]);
+  }
+  void end(int to, bool partial) {
+    visit_.count = static_cast<std::uint32_t>(routes.steps.size()) - visit_.first;
+    visit_.to = to;
+    visit_.partial = partial;
+    visit_.as_it_is = visit_.count == 1 && !waits_ && to >= 0 && !partial;
+    const std::span steps = std::span(routes.steps).subspan(visit_.first);
+    visit_.in_order =
+        std::ranges::all_of(steps.subspan(1),
+                            [&](const SumStep& step) { return step.kind == SumStep::Kind::add; }) &&
+        (dtype_ == DType::f32 || (!partial && std::ranges::none_of(steps, &SumStep::partial)));
+    (waits_ || to < 0 ? routes.continues : routes.starts).push_back(visit_);
+    std::size_t height = 0;
+    for (std::uint32_t i = visit_.first; i < visit_.first + visit_.count; ++i) {
+      const auto kind = routes.steps[i].kind;
+      height += kind == SumStep::Kind::load ? 1U : 0U;
+      routes.depth = std::max(routes.depth, height);
+      height -= kind == SumStep::Kind::merge ? 1U : 0U;
+    }
+  }
+
+  Routes routes;
+
+ private:
+  void push(const SumStep& step) { routes.steps.push_back(step); }
+
+  const Hosts& hosts_;
+  DType dtype_;
+  int rank_, host_;
+  Visit visit_;
+  bool waits_ = false;
+};
+
+Routes gathered(const Postfix& all,
+                const std::vector<Term>& terms,
+                DType dtype,
+                const Hosts& hosts,
+                int rank,
+                std::size_t rotates_up_to) {
+  Writer writer(hosts, dtype, rank);
+  const int size = hosts.ranks();
+  const bool rotates = terms.size() <= rotates_up_to;
+  for (const Term& term : terms)
+    for (int step = 1; step <= size && term.host == writer.host(); ++step) {
+      const int block = rotates ? (rank + step) % size : size - step;
+      if (hosts.host_of(block) == writer.host() || !writer.deals_with(block))
+        continue;
+      writer.begin(block);
+      writer.push_term(all, term);
+      writer.end(block, !term.alone());
+    }
+  writer.begin(rank);
+  auto term = terms.begin();
+  for (std::size_t i = 0; i < all.size();) {
+    if (term == terms.end() || i != term->begin) {
+      writer.merge();
+      ++i;
+      continue;
+    }
+    if (term->host == writer.host())
+      writer.push_term(all, *term);
+    else
+      writer.push_incoming(hosts.agent(term->host, rank), !term->alone());
+    i = term++->end;
+  }
+  writer.end(-1, false);
+  Routes routes = std::move(writer.routes);
+  routes.partials = std::ranges::any_of(terms, [](const Term& part) { return !part.alone(); });
+  routes.fan = terms.size();
+  return routes;
+}
+
+Routes passed_on(const std::vector<Segment>& segments, DType dtype, const Hosts& hosts, int rank) {
+  Writer writer(hosts, dtype, rank);
+  for (std::size_t k = 0; k < segments.size(); ++k) {
+    const Segment& segment = segments[k];
+    const bool last = k + 1 == segments.size();
+    for (int block = 0; block < hosts.ranks() && segment.host == writer.host(); ++block) {
+      if (!writer.deals_with(block))
+        continue;
+      writer.begin(block);
+      if (k > 0)
+        writer.push_incoming(hosts.agent(segments[k - 1].host, block), true);
+      for (int i = 0; i < segment.count; ++i) {
+        writer.push_own(segment.first + i);
+        if (k > 0 || i > 0)
+          writer.merge();
+      }
+      const int to = last ? block : hosts.agent(segments[k + 1].host, block);
+      writer.end(to == rank ? -1 : to, !last);
+    }
+  }
+  if (const int last = segments.back().host; last != writer.host()) {
+    writer.begin(rank);
+    writer.push_incoming(hosts.agent(last, rank), false);
+    writer.end(-1, false);
+  }
+  Routes routes = std::move(writer.routes);
+  routes.partials = true;
+  std::size_t fewest = static_cast<std::size_t>(hosts.ranks());
+  for (int host = 0; host < hosts.count(); ++host)
+    fewest = std::min(fewest, hosts.members(host).size());
+  routes.fan = static_cast<std::size_t>(hosts.ranks()) / fewest;
+  return routes;
+}
+
+}  // namespace
+
+Routes make_routes(
+    Reduction reduction, DType dtype, const Hosts& hosts, int rank, std::size_t rotates_up_to) {
+  const Postfix all = expression_of(reduction, hosts);
+  const auto terms = terms_of(all, hosts);
+  if (reduction == Reduction::ordered) {
+    const auto segments = segments_of(hosts);
+    if (total(passed_bytes(segments, dtype, hosts)) < total(gathered_bytes(terms, dtype, hosts)))
+      return passed_on(segments, dtype, hosts, rank);
+  }
+  return gathered(all, terms, dtype, hosts, rank, rotates_up_to);
+}
+
+std::vector<std::int64_t> reduce_bytes_between_hosts(Reduction reduction,
+                                                     DType dtype,
+                                                     const Hosts& hosts,
+                                                     std::int64_t shard_elements) {
+  auto bytes = gathered_bytes(terms_of(expression_of(reduction, hosts), hosts), dtype, hosts);
+  if (reduction == Reduction::ordered)
+    if (auto passed = passed_bytes(segments_of(hosts), dtype, hosts); total(passed) < total(bytes))
+      bytes = std::move(passed);
+  for (std::int64_t& sum : bytes) sum *= shard_elements;
+  return bytes;
+}
+
+}  // namespace trireme::comm

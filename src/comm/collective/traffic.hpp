@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many bytes each host sends to others in a collective, as the transports of this room do it.
+// Arithmetic only; a test counts what is really sent (tests/comm/traffic_test.cpp).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/dtype.hpp"
+
+#include "comm/collective/hosts.hpp"
+#include "comm/config.hpp"
+
+namespace trireme::comm {
+
+/// By host, for a bucket of `shard_elements` per rank. `transport`: mpi or hierarchical; with one
+/// host nothing is sent.
+std::vector<std::int64_t> reduce_scatter_traffic(Transport transport,
+                                                 Reduction reduction,
+                                                 DType dtype,
+                                                 const Hosts& hosts,
+                                                 std::int64_t shard_elements);
+std::vector<std::int64_t> all_gather_traffic(Transport transport,
+                                             DType dtype,
+                                             const Hosts& hosts,
+                                             std::int64_t shard_elements);
+
+/// What `auto` takes for ranks on these hosts, on a CPU.
+inline Transport transport_for(const Hosts& hosts) {
+  if (hosts.ranks() == 1)
+    return Transport::self;
+  if (hosts.count() == 1)
+    return Transport::shared_memory;
+  return hosts.count() == hosts.ranks() ? Transport::mpi : Transport::hierarchical;
+}
+
+}  // namespace trireme::comm

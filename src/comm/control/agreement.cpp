@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/control/agreement.hpp"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+
+#include "comm/control/placement.hpp"
+#include "comm/control/together.hpp"
+
+namespace trireme::comm {
+namespace {
+
+// Separators that cannot stand in a value for people: ASCII record and unit separator.
+constexpr char between_facts = '\x1e', between_fields = '\x1f';
+constexpr char users = 'U', machines = 'M';
+/// Of a value in a message.
+constexpr std::size_t longest_value = 60;
+
+std::string packed(const std::vector<Fact>& facts) {
+  std::string text;
+  for (const Fact& fact : facts)
+    text += std::string(1, fact.owner == Fact::Owner::user ? users : machines) + fact.name +
+            between_fields + fact.value + between_facts;
+  return text;
+}
+
+/// Ranks by value, by fact. Facts are in the order in which the ranks named them first.
+struct Differences {
+  struct Values {
+    std::string name;
+    bool is_users = false;
+    std::map<std::string, std::vector<int>> ranks;
+  };
+  std::vector<Values> facts;
+
+  void add(int rank, const std::string& text) {
+    std::istringstream stream(text);
+    for (std::string one; std::getline(stream, one, between_facts);) {
+      const auto end = one.find(between_fields);
+      const std::string name = one.substr(1, end - 1);
+      auto known = std::ranges::find(facts, name, &Values::name);
+      if (known == facts.end())
+        known = facts.insert(known, {name, one[0] == users, {}});
+      known->ranks[one.substr(end + 1)].push_back(rank);
+    }
+  }
+};
+
+/// "0.1 on ranks 0-2, 0.2 on rank 3".
+std::string text_of(const Differences::Values& fact, int size) {
+  std::vector<std::pair<std::vector<int>, std::string>> by_first_rank;
+  std::vector<int> without;
+  for (int rank = 0; rank < size; ++rank) without.push_back(rank);
+  for (const auto& [value, ranks] : fact.ranks) {
+    for (const int rank : ranks) std::erase(without, rank);
+    by_first_rank.emplace_back(
+        ranks, value.size() <= longest_value ? value : value.substr(0, longest_value) + "…");
+  }
+  if (!without.empty())
+    by_first_rank.emplace_back(without, "nothing");
+  std::ranges::sort(by_first_rank);
+  std::string text;
+  for (const auto& [ranks, value] : by_first_rank)
+    text +=
+        fmt::format("{}{} on rank{} {}", text.empty() ? "" : ", ", value.empty() ? "\"\"" : value,
+                    ranks.size() == 1 ? "" : "s", ranges_text(ranks));
+  return text;
+}
+
+}  // namespace
+
+void expect_agreement(World& world, const std::vector<Fact>& facts, std::string_view what) {
+  const std::string mine = packed(facts);
+  const std::uint64_t hash = hash_bytes(mine);
+  if (differing(world, {&hash, 1}).empty())
+    return;
+  Differences differences;
+  const auto all = world.gather_all(mine);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    differences.add(static_cast<int>(rank), all[rank]);
+  std::erase_if(differences.facts, [&](const auto& fact) {
+    return fact.ranks.size() == 1 &&
+           fact.ranks.begin()->second.size() == static_cast<std::size_t>(world.size());
+  });
+  TRIREME_EXPECT(!differences.facts.empty(), "hashes of facts differ, and facts do not: {}", mine);
+  std::vector<Diagnostic> findings;
+  std::string text;
+  for (const auto& fact : differences.facts) {
+    const std::string where = text_of(fact, world.size());
+    text += (text.empty() ? "" : "; ") + fact.name + ": " + where;
+    findings.push_back({{}, fact.name, "differs between ranks: " + where});
+  }
+  if (std::ranges::any_of(differences.facts, &Differences::Values::is_users))
+    throw UserError(std::move(findings));
+  if (world.rank() != 0)
+    throw FailedElsewhere(0, text);
+  CommError error("the machine", what, text, __FILE__, __LINE__);
+  error.mark_known_to_all();
+  throw error;
+}
+
+std::vector<std::size_t> differing(World& world, std::span<const std::uint64_t> values) {
+  // The largest of each, and the complement of the smallest.
+  std::vector<std::int64_t> extremes;
+  for (const std::uint64_t value : values)
+    for (const std::uint64_t one : {value, ~value})
+      extremes.push_back(static_cast<std::int64_t>(one));
+  world.max(extremes);
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (extremes[2 * i] != ~extremes[2 * i + 1])
+      found.push_back(i);
+  return found;
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/control/mpi_world.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error_line.hpp"
+
+#include "comm/control/mpi_check.hpp"
+#include "comm/control/requests.hpp"
+
+namespace trireme::comm {
+namespace {
+
+/// Broadcasts go in pieces of this many bytes.
+constexpr std::size_t piece_bytes = std::size_t{1} << 24U;
+
+std::string trimmed(const char* text, int length) {
+  std::string words(text, static_cast<std::size_t>(std::max(length, 0)));
+  while (!words.empty() && (words.back() == '\n' || words.back() == '\0' || words.back() == ' '))
+    words.pop_back();
+  return words;
+}
+
+int count_of(std::size_t elements) {
+  TRIREME_EXPECT(elements <= static_cast<std::size_t>(std::numeric_limits<int>::max()),
+                 "{} elements in one small exchange", elements);
+  return static_cast<int>(elements);
+}
+
+/// Waits, but not for long, until the launcher has taken what this rank wrote. MPICH's kills at
+/// once when a rank aborts, and what is still in the pipe then is lost.
+void await_reader(int descriptor) {
+  struct stat kind {};
+  if (fstat(descriptor, &kind) != 0 || !S_ISFIFO(kind.st_mode))
+    return;
+  const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  int unread = 0;
+  while (ioctl(descriptor, FIONREAD, &unread) == 0 && unread > 0 &&
+         std::chrono::steady_clock::now() < enough)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+}  // namespace
+
+void check_mpi(int code, const char* statement, const char* file, int line) {
+  if (code == MPI_SUCCESS) [[likely]]
+    return;
+  std::array<char, MPI_MAX_ERROR_STRING> words{};
+  int length = 0;
+  std::string reason;
+  if (MPI_Error_string(code, words.data(), &length) == MPI_SUCCESS)
+    reason = trimmed(words.data(), length);
+  else
+    reason = fmt::format("error code {}", code);
+  throw CommError("MPI", statement, reason, file, line);
+}
+
+MpiScope::MpiScope(int& argc, char**& argv) {
+  int provided = MPI_THREAD_SINGLE;
+  TRIREME_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
+  TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  if (provided < MPI_THREAD_MULTIPLE)
+    throw CommError("MPI", "MPI_Init_thread(MPI_THREAD_MULTIPLE)",
+                    "this MPI library does not let several threads communicate", __FILE__,
+                    __LINE__);
+}
+
+MpiScope::~MpiScope() {
+  const int code = MPI_Finalize();
+  if (code != MPI_SUCCESS)
+    error_line("error: MPI_Finalize failed with code {}", code);
+}
+
+std::string mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  TRIREME_MPI(MPI_Get_library_version(text.data(), &length));
+  return trimmed(text.data(), length);
+}
+
+MpiWorld::MpiWorld() : comm_(OwnedComm::duplicate(MPI_COMM_WORLD)) {
+  rank_ = comm_.rank();
+  size_ = comm_.size();
+  MPI_Comm node = MPI_COMM_NULL;
+  TRIREME_MPI(MPI_Comm_split_type(comm(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  const OwnedComm local(node);
+  local_rank_ = local.rank();
+  local_size_ = local.size();
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  int length = 0;
+  TRIREME_MPI(MPI_Get_processor_name(name.data(), &length));
+  host_ = trimmed(name.data(), length);
+  // Names have a greatest length, so that one plain exchange is enough before there is a watchdog.
+  std::vector<char> names(static_cast<std::size_t>(size_) * name.size());
+  TRIREME_MPI(MPI_Allgather(name.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(),
+                            MPI_MAX_PROCESSOR_NAME, MPI_CHAR, comm()));
+  std::vector<std::string> hosts;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r)
+    hosts.emplace_back(names.data() + r * name.size());
+  watchdog_ = std::make_unique<Watchdog>(comm(), std::move(hosts));
+  progress_ = std::make_unique<Progress>(*watchdog_);
+}
+
+void MpiWorld::finish(MPI_Request& request) {
+  while (!completed(request)) progress_->pause();
+  progress_->moved();
+}
+
+void MpiWorld::barrier() {
+  const auto entered = progress_->enter("a barrier");
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(MPI_Ibarrier(comm(), &request));
+  finish(request);
+}
+
+void MpiWorld::reduce(std::span<std::int64_t> values, MPI_Op op, const char* what) {
+  const auto entered = progress_->enter(what);
+  auto* at = room<std::int64_t>(values.size());
+  std::ranges::copy(values, at);
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(
+      MPI_Iallreduce(MPI_IN_PLACE, at, count_of(values.size()), MPI_INT64_T, op, comm(), &request));
+  finish(request);
+  std::copy_n(at, values.size(), values.begin());
+}
+
+void MpiWorld::sum(std::span<std::int64_t> values) {
+  reduce(values, MPI_SUM, "a sum over the ranks");
+}
+
+void MpiWorld::max(std::span<std::int64_t> values) {
+  reduce(values, MPI_MAX, "a maximum over the ranks");
+}
+
+std::vector<double> MpiWorld::gather_all(std::span<const double> values) {
+  const auto entered = progress_->enter("a gather of numbers");
+  return gather_numbers(values);
+}
+
+std::vector<double> MpiWorld::gather_numbers(std::span<const double> values) {
+  const std::size_t total = values.size() * static_cast<std::size_t>(size_);
+  auto* at = room<double>(total);
+  std::ranges::copy(values, at + values.size() * static_cast<std::size_t>(rank_));
+  const int count = count_of(values.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(
+      MPI_Iallgather(MPI_IN_PLACE, count, MPI_DOUBLE, at, count, MPI_DOUBLE, comm(), &request));
+  finish(request);
+  return {at, at + total};
+}
+
+std::size_t MpiWorld::lay_out(const std::string& mine) {
+  const auto length = static_cast<double>(mine.size());
+  const auto lengths = gather_numbers({&length, 1});
+  // MPI reads these until the end, too.
+  lengths_.assign(lengths.size(), 0);
+  starts_.assign(lengths.size(), 0);
+  std::size_t total = 0;
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    starts_[r] = count_of(total);
+    lengths_[r] = count_of(static_cast<std::size_t>(lengths[r]));
+    total += static_cast<std::size_t>(lengths[r]);
+  }
+  return static_cast<std::size_t>(count_of(total));
+}
+
+std::vector<std::string> MpiWorld::texts_at(const char* at) const {
+  std::vector<std::string> all;
+  all.reserve(lengths_.size());
+  for (std::size_t r = 0; r < lengths_.size(); ++r)
+    all.emplace_back(at + starts_[r], static_cast<std::size_t>(lengths_[r]));
+  return all;
+}
+
+std::vector<std::string> MpiWorld::gather_all(const std::string& text) {
+  const auto entered = progress_->enter("a gather of texts");
+  char* at = room<char>(lay_out(text));
+  std::ranges::copy(text, at + starts_[static_cast<std::size_t>(rank_)]);
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_CHAR, at, lengths_.data(), starts_.data(),
+                              MPI_CHAR, comm(), &request));
+  finish(request);
+  return texts_at(at);
+}
+
+std::vector<std::string> MpiWorld::gather(const std::string& text) {
+  const auto entered = progress_->enter("a gather of texts on the first rank");
+  const std::size_t total = lay_out(text);
+  const bool first = rank_ == 0;
+  char* at = room<char>(first ? total : text.size());
+  std::ranges::copy(text, at);  // the first rank's lies first
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(MPI_Igatherv(first ? MPI_IN_PLACE : at, count_of(text.size()), MPI_CHAR, at,
+                           lengths_.data(), starts_.data(), MPI_CHAR, 0, comm(), &request));
+  finish(request);
+  return first ? texts_at(at) : std::vector<std::string>();
+}
+
+std::string MpiWorld::broadcast(std::string bytes, int root) {
+  const auto entered = progress_->enter("a broadcast");
+  auto* length = room<std::uint64_t>(1);
+  *length = bytes.size();
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIREME_MPI(MPI_Ibcast(length, 1, MPI_UINT64_T, root, comm(), &request));
+  finish(request);
+  bytes.resize(*length);
+  for (std::size_t done = 0; done < bytes.size(); done += piece_bytes) {
+    const std::size_t count = std::min(piece_bytes, bytes.size() - done);
+    char* at = room<char>(count);
+    bytes.copy(at, count, done);
+    TRIREME_MPI(MPI_Ibcast(at, count_of(count), MPI_BYTE, root, comm(), &request));
+    finish(request);
+    std::copy_n(at, count, bytes.begin() + static_cast<std::ptrdiff_t>(done));
+  }
+  return bytes;
+}
+
+void MpiWorld::abort(ExitCode code) noexcept {
+  std::fflush(nullptr);
+  await_reader(STDOUT_FILENO);
+  await_reader(STDERR_FILENO);
+  // Not comm(), though it has the same ranks: MPICH asks the launcher to end the job for the world
+  // only. For another communicator it asks the ranks, which one that is stopped does not answer,
+  // and mpiexec returns 0 or 9, depending on who is seen to end first.
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+  std::_Exit(static_cast<int>(code));
+}
+
+std::unique_ptr<World> make_mpi_world() {
+  return std::make_unique<MpiWorld>();
+}
+
+}  // namespace trireme::comm

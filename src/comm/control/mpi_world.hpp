@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The MPI world, for the transports of this room: they need its communicator to make their own, and
+// its watchdog.
+//
+// Everything is exchanged by non-blocking MPI collectives and polled with naps. MPI's own waiting
+// would keep a core busy that a communication thread or another rank may need, and would never end.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <mpi.h>
+
+#include "comm/control/owned_comm.hpp"
+#include "comm/control/progress.hpp"
+#include "comm/control/watchdog.hpp"
+#include "comm/control/world.hpp"
+
+namespace trireme::comm {
+
+class MpiWorld final : public World {
+ public:
+  MpiWorld();
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] int local_rank() const override { return local_rank_; }
+  [[nodiscard]] int local_size() const override { return local_size_; }
+  [[nodiscard]] const std::string& host() const override { return host_; }
+
+  void barrier() override;
+  void sum(std::span<std::int64_t> values) override;
+  void max(std::span<std::int64_t> values) override;
+  std::vector<double> gather_all(std::span<const double> values) override;
+  std::vector<std::string> gather_all(const std::string& text) override;
+  std::vector<std::string> gather(const std::string& text) override;
+  std::string broadcast(std::string bytes, int root) override;
+  [[noreturn]] void abort(ExitCode code) noexcept override;
+
+  void limit_waiting(double deadline_s) override { watchdog_->limit_waiting(deadline_s); }
+  [[nodiscard]] double deadline_s() const override { return watchdog_->deadline_s(); }
+
+  /// The control plane's communicator; transports duplicate it.
+  [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
+  /// Where the transports' collectives are noted as well.
+  [[nodiscard]] Watchdog& watchdog() { return *watchdog_; }
+  /// What the control plane waits with.
+  [[nodiscard]] Progress& progress() { return *progress_; }
+
+ private:
+  void begin_work() override { watchdog_->begin_work(); }
+  void end_work() override { watchdog_->end_work(); }
+  void reduce(std::span<std::int64_t> values, MPI_Op op, const char* what);
+  std::vector<double> gather_numbers(std::span<const double> values);
+  /// Fills lengths_ and starts_ for texts that lie one after another; returns their sum.
+  std::size_t lay_out(const std::string& mine);
+  [[nodiscard]] std::vector<std::string> texts_at(const char* at) const;
+  /// Until `request` is complete, inside the collective that was entered.
+  void finish(MPI_Request& request);
+  /// Room for so many elements. MPI reads and writes nothing else, because a collective that was
+  /// given up is still under way, and a late rank's message may yet come.
+  template <class T>
+  T* room(std::size_t elements) {
+    room_.resize(std::max(room_.size(), (elements * sizeof(T) + 7) / 8));
+    return reinterpret_cast<T*>(room_.data());
+  }
+
+  OwnedComm comm_;
+  int rank_ = 0;
+  int size_ = 1;
+  int local_rank_ = 0;
+  int local_size_ = 1;
+  std::string host_;
+  std::vector<std::uint64_t> room_;
+  std::vector<int> lengths_, starts_;
+  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<Progress> progress_;
+};
+
+}  // namespace trireme::comm

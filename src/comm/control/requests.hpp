@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small helpers around MPI requests.
+#pragma once
+
+#include <span>
+
+#include <mpi.h>
+
+#include "device/buffer.hpp"
+
+#include "comm/control/mpi_check.hpp"
+
+namespace trireme::comm {
+
+/// Withdraws what is still open when a collective fails, and keeps all memory from then on: MPI may
+/// write what it has begun to receive, and peers may send more. Does nothing after success.
+class Abandon {
+ public:
+  explicit Abandon(std::span<MPI_Request> requests) : requests_(requests) {}
+  ~Abandon() {
+    for (MPI_Request& request : requests_)
+      if (request != MPI_REQUEST_NULL) {
+        device::keep_all_memory();
+        MPI_Cancel(&request);
+        MPI_Request_free(&request);
+      }
+  }
+  Abandon(const Abandon&) = delete;
+  Abandon& operator=(const Abandon&) = delete;
+
+ private:
+  std::span<MPI_Request> requests_;
+};
+
+inline bool completed(MPI_Request& request) {
+  int flag = 0;
+  TRIREME_MPI(MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
+  return flag != 0;
+}
+
+inline bool completed(std::span<MPI_Request> requests) {
+  int flag = 0;
+  TRIREME_MPI(
+      MPI_Testall(static_cast<int>(requests.size()), requests.data(), &flag, MPI_STATUSES_IGNORE));
+  return flag != 0;
+}
+
+}  // namespace trireme::comm

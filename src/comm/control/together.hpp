@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps that may fail on some ranks end the same way on all of them, so that nobody is left waiting
+// in the next collective.
+//
+//     together(world, [&] { /* every rank */ });      on_first_rank(world, [&] { /* rank 0 only */
+//     });
+//
+// When the action throws anywhere, every rank throws: a UserError as the same UserError on all
+// ranks (rank 0 prints it), an EnvironmentError as itself on the first rank that met it and as
+// FailedElsewhere on the others, which have nothing to print. A ContractError is not carried over:
+// it is our bug, and the rank that met it ends the job.
+//
+// When all is well that costs one maximum over the ranks; texts travel only when something failed.
+//
+// The action may take any time (World::AtWork); the others wait for it as long as its rank lives.
+#pragma once
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "comm/control/world.hpp"
+
+namespace trireme::comm {
+
+/// Another rank failed and says why itself.
+class FailedElsewhere : public EnvironmentError {
+ public:
+  FailedElsewhere(int rank, const std::string& text)
+      : EnvironmentError(
+            "rank " + std::to_string(rank), "a common step", text, __FILE__, __LINE__) {
+    mark_known_to_all();
+  }
+};
+
+namespace detail {
+/// What one rank has to tell after its part: empty, or an error in a form that travels.
+std::string packed(const std::exception& error);
+/// Collective. Throws when any rank's `mine` is not empty; `own` is what this rank caught.
+void settle(World& world, const std::string& mine, const std::exception_ptr& own);
+}  // namespace detail
+
+template <class Action>
+void together(World& world, Action&& action) {
+  std::string mine;
+  std::exception_ptr own;
+  try {
+    const World::AtWork work(world);
+    action();
+  } catch (const UserError& error) {
+    mine = detail::packed(error);
+    own = std::current_exception();
+  } catch (const EnvironmentError& error) {
+    mine = detail::packed(error);
+    own = std::current_exception();
+  } catch (const std::bad_alloc& error) {
+    mine = detail::packed(error);
+    own = std::current_exception();
+  }
+  detail::settle(world, mine, own);
+}
+
+template <class Action>
+void on_first_rank(World& world, Action&& action) {
+  together(world, [&] {
+    if (world.rank() == 0)
+      action();
+  });
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/control/world.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include <unistd.h>
+
+namespace trireme::comm {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0)
+    return "localhost";
+  return name.data();
+}
+
+class SelfWorld final : public World {
+ public:
+  [[nodiscard]] int rank() const override { return 0; }
+  [[nodiscard]] int size() const override { return 1; }
+  [[nodiscard]] int local_rank() const override { return 0; }
+  [[nodiscard]] int local_size() const override { return 1; }
+  [[nodiscard]] const std::string& host() const override { return host_; }
+
+  void barrier() override {}
+  void sum(std::span<std::int64_t> /*values*/) override {}
+  void max(std::span<std::int64_t> /*values*/) override {}
+  std::vector<double> gather_all(std::span<const double> values) override {
+    return {values.begin(), values.end()};
+  }
+  std::vector<std::string> gather_all(const std::string& text) override { return {text}; }
+  std::string broadcast(std::string bytes, int root) override {
+    TRIREME_EXPECT(root == 0, "broadcast from rank {} in a world of one", root);
+    return bytes;
+  }
+  [[noreturn]] void abort(ExitCode code) noexcept override { std::_Exit(static_cast<int>(code)); }
+
+ private:
+  std::string host_ = host_name();
+};
+
+}  // namespace
+
+std::unique_ptr<World> make_self_world() {
+  return std::make_unique<SelfWorld>();
+}
+
+}  // namespace trireme::comm

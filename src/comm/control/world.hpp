@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control plane: who takes part, on which host, and the small blocking exchanges of a run (deck
+// bytes, losses, stop flags). Bulk gradient and parameter traffic goes through Communicator, on
+// streams.
+//
+// 1. Every member must be called by all ranks in the same order, from the host's main thread.
+// 2. `make_self_world()` is a complete world of one rank that needs no MPI.
+// 3. The MPI world lives on its own duplicate of MPI_COMM_WORLD with MPI_ERRORS_RETURN; a failing
+// call is a CommError with the
+//    statement and MPI's own words.
+// 4. abort() ends every rank of the job at once; it is how a rank that failed alone keeps the
+// others from waiting for ever.
+// 5. Nobody waits for ever. When nothing moves for the deadline, a member throws a CommError that
+// names the ranks which are gone or late (comm/control/watchdog.hpp). A rank that is busy for a
+// time that nobody can bound, with files say, holds an AtWork meanwhile: then the others wait for
+// as long as it lives. together() and on_first_rank() do so. Left to MPI, which waits without end,
+// are its own start and end and the splitting of communicators, which a barrier goes before.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace trireme::comm {
+
+class World {
+ public:
+  virtual ~World() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  /// Position among the ranks of this host, and how many they are.
+  [[nodiscard]] virtual int local_rank() const = 0;
+  [[nodiscard]] virtual int local_size() const = 0;
+  [[nodiscard]] virtual const std::string& host() const = 0;
+
+  virtual void barrier() = 0;
+  /// In place, element by element. Integers, so the result has no order.
+  virtual void sum(std::span<std::int64_t> values) = 0;
+  virtual void max(std::span<std::int64_t> values) = 0;
+  /// Every rank's `values` (equal lengths), in rank order.
+  virtual std::vector<double> gather_all(std::span<const double> values) = 0;
+  /// Every rank's text, in rank order, on every rank.
+  virtual std::vector<std::string> gather_all(const std::string& text) = 0;
+  /// Every rank's text, in rank order, on the first rank; nothing on the others.
+  virtual std::vector<std::string> gather(const std::string& text) {
+    auto all = gather_all(text);
+    return rank() == 0 ? std::move(all) : std::vector<std::string>();
+  }
+  /// Root's bytes on every rank.
+  virtual std::string broadcast(std::string bytes, int root) = 0;
+  [[noreturn]] virtual void abort(ExitCode code) noexcept = 0;
+
+  /// The deadline of this world and of the communicators made in it, in seconds. Before the first
+  /// call it is 600.
+  virtual void limit_waiting(double /*deadline_s*/) {}
+  [[nodiscard]] virtual double deadline_s() const { return 600; }
+
+  /// While one lives, this rank is known to be at work beside all collectives. Nests.
+  class AtWork {
+   public:
+    explicit AtWork(World& world) : world_(world) { world_.begin_work(); }
+    ~AtWork() { world_.end_work(); }
+    AtWork(const AtWork&) = delete;
+    AtWork& operator=(const AtWork&) = delete;
+
+   private:
+    World& world_;
+  };
+
+ private:
+  virtual void begin_work() {}
+  virtual void end_work() {}
+};
+
+std::unique_ptr<World> make_self_world();
+
+/// MPI_Init_thread(MULTIPLE) in the constructor, MPI_Finalize in the destructor; one per process,
+/// the first thing in main. Throws CommError when MPI cannot give the thread level.
+class MpiScope {
+ public:
+  MpiScope(int& argc, char**& argv);
+  ~MpiScope();
+  MpiScope(const MpiScope&) = delete;
+  MpiScope& operator=(const MpiScope&) = delete;
+};
+
+/// Requires an initialized MPI (an MpiScope, or a test's main).
+std::unique_ptr<World> make_mpi_world();
+
+/// "Open MPI v4.1.4 …", the library's own words.
+std::string mpi_version();
+
+}  // namespace trireme::comm

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transport/node_barrier.hpp"
+
+#include <climits>
+#include <ctime>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "comm/control/mpi_check.hpp"
+
+namespace trireme::comm {
+namespace {
+
+/// Looks at the counter before each turn of the patience; some 100 ns.
+constexpr int looks_per_turn = 32;
+/// A sleeper is woken by the store; it wakes by itself only to answer the watchdog.
+constexpr int longest_sleep_us = 20'000;
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// The plain, not the private futex: the waiters are other processes.
+void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value, int microseconds) {
+  const timespec limit{0, microseconds * 1000L};
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
+}
+
+void wake_all(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool behind(std::uint32_t reached, std::uint32_t point) {
+  return static_cast<std::int32_t>(reached - point) < 0;
+}
+
+}  // namespace
+
+NodeBarrier::NodeBarrier(MPI_Comm node, Progress& progress)
+    : segment_(node, progress, sizeof(Seat), "the node's barrier"), progress_(progress) {
+  TRIREME_MPI(MPI_Comm_rank(node, &rank_));
+  TRIREME_MPI(MPI_Comm_size(node, &size_));
+}
+
+void NodeBarrier::reach() {
+  Seat& mine = seat(rank_);
+  mine.reached.store(++point_, std::memory_order_seq_cst);
+  if (mine.sleepers.load(std::memory_order_seq_cst) != 0)
+    wake_all(mine.reached);
+}
+
+void NodeBarrier::wait_for(int local_rank) {
+  Seat& theirs = seat(local_rank);
+  for (;;) {
+    for (int look = 0; look < looks_per_turn; ++look) {
+      if (!behind(theirs.reached.load(std::memory_order_acquire), point_)) {
+        progress_.moved();
+        return;
+      }
+      relax();
+    }
+    const int nap_us = progress_.turn(longest_sleep_us);
+    if (nap_us == 0)
+      continue;
+    theirs.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = theirs.reached.load(std::memory_order_seq_cst);
+    if (behind(seen, point_))
+      sleep_while(theirs.reached, seen, nap_us);
+    theirs.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    progress_.after_nap();
+  }
+}
+
+void NodeBarrier::meet() {
+  reach();
+  for (int step = 1; step < size_; ++step) wait_for((rank_ + step) % size_);
+}
+
+}  // namespace trireme::comm

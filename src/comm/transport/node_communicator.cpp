@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared memory inside a node, messages between nodes. With one node it is the transport
+// `shared_memory`, with several `hierarchical`.
+//
+// Nothing is copied in or out: a rank reads the peers' buckets where they are. The k-th shard of a
+// bucket is written by rank k only, in its own bucket and in place, and the k-th shard of anybody's
+// bucket is read by rank k only; so between two meeting points no rank writes what another reads.
+//
+//   reduce_scatter  meet; sum; (ring along the column, or exchange;) meet
+//   all_gather      (ring along the column, or spread;) reach; wait for each peer and copy the
+//                   shards that it has; meet
+//
+// Between hosts, a sum of fp32 in any order goes around rings where every host has equally many
+// ranks; all else goes through comm/collective/exchange.hpp. Every host sends each shard, or its
+// part of each shard's sum, once. (A promised order may ask for more: comm/collective/routes.hpp.)
+//
+// The last meeting lets nobody leave, and overwrite its bucket, while a peer still reads it.
+#include <algorithm>
+#include <atomic>
+#include <list>
+#include <utility>
+
+#include "device/cpu/cpu_stream.hpp"
+
+#include "comm/collective/accumulate.hpp"
+#include "comm/collective/exchange.hpp"
+#include "comm/collective/ring.hpp"
+#include "comm/collective/spread.hpp"
+#include "comm/control/integer_sums.hpp"
+#include "comm/transport/node_barrier.hpp"
+#include "comm/transport/transports.hpp"
+
+namespace trireme::comm {
+namespace {
+
+/// The node's bucket memory.
+class Windows final : public device::MemorySource {
+ public:
+  Windows(MPI_Comm node, Progress& progress, int local_rank)
+      : node_(node), progress_(progress), local_rank_(local_rank) {}
+
+  device::Buffer allocate(std::size_t bytes, std::string_view what) {
+    if (bytes == 0)
+      return {};
+    const SharedSegment& segment = segments_.emplace_back(node_, progress_, bytes, what);
+    return {*this, segment.piece(local_rank_), bytes};
+  }
+
+  /// The segment in which `full` lies. Throws ContractError when there is none.
+  [[nodiscard]] const SharedSegment& holding(View full) const {
+    for (const SharedSegment& segment : segments_) {
+      const std::byte* start = segment.piece(local_rank_);
+      if (full.data >= start && full.data + full.bytes() <= start + segment.bytes())
+        return segment;
+    }
+    TRIREME_EXPECT(false, "a bucket outside the memory that allocate() gave");
+    std::abort();
+  }
+
+ private:
+  void release(std::byte* data, std::size_t /*bytes*/) noexcept override {
+    segments_.remove_if(
+        [&](const SharedSegment& segment) { return segment.piece(local_rank_) == data; });
+  }
+
+  MPI_Comm node_;
+  Progress& progress_;
+  int local_rank_;
+  std::list<SharedSegment> segments_;
+};
+
+/// Where the host's buckets lie.
+class NodeShards final : public Shards {
+ public:
+  NodeShards(View bucket, int rank, int size, const NodeGrid& grid, const SharedSegment* segment)
+      : Shards(bucket, rank, size) {
+    if (segment == nullptr)
+      return;
+    const std::byte* mine = segment->piece(grid.local_rank);
+    for (int local = 0; local < grid.num_local(); ++local)
+      distances.push_back(segment->piece(local) - mine);
+  }
+
+  std::vector<std::ptrdiff_t> distances;  ///< [local]: from this rank's bucket to that one's
+  // Whether other ranks' memory was read for a sum, and for a gather: parts that do not overlap.
+  mutable bool read_to_sum = false, read_to_gather = false;
+};
+
+/// By rank of the host: whose shards it has after the exchange between hosts.
+std::vector<std::vector<int>> shards_held(const NodeGrid& grid) {
+  std::vector<std::vector<int>> held(static_cast<std::size_t>(grid.num_local()));
+  for (int owner = 0; owner < grid.hosts.ranks(); ++owner) {
+    const int local = grid.hosts.local_of(grid.hosts.agent(grid.row, owner));
+    held[static_cast<std::size_t>(local)].push_back(owner);
+  }
+  return held;
+}
+
+/// The ranks of this rank's column.
+std::vector<int> column_of(const NodeGrid& grid) {
+  std::vector<int> ranks;
+  for (int row = 0; row < grid.num_rows() && grid.has_columns(); ++row)
+    ranks.push_back(grid.hosts.members(row)[static_cast<std::size_t>(grid.local_rank)]);
+  return ranks.empty() ? std::vector<int>{0} : ranks;
+}
+
+class NodeCommunicator final : public Communicator {
+ public:
+  NodeCommunicator(Transport transport,
+                   Reduction reduction,
+                   MpiWorld& world,
+                   device::Device& device,
+                   const Options& options,
+                   NodeGrid grid)
+      : transport_(transport),
+        reduction_(reduction),
+        sum_(summation_of(reduction)),
+        comm_(OwnedComm::duplicate(world.comm())),
+        rank_(world.rank()),
+        size_(world.size()),
+        grid_(std::move(grid)),
+        progress_(world.watchdog()),
+        barrier_(grid_.node.get(), progress_),
+        windows_(grid_.node.get(), world.progress(), grid_.local_rank),
+        held_(shards_held(grid_)),
+        sources_(static_cast<std::size_t>(grid_.num_local())),
+        ring_(grid_.has_columns() ? grid_.column.get() : MPI_COMM_SELF,
+              progress_,
+              column_of(grid_),
+              device,
+              message_bytes(options, false)),
+        exchange_(comm_.get(),
+                  progress_,
+                  reduction,
+                  grid_.hosts,
+                  device,
+                  message_bytes(options, false),
+                  options.exchange_bytes),
+        spread_(comm_.get(), progress_, grid_.hosts, message_bytes(options, false)),
+        integers_(comm_.get(), progress_) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] std::string_view name() const override { return word(transport_); }
+
+  device::Buffer allocate(std::size_t bytes, std::string_view what) override {
+    return windows_.allocate(bytes, what);
+  }
+
+  [[nodiscard]] std::size_t peer_bytes() const override { return peer_bytes_; }
+
+  std::unique_ptr<Shards> shards(View full) override {
+    expect_bucket(full, size_);
+    return std::make_unique<NodeShards>(full, rank_, size_, grid_,
+                                        full.empty() ? nullptr : &windows_.holding(full));
+  }
+
+  void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    run("reduce_scatter", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
+      self.reduce(s);
+      self.barrier_.meet();
+    });
+  }
+
+  void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    run("all_gather", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
+      self.gather(s);
+      self.barrier_.meet();
+    });
+  }
+
+  void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    run("all_reduce", shards, bucket, stream, [](NodeCommunicator& self, const NodeShards& s) {
+      self.reduce(s);
+      self.gather(s);
+      self.barrier_.meet();
+    });
+  }
+
+ private:
+  using Body = void (*)(NodeCommunicator&, const NodeShards&);
+
+  void run(const char* operation,
+           const Shards& shards,
+           BucketIndex bucket,
+           device::Stream& stream,
+           Body body) {
+    const auto* table = dynamic_cast<const NodeShards*>(&shards);
+    TRIREME_EXPECT(table != nullptr, "shards of another transport in {}", operation);
+    if (table->full.empty())
+      return;
+    device::cpu::stream_of(stream).run([this, operation, table, bucket, body] {
+      const auto entered = progress_.enter(operation, bucket);
+      body(*this, *table);
+    });
+  }
+
+  void reduce(const NodeShards& s) {
+    if (grid_.num_rows() > 1 && s.full.dtype == DType::i64) {
+      integers_.all_reduce(s.full);
+      return;
+    }
+    barrier_.meet();
+    if (!std::exchange(s.read_to_sum, true))
+      count_read(s, num_others() * held_[static_cast<std::size_t>(grid_.local_rank)].size());
+    const bool in_rings =
+        grid_.has_columns() && reduction_ == Reduction::sum && s.full.dtype == DType::f32;
+    if (grid_.num_rows() > 1 && !in_rings) {
+      exchange_.reduce_scatter(s.full, s.distances);
+      return;
+    }
+    for (const int owner : held_[static_cast<std::size_t>(grid_.local_rank)]) {
+      const View block = s.of(owner);
+      std::ranges::transform(s.distances, sources_.begin(),
+                             [&](std::ptrdiff_t distance) { return block.data + distance; });
+      sum_(block.data, sources_, block.elements, block.dtype);
+    }
+    ring_.reduce_scatter(s.full, s.own.elements);
+  }
+
+  void gather(const NodeShards& s) {
+    if (grid_.num_rows() > 1 && s.full.dtype == DType::i64)
+      return;  // every rank has the sums
+    if (grid_.has_columns())
+      ring_.all_gather(s.full, s.own.elements);
+    else
+      spread_.all_gather(s.full);
+    barrier_.reach();
+    if (!std::exchange(s.read_to_gather, true))
+      count_read(s, static_cast<std::size_t>(size_) -
+                        held_[static_cast<std::size_t>(grid_.local_rank)].size());
+    for (int step = 1; step < grid_.num_local(); ++step) {
+      const auto local = static_cast<std::size_t>((grid_.local_rank + step) % grid_.num_local());
+      barrier_.wait_for(static_cast<int>(local));
+      for (const int owner : held_[local]) {
+        const View shard = s.of(owner);
+        copy_past_caches(shard.data, shard.data + s.distances[local], shard.bytes());
+      }
+    }
+  }
+
+  [[nodiscard]] std::size_t num_others() const {
+    return static_cast<std::size_t>(grid_.num_local() - 1);
+  }
+  void count_read(const NodeShards& s, std::size_t shards) {
+    if (num_others() > 0)
+      peer_bytes_ += shards * s.own.bytes();
+  }
+
+  Transport transport_;
+  Reduction reduction_;
+  Summation sum_;
+  OwnedComm comm_;
+  int rank_;
+  int size_;
+  NodeGrid grid_;
+  Progress progress_;
+  NodeBarrier barrier_;
+  Windows windows_;
+  std::vector<std::vector<int>> held_;     // [local]: whose shards that rank has for the host
+  std::vector<const std::byte*> sources_;  // [local]
+  std::atomic<std::size_t> peer_bytes_{0};
+  Ring ring_;
+  Exchange exchange_;
+  Spread spread_;
+  IntegerSums integers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_node_communicator(Transport transport,
+                                                     Reduction reduction,
+                                                     MpiWorld& world,
+                                                     device::Device& device,
+                                                     const Options& options,
+                                                     OwnedComm node) {
+  return std::make_unique<NodeCommunicator>(transport, reduction, world, device, options,
+                                            make_grid(world, std::move(node)));
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks and their hosts as communicators: a row per host, whose ranks share memory, and, where
+// every host has equally many ranks, a column per position inside a host, whose ranks talk over the
+// network in a ring. Ranks may be dealt to hosts in any order.
+#pragma once
+
+#include "comm/collective/hosts.hpp"
+#include "comm/control/mpi_world.hpp"
+
+namespace trireme::comm {
+
+struct NodeGrid {
+  OwnedComm node;    ///< the ranks of this host, ascending
+  OwnedComm column;  ///< by number of host; none where hosts are unequal
+  Hosts hosts;
+  int row = 0;  ///< this rank's host
+  int local_rank = 0;
+
+  [[nodiscard]] int num_rows() const { return hosts.count(); }
+  [[nodiscard]] int num_local() const { return static_cast<int>(members().size()); }
+  /// The ranks of this host, ascending.
+  [[nodiscard]] const std::vector<int>& members() const { return hosts.members(row); }
+  [[nodiscard]] bool has_columns() const { return column.get() != MPI_COMM_NULL; }
+};
+
+/// The ranks that can share memory with this one, as MPI sees it. Collective.
+OwnedComm split_by_host(const MpiWorld& world);
+
+/// The most ranks that any host has. Collective; the same answer everywhere.
+int largest_node(MpiWorld& world, const OwnedComm& node);
+
+/// Collective.
+NodeGrid make_grid(MpiWorld& world, OwnedComm node);
+
+}  // namespace trireme::comm

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transports behind make_communicator, one factory each.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.hpp"
+#include "comm/control/mpi_world.hpp"
+#include "comm/transport/node_grid.hpp"
+
+namespace trireme::comm {
+
+std::unique_ptr<Communicator> make_self_communicator(device::Device& device);
+
+/// Point-to-point messages on its own duplicate of the world's communicator. Collective.
+std::unique_ptr<Communicator> make_mpi_communicator(Reduction reduction,
+                                                    MpiWorld& world,
+                                                    device::Device& device,
+                                                    const Options& options);
+
+/// Shared memory among the ranks of `node`, messages between nodes; called `transport`. Collective.
+std::unique_ptr<Communicator> make_node_communicator(Transport transport,
+                                                     Reduction reduction,
+                                                     MpiWorld& world,
+                                                     device::Device& device,
+                                                     const Options& options,
+                                                     OwnedComm node);
+
+/// Collectives on GPUs, in builds with CUDA. Collective.
+std::unique_ptr<Communicator> make_nccl_communicator(World& world,
+                                                     device::Device& device,
+                                                     const Options& options);
+
+/// How long a single message is. Between hosts it stays below Open MPI's eager limit for TCP
+/// (64 KiB): longer ones wait for an answer that queues behind the data of the other direction.
+/// Source: `trireme bench reduce`, ring of 64 MiB on 2 ranks. 2 Gbit/s link (134 ms at wire speed):
+/// 141 ms with 60 KiB, 250 ms with 512 KiB messages. One host: 5.1 ms with 512, 5.5 with 60 KiB.
+std::size_t message_bytes(const Options& options, bool one_host);
+
+/// What every transport checks of a bucket: dtype f32 or bf16, elements divisible by `size`.
+void expect_bucket(View full, int size);
+
+}  // namespace trireme::comm

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+
+#include "deck/check.hpp"
+
+namespace trireme::deck {
+namespace {
+
+/// Both sides of a disagreement between checkpoint.every_steps and checkpoint.keep_every, each
+/// where the deck gave it.
+void say_both(const Deck& deck,
+              std::vector<Diagnostic>& findings,
+              const std::string& about_kept,
+              const std::string& about_every) {
+  const auto say = [&](const char* path, const std::string& text) {
+    if (deck.places.given(path))
+      findings.push_back({deck.places.of(path), path, text});
+  };
+  say("checkpoint.keep_every", about_kept);  // is not 0, so it was given
+  say("checkpoint.every_steps", about_every);
+}
+
+void milestones_are_saved(const Deck& deck, std::vector<Diagnostic>& findings) {
+  const std::int64_t every = deck.config.checkpoint.every_steps;
+  const std::int64_t kept = deck.config.checkpoint.keep_every;
+  if (!deck.places.readable("checkpoint.every_steps") ||
+      !deck.places.readable("checkpoint.keep_every") || kept == 0 ||
+      (every > 0 && kept % every == 0))
+    return;
+  if (every == 0) {
+    say_both(deck, findings,
+             "no checkpoint is sure to be of such a step: checkpoint.every_steps is 0 (none)",
+             "0 (none) leaves no step whose checkpoint checkpoint.keep_every can keep");
+    return;
+  }
+  const std::int64_t below = kept / every * every;
+  const std::string works =
+      below > 0 ? fmt::format("{} or {}", below, below + every) : fmt::format("{}", every);
+  say_both(deck, findings,
+           fmt::format("{} is not a multiple of checkpoint.every_steps = {}; nearest that works: "
+                       "{}",
+                       kept, every, works),
+           fmt::format("{} does not divide checkpoint.keep_every = {}", every, kept));
+}
+
+void copies_are_known(const Deck& deck, std::vector<Diagnostic>& findings) {
+  constexpr const char* path = "record.also";
+  std::vector<std::string> known, seen;
+  for (const auto& [format, name] : EnumNames<trireme::record::AlsoFormat>::table)
+    known.emplace_back(name);
+  for (const std::string& word : deck.config.record.also) {
+    const auto say = [&](const std::string& text) {
+      findings.push_back({deck.places.of(path), path, text});
+    };
+    if (std::ranges::find(known, word) == known.end()) {
+      const auto near = nearest(word, known);
+      say(fmt::format("{:?} is none of {}{}", word, fmt::join(known, ", "),
+                      near ? fmt::format("; did you mean {}?", *near) : ""));
+    } else if (std::ranges::find(seen, word) != seen.end()) {
+      say(word + " is named twice");
+    }
+    seen.push_back(word);
+  }
+}
+
+}  // namespace
+
+void check_record(const Deck& deck, std::vector<Diagnostic>& findings) {
+  milestones_are_saved(deck, findings);
+  copies_are_known(deck, findings);
+}
+
+}  // namespace trireme::deck

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deck/check_sets.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace trireme::deck {
+namespace {
+
+bool letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+bool names_a_group(const std::string& name) {
+  return !name.empty() && letter_or_digit(name.front()) && std::ranges::all_of(name, [](char c) {
+    return letter_or_digit(c) || c == '.' || c == '_' || c == '-';
+  });
+}
+
+}  // namespace
+
+void check_evaluation_sets(const train::EvaluateConfig& config,
+                           const Places& places,
+                           Findings& findings) {
+  const auto& sets = config.sets;
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    const std::string item = fmt::format("evaluate.sets[{}]", i), name = item + ".name";
+    if (places.given(name) && places.readable(item) && places.readable(name)) {
+      if (!names_a_group(sets[i].name))
+        findings.say(name, "a name has letters, digits and . _ -, a letter or digit first");
+      const auto before = sets.begin() + static_cast<std::ptrdiff_t>(i);
+      if (std::any_of(sets.begin(), before,
+                      [&](const auto& other) { return other.name == sets[i].name; }))
+        findings.say(name, "another set has this name");
+    }
+    const int given = (sets[i].text.empty() ? 0 : 1) + (sets[i].tokens.empty() ? 0 : 1) +
+                      (sets[i].multiple_choice.empty() ? 0 : 1);
+    const bool known = std::ranges::all_of(
+        std::initializer_list<const char*>{"", ".text", ".tokens", ".multiple_choice"},
+        [&](const char* key) { return places.readable(item + key); });
+    if (given != 1 && known)
+      findings.say(item,
+                   fmt::format("give one of text, tokens and multiple_choice, not {}", given));
+  }
+}
+
+}  // namespace trireme::deck

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deck/check_tree.hpp"
+
+#include <bit>
+#include <cstdint>
+
+#include <fmt/format.h>
+
+namespace trireme::deck {
+namespace {
+
+class TreeChecker : Findings {
+ public:
+  TreeChecker(const JobConfig& config, const Circumstances& circumstances, const Findings& findings)
+      : Findings(findings), config_(config), circumstances_(circumstances) {}
+
+  void tree_can_grow() {
+    if (!readable({"parallel.reduction", "parallel.logical_shards"}))
+      return;
+    const bool tree = config_.parallel.reduction == trireme::comm::Reduction::tree;
+    const bool counted = config_.parallel.logical_shards.given();
+    if (tree != counted) {
+      disagree({{"parallel.reduction",
+                 fmt::format("{} {}", word(config_.parallel.reduction),
+                             tree ? "adds up parallel.logical_shards, which is not given"
+                                  : "has no use for parallel.logical_shards; tree does")},
+                {"parallel.logical_shards",
+                 fmt::format("given, but only parallel.reduction = tree adds up logical shards, "
+                             "and it is {}",
+                             word(config_.parallel.reduction))}});
+      return;
+    }
+    if (!tree)
+      return;
+    leaves_are_equal(*config_.parallel.logical_shards.value);
+    if (readable({"parallel.reduce_every"}) &&
+        config_.parallel.reduce_every != trireme::reduce::ReduceEvery::step)
+      disagree({{"parallel.reduce_every",
+                 "micro_step adds sums over the ranks, and parallel.reduction = tree adds those of "
+                 "leaves before; step works"},
+                {"parallel.reduction", "tree adds up a step's leaves, not each micro-step alone"}});
+    if (readable({"parallel.gradient_dtype"}) &&
+        config_.parallel.gradient_dtype != trireme::reduce::GradientDType::fp32)
+      disagree({{"parallel.gradient_dtype",
+                 fmt::format("{} would round partial sums where ranks begin and end, and "
+                             "parallel.reduction = tree promises the same bits on any of them; "
+                             "fp32 works",
+                             word(config_.parallel.gradient_dtype))},
+                {"parallel.reduction", fmt::format("the partial sums of a tree travel in fp32, "
+                                                   "not in parallel.gradient_dtype = {}",
+                                                   word(config_.parallel.gradient_dtype))}});
+  }
+
+  /// The noise scale compares a step with its leaves, which only a tree has.
+  void noise_has_leaves() {
+    if (!readable({"evaluate.noise_scale", "evaluate.noise_scale.every_steps", "parallel.reduction",
+                   "parallel.logical_shards"}) ||
+        config_.evaluate.noise_scale.every_steps == 0)
+      return;
+    const auto& shards = config_.parallel.logical_shards;
+    if (config_.parallel.reduction != trireme::comm::Reduction::tree)
+      disagree({{"evaluate.noise_scale.every_steps",
+                 fmt::format("needs parallel.reduction = tree, whose leaves are the same on any "
+                             "number of ranks; {} adds up what each rank has, which is not",
+                             word(config_.parallel.reduction))},
+                {"parallel.reduction",
+                 fmt::format("{} has no leaves that evaluate.noise_scale could compare with the "
+                             "whole step; tree has",
+                             word(config_.parallel.reduction))}});
+    else if (shards.given() && *shards.value < 2)
+      disagree({{"evaluate.noise_scale.every_steps",
+                 "compares a step with its parts, and parallel.logical_shards = 1 leaves one part"},
+                {"parallel.logical_shards",
+                 "1 leaf is the whole step, with which evaluate.noise_scale would compare it; give "
+                 "2 or more"}});
+  }
+
+  /// Every rank has a whole subtree, and every leaf the same number of whole micro-steps.
+  void leaves_are_equal(std::int64_t shards) {
+    const auto is_power = [](std::int64_t n) {
+      return std::has_single_bit(static_cast<std::uint64_t>(n));
+    };
+    const std::int64_t ranks = circumstances_.ranks;
+    if (!is_power(ranks))
+      say("parallel.reduction",
+          fmt::format("tree is for 1, 2, 4, 8, … ranks, and there are {}; ordered is for any",
+                      ranks));
+    if (!is_power(shards)) {
+      const auto below =
+          static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(shards)));
+      say("parallel.logical_shards",
+          fmt::format("{} is not a power of two; nearest that are: {} and {}", shards, below,
+                      2 * below));
+      return;
+    }
+    if (is_power(ranks) && shards < ranks)
+      say("parallel.logical_shards",
+          fmt::format("{} logical shards cannot be dealt to {} ranks; give {} or more", shards,
+                      ranks, ranks));
+    if (!readable({"batch.sequences", "batch.micro_sequences"}))
+      return;
+    const std::int64_t sequences = config_.batch.sequences;
+    const std::int64_t micro = config_.batch.micro_sequences;
+    const std::int64_t unit = micro * shards;
+    if (sequences % unit == 0)
+      return;
+    const std::int64_t below = sequences / unit * unit;
+    disagree({{"parallel.logical_shards",
+               fmt::format("{} x {} micro_sequences does not divide the {} sequences of a step",
+                           shards, micro, sequences)},
+              {"batch.sequences",
+               fmt::format("{} is not a multiple of {} = {} micro_sequences x {} logical shards; "
+                           "nearest that works: {}",
+                           sequences, unit, micro, shards,
+                           below > 0 ? fmt::format("{} or {}", below, below + unit)
+                                     : fmt::format("{}", unit))}});
+  }
+
+ private:
+  const JobConfig& config_;
+  const Circumstances& circumstances_;
+};
+
+}  // namespace
+
+void check_tree(const JobConfig& config, const Circumstances& circumstances, Findings& findings) {
+  TreeChecker checker(config, circumstances, findings);
+  checker.tree_can_grow();
+  checker.noise_has_leaves();
+}
+
+}  // namespace trireme::deck

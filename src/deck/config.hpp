@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole deck as one struct: the rooms' own config structs, one per section. Everything that
+// knows all keys walks describe(JobConfig): the reader, the echo, the help and the attributes.
+//
+// To add a key: one member with its default and one line of describe() in its room's config.hpp.
+// The tests of tests/deck then check that it is read, echoed and explained.
+#pragma once
+
+#include "device/config.hpp"
+
+#include "data/config.hpp"
+
+#include "reduce/config.hpp"
+
+#include "model/config.hpp"
+#include "optim/config.hpp"
+#include "record/config.hpp"
+
+#include "train/config.hpp"
+
+#include "text/tokenizer.hpp"
+
+namespace trireme::deck {
+
+struct JobConfig {
+  trireme::train::RunConfig run;
+  trireme::train::GpuConfig gpu;
+  trireme::model::ModelConfig model;
+  trireme::data::DataConfig data;
+  trireme::train::BatchConfig batch;
+  trireme::optim::OptimizerConfig optimizer;
+  trireme::reduce::ParallelConfig parallel;
+  trireme::device::MemoryConfig memory;
+  trireme::record::RecordConfig record;
+  trireme::record::CheckpointConfig checkpoint;
+  trireme::train::EvaluateConfig evaluate;
+  trireme::train::SampleConfig sample;
+};
+
+template <class V>
+void describe(V& v, JobConfig& c) {
+  v.section("run", c.run);
+  v.section("gpu", c.gpu);
+  v.section("model", c.model);
+  v.section("data", c.data);
+  v.section("batch", c.batch);
+  v.section("optimizer", c.optimizer);
+  v.section("parallel", c.parallel);
+  v.section("memory", c.memory);
+  v.section("record", c.record);
+  v.section("checkpoint", c.checkpoint);
+  v.section("evaluate", c.evaluate);
+  v.section("sample", c.sample);
+}
+
+/// Equal in every key.
+bool operator==(const JobConfig& a, const JobConfig& b);
+
+/// The model's sizes: as given, else from the preset; the vocabulary, if neither says it, from the
+/// tokenizer: of text and synthetic data any, of token files one that is not `bytes`, which is what
+/// a deck has that says nothing. Sizes that nothing fills stay 0 (check() reports them).
+/// `tokenizer`: null where it could not be read.
+trireme::model::GptShape shape_of(const JobConfig& config,
+                                  const trireme::text::Tokenizer* tokenizer);
+
+/// Whether some of the training data are token files.
+bool has_token_files(const trireme::data::DataConfig& data);
+
+}  // namespace trireme::deck

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The describe() visitor that fills a config struct from a YAML tree. One Reader per section; it
+// collects findings and leaves the default in place of a value that it refuses.
+//
+// Absent sections are walked as well, so that their required keys are missed.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/key.hpp"
+
+#include "deck/deck.hpp"
+#include "deck/value.hpp"
+#include "deck/yaml.hpp"
+
+namespace trireme::deck {
+
+class Reader {
+ public:
+  /// `node` is the section's map, or null when the deck has no such section. `all_keys` are the
+  /// paths of the whole deck, for hints.
+  Reader(const Node* node,
+         std::string path,
+         Places& places,
+         const std::vector<std::string>& all_keys,
+         std::vector<Diagnostic>& findings);
+
+  template <class T>
+  void operator()(const char* name, T& value, const Key<T>& key) {
+    const Node* node = find(name);
+    if (node == nullptr) {
+      if (key.required)
+        report_missing(name);
+      return;
+    }
+    T fresh = value;
+    Problem problem;
+    if (node->kind != Node::Kind::broken) {
+      problem = decode(*node, fresh);
+      if (!problem)
+        problem = range_problem(fresh, key);
+      if (!problem)
+        value = std::move(fresh);
+    }
+    remember(name, *node, problem);
+  }
+
+  template <class S>
+  void section(const char* name, S& config) {
+    const Node* node = find(name);
+    if (node != nullptr)
+      remember_section(name, *node);
+    Reader inner(node, dotted(name), places_, all_keys_, findings_);
+    describe(inner, config);
+    inner.finish();
+  }
+
+  /// A list of maps, each with its own describe(). A list that is given replaces the default.
+  template <class S>
+  void list(const char* name, std::vector<S>& items, const ListKey& /*key*/) {
+    const Node* node = find(name);
+    if (node == nullptr)
+      return;
+    remember(name, *node, not_a_list(*node));
+    if (node->kind != Node::Kind::list)
+      return;
+    items.clear();
+    for (const Node& child : node->children) {
+      const std::string path = fmt::format("{}[{}]", dotted(name), items.size());
+      places_.give(path, child.place);
+      Reader inner(&child, path, places_, all_keys_, findings_);
+      S& item = items.emplace_back();
+      if (child.kind != Node::Kind::map && child.kind != Node::Kind::null) {
+        places_.spoil(path);
+        continue;
+      }
+      describe(inner, item);
+      inner.finish();
+    }
+  }
+
+  /// Once, after describe(): what was never asked for is unknown.
+  void finish();
+
+ private:
+  /// The child called `name` that counts: the last one, duplicates having been reported.
+  const Node* find(const char* name);
+  void remember(const char* name, const Node& node, const Problem& problem);
+  void remember_section(const char* name, const Node& node);
+  static Problem not_a_list(const Node& node);
+  /// What only a map before the one that counts gives was not forgotten: it is not missed.
+  void spoil_overruled(const std::string& path, const Node& earlier, const Node& counting);
+  void report_missing(const char* name);
+  [[nodiscard]] std::string dotted(const std::string& name) const;
+  [[nodiscard]] std::string hint(const std::string& unknown) const;
+
+  const Node* map_ = nullptr;
+  std::string path_;
+  Places& places_;
+  const std::vector<std::string>& all_keys_;
+  std::vector<Diagnostic>& findings_;
+  std::vector<std::string> known_;
+};
+
+}  // namespace trireme::deck

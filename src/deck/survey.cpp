@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deck/survey.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+namespace trireme::deck {
+namespace {
+
+class Surveyor {
+ public:
+  Surveyor(std::string prefix, std::vector<Entry>& entries)
+      : prefix_(std::move(prefix)), entries_(entries) {}
+
+  template <class T>
+  void operator()(const char* name, const T& value, const Key<T>& key) {
+    entries_.push_back({prefix_ + name, type_text(value), key.unit, range_text(key), key.help,
+                        key.required, key.change, yaml_text(value), plain(value)});
+  }
+  template <class S>
+  void list(const char* name, std::vector<S>& items, const ListKey& key) {
+    const auto keys_of = [](S item) {
+      std::vector<Entry> keys;
+      Surveyor inner("", keys);
+      describe(inner, item);
+      return keys;
+    };
+    Entry entry;
+    entry.path = prefix_ + name;
+    entry.change = key.change;
+    std::string help;
+    for (const Entry& one : keys_of(S{})) {
+      help += fmt::format(" {} ({}{}{}): {}", one.path, one.type,
+                          one.range.empty() ? "" : ", in " + one.range,
+                          one.required ? "; required" : "; default " + one.text, one.help);
+    }
+    entry.type = "list of maps";
+    entry.help = key.help + help;
+    std::vector<std::string> values;
+    for (const S& item : items) {
+      std::string text;
+      for (const Entry& one : keys_of(item))
+        text += fmt::format("{}{}: {}", text.empty() ? "{" : ", ", one.path, one.text);
+      values.push_back(text + "}");
+    }
+    entry.text = fmt::format("[{}]", fmt::join(values, ", "));
+    entry.value = std::move(values);
+    entries_.push_back(std::move(entry));
+  }
+  template <class S>
+  void section(const char* name, S& config) {
+    Surveyor inner(prefix_ + name + ".", entries_);
+    describe(inner, config);
+  }
+
+ private:
+  std::string prefix_;
+  std::vector<Entry>& entries_;
+};
+
+std::vector<std::string> sections_of(const std::string& path) {
+  std::vector<std::string> sections;
+  for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1))
+    sections.push_back(path.substr(0, dot));
+  return sections;
+}
+
+/// A file name fit for a comment.
+std::string in_one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+std::string origin(const Places& places, const std::string& path) {
+  if (!places.given(path))
+    return "default";
+  const Place place = places.of(path);
+  return fmt::format("{}:{}:{}", in_one_line(place.file), place.line, place.column);
+}
+
+/// `text` in lines of at most `width`, each after `indent` blanks.
+std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
+  std::string result;
+  std::size_t column = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::size_t length = end - begin;
+    if (column > 0 && column + 1 + length > width) {
+      result += '\n';
+      column = 0;
+    }
+    result += column == 0 ? std::string(indent, ' ') : " ";
+    column = (column == 0 ? indent : column + 1) + length;
+    result += text.substr(begin, length);
+    begin = end + 1;
+  }
+  return result + '\n';
+}
+
+/// Two lines: what the key takes, and what it means.
+std::string explained(const Entry& entry) {
+  std::string takes = entry.type;
+  if (!entry.unit.empty())
+    takes += ", " + entry.unit;
+  if (!entry.range.empty())
+    takes += ", in " + entry.range;
+  takes += entry.required ? "; required" : "; default " + entry.text;
+  if (entry.change != Change::free)
+    takes += entry.change == Change::asked ? "; changes by run.allow_changes" : "; never changes";
+  return fmt::format("{:<34} {}\n", entry.path, takes) + wrapped(entry.help, 4, 100);
+}
+
+[[noreturn]] void refuse_unknown(const std::string& name, const std::vector<Entry>& entries) {
+  std::set<std::string> sections;
+  std::vector<std::string> names;
+  std::string elsewhere;
+  for (const Entry& entry : entries) {
+    names.push_back(entry.path);
+    for (const std::string& section : sections_of(entry.path)) sections.insert(section);
+    if (leaf(entry.path) == name)
+      elsewhere += (elsewhere.empty() ? "" : " or ") + ("'" + entry.path + "'");
+  }
+  names.insert(names.end(), sections.begin(), sections.end());
+  std::string hint = "`trireme help deck` lists all keys";
+  if (const auto near = nearest(name, names))
+    hint = fmt::format("did you mean '{}'?", *near);
+  else if (!elsewhere.empty())
+    hint = fmt::format("did you mean {}?", elsewhere);
+  throw UserError(fmt::format("the deck has no key or section '{}'; {}", name, hint));
+}
+
+}  // namespace
+
+std::vector<Entry> survey(const JobConfig& config) {
+  std::vector<Entry> entries;
+  Surveyor surveyor("", entries);
+  JobConfig copy = config;
+  describe(surveyor, copy);
+  return entries;
+}
+
+std::vector<std::pair<std::string, Value>> attributes(const JobConfig& config) {
+  std::vector<std::pair<std::string, Value>> result;
+  for (Entry& entry : survey(config))
+    result.emplace_back(std::move(entry.path), std::move(entry.value));
+  return result;
+}
+
+bool operator==(const JobConfig& a, const JobConfig& b) {
+  return attributes(a) == attributes(b);
+}
+
+std::string echo(const Deck& deck) {
+  std::string text = fmt::format(
+      "# Every key of the deck {} as trireme understood it, and where each value comes from.\n",
+      in_one_line(deck.places.file()));
+  std::set<std::string> open;
+  for (const Entry& entry : survey(deck.config)) {
+    std::size_t depth = 0;
+    for (const std::string& section : sections_of(entry.path)) {
+      if (open.insert(section).second)
+        text += fmt::format("{:{}}{}:\n", "", 2 * depth, leaf(section));
+      ++depth;
+    }
+    const std::string line =
+        fmt::format("{:{}}{}: {}", "", 2 * depth, leaf(entry.path), entry.text);
+    text += fmt::format("{:<40}  # {}\n", line, origin(deck.places, entry.path));
+  }
+  return text;
+}
+
+std::string help(const std::string& section_or_key) {
+  const std::vector<Entry> entries = survey(JobConfig{});
+  std::string text;
+  std::string section;
+  for (const Entry& entry : entries) {
+    if (!section_or_key.empty() && entry.path != section_or_key &&
+        !entry.path.starts_with(section_or_key + "."))
+      continue;
+    const std::string head = sections_of(entry.path).front();
+    if (!text.empty() && head != section)
+      text += '\n';
+    section = head;
+    text += explained(entry);
+  }
+  if (text.empty())
+    refuse_unknown(section_or_key, entries);
+  return text;
+}
+
+}  // namespace trireme::deck

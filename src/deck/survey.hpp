@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every key of a JobConfig as plain data, in the order of describe(): what the echo, the help and
+// the attributes of the run file are made of.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/key.hpp"
+
+#include "deck/config.hpp"
+#include "deck/deck.hpp"
+#include "deck/value.hpp"
+
+namespace trireme::deck {
+
+struct Entry {
+  std::string path;   ///< "optimizer.schedule.kind"
+  std::string type;   ///< "integer", "auto | cpu | cuda"
+  std::string unit;   ///< may be empty
+  std::string range;  ///< "[0, 1)", may be empty
+  std::string help;
+  bool required = false;
+  Change change = Change::free;
+  std::string text;  ///< the value as YAML
+  Value value;
+};
+
+std::vector<Entry> survey(const JobConfig& config);
+
+/// Path and value of every key: the attributes that go with a run's record.
+std::vector<std::pair<std::string, Value>> attributes(const JobConfig& config);
+
+/// deck.resolved.yaml: every key with its value and, as a comment, where it was given. parse() of
+/// it gives an equal config.
+std::string echo(const Deck& deck);
+
+/// The reference of all keys, of a section, or of one key. Throws UserError for an unknown one.
+std::string help(const std::string& section_or_key = "");
+
+}  // namespace trireme::deck

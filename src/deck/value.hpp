@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// One deck value between YAML words, C++ types and messages. decode() is strict: a word means one
+// thing or is refused with the reason, so that nobody trains with 8 steps after writing 010.
+//
+// decode() returns nothing when `value` was filled, else what is wrong; yaml_text() writes what
+// decode() reads back to the same bits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/key.hpp"
+#include "base/text.hpp"
+
+#include "deck/yaml.hpp"
+
+namespace trireme::deck {
+
+/// A value without its C++ struct; enums and keywords are their words, durations are seconds.
+using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
+
+using Problem = std::optional<std::string>;
+
+Problem decode(const Node& node, bool& value);
+Problem decode(const Node& node, std::int64_t& value);
+Problem decode(const Node& node, double& value);
+Problem decode(const Node& node, Duration& value);
+Problem decode(const Node& node, std::string& value);
+Problem decode(const Node& node, std::vector<std::string>& value);
+
+std::string yaml_text(bool value);
+std::string yaml_text(std::int64_t value);
+std::string yaml_text(double value);
+std::string yaml_text(Duration value);
+std::string yaml_text(const std::string& value);
+std::string yaml_text(const std::vector<std::string>& value);
+
+template <class T>
+struct IsOr : std::false_type {};
+template <class T>
+struct IsOr<Or<T>> : std::true_type {};
+
+template <NamedEnum E>
+std::vector<std::string> words_of() {
+  std::vector<std::string> words;
+  for (const auto& [known, text] : EnumNames<E>::table) words.emplace_back(text);
+  return words;
+}
+
+/// "'cosin' is not one of constant, linear; did you mean …".
+std::string not_one_of(const Node& node, const std::vector<std::string>& words);
+
+template <NamedEnum E>
+Problem decode(const Node& node, E& value) {
+  if (node.kind == Node::Kind::word)
+    for (const auto& [known, text] : EnumNames<E>::table)
+      if (node.word == text) {
+        value = known;
+        return std::nullopt;
+      }
+  return not_one_of(node, words_of<E>());
+}
+
+template <class T>
+Problem decode(const Node& node, Or<T>& value) {
+  if (node.kind == Node::Kind::word && !node.quoted && node.word == value.keyword) {
+    value.value.reset();
+    return std::nullopt;
+  }
+  T inner{};
+  if (Problem problem = decode(node, inner))
+    return *problem + fmt::format(" (or the word {})", value.keyword);
+  value.value = std::move(inner);
+  return std::nullopt;
+}
+
+template <NamedEnum E>
+std::string yaml_text(E value) {
+  return word(value);
+}
+/// A text that equals the keyword is quoted, which is how decode() tells them apart.
+template <class T>
+std::string yaml_text(const Or<T>& value) {
+  if (!value.given())
+    return value.keyword;
+  std::string text = yaml_text(*value.value);
+  return text == value.keyword ? "\"" + text + "\"" : text;
+}
+
+template <class T>
+Value plain(const T& value) {
+  if constexpr (NamedEnum<T>)
+    return std::string(word(value));
+  else if constexpr (IsOr<T>::value)
+    return value.given() ? plain(*value.value) : Value(std::string(value.keyword));
+  else if constexpr (std::is_same_v<T, Duration>)
+    return value.seconds;
+  else
+    return value;
+}
+
+/// What kind of value the key takes: "integer", "auto | cpu | cuda", "integer | auto".
+template <class T>
+std::string type_text(const T& value) {
+  if constexpr (NamedEnum<T>) {
+    std::string text;
+    for (const std::string& choice : words_of<T>()) text += (text.empty() ? "" : " | ") + choice;
+    return text;
+  } else if constexpr (IsOr<T>::value) {
+    return type_text(typename decltype(value.value)::value_type{}) + " | " + value.keyword;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return "true | false";
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+    return "integer";
+  } else if constexpr (std::is_same_v<T, double>) {
+    return "number";
+  } else if constexpr (std::is_same_v<T, Duration>) {
+    return "H:MM:SS | number";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return "text";
+  } else {
+    return "list of text";
+  }
+}
+
+/// "[0, 1)"; empty when the key has no range.
+template <class T>
+std::string range_text(const Key<T>& key) {
+  if (!key.min && !key.max)
+    return "";
+  return fmt::format("{}{}, {}{}", key.above_min || !key.min ? '(' : '[',
+                     key.min ? yaml_text(*key.min) : "-inf", key.max ? yaml_text(*key.max) : "inf",
+                     key.below_max || !key.max ? ')' : ']');
+}
+
+/// Whether `value` keeps the key's promises; NaN does not.
+template <class T, class Bound>
+bool in_range(const Bound& value, const Key<T>& key) {
+  const bool above = !key.min || value > *key.min || (!key.above_min && value == *key.min);
+  const bool below = !key.max || value < *key.max || (!key.below_max && value == *key.max);
+  return above && below;
+}
+
+template <class K, class T>
+Problem range_problem(const T& value, const Key<K>& key) {
+  if constexpr (IsOr<T>::value) {
+    return value.given() ? range_problem(*value.value, key) : std::nullopt;
+  } else if constexpr (std::is_same_v<T, std::int64_t> || std::is_same_v<T, double>) {
+    if (in_range(value, key))
+      return std::nullopt;
+    return fmt::format("{} is outside {}{}{}", yaml_text(value), range_text(key),
+                       *key.unit ? " " : "", key.unit);
+  } else if constexpr (std::is_same_v<T, Duration>) {
+    return range_problem(value.seconds, key);
+  } else {
+    return std::nullopt;
+  }
+}
+
+}  // namespace trireme::deck

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deck/yaml.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <yaml-cpp/depthguard.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+namespace trireme::deck {
+namespace {
+
+/// yaml-cpp's marks count from 0, and are -1 where it does not know.
+Place place_of(const YAML::Mark& mark, const TextOrigin& origin) {
+  if (mark.line < 0)
+    return {origin.file, origin.line, origin.column};
+  return {origin.file, origin.line + mark.line,
+          mark.line == 0 ? origin.column + mark.column : mark.column + 1};
+}
+
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  TreeBuilder(const TextOrigin& origin, std::vector<Diagnostic>& findings)
+      : origin_(origin), findings_(findings) {}
+
+  [[nodiscard]] Node take() { return std::move(root_); }
+  [[nodiscard]] bool more_than_one() const { return documents_ > 1; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ == 2)
+      report(mark, "a second YAML document begins here; a deck is one document");
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(at(mark, Node::Kind::null)); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    report(mark, "aliases (*name) are not used in a deck; write the value out");
+    add(at(mark, Node::Kind::broken));
+  }
+  void OnScalar(const YAML::Mark& mark,
+                const std::string& tag,
+                YAML::anchor_t,
+                const std::string& value) override {
+    // What a tagged word would be is for the tag to say: nothing more is said about it.
+    Node node = at(mark, check_tag(mark, tag) ? Node::Kind::word : Node::Kind::broken);
+    node.word = value;
+    node.quoted = tag != "?" && !tag.empty();
+    add(std::move(node));
+  }
+  void OnSequenceStart(const YAML::Mark& mark,
+                       const std::string& tag,
+                       YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    check_tag(mark, tag);
+    open_.push_back({at(mark, Node::Kind::list)});
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark,
+                  const std::string& tag,
+                  YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    check_tag(mark, tag);
+    open_.push_back({at(mark, Node::Kind::map)});
+  }
+  void OnMapEnd() override { close(); }
+  void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
+    report(mark, fmt::format("anchors (&{}) are not used in a deck", name));
+  }
+
+ private:
+  /// A list or map whose end has not come; in a map, the key that waits for its value.
+  struct Open {
+    Node node;
+    Node key{};
+    bool key_waits = false;
+  };
+
+  [[nodiscard]] Node at(const YAML::Mark& mark, Node::Kind kind) const {
+    Node node;
+    node.kind = kind;
+    node.place = place_of(mark, origin_);
+    return node;
+  }
+  void report(const YAML::Mark& mark, std::string text) {
+    if (documents_ <= 2)
+      findings_.push_back({place_of(mark, origin_), "", std::move(text)});
+  }
+  bool check_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (tag.empty() || tag == "?" || tag == "!")
+      return true;
+    report(mark, "tags (!name) are not used in a deck");
+    return false;
+  }
+  void close() {
+    Node done = std::move(open_.back().node);
+    open_.pop_back();
+    add(std::move(done));
+  }
+  void add(Node node) {
+    if (documents_ > 1)
+      return;
+    if (open_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Open& parent = open_.back();
+    if (parent.node.kind == Node::Kind::list) {
+      parent.node.children.push_back(std::move(node));
+    } else if (!parent.key_waits) {
+      parent.key = std::move(node);
+      parent.key_waits = true;
+    } else {
+      parent.key_waits = false;
+      add_to_map(parent, std::move(node));
+    }
+  }
+  void add_to_map(Open& parent, Node value) {
+    const Node& key = parent.key;
+    if (key.kind != Node::Kind::word) {
+      if (key.kind != Node::Kind::broken)
+        findings_.push_back({key.place, "", fmt::format("a key is a word, not {}", in_words(key))});
+      return;
+    }
+    if (key.word == "<<" && !key.quoted) {
+      findings_.push_back({key.place, "", "merge keys (<<) are not used in a deck"});
+      return;
+    }
+    value.key = key.word;
+    value.key_place = key.place;
+    if (value.kind == Node::Kind::null)
+      value.place = key.place;
+    parent.node.children.push_back(std::move(value));
+  }
+
+  const TextOrigin& origin_;
+  std::vector<Diagnostic>& findings_;
+  int documents_ = 0;
+  Node root_;
+  std::vector<Open> open_;
+};
+
+/// A tab among the blanks at the beginning of line `line` (from 0) of `text`.
+bool has_tab_indent(const std::string& text, int line) {
+  std::size_t begin = 0;
+  for (; line > 0 && begin != std::string::npos; --line) {
+    begin = text.find('\n', begin);
+    begin = begin == std::string::npos ? begin : begin + 1;
+  }
+  if (line > 0 || begin == std::string::npos)
+    return false;
+  const std::size_t end = text.find_first_not_of(" \t", begin);
+  return std::min(text.find('\t', begin), text.size()) < std::min(end, text.size());
+}
+
+/// yaml-cpp's words, the same of all its versions: 0.8 adds the anchor's name, which stands at the
+/// place anyway.
+std::string words_of(const YAML::Exception& problem) {
+  if (dynamic_cast<const YAML::DeepRecursion*>(&problem) != nullptr)
+    return "lists or maps are nested hundreds of levels deep";
+  constexpr std::string_view anchor = "the referenced anchor is not defined";
+  return problem.msg.starts_with(anchor) ? std::string(anchor) : problem.msg;
+}
+
+}  // namespace
+
+std::string in_words(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::null:
+      return "nothing";
+    case Node::Kind::word:
+      return "'" + node.word + "'";
+    case Node::Kind::list:
+      return "a list";
+    case Node::Kind::map:
+      return "a map";
+    case Node::Kind::broken:
+      break;
+  }
+  return "?";
+}
+
+Node parse_yaml(const std::string& text,
+                const TextOrigin& origin,
+                std::vector<Diagnostic>& findings) {
+  TreeBuilder builder(origin, findings);
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    while (!builder.more_than_one() && parser.HandleNextDocument(builder)) {
+    }
+    return builder.take();
+  } catch (const YAML::Exception& problem) {
+    const bool tab = problem.mark.line >= 0 && has_tab_indent(text, problem.mark.line);
+    findings.push_back({place_of(problem.mark, origin), "",
+                        fmt::format("not YAML: {}{}", words_of(problem),
+                                    tab ? "; a tab indents this line, YAML wants blanks" : "")});
+    Node broken;
+    broken.kind = Node::Kind::broken;
+    broken.place = findings.back().place;
+    return broken;
+  }
+}
+
+}  // namespace trireme::deck

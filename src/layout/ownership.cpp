@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layout/ownership.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+
+namespace trireme::layout {
+
+Ownership::Ownership(const Plan& plan)
+    : homes_(plan.parameters().size(), -1), loads_(static_cast<std::size_t>(plan.ranks())) {}
+
+Ownership::Ownership(const Plan& plan, std::span<const double> cost) : Ownership(plan) {
+  TRIREME_EXPECT(cost.size() == homes_.size(), "{} costs for {} parameters", cost.size(),
+                 homes_.size());
+  std::vector<std::size_t> order(cost.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return cost[a] > cost[b]; });
+  for (const std::size_t parameter : order) {
+    TRIREME_EXPECT(cost[parameter] >= 0, "a cost of {}", cost[parameter]);
+    if (cost[parameter] == 0)
+      continue;
+    const auto least = std::ranges::min_element(loads_);
+    *least += cost[parameter];
+    homes_[parameter] = static_cast<int>(least - loads_.begin());
+  }
+}
+
+std::vector<HomePiece> Ownership::pieces(const Plan& plan, ParameterIndex parameter) const {
+  std::vector<HomePiece> all;
+  if (home(parameter) < 0)
+    return all;
+  const BucketIndex bucket = plan.placement(parameter).bucket;
+  for (int rank = 0; rank < plan.ranks(); ++rank)
+    for (const Piece& piece : plan.find_pieces(bucket, rank))
+      if (piece.parameter == parameter)
+        all.push_back({bucket, piece, rank, home(parameter)});
+  return all;
+}
+
+std::int64_t Ownership::moved_elements(const Plan& plan) const {
+  std::int64_t sum = 0;
+  for (std::size_t p = 0; p < homes_.size(); ++p)
+    for (const HomePiece& one : pieces(plan, static_cast<ParameterIndex>(p)))
+      sum += one.rank == one.home ? 0 : one.piece.elements;
+  return sum;
+}
+
+}  // namespace trireme::layout

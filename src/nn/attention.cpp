@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/attention.hpp"
+
+namespace trireme::nn {
+
+Attention::Attention(Registry& registry, const std::string& scope, const AttentionConfig& config)
+    : config_(config),
+      qkv_(registry,
+           scope + "attn.qkv",
+           {.role = "qkv",
+            .in = config.channels,
+            .out = config.qkv_width(),
+            .bias = config.bias,
+            .deviation = config.deviation}),
+      output_(registry,
+              scope + "attn.proj",
+              {.role = "attention_projection",
+               .in = config.width(),
+               .out = config.channels,
+               .bias = config.bias,
+               .deviation = config.output_deviation}),
+      dropout_site_(registry.add_dropout_site()) {}
+
+void Attention::plan(Planner& planner) {
+  packed_ = planner.keep(Keep::block, "qkv", config_.qkv_width());
+  result_ = planner.keep(Keep::block, "attention", config_.width());
+  if (planner.sizes().cache.given())
+    cache_ = planner.keep_always(
+        "attention.cache",
+        ops::cache_elements(config_.cached_shape(planner.sizes().cache, planner.sizes().dtype)));
+  else
+    lse_ = planner.keep(Keep::block, "attention.lse", config_.heads, DType::f32);
+  planner.need(&ActivationPlan::Scratch::narrow, config_.width());
+  planner.need(&ActivationPlan::Scratch::wide, config_.qkv_width());
+}
+
+void Attention::prepare(Kernels& kernels, const BatchSize& size) {
+  qkv_.prepare(kernels, size);
+  if (size.cache.given())
+    decoding_ = &kernels.cached_attention(config_.cached_shape(size.cache, size.dtype));
+  else
+    attention_.push_back(&kernels.attention(config_.shape(size)));
+  output_.prepare(kernels, size);
+}
+
+void Attention::list(ProductList& list) const {
+  qkv_.list(list);
+  output_.list(list);
+}
+
+/// Two products per pair of a query and a key forward, twice as many backward, and half the pairs:
+/// the attention term of llm.c.
+double Attention::flops_per_token(std::int64_t context) const {
+  return qkv_.flops_per_token() + output_.flops_per_token() +
+         6.0 * static_cast<double>(config_.width()) * static_cast<double>(context);
+}
+
+void Attention::forward_inside(const Call& call, ConstView x) const {
+  const View packed = call.view(packed_);
+  qkv_.forward(call, packed, x);
+  if (call.places != nullptr) {
+    decoding_->forward(call.view(result_), call.whole(cache_), packed, call.places->sequences,
+                       call.places->positions, call.stream);
+    return;
+  }
+  attention_[call.size]->forward(call.view(result_), call.view(lse_), packed,
+                                 call.dropout_at(dropout_site_), call.stream);
+}
+
+void Attention::forward_output(const Call& call) const {
+  output_.forward(call, call.narrow_of(config_.channels), call.view(result_));
+}
+
+void Attention::backward(const Call& call, ConstView dy, ConstView x) const {
+  const View packed = call.view(packed_), result = call.view(result_);
+  const View d_packed = call.wide_of(config_.qkv_width());
+  const View d_result = call.narrow_of(config_.width());
+  output_.backward_parameters(call, dy, result);
+  output_.backward_input(call, d_result, dy);
+  attention_[call.size]->backward(d_packed, d_result, packed, result, call.view(lse_),
+                                  call.dropout_at(dropout_site_), call.stream);
+  qkv_.backward_parameters(call, d_packed, x);
+  qkv_.backward_input(call, call.narrow_of(config_.channels), d_packed);
+}
+
+}  // namespace trireme::nn

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal multi-head self-attention between two linear layers: one product for queries, keys and
+// values of all heads, packed as ops/attention.hpp wants them, and one for the output. Decoding
+// keeps the keys and values of earlier positions (ops/cached_attention.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ops/attention.hpp"
+#include "ops/cached_attention.hpp"
+
+#include "nn/branch.hpp"
+
+namespace trireme::nn {
+
+struct AttentionConfig {
+  std::int64_t channels = 0;  ///< of the residual stream
+  std::int64_t heads = 0, head_channels = 0;
+  bool bias = true;
+  bool drops = false;           ///< dropout acts on the probabilities in training
+  double deviation = 0;         ///< of initial values
+  double output_deviation = 0;  ///< of those of the output layer
+
+  /// Of what attention gives to the output layer.
+  [[nodiscard]] std::int64_t width() const { return heads * head_channels; }
+  /// Queries, keys and values, packed.
+  [[nodiscard]] std::int64_t qkv_width() const { return 3 * width(); }
+  [[nodiscard]] ops::AttentionShape shape(const BatchSize& size) const {
+    return {.batch = size.sequences,
+            .time = size.context,
+            .heads = heads,
+            .head_channels = head_channels,
+            .dtype = size.dtype,
+            .drops = drops};
+  }
+  [[nodiscard]] ops::CachedAttentionShape cached_shape(const CacheSize& cache, DType dtype) const {
+    return {.sequences = cache.sequences,
+            .positions = cache.positions,
+            .heads = heads,
+            .head_channels = head_channels,
+            .dtype = dtype};
+  }
+};
+
+class Attention final : public Branch {
+ public:
+  Attention(Registry& registry, const std::string& scope, const AttentionConfig& config);
+
+  void plan(Planner& planner) override;
+  void prepare(Kernels& kernels, const BatchSize& size) override;
+  void list(ProductList& list) const override;
+  [[nodiscard]] double flops_per_token(std::int64_t context) const override;
+  [[nodiscard]] Linear& output_layer() override { return output_; }
+
+  void forward_inside(const Call& call, ConstView x) const override;
+  void forward_output(const Call& call) const override;
+  void backward(const Call& call, ConstView dy, ConstView x) const override;
+
+ private:
+  const AttentionConfig config_;
+  Linear qkv_, output_;
+  std::uint32_t dropout_site_;
+  std::vector<const ops::Attention*> attention_;    // by batch size; none when decoding
+  const ops::CachedAttention* decoding_ = nullptr;  // for all sizes
+  Slot packed_, result_, lse_, cache_;
+};
+
+}  // namespace trireme::nn

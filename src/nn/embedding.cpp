@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/embedding.hpp"
+
+namespace trireme::nn {
+
+Embedding::Embedding(Registry& registry, const EmbeddingConfig& config)
+    : config_(config),
+      tokens_(registry.add("wte.weight",
+                           {config.vocabulary, config.channels},
+                           {.deviation = config.deviation},
+                           config.shared)),
+      positions_(registry.add(
+          "wpe.weight", {config.context, config.channels}, {.deviation = config.deviation})),
+      dropout_site_(registry.add_dropout_site()) {}
+
+double Embedding::flops_per_token() const {
+  return 6.0 * static_cast<double>((config_.vocabulary + config_.context) * config_.channels);
+}
+
+ops::EmbeddingShape Embedding::shape(const Call& call) const {
+  return {.batch = call.sequences,
+          .time = call.context,
+          .channels = config_.channels,
+          .vocabulary = config_.vocabulary};
+}
+
+void Embedding::forward(const Call& call, View x, ConstView tokens) const {
+  if (call.places != nullptr) {
+    ops::embedding_of_positions(x, tokens, call.places->positions, call.value(tokens_),
+                                call.value(positions_), config_.vocabulary, call.stream);
+    return;
+  }
+  ops::embedding_forward(x, tokens, call.value(tokens_), call.value(positions_), shape(call),
+                         call.dropout_at(dropout_site_), call.stream);
+}
+
+void Embedding::backward(const Call& call, ConstView dx, ConstView tokens) const {
+  ops::embedding_backward(call.gradient(tokens_), call.gradient(positions_), dx, tokens,
+                          shape(call), call.dropout_at(dropout_site_), call.stream);
+  call.ready(positions_);
+  call.ready(tokens_);
+}
+
+}  // namespace trireme::nn

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/head.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "ops/cross_entropy.hpp"
+#include "ops/elementwise.hpp"
+
+namespace trireme::nn {
+namespace {
+
+DType logits_dtype(const PlanSizes& sizes) {
+  return sizes.kind == device::Kind::cpu ? DType::f32 : sizes.dtype;
+}
+
+/// So many logits exist at a time: enough rows for an efficient product at any vocabulary, little
+/// beside the other activations.
+std::int64_t most_logits(const PlanSizes& sizes) {
+  const std::int64_t bytes =
+      sizes.kind == device::Kind::cpu ? std::int64_t{128} << 20U : std::int64_t{2} << 30U;
+  return bytes / static_cast<std::int64_t>(size_bytes(logits_dtype(sizes)));
+}
+
+/// Whole sequences, in chunks as equal as can be, or equal parts of one.
+std::int64_t rows_of_logits(const PlanSizes& sizes, std::int64_t vocabulary) {
+  constexpr std::int64_t even = 64;
+  const std::int64_t T = sizes.context;
+  const std::int64_t fitting = std::max(most_logits(sizes) / vocabulary, even);
+  if (fitting >= T) {
+    const std::int64_t most = fitting / T;
+    const std::int64_t chunks = (sizes.sequences + most - 1) / most;
+    return (sizes.sequences + chunks - 1) / chunks * T;
+  }
+  const std::int64_t parts = (T + fitting - 1) / fitting;
+  return std::min(T, ((T + parts - 1) / parts + even - 1) / even * even);
+}
+
+}  // namespace
+
+Head::Head(Registry& registry, const HeadConfig& config, ParameterIndex shared)
+    : config_(config),
+      own_weight_(shared == absent),
+      weight_(own_weight_ ? registry.add("head.weight",
+                                         {config.vocabulary, config.channels},
+                                         {.deviation = config.deviation})
+                          : shared) {}
+
+void Head::plan(Planner& planner) {
+  rows_at_a_time_ = rows_of_logits(planner.sizes(), config_.vocabulary);
+  logits_ = logits_dtype(planner.sizes());
+  planner.set_logits(rows_at_a_time_, config_.vocabulary, logits_);
+}
+
+std::int64_t Head::chunk_rows(const BatchSize& size, std::int64_t begin) const {
+  const std::int64_t end =
+      rows_at_a_time_ < size.context ? (begin / size.context + 1) * size.context : size.rows();
+  return std::min(rows_at_a_time_, end - begin);
+}
+
+LinearShape Head::shape(const BatchSize& size, std::int64_t rows) const {
+  return {.rows = rows,
+          .in = config_.channels,
+          .out = config_.vocabulary,
+          .piece_rows = size.piece_rows(rows),
+          .dtype = size.dtype,
+          .y = logits_};
+}
+
+void Head::prepare(Kernels& kernels, const BatchSize& size) {
+  std::vector<Chunk>& chunks = chunks_.emplace_back();
+  for (std::int64_t begin = 0, rows = 0; begin < size.rows(); begin += rows) {
+    rows = chunk_rows(size, begin);
+    chunks.push_back({begin, rows, &kernels.linear(shape(size, rows), !size.cache.given())});
+  }
+}
+
+void Head::prepare_row(Kernels& kernels, DType dtype) {
+  row_ = &kernels.linear(shape({1, 1, dtype}, 1), false);
+}
+
+void Head::list(ProductList& list) const {
+  std::map<std::int64_t, std::int64_t> chunks;  // rows, how many
+  for (std::int64_t begin = 0, rows = 0; begin < list.size().rows(); begin += rows) {
+    rows = chunk_rows(list.size(), begin);
+    ++chunks[rows];
+  }
+  for (const auto& [rows, count] : chunks)
+    list.add(
+        {.layer = "head", .products = shape(list.size(), rows), .count = count, .logits = true});
+}
+
+double Head::flops_per_token() const {
+  return own_weight_ ? 6.0 * static_cast<double>(config_.vocabulary * config_.channels) : 0;
+}
+
+void Head::evaluate(const Call& call, ConstView x, ConstView targets, View losses) const {
+  const device::Lease all_logits = call.lease(call.plan.scratch().logits);
+  for (const Chunk& chunk : chunks_[call.size]) {
+    const View logits = all_logits.view().slice(0, chunk.rows * config_.vocabulary);
+    chunk.products->forward(logits, rows_of(x, chunk), call.value(weight_), {}, call.stream);
+    ops::cross_entropy_forward(losses.slice(chunk.begin, chunk.rows), logits,
+                               targets.slice(chunk.begin, chunk.rows), call.stream);
+  }
+}
+
+void Head::train(const Call& call, ConstView x, ConstView targets, View losses) const {
+  const float scale = 1.0F / static_cast<float>(losses.elements);
+  const device::Lease all_logits = call.lease(call.plan.scratch().logits);
+  const device::Lease rounded = call.lease(call.plan.scratch().d_logits);
+  const bool rounds = call.plan.scratch().d_logits.elements > 0;
+  for (const Chunk& chunk : chunks_[call.size]) {
+    const std::int64_t count = chunk.rows * config_.vocabulary;
+    const View logits = all_logits.view().slice(0, count);
+    const View d_logits = rounds ? rounded.view().slice(0, count) : logits;
+    const View dx =
+        call.narrow.slice(chunk.begin * config_.channels, chunk.rows * config_.channels);
+    chunk.products->forward(logits, rows_of(x, chunk), call.value(weight_), {}, call.stream);
+    ops::cross_entropy_forward_backward(losses.slice(chunk.begin, chunk.rows), d_logits, logits,
+                                        targets.slice(chunk.begin, chunk.rows), scale, call.stream);
+    chunk.products->backward_weight(call.gradient(weight_), d_logits, rows_of(x, chunk),
+                                    call.stream);
+    chunk.products->backward_input(dx, d_logits, call.value(weight_), call.stream);
+  }
+  if (own_weight_)
+    call.ready(weight_);
+}
+
+void Head::logits(const Call& call, ConstView x, View logits) const {
+  std::optional<device::Lease> rounded;
+  if (logits_ != DType::f32)
+    rounded.emplace(call.lease(call.plan.scratch().logits));
+  for (const Chunk& chunk : chunks_[call.size]) {
+    const std::int64_t count = chunk.rows * config_.vocabulary;
+    const View to = logits.slice(chunk.begin * config_.vocabulary, count);
+    const View made = rounded ? rounded->view().slice(0, count) : to;
+    chunk.products->forward(made, rows_of(x, chunk), call.value(weight_), {}, call.stream);
+    if (rounded)
+      ops::cast(to, made, call.stream);
+  }
+}
+
+void Head::next_logits(const Call& call, ConstView row, View logits) const {
+  if (logits_ == DType::f32) {
+    row_->forward(logits, row, call.value(weight_), {}, call.stream);
+    return;
+  }
+  const device::Lease rounded = call.lease(call.plan.scratch().logits);
+  const View one = rounded.view().slice(0, config_.vocabulary);
+  row_->forward(one, row, call.value(weight_), {}, call.stream);
+  ops::cast(logits, one, call.stream);
+}
+
+}  // namespace trireme::nn

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a trainer hears from the layers while they run.
+//
+// 1. before_use comes once per group of parameters, before the first op that reads them.
+// 2. gradient_ready comes once per parameter, on the last micro-step of a step, in exactly reverse
+// registration order (registry.hpp), when the last write to this gradient has been enqueued.
+#pragma once
+
+#include <span>
+
+#include "base/index.hpp"
+
+#include "device/device.hpp"
+
+namespace trireme::nn {
+
+class Hooks {
+ public:
+  virtual ~Hooks() = default;
+  /// The ops that follow on `stream` read these parameters.
+  virtual void before_use(std::span<const ParameterIndex> parameters, device::Stream& stream) = 0;
+  /// The last write to this gradient in this step has been enqueued on `stream`.
+  virtual void gradient_ready(ParameterIndex parameter, device::Stream& stream) = 0;
+};
+
+/// Hooks for evaluation and sampling with parameters that are current: nobody listens.
+class NoHooks final : public Hooks {
+ public:
+  void before_use(std::span<const ParameterIndex> /*parameters*/,
+                  device::Stream& /*stream*/) override {}
+  void gradient_ready(ParameterIndex /*parameter*/, device::Stream& /*stream*/) override {}
+};
+
+}  // namespace trireme::nn

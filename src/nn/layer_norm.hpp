@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer normalization with gain and, where asked for, bias (ops/layer_norm.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "nn/norm.hpp"
+#include "nn/registry.hpp"
+
+namespace trireme::nn {
+
+struct LayerNormConfig {
+  std::int64_t channels = 0;
+  bool bias = true;
+};
+
+class LayerNorm final : public Norm {
+ public:
+  /// `scope` is the block's, "h.3.", or empty.
+  LayerNorm(Registry& registry,
+            const std::string& scope,
+            std::string name,
+            const LayerNormConfig& config);
+
+  void plan(Planner& planner, Keep how) override;
+  void forward(const Call& call, ConstView x) const override;
+  void forward_sum(const Call& call,
+                   View sum,
+                   ConstView x,
+                   ConstView branch,
+                   const ops::Dropout& dropout) const override;
+  void backward(
+      const Call& call, View dx, ConstView dy, ConstView x, bool accumulate) const override;
+  [[nodiscard]] View output(const Call& call) const override { return call.view(output_); }
+  [[nodiscard]] double flops_per_token() const override;
+  bool take_bias_sums(ParameterIndex bias) override;
+
+ private:
+  const std::string name_;
+  const LayerNormConfig config_;
+  ParameterIndex weight_, bias_ = absent;
+  ParameterIndex asked_bias_ = absent;  // of the layer whose output the stream last grew by
+  Slot mean_, rstd_, output_;
+};
+
+}  // namespace trireme::nn

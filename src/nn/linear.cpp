@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/linear.hpp"
+
+#include <utility>
+
+#include "ops/elementwise.hpp"
+
+namespace trireme::nn {
+
+Linear::Linear(Registry& registry, const std::string& name, LinearConfig config)
+    : config_(std::move(config)),
+      weight_(registry.add(
+          name + ".weight", {config_.out, config_.in}, {.deviation = config_.deviation})) {
+  if (config_.bias)
+    bias_ = registry.add(name + ".bias", {config_.out}, {});
+}
+
+LinearShape Linear::shape(const BatchSize& size) const {
+  return {.rows = size.rows(),
+          .in = config_.in,
+          .out = config_.out,
+          .piece_rows = size.piece_rows(size.rows()),
+          .bias = config_.bias,
+          .dtype = size.dtype,
+          .y = size.dtype,
+          .gelu_after = config_.gelu_after,
+          .gelu_before = config_.gelu_before};
+}
+
+void Linear::prepare(Kernels& kernels, const BatchSize& size) {
+  products_.push_back(&kernels.linear(shape(size), !size.cache.given()));
+}
+
+void Linear::list(ProductList& list) const {
+  list.add({.layer = config_.role,
+            .products = shape(list.size()),
+            .bias_by_neighbour = bias_by_neighbour_});
+}
+
+double Linear::flops_per_token() const {
+  return 6.0 * static_cast<double>(config_.out * (config_.in + (config_.bias ? 1 : 0)));
+}
+
+void Linear::ask_for_bias_sums(Neighbour& next) {
+  bias_by_neighbour_ = bias_ != absent && next.take_bias_sums(bias_);
+}
+
+void Linear::forward(const Call& call, View y, ConstView x) const {
+  products(call).forward(y, x, call.value(weight_), call.value(bias_), call.stream);
+}
+
+void Linear::forward_gelu(const Call& call, View y, View z, ConstView x) const {
+  products(call).forward_gelu(y, z, x, call.value(weight_), call.value(bias_), call.stream);
+}
+
+void Linear::backward_parameters(const Call& call, ConstView dy, ConstView x) const {
+  if (bias_ != absent && !bias_by_neighbour_)
+    ops::bias_backward(call.gradient(bias_), dy, call.stream);
+  call.ready(bias_);
+  products(call).backward_weight(call.gradient(weight_), dy, x, call.stream);
+  call.ready(weight_);
+}
+
+void Linear::backward_input(const Call& call, View dx, ConstView dy) const {
+  products(call).backward_input(dx, dy, call.value(weight_), call.stream);
+}
+
+void Linear::backward_input_gelu(const Call& call, View dz, View z, ConstView dy) const {
+  products(call).backward_input_gelu(dz, z, dy, call.value(weight_), call.stream);
+}
+
+}  // namespace trireme::nn

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/linear_products.hpp"
+
+#include "base/error.hpp"
+
+namespace trireme::nn {
+namespace {
+
+ops::MatmulShape forward_shape(const device::Device& device, const LinearShape& shape) {
+  ops::MatmulShape product{
+      .m = shape.rows,
+      .n = shape.out,
+      .k = shape.in,
+      .b_transposed = true,
+      .a = shape.dtype,
+      .b = shape.dtype,
+      .c = shape.y,
+      .bias = shape.bias,
+      .epilogue = shape.gelu_after ? ops::Epilogue::gelu : ops::Epilogue::none};
+  if (device.kind() == device::Kind::cpu && !ops::rows_are_independent(device, product))
+    product.m = shape.piece_rows;
+  return product;
+}
+
+}  // namespace
+
+LinearProducts::LinearProducts(device::Device& device, const LinearShape& shape)
+    : shape_(shape), forward_(device, forward_shape(device, shape)) {
+  TRIREME_EXPECT(shape.rows % shape.piece_rows == 0, "{} rows in pieces of {}", shape.rows,
+                 shape.piece_rows);
+}
+
+void LinearProducts::prepare_backward(device::Device& device) {
+  if (input_)
+    return;
+  const DType dtype = shape_.dtype;
+  input_.emplace(device,
+                 ops::MatmulShape{.m = shape_.rows,
+                                  .n = shape_.in,
+                                  .k = shape_.out,
+                                  .a = dtype,
+                                  .b = dtype,
+                                  .c = dtype,
+                                  .epilogue = shape_.gelu_before ? ops::Epilogue::gelu_backward
+                                                                 : ops::Epilogue::none});
+  weight_.emplace(device, ops::MatmulShape{.m = shape_.out,
+                                           .n = shape_.in,
+                                           .k = shape_.rows,
+                                           .a_transposed = true,
+                                           .a = dtype,
+                                           .b = dtype,
+                                           .c = DType::f32,
+                                           .accumulate = true});
+}
+
+void LinearProducts::forward(
+    View y, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const {
+  const std::int64_t n = forward_.shape().m;
+  for (std::int64_t begin = 0; begin < shape_.rows; begin += n) {
+    const ConstView from = x.slice(begin * shape_.in, n * shape_.in);
+    const View to = y.slice(begin * shape_.out, n * shape_.out);
+    if (shape_.bias)
+      forward_(from, weight, bias, to, s);
+    else
+      forward_(from, weight, to, s);
+  }
+}
+
+void LinearProducts::forward_gelu(
+    View y, View z, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const {
+  const std::int64_t n = forward_.shape().m;
+  for (std::int64_t begin = 0; begin < shape_.rows; begin += n)
+    forward_(x.slice(begin * shape_.in, n * shape_.in), weight, bias,
+             z.slice(begin * shape_.out, n * shape_.out),
+             y.slice(begin * shape_.out, n * shape_.out), s);
+}
+
+void LinearProducts::backward_input_gelu(
+    View dz, View z, ConstView dy, ConstView weight, device::Stream& s) const {
+  TRIREME_ASSERT(input_.has_value(), "backward of a linear layer that was prepared for forward");
+  (*input_)(dy, weight, {}, z, dz, s);
+}
+
+void LinearProducts::backward_input(View dx,
+                                    ConstView dy,
+                                    ConstView weight,
+                                    device::Stream& s) const {
+  TRIREME_ASSERT(input_.has_value(), "backward of a linear layer that was prepared for forward");
+  (*input_)(dy, weight, dx, s);
+}
+
+void LinearProducts::backward_weight(View dweight,
+                                     ConstView dy,
+                                     ConstView x,
+                                     device::Stream& s) const {
+  TRIREME_ASSERT(weight_.has_value(), "backward of a linear layer that was prepared for forward");
+  (*weight_)(dy, x, dweight, s);
+}
+
+}  // namespace trireme::nn

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three matrix products of one linear layer shape, y = x · Wᵀ + b, made once and used by every
+// layer of that shape.
+//
+// Shapes: x, dx = [rows, in], y, dy = [rows, out], weight = [out, in], bias = [out]; weight
+// gradients are fp32 and added to. All other dtypes are `dtype`, except y, which may be fp32
+// (logits).
+//
+// On a CPU the result of a row of y does not depend on B. Where products do not promise that by
+// themselves (ops::rows_are_independent), forward goes through the rows in equal pieces of
+// `piece_rows`, which do not depend on B. A GPU takes all rows at once; there it holds up to the
+// rounding of sums.
+//
+// A layer may have a GELU after it or before it: forward_gelu() and backward_input_gelu() compute
+// it within the product where the device can (ops::Epilogue). `z` = [rows, out] or [rows, in] is
+// what goes into the GELU, which backward needs.
+#pragma once
+
+#include <compare>
+#include <optional>
+
+#include "ops/matmul.hpp"
+
+namespace trireme::nn {
+
+struct LinearShape {
+  std::int64_t rows = 0, in = 0, out = 0;
+  std::int64_t piece_rows = 0;  ///< divides rows
+  bool bias = false;
+  DType dtype = DType::f32;
+  DType y = DType::f32;
+  bool gelu_after = false;  ///< y = gelu(z), z = x · Wᵀ + b: forward_gelu() instead of forward()
+  bool gelu_before = false;  ///< x = gelu(z): backward_input_gelu() instead of backward_input()
+
+  auto operator<=>(const LinearShape&) const = default;
+};
+
+class LinearProducts {
+ public:
+  LinearProducts(device::Device& device, const LinearShape& shape);
+  /// Makes the products of backward; once, before the first of them.
+  void prepare_backward(device::Device& device);
+
+  /// `bias` is empty exactly when the shape has none.
+  void forward(View y, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const;
+  /// z = x · Wᵀ + b, y = gelu(z).
+  void forward_gelu(
+      View y, View z, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const;
+  /// dx = dy · W.
+  void backward_input(View dx, ConstView dy, ConstView weight, device::Stream& s) const;
+  /// dz = (dy · W) · gelu'(z).
+  void backward_input_gelu(
+      View dz, View z, ConstView dy, ConstView weight, device::Stream& s) const;
+  /// dW += dyᵀ · x.
+  void backward_weight(View dweight, ConstView dy, ConstView x, device::Stream& s) const;
+
+  [[nodiscard]] const LinearShape& shape() const { return shape_; }
+
+ private:
+  LinearShape shape_;
+  ops::Matmul forward_;  // of one piece
+  std::optional<ops::Matmul> input_;
+  std::optional<ops::Matmul> weight_;
+};
+
+}  // namespace trireme::nn

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/rule.hpp"
+
+#include "optim/adamw.hpp"
+
+namespace trireme::optim {
+
+std::unique_ptr<Rule> make_rule(const OptimizerConfig& config, const Groups& groups) {
+  return std::make_unique<AdamW>(config, groups);
+}
+
+const layout::StateSlots& state_slots(const OptimizerConfig& /*config*/) {
+  return AdamW::state();
+}
+
+}  // namespace trireme::optim

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one kind of optimizer computes: which state it keeps, and one update of one piece of a
+// parameter. All else (reduction, norm, clipping, shards, gathers, checkpoints) is the Optimizer's
+// (optimizer.hpp) and is the same for all kinds.
+//
+// A rule is elementwise: the pieces of a parameter may lie on different ranks, are updated each by
+// itself, and no result depends on how a parameter is cut. An optimizer that needs whole matrices
+// has to bring the pieces together first (layout/ownership.hpp says where).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+#include "layout/state.hpp"
+
+#include "ops/gradient_norm.hpp"
+
+#include "optim/config.hpp"
+#include "optim/groups.hpp"
+
+namespace trireme::optim {
+
+inline constexpr std::size_t most_slots = 4;
+
+/// A piece of one parameter and its state; all views have the same number of elements.
+struct Update {
+  View parameter;                        ///< in the run's dtype
+  std::array<View, most_slots> state{};  ///< fp32, by slot; state[0] may be `parameter`
+  ConstView gradient;                    ///< fp32, summed over the ranks
+  std::size_t group = 0;                 ///< of Groups
+};
+
+class Rule {
+ public:
+  virtual ~Rule() = default;
+  /// The master first. At most most_slots.
+  [[nodiscard]] virtual const layout::StateSlots& slots() const = 0;
+  /// Before the updates of step `step`, counted from 1.
+  virtual void begin_step(std::int64_t step, std::int64_t total_steps) = 0;
+  /// Enqueues one update. `norm` is memory of the stream's device; where it is not finite, nothing
+  /// is written.
+  virtual void update(const Update& update,
+                      const ops::GradientNorm& norm,
+                      device::Stream& stream) const = 0;
+};
+
+std::unique_ptr<Rule> make_rule(const OptimizerConfig& config, const Groups& groups);
+/// Of the rule that such a deck makes, for plans that make none.
+const layout::StateSlots& state_slots(const OptimizerConfig& config);
+
+}  // namespace trireme::optim

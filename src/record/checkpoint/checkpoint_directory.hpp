@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where checkpoints lie and how one becomes visible: names, the atomic commit, pruning. One process
+// (rank 0 under the run directory's lock) changes anything here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "record/checkpoint/checkpoint.hpp"
+
+namespace trireme::record {
+
+/// Among CheckpointFacts::more of a milestone.
+inline constexpr const char* milestone_fact = "milestone";
+
+/// RUN_DIR/checkpoints
+std::string checkpoints_of(const std::string& run_directory);
+/// Makes RUN_DIR/checkpoints a link to `directory`, which exists. Throws UserError when checkpoints
+/// lie there already or elsewhere, StorageError when it cannot be made.
+void link_checkpoints(const std::string& run_directory, const std::string& directory);
+/// "step-00000500"
+std::string checkpoint_name(std::int64_t step);
+/// The step that the name of a checkpoint says, or -1: "step-" and digits, nothing else.
+std::int64_t step_of(const std::string& name);
+/// checkpoints/step-00000500.tmp: where it is written before it is whole.
+std::string temporary_name(std::int64_t step);
+
+/// Makes the temporary directory, after removing those that an earlier crash left.
+/// Throws StorageError.
+void prepare_temporary(const std::string& run_directory, std::int64_t step);
+/// Puts the rows that were handed to the operating system on the disk: after a power cut, too, the
+/// record reaches as far as a checkpoint. Nothing where there is no record. Throws StorageError.
+void sync_record(const std::string& run_directory);
+void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept;
+/// Makes the temporary directory the checkpoint of its step, replacing one of that name in one
+/// move, then points `latest` at it. All files in it must be fsync'ed. Throws StorageError.
+void commit_temporary(const std::string& run_directory, std::int64_t step);
+/// Removes the whole checkpoints that `retention` does not keep, oldest first, never that of
+/// `newest`. Returns what could not be removed, in words; empty when all went well.
+std::string prune(const std::string& run_directory, std::int64_t newest, Retention retention);
+
+/// What is wrong with the name of a checkpoint's directory, whose manifest is of `step`, or "": the
+/// name is what people and scripts go by, so a copy under another name is not taken for what it
+/// says.
+std::string name_problem(const std::string& directory, std::int64_t step);
+
+/// How to go on when the checkpoint in `directory` is of no use: names the next older whole one.
+std::string way_out(const std::string& directory);
+
+}  // namespace trireme::record

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint's manifest.h5: what the rank files hold and whose it is. Format 2.0:
+//
+//   /            attributes filetype "trireme-checkpoint", version [2, 0], date_and_time, step,
+//                next_sample, seed, ranks, self_hash (XXH64 of everything below, see fingerprint())
+//   /model       one string attribute per fact that a reader must share; /more: told only
+//   /parameters  name, shape ("384x128"), elements: in registration order
+//   /states      name, dtype
+//   /files       bytes: of rank-00000.h5, rank-00001.h5, …; frame: XXH64 of each, without its data
+//   /pieces      rows of Piece
+//   /tensors/STATE/PARAMETER   virtual dataset over the pieces; attributes shape, content_hash
+//
+// Beside it lies manifest.xxh64, the XXH64 of its bytes as `xxhsum -c` takes it. So every bit of a
+// checkpoint is under some hash: the manifest under this one, a rank file's data under its pieces'
+// and the rest of it under its frame's; and HDF5 is not shown a file that does not match.
+//
+// 1. A manifest that was read or is about to be written is complete: for every state, the pieces of
+// each parameter tile [0, elements) without overlap, or there are none.
+// 2. Pieces are sorted by (state, parameter, begin).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+
+#include "record/checkpoint/checkpoint.hpp"
+
+namespace trireme::record {
+
+/// A contiguous run of one parameter's elements in one rank's file.
+struct Piece {
+  std::uint32_t state = 0;
+  std::uint32_t parameter = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t zero = 0;  ///< keeps the row free of padding
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  std::uint64_t hash = 0;
+  std::int64_t offset = 0;  ///< of its first byte in the rank's file
+};
+static_assert(sizeof(Piece) == 48);
+
+struct SavedParameter {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t elements = 0;
+};
+
+struct SavedState {
+  std::string name;
+  DType dtype = DType::f32;
+  bool operator==(const SavedState&) const = default;
+};
+
+struct Manifest {
+  CheckpointFacts facts;
+  std::string date_and_time = {};  ///< when it was written, UTC; of one that was read
+  std::vector<SavedParameter> parameters;
+  std::vector<SavedState> states;
+  std::vector<std::int64_t> file_bytes;    ///< by rank
+  std::vector<std::uint64_t> file_frames;  ///< by rank: frame_hash() of its file
+  std::vector<Piece> pieces;
+
+  [[nodiscard]] int ranks() const { return static_cast<int>(file_bytes.size()); }
+  /// The pieces of one parameter in one state; empty when the state does not hold it.
+  [[nodiscard]] std::span<const Piece> pieces_of(std::size_t state, std::size_t parameter) const;
+  [[nodiscard]] std::uint64_t content_hash(std::size_t state, std::size_t parameter) const;
+  /// Sorts the pieces; empty when rule 1 holds, else what is wrong.
+  [[nodiscard]] std::string complete();
+  [[nodiscard]] std::uint64_t fingerprint() const;
+};
+
+/// "rank-00003.h5"
+std::string rank_file(int rank);
+inline constexpr const char* manifest_file = "manifest.h5";
+inline constexpr const char* manifest_sum_file = "manifest.xxh64";
+/// What manifest_sum_file must say about the manifest in `directory`.
+std::string manifest_sum(const std::string& directory);
+
+/// Throws StorageError.
+void write_manifest(const std::string& directory, const Manifest& manifest);
+/// Throws UserError naming the file when it is missing, damaged or of another version. Does not
+/// look at the rank files.
+Manifest read_manifest(const std::string& directory);
+/// Empty when file `rank` is there with its size, else what is wrong. Throws StorageError when that
+/// cannot be told.
+std::string file_problem(const std::string& directory, const Manifest& manifest, std::size_t rank);
+/// The first such problem of any rank file.
+std::string missing_files(const std::string& directory, const Manifest& manifest);
+
+}  // namespace trireme::record

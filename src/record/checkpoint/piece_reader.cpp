@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/checkpoint/piece_reader.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "base/error.hpp"
+#include "base/hash.hpp"
+
+#include "record/checkpoint/checkpoint_directory.hpp"
+
+namespace trireme::record {
+namespace {
+
+/// Read and hashed at a time, while they are in the second-level cache.
+constexpr std::int64_t block_elements = std::int64_t{1} << 17;
+constexpr std::size_t most_open_files = 64;
+
+void convert(View to, ConstView from) {
+  if (to.dtype == from.dtype) {
+    std::memcpy(to.data, from.data, from.bytes());
+  } else if (to.dtype == DType::f32 && from.dtype == DType::bf16) {
+    std::transform(from.as<Bf16>(), from.as<Bf16>() + from.elements, to.as<float>(),
+                   [](Bf16 value) { return static_cast<float>(value); });
+  } else {
+    TRIREME_EXPECT(to.dtype == DType::bf16 && from.dtype == DType::f32, "{} wanted as {}",
+                   name(from.dtype), name(to.dtype));
+    std::transform(from.as<float>(), from.as<float>() + from.elements, to.as<Bf16>(),
+                   [](float value) { return Bf16(value); });
+  }
+}
+
+}  // namespace
+
+std::size_t PieceReader::state(const std::string& name) const {
+  const auto found = std::ranges::find(manifest_.states, name, &SavedState::name);
+  if (found == manifest_.states.end())
+    throw UserError(Place{directory_}, fmt::format("the checkpoint does not hold '{}': {}", name,
+                                                   way_out(directory_)));
+  return static_cast<std::size_t>(found - manifest_.states.begin());
+}
+
+std::uint64_t PieceReader::read(std::size_t state,
+                                std::size_t parameter,
+                                std::int64_t begin,
+                                View data) {
+  TRIREME_EXPECT(parameter < manifest_.parameters.size() && begin >= 0 &&
+                     begin + data.elements <= manifest_.parameters[parameter].elements,
+                 "elements [{}, {}) of parameter {}", begin, begin + data.elements, parameter);
+  std::int64_t found = 0;
+  std::uint64_t hash = 0;
+  for (const Piece& piece : manifest_.pieces_of(state, parameter)) {
+    const std::int64_t from = std::max(begin, piece.begin);
+    const std::int64_t to = std::min(begin + data.elements, piece.begin + piece.count);
+    if (from >= to)
+      continue;
+    hash += read_part(piece, from, data.slice(from - begin, to - from));
+    found += to - from;
+  }
+  if (found != data.elements)
+    throw UserError(
+        Place{directory_},
+        fmt::format("the checkpoint does not hold '{}' of {}: {}", manifest_.states[state].name,
+                    manifest_.parameters[parameter].name, way_out(directory_)));
+  return hash;
+}
+
+void PieceReader::check(const Piece& piece) {
+  if (hash_of(piece) != piece.hash)
+    refuse(piece);
+}
+
+std::uint64_t PieceReader::hash_of(const Piece& piece) {
+  const DType dtype = manifest_.states[piece.state].dtype;
+  const auto element_bytes = static_cast<std::int64_t>(size_bytes(dtype));
+  block_.resize(static_cast<std::size_t>(block_elements * element_bytes));
+  std::uint64_t hash = 0;
+  for (std::int64_t done = 0; done < piece.count; done += block_elements) {
+    const View block(block_.data(), std::min(block_elements, piece.count - done), dtype);
+    file(piece.rank).read(piece.offset + done * element_bytes, {block.data, block.bytes()});
+    hash += hash_elements(block, piece.begin + done);
+  }
+  return hash;
+}
+
+void PieceReader::refuse(const Piece& piece) const {
+  throw UserError(Place{directory_ + "/" + rank_file(static_cast<int>(piece.rank))},
+                  fmt::format("the checkpoint is damaged: {}/{} does not match its checksum: {}",
+                              manifest_.states[piece.state].name,
+                              manifest_.parameters[piece.parameter].name, way_out(directory_)));
+}
+
+std::uint64_t PieceReader::read_part(const Piece& piece, std::int64_t begin, View data) {
+  const SavedState& state = manifest_.states[piece.state];
+  const auto element_bytes = static_cast<std::int64_t>(size_bytes(state.dtype));
+  block_.resize(static_cast<std::size_t>(block_elements * element_bytes));
+  std::uint64_t hash = 0;
+  for (std::int64_t done = 0; done < data.elements; done += block_elements) {
+    const View part = data.slice(done, std::min(block_elements, data.elements - done));
+    const bool in_place = part.dtype == state.dtype;
+    const View block(in_place ? part.data : block_.data(), part.elements, state.dtype);
+    file(piece.rank)
+        .read(piece.offset + (begin + done - piece.begin) * element_bytes,
+              {block.data, block.bytes()});
+    hash += hash_elements(block, begin + done);
+    if (!in_place)
+      convert(part, block);
+  }
+  if (data.elements == piece.count && hash != piece.hash)
+    refuse(piece);
+  return hash;
+}
+
+const InputFile& PieceReader::file(std::uint32_t rank) {
+  const auto known = files_.find(rank);
+  if (known != files_.end())
+    return known->second;
+  if (files_.size() == most_open_files)
+    files_.clear();
+  return files_.emplace(rank, InputFile(directory_ + "/" + rank_file(static_cast<int>(rank))))
+      .first->second;
+}
+
+}  // namespace trireme::record

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads runs of elements out of a checkpoint's rank files, whoever wrote them, and nothing but
+// those: a piece lies in one run of bytes at the offset that the manifest tells.
+//
+// 1. A piece that is wanted whole is compared with its hash at once. Of one that is wanted in part,
+// the caller adds up the hashes over all who read it (load_checkpoint), or reads it whole.
+// 2. The manifest's pieces may be a part of them, as long as they hold what is wanted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/input_file.hpp"
+#include "base/view.hpp"
+
+#include "record/checkpoint/manifest.hpp"
+
+namespace trireme::record {
+
+class PieceReader {
+ public:
+  /// Both must outlive the reader.
+  PieceReader(const std::string& directory, const Manifest& manifest)
+      : directory_(directory), manifest_(manifest) {}
+
+  /// The number of a state. Throws UserError when the checkpoint does not hold it.
+  [[nodiscard]] std::size_t state(const std::string& name) const;
+
+  /// Fills `data` with the elements from `begin` on and returns the sum of their element hashes, as
+  /// stored. Converts between fp32 and bf16. Throws UserError when a piece that is read whole does
+  /// not match its hash, or elements are in no piece.
+  std::uint64_t read(std::size_t state, std::size_t parameter, std::int64_t begin, View data);
+
+  /// Throws UserError when the piece does not match its hash.
+  void check(const Piece& piece);
+  /// Of its bytes as they are, read in blocks: Piece::hash, unless it is damaged.
+  [[nodiscard]] std::uint64_t hash_of(const Piece& piece);
+
+ private:
+  /// Elements [begin, begin + data.elements) of the parameter, which lie in the piece.
+  std::uint64_t read_part(const Piece& piece, std::int64_t begin, View data);
+  [[noreturn]] void refuse(const Piece& piece) const;
+  const InputFile& file(std::uint32_t rank);
+
+  const std::string& directory_;
+  const Manifest& manifest_;
+  std::map<std::uint32_t, InputFile> files_;
+  std::vector<std::byte> block_;
+};
+
+}  // namespace trireme::record

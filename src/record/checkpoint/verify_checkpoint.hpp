@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads every byte of a checkpoint against its hash, and tells all that is wrong: what a load tells
+// at the first damage that it meets. One process; nothing is changed, and a run may go on writing
+// other checkpoints beside it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trireme::record {
+
+struct CheckpointDamage {
+  std::string file;  ///< its path
+  std::string text;  ///< "master/h.0.mlp.fc.weight, elements [0, 640), does not match its checksum"
+  /// The system could not read it, so what it holds is not known.
+  bool unreadable = false;
+};
+
+/// The manifest against its own hash; then, of every rank file, its size, each piece and what lies
+/// between the pieces. Empty: every byte is as it was written.
+std::vector<CheckpointDamage> damage_of(const std::string& directory);
+
+}  // namespace trireme::record

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run/move_aside.hpp"
+
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+#include "h5/journal.hpp"
+
+namespace trireme::record {
+
+std::string move_aside(const std::string& path, const char* why) {
+  std::string aside;
+  for (int number = 1; aside.empty() || std::filesystem::exists(aside); ++number)
+    aside = fmt::format("{}.{}-{}", path, why, number);
+  std::error_code problem;
+  std::filesystem::rename(path, aside, problem);
+  if (problem)
+    throw StorageError("file system", "rename " + path + " to " + aside, problem.message(),
+                       __FILE__, __LINE__);
+  std::filesystem::rename(h5::journal_of(path), h5::journal_of(aside), problem);  // if there is one
+  return aside;
+}
+
+}  // namespace trireme::record

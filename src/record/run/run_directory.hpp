@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The place where a run leaves everything, and the lock that keeps a second run out of it.
+//
+// The file `run.id` names the run that the directory belongs to: what its record and its
+// checkpoints carry as well, so that one from another run is not taken for ours.
+//
+// 1. Nothing that lies in the directory is touched here but the files `lock` and `run.id`.
+// 2. The lock is an flock held by rank 0's process and ends with it, however it ends; the text in
+// the file says who holds it.
+// 3. On a file system without flock the directory is used unlocked; locked() tells, so that the
+// caller can warn.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/file_lock.hpp"
+
+#include "comm/control/world.hpp"
+
+namespace trireme::record {
+
+class RunDirectory {
+ public:
+  /// Collective: rank 0 creates and locks, all ranks learn the outcome.
+  ///
+  /// Throws on every rank (comm::together): UserError when a file is in the way or another run
+  /// holds the lock (with its process id and host); StorageError when the directory cannot be
+  /// created or written.
+  /// `key` is the deck's word for it.
+  RunDirectory(std::string path, comm::World& world, std::string key = "run.directory");
+  ~RunDirectory();
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string run_file() const { return path_ + "/run.h5"; }
+  [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+  /// True on every rank when rank 0 holds the lock.
+  [[nodiscard]] bool locked() const { return locked_; }
+
+  /// Throws StorageError when the directory is no longer where it was: removed, moved away, or with
+  /// another one in its place. What is open in it goes on being written where nobody looks. Rank 0.
+  void expect_in_place() const;
+
+  /// What `run.id` holds; "" when there is none, or one that a crash left empty. Rank 0. Throws
+  /// StorageError when it cannot be read, UserError when it is none.
+  [[nodiscard]] std::string stored_id() const;
+  /// From now on the directory is this run's; on the disk when this returns. Rank 0.
+  void set_id(const std::string& id);
+  /// What set_id() was given.
+  [[nodiscard]] const std::string& id() const { return id_; }
+
+ private:
+  void create_and_lock(const std::string& host);
+
+  std::string path_;
+  std::string id_;
+  const std::string key_;
+  std::optional<FileLock> lock_;
+  int place_ = -1;  ///< the directory itself
+  bool locked_ = false;
+};
+
+/// 16 hexadecimal digits that no other run has: of the system's randomness.
+std::string new_run_id();
+
+}  // namespace trireme::record

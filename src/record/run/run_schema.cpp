@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run/run_schema.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "h5/attribute.hpp"
+#include "h5/space.hpp"
+
+#include "record/run/row_hashes.hpp"
+#include "record/run/run_identity.hpp"
+
+namespace trireme::record {
+namespace {
+
+using timing::Sample;
+
+/// Elements that a dataset grows by on disk: 8 KiB to 128 KiB per column.
+constexpr std::int64_t chunk_rows = 1024, chunk_samples = 4096, chunk_few = 64;
+
+void make_checkpoints(const h5::File& file) {
+  add_columns(h5::open_group(file.get(), "checkpoints").get(), checkpoint_columns, chunk_few);
+}
+
+void make_rank_spans(const h5::File& file) {
+  add_columns(h5::open_group(file.get(), "timings/ranks").get(), rank_span_columns, chunk_rows);
+}
+
+void make_skipped(const h5::File& file) {
+  add_columns(h5::open_group(file.get(), "skipped").get(), skipped_columns, chunk_few);
+}
+
+void make_noise_scale(const h5::File& file) {
+  add_columns(h5::open_group(file.get(), "noise_scale").get(), noise_scale_columns, chunk_few);
+}
+
+void make_buckets(const h5::File& file) {
+  const h5::Group buckets = h5::open_group(file.get(), "buckets");
+  const auto whole = h5::type_of<std::int64_t>();
+  add_dataset(buckets.get(), "first_step", whole, chunk_few, "steps", "From this step on …");
+  add_dataset(buckets.get(), "bucket", whole, chunk_few, "bucket", "… this bucket holds:");
+  add_columns(buckets.get(), bucket_columns, chunk_few);
+}
+
+/// Keeps the first rows of all `datasets` of `group` in which `key` is at most `most`. Returns a
+/// sentence when one of them ends before that.
+std::string keep_rows(const h5::File& file,
+                      const std::string& group,
+                      const std::string& key,
+                      const std::vector<std::string>& datasets,
+                      std::int64_t most) {
+  auto values = h5::Dataset::open(file.get(), group + "/" + key).read_all<std::int64_t>();
+  const auto end = std::ranges::find_if(values, [&](std::int64_t v) { return v > most; });
+  const std::int64_t wanted = end - values.begin();
+  std::int64_t rows = wanted, most_rows = 0;
+  std::string shortest;
+  std::vector<h5::Dataset> all;
+  all.reserve(datasets.size());
+  for (const std::string& name : datasets) {
+    all.push_back(h5::Dataset::open(file.get(), fmt::format("{}/{}", group, name)));
+    // A length that the file cannot hold is damage; HDF5 would look for each of its chunks to drop.
+    const std::int64_t stored = all.back().stored_elements();
+    most_rows = std::max(most_rows, stored);
+    if (stored < rows) {
+      rows = stored;
+      shortest = name;
+    }
+  }
+  for (h5::Dataset& dataset : all) dataset.resize(rows);
+  if (end == values.end() && most_rows > wanted)
+    return fmt::format("column {} of /{} ends before the others: {} rows are dropped", key, group,
+                       most_rows - rows);
+  if (rows == wanted)
+    return "";
+  return fmt::format("column {} of /{} ends before the others: the rows of {} {} to {} are dropped",
+                     shortest, group, key, values[static_cast<std::size_t>(rows)],
+                     values[static_cast<std::size_t>(wanted) - 1]);
+}
+
+void keep_samples(const h5::File& file, std::int64_t step) {
+  h5::Dataset dataset = h5::Dataset::open(file.get(), "timings/samples");
+  const h5::Type type = sample_type();
+  std::vector<Sample> all(static_cast<std::size_t>(dataset.elements()));
+  dataset.read(0, dataset.elements(), type, all.data());
+  const auto too_late = [&](const Sample& sample) { return sample.step > step; };
+  const auto first = std::ranges::find_if(all, too_late);
+  const auto kept_before = first - all.begin();
+  all.erase(std::remove_if(first, all.end(), too_late), all.end());
+  dataset.resize(static_cast<std::int64_t>(all.size()));
+  const auto rewritten = static_cast<std::int64_t>(all.size()) - kept_before;
+  dataset.write(kept_before, rewritten, type, all.data() + kept_before);
+}
+
+}  // namespace
+
+h5::Type sample_type() {
+  const auto u32 = h5::type_of<std::uint32_t>(), u16 = h5::type_of<std::uint16_t>();
+  const auto f64 = h5::type_of<double>();
+  return h5::compound_type(sizeof(Sample), {{"step", offsetof(Sample, step), u32},
+                                            {"micro", offsetof(Sample, micro), u16},
+                                            {"name", offsetof(Sample, name), u16},
+                                            {"index", offsetof(Sample, index), u32},
+                                            {"rank", offsetof(Sample, rank), u32},
+                                            {"begin_s", offsetof(Sample, begin_s), f64},
+                                            {"duration_s", offsetof(Sample, duration_s), f64}});
+}
+
+void bring_names(const h5::File& file) {
+  h5::Dataset names = h5::Dataset::open(file.get(), "timings/names");
+  std::vector<std::string> dotted, index, help;
+  for (const timing::NameInfo& row : timing::names) {
+    dotted.emplace_back(row.dotted);
+    index.emplace_back(row.index);
+    help.emplace_back(row.help);
+  }
+  const auto there = names.read_strings();
+  if (there.size() > dotted.size() || !std::equal(there.begin(), there.end(), dotted.begin()))
+    throw UserError(fmt::format(
+        "/timings/names of the run file is no table of this trireme's, so its samples would get "
+        "other names: {}",
+        move_away));
+  names.append_strings(std::span<const std::string>(dotted).subspan(there.size()));
+  h5::write_attribute(names.id(), "index_of", index);
+  h5::write_attribute(names.id(), "help_of", help);
+}
+
+void make_datasets(const h5::File& file) {
+  const auto whole = h5::type_of<std::int64_t>(), real = h5::type_of<double>();
+  const auto text = h5::string_type();
+  add_columns(h5::open_group(file.get(), "steps").get(), step_columns, chunk_rows);
+
+  add_columns(h5::open_group(file.get(), "validation").get(), validation_columns, chunk_few);
+
+  make_checkpoints(file);
+  make_skipped(file);
+  make_noise_scale(file);
+  make_buckets(file);
+
+  const h5::Group sessions = h5::open_group(file.get(), "sessions");
+  add_dataset(sessions.get(), "date_and_time", text, chunk_few, "", "When the session began, UTC.");
+  add_dataset(sessions.get(), "first_step", whole, chunk_few, "steps",
+              "The first step of the session.");
+  add_dataset(sessions.get(), "ranks", whole, chunk_few, "ranks", "How many took part.");
+  add_dataset(sessions.get(), "machine", text, chunk_few, "", "Hosts, in rank order.");
+  add_dataset(sessions.get(), "facts", text, chunk_few, "", "Versions and the like, one per line.");
+  make_session_decks(file);
+
+  const h5::Group timings = h5::open_group(file.get(), "timings");
+  add_dataset(timings.get(), "samples", sample_type(), chunk_samples,
+              "begin_s: s since the rank's anchor; duration_s: s",
+              "Measured intervals; `name` is a row of names, `index` counts what that row says.");
+  add_dataset(timings.get(), "names", text, chunk_few, "", "Names by id.");
+  bring_names(file);
+  make_rank_spans(file);
+  const h5::Group anchors = h5::open_group(file.get(), "timings/anchors");
+  add_dataset(anchors.get(), "first_step", whole, chunk_few, "steps", "From this step on …");
+  add_dataset(anchors.get(), "rank", whole, chunk_few, "rank", "… samples of this rank …");
+  add_dataset(anchors.get(), "calendar_s", real, chunk_few, "s since 1970 UTC", "… begin here.");
+  h5::write_attribute(h5::open_group(file.get(), "memory").get(), "unit", "byte");
+  make_blocks(file);
+}
+
+namespace {
+
+template <class Columns>
+void bring_missing(const h5::File& file,
+                   const std::string& group,
+                   const Columns& columns,
+                   std::int64_t chunk) {
+  for (const auto& column : columns) {
+    if (h5::exists(file.get(), group + "/" + column.name))
+      continue;
+    const auto rows = h5::Dataset::open(file.get(), group + "/step").stored_elements();
+    h5::Dataset made = add_dataset(h5::open_group(file.get(), group).get(), column.name,
+                                   h5::type_of<double>(), chunk, column.unit, column.help);
+    made.append<double>(std::vector<double>(static_cast<std::size_t>(rows),
+                                            std::numeric_limits<double>::quiet_NaN()));
+  }
+}
+
+}  // namespace
+
+void bring_columns(const h5::File& file) {
+  bring_missing(file, "steps", step_columns, chunk_rows);
+  bring_missing(file, "validation", validation_columns, chunk_few);
+}
+
+namespace {
+
+/// The groups of /evaluation.
+std::vector<std::string> evaluation_groups(const h5::File& file) {
+  std::vector<std::string> groups;
+  if (h5::exists(file.get(), "evaluation"))
+    for (const std::string& set :
+         h5::attribute_names(h5::open_group(file.get(), "evaluation").get()))
+      groups.push_back("evaluation/" + set);
+  return groups;
+}
+
+}  // namespace
+
+void append_evaluation(const h5::File& file,
+                       const std::string& set,
+                       const std::string& of,
+                       const EvaluationRow& row) {
+  const h5::Group sets = h5::open_group(file.get(), "evaluation");
+  const bool is_new = !h5::exists(sets.get(), set);
+  const h5::Group group = h5::open_group(sets.get(), set);
+  if (is_new)
+    add_columns(group.get(), evaluation_columns, chunk_few);
+  h5::write_attribute(sets.get(), set, of);
+  append_rows(group.get(), evaluation_columns, std::span(&row, 1));
+}
+
+void write_tokenizer(const h5::File& file, const std::string& serialized) {
+  if (serialized.empty())
+    return;
+  h5::Dataset dataset =
+      h5::exists(file.get(), "tokenizer")
+          ? h5::Dataset::open(file.get(), "tokenizer")
+          : add_dataset(file.get(), "tokenizer", h5::string_type(), 1, "",
+                        "The tokenizer of the run's tokens, in trireme's text form.");
+  if (dataset.elements() == 0)
+    dataset.append_strings({&serialized, 1});
+}
+
+std::string lines_of(const NameValues& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += fmt::format("{}: {}\n", name, value);
+  return text;
+}
+
+void make_session_decks(const h5::File& file) {
+  h5::Dataset decks =
+      add_dataset(h5::open_group(file.get(), "sessions").get(), "deck", h5::string_type(),
+                  chunk_few, "", "The resolved deck that the session's steps were made with.");
+  const auto rows = h5::Dataset::open(file.get(), "sessions/first_step").elements();
+  if (rows == 0)
+    return;
+  std::vector<std::string> known(static_cast<std::size_t>(rows));
+  const h5::Group deck = h5::open_group(file.get(), "deck");
+  NameValues last;
+  for (const std::string& key : h5::attribute_names(deck.get()))
+    last.emplace_back(key, h5::read_attribute<std::string>(deck.get(), key));
+  known.back() = lines_of(last);
+  decks.append_strings(known);
+}
+
+std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
+  bring_names(file);
+  std::vector<std::string> told = check_rows(file);  // of the columns that they were hashed with
+  bring_columns(file);
+  const auto keep = [&](const char* group, const char* key, const std::vector<std::string>& all) {
+    if (std::string text = keep_rows(file, group, key, all, step); !text.empty())
+      told.push_back(std::move(text));
+  };
+  std::vector<std::string> names;
+  for (const auto& column : step_columns) names.emplace_back(column.name);
+  keep("steps", "step", names);
+  std::vector<std::string> validation;
+  for (const auto& column : validation_columns) validation.emplace_back(column.name);
+  keep("validation", "step", validation);
+  std::vector<std::string> evaluation;
+  for (const auto& column : evaluation_columns) evaluation.emplace_back(column.name);
+  for (const std::string& group : evaluation_groups(file)) keep(group.c_str(), "step", evaluation);
+  if (h5::exists(file.get(), "checkpoints")) {
+    std::vector<std::string> columns;
+    for (const auto& column : checkpoint_columns) columns.emplace_back(column.name);
+    keep("checkpoints", "step", columns);
+  } else {  // a file of version 1.0
+    make_checkpoints(file);
+  }
+  if (h5::exists(file.get(), "timings/ranks")) {
+    std::vector<std::string> columns;
+    for (const auto& column : rank_span_columns) columns.emplace_back(column.name);
+    keep("timings/ranks", "last_step", columns);
+  } else {  // before 1.3
+    make_rank_spans(file);
+  }
+  if (h5::exists(file.get(), "skipped"))
+    keep("skipped", "step", {"step", "found"});
+  else  // before 1.3
+    make_skipped(file);
+  if (h5::exists(file.get(), "noise_scale")) {
+    std::vector<std::string> columns;
+    for (const auto& column : noise_scale_columns) columns.emplace_back(column.name);
+    keep("noise_scale", "step", columns);
+  } else {  // before 1.5
+    make_noise_scale(file);
+  }
+  if (h5::exists(file.get(), "buckets")) {
+    std::vector<std::string> columns = {"first_step", "bucket"};
+    for (const auto& column : bucket_columns) columns.emplace_back(column.name);
+    keep("buckets", "first_step", columns);
+  } else {  // before 1.2
+    make_buckets(file);
+  }
+  if (!h5::exists(file.get(), "sessions/deck"))  // before 1.3
+    make_session_decks(file);
+  if (!h5::exists(file.get(), "blocks"))
+    make_blocks(file);
+  write_identity(file);
+  keep("timings/anchors", "first_step", {"first_step", "rank", "calendar_s"});
+  keep_samples(file, step);
+  hash_all_rows(file);
+  return told;
+}
+
+namespace {
+
+bool since_1_4(std::string_view column) {
+  return column == "bits_per_byte";
+}
+
+template <class Columns>
+void read_columns(const h5::File& file, const std::string& group, const Columns& columns) {
+  for (const auto& column : columns) {
+    if (since_1_4(column.name) && !h5::exists(file.get(), group + "/" + column.name))
+      continue;
+    const auto read = [&]<class Row, class T>(T Row::*) {
+      const h5::Dataset dataset = h5::Dataset::open(file.get(), group + "/" + column.name);
+      if constexpr (std::is_same_v<T, std::string>)
+        static_cast<void>(dataset.read_strings());
+      else
+        static_cast<void>(dataset.template read_all<T>());
+    };
+    std::visit(read, column.member);
+  }
+}
+
+}  // namespace
+
+void read_everything(const h5::File& file) {
+  const auto numbers = [&](const char* path) {
+    static_cast<void>(h5::Dataset::open(file.get(), path).read_all<double>());
+  };
+  read_columns(file, "steps", step_columns);
+  read_columns(file, "validation", validation_columns);
+  for (const std::string& group : evaluation_groups(file))
+    read_columns(file, group, evaluation_columns);
+  for (const char* path : {"sessions/first_step", "sessions/ranks", "timings/anchors/first_step",
+                           "timings/anchors/rank", "timings/anchors/calendar_s"})
+    numbers(path);
+  for (const char* path : {"sessions/date_and_time", "sessions/machine", "sessions/facts"})
+    static_cast<void>(h5::Dataset::open(file.get(), path).read_strings());
+  if (h5::exists(file.get(), "sessions/deck"))
+    static_cast<void>(h5::Dataset::open(file.get(), "sessions/deck").read_strings());
+  if (h5::exists(file.get(), "checkpoints"))
+    read_columns(file, "checkpoints", checkpoint_columns);
+  if (h5::exists(file.get(), "noise_scale"))
+    read_columns(file, "noise_scale", noise_scale_columns);
+  if (h5::exists(file.get(), "buckets")) {
+    numbers("buckets/first_step");
+    numbers("buckets/bucket");
+    read_columns(file, "buckets", bucket_columns);
+  }
+  const h5::Dataset samples = h5::Dataset::open(file.get(), "timings/samples");
+  std::vector<Sample> all(static_cast<std::size_t>(samples.stored_elements()));
+  samples.read(0, std::ssize(all), sample_type(), all.data());
+  if (h5::exists(file.get(), "blocks"))
+    for (const char* path : {"blocks/table", "blocks/begin", "blocks/count", "blocks/hash"})
+      numbers(path);
+  for (const char* path : {"deck", "memory"}) {
+    const h5::Group group = h5::open_group(file.get(), path);
+    static_cast<void>(h5::attribute_names(group.get()));
+  }
+}
+
+}  // namespace trireme::record

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/evaluation_sets.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.hpp"
+
+#include "evaluate/multiple_choice.hpp"
+#include "evaluate/scorer.hpp"
+#include "evaluate/token_loss.hpp"
+
+namespace trireme::train {
+namespace {
+
+EvaluationSource source_of(const EvaluationSet& set, std::size_t number) {
+  const std::string key = fmt::format("evaluate.sets[{}]", number);
+  return {.text = set.text,
+          .tokens = set.tokens,
+          .field = set.field,
+          .multiple_choice = set.multiple_choice,
+          .format = set.format,
+          .text_key = key + ".text",
+          .tokens_key = key + ".tokens",
+          .choice_key = key + ".multiple_choice"};
+}
+
+std::string files_of(const EvaluationSet& set) {
+  if (!set.multiple_choice.empty())
+    return "multiple choice: " + set.multiple_choice;
+  return set.text.empty() ? fmt::format("tokens: {}", fmt::join(set.tokens, " "))
+                          : fmt::format("text: {}", fmt::join(set.text, " "));
+}
+
+std::vector<EvaluationData> read(const Job& job, comm::World& world) {
+  std::vector<EvaluationSource> sources;
+  for (std::size_t i = 0; i < job.evaluate.sets.size(); ++i) {
+    sources.push_back(source_of(job.evaluate.sets[i], i));
+    if (sources.back().is_text() && job.tokenizer == nullptr)
+      throw UserError({Diagnostic{{},
+                                  fmt::format("evaluate.sets[{}]", i),
+                                  "text needs data.tokenizer, which does not say what made the "
+                                  "tokens"}});
+  }
+  return read_evaluation_data(sources, job.shape, job.tokenizer.get(), world);
+}
+
+}  // namespace
+
+EvaluationSets::EvaluationSets(const Job& job, comm::World& world)
+    : job_(job),
+      world_(world),
+      bytes_of_(bytes_of_all_tokens(job.tokenizer.get())),
+      data_(read(job, world)) {}
+
+bool EvaluationSets::due(std::int64_t step) const {
+  return std::ranges::any_of(job_.evaluate.sets,
+                             [&](const EvaluationSet& set) { return is_due(set, step); });
+}
+
+std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step, Session& session) {
+  session.engine.wait_for_parameters();
+  model::NoHooks hooks;
+  evaluate::Scorer scorer(*session.device, job_.shape, session.dtype, session.parameter_views(),
+                          hooks, *session.compute_stream);
+  std::vector<Result> results;
+  for (std::size_t i = 0; i < data_.size(); ++i) {
+    const EvaluationSet& set = job_.evaluate.sets[i];
+    if (!is_due(set, step))
+      continue;
+    Result result;
+    result.set = &set;
+    result.of = files_of(set);
+    result.row.step = step;
+    if (data_[i].stream) {
+      const auto loss = evaluate::token_loss(scorer, *data_[i].stream, bytes_of_, world_);
+      result.row.loss = loss.loss();
+      result.row.bits_per_byte = loss.bits_per_byte();
+      result.text = fmt::format("loss {:.4f}", loss.loss());
+    } else {
+      const auto scores = evaluate::multiple_choice(scorer, data_[i].questions, bytes_of_, world_);
+      result.row.accuracy = scores.sum.value();
+      result.row.accuracy_error = scores.sum.standard_error();
+      result.row.accuracy_per_token = scores.per_token.value();
+      result.row.accuracy_per_token_error = scores.per_token.standard_error();
+      if (scores.bytes_known) {
+        result.row.accuracy_per_byte = scores.per_byte.value();
+        result.row.accuracy_per_byte_error = scores.per_byte.standard_error();
+      }
+      result.text = fmt::format("accuracy {:.4f}, {:.4f} per token (+- {:.4f})", scores.sum.value(),
+                                scores.per_token.value(), scores.per_token.standard_error());
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// evaluate.sets: losses and answers of the model while it trains.
+//
+// 1. Files are read and checked once, before the first step; text and questions stay in memory.
+// 2. The results are those that `trireme evaluate` has for the run's parameters, in the precision
+// of
+//    the run, and have the same bits on any number of ranks of a CPU.
+// 3. The activations of an evaluation are made for it and given back after it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/control/world.hpp"
+
+#include "record/run/run_file.hpp"
+
+#include "train/config.hpp"
+#include "train/evaluation_data.hpp"
+#include "train/job.hpp"
+#include "train/session.hpp"
+
+namespace trireme::train {
+
+class EvaluationSets {
+ public:
+  struct Result {
+    const EvaluationSet* set = nullptr;
+    std::string of;  ///< the files
+    record::EvaluationRow row;
+    std::string text;  ///< for people
+  };
+
+  /// Collective. Throws UserError with all findings about all sets.
+  EvaluationSets(const Job& job, comm::World& world);
+
+  /// Whether any set is due after `step`.
+  [[nodiscard]] bool due(std::int64_t step) const;
+  /// Collective. Those that are due after `step`.
+  std::vector<Result> evaluate(std::int64_t step, Session& session);
+
+ private:
+  [[nodiscard]] bool is_due(const EvaluationSet& set, std::int64_t step) const {
+    return step % set.every_steps == 0 || step == job_.run.steps;
+  }
+
+  const Job& job_;
+  comm::World& world_;
+  const std::vector<std::int32_t> bytes_of_;
+  std::vector<EvaluationData> data_;  // of each set
+};
+
+}  // namespace trireme::train

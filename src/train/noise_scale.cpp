@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/noise_scale.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+namespace trireme::train {
+
+NoiseEstimate estimate_noise(double small_squared, double big_squared, double small, double big) {
+  TRIREME_EXPECT(0 < small && small < big, "a noise scale from batches of {} and {}", small, big);
+  return {.gradient_squared = (big * big_squared - small * small_squared) / (big - small),
+          .trace = (small_squared - big_squared) / (1 / small - 1 / big)};
+}
+
+NoiseScale::NoiseScale(const Batches& batches, double smoothing)
+    : batches_(batches), smoothing_(smoothing) {
+  TRIREME_EXPECT(0 < batches.leaf && batches.leaf < batches.step && 0 <= smoothing && smoothing < 1,
+                 "a noise scale of leaves of {} in steps of {} sequences, smoothed by {}",
+                 batches.leaf, batches.step, smoothing);
+}
+
+record::NoiseScaleRow NoiseScale::add(std::int64_t step,
+                                      double leaf_norm_squared,
+                                      double norm_squared) {
+  const NoiseEstimate now =
+      estimate_noise(leaf_norm_squared, norm_squared, static_cast<double>(batches_.leaf),
+                     static_cast<double>(batches_.step));
+  const double weight = std::max(1 - smoothing_, 1 / static_cast<double>(++count_));
+  smoothed_.gradient_squared += weight * (now.gradient_squared - smoothed_.gradient_squared);
+  smoothed_.trace += weight * (now.trace - smoothed_.trace);
+  return {.step = step,
+          .leaf_norm_squared = leaf_norm_squared,
+          .norm_squared = norm_squared,
+          .gradient_squared = now.gradient_squared,
+          .trace = now.trace,
+          .smoothed_gradient_squared = smoothed_.gradient_squared,
+          .smoothed_trace = smoothed_.trace,
+          .sequences = sequences(),
+          .tokens = tokens()};
+}
+
+double NoiseScale::sequences() const {
+  return smoothed_.gradient_squared > 0 && smoothed_.trace > 0
+             ? smoothed_.trace / smoothed_.gradient_squared
+             : unknown_noise_scale;
+}
+
+double NoiseScale::tokens() const {
+  return sequences() * static_cast<double>(batches_.context);
+}
+
+std::string NoiseScale::packed() const {
+  return fmt::format("{} {:a} {:a}", count_, smoothed_.gradient_squared, smoothed_.trace);
+}
+
+void NoiseScale::go_on_from(const std::string& packed, const std::string& checkpoint) {
+  if (packed.empty())
+    return;
+  std::istringstream words(packed);
+  std::string gradient, trace, rest;
+  std::int64_t count = -1;
+  const bool three = words >> count >> gradient >> trace && !(words >> rest);
+  const auto number = [](const std::string& word) {  // streams do not read hexadecimal ones
+    char* end = nullptr;
+    const double value = std::strtod(word.c_str(), &end);
+    return end == word.c_str() + word.size() ? value : unknown_noise_scale;
+  };
+  const NoiseEstimate estimate{number(gradient), number(trace)};
+  if (!three || count < 0 || !std::isfinite(estimate.gradient_squared) ||
+      !std::isfinite(estimate.trace))
+    throw UserError(Place{checkpoint},
+                    fmt::format("its noise_scale is '{}', not a count and two numbers", packed));
+  count_ = count;
+  smoothed_ = estimate;
+}
+
+}  // namespace trireme::train

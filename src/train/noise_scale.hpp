@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient noise scale: how large a batch is worth its tokens.
+//
+// The mean gradient over B sequences is a random vector: its expected squared norm is
+// |G|^2 + tr(S) / B, where G is the gradient without noise and S the covariance of one sequence's
+// gradient. Squared norms at two batch sizes give both unknowns without bias:
+//
+//   |G|^2 = (B_big |G_big|^2 - B_small |G_small|^2) / (B_big - B_small)
+//   tr(S) = (|G_small|^2 - |G_big|^2) / (1 / B_small - 1 / B_big)
+//
+// and the simple noise scale is tr(S) / |G|^2, in sequences. Steps with a batch far below it go
+// almost twice as far with twice the batch; far above it, a larger batch buys nothing. Source:
+// McCandlish, Kaplan, Amodei et al., "An empirical model of large-batch training", 2018, appendix
+// A.1.
+//
+// Here B_big is a step and B_small one leaf of the tree that adds up its gradients
+// (reduce/leaves.hpp); |G_small|^2 is the mean over all leaves. Sequences count as independent.
+//
+// 1. A quotient of estimates is biased, and an estimate of one step is noisy and may be negative:
+// both are averaged over steps first, the first 1 / (1 - smoothing) of them with equal weights,
+// then with weights that fall by `smoothing` per measurement.
+// 2. The squared norms are sums without an order over gradients of the same leaves, so rows have
+// the same bits on every number of ranks.
+// 3. A checkpoint holds the averages to the bit: a resumed run gives the rows of one that was not
+// interrupted.
+//
+// One thread. Every rank keeps the same object, because every rank writes its part of a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "record/run/run_file.hpp"
+
+namespace trireme::train {
+
+inline constexpr double unknown_noise_scale = std::numeric_limits<double>::quiet_NaN();
+
+struct NoiseEstimate {
+  double gradient_squared = 0, trace = 0;
+};
+
+/// From the squared norms of mean gradients over `small` and over `big` sequences. Requires: 0 <
+/// small < big.
+NoiseEstimate estimate_noise(double small_squared, double big_squared, double small, double big);
+
+class NoiseScale {
+ public:
+  struct Batches {
+    std::int64_t leaf = 0, step = 0;  ///< sequences
+    std::int64_t context = 0;         ///< tokens of a sequence
+  };
+  /// Requires: 0 < leaf < step; 0 <= smoothing < 1.
+  NoiseScale(const Batches& batches, double smoothing);
+
+  /// The row of /noise_scale of a step, which the averages now hold.
+  record::NoiseScaleRow add(std::int64_t step, double leaf_norm_squared, double norm_squared);
+  /// As it is now; NaN while it is not known.
+  [[nodiscard]] double sequences() const;
+  [[nodiscard]] double tokens() const;
+
+  /// The averages as one line of text, for a checkpoint.
+  [[nodiscard]] std::string packed() const;
+  /// Takes what packed() gave; "" leaves the averages empty. Throws UserError naming `checkpoint`.
+  void go_on_from(const std::string& packed, const std::string& checkpoint);
+
+ private:
+  Batches batches_;
+  double smoothing_;
+  std::int64_t count_ = 0;  // measurements so far
+  NoiseEstimate smoothed_;
+};
+
+}  // namespace trireme::train

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/file_lock.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FileLocks : public testing::Test {
+ protected:
+  FileLocks() : scratch_(make()) {}
+  ~FileLocks() override { fs::remove_all(scratch_); }
+
+  [[nodiscard]] std::string path() const { return (scratch_ / "lock").string(); }
+
+ private:
+  static fs::path make() {
+    std::string name = fs::temp_directory_path() / "trireme-lock-XXXXXX";
+    return ::mkdtemp(name.data());
+  }
+  fs::path scratch_;
+};
+
+using Taken = FileLock::Taken;
+
+TEST_F(FileLocks, AreForOneOrForManyWhoShare) {
+  FileLock first(path()), second(path()), third(path());
+  EXPECT_EQ(first.take_alone(), Taken::yes);
+  EXPECT_EQ(second.take_alone(), Taken::by_another);
+  EXPECT_EQ(second.share(), Taken::by_another);
+  EXPECT_EQ(first.share(), Taken::yes);
+  EXPECT_EQ(second.share(), Taken::yes);
+  EXPECT_EQ(third.take_alone(), Taken::by_another);
+  EXPECT_EQ(third.share(), Taken::yes);
+}
+
+TEST_F(FileLocks, EndWithTheirObject) {
+  {
+    FileLock first(path());
+    ASSERT_EQ(first.take_alone(), Taken::yes);
+    FileLock moved(std::move(first));
+    EXPECT_EQ(FileLock(path()).take_alone(), Taken::by_another);
+  }
+  EXPECT_EQ(FileLock(path()).take_alone(), Taken::yes);
+}
+
+TEST_F(FileLocks, EndWithTheirProcess) {
+  FileLock lock(path());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    FileLock its_own(path());
+    ::_exit(its_own.take_alone() == Taken::yes ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(lock.take_alone(), Taken::yes);
+}
+
+TEST_F(FileLocks, SayWhoSignedLast) {
+  FileLock lock(path());
+  EXPECT_EQ(lock.holder("nobody"), "nobody");
+  std::ofstream(path()) << "process 1 on a host with a very long name\n";
+  EXPECT_EQ(lock.holder("nobody"), "process 1 on a host with a very long name");
+  lock.sign("node07");
+  EXPECT_EQ(lock.holder("nobody"), "process " + std::to_string(::getpid()) + " on node07");
+}
+
+TEST_F(FileLocks, WithoutADirectoryAreAStorageError) {
+  EXPECT_THROW(FileLock(path() + "/in/nothing"), StorageError);
+}
+
+}  // namespace
+}  // namespace trireme

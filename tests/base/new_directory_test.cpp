@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/new_directory.hpp"
+
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "support/scratch_directory.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::ptrdiff_t entries_of(const std::string& directory) {
+  return std::distance(fs::directory_iterator(directory), {});
+}
+
+TEST(NewDirectory, AppearsWholeOrNotAtAll) {
+  const test::ScratchDirectory scratch;
+  {
+    NewDirectory made(scratch / "a/b/");
+    made.write("one", "1");
+    EXPECT_FALSE(fs::exists(scratch / "a/b"));
+    made.commit();
+  }
+  EXPECT_EQ(test::bytes_of(scratch / "a/b/one"), "1");
+  EXPECT_EQ(entries_of(scratch / "a"), 1);
+  {
+    const NewDirectory given_up(scratch / "a/c");
+    given_up.write("one", "1");
+  }
+  EXPECT_EQ(entries_of(scratch / "a"), 1);
+}
+
+TEST(NewDirectory, TakesAnEmptyDirectorysPlaceAndNoOther) {
+  const test::ScratchDirectory scratch;
+  fs::create_directory(scratch / "empty");
+  NewDirectory made(scratch / "empty");
+  made.write("one", "1");
+  made.commit();
+  EXPECT_TRUE(fs::exists(scratch / "empty/one"));
+  EXPECT_THROW(NewDirectory(scratch / "empty"), UserError);
+  EXPECT_THROW(NewDirectory(scratch / "empty/one"), UserError);
+  fs::create_symlink("nowhere", scratch / "link");
+  EXPECT_THROW(NewDirectory(scratch / "link"), UserError);
+}
+
+TEST(NewDirectory, IsRefusedWhereSomebodyCameFirst) {
+  const test::ScratchDirectory scratch;
+  NewDirectory late(scratch / "a");
+  late.write("one", "late");
+  fs::create_directory(scratch / "a");
+  test::write_bytes(scratch / "a/one", "first");
+  EXPECT_THROW(late.commit(), UserError);
+  EXPECT_EQ(test::bytes_of(scratch / "a/one"), "first");
+}
+
+TEST(NewFile, IsWrittenInPartsAndNeverOverAnother) {
+  const test::ScratchDirectory scratch;
+  {
+    NewFile file(scratch / "f");
+    file.write("ab");
+    file.write("");
+    file.write("c");
+    EXPECT_EQ(file.bytes(), 3);
+    file.close();
+  }
+  EXPECT_EQ(test::bytes_of(scratch / "f"), "abc");
+  EXPECT_THROW(NewFile(scratch / "f"), StorageError);
+  EXPECT_EQ(test::bytes_of(scratch / "f"), "abc");
+}
+
+}  // namespace
+}  // namespace trireme

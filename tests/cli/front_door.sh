@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs the executable: what it says on which stream, and with which exit code.
+#   usage: front_door.sh TRIREME SOURCE_DIR
+set -uo pipefail
+trireme=$(realpath "$1") source=$(realpath "$2") failures=0
+here=$(mktemp -d)
+trap 'rm -rf "$here"' EXIT
+cd "$here"
+
+# expect CODE 'words of standard output' 'words of standard error' ARGUMENT…: empty words mean an empty stream.
+expect() {
+  local code=$1 out=$2 err=$3
+  shift 3
+  "$trireme" "$@" >out 2>err </dev/null
+  local got=$?
+  for stream in out err; do
+    local words=${!stream}
+    if { [ -z "$words" ] && [ -s $stream ]; } || { [ -n "$words" ] && ! grep -qF -- "$words" $stream; }; then
+      echo "trireme $*: standard ${stream} lacks '${words:-(nothing)}':"
+      cat $stream
+      failures=$((failures + 1))
+    fi
+  done
+  if [ $got -ne "$code" ]; then
+    echo "trireme $*: exit code $got, not $code"
+    failures=$((failures + 1))
+  fi
+}
+
+printf 'run: {directory: r, steps: -1, stpes: 3}\nmodel: {preset: gpt2-124m}\nbatch: {sequences: 9, micro_sequences: 2}\n' >bad.yaml
+: >empty.yaml
+mkdir directory
+
+expect 2 '' 'usage: trireme'
+expect 2 '' 'usage: trireme' check
+expect 2 '' 'usage: trireme' check bad.yaml --rankz 2
+expect 2 '' 'usage: trireme' check bad.yaml --ranks 0
+expect 2 '' 'usage: trireme' check bad.yaml --ranks two
+expect 2 '' 'usage: trireme' help
+expect 2 '' 'none.yaml: error: cannot read the deck: No such file or directory' check none.yaml
+expect 2 '' 'directory: error: this is a directory' check directory
+expect 2 '' 'empty.yaml: error: the deck is empty' check empty.yaml
+expect 2 '' 'bad.yaml:1:28: error: run.steps: -1 is outside' check bad.yaml
+expect 2 '' "bad.yaml:1:32: error: run.stpes: unknown key; did you mean 'steps'?" check bad.yaml
+expect 2 '' 'bad.yaml:3:20: error: batch.sequences: 9 is not a multiple of 4' check bad.yaml --ranks 2
+expect 2 '' 'bad.yaml: error: data.train: no data' check bad.yaml
+expect 2 '' "command line:1:12: error: run.device: 'gpu' is not one of auto, cpu, cuda" check bad.yaml run.device=gpu
+expect 2 '' "did you mean 'run.steps' or 'optimizer.schedule.steps'?" help deck steps
+expect 0 'no mistakes found for 3 ranks' '' check "$source/input/quickstart.yaml" --ranks 3
+expect 0 '50 steps' '' check "$source/input/quickstart.yaml" run.steps=50 'data.train.text=[/a, /b]'
+expect 0 'wte.weight' '' plan "$source/input/quickstart.yaml" --ranks 3 --json plan.json
+expect 2 '' 'plan.json: error: this file exists already' plan "$source/input/quickstart.yaml" --json plan.json
+expect 3 '' 'file system: write no/plan.json failed' plan "$source/input/quickstart.yaml" --json no/plan.json
+expect 0 'optimizer.schedule.kind' '' help deck
+expect 0 'default cosine' '' help deck optimizer.schedule.kind
+expect 0 'a run on 4096 ranks needs another batch' '' plan "$source/input/gpt2-124m.yaml" --ranks 4096
+expect 0 ' 512 ' '' bench shards "$source/input/gpt2-124m.yaml" --ranks 512 --repetitions 1
+expect 2 '' "'chekc' is neither a verb nor a deck; did you mean 'check'?" chekc bad.yaml
+expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --steps 1
+expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --from 0
+expect 2 '' 'from a lower to a higher rate, not from 0.1 to 0.01' find-rate "$source/tests/integration/tiny.yaml" --from 0.1 --to 0.01
+expect 2 '' 'not a number' sample directory --temperature nan
+expect 2 '' 'no token has a probability of 0' sample directory --top-p 0
+expect 2 '' 'directory: error: no weights in this directory' generate directory
+expect 2 '' 'usage: trireme sample' generate directory --tokens none
+expect 2 '' 'nothing to evaluate on' evaluate directory
+expect 2 '' 'usage: trireme evaluate' evaluate directory --multiple-choice q --format csv
+expect 2 '' "did you mean 'generate'?" genrate directory
+expect 2 '' 'shared_memory' bench reduce --transport foo
+expect 2 '' 'bad.yaml' bench pool --bytes 64 --json bad.yaml
+expect 0 'oneDNN' '' --version
+expect 0 'usage: trireme' '' --help
+expect 0 'usage: trireme' '' bench pool --help
+
+# What nobody can read was not said.
+for words in "help deck" "plan $source/input/quickstart.yaml" "--version"; do
+  "$trireme" $words >/dev/full 2>err
+  if [ $? -ne 3 ] || ! grep -q 'write standard output' err; then
+    echo "trireme $words into a full device:"
+    cat err
+    failures=$((failures + 1))
+  fi
+done
+
+# A mistake in a verb's options shows the usage of this verb; `VERB --help` explains them.
+"$trireme" bench pool --bytes none 2>err
+if [ "$(grep -c 'trireme bench pool' err)" -ne 2 ] || grep -q 'bench reduce' err; then
+  echo "trireme bench pool --bytes none:"
+  cat err
+  failures=$((failures + 1))
+fi
+expect 0 '--repetitions' '' bench pool --help
+expect 2 '' 'trireme bench reduce' bench
+
+# All findings of a deck come at once, in the order of their places, and nothing else with them.
+"$trireme" check bad.yaml 2>err
+if [ "$(wc -l <err)" -ne 5 ] || ! sort -s -t : -k 2,2n err | cmp -s - err; then
+  echo "the findings of bad.yaml are not the five, in order:"
+  cat err
+  failures=$((failures + 1))
+fi
+[ $failures -eq 0 ]

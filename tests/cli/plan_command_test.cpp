@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan_command.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deck/bad_deck.hpp"
+#include "deck/yaml.hpp"
+#include "support/scratch_directory.hpp"
+
+namespace trireme::cli {
+namespace {
+
+using deck::Circumstances;
+using deck::Deck;
+using deck::Node;
+
+using testing::HasSubstr;
+
+DeckPlan planned(int ranks, const std::vector<std::string>& overrides = {}) {
+  std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
+                                  "batch.sequences=" + std::to_string(8 * ranks)};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return plan_of(deck::parse(deck::completed(""), "deck.yaml", all,
+                             Circumstances{.ranks = ranks, .cuda = true}),
+                 ranks);
+}
+
+const Node& member(const Node& map, const std::string& key) {
+  const auto found = std::ranges::find(map.children, key, &Node::key);
+  if (found == map.children.end())
+    throw std::runtime_error("no member " + key);
+  return *found;
+}
+std::int64_t number(const Node& map, const std::string& key) {
+  return std::stoll(member(map, key).word);
+}
+
+/// JSON is YAML.
+Node read_json(const std::string& text) {
+  std::vector<Diagnostic> findings;
+  Node root = deck::parse_yaml(text, {"plan.json"}, findings);
+  EXPECT_TRUE(findings.empty());
+  return root;
+}
+
+TEST(PlanCommand, CountsWhatTheModelHas) {
+  // Of a 2-layer GPT with C = 64, T = 16, V = 256, by hand: a block has 12 C^2 + 13 C.
+  const std::int64_t expected = 256 * 64 + 16 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64;
+  const Node json = read_json(plan_json(planned(3)));
+  EXPECT_EQ(number(json, "parameter_elements"), expected);
+  EXPECT_EQ(number(json, "ranks"), 3);
+  EXPECT_EQ(number(json, "granule"), 384);
+  EXPECT_EQ(number(json, "owned_elements") * 3, number(json, "flat_elements"));
+}
+
+TEST(PlanCommand, AddsUp) {
+  for (const int ranks : {1, 2, 3, 5, 8, 512}) {
+    SCOPED_TRACE(ranks);
+    const DeckPlan plan = planned(ranks, {"parallel.bucket_elements=30000"});
+    const Node json = read_json(plan_json(plan));
+    std::int64_t elements = 0, padding = 0, shards = 0;
+    std::size_t names = 0;
+    for (const Node& bucket : member(json, "buckets").children) {
+      EXPECT_EQ(number(bucket, "begin"), elements);
+      elements += number(bucket, "elements");
+      padding += number(bucket, "padding");
+      shards += number(bucket, "shard_elements");
+      names += member(bucket, "parameters").children.size();
+    }
+    EXPECT_EQ(elements, number(json, "flat_elements"));
+    EXPECT_EQ(elements - padding, number(json, "parameter_elements"));
+    EXPECT_EQ(shards, number(json, "owned_elements"));
+    EXPECT_EQ(names, plan.plan.parameters().size());
+    const Node fp32 = member(member(json, "per_rank"), "fp32");
+    EXPECT_EQ(number(fp32, "gradient_bytes"), 4 * elements);
+    EXPECT_EQ(number(fp32, "moment1_bytes"), 4 * elements / ranks);
+    EXPECT_EQ(number(fp32, "moment2_bytes"), 4 * elements / ranks);
+    EXPECT_EQ(number(fp32, "snapshot_bytes"), 12 * elements / ranks);
+    EXPECT_EQ(number(fp32, "held_bytes"), 8 * elements + 20 * elements / ranks);
+    EXPECT_EQ(number(fp32, "gradient_wire_bytes"), 4 * (elements - elements / ranks));
+  }
+}
+
+TEST(PlanCommand, CountsThePartialSumsOfATree) {
+  const std::vector<std::string> tree = {"parallel.reduction=tree", "parallel.logical_shards=8"};
+  for (const auto& [ranks, arenas] : {std::pair{1, 4}, {2, 3}, {4, 2}, {8, 1}})
+    EXPECT_EQ(planned(ranks, tree).budgets[0].gradient_bytes,
+              arenas * planned(ranks).budgets[0].gradient_bytes)
+        << ranks << " ranks: log2(8 / ranks) sums wait";
+}
+
+TEST(PlanCommand, CountsActivationsAndScratch) {
+  // 4 sequences of 16 in C = 64, by hand, in elements of 4 bytes per row: a block keeps x, norms,
+  // attention, x_middle (5 C), qkv (3 C), fc and gelu (8 C), four statistics, and 2 heads of lse;
+  // the end 2 C and two statistics. 16 tokens of next_logits. Every item is a multiple of 128 B.
+  const std::int64_t rows = 4 * 16, C = 64;
+  const auto bytes = [&](const std::string& recompute) {
+    const auto plan = planned(1, {"batch.micro_sequences=4", "model.recompute=" + recompute});
+    const Node json = read_json(plan_json(plan));
+    const Node fp32 = member(member(json, "per_rank"), "fp32");
+    EXPECT_EQ(number(fp32, "whole_bytes"), number(fp32, "held_bytes") +
+                                               number(fp32, "activation_bytes") +
+                                               number(fp32, "scratch_bytes"));
+    EXPECT_EQ(number(fp32, "scratch_bytes"), 4 * rows * (256 + C + 4 * C + C));
+    return number(fp32, "activation_bytes");
+  };
+  const std::int64_t block = 4 * rows * (16 * C + 4 + 2), end = 4 * rows * (2 * C + 2) + 128;
+  EXPECT_EQ(bytes("none"), 2 * block + end);
+  EXPECT_EQ(bytes("gelu"), 2 * (block - 4 * rows * 4 * C) + end);
+  EXPECT_EQ(bytes("block"), block + 4 * rows * C + end);
+}
+
+TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
+  const auto plan_for = [](const std::string& device) {
+    std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
+                                    "batch.sequences=16", "batch.micro_sequences=4",
+                                    "run.device=" + device};
+    return plan_of(
+        deck::parse(deck::completed(""), "deck.yaml", all, Circumstances{.ranks = 2, .cuda = true}),
+        2);
+  };
+  const DeckPlan gpu = plan_for("cuda"), cpu = plan_for("cpu");
+  // 32 MiB for products; a sum per row of 4 x 2 heads x 16 positions, and for cuDNN its dP.
+  const std::int64_t products = std::int64_t{32} << 20U, sums = 4 * 4 * 2 * 16;
+  EXPECT_EQ(gpu.workspaces[0], products + sums);
+  EXPECT_EQ(gpu.workspaces[1], products + sums + 2 * 4 * 2 * 64 * 64);
+  EXPECT_EQ(cpu.workspaces, (std::vector<std::int64_t>{0, 0}));
+  EXPECT_EQ(gpu.budgets[0].peer_bytes, 0);
+  EXPECT_GT(cpu.budgets[0].peer_bytes, 0);
+  EXPECT_THAT(plan_text(gpu), HasSubstr("note: cuDNN's workspace is reckoned"));
+  EXPECT_THAT(plan_text(cpu), testing::Not(HasSubstr("note:")));
+  const Node json = read_json(plan_json(gpu));
+  const Node bf16 = member(member(json, "per_rank"), "bf16");
+  EXPECT_EQ(number(bf16, "whole_bytes"), number(bf16, "held_bytes") +
+                                             number(bf16, "activation_bytes") +
+                                             number(bf16, "scratch_bytes") + gpu.workspaces[1]);
+}
+
+TEST(PlanCommand, TellsWhatAHostSendsToOthers) {
+  const auto traffic = [](const std::vector<std::string>& overrides, int ranks, int hosts) {
+    std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
+                                    "run.precision=fp32", "run.device=cpu",
+                                    "batch.sequences=" + std::to_string(8 * ranks)};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    const auto deck = deck::parse(deck::completed(""), "deck.yaml", all,
+                                  Circumstances{.ranks = ranks, .cuda = true});
+    return plan_of(deck, ranks, hosts);
+  };
+  const DeckPlan fp32 = traffic({}, 8, 2);
+  const std::int64_t shard = fp32.plan.owned_elements();
+  EXPECT_EQ(fp32.transport, "hierarchical");
+  EXPECT_EQ(fp32.host_traffic[0].gradient_bytes, 4 * shard * 4) << "half of all, in fp32";
+  EXPECT_EQ(fp32.host_traffic[0].parameter_bytes, 4 * shard * 4);
+  const DeckPlan bf16 = traffic({"parallel.gradient_dtype=bf16"}, 8, 2);
+  EXPECT_EQ(bf16.host_traffic[0].gradient_bytes, 4 * shard * 4) << "sums of a host are fp32";
+  EXPECT_EQ(traffic({"parallel.gradient_dtype=bf16"}, 2, 2).host_traffic[0].gradient_bytes,
+            traffic({}, 2, 2).host_traffic[0].gradient_bytes / 2);
+  const DeckPlan flat = traffic({"parallel.transport=mpi", "optimizer.sharded=false"}, 8, 2);
+  EXPECT_EQ(flat.host_traffic[0].gradient_bytes, 2 * 7 * shard * 4) << "one edge of the ring";
+  EXPECT_EQ(flat.host_traffic[0].parameter_bytes, 0);
+  EXPECT_THAT(plan_text(fp32), HasSubstr("sent to other hosts per step, 2 hosts, hierarchical"));
+  EXPECT_THAT(plan_text(traffic({}, 8, 1)), testing::Not(HasSubstr("other hosts")));
+}
+
+TEST(PlanCommand, FollowsTheDeck) {
+  EXPECT_EQ(planned(2).dtypes.size(), 2U) << "auto: both";
+  EXPECT_EQ(planned(2, {"run.precision=bf16"}).dtypes, std::vector{DType::bf16});
+  EXPECT_EQ(planned(2, {"parallel.padding=megatron_high_bandwidth"}).plan.granule(), 65536);
+  EXPECT_EQ(planned(2, {"optimizer.sharded=false"}).budgets[0].all_state_bytes(),
+            2 * planned(2).budgets[0].all_state_bytes());
+  const auto snapshot = [](const std::vector<std::string>& overrides) {
+    return planned(2, overrides).budgets[0].snapshot_bytes;
+  };
+  EXPECT_EQ(snapshot({"checkpoint.asynchronous=false"}), 0);
+  EXPECT_EQ(snapshot({"checkpoint.every_steps=0"}), 0);
+  EXPECT_GT(snapshot({"checkpoint={every_steps: 0, every_minutes: 5}"}), 0);
+  EXPECT_GT(snapshot({"checkpoint.asynchronous=false", "run.device=cuda"}), 0)
+      << "files are written from memory of the host";
+  const std::string text = plan_text(planned(2, {"parallel.bucket_elements=30000"}));
+  EXPECT_THAT(text, HasSubstr("2 ranks, optimizer sharded"));
+  EXPECT_THAT(text, HasSubstr("wte.weight\n"));
+  EXPECT_THAT(text, HasSubstr("ln_f.bias .. "));
+}
+
+TEST(PlanCommand, WritesItsFileOnceAndNeverOverAnother) {
+  const test::ScratchDirectory scratch;
+  const std::string& directory = scratch.path();
+  const std::string deck = directory + "/deck.yaml", json = directory + "/plan.json";
+  std::ofstream(deck) << deck::completed("");
+  plan_command(deck, {}, {.ranks = 2}, json);
+  std::stringstream bytes;
+  bytes << std::ifstream(json).rdbuf();
+  EXPECT_EQ(number(read_json(bytes.str()), "ranks"), 2);
+  EXPECT_THROW(plan_command(deck, {}, {.ranks = 4}, json), UserError);
+  std::stringstream again;
+  again << std::ifstream(json).rdbuf();
+  EXPECT_EQ(again.str(), bytes.str());
+  EXPECT_THROW(plan_command(deck, {}, {.ranks = 2}, directory + "/no/plan.json"), StorageError);
+}
+
+TEST(PlanCommand, PlansForRanksThatTheBatchCannotBeSplitOver) {
+  const std::string deck = std::string(TRIREME_INPUT) + "/gpt2-124m.yaml";
+  for (const int ranks : {3, 7, 512, 4096}) {
+    const std::string text = plan_command(deck, {}, {.ranks = ranks}, "");
+    EXPECT_THAT(text, HasSubstr(fmt::format("{} ranks, optimizer sharded", ranks)));
+    EXPECT_THAT(text, HasSubstr(fmt::format("a run on {} ranks needs another batch", ranks)));
+  }
+  EXPECT_THAT(plan_command(deck, {}, {.ranks = 64}, ""), testing::Not(HasSubstr("another batch")));
+}
+
+}  // namespace
+}  // namespace trireme::cli

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deck/survey.hpp"
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deck/bad_deck.hpp"
+
+namespace trireme::deck {
+namespace {
+
+/// Sets every key to a value that is not its default and that its range allows; `round` picks among
+/// several. A key type or range that it cannot serve is a failure, not a skip.
+class Alter {
+ public:
+  Alter(int round, int& keys) : round_(round), keys_(keys) {}
+
+  template <class T>
+  void operator()(const char* name, T& value, const Key<T>& key) {
+    ++keys_;
+    const T before = value;
+    change(value, key);
+    constexpr bool one_choice = one_word<T>();
+    EXPECT_EQ(value == before, one_choice) << name;
+    EXPECT_FALSE(range_problem(value, key).has_value()) << name;
+  }
+  template <class S>
+  void list(const char*, std::vector<S>& items, const ListKey&) {
+    int inside = 0;
+    Alter alter(round_, inside);
+    describe(alter, items.emplace_back());
+    EXPECT_GT(inside, 0);
+    ++keys_;
+  }
+  template <class S>
+  void section(const char*, S& config) {
+    describe(*this, config);
+  }
+
+ private:
+  template <class T>
+  static constexpr bool one_word() {
+    if constexpr (NamedEnum<T>)
+      return std::size(EnumNames<T>::table) == 1;
+    else
+      return false;
+  }
+
+  template <class K>
+  void change(bool& value, const Key<K>&) {
+    value = !value;
+  }
+  template <class K>
+  void change(std::int64_t& value, const Key<K>& key) {
+    const std::int64_t step = 1 + 37 * round_ + keys_;
+    const std::int64_t least = key.min.value_or(0);
+    const std::int64_t fresh = key.max ? least + step % (*key.max - least + 1) : value + step;
+    value = fresh != value ? fresh : fresh > least ? fresh - 1 : fresh + 1;
+  }
+  template <class K>
+  void change(double& value, const Key<K>& key) {
+    // An awkward fraction between the default and a bound, or beyond the default.
+    const double target = key.max && *key.max != value ? *key.max : key.min.value_or(value - 1);
+    value += (target - value) * (0.1 + 0.8 * std::fmod(round_ * 0.6180339887498949, 1.0));
+  }
+  template <class K>
+  void change(Duration& value, const Key<K>&) {
+    value.seconds += round_ == 0 ? 5405 : 0.1 + round_ / 3.0;
+  }
+  template <class K>
+  void change(std::string& value, const Key<K>&) {
+    static const std::vector<std::string> awkward = {"a: b # c",
+                                                     "auto",
+                                                     "none",
+                                                     "null",
+                                                     "true",
+                                                     "010",
+                                                     "- x",
+                                                     "[a]",
+                                                     "{a: b}",
+                                                     "*x",
+                                                     "&x",
+                                                     "!x",
+                                                     "a\nb\tc",
+                                                     "\"'\\",
+                                                     " blank ",
+                                                     "ünïcode",
+                                                     "~",
+                                                     "<<",
+                                                     "\x01\x7f",
+                                                     "a\r\nb",
+                                                     "C:\\new",
+                                                     "%x",
+                                                     "@x",
+                                                     "`x`",
+                                                     "key: ",
+                                                     "trailing:",
+                                                     "a, b",
+                                                     "\u2028x\u0085",
+                                                     "?",
+                                                     "|",
+                                                     ">",
+                                                     "---",
+                                                     "# not comment",
+                                                     "0x10",
+                                                     ".nan",
+                                                     "y",
+                                                     "=",
+                                                     "a#b",
+                                                     "\n",
+                                                     "\t",
+                                                     "-",
+                                                     "."};
+    value = awkward[(static_cast<std::size_t>(keys_) + 7 * static_cast<std::size_t>(round_)) %
+                    awkward.size()];
+  }
+  template <class K>
+  void change(std::vector<std::string>& value, const Key<K>& key) {
+    value.clear();
+    for (int i = 0; i <= round_ % 3; ++i) {
+      ++keys_;
+      change(value.emplace_back(), key);
+    }
+    keys_ -= round_ % 3 + 1;
+  }
+  template <NamedEnum E, class K>
+  void change(E& value, const Key<K>&) {
+    const std::size_t count = std::size(EnumNames<E>::table);
+    for (std::size_t i = 0; i < count; ++i)
+      if (EnumNames<E>::table[i].first == value) {
+        const std::size_t steps =
+            count == 1 ? 0 : 1 + static_cast<std::size_t>(round_) % (count - 1);
+        value = EnumNames<E>::table[(i + steps) % count].first;
+        return;
+      }
+  }
+  template <class T, class K>
+  void change(Or<T>& value, const Key<K>& key) {
+    T inner{};
+    change(inner, key);
+    value.value = inner;
+  }
+
+  int round_;
+  int& keys_;
+};
+
+Deck altered(int round, int& keys) {
+  Deck deck{{}, Places("deck.yaml")};
+  Alter alter(round, keys);
+  describe(alter, deck.config);
+  return deck;
+}
+
+TEST(Echo, ReadsBackToTheSameConfigForEveryKey) {
+  for (int round = 0; round < 60; ++round) {
+    int keys = 0;
+    const Deck deck = altered(round, keys);
+    ASSERT_EQ(keys, static_cast<int>(survey(deck.config).size()));
+    const std::string text = echo(deck);
+    const Deck again = parse(text, "deck.resolved.yaml", {});
+    EXPECT_THAT(attributes(again.config), testing::ElementsAreArray(attributes(deck.config)))
+        << text;
+    EXPECT_TRUE(again.config == deck.config);
+    for (const Entry& entry : survey(again.config))
+      EXPECT_TRUE(again.places.given(entry.path)) << entry.path << " is not in the echo";
+  }
+}
+
+TEST(Echo, SaysWhereEachValueComesFrom) {
+  const Deck deck =
+      parse(completed("optimizer:\n  beta1: 0.8\n"), "my deck.yaml", {"run.steps=77"});
+  const std::string text = echo(deck);
+  EXPECT_THAT(text, testing::ContainsRegex("\n  beta1: 0.8 +# my deck.yaml:2:10\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n  steps: 77 +# command line:1:11\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n  beta2: 0.95 +# default\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n    kind: cosine +# default\n"));
+}
+
+TEST(Echo, SurvivesAwkwardFileNames) {
+  Deck deck = parse(completed(""), "a\nrun: {seed: 5}", {});
+  EXPECT_TRUE(parse(echo(deck), "deck.resolved.yaml", {}).config == deck.config);
+}
+
+TEST(Equality, SeesEveryKey) {
+  int keys = 0;
+  const Deck deck = altered(1, keys);
+  EXPECT_FALSE(deck.config == JobConfig{});
+  EXPECT_TRUE(deck.config == deck.config);
+  JobConfig other = deck.config;
+  other.sample.temperature = 0.123;
+  EXPECT_FALSE(other == deck.config);
+}
+
+TEST(Attributes, HaveTypedValues) {
+  const Deck deck = parse(completed(""), "deck.yaml",
+                          {"run.walltime=0:01:00", "memory.pool=false", "data.cache=here"});
+  std::map<std::string, Value> values;
+  for (const auto& [path, value] : attributes(deck.config)) values[path] = value;
+  EXPECT_EQ(values.at("run.steps"), Value(std::int64_t{10}));
+  EXPECT_EQ(values.at("run.walltime"), Value(60.0));
+  EXPECT_EQ(values.at("run.threads"), Value(std::string("auto")));
+  EXPECT_EQ(values.at("memory.pool"), Value(false));
+  EXPECT_EQ(values.at("data.cache"), Value(std::string("here")));
+  EXPECT_EQ(values.at("data.train.text"), Value(std::vector<std::string>{}));
+  EXPECT_EQ(values.at("optimizer.schedule.kind"), Value(std::string("cosine")));
+  EXPECT_EQ(values.at("optimizer.beta1"), Value(0.9));
+}
+
+TEST(Help, ExplainsEveryKeyOnce) {
+  const std::string text = help();
+  std::set<std::string> paths;
+  for (const Entry& entry : survey(JobConfig{})) {
+    SCOPED_TRACE(entry.path);
+    EXPECT_TRUE(paths.insert(entry.path).second) << "described twice";
+    const std::size_t at = ("\n" + text).find("\n" + entry.path + " ");
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_EQ(("\n" + text).find("\n" + entry.path + " ", at + 1), std::string::npos);
+    const std::string line = text.substr(at, text.find('\n', at) - at);
+    EXPECT_THAT(line, testing::HasSubstr(entry.type));
+    EXPECT_THAT(line, testing::HasSubstr(entry.unit));
+    EXPECT_THAT(line, testing::HasSubstr(entry.range));
+    EXPECT_THAT(line, testing::HasSubstr(entry.required ? "; required" : "default " + entry.text));
+    // A sentence.
+    EXPECT_GE(entry.help.size(), 12U);
+    EXPECT_EQ(entry.help.back(), '.');
+    EXPECT_FALSE(entry.type.starts_with("integer") && entry.range.empty()) << "a count has a range";
+  }
+  for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = text.find('\n', at);
+    EXPECT_LE(end - at, 120U) << text.substr(at, end - at);
+  }
+}
+
+TEST(Help, NarrowsToASectionOrKey) {
+  EXPECT_THAT(help("memory.pool"), testing::StartsWith("memory.pool "));
+  EXPECT_THAT(help("optimizer"), testing::HasSubstr("optimizer.schedule.kind"));
+  EXPECT_THAT(help("optimizer"), testing::Not(testing::HasSubstr("memory.pool")));
+  EXPECT_THAT(help("optimizer.schedule"), testing::StartsWith("optimizer.schedule.kind "));
+}
+
+TEST(Help, HintsAtWhatItDoesNotKnow) {
+  const auto message = [](const std::string& topic) {
+    try {
+      help(topic);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message("optimiser"),
+            "error: the deck has no key or section 'optimiser'; did you mean 'optimizer'?");
+  EXPECT_EQ(message("beta1"),
+            "error: the deck has no key or section 'beta1'; did you mean 'optimizer.beta1'?");
+  EXPECT_EQ(message("zebra"),
+            "error: the deck has no key or section 'zebra'; `trireme help deck` lists all keys");
+}
+
+}  // namespace
+}  // namespace trireme::deck

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of tokenizers, and texts. The first byte says of which format the rest is; after a NUL byte
+// there is the second file of those that have two, and the last is the text to encode.
+#include <vector>
+
+#include "base/error.hpp"
+
+#include "fuzz.hpp"
+#include "text/readers.hpp"
+
+namespace {
+
+using namespace trireme;
+using text::Vocabulary;
+
+std::string_view take_part(std::string_view& rest) {
+  const std::size_t end = rest.find('\0');
+  const std::string_view part = rest.substr(0, end);
+  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  return part;
+}
+
+/// What a vocabulary lacks of being one, so that more inputs get as far as encoding.
+Vocabulary with_bytes(Vocabulary vocabulary) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string bytes(1, static_cast<char>(byte));
+    bool there = false;
+    for (const auto& entry : vocabulary.tokens) there |= !entry.special && entry.bytes == bytes;
+    if (!there)
+      vocabulary.tokens.push_back({bytes, false});
+  }
+  return vocabulary;
+}
+
+void use(const text::Tokenizer& tokenizer, std::string_view input) {
+  std::vector<text::Token> tokens;
+  tokenizer.encode(input, tokens);
+  std::string back;
+  std::int64_t bytes = 0;
+  for (const text::Token token : tokens) {
+    fuzz::promise(token >= 0 && token < tokenizer.vocabulary(), "tokens are of the vocabulary");
+    bytes += tokenizer.bytes_of(token);
+  }
+  tokenizer.decode(tokens, back);
+  fuzz::promise(back == input && bytes == std::ssize(input), "a text comes back from its tokens");
+  const auto again = text::tokenizer_from(tokenizer.serialized());
+  fuzz::promise(again->hash() == tokenizer.hash(), "a tokenizer's text reads as the tokenizer");
+}
+
+Vocabulary read(std::uint8_t format, std::string_view& rest) {
+  const std::string_view first = format % 6 == 3 ? std::exchange(rest, "") : take_part(rest);
+  const text::Companion companion{text::Pattern(format / 6 % 4), {{"<|endoftext|>", 300}}};
+  switch (format % 6) {
+    case 0:
+      return text::read_tokenizer_json({"tokenizer.json", first});
+    case 1:
+      return text::read_vocab_and_merges({"vocab.json", first}, {"merges.txt", take_part(rest)});
+    case 2:
+      return text::read_tiktoken({"x.tiktoken", first}, companion);
+    case 3:
+      return text::read_llmc_tokenizer({"x.bin", first}, text::Companion{companion.pattern, {}});
+    case 4:
+      return text::read_tiktoken({"x.tiktoken", take_part(rest)},
+                                 text::read_companion({"x.tiktoken.json", first}));
+    default:
+      return text::vocabulary_from(first);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  const auto format = input.take<std::uint8_t>();
+  std::string_view rest = input.rest();
+  try {
+    Vocabulary vocabulary = read(format, rest);
+    use(*text::make_tokenizer(with_bytes(std::move(vocabulary)), "input"), rest);
+  } catch (const UserError& error) {
+    fuzz::promise(!error.findings().empty(), "a refusal has a reason");
+  }
+  return 0;
+}

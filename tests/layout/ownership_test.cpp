@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layout/ownership.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "layout/models.hpp"
+
+namespace trireme::layout {
+namespace {
+
+using namespace testing;
+
+TEST(Ownership, ByElementsHasNoHomesAndMovesNothing) {
+  const Plan plan(table_of({100, 200, 300}), {3, 150, Padding::aligned});
+  const Ownership elements(plan);
+  for (int p = 0; p < 3; ++p) {
+    EXPECT_EQ(elements.home(ParameterIndex{p}), -1);
+    EXPECT_TRUE(elements.pieces(plan, ParameterIndex{p}).empty());
+  }
+  EXPECT_EQ(elements.moved_elements(plan), 0);
+}
+
+TEST(Ownership, TheMostExpensiveComesFirstAndGoesWhereLeastIs) {
+  const Plan plan(table_of({10, 20, 30, 40, 50}), {2, 1000, Padding::aligned});
+  // 8 to rank 0; 5 and 4 to rank 1; then 1 to rank 0 (8 < 9).
+  const std::vector<double> cost = {4, 0, 8, 5, 1};
+  const Ownership whole(plan, cost);
+  EXPECT_EQ(whole.home(ParameterIndex{0}), 1);
+  EXPECT_EQ(whole.home(ParameterIndex{1}), -1);
+  EXPECT_EQ(whole.home(ParameterIndex{2}), 0);
+  EXPECT_EQ(whole.home(ParameterIndex{3}), 1);
+  EXPECT_EQ(whole.home(ParameterIndex{4}), 0);
+  EXPECT_EQ(whole.load(0), 9);
+  EXPECT_EQ(whole.load(1), 9);
+}
+
+TEST(Ownership, OfAModelCoversEveryMatrixOnceAndIsBalanced) {
+  const auto table = gpt2_table(gpt2_124m);
+  std::vector<double> cost;
+  double largest = 0, all = 0;
+  for (const Parameter& parameter : table) {
+    const bool hidden = parameter.shape.size() == 2 && parameter.name.find("h.") == 0;
+    cost.push_back(hidden ? static_cast<double>(parameter.elements()) : 0);
+    largest = std::max(largest, cost.back());
+    all += cost.back();
+  }
+  ASSERT_GT(all, 0);
+  for (const int ranks : {1, 2, 3, 8, 64}) {
+    const Plan plan(table, {ranks, 40'000'000, Padding::aligned});
+    const Ownership whole(plan, cost);
+    std::int64_t moved = 0;
+    for (std::size_t p = 0; p < table.size(); ++p) {
+      const auto parameter = static_cast<ParameterIndex>(p);
+      std::int64_t next = 0;
+      for (const HomePiece& one : whole.pieces(plan, parameter)) {
+        EXPECT_EQ(one.piece.parameter_begin, next);  // in order, without holes
+        next += one.piece.elements;
+        moved += one.rank != one.home ? one.piece.elements : 0;
+      }
+      EXPECT_EQ(next, cost[p] > 0 ? table[p].elements() : 0) << table[p].name;
+    }
+    EXPECT_EQ(whole.moved_elements(plan), moved);
+    EXPECT_EQ(moved == 0, ranks == 1);
+    double sum = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_LE(whole.load(rank), all / ranks + largest);
+      sum += whole.load(rank);
+    }
+    EXPECT_DOUBLE_EQ(sum, all);
+  }
+}
+
+TEST(Ownership, RefusesCostsThatDoNotFit) {
+  const Plan plan(table_of({10, 20}), {2, 1000, Padding::aligned});
+  EXPECT_THROW(Ownership(plan, std::vector<double>{1}), ContractError);
+  EXPECT_THROW(Ownership(plan, std::vector<double>{1, -1}), ContractError);
+}
+
+}  // namespace
+}  // namespace trireme::layout

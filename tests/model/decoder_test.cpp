@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/decoder.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "ops/matmul.hpp"
+
+#include "model/small_model.hpp"
+
+#include "support/gpu.hpp"
+
+namespace trireme::model::testing {
+namespace {
+
+using Logits = std::vector<float>;
+using Tokens = std::vector<std::int32_t>;
+
+class DecoderTest : public ::testing::TestWithParam<test::Backend> {
+ protected:
+  void SetUp() override {
+    const auto device = test::make_device(GetParam(), 1);
+    if (!can_decode(*device))
+      GTEST_SKIP() << "CPUs alone decode";
+  }
+
+  /// A model, its decoder over the same views, and the logits of both.
+  struct Pair {
+    explicit Pair(const GptShape& shape, const test::Backend& backend, std::int64_t sequences)
+        : model(shape, backend, 1), decoder(model.device, shape, backend.dtype, sequences) {
+      std::vector<ConstView> views;
+      for (std::size_t i = 0; i < model.values.size(); ++i) {
+        const auto n = static_cast<std::int64_t>(model.values[i].size());
+        views.push_back(backend.dtype == DType::bf16
+                            ? ConstView(view_of(model.rounded[i].data(), n))
+                            : ConstView(view_of(model.values[i].data(), n)));
+      }
+      decoder.bind(views);
+    }
+    Logits read(std::int64_t sequence, std::int64_t first, const Tokens& tokens) {
+      Logits logits(static_cast<std::size_t>(model.shape.vocabulary));
+      decoder.read(sequence, first, tokens, view_of(logits.data(), model.shape.vocabulary),
+                   model.hooks, *model.stream);
+      return logits;
+    }
+    Logits step(const std::vector<Decoder::Row>& rows) {
+      Logits logits(rows.size() * static_cast<std::size_t>(model.shape.vocabulary));
+      decoder.step(rows, view_of(logits.data(), std::ssize(logits)), model.hooks, *model.stream);
+      return logits;
+    }
+    SmallModel model;
+    Decoder decoder;
+  };
+
+  /// To the bit, where a row of a product does not depend on the others.
+  void expect_equal(Pair& pair, const Logits& got, const Logits& expected) {
+    const DType dtype = GetParam().dtype;
+    ASSERT_EQ(got.size(), expected.size());
+    if (dtype == DType::f32 &&
+        ops::rows_are_independent(pair.model.device,
+                                  {.m = 1, .n = 8, .k = 8, .b_transposed = true}))
+      EXPECT_EQ(got, expected);
+    else
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_NEAR(got[i], expected[i], dtype == DType::f32 ? 1e-5 : 0.1) << i;
+  }
+
+  static GptShape longer_shape() {
+    return {.layers = 2, .heads = 3, .channels = 48, .context = 300, .vocabulary = 40};
+  }
+};
+
+TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
+  for (const GptShape& shape : {small_shape(), longer_shape()}) {
+    Pair pair(shape, GetParam(), 1);
+    const Tokens text = random_tokens(shape.context, shape.vocabulary, 3);
+    for (std::int64_t t = 0; t < shape.context; ++t) {
+      const Tokens so_far(text.begin(), text.begin() + t + 1);
+      const Logits logits = pair.read(0, t, {text[static_cast<std::size_t>(t)]});
+      if (t % 64 < 3 || t % 64 == 63 || t + 1 == shape.context)  // around the borders of tiles
+        expect_equal(pair, logits, pair.model.next_logits(so_far));
+      if (HasFailure())
+        FAIL() << "position " << t << " of " << shape.context;
+    }
+  }
+}
+
+TEST_P(DecoderTest, APromptIsReadAtOnceOrInPieces) {
+  Pair pair(longer_shape(), GetParam(), 3);
+  const Tokens text = random_tokens(300, 40, 4);
+  for (const std::int64_t length : {1, 2, 65, 150, 261, 300}) {
+    const Tokens prompt(text.begin(), text.begin() + length);
+    const Logits expected = pair.model.next_logits(prompt);
+    expect_equal(pair, pair.read(2, 0, prompt), expected);
+    if (length < 3)
+      continue;
+    pair.read(0, 0, {text.begin(), text.begin() + 2});
+    pair.read(0, 2, {text.begin() + 2, text.begin() + length - 1});
+    expect_equal(pair, pair.read(0, length - 1, {text[static_cast<std::size_t>(length - 1)]}),
+                 expected);
+  }
+}
+
+TEST_P(DecoderTest, SequencesOfDifferentLengthsDoNotDisturbOneAnother) {
+  Pair pair(longer_shape(), GetParam(), 5), alone(longer_shape(), GetParam(), 1);
+  std::vector<Tokens> texts;
+  for (std::uint64_t b = 0; b < 5; ++b) {
+    const Tokens all = random_tokens(150, 40, 10 + b);
+    texts.emplace_back(all.begin(), all.begin() + 1 + static_cast<long>(b) * 20);
+    pair.read(static_cast<std::int64_t>(b), 0, texts.back());
+  }
+  const Tokens more = random_tokens(30, 40, 20);
+  for (std::size_t i = 0; i < more.size(); ++i) {
+    std::vector<Decoder::Row> rows;
+    for (std::size_t b = 5; b-- > 0;)
+      if (i < 10 || b != 2) {  // one of them ends early
+        rows.push_back(
+            {static_cast<std::int32_t>(b), static_cast<std::int32_t>(texts[b].size()), more[i]});
+        texts[b].push_back(more[i]);
+      }
+    const Logits logits = pair.step(rows);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const auto b = static_cast<std::size_t>(rows[r].sequence);
+      const auto row = logits.begin() + static_cast<long>(40 * r);
+      if (i + 1 == more.size() || i < 2) {
+        EXPECT_EQ(Logits(row, row + 40), alone.read(0, 0, texts[b])) << "sequence " << b;
+      }
+    }
+  }
+}
+
+TEST_P(DecoderTest, TakesModelsOfEveryShape) {
+  for (int which = 0; which < 3; ++which) {
+    GptShape shape = small_shape();
+    shape.bias = which != 0;
+    shape.tied_head = which != 1;
+    shape.recompute = which == 2 ? Recompute::gelu : Recompute::none;
+    shape.dropout = 0.1;  // acts in training only
+    Pair pair(shape, GetParam(), 1);
+    expect_equal(pair, pair.read(0, 0, {3, 1, 4}), pair.model.next_logits({3, 1, 4}));
+    EXPECT_EQ(pair.model.hooks.groups.size(), 8U);  // both asked: embedding, two blocks, the end
+  }
+}
+
+TEST_P(DecoderTest, RefusesWhatItHasNoPlaceFor) {
+  Pair pair(small_shape(), GetParam(), 2);
+  EXPECT_THROW(pair.read(0, 0, {}), ContractError);
+  EXPECT_THROW(pair.read(0, 5, {1}), ContractError);
+  EXPECT_THROW(pair.read(2, 0, {1}), ContractError);
+  EXPECT_THROW(pair.read(0, 0, {11}), ContractError);
+  EXPECT_THROW(pair.step({{0, 0, 1}, {1, 0, 1}, {0, 1, 1}}), ContractError);
+  EXPECT_THROW(pair.decoder.bind({}), ContractError);
+  EXPECT_THROW(Decoder(pair.model.device, small_shape(), DType::f32, 257), ContractError);
+}
+
+TRIREME_ON_BACKENDS(DecoderTest);
+
+TEST(DecoderOnGpu, IsRefusedByName) {
+  TRIREME_NEEDS_GPU();
+  const auto device = device::make_cuda_device(0);
+  EXPECT_FALSE(can_decode(*device));
+  EXPECT_THROW(Decoder(*device, small_shape(), DType::f32, 1), DeviceError);
+}
+
+}  // namespace
+}  // namespace trireme::model::testing

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cached_attention.hpp"
+
+#include "ops/attention.hpp"
+#include "ops/attention_backend.hpp"
+#include "ops/cpu/x86/amx_attention.hpp"
+#include "ops/tensors.hpp"
+
+namespace trireme::test {
+namespace {
+
+using ops::CachedAttention;
+using ops::CachedAttentionShape;
+
+/// One row of a call.
+struct CachedRow {
+  std::int64_t sequence, position;
+};
+
+class CachedAttentionTest : public OpsTest {
+ protected:
+  void SetUp() override {
+    OpsTest::SetUp();
+    if (!ops::has_cached_attention(device()))
+      GTEST_SKIP() << "CPUs alone have it";
+  }
+
+  /// What attention of whole sequences makes of `qkv`, [B, T, 3, H, D], as the values of T.
+  Values whole(const CachedAttentionShape& s, const Values& qkv) {
+    const auto packed = tensor(dtype(), qkv);
+    const std::int64_t rows = s.sequences * s.positions;
+    auto out = tensor(dtype(), rows * s.heads * s.head_channels);
+    auto lse = tensor(DType::f32, rows * s.heads);
+    ops::Attention(device(), {s.sequences, s.positions, s.heads, s.head_channels, dtype()})
+        .forward(out.view(), lse.view(), packed.view(), {}, stream());
+    return out.values();
+  }
+
+  Tensor cache_of(const CachedAttentionShape& s) {
+    return tensor(DType::f32, Values(static_cast<std::size_t>(ops::cache_elements(s))));
+  }
+
+  /// One call with `rows` of `qkv`, and what comes out for each.
+  Values call(const CachedAttention& attention,
+              const Tensor& cache,
+              const Values& qkv,
+              const std::vector<CachedRow>& rows) {
+    const CachedAttentionShape& s = attention.shape();
+    const std::int64_t width = 3 * s.heads * s.head_channels;
+    Values packed, sequences, positions;
+    for (const CachedRow& row : rows) {
+      for (std::int64_t c = 0; c < width; ++c)
+        packed.push_back(row.sequence < 0
+                             ? 1.5
+                             : qkv[static_cast<std::size_t>(
+                                   (row.sequence * s.positions + row.position) * width + c)]);
+      sequences.push_back(static_cast<double>(row.sequence));
+      positions.push_back(static_cast<double>(row.position));
+    }
+    auto out = tensor(dtype(), normals(9, std::ssize(rows) * width / 3));
+    attention.forward(out.view(), cache.view(), tensor(dtype(), packed).view(),
+                      tensor(DType::i32, sequences).view(), tensor(DType::i32, positions).view(),
+                      stream());
+    return out.values();
+  }
+
+  /// The rows of `all` = [B, T, H·D] that `rows` name.
+  static Values rows_of(const CachedAttentionShape& s,
+                        const Values& all,
+                        const std::vector<CachedRow>& rows) {
+    const std::int64_t width = s.heads * s.head_channels;
+    Values picked;
+    for (const CachedRow& row : rows)
+      for (std::int64_t c = 0; c < width; ++c)
+        picked.push_back(row.sequence < 0
+                             ? 0
+                             : all[static_cast<std::size_t>(
+                                   (row.sequence * s.positions + row.position) * width + c)]);
+    return picked;
+  }
+
+  /// To the bit, where attention of whole sequences works in fp32.
+  void expect_equal(const CachedAttentionShape& s, const Values& got, const Values& expected) {
+    if (ops::cpu::amx::attends({s.sequences, s.positions, s.heads, s.head_channels, dtype()}))
+      expect_near(got, expected, tolerance().attention, "out");
+    else {
+      EXPECT_EQ(got, expected);
+    }
+  }
+};
+
+TEST_P(CachedAttentionTest, ReadPositionByPositionItIsAttentionOfTheWholeSequence) {
+  for (const CachedAttentionShape& s :
+       {CachedAttentionShape{1, 1, 1, 1, dtype()}, CachedAttentionShape{2, 5, 2, 3, dtype()},
+        CachedAttentionShape{1, 131, 3, 20, dtype()}, CachedAttentionShape{2, 128, 1, 64, dtype()},
+        CachedAttentionShape{1, 64, 2, 33, dtype()}}) {
+    SCOPED_TRACE(
+        fmt::format("{} x {} x {} x {}", s.sequences, s.positions, s.heads, s.head_channels));
+    const auto qkv = rounded_to(
+        dtype(), normals(1, 3 * s.sequences * s.positions * s.heads * s.head_channels, 2));
+    const Values expected = whole(s, qkv);
+    const CachedAttention attention(device(), s);
+    const auto cache = cache_of(s);
+    for (std::int64_t t = 0; t < s.positions; ++t) {
+      std::vector<CachedRow> rows;
+      for (std::int64_t b = s.sequences; b-- > 0;) rows.push_back({b, t});
+      expect_equal(s, call(attention, cache, qkv, rows), rows_of(s, expected, rows));
+    }
+  }
+}
+
+TEST_P(CachedAttentionTest, InWhatPiecesASequenceIsReadDoesNotMatter) {
+  const CachedAttentionShape s{3, 200, 2, 24, dtype()};
+  const auto qkv = rounded_to(dtype(), normals(1, 3LL * 3 * 200 * 2 * 24));
+  const Values expected = whole(s, qkv);
+  const CachedAttention attention(device(), s);
+  const auto cache = cache_of(s);
+  // Pieces within a tile, over the border of one, several tiles at once; another sequence, and room
+  // to spare, between them.
+  std::int64_t begin = 0;
+  for (const std::int64_t count : {3, 60, 1, 1, 70, 65}) {
+    std::vector<CachedRow> rows;
+    for (std::int64_t i = 0; i < count; ++i) rows.push_back({1, begin + i});
+    rows.push_back({-1, 0});
+    for (std::int64_t i = 0; i < count; ++i) rows.push_back({2, begin + i});
+    expect_equal(s, call(attention, cache, qkv, rows), rows_of(s, expected, rows));
+    begin += count;
+  }
+}
+
+TEST_P(CachedAttentionTest, ASequenceThatBeginsAgainForgetsWhatItHeld) {
+  const CachedAttentionShape s{1, 70, 1, 8, dtype()};
+  const auto first = rounded_to(dtype(), normals(1, 3LL * 70 * 8));
+  const auto second = rounded_to(dtype(), normals(2, 3LL * 70 * 8));
+  const Values expected = whole(s, second);
+  const CachedAttention attention(device(), s);
+  const auto cache = cache_of(s);
+  std::vector<CachedRow> all, one;
+  for (std::int64_t t = 0; t < 70; ++t) all.push_back({0, t});
+  call(attention, cache, first, all);
+  for (std::int64_t t = 0; t < 10; ++t) {
+    one = {{0, t}};
+    expect_equal(s, call(attention, cache, second, one), rows_of(s, expected, one));
+  }
+}
+
+TEST_P(CachedAttentionTest, DoesNotDependOnThreads) {
+  const CachedAttentionShape s{2, 90, 3, 24, dtype()};
+  const auto qkv = rounded_to(dtype(), normals(1, 3LL * 2 * 90 * 3 * 24));
+  std::vector<CachedRow> rows;
+  for (std::int64_t t = 0; t < 90; ++t) rows.push_back({1, t});
+  rows.push_back({0, 0});
+  const CachedAttention attention(device(), s);
+  expect_same_on_threads([&] {
+    const auto cache = cache_of(s);
+    const Values out = call(attention, cache, qkv, rows);
+    const auto* bytes = reinterpret_cast<const std::byte*>(out.data());
+    return std::vector<std::byte>(bytes, bytes + out.size() * sizeof(double));
+  });
+}
+
+TEST_P(CachedAttentionTest, RejectsWrongViewsAndPlaces) {
+  const CachedAttentionShape s{2, 4, 1, 3, dtype()};
+  const Values qkv(72);
+  const CachedAttention attention(device(), s);
+  const auto cache = cache_of(s);
+  EXPECT_THROW(call(attention, tensor(DType::f32, 1), qkv, {{0, 0}}), ContractError);
+  EXPECT_THROW(CachedAttention(device(), {0, 4, 1, 3, dtype()}), ContractError);
+  const auto out = tensor(dtype(), 3), packed = tensor(dtype(), 9);
+  for (const CachedRow& row : {CachedRow{2, 0}, CachedRow{0, 4}, CachedRow{0, -1}})
+    EXPECT_THROW(
+        attention.forward(out.view(), cache.view(), packed.view(),
+                          tensor(DType::i32, Values{static_cast<double>(row.sequence)}).view(),
+                          tensor(DType::i32, Values{static_cast<double>(row.position)}).view(),
+                          stream()),
+        ContractError)
+        << row.sequence << ", " << row.position;
+}
+
+TRIREME_ON_BACKENDS(CachedAttentionTest);
+
+}  // namespace
+}  // namespace trireme::test
