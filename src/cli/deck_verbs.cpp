@@ -42,6 +42,7 @@ Action declare_plan(CLI::App& command) {
     int ranks = 1;
     int hosts = 1;
     std::string json;
+    bool schedule = false;
   };
   const auto asked = std::make_shared<Asked>();
   add_deck(command, asked->deck)->required();
@@ -50,9 +51,11 @@ Action declare_plan(CLI::App& command) {
       .add_option("--hosts", asked->hosts, "Hosts that they will be on, consecutive ranks together")
       ->check(CLI::Range(1, 1 << 20));
   command.add_option("--json", asked->json, "Write the plan into this new file as well");
+  command.add_flag("--schedule", asked->schedule, "Draw the learning rate over the run as well");
   return [asked](Arguments) {
     print(plan_command(asked->deck.path, asked->deck.overrides,
-                       circumstances_of(asked->ranks, asked->hosts), asked->json));
+                       circumstances_of(asked->ranks, asked->hosts),
+                       {asked->json, asked->schedule}));
     return ExitCode::done;
   };
 }

@@ -175,6 +175,10 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
       {},
       {},
       {}};
+  result.schedule =
+      report::schedule_table(config.optimizer, result.groups, config.run.steps,
+                             config.optimizer.schedule.steps.value_or(config.run.steps),
+                             config.batch.sequences * deck.shape().context);
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
   comm::Transport transport = config.parallel.transport;
   if (transport == comm::Transport::automatic)
@@ -307,7 +311,7 @@ std::string plan_json(const DeckPlan& deck_plan) {
     text += fmt::format("{}\n    \"{}\": {{{}}}", comma, name(deck_plan.dtypes[i]), amounts);
     comma = ",";
   }
-  return text + "\n  }\n}\n";
+  return text + "\n  },\n  \"schedule\": " + report::schedule_json(deck_plan.schedule) + "\n}\n";
 }
 
 deck::Deck parse_for_plan(const std::string& deck_path,
@@ -320,16 +324,16 @@ deck::Deck parse_for_plan(const std::string& deck_path,
 std::string plan_command(const std::string& deck_path,
                          const std::vector<std::string>& overrides,
                          const deck::Circumstances& circumstances,
-                         const std::string& json_path) {
+                         const PlanOutput& output) {
   const deck::Deck deck = parse_for_plan(deck_path, overrides, circumstances);
   if (circumstances.hosts > circumstances.ranks)
     throw UserError(fmt::format("--hosts {}: {} {} cannot be on so many", circumstances.hosts,
                                 circumstances.ranks, circumstances.ranks == 1 ? "rank" : "ranks"));
   const DeckPlan plan = plan_of(deck, circumstances.ranks, circumstances.hosts);
-  if (!json_path.empty())
-    write_new_file(json_path, plan_json(plan));
-  return plan_text(plan) + record_note(deck.config, plan.plan) +
-         batch_note(deck.config.batch, circumstances.ranks);
+  if (!output.json_path.empty())
+    write_new_file(output.json_path, plan_json(plan));
+  return plan_text(plan) + (output.schedule ? "\n" + report::schedule_text(plan.schedule) : "") +
+         record_note(deck.config, plan.plan) + batch_note(deck.config.batch, circumstances.ranks);
 }
 
 }  // namespace trireme::cli

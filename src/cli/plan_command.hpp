@@ -20,6 +20,7 @@
 #include "optim/groups.hpp"
 
 #include "deck/deck.hpp"
+#include "report/schedule_chart.hpp"
 
 namespace trireme::cli {
 
@@ -43,6 +44,7 @@ struct DeckPlan {
   std::vector<HostTraffic> host_traffic;  ///< one per dtype
   std::string bucket_text;                ///< how the buckets came about
   std::int64_t reductions_per_step = 1;   ///< of every bucket
+  report::ScheduleTable schedule = {};    ///< of the learning rate
 };
 
 /// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,
@@ -59,12 +61,16 @@ deck::Deck parse_for_plan(const std::string& deck_path,
                           const std::vector<std::string>& overrides,
                           deck::Circumstances circumstances);
 
+struct PlanOutput {
+  std::string json_path;  ///< of a new file for plan_json(); empty: none
+  bool schedule = false;  ///< schedule_text() as well
+};
+
 /// `trireme plan`: reads, checks all but the batch, and plans; says so when the batch cannot be
-/// split over the ranks; the JSON goes into a new file when `json_path` is not
-/// empty. Throws UserError, also when that file exists, and StorageError.
+/// split over the ranks. Throws UserError, also when that file exists, and StorageError.
 std::string plan_command(const std::string& deck_path,
                          const std::vector<std::string>& overrides,
                          const deck::Circumstances& circumstances,
-                         const std::string& json_path);
+                         const PlanOutput& output);
 
 }  // namespace trireme::cli

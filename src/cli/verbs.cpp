@@ -17,7 +17,7 @@ std::span<const Verb> verbs() {
   static constexpr Verb table[] = {
       {"check", "DECK [section.key=value ...] [--ranks N]",
        "Find every mistake in a deck; needs no MPI", declare_check},
-      {"plan", "DECK [section.key=value ...] [--ranks N] [--hosts H] [--json FILE]",
+      {"plan", "DECK [section.key=value ...] [--ranks N] [--hosts H] [--json FILE] [--schedule]",
        "Buckets, padding, and the bytes that each rank holds", declare_plan},
       {"verify", "DECK [section.key=value ...] [--steps K]    under mpirun",
        "Train under every switch and compare the bits", declare_verify},

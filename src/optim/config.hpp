@@ -13,6 +13,9 @@ namespace trireme::optim {
 
 enum class Schedule : std::uint8_t { constant, linear, cosine, wsd };
 
+/// How wsd decays.
+enum class DecayShape : std::uint8_t { linear, one_minus_sqrt };
+
 /// What a run does when a gradient is NaN or infinite.
 enum class OnNonFinite : std::uint8_t { stop, skip };
 
@@ -21,6 +24,7 @@ struct ScheduleConfig {
   std::int64_t warmup_steps = 0;
   double final_fraction = 0.1;
   double decay_fraction = 0.2;
+  DecayShape decay_shape = DecayShape::linear;
   Or<std::int64_t> steps = {};
   /// Above 0, in place of all that: the rate grows by the same factor with every step, from this
   /// share of the peak at the first to the peak at the last. No key of the deck: what a search for
@@ -52,7 +56,7 @@ struct OptimizerConfig {
 template <class V>
 void describe(V& v, ScheduleConfig& c) {
   v("kind", c.kind,
-    {.help = "Shape after warm-up; wsd: constant, then linear decay at the end.",
+    {.help = "Shape after warm-up; wsd: constant, then a decay at the end.",
      .change = Change::asked});
   v("warmup_steps", c.warmup_steps,
     {.unit = "steps", .help = "Linear warm-up from 0.", .min = 0, .change = Change::asked});
@@ -67,6 +71,10 @@ void describe(V& v, ScheduleConfig& c) {
      .help = "Share of the steps in which wsd decays.",
      .min = 0.0,
      .max = 1.0,
+     .change = Change::asked});
+  v("decay_shape", c.decay_shape,
+    {.help = "How wsd decays: in a straight line, or by one minus the square root of the way "
+             "through the decay, which falls fast first.",
      .change = Change::asked});
   v("steps", c.steps,
     {.unit = "steps",
@@ -129,4 +137,10 @@ struct trireme::EnumNames<trireme::optim::Schedule> {
   using enum optim::Schedule;
   static constexpr std::pair<optim::Schedule, const char*> table[] = {
       {constant, "constant"}, {linear, "linear"}, {cosine, "cosine"}, {wsd, "wsd"}};
+};
+template <>
+struct trireme::EnumNames<trireme::optim::DecayShape> {
+  using enum optim::DecayShape;
+  static constexpr std::pair<optim::DecayShape, const char*> table[] = {
+      {linear, "linear"}, {one_minus_sqrt, "one_minus_sqrt"}};
 };

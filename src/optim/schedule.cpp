@@ -30,25 +30,33 @@ double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int6
   if (step < schedule.warmup_steps)
     return peak * static_cast<double>(step) / static_cast<double>(schedule.warmup_steps);
 
-  const std::int64_t peak_step = std::max<std::int64_t>(schedule.warmup_steps, 1);
   const double rest = schedule.final_fraction;
+  const double way = progress(step, last_peak_step(schedule, total_steps), total_steps);
   switch (schedule.kind) {
     case Schedule::constant:
       return peak;
     case Schedule::linear:
-      return peak * (1 - (1 - rest) * progress(step, peak_step, total_steps));
-    case Schedule::cosine: {
-      const double turn = std::numbers::pi * progress(step, peak_step, total_steps);
-      return peak * (rest + (1 - rest) * 0.5 * (1 + std::cos(turn)));
-    }
-    case Schedule::wsd: {
-      const auto decay_steps =
-          static_cast<std::int64_t>(schedule.decay_fraction * static_cast<double>(total_steps));
-      const std::int64_t begin = std::max(peak_step, total_steps - decay_steps);
-      return peak * (1 - (1 - rest) * progress(step, begin, total_steps));
-    }
+      return peak * (1 - (1 - rest) * way);
+    case Schedule::cosine:
+      return peak * (rest + (1 - rest) * 0.5 * (1 + std::cos(std::numbers::pi * way)));
+    case Schedule::wsd:
+      return peak *
+             (1 - (1 - rest) * (schedule.decay_shape == DecayShape::linear ? way : std::sqrt(way)));
   }
   return peak;
+}
+
+std::int64_t last_peak_step(const ScheduleConfig& schedule, std::int64_t total_steps) {
+  TRIREME_EXPECT(total_steps >= 1, "{} steps", total_steps);
+  if (schedule.kind == Schedule::constant)
+    return total_steps;
+  std::int64_t last = std::max<std::int64_t>(schedule.warmup_steps, 1);
+  if (schedule.kind == Schedule::wsd) {
+    const auto decay_steps =
+        static_cast<std::int64_t>(schedule.decay_fraction * static_cast<double>(total_steps));
+    last = std::max(last, total_steps - decay_steps);
+  }
+  return std::min(last, total_steps);
 }
 
 }  // namespace trireme::optim

@@ -6,8 +6,10 @@
 //   constant  the peak until the end
 //   linear    in a straight line from the peak to final_fraction · peak at the last step
 //   cosine    the same ends, half a cosine between. Source: Loshchilov, Hutter, SGDR, 2017, eq. 5
-//   wsd       the peak, then linear over the last decay_fraction of all steps, rounded down.
-//             Source: Hu et al., MiniCPM, 2024, section 4
+//   wsd       the peak, then a decay over the last decay_fraction of all steps, rounded down: of
+//             the way x through it, linear is 1 - x, one_minus_sqrt is 1 - sqrt(x). Sources: Hu et
+//             al., MiniCPM, 2024, section 4; Haegele et al., "Scaling laws and compute-optimal
+//             training beyond fixed training durations", 2024, section 3
 //   sweep     (sweep_from > 0) peak · sweep_from ^ (1 - (step - 1) / (total_steps - 1)). Source:
 //             Smith, "Cyclical learning rates", 2017, section 3.3, with equal factors
 //
@@ -21,7 +23,11 @@
 
 namespace trireme::optim {
 
-/// Requires: step >= 1, total_steps >= 1. Behind total_steps it stays what it is there.
+/// Requires: step >= 1, total_steps >= 1. After total_steps it stays what it is there.
 double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps);
+
+/// The last step before the decay begins, which is the schedule's last one for `constant`.
+/// Requires: total_steps >= 1.
+std::int64_t last_peak_step(const ScheduleConfig& schedule, std::int64_t total_steps);
 
 }  // namespace trireme::optim

@@ -40,17 +40,17 @@ struct Job {
   EvaluateConfig evaluate;
   SampleConfig sample;
 
-  std::vector<std::pair<std::string, std::string>>
-      deck;                   ///< path and value of every key, for the record
+  std::vector<std::pair<std::string, std::string>> deck =
+      {};                     ///< path and value of every key, for the record
   std::string resolved_deck;  ///< the text of deck.resolved.yaml
   std::vector<std::pair<std::string, std::string>>
-      build;                  ///< name and version of what this build is made of
-  std::vector<Change> rules;  ///< of every key of `deck`
+      build;                       ///< name and version of what this build is made of
+  std::vector<Change> rules = {};  ///< of every key of `deck`
   /// What made the tokens: encodes prompts, decodes samples, counts bytes of text. Null where the
   /// deck does not say.
   std::shared_ptr<const text::Tokenizer> tokenizer;
   /// Where every key of `deck`, or the section around it, was given: for messages.
-  std::vector<Place> places;
+  std::vector<Place> places = {};
 
   /// That of the key `path`; without a file where it is not known.
   [[nodiscard]] Place place_of(const std::string& path) const {

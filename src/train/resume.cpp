@@ -57,6 +57,9 @@ optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
   for (const auto& [kind, name] : EnumNames<optim::Schedule>::table)
     if (fact_of(deck, "optimizer.schedule.kind") == name)
       then.schedule.kind = kind;
+  for (const auto& [shape, name] : EnumNames<optim::DecayShape>::table)
+    if (fact_of(deck, "optimizer.schedule.decay_shape") == name)
+      then.schedule.decay_shape = shape;
   take(deck, "run.steps", steps);
   take(deck, "optimizer.schedule.steps", steps);  // "auto" is no number
   return then;

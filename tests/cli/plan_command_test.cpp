@@ -195,25 +195,25 @@ TEST(PlanCommand, WritesItsFileOnceAndNeverOverAnother) {
   const std::string& directory = scratch.path();
   const std::string deck = directory + "/deck.yaml", json = directory + "/plan.json";
   std::ofstream(deck) << deck::completed("");
-  plan_command(deck, {}, {.ranks = 2}, json);
+  plan_command(deck, {}, {.ranks = 2}, {json});
   std::stringstream bytes;
   bytes << std::ifstream(json).rdbuf();
   EXPECT_EQ(number(read_json(bytes.str()), "ranks"), 2);
-  EXPECT_THROW(plan_command(deck, {}, {.ranks = 4}, json), UserError);
+  EXPECT_THROW(plan_command(deck, {}, {.ranks = 4}, {json}), UserError);
   std::stringstream again;
   again << std::ifstream(json).rdbuf();
   EXPECT_EQ(again.str(), bytes.str());
-  EXPECT_THROW(plan_command(deck, {}, {.ranks = 2}, directory + "/no/plan.json"), StorageError);
+  EXPECT_THROW(plan_command(deck, {}, {.ranks = 2}, {directory + "/no/plan.json"}), StorageError);
 }
 
 TEST(PlanCommand, PlansForRanksThatTheBatchCannotBeSplitOver) {
   const std::string deck = std::string(TRIREME_INPUT) + "/gpt2-124m.yaml";
   for (const int ranks : {3, 7, 512, 4096}) {
-    const std::string text = plan_command(deck, {}, {.ranks = ranks}, "");
+    const std::string text = plan_command(deck, {}, {.ranks = ranks}, {});
     EXPECT_THAT(text, HasSubstr(fmt::format("{} ranks, optimizer sharded", ranks)));
     EXPECT_THAT(text, HasSubstr(fmt::format("a run on {} ranks needs another batch", ranks)));
   }
-  EXPECT_THAT(plan_command(deck, {}, {.ranks = 64}, ""), testing::Not(HasSubstr("another batch")));
+  EXPECT_THAT(plan_command(deck, {}, {.ranks = 64}, {}), testing::Not(HasSubstr("another batch")));
 }
 
 }  // namespace

@@ -70,6 +70,23 @@ TEST(Schedule, WsdHoldsThePeakAndThenFalls) {
   EXPECT_NEAR(learning_rate(config, 90, 100), 1.1, 1e-15);
 }
 
+TEST(Schedule, WsdFallsFastFirstByOneMinusTheSquareRoot) {
+  auto config = config_of(Schedule::wsd, 10);
+  config.schedule.decay_shape = DecayShape::one_minus_sqrt;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 80, 100), 2.0);
+  EXPECT_NEAR(learning_rate(config, 85, 100), 2 * (0.1 + 0.9 * (1 - 0.5)), 1e-15);
+  EXPECT_NEAR(learning_rate(config, 100, 100), 0.2, 1e-15);
+}
+
+TEST(Schedule, SaysWhereTheDecayBegins) {
+  EXPECT_EQ(last_peak_step(config_of(Schedule::constant, 10).schedule, 100), 100);
+  EXPECT_EQ(last_peak_step(config_of(Schedule::linear, 0).schedule, 100), 1);
+  EXPECT_EQ(last_peak_step(config_of(Schedule::cosine, 10).schedule, 100), 10);
+  EXPECT_EQ(last_peak_step(config_of(Schedule::wsd, 10).schedule, 100), 80);
+  EXPECT_EQ(last_peak_step(config_of(Schedule::wsd, 90).schedule, 100), 90);
+  EXPECT_EQ(last_peak_step(config_of(Schedule::wsd, 90).schedule, 50), 50);
+}
+
 TEST(Schedule, StaysFiniteAndInsideItsBoundsAtEveryEdge) {
   for (const Schedule kind : kinds)
     for (const std::int64_t warmup : {0, 1, 2, 7, 50})
