@@ -44,7 +44,8 @@ std::string summary(const deck::Deck& deck, int ranks) {
                       count(tokens * static_cast<double>(config.run.steps)), config.run.directory);
   if (!config.run.initial_weights.empty())
     text += fmt::format(
-        "start: the weights of {}{}\n", config.run.initial_weights,
+        "start: a checkpoint of {} if there is one, else the weights of {}{}\n",
+        config.run.directory, config.run.initial_weights,
         config.run.initial_rows == weights::InitialRows::exact
             ? ""
             : fmt::format(", rows of its embeddings: {}", word(config.run.initial_rows)));
