@@ -28,7 +28,7 @@ OWNERS = {  # what a header's name starts with: the rooms that may include it
     "H5": {"h5"},
     "oneapi/": {"ops"},
     "dnnl": {"ops"},
-    "nlohmann/": {"text", "data", "corpus", "weights"},
+    "nlohmann/": {"text", "data", "corpus", "weights", "doctor"},
     "zlib.h": {"data"},
     "zstd.h": {"data"},
     "CLI/": {"cli"},

@@ -2,6 +2,7 @@
 #include "cli/bench_verbs.hpp"
 #include "cli/checkpoints_verb.hpp"
 #include "cli/deck_verbs.hpp"
+#include "cli/doctor_verb.hpp"
 #include "cli/evaluate_verb.hpp"
 #include "cli/rate_verb.hpp"
 #include "cli/run_verbs.hpp"
@@ -21,6 +22,8 @@ std::span<const Verb> verbs() {
        "Buckets, padding, and the bytes that each rank holds", declare_plan},
       {"verify", "DECK [section.key=value ...] [--steps K]    under mpirun",
        "Train under every switch and compare the bits", declare_verify},
+      {"doctor", "[--directory DIR] [--threads N] [--json FILE]    alone or under mpirun",
+       "What this machine is, what it reaches, and what stands in a run's way", declare_doctor},
       {"find-rate",
        "DECK [section.key=value ...] [--from R] [--to R] [--steps K]\n"
        "[--stop-above M] [--json FILE]    alone or under mpirun",

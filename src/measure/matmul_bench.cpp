@@ -256,11 +256,11 @@ MatmulBench bench_matmul(const model::GptShape& shape,
   return bench;
 }
 
-double measure_ceiling(const model::GptShape& shape,
-                       DType dtype,
-                       std::int64_t micro_sequences,
-                       device::Device& device,
-                       comm::World& world) {
+std::vector<double> measure_ceilings(const model::GptShape& shape,
+                                     DType dtype,
+                                     std::int64_t micro_sequences,
+                                     device::Device& device,
+                                     comm::World& world) {
   // So many rows suffice for a CPU's best rate; a GPU needs all that it will have.
   constexpr std::int64_t most_rows_on_cpu = 512;
   constexpr RaceLimits briefly{.repetitions = 15, .seconds = 0.5};
@@ -281,8 +281,16 @@ double measure_ceiling(const model::GptShape& shape,
   } catch (const std::bad_alloc&) {
     best = 0;
   }
+  return world.gather_all({&best, 1});
+}
+
+double measure_ceiling(const model::GptShape& shape,
+                       DType dtype,
+                       std::int64_t micro_sequences,
+                       device::Device& device,
+                       comm::World& world) {
   double sum = 0;
-  for (const double one : world.gather_all({&best, 1})) {
+  for (const double one : measure_ceilings(shape, dtype, micro_sequences, device, world)) {
     if (one == 0)
       return 0;
     sum += one;

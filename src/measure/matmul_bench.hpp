@@ -69,10 +69,15 @@ MatmulBench bench_matmul(const model::GptShape& shape,
                          comm::World& world,
                          const MatmulBenchRequest& request);
 
-/// The best rate that a rank reaches at these layers, without the head and on a CPU with at most
-/// 512 rows, averaged over the ranks: within about a second. Each rank takes its own time, so the
-/// ranks meet at the beginning and at the end only. 0 where a rank has no memory for it.
-/// Collective; the same on all ranks.
+/// The best rate that each rank reaches at these layers, without the head and on a CPU with at most
+/// 512 rows: within about a second. Each rank takes its own time, so the ranks meet at the
+/// beginning and at the end only. 0 for a rank that has no memory for it. By rank. Collective.
+std::vector<double> measure_ceilings(const model::GptShape& shape,
+                                     DType dtype,
+                                     std::int64_t micro_sequences,
+                                     device::Device& device,
+                                     comm::World& world);
+/// Their mean; 0 where one of them is. Collective; the same on all ranks.
 double measure_ceiling(const model::GptShape& shape,
                        DType dtype,
                        std::int64_t micro_sequences,

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/doctor_verb.hpp"
+
+#include <memory>
+#include <string>
+
+#include "comm/control/together.hpp"
+
+#include "cli/new_file.hpp"
+#include "cli/options.hpp"
+#include "cli/under_mpi.hpp"
+#include "doctor/doctor.hpp"
+
+namespace trireme::cli {
+
+Action declare_doctor(CLI::App& command) {
+  struct Asked {
+    doctor::Request request;
+    std::int64_t threads = 0;
+    std::string json;
+  };
+  const auto asked = std::make_shared<Asked>();
+  command
+      .add_option("--directory", asked->request.directory,
+                  "Where checkpoints will go: written to for some seconds, nothing stays")
+      ->capture_default_str();
+  command.add_option("--threads", asked->threads, "Of each rank, as run.threads")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));
+  add_json(command, asked->json);
+  return [asked](Arguments arguments) {
+    return under_mpi(arguments, [&](comm::World& world) {
+      if (asked->threads > 0)
+        asked->request.threads.value = asked->threads;
+      comm::on_first_rank(world, [&] { expect_new_file(asked->json); });
+      const doctor::Report report = doctor::examine(world, asked->request);
+      comm::on_first_rank(world, [&] {
+        print(doctor::report_text(report));
+        if (!asked->json.empty())
+          write_new_file(asked->json, doctor::report_json(report));
+      });
+      return ExitCode::done;
+    });
+  };
+}
+
+}  // namespace trireme::cli

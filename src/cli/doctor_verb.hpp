@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cli/verb.hpp"
+
+namespace trireme::cli {
+
+Action declare_doctor(CLI::App& command);
+
+}  // namespace trireme::cli

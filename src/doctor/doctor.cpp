@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/doctor.hpp"
+
+#include "device/device.hpp"
+
+#include "ops/matmul.hpp"
+
+#include "model/config.hpp"
+
+#include "train/machine.hpp"
+
+#include "measure/matmul_bench.hpp"
+
+namespace trireme::doctor {
+namespace {
+
+/// Of the first rank of each host.
+std::vector<HostFacts> gather_facts(comm::World& world) {
+  std::vector<HostFacts> hosts;
+  for (const std::string& text :
+       world.gather_all(world.local_rank() == 0 ? packed(facts_of_this_host(world.host())) : ""))
+    if (!text.empty())
+      hosts.push_back(unpacked(text));
+  return hosts;
+}
+
+std::vector<comm::BenchRow> measure_collectives(comm::World& world, device::Device& device) {
+  if (world.size() == 1)
+    return {};
+  comm::BenchRequest request;
+  request.bytes = {128 * static_cast<std::int64_t>(world.size()), 64 << 20};
+  request.repetitions = 11;
+  request.baselines = false;
+  return comm::bench_reduce(world, device, request);
+}
+
+}  // namespace
+
+Report examine(comm::World& world, const Request& request) {
+  Report report;
+  const int threads = train::choose_threads(request.threads, world);
+  const auto census = device::count_cuda_devices();
+  const auto device = train::open_device(train::DeviceChoice::automatic, threads, world);
+  report.mpi = comm::mpi_version();
+  report.hosts = gather_facts(world);
+  report.placement = comm::gather_placement(world, threads);
+  report.device = device->description();
+  report.no_gpu = census.why_none;
+  report.gpus = train::gpu_table(world, *device);
+  report.fast_bf16 =
+      train::choose_dtype(train::Precision::automatic, *device, world) == DType::bf16;
+  report.memory_bytes_per_s = memory_bandwidth(world, threads);
+
+  model::ModelConfig sizes;
+  sizes.preset = model::Preset::gpt2_124m;
+  const model::GptShape shape = model::resolve(sizes);
+  constexpr std::int64_t sequences = 8;
+  report.fp32_flops = measure::measure_ceilings(shape, DType::f32, sequences, *device, world);
+  report.bf16_flops = measure::measure_ceilings(shape, DType::bf16, sequences, *device, world);
+  report.collectives = measure_collectives(world, *device);
+  report.file_systems = measure_file_systems(world, request.directory);
+  return report;
+}
+
+}  // namespace trireme::doctor

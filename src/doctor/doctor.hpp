@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme doctor`: what the machines of a job are, what they reach, and what stands in a run's
+// way, within a minute. Alone or under mpirun, without a deck: what a user attaches to a question.
+//
+// All ranks measure at the same time, since they compute at the same time. Matrix products are
+// those of gpt2-124m's layers. The only thing written is a file without a name in the directory
+// that is asked about.
+#pragma once
+
+#include <string>
+
+#include "base/key.hpp"
+
+#include "comm/control/world.hpp"
+
+#include "doctor/report.hpp"
+
+namespace trireme::doctor {
+
+struct Request {
+  Or<std::int64_t> threads{.value = {}, .keyword = "auto"};  ///< as run.threads
+  std::string directory = ".";                               ///< that checkpoints will go to
+};
+
+/// Collective. Throws UserError when `directory` cannot be written.
+Report examine(comm::World& world, const Request& request);
+
+}  // namespace trireme::doctor

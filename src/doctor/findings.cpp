@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/findings.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/quantile.hpp"
+#include "base/text.hpp"
+
+namespace trireme::doctor {
+namespace {
+
+constexpr std::int64_t mebibyte = 1 << 20;
+
+std::string bytes(std::int64_t count) {
+  return bytes_text(static_cast<double>(count));
+}
+
+void find_slow_ranks(const Report& report,
+                     const std::vector<double>& rates,
+                     const char* what,
+                     std::vector<Finding>& found) {
+  if (rates.size() < 2)
+    return;
+  const double middle = median(rates);
+  for (std::size_t rank = 0; rank < rates.size(); ++rank)
+    if (rates[rank] < slow_share * middle)
+      found.push_back(
+          {fmt::format("rank {} on {} reaches {:.0f} % of the ranks' median in {}", rank,
+                       report.placement.ranks[rank].host, 100 * rates[rank] / middle, what),
+           "look for other programs, a lower clock or fewer memory modules on this host; every "
+           "step waits for its slowest rank"});
+}
+
+void find_unequal_hosts(const Report& report, std::vector<Finding>& found) {
+  std::set<std::string> processors;
+  std::set<std::vector<std::string>> features;
+  for (const HostFacts& host : report.hosts) {
+    processors.insert(host.processor);
+    features.insert(host.features);
+  }
+  if (processors.size() > 1)
+    found.push_back({fmt::format("the hosts have {} kinds of processors", processors.size()),
+                     "ask the scheduler for one kind (Slurm: --constraint): the slowest sets the "
+                     "pace"});
+  else if (features.size() > 1)
+    found.push_back({"hosts with equal processors have different instruction sets",
+                     "compare /proc/cpuinfo: a kernel or a virtual machine hides some of them"});
+}
+
+void find_about_host(const HostFacts& host, int ranks, std::vector<Finding>& found) {
+  const std::string on = " on " + host.host;
+  if (host.cpu_limit > 0 && host.cpu_limit < host.cpus)
+    found.push_back({fmt::format("a control group limits this job to {:.3g} of {} CPUs{}",
+                                 host.cpu_limit, host.cpus, on),
+                     "ask for more CPUs, or set run.threads so that all ranks together use no "
+                     "more than these"});
+  if (host.memory_limit_bytes != unlimited && host.memory_limit_bytes < host.memory_bytes)
+    found.push_back({fmt::format("a control group limits this job to {} of {} of memory{}",
+                                 bytes(host.memory_limit_bytes), bytes(host.memory_bytes), on),
+                     "compare with trireme plan DECK, and ask the scheduler for what it prints"});
+  if (host.governor == "powersave")
+    found.push_back({"the clock's governor is powersave" + on,
+                     "an administrator can set it to performance (cpupower frequency-set)"});
+  if (host.open_files != unlimited && host.open_files < 1024)
+    found.push_back({fmt::format("a process may open {} files only{}", host.open_files, on),
+                     "raise the limit (ulimit -n 65536)"});
+  if (host.locked_bytes != unlimited && host.locked_bytes < 64 * mebibyte)
+    found.push_back({fmt::format("locked memory is limited to {}{}", bytes(host.locked_bytes), on),
+                     "InfiniBand and GPUs need more: ulimit -l unlimited; without them it does not "
+                     "matter"});
+  if (ranks > 1 && host.shm_free_bytes < ranks * 64 * mebibyte)
+    found.push_back(
+        {fmt::format("/dev/shm has {} free for {} ranks{}", bytes(host.shm_free_bytes), ranks, on),
+         "MPI needs room there: remove old files, or start the container with a larger "
+         "--shm-size"});
+}
+
+void find_about_files(const FileSystem& files, std::vector<Finding>& found) {
+  constexpr std::int64_t little = 1LL << 30;
+  constexpr double slow_write = 200e6, slow_sync = 0.05;
+  const std::string where = fmt::format("{} on {}", files.directory, files.host);
+  if (files.type == "tmpfs")
+    found.push_back({where + " is memory (tmpfs)",
+                     "checkpoints there end with the host's uptime; "
+                     "name another directory"});
+  if (files.free_bytes < little)
+    found.push_back({fmt::format("{} has {} free", where, bytes(files.free_bytes)),
+                     "free some, or name another directory: trireme plan DECK prints what a "
+                     "checkpoint takes"});
+  else if (files.write_bytes_per_s < slow_write)
+    found.push_back({fmt::format("{} takes {:.0f} MB/s", where, files.write_bytes_per_s / 1e6),
+                     "save checkpoints less often (checkpoint.every_steps), or on another file "
+                     "system"});
+  if (files.sync_seconds > slow_sync)
+    found.push_back({fmt::format("a synchronized write of 4 KiB takes {} in {}",
+                                 duration_text(files.sync_seconds), where),
+                     "run.h5 is written beside the steps and does not delay them; small "
+                     "checkpoints take at least this long for each file"});
+}
+
+}  // namespace
+
+std::vector<Finding> findings_of(const Report& report) {
+  std::vector<Finding> found;
+  for (const comm::BenchRow& row : report.collectives)
+    if (row.wrong > 0)
+      found.push_back({fmt::format("{} over {} gave {} wrong elements of {}", row.operation,
+                                   row.transport, row.wrong, row.count),
+                       "do not train here: attach this output to a report"});
+  for (const comm::PlacementLine& line : comm::describe(report.placement))
+    if (line.warning)
+      found.push_back({line.text, ""});
+  find_slow_ranks(report, report.memory_bytes_per_s, "memory bandwidth", found);
+  find_slow_ranks(report, report.fp32_flops, "matrix products in fp32", found);
+  find_slow_ranks(report, report.bf16_flops, "matrix products in bf16", found);
+  find_unequal_hosts(report, found);
+  for (const HostFacts& host : report.hosts)
+    find_about_host(host, static_cast<int>(report.placement.ranks_on(host.host).size()), found);
+  for (const FileSystem& files : report.file_systems) find_about_files(files, found);
+  return found;
+}
+
+}  // namespace trireme::doctor

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an examination found, and what to do about it: a pure function of the report, so that every
+// finding has a test without the machine that it is about.
+//
+// A rank counts as slow below `slow_share` of the median of all ranks: a step takes as long as its
+// slowest rank, so that all others wait for it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "doctor/report.hpp"
+
+namespace trireme::doctor {
+
+inline constexpr double slow_share = 0.85;
+
+struct Finding {
+  std::string text;
+  std::string remedy;
+};
+
+std::vector<Finding> findings_of(const Report& report);
+
+}  // namespace trireme::doctor

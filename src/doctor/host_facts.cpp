@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/host_facts.hpp"
+
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+namespace trireme::doctor {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The beginning of a small file of the kernel; empty where there is none.
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t\n");
+  if (begin == std::string_view::npos)
+    return {};
+  return std::string(text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1));
+}
+
+/// What follows the first "KEY :" at the beginning of a line.
+std::string value_of(std::string_view text, std::string_view key) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    const auto colon = line.find(':');
+    if (colon != std::string_view::npos && trimmed(line.substr(0, colon)) == key)
+      return trimmed(line.substr(colon + 1));
+    at = end + 1;
+  }
+  return {};
+}
+
+std::optional<std::int64_t> number_at(std::string_view text) {
+  std::int64_t number = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), number).ec != std::errc())
+    return {};
+  return number;
+}
+
+std::int64_t limit_of(decltype(RLIMIT_NOFILE) which) {
+  rlimit limit{};
+  if (getrlimit(which, &limit) != 0)
+    return 0;
+  return limit.rlim_cur == RLIM_INFINITY ? unlimited : static_cast<std::int64_t>(limit.rlim_cur);
+}
+
+/// Where the files of this process's control group (version 2) are.
+std::string control_group() {
+  const std::string text = text_of("/proc/self/cgroup");
+  const auto at = text.find("0::");
+  if (at == std::string::npos)
+    return "/sys/fs/cgroup";
+  return "/sys/fs/cgroup" +
+         trimmed(std::string_view(text).substr(at + 3, text.find('\n', at) - at - 3));
+}
+
+}  // namespace
+
+std::string processor_name(std::string_view cpuinfo) {
+  return value_of(cpuinfo, "model name");
+}
+
+std::vector<std::string> processor_features(std::string_view cpuinfo) {
+  std::string all = value_of(cpuinfo, "flags");
+  if (all.empty())
+    all = value_of(cpuinfo, "Features");  // aarch64
+  std::istringstream words(all);
+  std::set<std::string> has;
+  for (std::string word; words >> word;) has.insert(word);
+  std::vector<std::string> found;
+  for (const char* feature : {"avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "bf16", "sve"})
+    if (has.contains(feature))
+      found.emplace_back(feature);
+  return found;
+}
+
+std::string chosen_word(std::string_view text) {
+  const auto begin = text.find('['), end = text.find(']');
+  if (begin == std::string_view::npos || end == std::string_view::npos || end < begin)
+    return {};
+  return std::string(text.substr(begin + 1, end - begin - 1));
+}
+
+double cpus_of_quota(std::string_view text) {
+  const auto space = text.find(' ');
+  const auto quota = number_at(text);
+  if (!quota || space == std::string_view::npos)
+    return 0;
+  const auto period = number_at(text.substr(space + 1));
+  return period && *period > 0 ? static_cast<double>(*quota) / static_cast<double>(*period) : 0;
+}
+
+std::int64_t meminfo_bytes(std::string_view meminfo, std::string_view key) {
+  return number_at(value_of(meminfo, key)).value_or(0) * 1024;
+}
+
+HostFacts facts_of_this_host(const std::string& host) {
+  HostFacts facts;
+  facts.host = host;
+  utsname system{};
+  if (uname(&system) == 0)
+    facts.kernel = std::string(system.sysname) + " " + system.release;
+  const std::string cpuinfo = text_of("/proc/cpuinfo"), meminfo = text_of("/proc/meminfo");
+  facts.processor = processor_name(cpuinfo);
+  facts.features = processor_features(cpuinfo);
+  facts.governor = trimmed(text_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+  facts.cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  facts.memory_bytes = meminfo_bytes(meminfo, "MemTotal");
+  facts.available_bytes = meminfo_bytes(meminfo, "MemAvailable");
+  const std::string group = control_group();
+  facts.cpu_limit = cpus_of_quota(text_of(group + "/cpu.max"));
+  facts.memory_limit_bytes = number_at(text_of(group + "/memory.max")).value_or(unlimited);
+  facts.huge_pages = chosen_word(text_of("/sys/kernel/mm/transparent_hugepage/enabled"));
+  facts.locked_bytes = limit_of(RLIMIT_MEMLOCK);
+  facts.open_files = limit_of(RLIMIT_NOFILE);
+  struct statvfs shm {};
+  if (statvfs("/dev/shm", &shm) == 0) {
+    facts.shm_bytes = static_cast<std::int64_t>(shm.f_blocks * shm.f_frsize);
+    facts.shm_free_bytes = static_cast<std::int64_t>(shm.f_bavail * shm.f_frsize);
+  }
+  return facts;
+}
+
+std::string packed(const HostFacts& facts) {
+  return Json{{"host", facts.host},
+              {"kernel", facts.kernel},
+              {"processor", facts.processor},
+              {"features", facts.features},
+              {"governor", facts.governor},
+              {"cpus", facts.cpus},
+              {"cpu_limit", facts.cpu_limit},
+              {"memory_bytes", facts.memory_bytes},
+              {"available_bytes", facts.available_bytes},
+              {"memory_limit_bytes", facts.memory_limit_bytes},
+              {"huge_pages", facts.huge_pages},
+              {"locked_bytes", facts.locked_bytes},
+              {"open_files", facts.open_files},
+              {"shm_bytes", facts.shm_bytes},
+              {"shm_free_bytes", facts.shm_free_bytes}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+HostFacts unpacked(std::string_view text) {
+  const Json json = Json::parse(text);
+  HostFacts facts;
+  json.at("host").get_to(facts.host);
+  json.at("kernel").get_to(facts.kernel);
+  json.at("processor").get_to(facts.processor);
+  json.at("features").get_to(facts.features);
+  json.at("governor").get_to(facts.governor);
+  json.at("cpus").get_to(facts.cpus);
+  json.at("cpu_limit").get_to(facts.cpu_limit);
+  json.at("memory_bytes").get_to(facts.memory_bytes);
+  json.at("available_bytes").get_to(facts.available_bytes);
+  json.at("memory_limit_bytes").get_to(facts.memory_limit_bytes);
+  json.at("huge_pages").get_to(facts.huge_pages);
+  json.at("locked_bytes").get_to(facts.locked_bytes);
+  json.at("open_files").get_to(facts.open_files);
+  json.at("shm_bytes").get_to(facts.shm_bytes);
+  json.at("shm_free_bytes").get_to(facts.shm_free_bytes);
+  return facts;
+}
+
+}  // namespace trireme::doctor

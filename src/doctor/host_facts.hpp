@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel says about one host: processor, memory, limits of this process, directories.
+// Nothing is measured here. What a kernel or a container does not tell is left at "not known"
+// (empty, or 0), since a missing fact must not end an examination.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::doctor {
+
+/// Of a limit that is not set.
+inline constexpr std::int64_t unlimited = -1;
+
+struct HostFacts {
+  std::string host;
+  std::string kernel;                 ///< "Linux 6.1.0"
+  std::string processor;              ///< "AMD EPYC 9354"
+  std::vector<std::string> features;  ///< those that choose a kernel of ours, in the kernel's words
+  std::string governor;               ///< of the first CPU's clock: "performance", "powersave"
+  int cpus = 0;                       ///< online
+  double cpu_limit = 0;               ///< of this control group, in CPUs; 0: none
+  std::int64_t memory_bytes = 0, available_bytes = 0;
+  std::int64_t memory_limit_bytes = unlimited;     ///< of this control group
+  std::string huge_pages;                          ///< transparent ones: always, madvise, never
+  std::int64_t locked_bytes = 0;                   ///< limit of locked memory
+  std::int64_t open_files = 0;                     ///< limit of this process
+  std::int64_t shm_bytes = 0, shm_free_bytes = 0;  ///< of /dev/shm
+
+  bool operator==(const HostFacts&) const = default;
+};
+
+HostFacts facts_of_this_host(const std::string& host);
+
+/// As text that other ranks read back.
+std::string packed(const HostFacts& facts);
+HostFacts unpacked(std::string_view text);
+
+/// "model name" of /proc/cpuinfo's text; empty where the processor has none.
+std::string processor_name(std::string_view cpuinfo);
+/// Of the features of /proc/cpuinfo's text those that choose a kernel of ours, in a fixed order.
+std::vector<std::string> processor_features(std::string_view cpuinfo);
+/// The word in brackets of "always [madvise] never".
+std::string chosen_word(std::string_view text);
+/// A control group's cpu.max ("200000 100000", "max 100000") in CPUs; 0: no limit.
+double cpus_of_quota(std::string_view text);
+/// Bytes of a line "MemTotal:  24000000 kB" of /proc/meminfo's text; 0 where it is missing.
+std::int64_t meminfo_bytes(std::string_view meminfo, std::string_view key);
+
+}  // namespace trireme::doctor

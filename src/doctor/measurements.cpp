@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/measurements.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "base/path_problem.hpp"
+#include "base/quantile.hpp"
+
+#include "comm/control/together.hpp"
+
+namespace trireme::doctor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+[[noreturn]] void fail(const char* call, const std::string& directory, int error) {
+  const std::string text = fmt::format("{} in {}", call, directory);
+  expect_about_the_path(error, text);
+  throw UserError(fmt::format("{}: {}", text, std::strerror(error)));
+}
+
+/// A file that nobody else sees, gone when it is closed.
+class Unnamed {
+ public:
+  explicit Unnamed(const std::string& directory) : directory_(directory) {
+    std::string name = directory + "/.trireme-doctor-XXXXXX";
+    descriptor_ = mkostemp(name.data(), O_CLOEXEC);
+    if (descriptor_ < 0)
+      fail("make a file", directory, errno);
+    unlink(name.c_str());
+  }
+  ~Unnamed() { close(descriptor_); }
+  Unnamed(const Unnamed&) = delete;
+  Unnamed& operator=(const Unnamed&) = delete;
+
+  void write(const std::vector<char>& bytes, std::int64_t at) {
+    for (std::size_t done = 0; done < bytes.size();) {
+      const ssize_t wrote = pwrite(descriptor_, bytes.data() + done, bytes.size() - done,
+                                   at + static_cast<std::int64_t>(done));
+      if (wrote < 0 && errno == EINTR)
+        continue;
+      if (wrote <= 0)
+        fail("write", directory_, wrote < 0 ? errno : EIO);
+      done += static_cast<std::size_t>(wrote);
+    }
+  }
+  void synchronize() {
+    if (fsync(descriptor_) != 0)
+      fail("fsync", directory_, errno);
+  }
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+
+ private:
+  std::string directory_;
+  int descriptor_ = -1;
+};
+
+/// Source of the numbers: statfs(2) and the file systems' own headers.
+std::string type_of(int descriptor) {
+  struct statfs info {};
+  if (fstatfs(descriptor, &info) != 0)
+    return "not known";
+  static constexpr std::pair<std::uint64_t, const char*> known[] = {
+      {0xEF53, "ext4"},        {0x58465342, "xfs"},  {0x9123683E, "btrfs"},  {0x01021994, "tmpfs"},
+      {0x794C7630, "overlay"}, {0x6969, "nfs"},      {0x0BD00BD0, "lustre"}, {0x47504653, "gpfs"},
+      {0x19830326, "beegfs"},  {0x00C36400, "ceph"}, {0x65735546, "fuse"},   {0x2FC12FC1, "zfs"}};
+  const auto number = static_cast<std::uint64_t>(info.f_type) & 0xFFFFFFFFU;
+  for (const auto& [magic, name] : known)
+    if (magic == number)
+      return name;
+  return fmt::format("type {:#x}", number);
+}
+
+double triad_seconds(std::vector<double>& a,
+                     const std::vector<double>& b,
+                     const std::vector<double>& c,
+                     int threads) {
+  const auto start = Clock::now();
+  const auto size = static_cast<std::int64_t>(a.size());
+  double* const to = a.data();
+  const double *const left = b.data(), *const right = c.data();
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (std::int64_t i = 0; i < size; ++i) to[i] = left[i] + 3.0 * right[i];
+  return seconds_since(start);
+}
+
+}  // namespace
+
+std::vector<double> memory_bandwidth(comm::World& world, int threads) {
+  constexpr std::int64_t most = 64 << 20;
+  constexpr int repetitions = 7;
+  const std::int64_t available =
+      static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const std::int64_t bytes =
+      std::clamp<std::int64_t>(available / (8 * world.local_size()), 1 << 20, most);
+  const auto size = static_cast<std::size_t>(bytes) / sizeof(double);
+  std::vector<double> a, b, c;
+  comm::together(world, [&] {
+    a.resize(size);
+    b.resize(size, 1.0);
+    c.resize(size, 2.0);
+  });
+  world.barrier();
+  double best = 0;
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    const double seconds = triad_seconds(a, b, c, threads);
+    if (repetition > 0)
+      best = std::max(best, 3.0 * static_cast<double>(bytes) / seconds);
+  }
+  TRIREME_EXPECT(a.front() == 7.0 && a.back() == 7.0, "triad gave {} and {}", a.front(), a.back());
+  return world.gather_all(std::span<const double>(&best, 1));
+}
+
+FileSystem measure_file_system(const std::string& host, const std::string& directory) {
+  constexpr std::int64_t block = 8 << 20, most = 256 << 20, small = 4096;
+  constexpr double limit_s = 5;
+  constexpr int syncs = 9;
+  FileSystem result{.host = host, .directory = directory, .type = {}};
+  Unnamed file(directory);
+  result.type = type_of(file.descriptor());
+  struct statvfs space {};
+  if (fstatvfs(file.descriptor(), &space) == 0)
+    result.free_bytes = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
+  const std::int64_t bytes = std::min(most, result.free_bytes / 4 / block * block);
+
+  const std::vector<char> data(block, '\x5a');
+  auto start = Clock::now();
+  std::int64_t written = 0;
+  while (written < bytes && seconds_since(start) < limit_s) {
+    file.write(data, written);
+    written += block;
+  }
+  file.synchronize();
+  if (written > 0)
+    result.write_bytes_per_s = static_cast<double>(written) / seconds_since(start);
+
+  const std::vector<char> little(small, '\x5a');
+  std::vector<double> times;
+  const auto begin = Clock::now();
+  for (int i = 0; i < syncs && (i == 0 || seconds_since(begin) < limit_s); ++i) {
+    start = Clock::now();
+    file.write(little, i * small);
+    file.synchronize();
+    times.push_back(seconds_since(start));
+  }
+  result.sync_seconds = median(times);
+  return result;
+}
+
+std::vector<FileSystem> measure_file_systems(comm::World& world, const std::string& directory) {
+  using Json = nlohmann::json;
+  std::string mine;
+  comm::together(world, [&] {
+    if (world.local_rank() != 0)
+      return;
+    const FileSystem own = measure_file_system(world.host(), directory);
+    mine = Json{own.host,       own.directory,         own.type,
+                own.free_bytes, own.write_bytes_per_s, own.sync_seconds}
+               .dump(-1, ' ', false, Json::error_handler_t::replace);
+  });
+  std::vector<FileSystem> all;
+  for (const std::string& text : world.gather_all(mine)) {
+    if (text.empty())
+      continue;
+    const Json json = Json::parse(text);
+    all.push_back({json[0], json[1], json[2], json[3], json[4], json[5]});
+  }
+  return all;
+}
+
+}  // namespace trireme::doctor

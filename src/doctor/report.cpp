@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/report.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/quantile.hpp"
+#include "base/text.hpp"
+
+#include "doctor/findings.hpp"
+
+namespace trireme::doctor {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string bytes(std::int64_t count) {
+  return bytes_text(static_cast<double>(count));
+}
+
+std::string limit_text(std::int64_t limit) {
+  return limit == unlimited ? "unlimited" : bytes(limit);
+}
+
+std::string host_text(const HostFacts& host) {
+  std::string features;
+  for (const std::string& feature : host.features) features += " " + feature;
+  std::string text =
+      fmt::format("{}: {}, {} CPUs{}, {} of memory ({} free), {}\n", host.host,
+                  host.processor.empty() ? "processor not known" : host.processor, host.cpus,
+                  host.cpu_limit > 0 ? fmt::format(" (limited to {:.3g})", host.cpu_limit) : "",
+                  bytes(host.memory_bytes), bytes(host.available_bytes), host.kernel);
+  text += fmt::format("  instruction sets:{}\n", features.empty() ? " not known" : features);
+  return text +
+         fmt::format("  huge pages: {}; locked memory: {}; open files: {}; /dev/shm: {} free\n",
+                     host.huge_pages.empty() ? "not known" : host.huge_pages,
+                     limit_text(host.locked_bytes),
+                     host.open_files == unlimited ? "unlimited" : std::to_string(host.open_files),
+                     bytes(host.shm_free_bytes));
+}
+
+/// "rank 0" or "ranks 0 to 3: slowest, median, fastest".
+std::string rates_text(const std::vector<double>& rates, double unit, const char* name) {
+  if (rates.empty() || std::ranges::min(rates) <= 0)
+    return "not measured: no memory for it";
+  if (rates.size() == 1)
+    return fmt::format("{:.3g} {}", rates.front() / unit, name);
+  return fmt::format("{:.3g} {} per rank (slowest {:.3g}, fastest {:.3g})", median(rates) / unit,
+                     name, std::ranges::min(rates) / unit, std::ranges::max(rates) / unit);
+}
+
+std::string collective_text(const comm::BenchRow& row) {
+  const std::string name = fmt::format("{} of {}", row.operation, bytes(row.bytes));
+  const std::string value = row.bytes < (1 << 20)
+                                ? fmt::format("{:.1f} us", row.seconds * 1e6)
+                                : fmt::format("{:.3g} GB/s of the bus", row.busbw / 1e9);
+  return fmt::format("  {:<32}{} over {}\n", name, value, row.transport);
+}
+
+Json json_of(const HostFacts& host) {
+  return Json::parse(packed(host));
+}
+
+}  // namespace
+
+std::string report_text(const Report& report) {
+  std::string text = report.mpi + "\n";
+  for (const HostFacts& host : report.hosts) text += host_text(host);
+  for (const comm::PlacementLine& line : comm::describe(report.placement))
+    if (!line.warning)
+      text += line.text + "\n";
+  text += report.no_gpu.empty() ? "" : "GPU: none (" + report.no_gpu + ")\n";
+  for (const std::string& line : report.gpus) text += line + "\n";
+  text += fmt::format("computes on {}; precision: auto is {}\n\nmeasured, all ranks at once:\n",
+                      report.device, report.fast_bf16 ? "bf16" : "fp32");
+  const auto row = [&](const char* name, const std::string& value) {
+    text += fmt::format("  {:<32}{}\n", name, value);
+  };
+  row("memory", rates_text(report.memory_bytes_per_s, 1e9, "GB/s"));
+  row("matrix products in fp32", rates_text(report.fp32_flops, 1e12, "TFLOP/s"));
+  row("matrix products in bf16", rates_text(report.bf16_flops, 1e12, "TFLOP/s"));
+  for (const comm::BenchRow& collective : report.collectives) text += collective_text(collective);
+  for (const FileSystem& files : report.file_systems)
+    text += fmt::format("  {:<32}{:.3g} GB/s, {} per synchronized 4 KiB, {} free ({}, {})\n",
+                        "files in " + files.directory, files.write_bytes_per_s / 1e9,
+                        duration_text(files.sync_seconds), bytes(files.free_bytes), files.type,
+                        files.host);
+
+  const auto findings = findings_of(report);
+  text += findings.empty() ? "\nnothing stands in a run's way\n" : "\n";
+  for (const Finding& finding : findings)
+    text += fmt::format("warning: {}{}{}\n", finding.text, finding.remedy.empty() ? "" : ": ",
+                        finding.remedy);
+  return text;
+}
+
+std::string report_json(const Report& report) {
+  Json json;
+  json["mpi"] = report.mpi;
+  json["hosts"] = Json::array();
+  for (const HostFacts& host : report.hosts) json["hosts"].push_back(json_of(host));
+  json["ranks"] = Json::array();
+  for (const comm::RankPlace& rank : report.placement.ranks)
+    json["ranks"].push_back({{"host", rank.host}, {"cpus", rank.cpus}, {"threads", rank.threads}});
+  json["device"] = report.device;
+  json["no_gpu"] = report.no_gpu;
+  json["gpus"] = report.gpus;
+  json["fast_bf16"] = report.fast_bf16;
+  json["memory_bytes_per_s"] = report.memory_bytes_per_s;
+  json["fp32_flops"] = report.fp32_flops;
+  json["bf16_flops"] = report.bf16_flops;
+  json["collectives"] = Json::parse(comm::bench_json(report.collectives)).at("rows");
+  json["file_systems"] = Json::array();
+  for (const FileSystem& files : report.file_systems)
+    json["file_systems"].push_back({{"host", files.host},
+                                    {"directory", files.directory},
+                                    {"type", files.type},
+                                    {"free_bytes", files.free_bytes},
+                                    {"write_bytes_per_s", files.write_bytes_per_s},
+                                    {"sync_seconds", files.sync_seconds}});
+  json["warnings"] = Json::array();
+  for (const Finding& finding : findings_of(report))
+    json["warnings"].push_back({{"text", finding.text}, {"remedy", finding.remedy}});
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace trireme::doctor

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that `trireme doctor` knows about the machines of a job, for people and for programs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/bench.hpp"
+#include "comm/control/placement.hpp"
+
+#include "doctor/host_facts.hpp"
+#include "doctor/measurements.hpp"
+
+namespace trireme::doctor {
+
+struct Report {
+  std::string mpi;                ///< MPI's own words for itself
+  std::vector<HostFacts> hosts;   ///< in the order of their first rank
+  comm::Placement placement;      ///< of all ranks
+  std::string device;             ///< that the ranks compute on: description of the first rank's
+  std::string no_gpu;             ///< why the first rank sees none; empty where it does
+  std::vector<std::string> gpus;  ///< a line per rank; none on CPUs
+  bool fast_bf16 = false;         ///< of every rank: whether `precision: auto` is bf16
+  std::vector<double> memory_bytes_per_s;      ///< by rank
+  std::vector<double> fp32_flops, bf16_flops;  ///< FLOP/s of matrix products, by rank
+  std::vector<comm::BenchRow> collectives;     ///< none where a rank is alone
+  std::vector<FileSystem> file_systems;        ///< of one rank of each host
+};
+
+std::string report_text(const Report& report);
+std::string report_json(const Report& report);
+
+}  // namespace trireme::doctor

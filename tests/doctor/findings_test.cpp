@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/findings.hpp"
+
+#include <gtest/gtest.h>
+
+namespace trireme::doctor {
+namespace {
+
+constexpr std::int64_t gibibyte = 1LL << 30;
+
+HostFacts sound_host(const char* name) {
+  return {.host = name,
+          .kernel = "Linux 6.1.0",
+          .processor = "one kind",
+          .features = {"avx2"},
+          .governor = "performance",
+          .cpus = 4,
+          .memory_bytes = 64 * gibibyte,
+          .available_bytes = 60 * gibibyte,
+          .huge_pages = "madvise",
+          .locked_bytes = unlimited,
+          .open_files = 65536,
+          .shm_bytes = 32 * gibibyte,
+          .shm_free_bytes = 32 * gibibyte};
+}
+
+/// Two hosts with two ranks each, about which there is nothing to say.
+Report sound() {
+  Report report;
+  report.mpi = "an MPI";
+  report.hosts = {sound_host("a"), sound_host("b")};
+  for (const char* host : {"a", "a", "b", "b"})
+    report.placement.ranks.push_back({host, {0, 1, 2, 3}, 4, 2});
+  report.device = "a processor";
+  report.memory_bytes_per_s = {1e10, 1.1e10, 1e10, 0.9e10};
+  report.fp32_flops = {1e11, 1e11, 1e11, 1e11};
+  report.bf16_flops = {2e11, 2e11, 2e11, 2e11};
+  report.collectives = {{.operation = "all_reduce",
+                         .transport = "mpi",
+                         .ranks = 4,
+                         .bytes = 64 << 20,
+                         .count = 16 << 20,
+                         .redop = "sum",
+                         .seconds = 0.1,
+                         .algbw = 1e9,
+                         .busbw = 1.5e9}};
+  for (const char* host : {"a", "b"})
+    report.file_systems.push_back({host, "/scratch", "xfs", 100 * gibibyte, 1e9, 0.001});
+  return report;
+}
+
+/// The texts of findings that a change of a sound report brings about.
+template <class Change>
+std::vector<std::string> found_after(Change change) {
+  Report report = sound();
+  change(report);
+  std::vector<std::string> texts;
+  for (const Finding& finding : findings_of(report)) texts.push_back(finding.text);
+  return texts;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(Findings, AreNoneOfASoundMachine) {
+  EXPECT_EQ(found_after([](Report&) {}), Texts{});
+}
+
+TEST(Findings, NameTheSlowRank) {
+  EXPECT_EQ(found_after([](Report& r) { r.memory_bytes_per_s[3] = 0.8e10; }),
+            Texts{"rank 3 on b reaches 80 % of the ranks' median in memory bandwidth"});
+  EXPECT_EQ(found_after([](Report& r) { r.fp32_flops[1] = 0.5e11; }),
+            Texts{"rank 1 on a reaches 50 % of the ranks' median in matrix products in fp32"});
+  EXPECT_EQ(found_after([](Report& r) { r.bf16_flops[0] = 1.71e11; }), Texts{});
+  EXPECT_EQ(found_after([](Report& r) { r.bf16_flops[0] = 1e11; }),
+            Texts{"rank 0 on a reaches 50 % of the ranks' median in matrix products in bf16"});
+}
+
+TEST(Findings, NameWrongSums) {
+  EXPECT_EQ(found_after([](Report& r) { r.collectives[0].wrong = 5; }),
+            Texts{"all_reduce over mpi gave 5 wrong elements of 16777216"});
+}
+
+TEST(Findings, NameHostsThatDiffer) {
+  EXPECT_EQ(found_after([](Report& r) { r.hosts[1].processor = "another"; }),
+            Texts{"the hosts have 2 kinds of processors"});
+  EXPECT_EQ(found_after([](Report& r) { r.hosts[1].features = {}; }),
+            Texts{"hosts with equal processors have different instruction sets"});
+}
+
+TEST(Findings, NameLimitsOfAHost) {
+  EXPECT_EQ(found_after([](Report& r) { r.hosts[0].cpu_limit = 1.5; }),
+            Texts{"a control group limits this job to 1.5 of 4 CPUs on a"});
+  EXPECT_EQ(found_after([](Report& r) { r.hosts[1].memory_limit_bytes = 2 * gibibyte; }),
+            Texts{"a control group limits this job to 2 GiB of 64 GiB of memory on b"});
+  EXPECT_EQ(found_after([](Report& r) { r.hosts[0].governor = "powersave"; }),
+            Texts{"the clock's governor is powersave on a"});
+  EXPECT_EQ(found_after([](Report& r) { r.hosts[0].open_files = 256; }),
+            Texts{"a process may open 256 files only on a"});
+  EXPECT_EQ(found_after([](Report& r) { r.hosts[0].locked_bytes = 8 << 20; }),
+            Texts{"locked memory is limited to 8 MiB on a"});
+  EXPECT_EQ(found_after([](Report& r) { r.hosts[1].shm_free_bytes = 64 << 20; }),
+            Texts{"/dev/shm has 64 MiB free for 2 ranks on b"});
+}
+
+TEST(Findings, NameAFileSystemThatIsSlowOrFull) {
+  EXPECT_EQ(found_after([](Report& r) { r.file_systems[0].type = "tmpfs"; }),
+            Texts{"/scratch on a is memory (tmpfs)"});
+  EXPECT_EQ(found_after([](Report& r) { r.file_systems[1].free_bytes = 1 << 20; }),
+            Texts{"/scratch on b has 1 MiB free"});
+  EXPECT_EQ(found_after([](Report& r) { r.file_systems[1].write_bytes_per_s = 3e7; }),
+            Texts{"/scratch on b takes 30 MB/s"});
+  EXPECT_EQ(found_after([](Report& r) { r.file_systems[0].sync_seconds = 0.2; }),
+            Texts{"a synchronized write of 4 KiB takes 200 ms in /scratch on a"});
+}
+
+TEST(Findings, SayWhereRanksShareCores) {
+  const auto texts = found_after([](Report& r) {
+    for (auto& rank : r.placement.ranks) rank.threads = 4;
+  });
+  ASSERT_EQ(texts.size(), 2U);
+  EXPECT_NE(texts[0].find("lower run.threads"), std::string::npos) << texts[0];
+}
+
+TEST(Findings, StandInTextAndJson) {
+  Report report = sound();
+  EXPECT_NE(report_text(report).find("nothing stands in a run's way\n"), std::string::npos);
+  report.hosts[0].governor = "powersave";
+  EXPECT_NE(
+      report_text(report).find("warning: the clock's governor is powersave on a: an administrator"),
+      std::string::npos);
+  EXPECT_NE(report_json(report).find("\"text\": \"the clock's governor is powersave on a\""),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme::doctor

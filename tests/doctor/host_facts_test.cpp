@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/host_facts.hpp"
+
+#include <gtest/gtest.h>
+
+namespace trireme::doctor {
+namespace {
+
+TEST(HostFacts, ReadsTheProcessor) {
+  const std::string x86 =
+      "processor\t: 0\nmodel name\t: AMD EPYC 9354\nflags\t\t: fpu avx2 avx512f avx512_bf16\n\n"
+      "processor\t: 1\nmodel name\t: another\n";
+  EXPECT_EQ(processor_name(x86), "AMD EPYC 9354");
+  EXPECT_EQ(processor_features(x86), (std::vector<std::string>{"avx2", "avx512f", "avx512_bf16"}));
+  const std::string arm = "processor\t: 0\nFeatures\t: fp asimd sve bf16\n";
+  EXPECT_EQ(processor_name(arm), "");
+  EXPECT_EQ(processor_features(arm), (std::vector<std::string>{"asimd", "bf16", "sve"}));
+  EXPECT_TRUE(processor_features("").empty());
+}
+
+TEST(HostFacts, ReadsLimits) {
+  EXPECT_EQ(chosen_word("always [madvise] never\n"), "madvise");
+  EXPECT_EQ(chosen_word("nothing chosen"), "");
+  EXPECT_EQ(chosen_word("]["), "");
+  EXPECT_EQ(cpus_of_quota("250000 100000\n"), 2.5);
+  EXPECT_EQ(cpus_of_quota("max 100000\n"), 0);
+  EXPECT_EQ(cpus_of_quota("100000"), 0);
+  EXPECT_EQ(cpus_of_quota("100000 0"), 0);
+  EXPECT_EQ(meminfo_bytes("MemTotal:  24 kB\nMemAvailable:    7 kB\n", "MemAvailable"), 7 * 1024);
+  EXPECT_EQ(meminfo_bytes("MemTotal:  24 kB\n", "MemAvailable"), 0);
+}
+
+TEST(HostFacts, TravelAsText) {
+  HostFacts facts = facts_of_this_host("here");
+  EXPECT_EQ(unpacked(packed(facts)), facts);
+  facts = {"a\"b", "Linux", "x\ny",  {"avx2"},  "powersave", 3, 1.5, 7,
+           6,      5,       "never", unlimited, 4,           3, 2};
+  EXPECT_EQ(unpacked(packed(facts)), facts);
+}
+
+TEST(HostFacts, KnowsThisHost) {
+  const HostFacts facts = facts_of_this_host("here");
+  EXPECT_EQ(facts.host, "here");
+  EXPECT_GE(facts.cpus, 1);
+  EXPECT_GT(facts.memory_bytes, facts.available_bytes);
+  EXPECT_GT(facts.available_bytes, 0);
+  EXPECT_TRUE(facts.kernel.starts_with("Linux ")) << facts.kernel;
+  EXPECT_NE(facts.open_files, 0);
+}
+
+}  // namespace
+}  // namespace trireme::doctor
