@@ -19,8 +19,9 @@ class Verify(TrainingTest):
         self.assertIn(f"384 combinations gave the same bits: loss, gradient norm and all parameters after each of {steps} steps",
                       run.out)
 
-    def test_all_combinations_on_1_to_4_ranks(self):
-        for ranks in (1, 2, 3, 4):
+    def test_all_combinations_on_1_and_4_ranks(self):
+        # The tests below have 2 and 3.
+        for ranks in (1, 4):
             with self.subTest(ranks=ranks):
                 # One layer: a bucket per parameter, padded to 2^16 elements, is a lot of memory for many of them.
                 self.assert_all_equal(self.verify("model.layers=1", ranks=ranks), 3)
