@@ -173,6 +173,10 @@ double timed(Action&& action) {
 
 /// Whether the loop makes the additions that the engine makes.
 void expect_same_additions(const train::Job& job, const comm::World& world) {
+  if (job.optimizer.kind != optim::Kind::adamw)
+    throw UserError(
+        fmt::format("bench engine compares with a loop of AdamW: optimizer.kind is {}, give adamw",
+                    word(job.optimizer.kind)));
   if (world.size() == 1)
     return;
   if (world.local_size() < world.size())

@@ -51,6 +51,8 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
   for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
     amounts.push_back(
         {plan.slots[slot].name + "_bytes", plan.slots[slot].label, budget.state_bytes[slot]});
+  if (plan.matrices)
+    amounts.push_back({"matrix_bytes", "whole matrices and scratch", budget.matrix_bytes});
   for (Amount& amount : std::vector<Amount>{
            {"snapshot_bytes", "snapshot for checkpoints", budget.snapshot_bytes},
            {"held_bytes", "together, without activations", budget.held_bytes()},
@@ -58,7 +60,12 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
            {"scratch_bytes", "scratch of the model", scratch},
            {"workspace_bytes", "workspace of a GPU's libraries", workspace},
            {"whole_bytes", "all together", budget.held_bytes() + kept + scratch + workspace},
-           {"peer_bytes", "read of other ranks of its host", budget.peer_bytes},
+           {"peer_bytes", "read of other ranks of its host", budget.peer_bytes}})
+    amounts.push_back(std::move(amount));
+  if (plan.matrices)
+    amounts.push_back(
+        {"matrix_wire_bytes", "sent per step for matrices, most", budget.matrix_wire_bytes});
+  for (Amount& amount : std::vector<Amount>{
            {"gradient_wire_bytes", "sent per step for gradients", budget.gradient_wire_bytes},
            {"parameter_wire_bytes", "sent per step for parameters", budget.parameter_wire_bytes},
            {"host_gradient_wire_bytes", "  by a host, for gradients",
@@ -138,6 +145,15 @@ std::string batch_note(const trireme::train::BatchConfig& batch, int ranks) {
       ranks, batch.sequences, unit, batch.micro_sequences, ranks);
 }
 
+/// What an optimizer of whole matrices computes.
+std::string matrices_text(const DeckPlan& plan) {
+  if (!plan.matrices)
+    return {};
+  return fmt::format(
+      "\nmuon: {} hidden matrices, {:.4g} GFLOP per step; on the rank with most {:.4g}\n",
+      plan.matrices->matrices, plan.matrices->flops / 1e9, plan.matrices->busiest_flops / 1e9);
+}
+
 /// What the record of a run on so many ranks keeps of its spans.
 std::string record_note(const deck::JobConfig& config, const layout::Plan& plan) {
   if (!config.record.spans)
@@ -157,6 +173,7 @@ std::string record_note(const deck::JobConfig& config, const layout::Plan& plan)
 DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   const deck::JobConfig& config = deck.config;
   const auto kind = trireme::train::choose_kind(config.run.device, device::count_cuda_devices());
+  trireme::train::expect_served(config.optimizer.kind, kind);
   const auto wire = kind == device::Kind::cuda ? reduce::Wire::gpus
                     : hosts == 1               ? reduce::Wire::inside_a_host
                                                : reduce::Wire::between_hosts;
@@ -179,6 +196,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
       report::schedule_table(config.optimizer, result.groups, config.run.steps,
                              config.optimizer.schedule.steps.value_or(config.run.steps),
                              config.batch.sequences * deck.shape().context);
+  result.matrices = optim::matrix_work(result.plan, config.optimizer);
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
   comm::Transport transport = config.parallel.transport;
   if (transport == comm::Transport::automatic)
@@ -197,6 +215,10 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
     result.budgets.push_back(layout::budget_of(result.plan, result.slots, dtype, result.sharded,
                                                reduce::dtype_of(config.parallel.gradient_dtype),
                                                partial_sums, snapshot));
+    if (result.matrices) {
+      result.budgets.back().matrix_bytes = result.matrices->bytes();
+      result.budgets.back().matrix_wire_bytes = result.matrices->sent_bytes;
+    }
     if (config.parallel.reduce_every == reduce::ReduceEvery::micro_step) {
       const std::int64_t updated =
           result.plan.owned_elements() * (result.sharded ? 1 : result.plan.ranks());
@@ -262,7 +284,8 @@ std::string plan_text(const DeckPlan& deck_plan) {
                           bytes_text(static_cast<double>(amounts_of(deck_plan, i)[row].bytes)));
     text += '\n';
   }
-  return text + "\n" + optim::groups_text(deck_plan.groups) + gpu_note(deck_plan);
+  return text + "\n" + optim::groups_text(deck_plan.groups) + matrices_text(deck_plan) +
+         gpu_note(deck_plan);
 }
 
 std::string plan_json(const DeckPlan& deck_plan) {
@@ -302,7 +325,12 @@ std::string plan_json(const DeckPlan& deck_plan) {
         group.learning_rate, group.weight_decay);
     comma = ",";
   }
-  text += "\n  ],\n  \"per_rank\": {";
+  text += "\n  ],\n";
+  if (deck_plan.matrices)
+    text += fmt::format(
+        "  \"matrices\": {{\"number\": {}, \"flops\": {:.17g}, \"busiest_flops\": {:.17g}}},\n",
+        deck_plan.matrices->matrices, deck_plan.matrices->flops, deck_plan.matrices->busiest_flops);
+  text += "  \"per_rank\": {";
   comma = "";
   for (std::size_t i = 0; i < deck_plan.dtypes.size(); ++i) {
     std::string amounts;

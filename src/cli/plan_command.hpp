@@ -7,6 +7,7 @@
 // decide.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "nn/activations.hpp"
 
 #include "optim/groups.hpp"
+#include "optim/matrices.hpp"
 
 #include "deck/deck.hpp"
 #include "report/schedule_chart.hpp"
@@ -40,11 +42,12 @@ struct DeckPlan {
   layout::StateSlots slots;  ///< of the optimizer, as in the budgets
   optim::Groups groups;
   int hosts = 1;
-  std::string transport;                  ///< as in the deck, auto resolved
-  std::vector<HostTraffic> host_traffic;  ///< one per dtype
-  std::string bucket_text;                ///< how the buckets came about
-  std::int64_t reductions_per_step = 1;   ///< of every bucket
-  report::ScheduleTable schedule = {};    ///< of the learning rate
+  std::string transport;                           ///< as in the deck, auto resolved
+  std::vector<HostTraffic> host_traffic;           ///< one per dtype
+  std::string bucket_text;                         ///< how the buckets came about
+  std::int64_t reductions_per_step = 1;            ///< of every bucket
+  report::ScheduleTable schedule = {};             ///< of the learning rate
+  std::optional<optim::MatrixWork> matrices = {};  ///< of an optimizer that needs whole ones
 };
 
 /// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,

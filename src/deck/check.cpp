@@ -314,6 +314,11 @@ class Checker : Findings {
     if (readable({"run.device"}) && config_.run.device == trireme::train::DeviceChoice::cuda &&
         !circumstances_.cuda)
       say("run.device", "cuda: this build has no CUDA");
+    if (readable({"run.device", "optimizer.kind"}) &&
+        config_.run.device == trireme::train::DeviceChoice::cuda &&
+        config_.optimizer.kind == trireme::optim::Kind::muon)
+      disagree({{"optimizer.kind", "muon computes on CPUs only, and run.device is cuda"},
+                {"run.device", "cuda, but optimizer.kind is muon, which computes on CPUs only"}});
     if (readable({"parallel.transport"}) &&
         config_.parallel.transport == trireme::comm::Transport::nccl) {
       if (!circumstances_.cuda)
@@ -435,6 +440,7 @@ class Checker : Findings {
     const std::pair<const char*, double> numbers[] = {
         {"optimizer.learning_rate", config_.optimizer.learning_rate},
         {"optimizer.epsilon", config_.optimizer.epsilon},
+        {"optimizer.muon.update_rms", config_.optimizer.muon.update_rms},
         {"optimizer.weight_decay", config_.optimizer.weight_decay},
         {"optimizer.clip_norm", config_.optimizer.clip_norm}};
     for (const auto& [path, value] : numbers)
@@ -442,8 +448,10 @@ class Checker : Findings {
         say(path,
             fmt::format("{} is too small for fp32, in which it is used; the smallest is {:.3g}",
                         value, smallest));
-    for (const auto& [path, value] : {std::pair{"optimizer.beta1", config_.optimizer.beta1},
-                                      std::pair{"optimizer.beta2", config_.optimizer.beta2}})
+    for (const auto& [path, value] :
+         {std::pair{"optimizer.beta1", config_.optimizer.beta1},
+          std::pair{"optimizer.beta2", config_.optimizer.beta2},
+          std::pair{"optimizer.muon.momentum", config_.optimizer.muon.momentum}})
       if (readable({path}) && value < 1 && static_cast<float>(value) >= 1)
         say(path,
             fmt::format("{} is 1 in fp32, in which it is used: its moment would never change; "

@@ -4,7 +4,8 @@
 // they can be printed for any rank count without MPI or a device and compared with what a run
 // allocates.
 //
-// Every rank holds and sends the same number of bytes, because shards are equal.
+// Every rank holds and sends the same number of bytes, because shards are equal; whole matrices are
+// not, and there it is what the rank sends that sends most.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,9 @@ struct Budget {
   /// The optimizer's, by slot. That of the masters is 0 in fp32 runs, where the parameters are the
   /// masters.
   std::vector<std::int64_t> state_bytes;
+  /// Of an optimizer of whole matrices: those that come to this rank, and scratch; filled in by
+  /// whoever knows the optimizer, as is matrix_wire_bytes.
+  std::int64_t matrix_bytes = 0;
   std::int64_t snapshot_bytes = 0;  ///< what is written while the run goes on; see below
 
   /// Memory of the other ranks of its host that a rank reads, where shared memory is the transport;
@@ -56,15 +60,16 @@ struct Budget {
   // al., "Collective communication: theory, practice, and experience", 2007, table 1.
   std::int64_t gradient_wire_bytes = 0;   ///< reduce-scatter; not sharded: all-reduce
   std::int64_t parameter_wire_bytes = 0;  ///< all-gather; not sharded: 0
+  std::int64_t matrix_wire_bytes = 0;     ///< there and back, by the rank that sends most of them
 
   [[nodiscard]] std::int64_t all_state_bytes() const {
     return std::accumulate(state_bytes.begin(), state_bytes.end(), std::int64_t{0});
   }
   [[nodiscard]] std::int64_t held_bytes() const {
-    return gradient_bytes + parameter_bytes + all_state_bytes() + snapshot_bytes;
+    return gradient_bytes + parameter_bytes + all_state_bytes() + matrix_bytes + snapshot_bytes;
   }
   [[nodiscard]] std::int64_t wire_bytes() const {
-    return gradient_wire_bytes + parameter_wire_bytes;
+    return gradient_wire_bytes + parameter_wire_bytes + matrix_wire_bytes;
   }
 };
 
@@ -86,10 +91,10 @@ std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots);
 std::int64_t peer_bytes(
     const Plan& plan, DType parameter_dtype, bool sharded, DType wire_dtype, int host_ranks);
 
-/// All but peer_bytes. Gradients and state are fp32; `wire_dtype` is what gradients travel as.
-/// `sharded`: the optimizer's state covers owned elements only. `partial_sums`: how many further
-/// gradient arenas a rank needs to add up its leaves. `snapshot`: checkpoints are written from a
-/// copy.
+/// All but peer_bytes and what is of matrices. Gradients and state are fp32; `wire_dtype` is what
+/// gradients travel as. `sharded`: the optimizer's state covers owned elements only.
+/// `partial_sums`: how many further gradient arenas a rank needs to add up its leaves. `snapshot`:
+/// checkpoints are written from a copy.
 Budget budget_of(const Plan& plan,
                  const StateSlots& slots,
                  DType parameter_dtype,

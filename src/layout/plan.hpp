@@ -41,6 +41,10 @@ struct Parameter {
   std::vector<std::int64_t> shape;  ///< row-major
   bool own_bucket = false;  ///< ready last (a tied embedding): do not hold up its neighbours
   bool decay = false;       ///< weight decay applies (matrices, not biases and gains)
+  /// Of the weight of a linear layer: the heights of the matrices that lie in it one below the
+  /// other, such as those of queries, keys and values; one height when it is one matrix. Empty for
+  /// everything else, embeddings and heads included.
+  std::vector<std::int64_t> matrices{};
 
   [[nodiscard]] std::int64_t elements() const;
 };

@@ -11,6 +11,7 @@ Linear::Linear(Registry& registry, const std::string& name, LinearConfig config)
     : config_(std::move(config)),
       weight_(registry.add(
           name + ".weight", {config_.out, config_.in}, {.deviation = config_.deviation})) {
+  registry.set_matrices(weight_, config_.parts.empty() ? std::vector{config_.out} : config_.parts);
   if (config_.bias)
     bias_ = registry.add(name + ".bias", {config_.out}, {});
 }

@@ -22,6 +22,8 @@ struct LinearConfig {
   double deviation = 0;      ///< of the weight's initial values
   bool gelu_after = false;   ///< forward_gelu() instead of forward()
   bool gelu_before = false;  ///< backward_input_gelu() instead of backward_input()
+  /// Widths of the outputs that are matrices of their own (layout::Parameter); empty: one.
+  std::vector<std::int64_t> parts{};
 };
 
 class Linear {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/registry.hpp"
 
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -19,6 +20,15 @@ ParameterIndex Registry::add(std::string name,
   table_.push_back(std::move(parameter));
   initial_.push_back(start);
   return index;
+}
+
+void Registry::set_matrices(ParameterIndex parameter, std::vector<std::int64_t> heights) {
+  layout::Parameter& which = table_.at(at(parameter));
+  const std::int64_t sum = std::accumulate(heights.begin(), heights.end(), std::int64_t{0});
+  TRIREME_EXPECT(which.shape.size() == 2 && which.shape.front() == sum,
+                 "matrices with {} rows in {}, which has {} dimensions", sum, which.name,
+                 which.shape.size());
+  which.matrices = std::move(heights);
 }
 
 void Registry::initialize(ParameterIndex parameter,

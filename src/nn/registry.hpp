@@ -38,6 +38,9 @@ class Registry {
                      std::vector<std::int64_t> shape,
                      Initial start,
                      bool own_bucket = false);
+  /// What layout::Parameter::matrices says of it. Requires: a parameter [rows, columns] whose rows
+  /// are the sum of `heights`.
+  void set_matrices(ParameterIndex parameter, std::vector<std::int64_t> heights);
   /// Sites count from 0 in registration order; the masks of a site depend on its number.
   std::uint32_t add_dropout_site() { return num_sites_++; }
 

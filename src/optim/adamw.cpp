@@ -24,14 +24,19 @@ ops::AdamwStep step_of(const OptimizerConfig& config, std::int64_t step, std::in
   return numbers;
 }
 
-AdamW::AdamW(const OptimizerConfig& config, const Groups& groups) : numbers_(groups.all.size()) {
+std::vector<OptimizerConfig> configs_of(const OptimizerConfig& config, const Groups& groups) {
+  std::vector<OptimizerConfig> configs;
   for (const Group& group : groups.all) {
     OptimizerConfig own = config;
     own.learning_rate = group.learning_rate;
     own.weight_decay = group.weight_decay;
-    configs_.push_back(std::move(own));
+    configs.push_back(std::move(own));
   }
+  return configs;
 }
+
+AdamW::AdamW(const OptimizerConfig& config, const Groups& groups)
+    : configs_(configs_of(config, groups)), numbers_(groups.all.size()) {}
 
 const layout::StateSlots& AdamW::state() {
   static const layout::StateSlots slots = {

@@ -15,6 +15,9 @@ namespace trireme::optim {
 /// The numbers of step `step`, counted from 1, at the deck's own learning rate and weight decay.
 ops::AdamwStep step_of(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps);
 
+/// By group: the deck with the group's learning rate and weight decay.
+std::vector<OptimizerConfig> configs_of(const OptimizerConfig& config, const Groups& groups);
+
 class AdamW final : public Rule {
  public:
   AdamW(const OptimizerConfig& config, const Groups& groups);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deck section `optimizer`: AdamW, its learning-rate schedule, and parameter groups.
+// The deck section `optimizer`: AdamW or Muon, the learning-rate schedule, and parameter groups.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,12 @@
 
 #include "base/key.hpp"
 
+#include "ops/orthogonalize_options.hpp"
+
 namespace trireme::optim {
+
+/// muon: hidden matrices by orthogonalized momentum, all else by AdamW.
+enum class Kind : std::uint8_t { adamw, muon };
 
 enum class Schedule : std::uint8_t { constant, linear, cosine, wsd };
 
@@ -39,12 +44,23 @@ struct GroupRule {
   Or<double> learning_rate{.value = {}, .keyword = "unchanged"};
 };
 
+/// What Muon has beside the numbers that it shares with AdamW.
+struct MuonConfig {
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::int64_t steps = 5;
+  ops::Coefficients coefficients = ops::Coefficients::newton_schulz;
+  double update_rms = 0.2;
+};
+
 struct OptimizerConfig {
+  Kind kind = Kind::adamw;
   double learning_rate = 6e-4;
   ScheduleConfig schedule;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
+  MuonConfig muon;
   double weight_decay = 0.1;
   std::vector<GroupRule> groups;
   double clip_norm = 1.0;
@@ -94,7 +110,33 @@ void describe(V& v, GroupRule& c) {
 }
 
 template <class V>
+void describe(V& v, MuonConfig& c) {
+  v("momentum", c.momentum,
+    {.help = "Decay of the mean of gradients.", .min = 0.0, .max = 1.0, .below_max = true});
+  v("nesterov", c.nesterov,
+    {.help = "The gradient counts once more in what is orthogonalized.", .change = Change::asked});
+  v("steps", c.steps,
+    {.help = "Of the orthogonalization, three matrix products each.",
+     .min = 1,
+     .max = 100,
+     .change = Change::asked});
+  v("coefficients", c.coefficients,
+    {.help = "newton_schulz: one polynomial for all steps; polar_express: one for each of five.",
+     .change = Change::asked});
+  v("update_rms", c.update_rms,
+    {.help = "Root mean square of an update's elements over the learning rate. About 0.2 is what "
+             "AdamW has, so its learning rate and weight decay carry over.",
+     .min = 0.0,
+     .max = 100.0,
+     .above_min = true});
+}
+
+template <class V>
 void describe(V& v, OptimizerConfig& c) {
+  v("kind", c.kind,
+    {.help = "muon: the weights of linear layers inside of blocks by orthogonalized momentum, on "
+             "CPUs; embeddings, head, gains and biases by AdamW.",
+     .change = Change::never});
   v("learning_rate", c.learning_rate,
     {.help = "Peak learning rate after warm-up.", .min = 0.0, .max = 1.0});
   v.section("schedule", c.schedule);
@@ -104,6 +146,7 @@ void describe(V& v, OptimizerConfig& c) {
     {.help = "Decay of the second moment.", .min = 0.0, .max = 1.0, .below_max = true});
   v("epsilon", c.epsilon,
     {.help = "Added to the root of the second moment.", .min = 0.0, .max = 1.0, .above_min = true});
+  v.section("muon", c.muon);
   v("weight_decay", c.weight_decay,
     {.help = "Decoupled decay of matrices; biases and gains have none.", .min = 0.0, .max = 10.0});
   v.list("groups", c.groups,
@@ -126,6 +169,17 @@ void describe(V& v, OptimizerConfig& c) {
 
 }  // namespace trireme::optim
 
+template <>
+struct trireme::EnumNames<trireme::optim::Kind> {
+  using enum optim::Kind;
+  static constexpr std::pair<optim::Kind, const char*> table[] = {{adamw, "adamw"}, {muon, "muon"}};
+};
+template <>
+struct trireme::EnumNames<trireme::ops::Coefficients> {
+  using enum ops::Coefficients;
+  static constexpr std::pair<ops::Coefficients, const char*> table[] = {
+      {newton_schulz, "newton_schulz"}, {polar_express, "polar_express"}};
+};
 template <>
 struct trireme::EnumNames<trireme::optim::OnNonFinite> {
   using enum optim::OnNonFinite;

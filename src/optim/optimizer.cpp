@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -42,6 +43,8 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   TRIREME_EXPECT(config_.sharded == engine_.sharded() && world_.size() == plan.ranks(),
                  "an optimizer ({} ranks, sharded {}) on an engine ({} ranks, sharded {})",
                  world_.size(), config_.sharded, plan.ranks(), engine_.sharded());
+  if (auto work = matrix_work(plan, config_))
+    matrices_.emplace(config_, std::move(*work), engine_, world_, device);
   const std::int64_t kept = plan.owned_elements() * (engine_.sharded() ? 1 : plan.ranks());
   const std::size_t bytes = static_cast<std::size_t>(kept) * size_bytes(DType::f32);
   for (const layout::StateSlot& slot : slots()) {
@@ -58,7 +61,9 @@ Optimizer::Optimizer(const OptimizerConfig& config,
     late.numbers = device.allocate_shared_with_host(sizeof(Numbers), "numbers of a step");
     late.places = device.allocate_shared_with_host(plan.buckets().size() * sizeof(std::int64_t),
                                                    "places of gradients");
-    for (auto* event : {&late.sums_begin, &late.sums_end, &late.over}) *event = device.make_event();
+    for (auto* event :
+         {&late.sums_begin, &late.sums_end, &late.matrices_begin, &late.matrices_end, &late.over})
+      *event = device.make_event();
   }
 
   buckets_.resize(plan.buckets().size());
@@ -98,6 +103,7 @@ void Optimizer::find_updates(BucketIndex bucket) {
                                ? update.parameter
                                : memory_[slot].view(DType::f32).slice(in_state, piece.elements);
     update.group = groups_.of(piece.parameter);
+    update.whole = matrices_ && matrices_->has(piece.parameter);
     mine.updates.push_back(update);
   }
   mine.squared.clear();
@@ -144,6 +150,19 @@ void Optimizer::send_numbers(Late& late) {
   compute_.device().copy(late.numbers.view(DType::u8), numbers_.view(DType::u8), compute_);
 }
 
+/// Nobody reads the gradients any more: squares are added, and what is not finite is found.
+void Optimizer::orthogonalize(Late& late) {
+  if (!matrices_)
+    return;
+  compute_.record(*late.matrices_begin);
+  for (const BucketUpdates& bucket : buckets_)
+    for (const Update& piece : bucket.updates)
+      if (piece.whole)
+        rule_->prepare(piece, numbers().gradient, compute_);
+  matrices_->orthogonalize(compute_);
+  compute_.record(*late.matrices_end);
+}
+
 void Optimizer::step(std::int64_t step,
                      std::int64_t total_steps,
                      double gradient_scale,
@@ -160,6 +179,7 @@ void Optimizer::step(std::int64_t step,
   send_numbers(late);
 
   rule_->begin_step(step, total_steps);
+  orthogonalize(late);
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     for (const Update& piece : buckets_[b].updates)
       rule_->update(piece, numbers().gradient, compute_);
@@ -185,7 +205,13 @@ StepResult Optimizer::result(std::int64_t step) {
                     .learning_rate = late.learning_rate,
                     .sums_begin = late.sums_begin->seconds(),
                     .sums_waited = late.sums_end->seconds() - late.sums_begin->seconds(),
+                    .matrices_begin = 0,
+                    .matrices_seconds = 0,
                     .not_finite = {}};
+  if (matrices_) {
+    result.matrices_begin = late.matrices_begin->seconds();
+    result.matrices_seconds = late.matrices_end->seconds() - result.matrices_begin;
+  }
   if (numbers.gradient.finite != 0) {
     skipped_in_a_row_ = 0;
     return result;

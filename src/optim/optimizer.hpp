@@ -15,6 +15,8 @@
 // never padding, so its bits depend on the summed gradients only: not on buckets, padding, sharding
 // or who owns what.
 // 3. Learning rate and weight decay are those of the parameter's group.
+// Muon's hidden matrices are brought together and orthogonalized between norm and updates
+// (matrices.hpp), in the memory of their gradients.
 // 4. Padding is never written; it stays zero in parameters and state.
 // 5. A step whose norm is not finite writes nothing, which is decided on the device; its gathers
 // run. Whoever asks for its result gets the same UserError on all ranks (the usual reason is the
@@ -30,6 +32,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,6 +52,7 @@
 
 #include "optim/config.hpp"
 #include "optim/groups.hpp"
+#include "optim/matrices.hpp"
 #include "optim/rule.hpp"
 
 namespace trireme::optim {
@@ -70,6 +74,7 @@ struct StepResult {
   double loss_sum = 0;   ///< over all ranks
   double learning_rate = 0;
   double sums_begin = 0, sums_waited = 0;  ///< adding up over the ranks: steady clock, s; s
+  double matrices_begin = 0, matrices_seconds = 0;  ///< Muon's, their travels included; else 0
   /// Where the gradient was not finite, for a step that was skipped; empty for all others.
   std::string not_finite;
 };
@@ -113,6 +118,8 @@ class Optimizer {
   /// Bytes of one slot, and of all, on this rank.
   [[nodiscard]] std::size_t slot_bytes(std::size_t slot) const { return memory_[slot].bytes(); }
   [[nodiscard]] std::size_t state_bytes() const;
+  /// What whole matrices take beside the state; 0 where there are none.
+  [[nodiscard]] std::size_t matrix_bytes() const { return matrices_ ? matrices_->bytes() : 0; }
   [[nodiscard]] const Groups& groups() const { return groups_; }
 
  private:
@@ -134,12 +141,13 @@ class Optimizer {
     bool unread = false;
     device::Buffer numbers;  // one Numbers, shared with the host
     device::Buffer places;   // by bucket: first element of this rank's shard that is not finite
-    std::unique_ptr<device::Event> sums_begin, sums_end, over;
+    std::unique_ptr<device::Event> sums_begin, sums_end, matrices_begin, matrices_end, over;
   };
 
   void find_updates(BucketIndex bucket);
   void find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses);
   void send_numbers(Late& late);
+  void orthogonalize(Late& late);
   [[nodiscard]] View words(std::int64_t sum) const;
   [[nodiscard]] Numbers& numbers() const { return *reinterpret_cast<Numbers*>(numbers_.data()); }
   [[nodiscard]] Late& late_of(std::int64_t step) { return late_[turn_of(step)]; }
@@ -159,6 +167,7 @@ class Optimizer {
 
   const Groups groups_;
   const std::unique_ptr<Rule> rule_;
+  std::optional<Matrices> matrices_;    // where the rule has some
   std::vector<device::Buffer> memory_;  // by slot; that of the masters may be empty
   std::vector<BucketUpdates> buckets_;
   std::vector<StatePiece> state_;

@@ -2,10 +2,13 @@
 #include "optim/rule.hpp"
 
 #include "optim/adamw.hpp"
+#include "optim/muon.hpp"
 
 namespace trireme::optim {
 
 std::unique_ptr<Rule> make_rule(const OptimizerConfig& config, const Groups& groups) {
+  if (config.kind == Kind::muon)
+    return std::make_unique<Muon>(config, groups);
   return std::make_unique<AdamW>(config, groups);
 }
 

@@ -4,8 +4,9 @@
 // (optimizer.hpp) and is the same for all kinds.
 //
 // A rule is elementwise: the pieces of a parameter may lie on different ranks, are updated each by
-// itself, and no result depends on how a parameter is cut. An optimizer that needs whole matrices
-// has to bring the pieces together first (layout/ownership.hpp says where).
+// itself, and no result depends on how a parameter is cut. What needs whole matrices stands between
+// two elementwise halves: prepare() leaves in place of the gradients what is orthogonalized
+// (matrices.hpp), and update() finds the orthogonal matrix there.
 #pragma once
 
 #include <array>
@@ -31,8 +32,9 @@ inline constexpr std::size_t most_slots = 4;
 struct Update {
   View parameter;                        ///< in the run's dtype
   std::array<View, most_slots> state{};  ///< fp32, by slot; state[0] may be `parameter`
-  ConstView gradient;                    ///< fp32, summed over the ranks
+  View gradient;                         ///< fp32, summed over the ranks
   std::size_t group = 0;                 ///< of Groups
+  bool whole = false;                    ///< a piece of a hidden matrix of Muon
 };
 
 class Rule {
@@ -42,6 +44,11 @@ class Rule {
   [[nodiscard]] virtual const layout::StateSlots& slots() const = 0;
   /// Before the updates of step `step`, counted from 1.
   virtual void begin_step(std::int64_t step, std::int64_t total_steps) = 0;
+  /// Of whole matrices, before any update of the step: turns the gradient into what is
+  /// orthogonalized. Where `norm` is not finite, nothing is written.
+  virtual void prepare(const Update& /*update*/,
+                       const ops::GradientNorm& /*norm*/,
+                       device::Stream& /*stream*/) const {}
   /// Enqueues one update. `norm` is memory of the stream's device; where it is not finite, nothing
   /// is written.
   virtual void update(const Update& update,

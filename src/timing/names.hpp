@@ -36,6 +36,7 @@ enum class Name : std::uint16_t {
   step_control,
   check_replicas,
   record_collect,
+  optim_matrices,
 };
 
 struct NameInfo {
@@ -57,7 +58,7 @@ inline constexpr NameInfo names[] = {
     {Name::gather_bucket, "gather.bucket", "bucket", "Parameter gather of one bucket."},
     {Name::gather_wait, "gather.wait", "bucket",
      "Within step: compute waited for this bucket's parameters."},
-    {Name::optim_step, "optim.step", "", "Within step: gradient norm, clipping and AdamW."},
+    {Name::optim_step, "optim.step", "", "Within step: gradient norm, clipping and update."},
     {Name::evaluate, "evaluate", "", "One evaluation on the validation data."},
     {Name::checkpoint_copy, "checkpoint.copy", "",
      "Within checkpoint.stall: copying what is written while the run goes on."},
@@ -73,6 +74,8 @@ inline constexpr NameInfo names[] = {
     {Name::check_replicas, "check.replicas", "", "Comparing the parameters of all ranks."},
     {Name::record_collect, "record.collect", "",
      "Between steps: the ranks handed in what they measured, and rank 0 wrote it."},
+    {Name::optim_matrices, "optim.matrices", "",
+     "Within optim.step: Muon's matrices travelled and were orthogonalized."},
 };
 inline constexpr std::size_t num_names = sizeof names / sizeof names[0];
 

@@ -298,6 +298,8 @@ void Journal::close(std::int64_t step, Session& session, const Saver& saver) {
     file.set_memory("gradients", static_cast<std::int64_t>(session.engine.gradient_bytes()));
     file.set_memory("parameters", static_cast<std::int64_t>(session.engine.parameter_bytes()));
     file.set_memory("optimizer", static_cast<std::int64_t>(session.optimizer.state_bytes()));
+    if (const std::size_t matrices = session.optimizer.matrix_bytes(); matrices > 0)
+      file.set_memory("matrices", static_cast<std::int64_t>(matrices));
     file.set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));
     file.set_memory("peers", static_cast<std::int64_t>(session.communicator->peer_bytes()));
     file.set_memory("snapshot", static_cast<std::int64_t>(saver.snapshot_bytes()));

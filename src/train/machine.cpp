@@ -78,6 +78,13 @@ device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus) {
   return gpu ? device::Kind::cuda : device::Kind::cpu;
 }
 
+void expect_served(optim::Kind optimizer, device::Kind device) {
+  if (optimizer == optim::Kind::muon && device == device::Kind::cuda)
+    throw UserError(
+        "optimizer.kind: muon computes on CPUs only, and this run would compute on GPUs; give "
+        "run.device: cpu");
+}
+
 std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             int threads,
                                             comm::World& world,
@@ -103,6 +110,7 @@ std::unique_ptr<device::Device> open_device(const Job& job,
                                             comm::World& world,
                                             std::vector<std::string>* notes) {
   auto opened = open_device(job.run.device, threads, world, notes);
+  expect_served(job.optimizer.kind, opened->kind());
   ops::set_product_options(*opened,
                            {.timed = job.gpu.timed_products,
                             .fused_gelu = job.gpu.fused_gelu,

@@ -23,6 +23,9 @@ int choose_threads(const Or<std::int64_t>& asked, const comm::World& world);
 /// What one rank alone would choose that sees these GPUs.
 device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus);
 
+/// Throws UserError where the optimizer has no operations for such a device.
+void expect_served(optim::Kind optimizer, device::Kind device);
+
 /// Collective. A line where ranks of one host see one GPU each (`visible` is 1), and `gpu`, which
 /// names this rank's, is not the same for all of them: a launcher gave each its own, and NCCL then
 /// finds no way between them but the host's memory. Else nothing.

@@ -36,6 +36,12 @@ std::string shortened(const std::string& value) {
   return value.substr(0, front) + "..." + value.substr(value.size() - (most - front - 3));
 }
 
+/// What a run did whose deck did not know the key: what it does `now`, but for choices that came
+/// later.
+std::string before_the_key(const std::string& key, const std::string& now) {
+  return key == "optimizer.kind" ? word(optim::Kind::adamw) : now;
+}
+
 template <class T>
 void take(const record::NameValues& deck, const char* key, T& value) {
   const std::string text = fact_of(deck, key);
@@ -100,9 +106,9 @@ std::vector<DeckChange> deck_changes(const record::NameValues& then, const Job& 
   for (std::size_t i = 0; i < job.deck.size(); ++i) {
     const auto& [key, now] = job.deck[i];
     const auto old = std::ranges::find(then, key, &record::NameValues::value_type::first);
-    if (old != then.end() && old->second != now && key != "run.allow_changes")
-      changes.push_back(
-          {key, old->second, now, i < job.rules.size() ? job.rules[i] : Change::free});
+    const std::string was = old != then.end() ? old->second : before_the_key(key, now);
+    if (was != now && key != "run.allow_changes")
+      changes.push_back({key, was, now, i < job.rules.size() ? job.rules[i] : Change::free});
   }
   return changes;
 }

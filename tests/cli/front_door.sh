@@ -46,7 +46,7 @@ expect 2 '' "bad.yaml:1:32: error: run.stpes: unknown key; did you mean 'steps'?
 expect 2 '' 'bad.yaml:3:20: error: batch.sequences: 9 is not a multiple of 4' check bad.yaml --ranks 2
 expect 2 '' 'bad.yaml: error: data.train: no data' check bad.yaml
 expect 2 '' "command line:1:12: error: run.device: 'gpu' is not one of auto, cpu, cuda" check bad.yaml run.device=gpu
-expect 2 '' "did you mean 'run.steps' or 'optimizer.schedule.steps'?" help deck steps
+expect 2 '' "did you mean 'run.steps' or 'optimizer.schedule.steps' or 'optimizer.muon.steps'?" help deck steps
 expect 0 'no mistakes found for 3 ranks' '' check "$source/input/quickstart.yaml" --ranks 3
 expect 0 '50 steps' '' check "$source/input/quickstart.yaml" run.steps=50 'data.train.text=[/a, /b]'
 expect 0 'wte.weight' '' plan "$source/input/quickstart.yaml" --ranks 3 --json plan.json

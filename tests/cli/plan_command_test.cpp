@@ -89,6 +89,27 @@ TEST(PlanCommand, AddsUp) {
   }
 }
 
+TEST(PlanCommand, CountsWhatMuonTakes) {
+  const auto plan = planned(2, {"optimizer.kind=muon"});
+  const auto work = optim::matrix_work(plan.plan, [] {
+    optim::OptimizerConfig config;
+    config.kind = optim::Kind::muon;
+    return config;
+  }());
+  const Node json = read_json(plan_json(plan));
+  const Node fp32 = member(member(json, "per_rank"), "fp32");
+  EXPECT_EQ(number(fp32, "matrix_bytes"), work->bytes());
+  EXPECT_EQ(number(fp32, "matrix_wire_bytes"), work->sent_bytes);
+  EXPECT_GT(work->sent_bytes, 0);
+  EXPECT_EQ(number(fp32, "held_bytes"),
+            number(fp32, "gradient_bytes") + number(fp32, "parameter_bytes") +
+                number(fp32, "moment1_bytes") + number(fp32, "moment2_bytes") + work->bytes() +
+                number(fp32, "snapshot_bytes"));
+  EXPECT_EQ(number(member(json, "matrices"), "number"), work->matrices);
+  EXPECT_THAT(plan_text(plan), testing::HasSubstr("muon: "));
+  EXPECT_FALSE(planned(2).matrices.has_value());
+}
+
 TEST(PlanCommand, CountsThePartialSumsOfATree) {
   const std::vector<std::string> tree = {"parallel.reduction=tree", "parallel.logical_shards=8"};
   for (const auto& [ranks, arenas] : {std::pair{1, 4}, {2, 3}, {4, 2}, {8, 1}})

@@ -34,6 +34,7 @@ class Memory(TrainingTest):
         self.assertEqual(record["gradients"], rank["gradient_bytes"], ranks)
         self.assertEqual(record["parameters"], rank["parameter_bytes"], ranks)
         self.assertEqual(record["optimizer"], rank["master_bytes"] + rank["moment1_bytes"] + rank["moment2_bytes"], ranks)
+        self.assertEqual(record.get("matrices", 0), rank.get("matrix_bytes", 0), ranks)
         self.assertEqual(record["activations"], rank["activation_bytes"], ranks)
         self.assertEqual(record["scratch"], rank["scratch_bytes"], ranks)
         self.assertEqual(record["snapshot"], rank["snapshot_bytes"], ranks)
@@ -46,6 +47,11 @@ class Memory(TrainingTest):
             # Two fp32 moments of this rank's part of the parameters and of the padding.
             self.assertEqual(record["optimizer"] * ranks, 8 * (plan["parameter_elements"] + plan["padding_elements"]), ranks)
             self.assertLess(plan["padding_elements"], plan["parameter_elements"] / 10)
+
+    def test_matrices_of_muon_are_held_as_planned(self):
+        for ranks, sharded in ((1, "true"), (2, "false"), (3, "true")):
+            _, record = self.compared(ranks, "optimizer.kind=muon", f"optimizer.sharded={sharded}")
+            self.assertGreater(record["matrices"], 0)
 
     def test_what_is_resident_is_what_was_planned(self):
         # Big enough to stand out against libraries and tokens, which a start of next to nothing tells.

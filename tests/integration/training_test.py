@@ -86,6 +86,35 @@ class Bits(TrainingTest):
             self.assertEqual(self.weights(12, f"t{threads}"), self.weights(12, "t1"))
 
 
+class Muon(TrainingTest):
+    """Dropout off, a tree of leaves: the same bits on every number of ranks, and behind every checkpoint."""
+    MUON = ("optimizer.kind=muon", "batch.sequences=16", "parallel.reduction=tree", "parallel.logical_shards=4")
+
+    def test_resumes_to_the_bit_on_another_number_of_ranks(self):
+        self.train_well(*self.MUON, name="whole")
+        for ranks in (2, 4):
+            parts = f"parts{ranks}"
+            shutil.copytree(self.path("whole"), self.path(parts))
+            shutil.rmtree(os.path.join(self.path(parts), "checkpoints", "step-00000012"))
+            self.train_well(*self.MUON, ranks=ranks, name=parts)
+            self.assertEqual(self.weights(12, parts), self.weights(12, "whole"), ranks)
+        self.train_well(*self.MUON, "run.precision=fp32", ranks=4, name="four")
+        self.assertEqual(self.weights(12, "four"), self.weights(12, "whole"))
+        self.assertLess(self.losses("whole")[-1], self.losses("whole")[0])
+
+    def test_is_another_run_than_adamws(self):
+        self.train_well(ranks=2)
+        refused = self.train("optimizer.kind=muon", "run.steps=14", ranks=2)
+        self.assert_refused(refused, 2, "optimizer.kind: muon here", "was written with adamw, and a run cannot change it")
+
+    def test_the_record_has_its_span_and_polar_express_trains(self):
+        self.train_well("optimizer.kind=muon", "optimizer.muon.coefficients=polar_express", ranks=2)
+        with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
+            names = [text.decode() for text in file["timings/names"][:]]
+            self.assertIn(names.index("optim.matrices"), set(file["timings/ranks/name"][:]))
+        self.assertLess(self.losses()[-1], self.losses()[0])
+
+
 class Record(TrainingTest):
     """What run.h5 says of all ranks."""
 

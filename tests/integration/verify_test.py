@@ -41,6 +41,10 @@ class Verify(TrainingTest):
         for ranks in (1, 2):
             self.assert_all_equal(self.verify(*tree, ranks=ranks), 2)
 
+    def test_muon(self):
+        for ranks in (1, 3):
+            self.assert_all_equal(self.verify("optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=ranks), 2)
+
     def test_mistakes_are_the_users(self):
         self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")
 

@@ -89,7 +89,7 @@ TEST(AdamWRule, EachGroupHasItsOwnNumbers) {
   made->begin_step(1, 10);
   const auto after = [&](int parameter) {
     float value = 2, m = 0, v = 0;
-    const float gradient = 4;
+    float gradient = 4;
     Update update;
     update.parameter = update.state[0] = view_of(&value, 1);
     update.state[1] = view_of(&m, 1);

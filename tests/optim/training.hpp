@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -25,6 +26,14 @@ inline std::vector<layout::Parameter> training_table() {
           {"f", {7}, false, false}};
 }
 
+/// With hidden matrices: wide, tall, square, of one row, and three in one parameter.
+inline std::vector<layout::Parameter> matrix_table() {
+  return {{"wte", {23, 17}, true, true},           {"qkv", {41, 20}, false, true, {14, 13, 14}},
+          {"qkv.bias", {41}, false, false},        {"fc", {37, 20}, false, true, {37}},
+          {"proj", {20, 37}, false, true, {20}},   {"row", {1, 65}, false, true, {1}},
+          {"square", {24, 24}, false, true, {24}}, {"gain", {7}, false, false}};
+}
+
 struct TrainingSetting {
   bool sharded = true;
   reduce::ParallelConfig parallel;
@@ -34,9 +43,12 @@ struct TrainingSetting {
   optim::OnNonFinite on_non_finite = optim::OnNonFinite::stop;
   /// Gradients that are quarter-integers, whose sums over ranks are exact in any order.
   bool exact_sums = false;
+  optim::Kind kind = optim::Kind::adamw;
+  std::vector<layout::Parameter> table = training_table();
 
   [[nodiscard]] optim::OptimizerConfig optimizer() const {
     optim::OptimizerConfig config;
+    config.kind = kind;
     config.learning_rate = 0.02;
     config.schedule.warmup_steps = 2;
     config.clip_norm = clip_norm;
@@ -76,7 +88,7 @@ class Training {
         world_(world),
         device_(device),
         compute_(compute),
-        plan_(training_table(),
+        plan_(setting.table,
               {world.size(), setting.parallel.bucket_elements.value_or(40'000'000),
                setting.parallel.padding}),
         engine_(
@@ -104,7 +116,7 @@ class Training {
       std::vector<float> values = read(gradient);
       for (std::int64_t i = 0; i < gradient.elements; ++i)
         values[static_cast<std::size_t>(i)] +=
-            gradient_value(world_.rank(), step, p, i, setting_.exact_sums);
+            gradient_value(like_rank_.value_or(world_.rank()), step, p, i, setting_.exact_sums);
       if (p == poisoned_)
         values[poisoned_element_] = poison_;
       copy(gradient, view_of(values.data(), gradient.elements));
@@ -135,6 +147,8 @@ class Training {
     }
     return all;
   }
+  /// Every backward() from now on gives the gradients of that rank.
+  void be_like_rank(int rank) { like_rank_ = rank; }
   /// Every backward() from now on gives `value` as this element's gradient.
   void poison(std::size_t parameter, std::size_t element, float value) {
     poisoned_ = parameter;
@@ -170,6 +184,7 @@ class Training {
   std::size_t poisoned_ = std::numeric_limits<std::size_t>::max();  // none
   std::size_t poisoned_element_ = 0;
   float poison_ = 0;
+  std::optional<int> like_rank_;
 };
 
 }  // namespace trireme::testing

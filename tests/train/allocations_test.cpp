@@ -144,6 +144,17 @@ TEST(Allocations, AStepAloneTakesNothingFromTheHeap) {
   }
 }
 
+TEST(Allocations, AStepOfMuonTakesNothingFromTheHeap) {
+  const auto alone = comm::make_self_world(), ranks = comm::make_mpi_world();
+  for (const bool sharded : {true, false}) {
+    Job job = small_job();
+    job.optimizer.kind = optim::Kind::muon;
+    job.optimizer.sharded = sharded;
+    EXPECT_EQ(count_steps(job, *alone).mallocs, 0) << "sharded " << sharded;
+    EXPECT_EQ(count_steps(job, *ranks).news, 0) << "sharded " << sharded;
+  }
+}
+
 TEST(Allocations, AStepUnderMpiTakesNothingFromTheHeap) {
   const auto world = comm::make_mpi_world();
   for (const auto transport : {comm::Transport::automatic, comm::Transport::mpi})

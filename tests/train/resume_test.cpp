@@ -81,6 +81,21 @@ TEST_F(Resume, FreeKeysChangeAndAreShown) {
                           "  optimizer.learning_rate  6e-4 -> 3e-4"));
 }
 
+TEST_F(Resume, ADeckWithoutAKindOfOptimizerMeantAdamW) {
+  now_.emplace_back("optimizer.kind", "adamw");
+  EXPECT_THAT(change_table(before_, job()), IsEmpty());
+  now_.back().second = "muon";
+  Job muon = job();
+  muon.rules.push_back(Change::never);
+  try {
+    expect_allowed(before_, muon, seen);
+    FAIL() << "another optimizer went through";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("optimizer.kind: muon here, but"));
+    EXPECT_THAT(error.what(), HasSubstr("was written with adamw, and a run cannot change it"));
+  }
+}
+
 TEST_F(Resume, WhatMakesItAnotherExperimentWantsTheDecksWord) {
   set("batch.sequences", "24");
   EXPECT_EQ(

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/collective/round_trip.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "device/cpu/cpu_stream.hpp"
+
+#include "comm/control/mpi_world.hpp"
+#include "comm/control/requests.hpp"
+
+namespace trireme::comm {
+namespace {
+
+constexpr int trip_tag = 17;
+/// MPI counts bytes in an int.
+constexpr std::int64_t longest_message = std::int64_t{1} << 30U;
+
+std::vector<Passenger> cut(const std::vector<Passenger>& whole) {
+  std::vector<Passenger> parts;
+  for (const auto& [peer, at] : whole) {
+    const View bytes(at.data, static_cast<std::int64_t>(at.bytes()), DType::u8);
+    for (std::int64_t begin = 0; begin < bytes.elements; begin += longest_message)
+      parts.push_back(
+          {peer, bytes.slice(begin, std::min(longest_message, bytes.elements - begin))});
+  }
+  return parts;
+}
+
+class MpiRoundTrip final : public RoundTrip {
+ public:
+  MpiRoundTrip(MpiWorld& world,
+               const std::vector<Passenger>& leaving,
+               const std::vector<Passenger>& arriving)
+      : comm_(OwnedComm::duplicate(world.comm())),
+        progress_(world.watchdog()),
+        leaving_(cut(leaving)),
+        arriving_(cut(arriving)),
+        requests_(leaving_.size() + arriving_.size(), MPI_REQUEST_NULL) {}
+
+  void go(device::Stream& stream) override { travel(leaving_, arriving_, stream); }
+  void come_back(device::Stream& stream) override { travel(arriving_, leaving_, stream); }
+
+ private:
+  void travel(const std::vector<Passenger>& sent,
+              const std::vector<Passenger>& received,
+              device::Stream& stream) {
+    device::cpu::stream_of(stream).run([this, out = &sent, in = &received] {
+      const auto entered = progress_.enter("an exchange of matrices");
+      run(*out, *in);
+    });
+  }
+
+  void run(const std::vector<Passenger>& sent, const std::vector<Passenger>& received) {
+    const Abandon open(requests_);
+    std::size_t next = 0;
+    for (const auto& [peer, at] : received)
+      TRIREME_MPI(MPI_Irecv(at.data, static_cast<int>(at.elements), MPI_BYTE, peer, trip_tag,
+                            comm_.get(), &requests_[next++]));
+    for (const auto& [peer, at] : sent)
+      TRIREME_MPI(MPI_Isend(at.data, static_cast<int>(at.elements), MPI_BYTE, peer, trip_tag,
+                            comm_.get(), &requests_[next++]));
+    // One by one, so that each message that comes in counts as progress.
+    for (MPI_Request& request : requests_) {
+      while (!completed(request)) progress_.pause();
+      progress_.moved();
+    }
+  }
+
+  OwnedComm comm_;
+  Progress progress_;
+  std::vector<Passenger> leaving_, arriving_;  // as bytes
+  std::vector<MPI_Request> requests_;
+};
+
+/// One rank sends to nobody.
+class NoTrip final : public RoundTrip {
+ public:
+  void go(device::Stream& /*stream*/) override {}
+  void come_back(device::Stream& /*stream*/) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<RoundTrip> make_round_trip(World& world,
+                                           const std::vector<Passenger>& leaving,
+                                           const std::vector<Passenger>& arriving) {
+  for (const auto* list : {&leaving, &arriving})
+    for (const Passenger& one : *list)
+      TRIREME_EXPECT(one.peer >= 0 && one.peer < world.size() && one.peer != world.rank(),
+                     "rank {} exchanges a piece with rank {} of {}", world.rank(), one.peer,
+                     world.size());
+  if (world.size() == 1)
+    return std::make_unique<NoTrip>();
+  auto* mpi = dynamic_cast<MpiWorld*>(&world);
+  if (mpi == nullptr)
+    throw UserError(
+        "an exchange of matrices between ranks needs MPI, and this run was made without");
+  mpi->barrier();  // MPI splits communicators without a deadline: see that all are there
+  return std::make_unique<MpiRoundTrip>(*mpi, leaving, arriving);
+}
+
+}  // namespace trireme::comm

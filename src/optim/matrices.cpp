@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/matrices.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+
+namespace trireme::optim {
+namespace {
+
+/// Parameters begin at multiples of 64 bytes.
+constexpr std::int64_t padded(std::int64_t elements) {
+  return (elements + 15) / 16 * 16;
+}
+
+std::vector<double> costs_of(const layout::Plan& plan, std::int64_t steps) {
+  std::vector<double> costs;
+  for (const layout::Parameter& parameter : plan.parameters()) {
+    double cost = 0;
+    for (const std::int64_t rows : parameter.matrices)
+      cost += ops::Orthogonalize::flops(rows, parameter.shape[1], steps);
+    costs.push_back(cost);
+  }
+  return costs;
+}
+
+}  // namespace
+
+std::int64_t MatrixWork::bytes() const {
+  return (held_elements + scratch_elements) * static_cast<std::int64_t>(sizeof(float));
+}
+
+std::optional<MatrixWork> matrix_work(const layout::Plan& plan, const OptimizerConfig& config) {
+  if (config.kind != Kind::muon)
+    return std::nullopt;
+  const std::vector<double> costs = costs_of(plan, config.muon.steps);
+  MatrixWork work{.homes = layout::Ownership(plan, costs)};
+  work.travels = config.sharded && plan.ranks() > 1;
+  const auto ranks = static_cast<std::size_t>(plan.ranks());
+  std::vector<std::int64_t> held(ranks), sent(ranks);
+  for (std::size_t p = 0; p < costs.size(); ++p) {
+    const auto index = static_cast<ParameterIndex>(p);
+    const layout::Parameter& parameter = plan.parameter(index);
+    for (const std::int64_t rows : parameter.matrices) {
+      ++work.matrices;
+      work.scratch_elements = std::max(
+          work.scratch_elements, ops::Orthogonalize::scratch_elements(rows, parameter.shape[1]));
+    }
+    work.flops += costs[p];
+    if (!work.travels || work.homes.home(index) < 0)
+      continue;
+    held[static_cast<std::size_t>(work.homes.home(index))] += padded(parameter.elements());
+    for (const layout::HomePiece& one : work.homes.pieces(plan, index))
+      if (one.rank != one.home)
+        for (const int rank : {one.rank, one.home})
+          sent[static_cast<std::size_t>(rank)] += one.piece.elements;
+  }
+  work.busiest_flops = work.flops;
+  if (work.travels) {
+    work.busiest_flops = 0;
+    for (int rank = 0; rank < plan.ranks(); ++rank)
+      work.busiest_flops = std::max(work.busiest_flops, work.homes.load(rank));
+    work.held_elements = std::ranges::max(held);
+    work.sent_bytes = std::ranges::max(sent) * static_cast<std::int64_t>(sizeof(float));
+  }
+  return work;
+}
+
+Matrices::Matrices(const OptimizerConfig& config,
+                   MatrixWork work,
+                   reduce::Engine& engine,
+                   comm::World& world,
+                   device::Device& device)
+    : config_(config), work_(std::move(work)), engine_(engine) {
+  const auto bytes = [](std::int64_t elements) {
+    return static_cast<std::size_t>(elements) * sizeof(float);
+  };
+  const layout::Plan& plan = engine_.plan();
+  if (work_.held_elements > 0)
+    held_ = device.allocate(bytes(work_.held_elements), "matrices of Muon");
+  if (work_.scratch_elements > 0)
+    scratch_ = device.allocate(bytes(work_.scratch_elements), "scratch of Muon");
+  if (work_.travels) {
+    find_pieces(plan, world, device);
+    return;
+  }
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p)
+    add_matrices(plan.parameters()[p], engine_.gradient(static_cast<ParameterIndex>(p)), device);
+}
+
+void Matrices::add_matrices(const layout::Parameter& parameter, View at, device::Device& device) {
+  std::int64_t begin = 0;
+  for (const std::int64_t rows : parameter.matrices) {
+    const std::int64_t columns = parameter.shape[1];
+    const ops::OrthogonalizeOptions options{config_.muon.steps, config_.muon.coefficients};
+    const auto known = by_shape_.try_emplace({rows, columns}, device, rows, columns, options).first;
+    // An orthogonal matrix has min(rows, columns) singular values of 1: elements of root mean
+    // square 1 / sqrt(max(rows, columns)).
+    const double scale =
+        config_.muon.update_rms * std::sqrt(static_cast<double>(std::max(rows, columns)));
+    matrices_.push_back(
+        {at.slice(begin, rows * columns), &known->second, static_cast<float>(scale)});
+    begin += rows * columns;
+  }
+}
+
+void Matrices::find_pieces(const layout::Plan& plan, comm::World& world, device::Device& device) {
+  const int mine = engine_.rank();
+  std::vector<comm::Passenger> leaving, arriving;
+  std::int64_t begin = 0;
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+    const auto index = static_cast<ParameterIndex>(p);
+    const layout::Parameter& parameter = plan.parameter(index);
+    View held;
+    if (work_.homes.home(index) == mine) {
+      held = held_.view(DType::f32).slice(begin, parameter.elements());
+      begin += padded(parameter.elements());
+      add_matrices(parameter, held, device);
+    }
+    for (const layout::HomePiece& one : work_.homes.pieces(plan, index)) {
+      const auto here = [&] { return held.slice(one.piece.parameter_begin, one.piece.elements); };
+      const auto there = [&] {
+        return engine_.owned()[at(one.bucket)].gradient.slice(one.piece.shard_begin,
+                                                              one.piece.elements);
+      };
+      if (one.rank == mine && one.home == mine)
+        stays_.push_back({there(), here()});
+      else if (one.rank == mine)
+        leaving.push_back({one.home, there()});
+      else if (one.home == mine)
+        arriving.push_back({one.rank, here()});
+    }
+  }
+  trip_ = comm::make_round_trip(world, leaving, arriving);
+}
+
+void Matrices::orthogonalize(device::Stream& stream) {
+  for (const Stay& piece : stays_) stream.device().copy(piece.held, piece.gradient, stream);
+  if (trip_)
+    trip_->go(stream);
+  const View scratch = scratch_.view(DType::f32);
+  for (const Matrix& matrix : matrices_) (*matrix.how)(matrix.at, scratch, matrix.scale, stream);
+  if (trip_)
+    trip_->come_back(stream);
+  for (const Stay& piece : stays_) stream.device().copy(piece.gradient, piece.held, stream);
+}
+
+}  // namespace trireme::optim

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/muon.hpp"
+
+#include "optim/schedule.hpp"
+
+namespace trireme::optim {
+
+Muon::Muon(const OptimizerConfig& config, const Groups& groups)
+    : adamw_(config, groups), configs_(configs_of(config, groups)), numbers_(groups.all.size()) {}
+
+void Muon::begin_step(std::int64_t step, std::int64_t total_steps) {
+  adamw_.begin_step(step, total_steps);
+  for (std::size_t i = 0; i < configs_.size(); ++i) {
+    const OptimizerConfig& own = configs_[i];
+    numbers_[i] = {.learning_rate = static_cast<float>(learning_rate(own, step, total_steps)),
+                   .weight_decay = static_cast<float>(own.weight_decay),
+                   .momentum = static_cast<float>(own.muon.momentum),
+                   .gain = static_cast<float>(1 - own.muon.momentum),
+                   .nesterov = own.muon.nesterov};
+  }
+}
+
+void Muon::prepare(const Update& update,
+                   const ops::GradientNorm& norm,
+                   device::Stream& stream) const {
+  ops::muon_direction(update.gradient, update.state[1], numbers_[update.group], norm, stream);
+}
+
+void Muon::update(const Update& update,
+                  const ops::GradientNorm& norm,
+                  device::Stream& stream) const {
+  if (update.whole)
+    ops::muon_update(update.parameter, update.state[0], update.gradient, numbers_[update.group],
+                     norm, stream);
+  else
+    adamw_.update(update, norm, stream);
+}
+
+}  // namespace trireme::optim

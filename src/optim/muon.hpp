@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Muon as a rule: hidden matrices by their momentum, orthogonalized, all else by AdamW with the
+// same deck (ops/muon.hpp and ops/orthogonalize.hpp have the formulas).
+//
+// The state is AdamW's: the momentum is the first moment, and the second one stays zero where a
+// matrix is, so that shards, checkpoints and budget are the same for every element.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/muon.hpp"
+
+#include "optim/adamw.hpp"
+
+namespace trireme::optim {
+
+class Muon final : public Rule {
+ public:
+  Muon(const OptimizerConfig& config, const Groups& groups);
+
+  [[nodiscard]] const layout::StateSlots& slots() const override { return AdamW::state(); }
+  void begin_step(std::int64_t step, std::int64_t total_steps) override;
+  void prepare(const Update& update,
+               const ops::GradientNorm& norm,
+               device::Stream& stream) const override;
+  void update(const Update& update,
+              const ops::GradientNorm& norm,
+              device::Stream& stream) const override;
+
+ private:
+  AdamW adamw_;
+  std::vector<OptimizerConfig> configs_;  // by group
+  std::vector<ops::MuonStep> numbers_;    // of the present step
+};
+
+}  // namespace trireme::optim

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pieces of different sizes between every pair of ranks, there and back.
+#include "comm/collective/round_trip.hpp"
+
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "comm/control/mpi_world.hpp"
+
+namespace trireme::comm {
+namespace {
+
+/// Pieces from rank `from` to rank `to`, in elements: two, one or none, of sizes that tell them
+/// apart.
+std::vector<std::int64_t> sizes(int from, int to) {
+  if ((from + 2 * to) % 5 == 3)
+    return {};
+  if ((from + to) % 3 == 0)
+    return {100 * from + 7 * to + 1};
+  return {10'000 * (from + 1) + to, from + 3 * to + 1};
+}
+
+float value(int from, int to, std::size_t piece, std::int64_t element, int round) {
+  return static_cast<float>((from * 64 + to) * 8 + static_cast<int>(piece) * 4 + round) +
+         static_cast<float>(element % 1000) / 1024.0F;
+}
+
+class RoundTripTest : public ::testing::TestWithParam<device::StreamMode> {
+ protected:
+  RoundTripTest() {
+    for (int peer = 0; peer < world_.size(); ++peer) {
+      if (peer == world_.rank())
+        continue;
+      for (const std::int64_t size : sizes(world_.rank(), peer)) add(peer, size, left_, leaving_);
+      for (const std::int64_t size : sizes(peer, world_.rank())) add(peer, size, here_, arriving_);
+    }
+  }
+  static void add(int peer,
+                  std::int64_t size,
+                  std::vector<std::unique_ptr<std::vector<float>>>& memory,
+                  std::vector<Passenger>& list) {
+    memory.push_back(std::make_unique<std::vector<float>>(static_cast<std::size_t>(size)));
+    list.push_back({peer, view_of(memory.back()->data(), size)});
+  }
+  /// Calls body(value of the element, what it should be) for all elements of one list.
+  template <class Body>
+  void for_all(std::vector<Passenger>& list, bool to_peer, int round, const Body& body) {
+    int last = -1;
+    std::size_t piece = 0;
+    for (const Passenger& one : list) {
+      piece = one.peer == last ? piece + 1 : 0;
+      last = one.peer;
+      const int from = to_peer ? world_.rank() : one.peer;
+      const int to = to_peer ? one.peer : world_.rank();
+      auto* values = one.at.as<float>();
+      for (std::int64_t i = 0; i < one.at.elements; ++i)
+        body(values[i], value(from, to, piece, i, round));
+    }
+  }
+
+  MpiWorld world_;
+  std::vector<std::unique_ptr<std::vector<float>>> left_, here_;
+  std::vector<Passenger> leaving_, arriving_;
+  std::unique_ptr<device::Device> device_ = device::make_cpu_device(1);
+  std::unique_ptr<device::Stream> stream_ = device_->make_stream(GetParam(), "comm");
+};
+
+TEST_P(RoundTripTest, EveryPieceArrivesAndComesBack) {
+  const auto trip = make_round_trip(world_, leaving_, arriving_);
+  const auto set = [](float& at, float to) { at = to; };
+  const auto same = [](float at, float expected) { ASSERT_EQ(at, expected); };
+  for (int round = 0; round < 2; ++round) {
+    for_all(leaving_, true, round, set);
+    trip->go(*stream_);
+    stream_->synchronize();
+    for_all(arriving_, false, round, same);
+    for_all(leaving_, true, round, same);
+    // What comes back is another thing.
+    for_all(arriving_, false, round + 2, set);
+    trip->come_back(*stream_);
+    stream_->synchronize();
+    for_all(leaving_, true, round + 2, same);
+  }
+  world_.barrier();
+}
+
+INSTANTIATE_TEST_SUITE_P(,
+                         RoundTripTest,
+                         ::testing::Values(device::StreamMode::inlined,
+                                           device::StreamMode::concurrent));
+
+TEST(RoundTrip, OneRankAloneStaysAtHome) {
+  const auto world = make_self_world();
+  const auto device = device::make_cpu_device(1);
+  const auto stream = device->make_stream(device::StreamMode::inlined, "comm");
+  const auto trip = make_round_trip(*world, {}, {});
+  trip->go(*stream);
+  trip->come_back(*stream);
+  float one = 0;
+  EXPECT_THROW(make_round_trip(*world, {{0, view_of(&one, 1)}}, {}), ContractError);
+}
+
+}  // namespace
+}  // namespace trireme::comm

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Muon over MPI: matrices that travel to their homes give the bits of those that never left, with
+// every layout, switch and transport.
+#include <string>
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "comm/communicator.hpp"
+#include "comm/control/world.hpp"
+
+#include "optim/matrices.hpp"
+#include "optim/training.hpp"
+
+namespace trireme::optim {
+namespace {
+
+using namespace trireme::testing;
+
+TrainingSetting muon_setting() {
+  TrainingSetting setting;
+  setting.kind = Kind::muon;
+  setting.table = matrix_table();
+  setting.sharded = false;
+  setting.parallel.reduction = comm::Reduction::ordered;
+  setting.parallel.bucket_elements.value = 700;
+  return setting;
+}
+
+TrainingResult train_muon(const TrainingSetting& setting, comm::Transport transport) {
+  omp_set_num_threads(1);  // ranks share the cores
+  const auto world = comm::make_mpi_world();
+  const auto device = device::make_cpu_device(1);
+  const auto compute = device->make_stream(device::StreamMode::inlined, "compute");
+  const auto communicator =
+      comm::make_communicator(transport, setting.parallel.reduction, *world, *device);
+  Training training(setting, *world, *communicator, *device, *compute);
+  const auto work = matrix_work(training.plan(), setting.optimizer());
+  EXPECT_EQ(static_cast<std::int64_t>(training.optimizer().matrix_bytes()), work->bytes());
+  EXPECT_EQ(work->travels, setting.sharded && world->size() > 1);
+  return training.run();
+}
+
+class MuonOver : public ::testing::TestWithParam<comm::Transport> {};
+
+TEST_P(MuonOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    TrainingSetting setting = muon_setting();
+    setting.dtype = dtype;
+    setting.steps = 2;
+    const auto reference = train_muon(setting, comm::Transport::mpi);
+    for (const int bits : {0, 1, 3, 5, 8, 11, 13, 15}) {
+      setting.sharded = (bits & 1) != 0;
+      setting.parallel.overlap_gradients = (bits & 2) != 0;
+      setting.parallel.overlap_parameters = (bits & 4) != 0;
+      setting.parallel.cached_shards = (bits & 8) != 0;
+      setting.parallel.bucket_elements.value = bits % 3 == 0 ? 1 : bits % 3 == 1 ? 700 : 40'000;
+      setting.parallel.padding = bits % 4 == 1 ? layout::Padding::none : layout::Padding::aligned;
+      SCOPED_TRACE(bits);
+      const auto result = train_muon(setting, GetParam());
+      ASSERT_EQ(result.parameters, reference.parameters);
+      ASSERT_EQ(result.grad_norms, reference.grad_norms);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(,
+                         MuonOver,
+                         ::testing::Values(comm::Transport::mpi,
+                                           comm::Transport::shared_memory,
+                                           comm::Transport::hierarchical),
+                         [](const auto& choice) { return std::string(word(choice.param)); });
+
+/// With the same gradients on every rank, whose mean is exact on 1, 2 and 4 ranks, the result does
+/// not depend on how many there are.
+TEST(MuonOverMpi, GivesTheBitsOfOneRank) {
+  TrainingSetting setting = muon_setting();
+  setting.sharded = true;
+  const auto world = comm::make_mpi_world();
+  if ((world->size() & (world->size() - 1)) != 0)
+    GTEST_SKIP() << "a mean over " << world->size() << " ranks is rounded";
+  omp_set_num_threads(1);
+  const auto device = device::make_cpu_device(1);
+  const auto compute = device->make_stream(device::StreamMode::inlined, "compute");
+  const auto train_equally = [&](comm::World& ranks, comm::Transport transport) {
+    const auto communicator =
+        comm::make_communicator(transport, setting.parallel.reduction, ranks, *device);
+    Training training(setting, ranks, *communicator, *device, *compute);
+    training.be_like_rank(0);
+    return training.run();
+  };
+  const auto alone = comm::make_self_world();
+  const auto expected = train_equally(*alone, comm::Transport::self);
+  const auto together = train_equally(*world, comm::Transport::automatic);
+  EXPECT_EQ(together.parameters, expected.parameters);
+  world->barrier();
+}
+
+}  // namespace
+}  // namespace trireme::optim
