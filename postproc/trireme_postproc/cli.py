@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: trireme-postproc summary RUN, plot RUN [-o FILE], export RUN --format FORMAT [-o DIR], rates FILE [-o FILE]."""
+"""The command line; `trireme-postproc --help` lists the verbs. A verb's module is read when it is called for: some draw, some do not."""
 
 import argparse
 import os
@@ -10,6 +10,79 @@ from .run_file import RunFile, RunFileError
 
 USER_ERROR = 2
 ENVIRONMENT = 3
+RUN_HELP = "a run directory, or the run.h5 in it"
+
+
+def _summary(options):
+    from .summary import summary
+
+    sys.stdout.write(summary(RunFile(options.run)))
+
+
+def _plot(options):
+    from .plot import plot
+
+    run = RunFile(options.run)
+    output = options.output or os.path.join(os.path.dirname(run.path), "run.png")
+    plot(run, output)
+    print(f"picture: {output}")
+
+
+def _export(options):
+    run = RunFile(options.run)
+    for path in export(run, options.format, options.output or os.path.dirname(run.path) or "."):
+        print(path)
+
+
+def _rates(options):
+    from .rates import plot_rates, read_rates
+
+    output = options.output or os.path.splitext(options.file)[0] + ".png"
+    if os.path.abspath(output) == os.path.abspath(options.file):
+        raise RunFileError(f"{output}: the picture would replace its data: name another with -o")
+    plot_rates(read_rates(options.file), output)
+    print(f"picture: {output}")
+
+
+def _timeline(options):
+    from . import timeline
+
+    found = timeline.step_timeline(RunFile(options.run), options.step, timeline.parse_ranks(options.ranks))
+    sys.stdout.write(timeline.table(found))
+    if options.png:
+        from .timeline_picture import plot_timeline
+
+        plot_timeline(found, options.png)
+        print(f"picture: {options.png}")
+    if options.trace:
+        timeline.write_trace(found, options.trace)
+        print(f"trace: {options.trace} (open it in https://ui.perfetto.dev or chrome://tracing)")
+
+
+def _add_verbs_of_one_run(verbs):
+    summary = verbs.add_parser("summary", help="print the table of a run")
+    summary.add_argument("run", metavar="RUN", help=RUN_HELP)
+    summary.set_defaults(call=_summary)
+    plot = verbs.add_parser("plot", help="draw a run: loss, learning rate, speed, time of a step, evaluate.sets, noise scale")
+    plot.add_argument("run", metavar="RUN", help=RUN_HELP)
+    plot.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: run.png beside run.h5")
+    plot.set_defaults(call=_plot)
+    rows = verbs.add_parser("export", help="the rows of a run for other programs, as record.also writes them")
+    rows.add_argument("run", metavar="RUN", help=RUN_HELP)
+    rows.add_argument("--format", required=True, choices=FORMATS, help="of the files")
+    rows.add_argument("-o", "--output", metavar="DIR", help="where they go; default: beside run.h5")
+    rows.set_defaults(call=_export)
+    rates = verbs.add_parser("rates", help="draw what `trireme find-rate --json FILE` wrote")
+    rates.add_argument("file", metavar="FILE", help="the JSON file")
+    rates.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with .png at its end")
+    rates.set_defaults(call=_rates)
+    line = verbs.add_parser("timeline", help="one step of every rank: compute, each bucket's reduction and gather, exposed gaps")
+    line.add_argument("run", metavar="RUN", help=RUN_HELP)
+    line.add_argument("--step", type=int, required=True, metavar="K", help="which step")
+    line.add_argument("--ranks", metavar="LIST", help="such as 0,2-5; default: all recorded ones")
+    line.add_argument("--png", metavar="FILE", help="draw it; PDF and SVG by the name's ending")
+    line.add_argument("--trace", metavar="FILE", help="write it as JSON that Perfetto and chrome://tracing open")
+    line.set_defaults(call=_timeline)
 
 
 def _parser():
@@ -17,25 +90,7 @@ def _parser():
         prog="trireme-postproc", description="Tables and pictures from the run files of trireme."
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    run_help = "a run directory, or the run.h5 in it"
-    summary = verbs.add_parser("summary", help="print the table of a run")
-    summary.add_argument("run", metavar="RUN", help=run_help)
-    plot = verbs.add_parser(
-        "plot", help="draw a run: loss, learning rate, speed, time of a step, evaluate.sets, noise scale"
-    )
-    plot.add_argument("run", metavar="RUN", help=run_help)
-    plot.add_argument(
-        "-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: run.png beside run.h5"
-    )
-    rows = verbs.add_parser("export", help="the rows of a run for other programs, as record.also writes them")
-    rows.add_argument("run", metavar="RUN", help=run_help)
-    rows.add_argument("--format", required=True, choices=FORMATS, help="of the files")
-    rows.add_argument("-o", "--output", metavar="DIR", help="where they go; default: beside run.h5")
-    rates = verbs.add_parser("rates", help="draw what `trireme find-rate --json FILE` wrote")
-    rates.add_argument("file", metavar="FILE", help="the JSON file")
-    rates.add_argument(
-        "-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with .png at its end"
-    )
+    _add_verbs_of_one_run(verbs)
     return parser
 
 
@@ -43,30 +98,8 @@ def main(arguments=None):
     """Returns the exit code: 0 done, 2 a mistake in the input, 3 the environment."""
     options = _parser().parse_args(arguments)
     try:
-        if options.verb == "rates":
-            from .rates import plot_rates, read_rates
-
-            output = options.output or os.path.splitext(options.file)[0] + ".png"
-            if os.path.abspath(output) == os.path.abspath(options.file):
-                raise RunFileError(f"{output}: the picture would replace its data: name another with -o")
-            plot_rates(read_rates(options.file), output)
-            print(f"picture: {output}")
-            return 0
-        run = RunFile(options.run)
-        if options.verb == "summary":
-            from .summary import summary
-
-            sys.stdout.write(summary(run))
-            sys.stdout.flush()
-        elif options.verb == "export":
-            for path in export(run, options.format, options.output or os.path.dirname(run.path) or "."):
-                print(path)
-        else:
-            from .plot import plot
-
-            output = options.output or os.path.join(os.path.dirname(run.path), "run.png")
-            plot(run, output)
-            print(f"picture: {output}")
+        options.call(options)
+        sys.stdout.flush()
     except RunFileError as error:
         print(f"error: {error}", file=sys.stderr)
         return USER_ERROR

@@ -3,58 +3,17 @@
 
 import os
 
-import matplotlib
+import numpy as np
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
-matplotlib.use("Agg")
+from . import timings
+from .plot_measured import added_rows
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PARTS, RED, STYLE, empty, expect_picture, label, plt, smooth
+from .texts import number
 
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator  # noqa: E402
-
-from . import evaluation, timings  # noqa: E402
-from .run_file import RunFileError  # noqa: E402
-from .summary import number, with_error  # noqa: E402
-
-# Okabe and Ito's palette, which people with colour blindness can tell apart.
-BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-PARTS = (BLUE, "#56B4E9", GREEN, RED, ORANGE, "#CC79A7", "#F0E442")
-GREY = "#B8BCC2"
-INK = "#30343A"
-SETS = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9")
-DASHES = ("-", (0, (3.5, 1.5)), (0, (1.2, 1.4)))
 MOST_BARS = 80
 # Inches of the picture, without and of each row that is added below.
 PANELS, ADDED = 7.6, 3.2
-
-STYLE = {
-    "font.size": 9.5,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.edgecolor": "#8A9099",
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#E6E8EB",
-    "grid.linewidth": 0.8,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-    "figure.facecolor": "white",
-}
-
-
-def label(name, unit):
-    return name if unit in ("", "1") else f"{name} [{unit}]"
-
-
-def smooth(values, window):
-    """Centred running median: a spike does not move it."""
-    half = window // 2
-    return np.array([np.median(values[max(0, i - half) : i + half + 1]) for i in range(len(values))])
 
 
 def bins(steps, most=MOST_BARS):
@@ -65,19 +24,12 @@ def bins(steps, most=MOST_BARS):
     return first - 0.5 + width * np.arange(count + 1)
 
 
-def _empty(axes, text):
-    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, color="#8A9099")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.grid(False)
-
-
 def _series(axes, run, name, colour, title, noun):
     """One column of /steps over the step; long ones with a running median."""
     axes.set_title(title)
     step, column = run.steps.get("step"), run.steps.get(name)
     if step is None or column is None or not len(column):
-        _empty(axes, "no steps recorded")
+        empty(axes, "no steps recorded")
         return False
     x, y = step.values, column.values
     axes.set_ylabel(label(noun, column.unit))
@@ -151,7 +103,7 @@ def _time(axes, run):
     axes.set_title("Where the time of a step goes")
     steps, parts = timings.step_table(run)
     if not len(steps):
-        _empty(axes, "no spans recorded")
+        empty(axes, "no spans recorded")
         return
     edges = bins(steps)
     group = np.clip(np.searchsorted(edges, steps, side="right") - 1, 0, len(edges) - 2)
@@ -196,100 +148,6 @@ def _time(axes, run):
     )
 
 
-def _batch_tokens(run):
-    """Tokens of a step, by the deck; None where it does not tell."""
-    try:
-        return int(run.deck["batch.sequences"]) * int(run.deck["model.context"])
-    except (KeyError, ValueError):
-        return None
-
-
-def _has_noise_scale(run):
-    """Rows, in all columns that the picture takes."""
-    wanted = ("step", "tokens", "sequences", "trace", "gradient_squared")
-    return all(len(run.noise_scale.get(name, ())) > 0 for name in wanted)
-
-
-def _noise_scale(axes, run):
-    """The smoothed noise scale, what single steps say of it, and the batch that the run had."""
-    axes.set_title("Gradient noise scale")
-    step, scale = run.noise_scale["step"].values, run.noise_scale["tokens"]
-    trace, gradient, sequences = (
-        run.noise_scale[name].values for name in ("trace", "gradient_squared", "sequences")
-    )
-    known = np.isfinite(scale.values) & np.isfinite(sequences)
-    batch = _batch_tokens(run)
-    if not known.any():
-        _empty(axes, "the noise hides the gradient: no positive estimate")
-        return
-    length = scale.values[known][-1] / sequences[known][-1]
-    single = (trace > 0) & (gradient > 0)
-    axes.plot(
-        step[single],
-        trace[single] / gradient[single] * length,
-        color=GREY,
-        linestyle="none",
-        marker=".",
-        markersize=4,
-        label="single steps (those with a positive estimate)",
-    )
-    axes.plot(
-        step[known],
-        scale.values[known],
-        color=BLUE,
-        linewidth=1.8,
-        marker="o" if known.sum() == 1 else None,
-        label="smoothed",
-    )
-    if batch:
-        axes.axhline(batch, color=RED, linewidth=1.2, linestyle=(0, (4, 3)), label="batch of a step")
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(EngFormatter())
-    axes.set_ylabel(label("noise scale", scale.unit))
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
-
-
-def _sets(axes, curves, title, noun):
-    """Curves of evaluate.sets with bands of one standard error: a colour for each set, a dash for each kind of number."""
-    axes.set_title(title)
-    names = sorted({curve.name for curve in curves})
-    kinds = sorted({curve.kind for curve in curves}, key=[curve.kind for curve in curves].index)
-    for curve in curves:
-        colour = SETS[names.index(curve.name) % len(SETS)]
-        kind = f", {curve.kind}" if len(kinds) > 1 else ""
-        axes.plot(
-            curve.steps,
-            curve.values,
-            color=colour,
-            linewidth=1.6,
-            linestyle=DASHES[kinds.index(curve.kind) % len(DASHES)],
-            marker="o",
-            markersize=4,
-            label=f"{curve.name}{kind}  {with_error(curve, -1)}",
-        )
-        if np.isfinite(curve.errors).any():
-            low, high = curve.values - curve.errors, curve.values + curve.errors
-            axes.fill_between(curve.steps, low, high, color=colour, alpha=0.13, linewidth=0)
-    units = sorted({curve.unit for curve in curves})
-    axes.set_ylabel(label(noun, ", ".join(units)))
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, handlelength=3.6)
-
-
-def _added_rows(run):
-    """What the run measured besides: a function of the axes for each row below the four panels."""
-    rows = []
-    losses = evaluation.curves(run.evaluation, evaluation.LOSSES)
-    accuracies = evaluation.curves(run.evaluation, evaluation.ACCURACIES)
-    if losses:
-        rows.append(lambda axes: _sets(axes, losses, "Losses of evaluate.sets (last value)", "loss"))
-    if accuracies:
-        title = "Multiple choice of evaluate.sets (last value ± standard error)"
-        rows.append(lambda axes: _sets(axes, accuracies, title, "right answers"))
-    if _has_noise_scale(run):
-        rows.append(lambda axes: _noise_scale(axes, run))
-    return rows
-
-
 def _heading(run):
     name = str(run.deck.get("run.name", os.path.basename(os.path.dirname(run.path)) or run.path))
     details = []
@@ -305,20 +163,11 @@ def _heading(run):
     return name, " · ".join(details)
 
 
-def expect_picture(output):
-    """Refuses a name that says no kind of picture."""
-    known = plt.figure().canvas.get_supported_filetypes()
-    plt.close("all")
-    ending = os.path.splitext(output)[1].lstrip(".").lower()
-    if ending not in known:
-        raise RunFileError(f"{output}: a picture's name must end in one of .png, .pdf, .svg")
-
-
 def plot(run, output):
     """Writes the picture; its kind follows from the name's ending."""
     expect_picture(output)
     with plt.rc_context(STYLE):
-        rows = _added_rows(run)
+        rows = added_rows(run)
         added = ADDED * len(rows)
         height = PANELS + added
         figure = plt.figure(figsize=(12, height), dpi=130)

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from .plot import BLUE, GREEN, GREY, RED, STYLE, expect_picture, plt
+from .style import BLUE, GREEN, GREY, RED, STYLE, expect_picture, plt
 from .run_file import RunFileError
 
 FILETYPE = "trireme-rates"

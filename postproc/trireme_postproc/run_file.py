@@ -7,6 +7,7 @@ lengths, and any of them can be empty or absent.
 
 import os
 import re
+import time
 
 # A running trainer holds a lock on its file; reading beside it does no harm. h5py reads this once.
 os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
@@ -20,6 +21,10 @@ MAJOR_VERSION = 1
 
 class RunFileError(Exception):
     """One line for the user: what is wrong with the file that was given."""
+
+
+class UnreadableError(RunFileError):
+    """The file could not be read as HDF5, which may pass when a run is writing it."""
 
 
 class Column:
@@ -43,6 +48,8 @@ class Span:
         self.help = help_text
         within = re.match(r"Within ([A-Za-z0-9_.]+):", help_text)
         self.parent = within.group(1) if within else None
+        # Compute stood still: for a bucket, or where the help says so.
+        self.waits = self.parent is not None and (index_of != "" or "compute waited" in help_text)
 
 
 def _plain(value):
@@ -65,7 +72,7 @@ class RunFile:
 
     attributes  dict      of the root: software, machine, …
     deck        dict      dotted key → value
-    steps, validation, noise_scale, sessions
+    steps, validation, noise_scale, sessions, checkpoints, skipped, buckets, anchors, rank_spans
                 dict      column name → Column, cut to their common length
     evaluation  dict      name of a set of evaluate.sets → columns, as above
     spans       list      of Span; a sample's `name` is a position in it
@@ -75,15 +82,19 @@ class RunFile:
                 dict      name → (value, unit)
     """
 
-    def __init__(self, path):
+    def __init__(self, path, samples=True):
+        """`samples`: whether the samples are read, which are most of a large file."""
         self.path = locate(path)
+        self._wants_samples = samples
         try:
             with h5py.File(self.path, "r") as file:
                 self._check(file)
                 self._read(file)
-        except OSError as error:
+        except PermissionError:
+            raise
+        except (OSError, RuntimeError, KeyError) as error:
             reason = str(error).splitlines()[0]
-            raise RunFileError(f"{self.path}: cannot be read as an HDF5 file: {reason}") from error
+            raise UnreadableError(f"{self.path}: cannot be read as an HDF5 file: {reason}") from error
 
     def _check(self, file):
         attributes = _attributes(file)
@@ -107,6 +118,11 @@ class RunFile:
         self.noise_scale = _columns(file, "noise_scale")
         self.evaluation = {name: _columns(file["evaluation"], name) for name in _groups(file, "evaluation")}
         self.sessions = _columns(file, "sessions")
+        self.checkpoints = _columns(file, "checkpoints")
+        self.skipped = _columns(file, "skipped")
+        self.buckets = _columns(file, "buckets")
+        self.anchors = _columns(file, "timings/anchors")
+        self.rank_spans = _columns(file, "timings/ranks")
         self.spans = []
         self.samples = np.zeros(0, dtype=[("step", "u4"), ("name", "u2"), ("rank", "u4")])
         self.sample_units = {}
@@ -133,7 +149,7 @@ class RunFile:
             index_of = attributes.get("index_of", [""] * len(texts))
             help_of = attributes.get("help_of", [""] * len(texts))
             self.spans = [Span(*row) for row in zip(texts, index_of, help_of)]
-        if "samples" in group:
+        if "samples" in group and self._wants_samples:
             samples = group["samples"]
             self.samples = samples[:]
             # "begin_s: s since the rank's anchor; duration_s: s"
@@ -149,6 +165,39 @@ class RunFile:
         except (KeyError, ValueError):
             return None
         return steps is not None and len(steps) > 0 and int(steps.values[-1]) >= wanted
+
+
+    @property
+    def name(self):
+        """What the deck calls the run, or its directory."""
+        return str(self.deck.get("run.name") or os.path.basename(os.path.dirname(os.path.abspath(self.path))))
+
+    def fact(self, name):
+        """A number of /timings; NaN where the file does not have it."""
+        try:
+            return float(self.timing_facts[name][0])
+        except (KeyError, TypeError, ValueError):
+            return float("nan")
+
+
+def read_while_written(path, samples=True, tries=10, pause_s=0.2):
+    """A RunFile of a run that may be writing it at this moment: what cannot be read is tried again."""
+    for left in reversed(range(tries)):
+        try:
+            return RunFile(path, samples)
+        except UnreadableError:
+            if left == 0:
+                raise
+            time.sleep(pause_s)
+
+
+def names_of(runs):
+    """A name for each run, all different: the deck's, with the directory where several have the same, and a number where those are
+    alike as well."""
+    names = [run.name for run in runs]
+    if len(set(names)) < len(names):
+        names = [f"{name} ({os.path.basename(os.path.dirname(os.path.abspath(run.path)))})" for name, run in zip(names, runs)]
+    return [f"{name} #{1 + names[:i].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
 def locate(path):

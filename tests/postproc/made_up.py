@@ -86,9 +86,10 @@ def write(
     noise=0.05,
     noise_scale=None,
     sets=None,
+    anchors=None,
 ):
     """A run of so many steps of 4096 tokens on two ranks; `noise_scale`: its last value in tokens, growing to there; `sets`: names of
-    /evaluation, each with its columns, a list of values each."""
+    /evaluation, each with its columns, a list of values each; `anchors`: the calendar time at which each rank's clock began."""
     rng = np.random.default_rng(1)
     step = np.arange(1, steps + 1, dtype=np.int64)
     loss = 1.6 + 3.9 * np.exp(-step / max(1, steps / 6)) + rng.normal(0, noise, steps)
@@ -152,6 +153,9 @@ def write(
         rows = samples(steps) if spans else samples(0)
         dataset = file.create_dataset("timings/samples", data=rows, maxshape=(None,))
         dataset.attrs["unit"] = "begin_s: s since the rank's anchor; duration_s: s"
+        for name, column in (("first_step", [1] * len(anchors or ())), ("rank", range(len(anchors or ()))), ("calendar_s", anchors)):
+            if anchors:
+                file[f"timings/anchors/{name}"] = np.array(column)
         file["timings"].attrs["dropped"] = 0.0
         file["timings"].attrs["dropped_unit"] = "samples"
         memory = file.create_group("memory")

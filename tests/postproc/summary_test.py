@@ -9,7 +9,8 @@ import numpy as np
 import made_up
 from trireme_postproc import timings
 from trireme_postproc.run_file import RunFile
-from trireme_postproc.summary import number, size, summary, with_unit
+from trireme_postproc.summary import summary
+from trireme_postproc.texts import number, size, with_unit
 
 
 class SummaryTest(unittest.TestCase):

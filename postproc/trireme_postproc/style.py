@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all pictures share: colours, the style, and refusing names that say no kind of picture."""
+
+import os
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+
+from .run_file import RunFileError  # noqa: E402
+
+# Okabe and Ito's palette, which people with colour blindness can tell apart.
+BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+SKY, PURPLE, YELLOW = "#56B4E9", "#CC79A7", "#F0E442"
+PARTS = (BLUE, SKY, GREEN, RED, ORANGE, PURPLE, YELLOW)
+GREY = "#B8BCC2"
+INK = "#30343A"
+SETS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY)
+DASHES = ("-", (0, (3.5, 1.5)), (0, (1.2, 1.4)))
+
+STYLE = {
+    "font.size": 9.5,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.edgecolor": "#8A9099",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E6E8EB",
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+}
+
+
+def label(name, unit):
+    return name if unit in ("", "1") else f"{name} [{unit}]"
+
+
+def smooth(values, window):
+    """Centred running median: a spike does not move it."""
+    half = window // 2
+    return np.array([np.median(values[max(0, i - half) : i + half + 1]) for i in range(len(values))])
+
+
+def empty(axes, text):
+    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, color="#8A9099")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.grid(False)
+
+
+def expect_picture(output):
+    """Refuses a name that says no kind of picture."""
+    known = plt.figure().canvas.get_supported_filetypes()
+    plt.close("all")
+    ending = os.path.splitext(output)[1].lstrip(".").lower()
+    if ending not in known:
+        raise RunFileError(f"{output}: a picture's name must end in one of .png, .pdf, .svg")

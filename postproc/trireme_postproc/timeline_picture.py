@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture of one step: a row for each rank's compute and for each of its buckets."""
+
+from matplotlib.patches import Patch
+
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW, expect_picture, label, plt
+from .timeline import COMPUTE, OTHER
+from .timings import ROOT
+
+COLOURS = {"model.train": BLUE, "model.forward": BLUE, "model.backward": SKY, "optim.matrices": YELLOW, "optim.step": GREEN, "data.next": PURPLE,
+           "reduce.ready": GREY, "reduce.bucket": ORANGE, "gather.bucket": SKY}
+MORE = (YELLOW, SKY, PURPLE)
+MOST_ROWS = 90  # with more, the buckets of a rank share one
+ROW, MARGIN = 0.27, 1.5  # inches
+
+
+def colour_of(span, position):
+    """`position`: of the span in the file's table."""
+    return RED if span.waits else COLOURS.get(span.name, MORE[position % len(MORE)])
+
+
+def _rows(timeline):
+    """Lane → row for every rank: compute first, then the buckets; all in one where they are many."""
+    together = len(timeline.ranks) * (2 + len(timeline.buckets)) > MOST_ROWS
+    rows, top = [], 0
+    for rank in timeline.ranks:
+        used = {interval.lane for interval in rank.intervals if interval.lane != OTHER}
+        lanes = {COMPUTE: top}
+        for index_of, index in timeline.buckets:
+            lane = f"{index_of} {index}"
+            if lane in used:
+                lanes[lane] = top + 1 if together else top + len(lanes)
+        top = max(lanes.values()) + 2  # one row between ranks
+        rows.append(lanes)
+    return rows, top - 1, together
+
+
+def _draw_rank(axes, rank, lanes, factor, positions, width):
+    """`width`: of the picture, in seconds. What would be too narrow to be seen gets an edge of its own colour."""
+    for interval in rank.intervals:
+        if interval.span.name == ROOT or interval.lane not in lanes:
+            continue
+        is_wait, is_narrow = interval.span.waits, interval.duration < 0.006 * width
+        if is_wait and interval.duration < 1e-4 * width:  # nobody waited
+            continue
+        colour = colour_of(interval.span, positions[interval.span.name])
+        axes.barh(
+            lanes[interval.lane], interval.duration * factor, left=interval.begin * factor,
+            height=0.86 if interval.lane == COMPUTE and not is_wait else 0.6 if is_wait else 0.7,
+            color=colour, edgecolor=colour if is_narrow else "white", linewidth=0.7 if is_narrow else 0.3,
+            zorder=3 if is_wait else 2,
+        )
+    if rank.whole is not None:
+        for at in (rank.whole.begin, rank.whole.end):
+            axes.plot([at * factor] * 2, [min(lanes.values()) - 0.5, max(lanes.values()) + 0.5], color=INK, linewidth=0.9, linestyle=(0, (3, 2)), zorder=4)
+
+
+def _labels(axes, timeline, rows, together):
+    ticks, texts = [], []
+    for rank, lanes in zip(timeline.ranks, rows):
+        for row in sorted(set(lanes.values())):
+            at = [lane for lane, of in lanes.items() if of == row]
+            ticks.append(row)
+            share = f" ({100 * rank.exposed / rank.seconds:.1f} % exposed)" if rank.seconds > 0 else ""
+            texts.append(f"rank {rank.rank}{share}" if COMPUTE in at else "buckets" if together else at[0])
+    axes.set_yticks(ticks)
+    axes.set_yticklabels(texts)
+    for text, name in zip(axes.get_yticklabels(), texts):
+        if name.startswith("rank"):
+            text.set_fontweight("bold")
+
+
+def _window(timeline):
+    """From the first to the last moment of what is drawn, with a little room."""
+    drawn = [i for rank in timeline.ranks for i in rank.intervals if i.lane != OTHER]
+    # A gather may have begun long ago, when an evaluation or a checkpoint lay between the steps.
+    steps = [rank.whole for rank in timeline.ranks if rank.whole is not None]
+    if steps:
+        first, last = min(step.begin for step in steps), max(step.end for step in steps)
+        room = 0.25 * (last - first)
+        drawn = [i for i in drawn if i.end > first - room and i.begin < last + room]
+        begin = max(first - room, min(i.begin for i in drawn))
+        end = min(last + room, max(i.end for i in drawn))
+    else:
+        begin, end = min(i.begin for i in drawn), max(i.end for i in drawn)
+    return begin - 0.01 * (end - begin), end + 0.01 * (end - begin)
+
+
+def plot_timeline(timeline, output):
+    """Writes the picture; its kind follows from the name's ending."""
+    expect_picture(output)
+    unit = timeline.run.sample_units.get("duration_s", "")
+    factor, small = (1e3, "ms") if unit == "s" else (1.0, unit)
+    rows, height, together = _rows(timeline)
+    positions = {span.name: at for at, span in enumerate(timeline.run.spans)}
+    begin, end = _window(timeline)
+    with plt.rc_context(STYLE):
+        inches = MARGIN + ROW * max(height, 4)
+        figure, axes = plt.subplots(figsize=(12, inches), dpi=130)
+        for rank, lanes in zip(timeline.ranks, rows):
+            _draw_rank(axes, rank, lanes, factor, positions, end - begin)
+        _labels(axes, timeline, rows, together)
+        axes.grid(False, axis="y")
+        axes.set_ylim(height - 0.4, -0.6)
+        axes.set_xlim(begin * factor, end * factor)
+        axes.set_xlabel(label("time since the first rank began the step", small))
+        axes.set_title(f"Step {timeline.step} of {timeline.run.name}", pad=26)
+        drawn = {i.span.name for rank in timeline.ranks for i in rank.intervals if i.lane != OTHER and i.span.name != ROOT}
+        spans = [span for span in timeline.run.spans if span.name in drawn]
+        handles = [Patch(color=colour_of(span, positions[span.name]), label=span.name) for span in spans if not span.waits]
+        if any(span.waits for span in spans):
+            handles.append(Patch(color=RED, label="compute waits"))
+        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncol=len(handles), borderaxespad=0.2,
+                    handlelength=1.0, handletextpad=0.5, columnspacing=1.0, fontsize=8.5)
+        figure.text(0.99, 0.01, timeline.alignment() + "; dashed: begin and end of a step", ha="right", fontsize=8, color="#6A707A")
+        figure.subplots_adjust(left=0.165, right=0.985, top=1 - 0.62 / inches, bottom=0.62 / inches)
+        try:
+            figure.savefig(output)
+        finally:
+            plt.close(figure)
