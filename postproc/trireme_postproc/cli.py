@@ -59,6 +59,28 @@ def _timeline(options):
         print(f"trace: {options.trace} (open it in https://ui.perfetto.dev or chrome://tracing)")
 
 
+def _compare(options):
+    from .compare import compare
+
+    runs = _several([options.first, *options.others])
+    sys.stdout.write(compare(runs))
+    if options.png:
+        from .compare_picture import plot_compare
+
+        plot_compare(runs, options.png)
+        print(f"picture: {options.png}")
+
+
+def _several(paths):
+    """The runs; each is named once."""
+    runs = [RunFile(path) for path in paths]
+    files = [os.path.realpath(run.path) for run in runs]
+    for at, path in enumerate(files):
+        if path in files[:at]:
+            raise RunFileError(f"{paths[at]}: is named twice: name another run")
+    return runs
+
+
 def _add_verbs_of_one_run(verbs):
     summary = verbs.add_parser("summary", help="print the table of a run")
     summary.add_argument("run", metavar="RUN", help=RUN_HELP)
@@ -85,12 +107,21 @@ def _add_verbs_of_one_run(verbs):
     line.set_defaults(call=_timeline)
 
 
+def _add_verbs_of_several_runs(verbs):
+    beside = verbs.add_parser("compare", help="runs beside each other: losses, speed, time of a step, decks; ratios to the first run")
+    beside.add_argument("first", metavar="RUN", help=RUN_HELP + ": the one that others are compared with")
+    beside.add_argument("others", nargs="+", metavar="RUN", help="others")
+    beside.add_argument("--png", metavar="FILE", help="draw it; PDF and SVG by the name's ending")
+    beside.set_defaults(call=_compare)
+
+
 def _parser():
     parser = argparse.ArgumentParser(
         prog="trireme-postproc", description="Tables and pictures from the run files of trireme."
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     _add_verbs_of_one_run(verbs)
+    _add_verbs_of_several_runs(verbs)
     return parser
 
 

@@ -51,12 +51,11 @@ def size(value, unit):
     return f"{number(float(value), 3)} {prefix}B" if prefix else f"{value} B"
 
 
-def columns_text(rows, indent=""):
-    """Rows of texts as columns: the first to the left, the others to the right."""
+def columns_text(rows, indent="", left=1):
+    """Rows of texts as columns: the first `left` of them to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
+        cells = [cell.ljust(width) if at < left else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))]
         lines.append((indent + "  ".join(cells)).rstrip())
     return lines

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs beside each other: what differs between them, and what they reached, with ratios to the first."""
+
+import numpy as np
+
+from . import evaluation, timings
+from .measures import WINDOW, Spread, exposed_share, per_step, share_of_ceiling, window_before
+from .run_file import names_of
+from .texts import MISSING, columns_text, number, scaled
+
+SHARES = (0.25, 0.5, 0.75, 1.0)
+LONGEST = 60  # characters of a value in a table
+# Facts in which any two runs differ.
+ALWAYS_DIFFERENT = ("date_and_time", "run_id", "name")
+
+
+class Row:
+    """One quantity: a Spread for each run, or None where a run has none."""
+
+    def __init__(self, text, spreads):
+        self.text, self.spreads = text, spreads
+
+
+def common(runs, name):
+    """How far all runs came in a column of /steps; 0 where one has no rows."""
+    ends = [per_step(run, name) for run in runs]
+    return min((float(end.values[-1]) if end is not None else 0.0 for end in ends), default=0.0)
+
+
+def losses_at_equal(runs, name):
+    """Rows: the loss when runs had trained for equally many steps or tokens (`name`), at quarters of what they have in common."""
+    end = common(runs, name)
+    if end <= 0:
+        return []
+    rows = []
+    for place in sorted({np.floor(end * share) for share in SHARES} - {0.0}):
+        spreads = []
+        for run in runs:
+            at, loss = per_step(run, name), per_step(run, "loss")
+            spreads.append(Spread(window_before(at.values, loss.values, place, WINDOW * end), loss.unit) if loss is not None else None)
+        rows.append(Row(f"{name} {number(int(place))}", spreads))
+    return rows
+
+
+def same_losses(runs, names):
+    """Sentences: until which step the losses of each run are those of the first, to the bit."""
+    texts = []
+    known = [dict(zip(run.steps["step"].values.tolist(), run.steps["loss"].values.tolist())) if "loss" in run.steps and "step" in run.steps else {}
+             for run in runs]
+    for name, losses in list(zip(names, known))[1:]:
+        steps = sorted(set(losses) & set(known[0]))
+        if not steps:
+            texts.append(f"{name} has no step in common with {names[0]}")
+            continue
+        other = next((step for step in steps if losses[step] != known[0][step]), None)
+        if other is None:
+            texts.append(f"the losses of {name} are those of {names[0]} to the bit, in all {len(steps)} common steps")
+        else:
+            texts.append(f"the losses of {name} and {names[0]} first differ at step {other}")
+    return texts
+
+
+def _last_common(tables, column):
+    """Of tables with a step: the last step at which all have a finite value, and these; None where there is none."""
+    found = []
+    for table in tables:
+        if "step" not in table or column not in table:
+            return None
+        values = zip(table["step"].values.tolist(), table[column].values.tolist())
+        found.append({step: value for step, value in values if np.isfinite(value)})
+    steps = set.intersection(*map(set, found)) if found else set()
+    return (max(steps), [one[max(steps)] for one in found]) if steps else None
+
+
+def evaluations(runs):
+    """Rows: validation and the sets of evaluate.sets at the last step that all runs evaluated."""
+    rows = []
+    tables = {"validation": [run.validation for run in runs]}
+    for name in runs[0].evaluation:
+        tables["set " + name] = [run.evaluation.get(name, {}) for run in runs]
+    for name, of_runs in tables.items():
+        for column, kind in evaluation.LOSSES + evaluation.IN_BYTES + evaluation.ACCURACIES:
+            found = _last_common(of_runs, column)
+            if found:
+                units = [table[column].unit for table in of_runs]
+                text = ", ".join(filter(None, (name, kind))) + f" (step {found[0]})"
+                rows.append(Row(text, [Spread([value], unit) for value, unit in zip(found[1], units)]))
+    return rows
+
+
+def speeds(runs):
+    """Rows over all recorded steps of each run."""
+
+    def row(text, columns):
+        return Row(text, [Spread(column.values, column.unit) if column is not None else None for column in columns])
+
+    rows = [
+        row("speed", [per_step(run, "tokens_per_s") for run in runs]),
+        row("step", [per_step(run, "seconds") for run in runs]),
+        row("arithmetic", [per_step(run, "flops_per_s") for run in runs]),
+        row("share of ceiling", [share_of_ceiling(run) for run in runs]),
+        row("exposed communication (rank 0)", [per_step(run, "exposed_s") for run in runs]),
+        row("exposed share of the step (rank 0)", [exposed_share(run) for run in runs]),
+    ]
+    return [one for one in rows if any(one.spreads)]
+
+
+def times(runs):
+    """Rows: the seconds of a step by span, mean of the recorded ranks."""
+    parts = [dict(timings.step_table(run)[1]) for run in runs]
+    labels = list(dict.fromkeys(label for one in parts for label in one if label != timings.REST))
+    labels += [timings.REST] if any(timings.REST in one for one in parts) else []
+    units = [run.sample_units.get("duration_s", "") for run in runs]
+    return [Row(label, [Spread(one[label], unit) if label in one else None for one, unit in zip(parts, units)]) for label in labels]
+
+
+def _short(value):
+    text = " ".join(str(value).split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def differences(runs, of=lambda run: run.deck):
+    """Pairs (key, a text for each run) for the keys whose values are not the same in all."""
+    tables = [of(run) for run in runs]
+    keys = sorted(set().union(*tables))
+    rows = [(key, [_short(table[key]) if key in table else MISSING for table in tables]) for key in keys
+            if any(table.get(key) != tables[0].get(key) for table in tables)]
+    return [row for row in rows if row[0] not in ALWAYS_DIFFERENT]
+
+
+def _facts(run):
+    return {key: value for key, value in run.attributes.items() if key not in ("filetype", "version")}
+
+
+def _spread_lines(title, rows, names):
+    if not rows:
+        return []
+    table = [("", "run", "median", "quartiles", "values", f"ratio to {names[0]}")]
+    for row in rows:
+        for at, (name, spread) in enumerate(zip(names, row.spreads)):
+            first = row.text if at == 0 else ""
+            if spread is None or not spread.count:
+                table.append((first, name, MISSING, "", "", ""))
+                continue
+            median, unit = scaled(spread.median, spread.unit)
+            factor = median / spread.median if spread.median else 1.0
+            between = f"{number(spread.low * factor)} … {number(spread.high * factor)}" if spread.count > 1 else ""
+            ratio = spread.ratio(row.spreads[0]) if row.spreads[0] is not None else float("nan")
+            shown = number(ratio) if np.isfinite(ratio) else "other unit" if row.spreads[0] and row.spreads[0].unit != spread.unit else MISSING
+            table.append((first, name, number(median) + ("" if unit in ("", "1") else f" {unit}"), between, str(spread.count), shown))
+    return [title] + columns_text(table, "  ", left=2) + [""]
+
+
+def _difference_lines(title, rows, names):
+    return [title] + columns_text([("", *names)] + [(key, *texts) for key, texts in rows], "  ", left=1 + len(names)) + [""] if rows else []
+
+
+def compare(runs):
+    """The whole text."""
+    names = names_of(runs)
+    lines = ["runs"] + columns_text([(name, run.path) for name, run in zip(names, runs)], "  ", left=2) + [""]
+    lines += _difference_lines("keys of the deck that differ", differences(runs), names)
+    lines += _difference_lines("facts that differ", differences(runs, _facts), names)
+    lines += _spread_lines("loss after equally many steps", losses_at_equal(runs, "step"), names)
+    lines += _spread_lines("loss after equally many tokens", losses_at_equal(runs, "tokens"), names)
+    lines += same_losses(runs, names) + [""]
+    lines += _spread_lines("evaluated at the last common step", evaluations(runs), names)
+    lines += _spread_lines("speed, over the recorded steps", speeds(runs), names)
+    lines += _spread_lines("time of a step by span, mean of the recorded ranks", times(runs), names)
+    lines.append(f"A loss is the median of the {100 * WINDOW:.0f} % of the common steps or tokens before the place.")
+    return "\n".join(lines) + "\n"

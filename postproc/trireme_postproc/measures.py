@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several verbs ask of a run: quantities per step with their units, and the spread of values."""
+
+import numpy as np
+
+from .run_file import Column
+
+WINDOW = 0.05  # of the steps or tokens that runs have in common: a loss "at" a place is of that much before it
+
+
+class Spread:
+    """Median and quartiles of the finite ones of some values."""
+
+    def __init__(self, values, unit=""):
+        values = np.asarray(values, dtype=float)
+        values = values[np.isfinite(values)]
+        self.unit, self.count = unit, len(values)
+        self.low, self.median, self.high = np.percentile(values, (25, 50, 75)) if len(values) else (float("nan"),) * 3
+
+    def ratio(self, first):
+        """Of the medians; NaN where units differ or nothing is known."""
+        if self.unit != first.unit or not self.count or not first.count or first.median == 0:
+            return float("nan")
+        return float(self.median / first.median)
+
+
+def ranks_of_steps(run):
+    """How many ranks took part in each row of /steps; by /sessions, 0 where the file does not tell."""
+    steps = run.steps["step"].values if "step" in run.steps else np.zeros(0)
+    if "ranks" not in run.sessions or not len(run.sessions["ranks"]):
+        return np.zeros(len(steps), dtype=int)
+    ranks = run.sessions["ranks"].values
+    if "first_step" not in run.sessions:
+        return np.full(len(steps), int(ranks[-1]))
+    session = np.searchsorted(run.sessions["first_step"].values, steps, side="right") - 1
+    return ranks[np.maximum(session, 0)].astype(int)
+
+
+def per_step(run, name):
+    """A column of /steps as numbers; None where the file has none, or no rows."""
+    column = run.steps.get(name)
+    return Column(column.values.astype(float), column.unit, column.help) if column is not None and len(column) else None
+
+
+def exposed_share(run):
+    """In percent of each step, on rank 0; None where the file does not tell."""
+    exposed, seconds = per_step(run, "exposed_s"), per_step(run, "seconds")
+    if exposed is None or seconds is None or exposed.unit != seconds.unit:
+        return None
+    share = np.divide(100 * exposed.values, seconds.values, out=np.full(len(exposed), np.nan), where=seconds.values > 0)
+    return Column(share, "%")
+
+
+def share_of_ceiling(run):
+    """Arithmetic of one rank over what matrix products reached by themselves, in percent of each step; None where nobody measured it."""
+    speed, ranks, ceiling = per_step(run, "flops_per_s"), ranks_of_steps(run), run.fact("ceiling_flops_per_s")
+    if speed is None or not ceiling > 0 or not np.all(ranks > 0):
+        return None
+    return Column(100 * speed.values / ranks / ceiling, "%")
+
+
+def window_before(places, values, place, width):
+    """The values at places in (place - width, place], or the last one before when there are none."""
+    chosen = (places > place - width) & (places <= place)
+    if not chosen.any():
+        chosen = np.zeros(len(places), dtype=bool)
+        chosen[np.flatnonzero(places <= place)[-1:]] = True
+    return values[chosen]
