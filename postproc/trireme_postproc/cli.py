@@ -71,6 +71,13 @@ def _compare(options):
         print(f"picture: {options.png}")
 
 
+def _report(options):
+    from .report import write_report
+
+    write_report(_several(options.runs), options.output, options.step)
+    print(f"report: {options.output}")
+
+
 def _several(paths):
     """The runs; each is named once."""
     runs = [RunFile(path) for path in paths]
@@ -113,6 +120,11 @@ def _add_verbs_of_several_runs(verbs):
     beside.add_argument("others", nargs="+", metavar="RUN", help="others")
     beside.add_argument("--png", metavar="FILE", help="draw it; PDF and SVG by the name's ending")
     beside.set_defaults(call=_compare)
+    report = verbs.add_parser("report", help="one HTML file that needs no network: curves, time of a step, evaluation, decks, and what to look at")
+    report.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
+    report.add_argument("-o", "--output", required=True, metavar="FILE.html", help="where it goes")
+    report.add_argument("--step", type=int, metavar="K", help="whose timeline is drawn; default: one that took the median time")
+    report.set_defaults(call=_report)
 
 
 def _parser():

@@ -3,6 +3,7 @@
 and as a trace in the JSON trace event format, which Perfetto and chrome://tracing open."""
 
 import json
+import os
 
 import numpy as np
 
@@ -212,6 +213,8 @@ def _metadata(name, pid, tid, text):
 
 
 def write_trace(timeline, path):
+    if os.path.splitext(path)[1].lower() != ".json":
+        raise RunFileError(f"{path}: a trace's name must end in .json")
     with open(path, "w", encoding="ascii") as file:
         json.dump(trace(timeline), file, indent=None, separators=(",", ":"))
         file.write("\n")

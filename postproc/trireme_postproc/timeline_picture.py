@@ -19,7 +19,7 @@ def colour_of(span, position):
     return RED if span.waits else COLOURS.get(span.name, MORE[position % len(MORE)])
 
 
-def _rows(timeline):
+def rows_of(timeline):
     """Lane → row for every rank: compute first, then the buckets; all in one where they are many."""
     together = len(timeline.ranks) * (2 + len(timeline.buckets)) > MOST_ROWS
     rows, top = [], 0
@@ -70,7 +70,7 @@ def _labels(axes, timeline, rows, together):
             text.set_fontweight("bold")
 
 
-def _window(timeline):
+def window(timeline):
     """From the first to the last moment of what is drawn, with a little room."""
     drawn = [i for rank in timeline.ranks for i in rank.intervals if i.lane != OTHER]
     # A gather may have begun long ago, when an evaluation or a checkpoint lay between the steps.
@@ -91,9 +91,9 @@ def plot_timeline(timeline, output):
     expect_picture(output)
     unit = timeline.run.sample_units.get("duration_s", "")
     factor, small = (1e3, "ms") if unit == "s" else (1.0, unit)
-    rows, height, together = _rows(timeline)
+    rows, height, together = rows_of(timeline)
     positions = {span.name: at for at, span in enumerate(timeline.run.spans)}
-    begin, end = _window(timeline)
+    begin, end = window(timeline)
     with plt.rc_context(STYLE):
         inches = MARGIN + ROW * max(height, 4)
         figure, axes = plt.subplots(figsize=(12, inches), dpi=130)

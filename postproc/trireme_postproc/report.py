@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One HTML file about one or several runs, which needs no network: what is in it follows from the records alone.
+
+Texts of the files reach the page escaped, or as JSON that is no script; and the page's policy lets nothing run or load but the script
+and the style that are in this package, by their hashes.
+"""
+
+import base64
+import hashlib
+import json
+import os
+
+from . import report_tables as tables
+from .findings import findings
+from .report_data import charts, step_picture
+from .report_tables import escape
+from .run_file import RunFileError, names_of
+
+ENDINGS = (".html", ".htm")
+
+
+def _asset(name):
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), encoding="utf-8") as file:
+        return file.read()
+
+
+def _hash(text):
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def _json(value):
+    """JSON in which no tag can begin or end."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _findings(runs, names):
+    parts = []
+    for run, name in zip(runs, names):
+        if len(runs) > 1:
+            parts.append(f"<h3>{escape(name)}</h3>")
+        found = findings(run)
+        items = "".join(f"<li>{escape(text)}</li>" for text in found)
+        parts.append(f"<ul class=findings>{items}</ul>" if found else "<p>Nothing remarkable.</p>")
+    return "\n".join(parts)
+
+
+def _drawn(kind, position, title, note=""):
+    sub = f"<p class=note>{escape(note)}</p>" if note else ""
+    return f"<h3>{escape(title)}</h3>{sub}<div data-{kind}={position}></div>"
+
+
+def _times(runs, names, steps):
+    parts = []
+    for position, (run, name, picture) in enumerate(zip(runs, names, steps)):
+        if len(runs) > 1:
+            parts.append(f"<h3>{escape(name)}</h3>")
+        parts.append(tables.times_table(run))
+        if picture:
+            note = f"A step that took the median time, unless another was chosen; {picture['note']}."
+            parts.append(_drawn("timeline", position, picture["title"], note))
+    return "\n".join(parts)
+
+
+def page(runs, step=None):
+    """The whole file as text."""
+    names = names_of(runs)
+    script, style = _asset("report.js"), _asset("report.css")
+    curves = charts(runs, names)
+    steps = [step_picture(run, step) for run in runs]
+    title = ", ".join(names)
+    sections = [
+        ("What to look at", _findings(runs, names)),
+        ("Results", tables.results_table(runs, names)),
+        ("Curves", "\n".join(_drawn("chart", at, chart["title"], chart["note"]) for at, chart in enumerate(curves)) or "<p>No steps were recorded.</p>"),
+        ("Where the time of a step went", _times(runs, names, steps)),
+        ("Evaluation", tables.evaluation_tables(runs, names)),
+        ("Deck", tables.deck_tables(runs, names)),
+        ("Machine and build", tables.machine_tables(runs, names)),
+    ]
+    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    body = "\n".join(f"<section><h2>{escape(head)}</h2>\n{content}\n</section>" for head, content in sections)
+    return (
+        "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n"
+        "<p class=sub>Made by trireme-postproc report. Move the pointer over a curve for its values, drag to zoom.</p>\n"
+        "<noscript><p>The curves need JavaScript, which is in this file; the tables do not.</p></noscript>\n"
+        f"{body}\n<script type=application/json id=data>{_json({'charts': curves, 'timelines': steps})}</script>\n"
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def write_report(runs, output, step=None):
+    if os.path.splitext(output)[1].lower() not in ENDINGS:
+        raise RunFileError(f"{output}: a report's name must end in .html")
+    text = page(runs, step)
+    with open(output, "w", encoding="utf-8") as file:
+        file.write(text)

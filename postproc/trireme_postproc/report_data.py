@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What report.js draws: curves and the timeline of a step, as plain lists."""
+
+import numpy as np
+
+from . import evaluation, timeline, timings
+from .measures import exposed_share, per_step
+from .run_file import Column, RunFileError
+from .style import RED, SETS, label, smooth
+from .timeline_picture import colour_of, rows_of, window
+
+MOST_POINTS = 1500  # of a curve: longer ones are medians of groups of steps
+MOST_BARS = 6000
+DASHES = ("", "7 3", "2 3")
+
+
+def plain(values):
+    """Numbers as JSON has them: seven digits, None for what is not finite."""
+    return [float(f"{value:.7g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float)]
+
+
+def groups(values, size):
+    """Medians of each `size` values in a row, the last group may be smaller."""
+    if size <= 1:
+        return np.asarray(values, dtype=float)
+    return np.array([np.median(values[at : at + size]) for at in range(0, len(values), size)])
+
+
+def _axes(run, steps):
+    """x of a curve: steps, and the tokens that were trained on by then."""
+    places = {"step": plain(steps)}
+    at, tokens = per_step(run, "step"), per_step(run, "tokens")
+    if at is not None and tokens is not None:
+        places["tokens"] = plain(np.interp(steps, np.append(0, at.values), np.append(0, tokens.values)))
+    return places
+
+
+def _curve(name, run, steps, values, unit, look, **more):
+    unit = "" if unit in ("", "1") else unit
+    return {"name": name, "x": _axes(run, steps), "y": plain(values), "unit": unit, **look, **more}
+
+
+def _look(position):
+    return {"colour": SETS[position % len(SETS)], "dash": DASHES[position // len(SETS) % len(DASHES)]}
+
+
+def _of_steps(run, column, name, look, smoothed=True):
+    """A column of /steps: what single steps say, faintly, and a running median; short ones as they are."""
+    steps = per_step(run, "step")
+    if column is None or steps is None:
+        return []
+    size = int(np.ceil(len(column) / MOST_POINTS))
+    places, values = groups(steps.values, size), groups(column.values, size)
+    if not smoothed or len(values) < 60:
+        return [_curve(name, run, places, values, column.unit, look, marks=len(values) == 1)]
+    return [_curve(name, run, places, values, column.unit, look, faint=True),
+            _curve(name, run, places, smooth(values, max(5, len(values) // 40)), column.unit, look)]
+
+
+def _chart(title, noun, curves, zero=False):
+    """None where there is nothing to draw."""
+    if not curves:
+        return None
+    units = sorted({curve["unit"] for curve in curves} - {""})
+    axes = [{"key": "step", "label": "step"}]
+    if all("tokens" in curve["x"] for curve in curves):
+        axes.append({"key": "tokens", "label": "tokens"})
+    return {"title": title, "y": label(noun, ", ".join(units)), "series": curves, "axes": axes, "zero": zero, "note": ""}
+
+
+def _losses(runs, names):
+    curves = []
+    for at, (run, name) in enumerate(zip(runs, names)):
+        before = name + ", " if len(runs) > 1 else ""
+        curves += _of_steps(run, per_step(run, "loss"), before + "training", _look(at))
+        step, checked = run.validation.get("step"), run.validation.get("loss")
+        if step is not None and checked is not None and len(checked):
+            look = {**_look(at), "dash": "4 3"} if before else {"colour": RED, "dash": ""}
+            curves.append(_curve(before + "validation", run, step.values, checked.values, checked.unit, look, marks=True))
+    return curves
+
+
+def _sets(runs, names, columns):
+    """Curves of evaluate.sets: a colour for each set of each run, a dash for each kind of number."""
+    curves, kinds = [], [kind for _, kind in columns]
+    for run, name in zip(runs, names):
+        for set_name, table in run.evaluation.items():
+            colour = _look(len({one["of"] for one in curves}))["colour"]
+            for found in evaluation.curves({set_name: table}, columns):
+                title = ", ".join(filter(None, (name if len(runs) > 1 else "", set_name, found.kind)))
+                curves.append(_curve(title, run, found.steps, found.values, found.unit, {"colour": colour, "dash": DASHES[kinds.index(found.kind)]},
+                                     marks=True, error=plain(found.errors), of=(name, set_name)))
+    for curve in curves:
+        del curve["of"]
+    return curves
+
+
+def charts(runs, names):
+    """In the order of the page."""
+
+    def columns(get, smoothed=True):
+        return [curve for at, (run, name) in enumerate(zip(runs, names)) for curve in _of_steps(run, get(run), name, _look(at), smoothed)]
+
+    found = [
+        _chart("Loss", "loss", _losses(runs, names)),
+        _chart("Losses of evaluate.sets", "loss", _sets(runs, names, evaluation.LOSSES)),
+        _chart("Multiple choice of evaluate.sets", "right answers", _sets(runs, names, evaluation.ACCURACIES)),
+        _chart("Speed", "speed", columns(lambda run: per_step(run, "tokens_per_s")), zero=True),
+        _chart("Exposed communication, of the step (rank 0)", "share", columns(exposed_share), zero=True),
+        _chart("Norm of the gradient", "norm", columns(lambda run: per_step(run, "grad_norm")), zero=True),
+        _chart("Learning rate", "learning rate", columns(lambda run: per_step(run, "learning_rate"), False), zero=True),
+    ]
+    longest = max((len(run.steps.get("step", Column([]))) for run in runs), default=0)
+    size = int(np.ceil(longest / MOST_POINTS))
+    for chart in filter(None, found):
+        if any(curve.get("faint") for curve in chart["series"]):
+            chart["note"] = "Thick: running median. Thin: " + ("single steps." if size <= 1 else f"medians of groups of steps, {size} of the longest run.")
+    return [chart for chart in found if chart]
+
+
+def typical_step(run):
+    """The recorded step whose time is nearest to the median; None where no whole spans are there."""
+    steps, parts = timings.step_table(run)
+    if not len(steps):
+        return None
+    seconds = sum(values for _, values in parts)
+    return int(steps[np.argmin(np.abs(seconds - np.median(seconds)))])
+
+
+def step_picture(run, step=None):
+    """The rows of the timeline of a step; None where no whole spans are there."""
+    step = typical_step(run) if step is None else step
+    if step is None:
+        return None
+    found = timeline.step_timeline(run, step)
+    bars = sum(len(rank.intervals) for rank in found.ranks)
+    if bars > MOST_BARS:
+        raise RunFileError(f"{run.path}: step {step} has {bars} spans, too many for a page: choose another with --step, or use the verb timeline")
+    unit = run.sample_units.get("duration_s", "")
+    factor, small = (1e3, "ms") if unit == "s" else (1.0, unit)
+    positions = {span.name: at for at, span in enumerate(run.spans)}
+    rows, legend = [], {}
+    lanes_of, _, together = rows_of(found)
+    for rank, lanes in zip(found.ranks, lanes_of):
+        for row in sorted(set(lanes.values())):
+            names = [lane for lane, at in lanes.items() if at == row]
+            is_compute = timeline.COMPUTE in names
+            bars = []
+            for interval in rank.intervals:
+                if interval.lane in names and interval.span.name != timings.ROOT:
+                    colour = colour_of(interval.span, positions[interval.span.name])
+                    legend.setdefault("compute waits" if interval.span.waits else interval.span.name, colour)
+                    bars.append([*plain([interval.begin * factor, interval.duration * factor]), colour, _bar_text(found, interval, factor, small),
+                                 interval.span.waits])
+            rows.append({"label": f"rank {rank.rank}" if is_compute else "buckets" if together else names[0],
+                         "bold": is_compute, "bars": bars})
+    begin, end = window(found)
+    return {"title": f"Step {step} of {run.name}", "rows": rows, "legend": list(legend.items()), "extent": plain([begin * factor, end * factor]),
+            "axis": label("time since the first rank began the step", small), "note": found.alignment(), "step": step}
+
+
+def _bar_text(found, interval, factor, unit):
+    text = f"{interval.span.name}: {interval.duration * factor:.4g} {unit} from {interval.begin * factor:.4g} {unit}"
+    if interval.span.index_of:
+        parameters = found.parameters(interval.index)
+        text += f", {interval.span.index_of} {interval.index}" + (f" ({' … '.join(parameters)})" if parameters else "")
+    elif interval.micro:
+        text += f", micro-step {interval.micro}"
+    return text

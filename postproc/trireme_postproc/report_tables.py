@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a report, as HTML. Every text passes escape(): names and values come from files that others made."""
+
+import html
+import re
+
+import numpy as np
+
+from . import evaluation, timings
+from .compare import differences
+from .measures import Spread
+from .resolved_deck import is_given, keys_given
+from .style import GREY, PARTS, RED
+from .summary import facts, results, with_error
+from .texts import MISSING, number, size, with_unit
+
+
+def escape(text):
+    return html.escape(str(text), quote=True)
+
+
+def table(head, rows, numbers=()):
+    """`head`: texts; `numbers`: columns of numbers, to the right."""
+
+    def cells(tag, row):
+        return "".join(f'<{tag}{" class=number" if at in numbers else ""}>{cell if isinstance(cell, Raw) else escape(cell)}</{tag}>'
+                       for at, cell in enumerate(row))
+
+    body = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return f"<table>\n<thead><tr>{cells('th', head)}</tr></thead>\n{body}\n</table>"
+
+
+class Raw(str):
+    """HTML that was made here, with everything in it escaped."""
+
+
+def results_table(runs, names):
+    """What each run was and reached; a column per run."""
+    of_runs = [{key: text for key, text in facts(run)[:2] + results(run) if not key.startswith("memory, ")} for run in runs]
+    keys = list(dict.fromkeys(key for one in of_runs for key in one))
+    return table(["", *names], [[key, *(one.get(key, MISSING) for one in of_runs)] for key in keys])
+
+
+def _colour(position, part):
+    return GREY if part == timings.REST else PARTS[position % len(PARTS)]
+
+
+def times_table(run):
+    """Where the time of a step went: parts that add up to it, with bars."""
+    steps, parts = timings.step_table(run)
+    if not len(steps):
+        return Raw("<p>No spans were recorded.</p>")
+    unit = run.sample_units.get("duration_s", "")
+    total = float(sum(seconds.sum() for _, seconds in parts)) or 1.0
+    waits = {span.name for span in run.spans if span.waits}
+    rows = []
+    for at, (part, seconds) in enumerate(parts):
+        spread, share = Spread(seconds, unit), 100 * float(seconds.sum()) / total
+        help_text = next((re.sub(r"^Within [^:]*: ", "", span.help) for span in run.spans if span.name == part), "what no span explains")
+        colour = RED if part in waits else _colour(at, part)
+        bar = f'<svg width="110" height="11" aria-hidden="true"><rect width="{1.1 * share:.2f}" height="11" fill="{colour}"/></svg>'
+        rows.append([part, with_unit(spread.median, unit), f"{with_unit(spread.low, unit)} … {with_unit(spread.high, unit)}", f"{share:.1f} %", Raw(bar), help_text])
+    return table(["span", "median of the steps", "quartiles", "share", "", ""], rows, numbers=(1, 2, 3))
+
+
+def evaluation_tables(runs, names):
+    """Validation and every set of evaluate.sets: a row per step, a column per kind of number."""
+    parts = []
+    for run, name in zip(runs, names):
+        for title, rows_of in [("validation", run.validation), *(("set " + key, one) for key, one in run.evaluation.items())]:
+            curves = evaluation.curves({title: rows_of}, evaluation.LOSSES + evaluation.IN_BYTES + evaluation.ACCURACIES)
+            if not curves:
+                continue
+            steps = sorted({int(step) for curve in curves for step in curve.steps})
+            head = ["step", *(curve.kind or ("loss" if curve.unit != "bit/byte" else "in bytes") for curve in curves)]
+            rows = [[number(step), *(_at(curve, step) for curve in curves)] for step in steps]
+            before = f"{name}: " if len(runs) > 1 else ""
+            parts.append(f"<h3>{escape(before + title)}</h3>\n<div class=scroll>{table(head, rows, numbers=range(len(head)))}</div>")
+    return "\n".join(parts) if parts else "<p>Nothing was evaluated.</p>"
+
+
+def _at(curve, step):
+    rows = np.flatnonzero(curve.steps == step)
+    return with_error(curve, rows[-1]) if len(rows) else MISSING
+
+
+def deck_tables(runs, names):
+    """What differs between runs; of each run, what was given, and all the rest."""
+    parts = []
+    if len(runs) > 1:
+        rows = differences(runs)
+        parts.append("<h3>Differences between the runs</h3>" + (table(["key", *names], [[key, *texts] for key, texts in rows]) if rows else "<p>None.</p>"))
+    for run, name in zip(runs, names):
+        given = keys_given(run)
+        known = {key: value for key, value in sorted(run.deck.items())}
+        before = f"{escape(name)}: " if len(runs) > 1 else ""
+        if given is None:
+            parts.append(f"<h3>{before}all keys</h3><p class=note>Which of them are defaults is not known: deck.resolved.yaml is not beside the record.</p>"
+                         f"<div class=scroll>{table(['key', 'value'], known.items())}</div>")
+            continue
+        changed = [(key, value) for key, value in known.items() if is_given(key, given)]
+        rest = [(key, value) for key, value in known.items() if not is_given(key, given)]
+        parts.append(f"<h3>{before}keys that were given</h3>{table(['key', 'value'], changed)}")
+        parts.append(f"<details><summary>{before}{len(rest)} keys with their defaults</summary>{table(['key', 'value'], rest)}</details>")
+    return "\n".join(parts)
+
+
+def machine_tables(runs, names):
+    """Facts of machine and build, memory, and the starts of each run."""
+    keys = list(dict.fromkeys(key for run in runs for key in run.attributes if key != "filetype"))
+    rows = [[key.replace("_", " "), *(_fact(run.attributes.get(key, MISSING)) for run in runs)] for key in keys]
+    facts_of = list(dict.fromkeys(key for run in runs for key in run.timing_facts))
+    rows += [[key.replace("_", " "), *(with_unit(*run.timing_facts[key]) if key in run.timing_facts else MISSING for run in runs)] for key in facts_of]
+    memory = list(dict.fromkeys(key for run in runs for key in run.memory))
+    rows += [["memory, " + key.replace("_", " "), *(size(*run.memory[key]) if key in run.memory else MISSING for run in runs)] for key in memory]
+    parts = [table(["", *names], rows)]
+    for run, name in zip(runs, names):
+        shown = [key for key in ("first_step", "date_and_time", "ranks", "machine") if key in run.sessions]
+        if shown and len(run.sessions[shown[0]]):
+            rows = list(zip(*(run.sessions[key].values.tolist() for key in shown)))
+            parts.append(f"<h3>{escape(name)}: starts</h3>{table([key.replace('_', ' ') for key in shown], rows)}")
+    return "\n".join(parts)
+
+
+def _fact(value):
+    return ".".join(map(str, value)) if isinstance(value, list) else value

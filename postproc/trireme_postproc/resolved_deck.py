@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RUN_DIR/deck.resolved.yaml, which says behind every key where its value comes from: the deck, the command line, or the default."""
+
+import os
+import re
+
+FILE = "deck.resolved.yaml"
+KEY = re.compile(r"^( *)([A-Za-z0-9_]+):(?: |$)")
+
+
+def keys_given(run):
+    """The dotted keys that somebody gave a value; None where the file is not beside the run's record."""
+    try:
+        with open(os.path.join(os.path.dirname(run.path), FILE), encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    given, parents = set(), []
+    for line in lines:
+        match = KEY.match(line)
+        if match is None:
+            continue
+        depth = len(match.group(1)) // 2
+        parents = parents[:depth] + [match.group(2)]
+        if "  # " in line and not line.endswith("# default"):
+            given.add(".".join(parents))
+    return given
+
+
+def is_given(key, given):
+    """Whether a key, or a part of the list that it is, was given."""
+    return any(one == key or one.startswith(key + ".") for one in given)

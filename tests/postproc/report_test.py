@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import h5py
+import numpy as np
+
+import made_up
+from cli_test import run
+from trireme_postproc.findings import exposed_percent, findings, waits
+from trireme_postproc.resolved_deck import is_given, keys_given
+from trireme_postproc.run_file import RunFile
+
+HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">'\"&"
+ID = {row[0]: position for position, row in enumerate(made_up.SPANS)}
+
+
+class Parser(html.parser.HTMLParser):
+    """Tags with their attributes, the text outside of script and style, and what the scripts hold."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.scripts, self.inside = [], [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self.inside = tag if tag in ("script", "style") else None
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, data):
+        {"script": self.scripts, "style": []}.get(self.inside, self.text).append(data)
+
+
+class ReportTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = temporary.name
+        self.path = made_up.write(self.directory + "/run.h5", steps=100, sets={
+            "code": {"step": [0, 100], "loss": [4.0, 2.5]}, "choices": {"step": [100], "accuracy": [0.2842], "accuracy_error": [0.0045]}})
+        self.output = self.directory + "/report.html"
+
+    def report(self, *runs):
+        code, out, err = run("report", *(runs or (self.path,)), "--output", self.output)
+        self.assertEqual((code, out, err), (0, f"report: {self.output}\n", ""))
+        with open(self.output, encoding="utf-8") as file:
+            text = file.read()
+        page = Parser(text)
+        return text, page, json.loads(next(script for script in page.scripts if script.startswith("{")))
+
+    def test_curves(self):
+        _, page, data = self.report()
+        charts = {chart["title"]: chart for chart in data["charts"]}
+        self.assertEqual(list(charts)[:3], ["Loss", "Losses of evaluate.sets", "Multiple choice of evaluate.sets"])
+        with h5py.File(self.path) as file:
+            losses, checked = file["steps/loss"][:], file["validation/loss"][:]
+        faint, smoothed, validation = charts["Loss"]["series"]
+        np.testing.assert_allclose(faint["y"], losses, rtol=1e-6)
+        self.assertEqual(smoothed["y"][50], float(f"{np.median(losses[48:53]):.7g}"))
+        np.testing.assert_allclose(validation["y"], checked, rtol=1e-6)
+        self.assertEqual((validation["x"]["step"][1], validation["x"]["tokens"][1], validation["unit"]), (12, 12 * 4096, "nat/token"))
+        self.assertEqual(charts["Loss"]["y"], "loss [nat/token]")
+        choices = charts["Multiple choice of evaluate.sets"]["series"][0]
+        self.assertEqual((choices["name"], choices["y"], choices["error"]), ("choices, accuracy", [28.42], [0.45]))
+        self.assertIn("28.42 ± 0.45 %", "".join(page.text))
+        self.assertEqual(len([tag for tag, attributes in page.tags if "data-chart" in attributes]), len(data["charts"]))
+
+    def test_timeline_of_a_step(self):
+        _, page, data = self.report()
+        rows = data["timelines"][0]["rows"]
+        self.assertEqual([row["label"] for row in rows], ["rank 0", "bucket 0", "bucket 1", "rank 1", "bucket 0", "bucket 1"])
+        self.assertEqual([bar[:2] for bar in rows[1]["bars"]], [[72, 3]])
+        self.assertTrue(rows[1]["bars"][0][3].startswith("reduce.bucket: 3 ms from 72 ms, bucket 0"))
+        text = " ".join("".join(page.text).split())
+        self.assertIn("model.backward", text)
+        self.assertIn("50.0 %", text)
+
+    def test_needs_no_network_and_runs_only_its_own_script(self):
+        text, page, _ = self.report()
+        for tag, attributes in page.tags:
+            self.assertNotIn(tag, ("link", "img", "iframe", "object", "base"))
+            self.assertFalse({"src", "href", "style"} & set(attributes), (tag, attributes))
+            self.assertFalse([name for name in attributes if name.startswith("on")], (tag, attributes))
+        policy = next(attributes["content"] for tag, attributes in page.tags if attributes.get("http-equiv") == "Content-Security-Policy")
+        self.assertTrue(policy.startswith("default-src 'none'; script-src 'sha256-"), policy)
+        self.assertNotIn("unsafe", policy)
+        self.assertEqual(re.findall(r"https?://[^\s\"']+", text), ["http://www.w3.org/2000/svg"])
+
+    def hostile(self):
+        """A run whose every text tries to become script."""
+        with h5py.File(self.path, "a") as file:
+            for key in ("run.name", "model.layers", HOSTILE.replace("/", "")):
+                file["deck"].attrs[key] = HOSTILE
+            for key in ("machine", "software", "date_and_time", "parameters", HOSTILE):
+                file.attrs[key] = HOSTILE
+            names = file["timings/names"]
+            names.attrs["help_of"] = [text + HOSTILE for text in names.attrs["help_of"]]
+            names.attrs["index_of"] = [HOSTILE if text else "" for text in names.attrs["index_of"]]
+            file["timings/names"][ID["optim.step"]] = HOSTILE
+            file["steps/loss"].attrs["unit"] = HOSTILE
+            file["steps/tokens_per_s"].attrs["unit"] = HOSTILE
+            file["evaluation"].move("code", HOSTILE.replace("/", ""))
+            file["memory"].attrs[HOSTILE] = 5
+            file["timings"].attrs[HOSTILE] = 5.0
+            file["sessions/machine"], file["sessions/first_step"] = [HOSTILE], [1]
+            for name, values in (("first_step", [1]), ("bucket", [0]), ("first_parameter", [HOSTILE]), ("last_parameter", [HOSTILE])):
+                file[f"buckets/{name}"] = values
+
+    def test_hostile_texts_stay_texts(self):
+        _, honest, _ = self.report()
+        self.hostile()
+        text, page, data = self.report()
+        self.assertIn("document.title='taken'", "".join(page.text))
+        self.assertEqual({tag for tag, _ in page.tags}, {tag for tag, _ in honest.tags})
+        self.assertEqual(len(page.scripts), len(honest.scripts))
+        self.assertIn(HOSTILE, data["charts"][0]["y"])
+        self.assertNotIn("<img", text)
+        self.assertNotIn("</script><", text.replace("</script>\n<", ""))
+
+    def test_in_a_browser(self):
+        browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+        if browser is None:
+            print("skipped: the report in a browser, because no chromium is here")
+            self.skipTest("no chromium is here")
+        self.hostile()
+        _, _, data = self.report()
+        done = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.directory}/browser", "--dump-dom",
+                               "file://" + self.output], capture_output=True, text=True, timeout=120, check=False)
+        if not done.stdout:
+            self.skipTest(f"{browser} does not start here")
+        page = Parser(done.stdout)
+        self.assertNotIn("<title>taken</title>", done.stdout)
+        self.assertEqual(len([tag for tag, attributes in page.tags if attributes.get("role") == "img"]), len(data["charts"]) + 1)
+        self.assertGreater(len([tag for tag, _ in page.tags if tag == "path"]), len(data["charts"]))
+
+    def test_several_runs_and_incomplete_ones(self):
+        for name, options in (("empty", {"steps": 0, "validation": False, "spans": False}), ("cut", {"steps": 3, "wanted": 50}), ("long", {"steps": 4000, "spans": False})):
+            os.mkdir(f"{self.directory}/{name}")
+            path = made_up.write(f"{self.directory}/{name}/run.h5", **options)
+            self.report(path)
+            _, page, data = self.report(self.path, path)
+            self.assertIn("Differences between the runs", "".join(page.text))
+            self.assertEqual(len(data["timelines"]), 2)
+        curve = data["charts"][0]["series"][3]
+        self.assertEqual(len(curve["y"]), 1334)  # medians of 3 steps each
+
+    def test_the_deck(self):
+        with open(self.directory + "/deck.resolved.yaml", "w", encoding="utf-8") as file:
+            file.write("# Every key\nrun:\n  name: x     # deck.yaml:1:2\n  steps: 100   # default\nmodel:\n  layers: 4    # command line:1:2\n"
+                       "  deep:\n    er: 1  # default\n")
+        given = keys_given(RunFile(self.path))
+        self.assertEqual(given, {"run.name", "model.layers"})
+        self.assertTrue(is_given("model.layers", given) and not is_given("model.deep.er", given) and not is_given("model.layer", given))
+        text = "".join(self.report()[1].text)
+        self.assertLess(text.index("model.layers"), text.index("2 keys with their defaults"))
+        self.assertGreater(text.index("model.channels"), text.index("2 keys with their defaults"))
+        os.remove(self.directory + "/deck.resolved.yaml")
+        self.assertIn("deck.resolved.yaml is not beside the record", "".join(self.report()[1].text))
+
+    def test_refuses(self):
+        for arguments, text in ((("--output", self.path), "must end in .html"), (("--output", self.output, "--step", "777"), "no spans of step 777")):
+            code, out, err = run("report", self.path, *arguments)
+            self.assertEqual((code, out, err.count("\n")), (2, "", 1))
+            self.assertIn(text, err)
+        self.assertEqual(run("report", self.path, "-o", self.directory + "/none/x.html")[0], 3)
+
+
+class FindingsTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.path = made_up.write(temporary.name + "/run.h5", steps=10, noise=0)
+
+    def found(self, change):
+        """The sentences after `change` got the samples and the file."""
+        with h5py.File(self.path, "a") as file:
+            rows = file["timings/samples"][:]
+            change(rows, file)
+            file["timings/samples"][:] = rows
+        return "\n".join(findings(RunFile(self.path)))
+
+    def test_nothing_remarkable(self):
+        self.assertEqual(findings(RunFile(self.path)), [])
+        # Two waits of 2 ms in each of 10 steps of 2 ranks.
+        self.assertAlmostEqual(exposed_percent(RunFile(self.path)), 4.0)
+        self.assertEqual({key: round(value, 9) for key, value in waits(RunFile(self.path)).items()}, {("reduce.exposed", 0): 0.04, ("reduce.exposed", 1): 0.04})
+
+    def exposed(self, rows, ready, queue, length, late=1.0):
+        """Bucket 1 of every rank: ready so many seconds before compute ends, then so long in the queue and in its reduction."""
+        at = (rows["name"] == ID["reduce.exposed"]) & (rows["index"] == 1)
+        rows["duration_s"][at], rows["begin_s"][at] = 0.016, 0.1 * rows["step"][at] + 0.082
+        buckets = rows["name"] == ID["reduce.bucket"]
+        rows["duration_s"][buckets & (rows["rank"] == 0)] = length
+        rows["duration_s"][buckets & (rows["rank"] == 1)] = length * late
+        for row in np.flatnonzero(buckets & (rows["index"] == 1)):  # rows of another kind become those of reduce.ready
+            spare = np.flatnonzero((rows["name"] == ID["data.next"]) & (rows["rank"] == rows["rank"][row]) & (rows["step"] == rows["step"][row]))[0]
+            rows[spare] = (rows["step"][row], 0, len(made_up.SPANS) - 1, 1, rows["rank"][row], 0.1 * rows["step"][row] + 0.082 - ready, queue)
+
+    def with_ready(self, **what):
+        def change(rows, file):
+            file["timings/names"][len(made_up.SPANS) - 1] = "reduce.ready"
+            self.exposed(rows, **what)
+
+        return self.found(change)
+
+    def test_why_communication_is_exposed(self):
+        # 2 + 16 ms of 100 ms.
+        for what, text in (
+            ({"ready": 0.001, "queue": 0.0005, "length": 0.012},
+             "communication is exposed for 18 % of the step: bucket 1 (89 % of it) is ready too late: 1.000 ms before compute ends, and its reduction takes 12.00 ms"),
+            ({"ready": 0.02, "queue": 0.0005, "length": 0.03}, "the reduction of bucket 1 (89 % of it) takes 30.00 ms"),
+            ({"ready": 0.02, "queue": 0.05, "length": 0.01}, "waits for the buckets before it: the network is the limit"),
+            ({"ready": 0.02, "queue": 0.0, "length": 0.001, "late": 20.0}, "ranks are not equally fast: rank 0 comes last in 100 % of the recorded steps"),
+        ):
+            with self.subTest(text):
+                made_up.write(self.path, steps=10, noise=0)
+                self.assertIn(text, self.with_ready(**what))
+
+    def test_without_spans(self):
+        made_up.write(self.path, steps=10, noise=0, spans=False)
+        with h5py.File(self.path, "a") as file:
+            file["steps/exposed_s"][:] = 0.018
+        self.assertEqual(findings(RunFile(self.path)), ["communication is exposed for 18 % of the step"])
+
+    def test_other_losses_of_time(self):
+        def change(rows, file):
+            rows["duration_s"][rows["name"] == ID["data.next"]] = 0.004
+            file["timings"].attrs["ceiling_flops_per_s"] = 1e12  # of one of two ranks that reach 204.8e9 together
+            file["checkpoints/stall_s"] = [0.25]
+            file["checkpoints/stall_s"].attrs["unit"] = "s"
+            for name, values in (("name", [ID["model.train"]] * 2), ("median_s", [1.0, 1.0]), ("max_s", [1.5, 1.1]), ("max_rank", [3, 3])):
+                file[f"timings/ranks/{name}"] = values
+
+        text = self.found(change)
+        for part in ("fetching data takes 8 % of the step", "reaches 10 % of the arithmetic", "for checkpoints 20 % of the time",
+                     "the slowest spends 30 % more time in model.train than the median rank; most often it is rank 3"):
+            self.assertIn(part, text)
+
+    def test_the_course_of_a_run(self):
+        def change(_, file):
+            file["deck"].attrs["run.steps"] = "20"
+            file["steps/loss"][4] = np.nan
+            file["validation/loss"][-1] = 9.0
+            file["skipped/step"], file["steps/allocations"][8] = [5, 6], 3
+            file["timings"].attrs["dropped"] = 7.0
+
+        text = self.found(change)
+        for part in ("has not finished: 10 of 20 steps", "2 steps were skipped", "the first of them step 5", "the loss is not finite at step 5",
+                     "the validation loss has risen: its last value is 9.000", "memory was still allocated", "7 spans were dropped"):
+            self.assertIn(part, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
