@@ -59,6 +59,17 @@ def _timeline(options):
         print(f"trace: {options.trace} (open it in https://ui.perfetto.dev or chrome://tracing)")
 
 
+def _watch(options):
+    from .watch import watch
+
+    if not options.every > 0 or not options.patience >= 0:
+        raise RunFileError("--every and --patience must be positive numbers of seconds")
+    try:
+        watch(options.run, options.once, options.every, options.patience)
+    except KeyboardInterrupt:
+        print()
+
+
 def _compare(options):
     from .compare import compare
 
@@ -112,6 +123,13 @@ def _add_verbs_of_one_run(verbs):
     line.add_argument("--png", metavar="FILE", help="draw it; PDF and SVG by the name's ending")
     line.add_argument("--trace", metavar="FILE", help="write it as JSON that Perfetto and chrome://tracing open")
     line.set_defaults(call=_timeline)
+    live = verbs.add_parser("watch", help="follow a run that goes on: step, loss, speed, remaining time, validation, checkpoint")
+    live.add_argument("run", metavar="RUN", help=RUN_HELP)
+    live.add_argument("--once", action="store_true", help="show it once and end")
+    live.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look; default: %(default)s")
+    live.add_argument("--patience", type=float, default=900.0, metavar="SECONDS",
+                      help="a run on another host that writes nothing for so long counts as ended; default: %(default)s")
+    live.set_defaults(call=_watch)
 
 
 def _add_verbs_of_several_runs(verbs):

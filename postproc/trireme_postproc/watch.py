@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run while it goes on: how far it is, what it reached, how fast it is and how long it will take. Nothing is locked or written, so
+the run does not notice."""
+
+import os
+import re
+import socket
+import sys
+import time
+
+import numpy as np
+
+from .evaluation import ACCURACIES, LOSSES, curves
+from .measures import per_step
+from .run_file import read_while_written
+from .summary import with_error
+from .texts import MISSING, number, size, with_unit
+
+RECENT = 20  # rows whose median says how fast the run is now
+BAR = 30
+RUNNING, ENDED, UNKNOWN = "running", "ended", "unknown"
+HOLDER = re.compile(r"process (\d+) on (\S+)")
+
+
+def holder(run):
+    """(process, host) that uses the run directory or was the last to do so; None where nobody can tell."""
+    try:
+        with open(os.path.join(os.path.dirname(run.path), "lock"), encoding="utf-8", errors="replace") as file:
+            found = HOLDER.match(file.read(300))
+    except OSError:
+        return None
+    return (int(found.group(1)), found.group(2)) if found else None
+
+
+def state(run):
+    """Whether the run's first process lives; unknown where it is on another host."""
+    found = holder(run)
+    if found is None or found[1] not in (socket.gethostname(), socket.gethostname().partition(".")[0]):
+        return UNKNOWN
+    try:
+        os.kill(found[0], 0)  # only asks
+    except (ProcessLookupError, OverflowError):
+        return ENDED
+    except PermissionError:
+        pass
+    return RUNNING
+
+
+def duration_text(seconds):
+    seconds = max(0.0, float(seconds))
+    if seconds < 60:
+        return f"{number(seconds, 3)} s"
+    minutes, rest = divmod(int(round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def printable(text):
+    """Without characters that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text))
+
+
+def done_and_wanted(run):
+    """Steps; None for what the file does not tell."""
+    steps = per_step(run, "step")
+    try:
+        wanted = int(run.deck["run.steps"])
+    except (KeyError, ValueError):
+        wanted = None
+    return int(steps.values[-1]) if steps is not None else 0, wanted
+
+
+def _recent(run, name):
+    column = per_step(run, name)
+    return (float(np.median(column.values[-RECENT:])), column.unit) if column is not None else None
+
+
+def remaining_s(run):
+    """Seconds by the median of the newest steps, without evaluations and checkpoints; None where nobody can tell."""
+    done, wanted = done_and_wanted(run)
+    recent = _recent(run, "seconds")
+    return (wanted - done) * recent[0] if recent and wanted is not None and recent[1] == "s" else None
+
+
+def _evaluated(run):
+    """Pairs (name, text) of the newest values of validation and of each set."""
+    for name, table in [("validation", run.validation), *run.evaluation.items()]:
+        found = curves({name: table}, LOSSES + ACCURACIES)
+        if found:
+            texts = [f"{curve.kind} {with_error(curve, -1)}".strip() for curve in found]
+            yield (name if name == "validation" else f"set {name}"), f"{', '.join(texts)} (step {int(max(curve.steps[-1] for curve in found))})"
+
+
+def status(run, word):
+    """Lines of name and text."""
+    done, wanted = done_and_wanted(run)
+    rows = [("run", f"{run.name} ({run.path}), {word}")]
+    text = number(done) if wanted is None else f"{number(done)} of {number(wanted)}"
+    if wanted:
+        filled = min(BAR, BAR * done // wanted)
+        text += f"  [{'#' * filled}{'.' * (BAR - filled)}]  {100 * done // wanted} %"
+    rows.append(("step", text))
+    for name, label in (("loss", "loss"), ("tokens_per_s", "speed")):
+        column, recent = per_step(run, name), _recent(run, name)
+        if recent:
+            last = with_unit(column.values[-1], column.unit)
+            rows.append((label, f"{last}, median of the last {min(RECENT, len(column))}: {with_unit(*recent)}"))
+    left = remaining_s(run)
+    rows.append(("remaining", MISSING if left is None else f"{duration_text(left)}, without evaluations and checkpoints"))
+    rows += list(_evaluated(run)) or [("validation", MISSING)]
+    table = run.checkpoints
+    if "step" in table and len(table["step"]):
+        stored = f", {size(int(table['bytes'].values[-1]), table['bytes'].unit)}" if "bytes" in table else ""
+        rows.append(("checkpoint", f"step {number(int(table['step'].values[-1]))}{stored}"))
+    else:
+        rows.append(("checkpoint", "none yet"))
+    width = max(len(name) for name, _ in rows)
+    return [printable(f"{name.ljust(width)}  {text}") for name, text in rows]
+
+
+def one_line(run):
+    """What is worth a line of a log when a step has come."""
+    done, wanted = done_and_wanted(run)
+    parts = [f"step {number(done)}" + (f" of {number(wanted)}" if wanted is not None else "")]
+    for name, word in (("loss", "loss "), ("tokens_per_s", "")):
+        column = per_step(run, name)
+        if column is not None:
+            parts.append(word + with_unit(column.values[-1], column.unit))
+    left = remaining_s(run)
+    if left:
+        parts.append(f"{duration_text(left)} left")
+    return printable(", ".join(parts))
+
+
+class _Screen:
+    """Lines that replace each other on a terminal; elsewhere one line for each new step."""
+
+    def __init__(self, out):
+        self.out, self.is_terminal = out, out.isatty()
+        self.shown, self.last = 0, None
+
+    def show(self, run, word):
+        if not self.is_terminal:
+            line = one_line(run)
+            if line != self.last:
+                print(line, file=self.out, flush=True)
+            self.last = line
+            return
+        lines = status(run, word)
+        width = os.get_terminal_size(self.out.fileno()).columns or 80
+        begin = f"\x1b[{self.shown}F\x1b[J" if self.shown else ""
+        self.out.write(begin + "".join(line[: max(width - 1, 1)] + "\n" for line in lines))
+        self.out.flush()
+        self.shown = len(lines)
+
+
+def ended(run, previous, word, quiet_s, patience_s):
+    """Why the run is over, as a word for people; "" while it may go on. `previous`: the word of the look before, `quiet_s`: since when
+    the record has not changed."""
+    if word == ENDED and (previous == ENDED or run.finished()):
+        return "finished" if run.finished() else "it ended before its last step; the same command goes on from the newest checkpoint"
+    if run.finished() and word == UNKNOWN and quiet_s > min(10.0, patience_s):
+        return "finished"
+    if quiet_s > patience_s and word != RUNNING:
+        return f"nothing new for {duration_text(quiet_s)}: it has ended, or hangs; see its log"
+    return ""
+
+
+def watch(path, once=False, every_s=2.0, patience_s=900.0, out=None, clock=time.monotonic, pause=time.sleep):
+    """Shows the run until it has ended. `clock` and `pause` are the tests' own."""
+    out = out or sys.stdout
+    run = read_while_written(path, samples=False)
+    if once:
+        print("\n".join(status(run, state(run))), file=out)
+        return
+    screen, previous, changed, signature = _Screen(out), None, clock(), None
+    while True:
+        word = state(run)  # before the record is read again: what an ended process wrote is then in it
+        run = read_while_written(path, samples=False)
+        now = os.stat(run.path)
+        if signature != (now.st_size, now.st_mtime_ns):
+            signature, changed = (now.st_size, now.st_mtime_ns), clock()
+        reason = ended(run, previous, word, clock() - changed, patience_s)
+        screen.show(run, reason or word)
+        if reason:
+            print(f"the run is over: {reason}", file=out, flush=True)
+            return
+        previous = word
+        pause(every_s)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+import io
+import os
+import pty
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import h5py
+import numpy as np
+
+import made_up
+from cli_test import run
+from trireme_postproc import run_file
+from trireme_postproc.run_file import RunFile, UnreadableError, read_while_written
+from trireme_postproc.watch import duration_text, printable, remaining_s, state, watch
+
+
+class WatchTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = temporary.name
+        self.path = self.directory + "/run.h5"
+
+    def lock(self, process, host=None):
+        with open(self.directory + "/lock", "w", encoding="utf-8") as file:
+            file.write(f"process {process} on {host or socket.gethostname()}\n")
+
+    def ended_process(self):
+        child = subprocess.Popen([sys.executable, "-c", ""])
+        child.wait()
+        return child.pid
+
+    def test_once(self):
+        made_up.write(self.path, steps=30, wanted=40, noise=0, sets={"code": {"step": [0, 20], "loss": [4.0, 3.0]}})
+        with h5py.File(self.path, "a") as file:
+            file["checkpoints/step"], file["checkpoints/bytes"] = [10, 20], [2**20, 3 * 2**20]
+            file["checkpoints/bytes"].attrs["unit"] = "byte"
+        self.lock(os.getpid())
+        code, out, err = run("watch", self.directory, "--once")
+        self.assertEqual((code, err), (0, ""))
+        loss = RunFile(self.path).steps["loss"].values
+        for part in ("made-up", "running", "30 of 40  [######################........]  75 %", f"{loss[-1]:.3f} nat/token, median of the last 20: {np.median(loss[10:]):.3f}",
+                     "40 960 tokens/s, median of the last 20: 40 960 tokens/s", "remaining   1.00 s, without", "set code    3.000 nat/token (step 20)",
+                     "checkpoint  step 20, 3.00 MiB"):
+            self.assertIn(part, out)
+        self.assertAlmostEqual(remaining_s(RunFile(self.path)), 1.0)  # ten steps of 100 ms
+
+    def test_who_holds_the_run(self):
+        found = RunFile(made_up.write(self.path, steps=3))
+        self.assertEqual(state(found), "unknown")
+        for process, host, word in ((os.getpid(), None, "running"), (self.ended_process(), None, "ended"), (os.getpid(), "elsewhere", "unknown"),
+                                    (10**30, None, "ended")):
+            self.lock(process, host)
+            self.assertEqual(state(found), word)
+
+    def test_a_run_that_grows_until_its_process_ends(self):
+        made_up.write(self.path, steps=2, wanted=6)
+        self.lock(os.getpid())
+        looks = []
+
+        def pause(_):
+            looks.append(0)
+            made_up.write(self.path, steps=2 * (1 + len(looks)), wanted=6)
+            if len(looks) == 2:
+                self.lock(self.ended_process())
+
+        out = io.StringIO()
+        watch(self.directory, out=out, pause=pause)
+        lines = out.getvalue().splitlines()
+        self.assertEqual([line.split(",")[0] for line in lines], ["step 2 of 6", "step 4 of 6", "step 6 of 6", "the run is over: finished"])
+        self.assertTrue(lines[0].endswith(" left"), lines[0])
+
+    def test_a_run_that_was_killed(self):
+        made_up.write(self.path, steps=2, wanted=6)
+        self.lock(self.ended_process())
+        out = io.StringIO()
+        watch(self.directory, out=out, pause=lambda _: None)
+        self.assertTrue(out.getvalue().endswith("the same command goes on from the newest checkpoint\n"), out.getvalue())
+
+    def test_a_run_on_another_host(self):
+        made_up.write(self.path, steps=2, wanted=6)
+        self.lock(1, "elsewhere")
+        now = [0.0]
+
+        def pause(seconds):
+            now[0] += seconds
+
+        out = io.StringIO()
+        watch(self.directory, out=out, every_s=100.0, clock=lambda: now[0], pause=pause)
+        self.assertEqual(now[0], 1000.0)  # the first look after 900 s
+        self.assertIn("nothing new for 16 min 40 s", out.getvalue())
+
+    def test_on_a_terminal(self):
+        made_up.write(self.path, steps=6)
+        self.lock(self.ended_process())
+        reader, writer = pty.openpty()
+        with os.fdopen(writer, "w") as out:
+            watch(self.directory, out=out, pause=lambda _: None)
+            text = os.read(reader, 65536).decode()
+        os.close(reader)
+        self.assertIn("made-up", text)
+        self.assertIn("6 of 6", text)
+
+    def test_a_file_that_cannot_be_read_for_a_moment(self):
+        with open(self.path, "wb") as file:
+            file.write(b"half of a file")
+        with mock.patch.object(run_file.time, "sleep", side_effect=lambda _: made_up.write(self.path, steps=5)):
+            self.assertEqual(len(read_while_written(self.path, samples=False).steps["step"]), 5)
+        with open(self.path, "wb") as file:
+            file.write(b"half of a file")
+        with mock.patch.object(run_file.time, "sleep") as slept, self.assertRaises(UnreadableError):
+            read_while_written(self.path, tries=3)
+        self.assertEqual(slept.call_count, 2)
+        made_up.write(self.path, version=(2, 0))
+        with mock.patch.object(run_file.time, "sleep") as slept:  # what is no matter of time is told at once
+            self.assertEqual(run("watch", self.path)[0], 2)
+        self.assertEqual(slept.call_count, 0)
+
+    def test_incomplete_runs_and_odd_texts(self):
+        made_up.write(self.path, steps=0, validation=False, spans=False, wanted=9)
+        with h5py.File(self.path, "a") as file:
+            file["deck"].attrs["run.name"] = "red\x1b[31m"
+        code, out, _ = run("watch", self.path, "--once")
+        self.assertEqual(code, 0)
+        for part in ("red?[31m", "0 of 9", "remaining   –", "validation  –", "none yet"):
+            self.assertIn(part, out)
+        self.assertEqual(printable("a\nb\x07ä"), "a?b?ä")
+        for arguments in (("--every", "0"), ("--patience", "-1")):
+            self.assertEqual(run("watch", self.path, *arguments)[0], 2)
+
+    def test_durations(self):
+        for seconds, text in ((0, "0 s"), (3.14159, "3.14 s"), (61, "1 min 1 s"), (3600, "1 h 0 min"), (90061, "1 d 1 h"), (-5, "0 s")):
+            self.assertEqual(duration_text(seconds), text)
+
+
+if __name__ == "__main__":
+    unittest.main()
