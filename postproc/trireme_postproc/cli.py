@@ -82,6 +82,18 @@ def _compare(options):
         print(f"picture: {options.png}")
 
 
+def _scaling(options):
+    from .scaling import scaling, series
+
+    found = series(_several(options.runs))
+    sys.stdout.write(scaling(found))
+    if options.png:
+        from .scaling_picture import plot_scaling
+
+        plot_scaling(found, options.png)
+        print(f"picture: {options.png}")
+
+
 def _report(options):
     from .report import write_report
 
@@ -138,6 +150,10 @@ def _add_verbs_of_several_runs(verbs):
     beside.add_argument("others", nargs="+", metavar="RUN", help="others")
     beside.add_argument("--png", metavar="FILE", help="draw it; PDF and SVG by the name's ending")
     beside.set_defaults(call=_compare)
+    scale = verbs.add_parser("scaling", help="weak and strong scaling of runs on different numbers of ranks: tokens/s and efficiency")
+    scale.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
+    scale.add_argument("--png", metavar="FILE", help="draw it; PDF and SVG by the name's ending")
+    scale.set_defaults(call=_scaling)
     report = verbs.add_parser("report", help="one HTML file that needs no network: curves, time of a step, evaluation, decks, and what to look at")
     report.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
     report.add_argument("-o", "--output", required=True, metavar="FILE.html", help="where it goes")

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weak and strong scaling: how fast runs on different numbers of ranks are, beside the one on the fewest.
+
+Strong: the same batch on more ranks. Weak: the batch grows with the ranks. The efficiency is the speed of a rank over that of a rank in
+the run on the fewest ranks, in both cases.
+"""
+
+import numpy as np
+
+from .measures import Spread, exposed_share, per_step, ranks_of_steps
+from .run_file import RunFileError, names_of
+from .texts import MISSING, columns_text, number, with_unit
+
+STRONG, WEAK = "strong", "weak"
+WARM_UP = 3  # first steps of each start that are left out, where others are left
+# What a step computes: runs that differ in it are no scaling of one problem.
+SAME = ("model.preset", "model.layers", "model.heads", "model.channels", "model.context", "model.vocabulary")
+
+
+class Point:
+    """One number of ranks of a run: what its steps reached."""
+
+    def __init__(self, name, run, ranks, chosen):
+        self.name, self.run, self.ranks = name, run, int(ranks)
+        start = _start_with(run, ranks)
+        self.hosts = _hosts(run, start)
+        self.batch = _batch(run, start)
+        speed, exposed = per_step(run, "tokens_per_s"), exposed_share(run)
+        self.speed = Spread(speed.values[chosen], speed.unit)
+        self.exposed = Spread(exposed.values[chosen], exposed.unit) if exposed is not None else None
+
+
+class Series:
+    """Points of one kind in the order of their ranks; several of the same number of ranks are repetitions. `held`: what they have in
+    common: sequences of a step, or of a step and rank."""
+
+    def __init__(self, kind, held, points):
+        self.kind, self.held = kind, held
+        self.points = sorted(points, key=lambda point: point.ranks)
+
+    def speedup(self, point):
+        first = [one.speed.median for one in self.points if one.ranks == self.points[0].ranks]
+        return point.speed.median / float(np.median(first))
+
+    def efficiency(self, point):
+        return self.speedup(point) * self.points[0].ranks / point.ranks
+
+    def title(self):
+        held = number(int(self.held) if float(self.held).is_integer() else self.held)
+        return f"{self.kind} scaling, {held} sequences per step" + (" and rank" if self.kind == WEAK else "")
+
+
+def _start_with(run, ranks):
+    """The newest start with so many ranks: its row of /sessions."""
+    return int(np.flatnonzero(run.sessions["ranks"].values == ranks)[-1])
+
+
+def _of_start(run, name, start):
+    column = run.sessions.get(name)
+    return str(column.values[start]) if column is not None and start < len(column) else ""
+
+
+def _batch(run, start):
+    """Sequences of a step, by the deck of a start; where the file does not have it, by the newest. None where nobody can tell."""
+    deck = dict(line.partition(": ")[::2] for line in _of_start(run, "deck", start).splitlines())
+    try:
+        return int(deck.get("batch.sequences", run.deck.get("batch.sequences")))
+    except (TypeError, ValueError):
+        return None
+
+
+def _hosts(run, start):
+    """How many hosts a start used; None where the file does not tell."""
+    return len(set(_of_start(run, "machine", start).replace(",", " ").split())) or None
+
+
+def _starts(run):
+    """For each row of /steps how many rows of its start lie before it."""
+    steps = run.steps["step"].values
+    if "first_step" not in run.sessions or not len(run.sessions["first_step"]):
+        return np.arange(len(steps))
+    first = run.sessions["first_step"].values
+    session = np.maximum(np.searchsorted(first, steps, side="right") - 1, 0)
+    return np.arange(len(steps)) - np.searchsorted(session, session, side="left")
+
+
+def points_of(run, name):
+    """A Point for each number of ranks that the run had."""
+    if per_step(run, "tokens_per_s") is None:
+        raise RunFileError(f"{run.path}: has no steps: give runs that have trained")
+    ranks = ranks_of_steps(run)
+    if not np.all(ranks > 0):
+        raise RunFileError(f"{run.path}: does not tell its number of ranks (/sessions/ranks): leave it out")
+    since, found = _starts(run), []
+    for count in np.unique(ranks):
+        chosen = ranks == count
+        if (chosen & (since >= WARM_UP)).any():
+            chosen &= since >= WARM_UP
+        found.append(Point(name, run, count, chosen))
+    return found
+
+
+def expect_one_problem(runs):
+    for run in runs[1:]:
+        for key in SAME:
+            if run.deck.get(key) != runs[0].deck.get(key):
+                raise RunFileError(f"{run.path}: {key} is {run.deck.get(key, MISSING)}, and {runs[0].deck.get(key, MISSING)} in {runs[0].path}: scaling "
+                                   "compares runs of one model")
+        units = [per_step(one, "tokens_per_s").unit for one in (runs[0], run)]
+        if units[0] != units[1]:
+            raise RunFileError(f"{run.path}: its speed is in {units[1]}, that of {runs[0].path} in {units[0]}: they cannot be compared")
+
+
+def series(runs):
+    """All Series with at least two numbers of ranks, strong before weak."""
+    names = names_of(runs)
+    points = [point for run, name in zip(runs, names) for point in points_of(run, name)]
+    expect_one_problem(runs)
+    found = []
+    for kind, held in ((STRONG, lambda point: point.batch), (WEAK, lambda point: point.batch / point.ranks if point.batch else None)):
+        for value in sorted({held(point) for point in points} - {None}):
+            group = [point for point in points if held(point) == value]
+            if len({point.ranks for point in group}) > 1:
+                found.append(Series(kind, value, group))
+    if not found:
+        text = ", ".join(f"{point.name}: {point.ranks} ranks, {point.batch or MISSING} sequences" for point in points)
+        raise RunFileError(f"{runs[0].path}: no two runs have the same batch.sequences, in all or per rank, on different numbers of ranks ({text}): "
+                           "give runs that do")
+    return found
+
+
+def scaling(found):
+    """The whole text of what series() found."""
+    lines = []
+    for one in found:
+        table = [("run", "ranks", "hosts", "sequences", "speed, median", "quartiles", "steps", "speed-up", "efficiency", "exposed")]
+        for point in one.points:
+            exposed = with_unit(point.exposed.median, point.exposed.unit) if point.exposed is not None and point.exposed.count else MISSING
+            table.append((point.name, number(point.ranks), number(point.hosts) if point.hosts else MISSING, number(point.batch),
+                          with_unit(point.speed.median, point.speed.unit), f"{number(point.speed.low)} … {number(point.speed.high)}",
+                          number(point.speed.count), number(one.speedup(point), 3), f"{100 * one.efficiency(point):.1f} %", exposed))
+        lines += [one.title()] + columns_text(table, "  ") + [""]
+    lines.append(f"Medians over the steps of a run; the first {WARM_UP} steps of each start are left out. Exposed: share of the step, on rank 0.")
+    return "\n".join(lines) + "\n"
