@@ -21,7 +21,7 @@ done
 run=$(dirname "$(ls -t "$run"/run.h5 "$run"-[0-9]*/run.h5 2>/dev/null | head -n 1)")
 
 post=build/postproc
-if [ ! -x "$post/bin/trireme-postproc" ] || [ -n "$(find postproc -name '*.py' -newer "$post/bin/trireme-postproc" -print -quit)" ]; then
+if [ ! -x "$post/bin/trireme-postproc" ] || [ -n "$(find postproc/trireme_postproc -type f -not -name '*.pyc' -newer "$post/bin/trireme-postproc" -print -quit)" ]; then
   # Debian's own python, whose h5py, numpy and matplotlib setup.sh installed; nothing is downloaded.
   python=/usr/bin/python3
   [ -x "$python" ] || python=$(command -v python3)

@@ -7,7 +7,7 @@ from matplotlib.ticker import EngFormatter
 from .compare import times
 from .measures import Spread, per_step
 from .run_file import names_of
-from .style import DASHES, GREY, INK, PARTS, SETS, STYLE, empty, expect_picture, label, plt, smooth
+from .style import DASHES, GREY, INK, PARTS, SETS, STYLE, empty, expect_picture, label, plt, smooth_curve
 from .texts import number, with_unit
 from .timings import REST
 
@@ -27,7 +27,7 @@ def _curves(runs):
         if tokens is None or loss is None:
             found.append(None)
         else:
-            found.append((tokens.values, smooth(loss.values, max(1, len(loss) // 40)), loss.unit, tokens.unit))
+            found.append((*smooth_curve(tokens.values, loss.values), loss.unit))
     return found
 
 

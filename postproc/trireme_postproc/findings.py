@@ -145,8 +145,8 @@ def _ranks(run):
     median, longest = (float(table[name].values[rows].sum()) for name in ("median_s", "max_s"))
     if median > 0 and 100 * (longest / median - 1) >= UNEQUAL:
         ranks, counts = np.unique(table["max_rank"].values[rows], return_counts=True)
-        yield (f"ranks compute unequally fast: the slowest spends {100 * (longest / median - 1):.0f} % more time in {TRAIN} than the median rank; most "
-               f"often it is rank {int(ranks[np.argmax(counts)])}")
+        yield (f"ranks compute unequally fast: the slowest spends {100 * (longest / median - 1):.0f} % more time in {TRAIN} than the median rank; "
+               f"most often it is rank {int(ranks[np.argmax(counts)])}")
 
 
 def _course(run):

@@ -8,7 +8,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from . import timings
 from .plot_measured import added_rows
-from .style import BLUE, GREEN, GREY, INK, ORANGE, PARTS, RED, STYLE, empty, expect_picture, label, plt, smooth
+from .style import BLUE, FEWEST_SMOOTHED, GREEN, GREY, INK, ORANGE, PARTS, RED, STYLE, empty, expect_picture, label, plt, smooth_curve
 from .texts import number
 
 MOST_BARS = 80
@@ -34,9 +34,9 @@ def _series(axes, run, name, colour, title, noun):
     x, y = step.values, column.values
     axes.set_ylabel(label(noun, column.unit))
     marker = "o" if len(y) == 1 else None
-    if len(y) >= 60 and name != "learning_rate":
+    if len(y) >= FEWEST_SMOOTHED and name != "learning_rate":
         axes.plot(x, y, color=colour, alpha=0.3, linewidth=0.8)
-        y = smooth(y, max(5, len(y) // 40))
+        x, y = smooth_curve(x, y)
     axes.plot(x, y, color=colour, linewidth=1.8, marker=marker, label="training")
     return True
 

@@ -68,11 +68,12 @@ def page(runs, step=None):
     script, style = _asset("report.js"), _asset("report.css")
     curves = charts(runs, names)
     steps = [step_picture(run, step) for run in runs]
+    drawn = "\n".join(_drawn("chart", at, chart["title"], chart["note"]) for at, chart in enumerate(curves))
     title = ", ".join(names)
     sections = [
         ("What to look at", _findings(runs, names)),
         ("Results", tables.results_table(runs, names)),
-        ("Curves", "\n".join(_drawn("chart", at, chart["title"], chart["note"]) for at, chart in enumerate(curves)) or "<p>No steps were recorded.</p>"),
+        ("Curves", drawn or "<p>No steps were recorded.</p>"),
         ("Where the time of a step went", _times(runs, names, steps)),
         ("Evaluation", tables.evaluation_tables(runs, names)),
         ("Deck", tables.deck_tables(runs, names)),

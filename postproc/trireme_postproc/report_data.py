@@ -6,10 +6,9 @@ import numpy as np
 from . import evaluation, timeline, timings
 from .measures import exposed_share, per_step
 from .run_file import Column, RunFileError
-from .style import RED, SETS, label, smooth
+from .style import FEWEST_SMOOTHED, RED, SETS, group_size, groups, label, smooth_curve
 from .timeline_picture import colour_of, rows_of, window
 
-MOST_POINTS = 1500  # of a curve: longer ones are medians of groups of steps
 MOST_BARS = 6000
 DASHES = ("", "7 3", "2 3")
 
@@ -17,13 +16,6 @@ DASHES = ("", "7 3", "2 3")
 def plain(values):
     """Numbers as JSON has them: seven digits, None for what is not finite."""
     return [float(f"{value:.7g}") if np.isfinite(value) else None for value in np.asarray(values, dtype=float)]
-
-
-def groups(values, size):
-    """Medians of each `size` values in a row, the last group may be smaller."""
-    if size <= 1:
-        return np.asarray(values, dtype=float)
-    return np.array([np.median(values[at : at + size]) for at in range(0, len(values), size)])
 
 
 def _axes(run, steps):
@@ -49,12 +41,12 @@ def _of_steps(run, column, name, look, smoothed=True):
     steps = per_step(run, "step")
     if column is None or steps is None:
         return []
-    size = int(np.ceil(len(column) / MOST_POINTS))
+    size = group_size(len(column))
     places, values = groups(steps.values, size), groups(column.values, size)
-    if not smoothed or len(values) < 60:
+    if not smoothed or len(values) < FEWEST_SMOOTHED:
         return [_curve(name, run, places, values, column.unit, look, marks=len(values) == 1)]
     return [_curve(name, run, places, values, column.unit, look, faint=True),
-            _curve(name, run, places, smooth(values, max(5, len(values) // 40)), column.unit, look)]
+            _curve(name, run, *smooth_curve(steps.values, column.values), column.unit, look)]
 
 
 def _chart(title, noun, curves, zero=False):
@@ -111,7 +103,7 @@ def charts(runs, names):
         _chart("Learning rate", "learning rate", columns(lambda run: per_step(run, "learning_rate"), False), zero=True),
     ]
     longest = max((len(run.steps.get("step", Column([]))) for run in runs), default=0)
-    size = int(np.ceil(longest / MOST_POINTS))
+    size = group_size(longest)
     for chart in filter(None, found):
         if any(curve.get("faint") for curve in chart["series"]):
             chart["note"] = "Thick: running median. Thin: " + ("single steps." if size <= 1 else f"medians of groups of steps, {size} of the longest run.")

@@ -59,7 +59,8 @@ def times_table(run):
         help_text = next((re.sub(r"^Within [^:]*: ", "", span.help) for span in run.spans if span.name == part), "what no span explains")
         colour = RED if part in waits else _colour(at, part)
         bar = f'<svg width="110" height="11" aria-hidden="true"><rect width="{1.1 * share:.2f}" height="11" fill="{colour}"/></svg>'
-        rows.append([part, with_unit(spread.median, unit), f"{with_unit(spread.low, unit)} … {with_unit(spread.high, unit)}", f"{share:.1f} %", Raw(bar), help_text])
+        quartiles = f"{with_unit(spread.low, unit)} … {with_unit(spread.high, unit)}"
+        rows.append([part, with_unit(spread.median, unit), quartiles, f"{share:.1f} %", Raw(bar), help_text])
     return table(["span", "median of the steps", "quartiles", "share", "", ""], rows, numbers=(1, 2, 3))
 
 
@@ -89,13 +90,15 @@ def deck_tables(runs, names):
     parts = []
     if len(runs) > 1:
         rows = differences(runs)
-        parts.append("<h3>Differences between the runs</h3>" + (table(["key", *names], [[key, *texts] for key, texts in rows]) if rows else "<p>None.</p>"))
+        shown = table(["key", *names], [[key, *texts] for key, texts in rows]) if rows else "<p>None.</p>"
+        parts.append("<h3>Differences between the runs</h3>" + shown)
     for run, name in zip(runs, names):
         given = keys_given(run)
         known = {key: value for key, value in sorted(run.deck.items())}
         before = f"{escape(name)}: " if len(runs) > 1 else ""
         if given is None:
-            parts.append(f"<h3>{before}all keys</h3><p class=note>Which of them are defaults is not known: deck.resolved.yaml is not beside the record.</p>"
+            note = "Which of them are defaults is not known: deck.resolved.yaml is not beside the record."
+            parts.append(f"<h3>{before}all keys</h3><p class=note>{note}</p>"
                          f"<div class=scroll>{table(['key', 'value'], known.items())}</div>")
             continue
         changed = [(key, value) for key, value in known.items() if is_given(key, given)]
@@ -110,7 +113,8 @@ def machine_tables(runs, names):
     keys = list(dict.fromkeys(key for run in runs for key in run.attributes if key != "filetype"))
     rows = [[key.replace("_", " "), *(_fact(run.attributes.get(key, MISSING)) for run in runs)] for key in keys]
     facts_of = list(dict.fromkeys(key for run in runs for key in run.timing_facts))
-    rows += [[key.replace("_", " "), *(with_unit(*run.timing_facts[key]) if key in run.timing_facts else MISSING for run in runs)] for key in facts_of]
+    for key in facts_of:
+        rows.append([key.replace("_", " "), *(with_unit(*run.timing_facts[key]) if key in run.timing_facts else MISSING for run in runs)])
     memory = list(dict.fromkeys(key for run in runs for key in run.memory))
     rows += [["memory, " + key.replace("_", " "), *(size(*run.memory[key]) if key in run.memory else MISSING for run in runs)] for key in memory]
     parts = [table(["", *names], rows)]

@@ -104,8 +104,8 @@ def expect_one_problem(runs):
     for run in runs[1:]:
         for key in SAME:
             if run.deck.get(key) != runs[0].deck.get(key):
-                raise RunFileError(f"{run.path}: {key} is {run.deck.get(key, MISSING)}, and {runs[0].deck.get(key, MISSING)} in {runs[0].path}: scaling "
-                                   "compares runs of one model")
+                values = [one.deck.get(key, MISSING) for one in (run, runs[0])]
+                raise RunFileError(f"{run.path}: {key} is {values[0]}, and {values[1]} in {runs[0].path}: scaling compares runs of one model")
         units = [per_step(one, "tokens_per_s").unit for one in (runs[0], run)]
         if units[0] != units[1]:
             raise RunFileError(f"{run.path}: its speed is in {units[1]}, that of {runs[0].path} in {units[0]}: they cannot be compared")

@@ -20,6 +20,10 @@ def _look(position):
     return {"color": SETS[position % len(SETS)], "marker": MARKERS[position % len(MARKERS)], "markersize": 6}
 
 
+def _dash(one):
+    return "-" if one.kind == STRONG else (0, (3.5, 1.5))
+
+
 def _rank_axis(axes, found):
     counts = sorted({point.ranks for one in found for point in one.points})
     axes.set_xscale("log", base=2)
@@ -35,7 +39,7 @@ def _speed(axes, found):
     for at, one in enumerate(found):
         ranks, speed = _of_ranks(one, lambda point: point.speed.median)
         axes.plot(ranks, speed[0] * ranks / ranks[0], color=GREY, linewidth=1.2, linestyle=(0, (4, 3)), label="perfect scaling" if at == 0 else None)
-        axes.plot(ranks, speed, linewidth=1.8, label=one.title(), **_look(at))
+        axes.plot(ranks, speed, linewidth=1.8, linestyle=_dash(one), label=one.title(), **_look(at))
         for point in one.points:
             axes.plot([point.ranks] * 2, [point.speed.low, point.speed.high], color=_look(at)["color"], linewidth=1.4, marker="_", markersize=9)
     axes.set_yscale("log")
@@ -51,7 +55,7 @@ def _efficiency(axes, found):
     highest = 100.0
     for at, one in enumerate(found):
         ranks, share = _of_ranks(one, lambda point: 100 * one.efficiency(point))
-        axes.plot(ranks, share, linewidth=1.8, linestyle="-" if one.kind == STRONG else (0, (3.5, 1.5)), **_look(at))
+        axes.plot(ranks, share, linewidth=1.8, linestyle=_dash(one), **_look(at))
         highest = max(highest, float(share.max()))
         axes.annotate(f"{share[-1]:.0f} %", (ranks[-1], share[-1]), xytext=(0, 8), textcoords="offset points", ha="center", fontsize=9,
                       color=_look(at)["color"])

@@ -9,6 +9,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
+from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
 
 from .run_file import RunFileError  # noqa: E402
 
@@ -20,6 +21,7 @@ GREY = "#B8BCC2"
 INK = "#30343A"
 SETS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY)
 DASHES = ("-", (0, (3.5, 1.5)), (0, (1.2, 1.4)))
+MOST_POINTS, FEWEST_SMOOTHED = 1500, 60
 
 STYLE = {
     "font.size": 9.5,
@@ -46,10 +48,34 @@ def label(name, unit):
     return name if unit in ("", "1") else f"{name} [{unit}]"
 
 
+def groups(values, size):
+    """Medians of each `size` values in a row; the last group may be smaller."""
+    values = np.asarray(values, dtype=float)
+    if size <= 1:
+        return values
+    whole = len(values) // size * size
+    rest = [np.median(values[whole:])] if whole < len(values) else []
+    return np.append(np.median(values[:whole].reshape(-1, size), axis=1), rest)
+
+
+def group_size(count):
+    """How many values make a point, so that a curve has no more than anyone can see."""
+    return max(1, int(np.ceil(count / MOST_POINTS)))
+
+
 def smooth(values, window):
     """Centred running median: a spike does not move it."""
     half = window // 2
     return np.array([np.median(values[max(0, i - half) : i + half + 1]) for i in range(len(values))])
+
+
+def smooth_curve(x, y):
+    """The running median of a curve; a short one as it is, a long one of groups of its values."""
+    if len(y) < FEWEST_SMOOTHED:
+        return np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    size = group_size(len(y))
+    x, y = groups(x, size), groups(y, size)
+    return x, smooth(y, max(5, len(y) // 40))
 
 
 def empty(axes, text):
@@ -61,8 +87,7 @@ def empty(axes, text):
 
 def expect_picture(output):
     """Refuses a name that says no kind of picture."""
-    known = plt.figure().canvas.get_supported_filetypes()
-    plt.close("all")
+    known = FigureCanvasBase.get_supported_filetypes()
     ending = os.path.splitext(output)[1].lstrip(".").lower()
     if ending not in known:
         raise RunFileError(f"{output}: a picture's name must end in one of .png, .pdf, .svg")

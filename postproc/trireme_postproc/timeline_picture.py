@@ -52,7 +52,8 @@ def _draw_rank(axes, rank, lanes, factor, positions, width):
         )
     if rank.whole is not None:
         for at in (rank.whole.begin, rank.whole.end):
-            axes.plot([at * factor] * 2, [min(lanes.values()) - 0.5, max(lanes.values()) + 0.5], color=INK, linewidth=0.9, linestyle=(0, (3, 2)), zorder=4)
+            rows = [min(lanes.values()) - 0.5, max(lanes.values()) + 0.5]
+            axes.plot([at * factor] * 2, rows, color=INK, linewidth=0.9, linestyle=(0, (3, 2)), zorder=4)
 
 
 def _labels(axes, timeline, rows, together):

@@ -86,11 +86,11 @@ class CommandLineTest(unittest.TestCase):
             self.assertIn(f">{part}", text, part)
 
     def test_a_run_that_measured_its_noise_scale(self):
-        made_up.write(self.path, steps=200)
+        made_up.write(self.path, steps=20)
         self.assertEqual(run("plot", self.directory)[0], 0)
         without = png_size(self.directory + "/run.png")
         self.assertNotIn("noise scale", run("summary", self.path)[1])
-        for steps in (1, 200):
+        for steps in (1, 20):
             made_up.write(self.path, steps=steps, noise_scale=40000.0)
             self.assertEqual(run("plot", self.directory)[0], 0)
             width, height = png_size(self.directory + "/run.png")
@@ -108,7 +108,7 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual(run("plot", self.path)[0], 0)
 
     def test_a_run_with_evaluation_sets(self):
-        made_up.write(self.path, steps=200)
+        made_up.write(self.path, steps=20)
         self.assertEqual(run("plot", self.directory)[0], 0)
         without = png_size(self.directory + "/run.png")
         self.assertNotIn("set ", run("summary", self.path)[1])
@@ -117,7 +117,7 @@ class CommandLineTest(unittest.TestCase):
                 "choices": {"step": [0, 100, 200], "loss": unknown, "accuracy": [0.25, 0.26, 0.2842], "accuracy_error": [0.0043, 0.0044, 0.0045],
                             "accuracy_per_byte": [0.3, float("nan"), 0.33], "accuracy_per_byte_error": [0.01, 0.01, 0.0112]}}
         for sets, rows in (({"code": told["code"]}, 1), ({"choices": told["choices"]}, 1), (told, 2)):
-            made_up.write(self.path, steps=200, sets=sets)
+            made_up.write(self.path, steps=20, sets=sets)
             self.assertEqual(run("plot", self.directory)[0], 0)
             width, height = png_size(self.directory + "/run.png")
             self.assertEqual(width, without[0])

@@ -12,6 +12,7 @@ import made_up
 from cli_test import png_size, run
 from trireme_postproc.measures import Spread, ranks_of_steps, window_before
 from trireme_postproc.run_file import RunFile
+from trireme_postproc.style import groups, smooth_curve
 
 
 class CompareTest(unittest.TestCase):
@@ -136,6 +137,16 @@ class MeasuresTest(unittest.TestCase):
         self.assertEqual(Spread([6.0], "s").ratio(spread), 2.0)
         for other in (Spread([], "s"), Spread([1.0], "m"), Spread([0.0], "s")):
             self.assertTrue(np.isnan(spread.ratio(other)))
+
+    def test_long_curves_are_thinned(self):
+        self.assertEqual(groups([1, 9, 2, 8, 3], 2).tolist(), [5.0, 5.0, 3.0])
+        self.assertEqual(groups([1, 2], 1).tolist(), [1.0, 2.0])
+        x, y = smooth_curve(np.arange(59), np.arange(59) ** 2)
+        self.assertEqual(y.tolist(), [value**2 for value in range(59)])  # a short one stays as it is
+        x, y = smooth_curve(np.arange(40000), np.where(np.arange(40000) == 20000, 1e9, np.arange(40000)))
+        self.assertEqual(len(x), len(y))
+        self.assertLessEqual(len(x), 1500)
+        np.testing.assert_allclose(y[100:-100], x[100:-100])  # and the spike is gone
 
     def test_windows(self):
         places, values = np.array([2.0, 4.0, 6.0, 8.0]), np.array([10, 20, 30, 40])

@@ -143,7 +143,8 @@ class ReportTest(unittest.TestCase):
         self.assertGreater(len([tag for tag, _ in page.tags if tag == "path"]), len(data["charts"]))
 
     def test_several_runs_and_incomplete_ones(self):
-        for name, options in (("empty", {"steps": 0, "validation": False, "spans": False}), ("cut", {"steps": 3, "wanted": 50}), ("long", {"steps": 4000, "spans": False})):
+        for name, options in (("empty", {"steps": 0, "validation": False, "spans": False}), ("cut", {"steps": 3, "wanted": 50}),
+                              ("long", {"steps": 4000, "spans": False})):
             os.mkdir(f"{self.directory}/{name}")
             path = made_up.write(f"{self.directory}/{name}/run.h5", **options)
             self.report(path)

@@ -5,7 +5,6 @@ import tempfile
 import unittest
 
 import h5py
-import numpy as np
 
 import made_up
 from cli_test import png_size, run
