@@ -219,6 +219,8 @@ def plot(run, output):
                 if high - low < 2:
                     axes.set_xlim((low + high) / 2 - 1, (low + high) / 2 + 1)
                 axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+                if high >= 20000:
+                    axes.xaxis.set_major_formatter(EngFormatter(sep=" "))
         name, details = _heading(run)
         figure.text(0.02, at(0.945), name, fontsize=16, fontweight="bold")
         figure.text(0.02, at(0.915), details, fontsize=9.5, color="#6A707A")
