@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include "ops/activations.hpp"
 #include "ops/adamw.hpp"
 #include "ops/attention.hpp"
 #include "ops/cross_entropy.hpp"
@@ -15,6 +16,7 @@
 #include "ops/embedding.hpp"
 #include "ops/layer_norm.hpp"
 #include "ops/order_free_sum.hpp"
+#include "ops/rotary.hpp"
 
 #include "nn/linear_products.hpp"
 
@@ -161,36 +163,85 @@ class Maker {
   void add_norms() {
     const std::int64_t C = shape_.channels, n = rows_ * C;
     const View x = tensor(n), y = tensor(n), dx = tensor(n), gamma = tensor(C);
-    const View beta = shape_.bias ? tensor(C) : View(nullptr, 0, dtype_);
-    const View dbeta = shape_.bias ? tensor(DType::f32, C) : View(nullptr, 0, DType::f32);
-    const View mean = tensor(DType::f32, rows_), rstd = tensor(DType::f32, rows_);
+    const bool centered = shape_.norm == model::Norm::layer_norm;
+    const View none(nullptr, 0, DType::f32);
+    const View beta = shape_.bias && centered ? tensor(C) : View(nullptr, 0, dtype_);
+    const View dbeta = shape_.bias && centered ? tensor(DType::f32, C) : none;
+    const View mean = centered ? tensor(DType::f32, rows_) : none;
+    const View rstd = tensor(DType::f32, rows_);
     const View dgamma = tensor(DType::f32, C), dbias = tensor(DType::f32, C);
     const View branch = tensor(n), sum = tensor(n);
     const double elements = static_cast<double>(n);
     const ops::Dropout dropout = this->dropout();
     device::Stream& s = stream_;
-    add("layer_norm.forward", micro_steps_, bytes(2 * elements),
-        [=, &s] { ops::layer_norm_forward(y, mean, rstd, x, gamma, beta, s); });
-    add("residual_layer_norm.forward", per_layer(2), bytes(4 * elements),
+    const std::string norm = word(shape_.norm);
+    const auto epsilon = static_cast<float>(shape_.norm_epsilon);
+    add(norm + ".forward", micro_steps_, bytes(2 * elements),
+        [=, &s] { ops::layer_norm_forward(y, mean, rstd, x, gamma, beta, epsilon, s); });
+    add("residual_" + norm + ".forward", per_layer(2), bytes(4 * elements),
         [=, &s, time = shape_.context] {
           ops::residual_layer_norm_forward(sum, y, mean, rstd, x, branch, gamma, beta, time,
-                                           dropout, s);
+                                           dropout, epsilon, s);
         });
-    add("layer_norm.backward", per_layer(2) + micro_steps_, bytes(4 * elements), [=, &s] {
+    add(norm + ".backward", per_layer(2) + micro_steps_, bytes(4 * elements), [=, &s] {
       ops::layer_norm_backward(dx, dgamma, dbeta, dbias, y, x, gamma, mean, rstd, true, s);
     });
   }
 
+  void add_activation() {
+    const std::int64_t columns = shape_.mlp_channels();
+    const bool gated = shape_.activation == model::Activation::swiglu;
+    const View out = tensor(rows_ * columns), in = tensor((gated ? 2 : 1) * out.elements);
+    const View d_in = gated ? tensor(in.elements) : out;
+    const auto read = static_cast<double>(in.elements), made = static_cast<double>(out.elements);
+    const bool again = shape_.recompute == model::Recompute::gelu;
+    device::Stream& s = stream_;
+    switch (shape_.activation) {
+      case model::Activation::gelu:
+        // Inside of products, but where the deck recomputes it: then twice by itself.
+        add("gelu.forward", again ? per_layer(2) : 0, bytes(read + made),
+            [=, &s] { ops::gelu_forward(out, in, s); });
+        add("gelu.backward", 0, bytes(read + 2 * made),
+            [=, &s] { ops::gelu_backward(out, out, in, s); });
+        return;
+      case model::Activation::squared_relu:
+        add("squared_relu.forward", per_layer(again ? 2 : 1), bytes(read + made),
+            [=, &s] { ops::squared_relu_forward(out, in, s); });
+        add("squared_relu.backward", per_layer(1), bytes(read + 2 * made),
+            [=, &s] { ops::squared_relu_backward(out, out, in, s); });
+        return;
+      case model::Activation::swiglu:
+        add("swiglu.forward", per_layer(again ? 2 : 1), bytes(read + made),
+            [=, &s] { ops::swiglu_forward(out, in, columns, s); });
+        add("swiglu.backward", per_layer(1), bytes(2 * read + made),
+            [=, &s] { ops::swiglu_backward(d_in, out, in, columns, s); });
+    }
+  }
+
+  /// Forward, and the gradient's way back.
+  void add_rotation() {
+    const ops::AttentionShape shape =
+        model::attention_shape(shape_, dtype_, request_.micro_sequences);
+    const ops::RotaryShape rotary{.time = shape.time,
+                                  .heads = shape.heads + shape.key_value_heads(),
+                                  .head_channels = shape.head_channels,
+                                  .stride = shape.packed_width()};
+    const View packed = tensor(rows_ * rotary.stride);
+    const View table = tensor(DType::f32, shape.time * shape.head_channels);
+    device::Stream& s = stream_;
+    add("rotate", per_layer(2),
+        bytes(2 * static_cast<double>(rows_ * rotary.heads * rotary.head_channels)),
+        [=, &s] { ops::rotate(packed, table, {}, rotary, ops::Turn::forward, s); });
+  }
+
   void add_elementwise() {
     const std::int64_t n = rows_ * shape_.channels, sample = shape_.context * shape_.channels;
-    const View fc = tensor(rows_ * shape_.mlp_channels()), gelu = tensor(fc.elements);
     const ops::Dropout dropout = this->dropout();
-    const auto elements = static_cast<double>(n), hidden = static_cast<double>(fc.elements);
+    const auto elements = static_cast<double>(n);
     device::Stream& s = stream_;
-    // Inside of products, but where the deck recomputes it: then twice by itself.
-    add("gelu.forward", shape_.recompute == model::Recompute::gelu ? per_layer(2) : 0,
-        bytes(2 * hidden), [=, &s] { ops::gelu_forward(gelu, fc, s); });
-    add("gelu.backward", 0, bytes(3 * hidden), [=, &s] { ops::gelu_backward(gelu, gelu, fc, s); });
+    add_activation();
+    if (shape_.positions == model::Positions::rotary)
+      add_rotation();
     if (dropout.active())
       add("dropout.backward", per_layer(2), bytes(2 * elements),
           [=, x = tensor(n), y = tensor(n), &s] {
@@ -203,8 +254,11 @@ class Maker {
     const std::int64_t C = shape_.channels, V = shape_.vocabulary;
     const ops::EmbeddingShape embedding{request_.micro_sequences, shape_.context, C, V};
     const View tokens = tensor(DType::i32, rows_), out = tensor(rows_ * C);
-    const View wte = tensor(V * C), wpe = tensor(shape_.context * C);
-    const View dwte = tensor(DType::f32, V * C), dwpe = tensor(DType::f32, shape_.context * C);
+    const std::int64_t positions =
+        shape_.positions == model::Positions::learned ? shape_.context * C : 0;
+    const View wte = tensor(V * C), dwte = tensor(DType::f32, V * C);
+    const View wpe = positions > 0 ? tensor(positions) : View(nullptr, 0, dtype_);
+    const View dwpe = positions > 0 ? tensor(DType::f32, positions) : View(nullptr, 0, DType::f32);
     const ops::Dropout dropout = this->dropout();
     const double elements = static_cast<double>(rows_ * C);
     device::Stream& s = stream_;

@@ -56,15 +56,11 @@ train::Job job_of(const deck::Deck& deck, const model::GptShape& shape) {
                  .resolved_deck = deck::echo(deck),
                  .build = build_facts(),
                  .tokenizer = deck.tokenizer_of_data()};
-  const std::map<std::string, std::int64_t> sizes{{"model.layers", shape.layers},
-                                                  {"model.heads", shape.heads},
-                                                  {"model.channels", shape.channels},
-                                                  {"model.context", shape.context},
-                                                  {"model.vocabulary", shape.vocabulary}};
+  const std::map<std::string, std::string> resolved = deck::resolved_model(shape);
   for (const deck::Entry& entry : deck::survey(c)) {
-    const auto size = sizes.find(entry.path);  // what a preset or the tokenizer filled in
-    job.deck.emplace_back(
-        entry.path, size == sizes.end() ? as_text(entry.value) : deck::yaml_text(size->second));
+    const auto known = resolved.find(entry.path);  // what a preset or the tokenizer filled in
+    job.deck.emplace_back(entry.path,
+                          known == resolved.end() ? as_text(entry.value) : known->second);
     job.rules.push_back(entry.change);
     job.places.push_back(deck.places.of(entry.path));
   }

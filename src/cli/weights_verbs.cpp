@@ -16,6 +16,7 @@
 
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
+#include "deck/config.hpp"
 #include "weights/export.hpp"
 #include "weights/import.hpp"
 
@@ -85,6 +86,7 @@ ExitCode run_import(comm::World& world, const ImportWords& words) {
       "with these sizes, run.directory: {} and run.seed: {}",
       shape.layers, shape.heads, shape.channels, shape.context, shape.vocabulary, request.output,
       request.seed);
+  log.info("in a deck: {}", deck::model_section(shape));
   return ExitCode::done;
 }
 

@@ -16,6 +16,7 @@
 #include "model/layers.hpp"
 #include "optim/groups.hpp"
 
+#include "deck/check_model.hpp"
 #include "deck/check_sets.hpp"
 #include "deck/check_tree.hpp"
 #include "deck/findings.hpp"
@@ -57,7 +58,7 @@ class Checker : Findings {
     batch_splits();
     run_is_countable();
     sizes_are_complete();
-    heads_divide_channels();
+    check_model(config_, shape_, places_, *this);
     one_source();
     files_agree();
     documents_begin();
@@ -144,20 +145,6 @@ class Checker : Findings {
     needs("model.context", shape_.context);
     if (tokenizer_ != nullptr && readable({"data.train"}))
       needs("model.vocabulary", shape_.vocabulary);
-  }
-
-  void heads_divide_channels() {
-    if (!readable({"model.preset", "model.heads", "model.channels"}) || shape_.heads == 0 ||
-        shape_.channels % shape_.heads == 0)
-      return;
-    const std::int64_t below = shape_.channels / shape_.heads * shape_.heads;
-    const std::string works = below > 0 ? fmt::format("{} or {}", below, below + shape_.heads)
-                                        : fmt::format("{}", shape_.heads);
-    disagree({{"model.channels",
-               fmt::format("{} is not a multiple of heads = {}; nearest that works: {}",
-                           shape_.channels, shape_.heads, works)},
-              {"model.heads",
-               fmt::format("{} does not divide channels = {}", shape_.heads, shape_.channels)}});
   }
 
   void one_source() {
@@ -342,7 +329,8 @@ class Checker : Findings {
                  "close buckets by hand, and parallel.bucket_elements would close them by size"},
                 {"parallel.bucket_elements",
                  "closes buckets by size, and parallel.bucket_boundaries close them by hand"}});
-    if (std::min({shape_.layers, shape_.channels, shape_.context, shape_.vocabulary}) <= 0)
+    if (std::min(
+            {shape_.layers, shape_.heads, shape_.channels, shape_.context, shape_.vocabulary}) <= 0)
       return;  // said elsewhere
     std::vector<std::string> names;
     for (const auto& parameter : trireme::model::parameter_table(shape_))

@@ -6,6 +6,9 @@
 // The tests of tests/deck then check that it is read, echoed and explained.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "device/config.hpp"
 
 #include "data/config.hpp"
@@ -62,6 +65,13 @@ bool operator==(const JobConfig& a, const JobConfig& b);
 /// `tokenizer`: null where it could not be read.
 trireme::model::GptShape shape_of(const JobConfig& config,
                                   const trireme::text::Tokenizer* tokenizer);
+
+/// The keys of section `model` that a preset, the family or the tokenizer fill in, as the deck
+/// would say them: what a run that goes on compares, however its deck says it.
+std::map<std::string, std::string> resolved_model(const trireme::model::GptShape& shape);
+
+/// Section `model` of a deck for such a model, on one line.
+std::string model_section(const trireme::model::GptShape& shape);
 
 /// Whether some of the training data are token files.
 bool has_token_files(const trireme::data::DataConfig& data);

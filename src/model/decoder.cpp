@@ -55,6 +55,7 @@ Decoder::Decoder(device::Device& device,
   buffer_ = device.allocate(plan_.bytes(), "activations of a decoder");
   device.fill_zero(buffer_.view(DType::u8), *stream);
   stream->synchronize();
+  layers_.fill(buffer_, device);
   rows_ = device.allocate_shared_with_host(3 * most_rows * sizeof(std::int32_t), "rows to decode");
   logits_ = device.allocate(
       static_cast<std::size_t>(filled_up(sequences) * shape.vocabulary) * sizeof(float),

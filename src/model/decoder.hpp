@@ -13,9 +13,8 @@
 //    products do not compute rows alone, on the pieces in which it reads: piece_tokens at a time,
 //    counted from `first`, and the rest. A sequence that was read from multiples of piece_tokens on
 //    is what one call makes of it.
-// 3. A sequence starts again by reading from position 0. A learned position is part of what is
-// kept,
-//    so a window that moves has to be read again.
+// 3. A sequence starts again by reading from position 0. A position, learned or rotary, is part of
+//    what is kept, so a window that moves has to be read again.
 // 4. CPUs alone (can_decode()); a GPU has Gpt::next_logits.
 #pragma once
 

@@ -15,6 +15,10 @@ const GptShape& checked(const GptShape& s) {
                  "layers {}, heads {}, channels {}, context {}, vocabulary {}", s.layers, s.heads,
                  s.channels, s.context, s.vocabulary);
   TRIREME_EXPECT(s.channels % s.heads == 0, "{} channels for {} heads", s.channels, s.heads);
+  TRIREME_EXPECT(s.key_value_heads() > 0 && s.heads % s.key_value_heads() == 0,
+                 "{} heads over {} of keys and values", s.heads, s.key_value_heads());
+  TRIREME_EXPECT(s.positions == Positions::learned || s.head_channels() % 2 == 0,
+                 "rotary positions of heads of {} channels", s.head_channels());
   TRIREME_EXPECT(s.dropout >= 0 && s.dropout < 1, "dropout {}", s.dropout);
   // A dropout site has 2^42 elements per sample (ops/dropout.hpp).
   TRIREME_EXPECT(s.dropout == 0 || s.heads * s.context <= (std::int64_t{1} << 42U) / s.context,
@@ -44,6 +48,7 @@ Gpt::Impl::Impl(device::Device& device,
   TRIREME_EXPECT(micro_sequences > 0, "{} sequences in a micro-batch", micro_sequences);
   TRIREME_EXPECT(dtype == DType::f32 || dtype == DType::bf16, "a model in {}", name(dtype));
   buffer_ = device.allocate(plan_.bytes(), "activations");
+  layers_.fill(buffer_, device);
   size_of(micro_sequences);
 }
 

@@ -31,7 +31,8 @@ nn::MlpConfig mlp_config(const GptShape& shape) {
           .bias = shape.bias,
           .recomputes = shape.recompute == Recompute::gelu,
           .deviation = deviation,
-          .output_deviation = output_deviation(shape)};
+          .output_deviation = output_deviation(shape),
+          .activation = shape.activation};
 }
 
 }  // namespace
@@ -43,7 +44,8 @@ nn::AttentionConfig attention_config(const GptShape& shape) {
           .bias = shape.bias,
           .drops = shape.dropout > 0,
           .deviation = deviation,
-          .output_deviation = output_deviation(shape)};
+          .output_deviation = output_deviation(shape),
+          .grouped_heads = shape.grouped_heads};
 }
 
 ops::AttentionShape attention_shape(const GptShape& shape, DType dtype, std::int64_t sequences) {
@@ -53,19 +55,30 @@ ops::AttentionShape attention_shape(const GptShape& shape, DType dtype, std::int
 Layers::Layers(const GptShape& given) : shape(given) {
   const auto layer_norm = [&](const std::string& scope, const char* name) {
     return std::make_unique<nn::LayerNorm>(
-        registry, scope, name, nn::LayerNormConfig{.channels = shape.channels, .bias = shape.bias});
+        registry, scope, name,
+        nn::LayerNormConfig{.channels = shape.channels,
+                            .bias = shape.bias,
+                            .centered = shape.norm == Norm::layer_norm,
+                            .epsilon = shape.norm_epsilon});
   };
+  const bool learned = shape.positions == Positions::learned;
+  if (!learned)
+    rotary = std::make_unique<nn::Rotary>(nn::RotaryConfig{.head_channels = shape.head_channels(),
+                                                           .theta = shape.rotary_theta,
+                                                           .scaling = shape.rotary_scaling});
   embedding =
       std::make_unique<nn::Embedding>(registry, nn::EmbeddingConfig{.channels = shape.channels,
                                                                     .vocabulary = shape.vocabulary,
                                                                     .context = shape.context,
                                                                     .shared = shape.tied_head,
-                                                                    .deviation = deviation});
+                                                                    .deviation = deviation,
+                                                                    .positions = learned});
   for (std::int64_t l = 0; l < shape.layers; ++l) {
     const std::string scope = fmt::format("h.{}.", l);
     Block block{.begin = residuals.size(), .first = registry.next()};
     auto ln_1 = layer_norm(scope, "ln_1");
-    add(std::move(ln_1), std::make_unique<nn::Attention>(registry, scope, attention_config(shape)));
+    add(std::move(ln_1),
+        std::make_unique<nn::Attention>(registry, scope, attention_config(shape), rotary.get()));
     auto ln_2 = layer_norm(scope, "ln_2");
     add(std::move(ln_2), std::make_unique<nn::Mlp>(registry, scope, mlp_config(shape)));
     block.end = residuals.size();
@@ -110,6 +123,8 @@ nn::ActivationPlan Layers::plan(DType dtype,
                        .kind = kind,
                        .recompute = shape.recompute,
                        .cache = cache});
+  if (rotary)
+    rotary->plan(planner);
   for (std::size_t l = 0; l < blocks.size(); ++l) {
     planner.begin_block(l);
     for (std::size_t i = blocks[l].begin; i < blocks[l].end; ++i) {
@@ -130,6 +145,11 @@ nn::ActivationPlan Layers::plan(DType dtype,
     planner.need(&Scratch::d_branch, shape.channels);
   head->plan(planner);
   return planner.finish();
+}
+
+void Layers::fill(const device::Buffer& memory, device::Device& device) const {
+  if (rotary)
+    rotary->fill(memory, device);
 }
 
 void Layers::expect_values(const std::vector<ConstView>& values, DType dtype) const {

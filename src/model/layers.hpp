@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers of a GPT, put together: this is all that tells one family from another.
+// The layers of a model, put together: this is all that tells one family from another, GPT-2 from
+// Llama and from what stands between them.
 //
 //   embedding, then per block  x + attention(norm(x))  and  x + mlp(norm(x)), a norm, the head
 //
@@ -23,6 +24,7 @@
 #include "nn/norm.hpp"
 #include "nn/product_list.hpp"
 #include "nn/registry.hpp"
+#include "nn/rotary.hpp"
 
 #include "model/config.hpp"
 
@@ -53,6 +55,8 @@ struct Layers {
                           std::int64_t sequences,
                           device::Kind kind,
                           const nn::CacheSize& cache = {});
+  /// Once `memory`, the buffer of the plan, is there: what no call writes.
+  void fill(const device::Buffer& memory, device::Device& device) const;
   /// Before the first call with such a batch; sizes count from 0 in the order of these calls.
   void prepare(nn::Kernels& kernels, const nn::BatchSize& size);
 
@@ -74,6 +78,7 @@ struct Layers {
 
   const GptShape shape;
   nn::Registry registry;
+  std::unique_ptr<nn::Rotary> rotary;  ///< null where positions are learned
   std::unique_ptr<nn::Embedding> embedding;
   std::vector<Residual> residuals;
   std::vector<Block> blocks;
@@ -93,8 +98,10 @@ struct Layers {
   std::vector<ParameterIndex> indices_;  // 0, 1, …: spans of it go to before_use
 };
 
-/// The parameter table in registration order: "wte.weight", "wpe.weight", "h.0.ln_1.weight", …
-/// "ln_f.weight", ["head.weight"].
+/// The parameter table in registration order: "wte.weight", ["wpe.weight"], "h.0.ln_1.weight", …
+/// "ln_f.weight", ["head.weight"]. The rows of "attn.qkv.weight" are those of all queries, then of
+/// all keys, then of all values; those of "mlp.fc.weight" with SwiGLU are of the gates, then of
+/// what they let through.
 std::vector<layout::Parameter> parameter_table(const GptShape& shape);
 
 /// 6·parameters + 6·layers·channels·context for GPT-2: multiply-adds of forward and backward, times

@@ -3,8 +3,12 @@
 
 namespace trireme::nn {
 
-Attention::Attention(Registry& registry, const std::string& scope, const AttentionConfig& config)
+Attention::Attention(Registry& registry,
+                     const std::string& scope,
+                     const AttentionConfig& config,
+                     const Rotary* rotary)
     : config_(config),
+      rotary_(rotary),
       qkv_(registry,
            scope + "attn.qkv",
            {.role = "qkv",
@@ -56,9 +60,15 @@ double Attention::flops_per_token(std::int64_t context) const {
          6.0 * static_cast<double>(config_.width()) * static_cast<double>(context);
 }
 
+void Attention::rotate(const Call& call, View packed, ops::Turn turn) const {
+  if (rotary_ != nullptr)
+    rotary_->rotate(call, packed, config_.shape({}), turn);
+}
+
 void Attention::forward_inside(const Call& call, ConstView x) const {
   const View packed = call.view(packed_);
   qkv_.forward(call, packed, x);
+  rotate(call, packed, ops::Turn::forward);
   if (call.places != nullptr) {
     decoding_->forward(call.view(result_), call.whole(cache_), packed, call.places->sequences,
                        call.places->positions, call.stream);
@@ -80,6 +90,7 @@ void Attention::backward(const Call& call, ConstView dy, ConstView x) const {
   output_.backward_input(call, d_result, dy);
   attention_[call.size]->backward(d_packed, d_result, packed, result, call.view(lse_),
                                   call.dropout_at(dropout_site_), call.stream);
+  rotate(call, d_packed, ops::Turn::back);
   qkv_.backward_parameters(call, d_packed, x);
   qkv_.backward_input(call, call.narrow_of(config_.channels), d_packed);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal multi-head self-attention between two linear layers: one product for queries, keys and
-// values of all heads, packed as ops/attention.hpp wants them, and one for the output. Decoding
-// keeps the keys and values of earlier positions (ops/cached_attention.hpp).
+// values of all heads, packed as ops/attention.hpp wants them, and one for the output. Heads of
+// queries may share keys and values, and queries and keys may be rotated (rotary.hpp): backward
+// keeps them as they are rotated, and turns their gradient back. Decoding keeps the keys and values
+// of earlier positions (ops/cached_attention.hpp).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include "ops/cached_attention.hpp"
 
 #include "nn/branch.hpp"
+#include "nn/rotary.hpp"
 
 namespace trireme::nn {
 
@@ -19,34 +22,41 @@ struct AttentionConfig {
   std::int64_t channels = 0;  ///< of the residual stream
   std::int64_t heads = 0, head_channels = 0;
   bool bias = true;
-  bool drops = false;           ///< dropout acts on the probabilities in training
-  double deviation = 0;         ///< of initial values
-  double output_deviation = 0;  ///< of those of the output layer
+  bool drops = false;              ///< dropout acts on the probabilities in training
+  double deviation = 0;            ///< of initial values
+  double output_deviation = 0;     ///< of those of the output layer
+  std::int64_t grouped_heads = 0;  ///< of keys and values; 0: as many as heads
 
   /// Of what attention gives to the output layer.
   [[nodiscard]] std::int64_t width() const { return heads * head_channels; }
   /// Queries, keys and values, packed.
-  [[nodiscard]] std::int64_t qkv_width() const { return 3 * width(); }
+  [[nodiscard]] std::int64_t qkv_width() const { return shape({}).packed_width(); }
   [[nodiscard]] ops::AttentionShape shape(const BatchSize& size) const {
     return {.batch = size.sequences,
             .time = size.context,
             .heads = heads,
             .head_channels = head_channels,
             .dtype = size.dtype,
-            .drops = drops};
+            .drops = drops,
+            .grouped_heads = grouped_heads};
   }
   [[nodiscard]] ops::CachedAttentionShape cached_shape(const CacheSize& cache, DType dtype) const {
     return {.sequences = cache.sequences,
             .positions = cache.positions,
             .heads = heads,
             .head_channels = head_channels,
-            .dtype = dtype};
+            .dtype = dtype,
+            .grouped_heads = grouped_heads};
   }
 };
 
 class Attention final : public Branch {
  public:
-  Attention(Registry& registry, const std::string& scope, const AttentionConfig& config);
+  /// `rotary` outlives the layer; null: nothing turns.
+  Attention(Registry& registry,
+            const std::string& scope,
+            const AttentionConfig& config,
+            const Rotary* rotary = nullptr);
 
   void plan(Planner& planner) override;
   void prepare(Kernels& kernels, const BatchSize& size) override;
@@ -59,7 +69,11 @@ class Attention final : public Branch {
   void backward(const Call& call, ConstView dy, ConstView x) const override;
 
  private:
+  /// Queries and keys of packed = [rows, qkv_width].
+  void rotate(const Call& call, View packed, ops::Turn turn) const;
+
   const AttentionConfig config_;
+  const Rotary* const rotary_;
   Linear qkv_, output_;
   std::uint32_t dropout_site_;
   std::vector<const ops::Attention*> attention_;    // by batch size; none when decoding

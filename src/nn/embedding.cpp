@@ -9,12 +9,15 @@ Embedding::Embedding(Registry& registry, const EmbeddingConfig& config)
                            {config.vocabulary, config.channels},
                            {.deviation = config.deviation},
                            config.shared)),
-      positions_(registry.add(
-          "wpe.weight", {config.context, config.channels}, {.deviation = config.deviation})),
+      positions_(config.positions ? registry.add("wpe.weight",
+                                                 {config.context, config.channels},
+                                                 {.deviation = config.deviation})
+                                  : absent),
       dropout_site_(registry.add_dropout_site()) {}
 
 double Embedding::flops_per_token() const {
-  return 6.0 * static_cast<double>((config_.vocabulary + config_.context) * config_.channels);
+  const std::int64_t rows = config_.vocabulary + (positions_ != absent ? config_.context : 0);
+  return 6.0 * static_cast<double>(rows * config_.channels);
 }
 
 ops::EmbeddingShape Embedding::shape(const Call& call) const {

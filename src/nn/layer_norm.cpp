@@ -14,26 +14,27 @@ LayerNorm::LayerNorm(Registry& registry,
     : name_(std::move(name)),
       config_(config),
       weight_(registry.add(scope + name_ + ".weight", {config.channels}, {.constant = 1})) {
-  if (config.bias)
+  if (config.bias && config.centered)
     bias_ = registry.add(scope + name_ + ".bias", {config.channels}, {});
 }
 
 void LayerNorm::plan(Planner& planner, Keep how) {
-  mean_ = planner.keep(how, name_ + ".mean", 1, DType::f32);
+  if (config_.centered)
+    mean_ = planner.keep(how, name_ + ".mean", 1, DType::f32);
   rstd_ = planner.keep(how, name_ + ".rstd", 1, DType::f32);
   output_ = planner.keep(how, name_, config_.channels);
 }
 
 void LayerNorm::forward(const Call& call, ConstView x) const {
   ops::layer_norm_forward(call.view(output_), call.view(mean_), call.view(rstd_), x,
-                          call.value(weight_), call.value(bias_), call.stream);
+                          call.value(weight_), call.value(bias_), epsilon(), call.stream);
 }
 
 void LayerNorm::forward_sum(
     const Call& call, View sum, ConstView x, ConstView branch, const ops::Dropout& dropout) const {
   ops::residual_layer_norm_forward(sum, call.view(output_), call.view(mean_), call.view(rstd_), x,
                                    branch, call.value(weight_), call.value(bias_), call.context,
-                                   dropout, call.stream);
+                                   dropout, epsilon(), call.stream);
 }
 
 void LayerNorm::backward(
@@ -46,7 +47,7 @@ void LayerNorm::backward(
 }
 
 double LayerNorm::flops_per_token() const {
-  return 6.0 * static_cast<double>(config_.channels) * (config_.bias ? 2 : 1);
+  return 6.0 * static_cast<double>(config_.channels) * (bias_ != absent ? 2 : 1);
 }
 
 bool LayerNorm::take_bias_sums(ParameterIndex bias) {

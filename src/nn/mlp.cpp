@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/mlp.hpp"
 
+#include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
 
 namespace trireme::nn {
@@ -11,10 +12,10 @@ Mlp::Mlp(Registry& registry, const std::string& scope, const MlpConfig& config)
              scope + "mlp.fc",
              {.role = "fc",
               .in = config.channels,
-              .out = config.hidden,
+              .out = config.before_width(),
               .bias = config.bias,
               .deviation = config.deviation,
-              .gelu_after = !config.recomputes}),
+              .gelu_after = config.fuses()}),
       output_(registry,
               scope + "mlp.proj",
               {.role = "mlp_projection",
@@ -22,12 +23,12 @@ Mlp::Mlp(Registry& registry, const std::string& scope, const MlpConfig& config)
                .out = config.channels,
                .bias = config.bias,
                .deviation = config.output_deviation,
-               .gelu_before = true}) {}
+               .gelu_before = config.activation == Activation::gelu}) {}
 
 void Mlp::plan(Planner& planner) {
-  before_ = planner.keep(Keep::block, "fc", config_.hidden);
+  before_ = planner.keep(Keep::block, "fc", config_.before_width());
   activated_ = planner.keep(Keep::cheap, "gelu", config_.hidden);
-  planner.need(&ActivationPlan::Scratch::wide, config_.hidden);
+  planner.need(&ActivationPlan::Scratch::wide, wide_width());
 }
 
 void Mlp::prepare(Kernels& kernels, const BatchSize& size) {
@@ -44,13 +45,41 @@ double Mlp::flops_per_token(std::int64_t /*context*/) const {
   return input_.flops_per_token() + output_.flops_per_token();
 }
 
+std::int64_t Mlp::wide_width() const {
+  return config_.activation == Activation::swiglu ? config_.before_width() + config_.hidden
+                                                  : config_.hidden;
+}
+
+View Mlp::hidden_of(const Call& call) const {
+  const std::int64_t elements = call.rows() * config_.hidden;
+  return call.wide_of(wide_width()).slice(call.rows() * wide_width() - elements, elements);
+}
+
+void Mlp::activate(const Call& call, ConstView before) const {
+  switch (config_.activation) {
+    case Activation::gelu:
+      return ops::gelu_forward(activated(call), before, call.stream);
+    case Activation::squared_relu:
+      return ops::squared_relu_forward(activated(call), before, call.stream);
+    case Activation::swiglu:
+      return ops::swiglu_forward(activated(call), before, config_.hidden, call.stream);
+  }
+}
+
+void Mlp::activate_backward(const Call& call, View d_before, ConstView before) const {
+  if (config_.activation == Activation::swiglu)
+    ops::swiglu_backward(d_before, hidden_of(call), before, config_.hidden, call.stream);
+  else
+    ops::squared_relu_backward(d_before, hidden_of(call), before, call.stream);
+}
+
 void Mlp::forward_inside(const Call& call, ConstView x) const {
   const View before = call.view(before_);
-  if (config_.recomputes) {
-    input_.forward(call, before, x);
-    ops::gelu_forward(activated(call), before, call.stream);
-  } else {
+  if (config_.fuses()) {
     input_.forward_gelu(call, activated(call), before, x);
+  } else {
+    input_.forward(call, before, x);
+    activate(call, before);
   }
 }
 
@@ -59,11 +88,16 @@ void Mlp::forward_output(const Call& call) const {
 }
 
 void Mlp::backward(const Call& call, ConstView dy, ConstView x) const {
-  const View before = call.view(before_), d_before = hidden_of(call);
+  const View before = call.view(before_), d_before = call.wide_of(config_.before_width());
   if (config_.recomputes)
-    ops::gelu_forward(activated(call), before, call.stream);
+    activate(call, before);
   output_.backward_parameters(call, dy, activated(call));
-  output_.backward_input_gelu(call, d_before, before, dy);
+  if (config_.activation == Activation::gelu) {
+    output_.backward_input_gelu(call, d_before, before, dy);
+  } else {
+    output_.backward_input(call, hidden_of(call), dy);
+    activate_backward(call, d_before, before);
+  }
   input_.backward_parameters(call, d_before, x);
   input_.backward_input(call, call.narrow_of(config_.channels), d_before);
 }

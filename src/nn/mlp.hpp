@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two linear layers with a GELU between them. The GELU is part of the products where the device can
-// (ops::Epilogue), but for one that backward computes again: that must be the one of forward to the
-// bit, so it stands by itself.
+// Two linear layers with an activation between them. A GELU is part of the products where the
+// device can (ops::Epilogue), but for one that backward computes again: that must be the one of
+// forward to the bit, so it stands by itself. Other activations are passes of their own. SwiGLU's
+// first layer is of twice the width: the gates, and then what they let through.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "nn/activation.hpp"
 #include "nn/branch.hpp"
 
 namespace trireme::nn {
@@ -15,9 +17,17 @@ struct MlpConfig {
   std::int64_t channels = 0;  ///< of the residual stream
   std::int64_t hidden = 0;
   bool bias = true;
-  bool recomputes = false;      ///< the GELU's output is dropped: Recompute::gelu
+  bool recomputes = false;      ///< the activation's output is dropped: Recompute::gelu
   double deviation = 0;         ///< of initial values
   double output_deviation = 0;  ///< of those of the output layer
+  Activation activation = Activation::gelu;
+
+  /// What the first layer makes.
+  [[nodiscard]] std::int64_t before_width() const {
+    return activation == Activation::swiglu ? 2 * hidden : hidden;
+  }
+  /// Whether the GELU is left to the products.
+  [[nodiscard]] bool fuses() const { return activation == Activation::gelu && !recomputes; }
 };
 
 class Mlp final : public Branch {
@@ -35,11 +45,17 @@ class Mlp final : public Branch {
   void backward(const Call& call, ConstView dy, ConstView x) const override;
 
  private:
-  /// Where the GELU's output goes and, once there, comes from.
+  /// Where the activation's output goes and, once there, comes from.
   [[nodiscard]] View activated(const Call& call) const {
     return activated_.elements == 0 ? hidden_of(call) : call.view(activated_);
   }
-  [[nodiscard]] View hidden_of(const Call& call) const { return call.wide_of(config_.hidden); }
+  /// Room in `wide` for that output or its gradient, behind that for the gradient of its input
+  /// where this one is of another width; else in its place.
+  [[nodiscard]] View hidden_of(const Call& call) const;
+  [[nodiscard]] std::int64_t wide_width() const;
+  void activate(const Call& call, ConstView before) const;
+  /// d_before from the gradient of the activation's output, in hidden_of().
+  void activate_backward(const Call& call, View d_before, ConstView before) const;
 
   const MlpConfig config_;
   Linear input_, output_;

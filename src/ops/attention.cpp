@@ -17,6 +17,8 @@ std::unique_ptr<Attention::Implementation> make(device::Device& device, const At
   TRIREME_EXPECT(s.batch >= 1 && s.time >= 1 && s.heads >= 1 && s.head_channels >= 1,
                  "attention over {} x {} positions, {} heads of {}", s.batch, s.time, s.heads,
                  s.head_channels);
+  TRIREME_EXPECT(s.key_value_heads() >= 1 && s.heads % s.key_value_heads() == 0,
+                 "{} heads over {} of keys and values", s.heads, s.key_value_heads());
   TRIREME_EXPECT(s.dtype == DType::f32 || s.dtype == DType::bf16, "attention on {}", name(s.dtype));
   if (device.kind() == device::Kind::cpu)
     return make_attention_cpu(device, s);
@@ -29,8 +31,9 @@ std::unique_ptr<Attention::Implementation> make(device::Device& device, const At
 void expect_sizes(
     const AttentionShape& s, ConstView qkv, ConstView out, ConstView lse, const Dropout& dropout) {
   const std::int64_t elements = s.batch * s.time * s.heads * s.head_channels;
-  TRIREME_EXPECT(qkv.elements == 3 * elements && qkv.dtype == s.dtype, "QKV is {} {}, not {} {}",
-                 qkv.elements, name(qkv.dtype), 3 * elements, name(s.dtype));
+  const std::int64_t packed = s.batch * s.time * s.packed_width();
+  TRIREME_EXPECT(qkv.elements == packed && qkv.dtype == s.dtype, "QKV is {} {}, not {} {}",
+                 qkv.elements, name(qkv.dtype), packed, name(s.dtype));
   TRIREME_EXPECT(out.elements == elements && out.dtype == s.dtype, "out is {} {}, not {} {}",
                  out.elements, name(out.dtype), elements, name(s.dtype));
   TRIREME_EXPECT(lse.elements == s.batch * s.heads * s.time && lse.dtype == DType::f32,

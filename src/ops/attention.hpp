@@ -2,10 +2,11 @@
 // Causal multi-head self-attention on a packed QKV tensor.
 // Source: Vaswani et al. 2017, eq. 1, scale 1/sqrt(D); backward as in Dao et al. 2022, appendix B.
 //
-// Shapes: qkv, dqkv = [B, T, 3, H, D], out, dout = [B, T, H, D] of one dtype T; lse = [B, H, T]
-// fp32, the log of each row's sum of exponentials, which forward leaves for backward. Rows attend
-// to positions <= their own. Dropout acts on the probabilities; its element index within a sample
-// is (h·T + t)·T + s.
+// Shapes: qkv, dqkv = [B, T, H + 2 G, D], all queries, then all keys, then all values, with G heads
+// of keys and values; out, dout = [B, T, H, D] of one dtype T; lse = [B, H, T] fp32, the log of
+// each row's sum of exponentials, which forward leaves for backward. Rows attend to positions <=
+// their own. Dropout acts on the probabilities; its element index within a sample is (h·T + t)·T +
+// s.
 // 1. Work is tiled by query block; no more than a tile of scores per thread exists at a time.
 // 2. Results do not depend on the number of threads.
 // 3. The CPU's scratch is made for the threads that OpenMP has at construction; later calls use no
@@ -28,6 +29,19 @@ struct AttentionShape {
   std::int64_t batch = 0, time = 0, heads = 0, head_channels = 0;
   DType dtype = DType::f32;
   bool drops = false;  ///< some calls will be with dropout; without it none may be
+  /// G, of keys and values; divides heads, of which so many in a row share one. 0: as many as
+  /// heads.
+  std::int64_t grouped_heads = 0;
+
+  [[nodiscard]] std::int64_t key_value_heads() const {
+    return grouped_heads != 0 ? grouped_heads : heads;
+  }
+  /// Query heads that share keys and values.
+  [[nodiscard]] std::int64_t group() const { return heads / key_value_heads(); }
+  /// Elements of a position's queries, keys and values.
+  [[nodiscard]] std::int64_t packed_width() const {
+    return (heads + 2 * key_value_heads()) * head_channels;
+  }
 
   auto operator<=>(const AttentionShape&) const = default;
 };

@@ -24,10 +24,10 @@ struct Attention::Implementation {
 };
 
 /// Whether cuDNN's fused attention takes this shape where there is no dropout. Its front end
-/// refuses backward of a single position.
+/// refuses backward of a single position. Grouped heads are left to our own kernels.
 inline bool suits_cudnn(const AttentionShape& shape) {
   return shape.dtype == DType::bf16 && shape.head_channels % 8 == 0 && shape.head_channels <= 128 &&
-         shape.time > 1;
+         shape.time > 1 && shape.group() == 1;
 }
 
 /// Whether what cuDNN `version` (90100: 9.1.0) computes may be captured in a CUDA graph. Below 9.16

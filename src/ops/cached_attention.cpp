@@ -12,6 +12,8 @@ const CachedAttentionShape& checked(const CachedAttentionShape& s) {
   TRIREME_EXPECT(s.sequences >= 1 && s.positions >= 1 && s.heads >= 1 && s.head_channels >= 1,
                  "a cache of {} sequences of {} positions, {} heads of {}", s.sequences,
                  s.positions, s.heads, s.head_channels);
+  TRIREME_EXPECT(s.key_value_heads() >= 1 && s.heads % s.key_value_heads() == 0,
+                 "{} heads over {} of keys and values", s.heads, s.key_value_heads());
   TRIREME_EXPECT(s.dtype == DType::f32 || s.dtype == DType::bf16, "attention on {}", name(s.dtype));
   return s;
 }
@@ -56,9 +58,9 @@ void CachedAttention::forward(View out,
                      positions.dtype == DType::i32,
                  "{} {} sequences and {} {} positions", rows, name(sequences.dtype),
                  positions.elements, name(positions.dtype));
-  TRIREME_EXPECT(qkv.elements == 3 * elements && qkv.dtype == shape_.dtype,
-                 "QKV is {} {}, not {} {}", qkv.elements, name(qkv.dtype), 3 * elements,
-                 name(shape_.dtype));
+  const std::int64_t packed = rows * shape_.packed_width();
+  TRIREME_EXPECT(qkv.elements == packed && qkv.dtype == shape_.dtype, "QKV is {} {}, not {} {}",
+                 qkv.elements, name(qkv.dtype), packed, name(shape_.dtype));
   TRIREME_EXPECT(out.elements == elements && out.dtype == shape_.dtype, "out is {} {}, not {} {}",
                  out.elements, name(out.dtype), elements, name(shape_.dtype));
   TRIREME_EXPECT(cache.elements == cache_elements(shape_) && cache.dtype == DType::f32,

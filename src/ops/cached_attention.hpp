@@ -3,9 +3,9 @@
 // a token costs while text is generated. A cache holds the keys and values of some sequences, each
 // of up to so many positions; a row of a call is one position of one of them.
 //
-// Shapes: qkv = [R, 3, H, D], out = [R, H, D] of one dtype T, as in attention.hpp with one position
-// per row; sequences, positions = [R] int32; cache = [cache_elements] fp32. A row with a negative
-// sequence is room to spare: nothing of it is stored, and its output is 0.
+// Shapes: qkv = [R, H + 2 G, D], out = [R, H, D] of one dtype T, as in attention.hpp with one
+// position per row; sequences, positions = [R] int32; cache = [cache_elements] fp32. A row with a
+// negative sequence is room to spare: nothing of it is stored, and its output is 0.
 //
 // 1. A call stores the keys and values of its rows, and then lets each row attend to the positions
 //    0 ... its own of its sequence. Requires: those before it were stored by this call or earlier
@@ -14,7 +14,7 @@
 //    fp32 they are those of Attention::forward. In bf16 they are that function's where it works in
 //    fp32 as well: AMX rounds probabilities to bf16, which is not done here.
 // 3. A cache begins as zeros, is fp32 whatever T is, and lies as the kernel reads it: per sequence
-//    and head, tiles of 64 positions, keys transposed. Only this operation reads it.
+//    and head of keys, tiles of 64 positions, keys transposed. Only this operation reads it.
 // 4. There is a body for CPUs alone (has_cached_attention).
 #pragma once
 
@@ -30,7 +30,17 @@ namespace trireme::ops {
 struct CachedAttentionShape {
   std::int64_t sequences = 0, positions = 0, heads = 0, head_channels = 0;
   DType dtype = DType::f32;
+  std::int64_t grouped_heads = 0;  ///< G, of keys and values; 0: as many as heads
 
+  [[nodiscard]] std::int64_t key_value_heads() const {
+    return grouped_heads != 0 ? grouped_heads : heads;
+  }
+  /// Query heads that share keys and values.
+  [[nodiscard]] std::int64_t group() const { return heads / key_value_heads(); }
+  /// Elements of a row of qkv.
+  [[nodiscard]] std::int64_t packed_width() const {
+    return (heads + 2 * key_value_heads()) * head_channels;
+  }
   auto operator<=>(const CachedAttentionShape&) const = default;
 };
 

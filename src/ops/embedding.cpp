@@ -23,9 +23,15 @@ void expect_sizes(ConstView out,
                  out.elements, s.batch, s.time, s.channels);
   TRIREME_EXPECT(wte.elements == s.vocabulary * s.channels, "{} token weights for {} x {}",
                  wte.elements, s.vocabulary, s.channels);
-  TRIREME_EXPECT(wpe.elements >= s.time * s.channels && wpe.elements % s.channels == 0,
-                 "{} position weights for {} x {}", wpe.elements, s.time, s.channels);
+  TRIREME_EXPECT(
+      wpe.empty() || (wpe.elements >= s.time * s.channels && wpe.elements % s.channels == 0),
+      "{} position weights for {} x {}", wpe.elements, s.time, s.channels);
   expect_valid(dropout);
+}
+
+template <class T>
+const T* or_null(ConstView view) {
+  return view.empty() ? nullptr : view.as<T>();
 }
 
 }  // namespace
@@ -41,14 +47,14 @@ void embedding_forward(View out,
   with_float_type(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (on_cuda(stream, [&](auto raw) {
-          cuda::embedding_forward(out.as<T>(), tokens.as<std::int32_t>(), wte.as<T>(), wpe.as<T>(),
-                                  {shape.batch, shape.time, shape.channels, shape.vocabulary},
-                                  dropout, raw);
+          cuda::embedding_forward(
+              out.as<T>(), tokens.as<std::int32_t>(), wte.as<T>(), or_null<T>(wpe),
+              {shape.batch, shape.time, shape.channels, shape.vocabulary}, dropout, raw);
         }))
       return;
     on_cpu(stream, "embedding_forward")
         .run([to = out.as<T>(), ids = tokens.as<std::int32_t>(), token = wte.as<T>(),
-              position = wpe.as<T>(), shape,
+              position = or_null<T>(wpe), shape,
               dropout] { cpu::embedding_forward(to, ids, token, position, shape, dropout); });
   });
 }
@@ -69,7 +75,8 @@ void embedding_of_positions(View out,
     using T = decltype(zero);
     on_cpu(stream, "embedding_of_positions")
         .run([to = out.as<T>(), ids = tokens.as<std::int32_t>(),
-              places = positions.as<std::int32_t>(), token = wte.as<T>(), position = wpe.as<T>(),
+              places = positions.as<std::int32_t>(), token = wte.as<T>(),
+              position = or_null<T>(wpe),
               shape] { cpu::embedding_of_positions(to, ids, places, token, position, shape); });
   });
 }
@@ -82,20 +89,21 @@ void embedding_backward(View dwte,
                         const Dropout& dropout,
                         device::Stream& stream) {
   expect_sizes(dout, tokens, dwte, dwpe, shape, dropout);
+  auto* places = dwpe.empty() ? nullptr : dwpe.as<float>();
   with_float_type(dout.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (on_cuda(stream, [&](auto raw) {
           TRIREME_EXPECT(
               cuda::embedding_backward_bytes(tokens.elements) <= device::cuda::workspace_bytes,
               "{} tokens in a micro-batch are too many to sort", tokens.elements);
-          cuda::embedding_backward(dwte.as<float>(), dwpe.as<float>(), dout.as<T>(),
+          cuda::embedding_backward(dwte.as<float>(), places, dout.as<T>(),
                                    tokens.as<std::int32_t>(),
                                    {shape.batch, shape.time, shape.channels, shape.vocabulary},
                                    dropout, device::cuda::workspace_of(stream), raw);
         }))
       return;
     on_cpu(stream, "embedding_backward")
-        .run([token = dwte.as<float>(), position = dwpe.as<float>(), from = dout.as<T>(),
+        .run([token = dwte.as<float>(), position = places, from = dout.as<T>(),
               ids = tokens.as<std::int32_t>(), shape,
               dropout] { cpu::embedding_backward(token, position, from, ids, shape, dropout); });
   });

@@ -2,8 +2,8 @@
 // Token plus position embedding.
 //
 // Shapes: tokens = [B, T] int32, 0 <= token < V (the data room has checked); out, dout = [B, T, C]
-// of T; wte = [V, C], wpe = [T', C] of T with T' >= T; dwte, dwpe the same shapes in fp32, added to
-// in a fixed order (by row, then position), so deterministic.
+// of T; wte = [V, C], wpe = [T', C] of T with T' >= T, or empty: tokens alone; dwte, dwpe the same
+// shapes in fp32, added to in a fixed order (by row, then position), so deterministic.
 #pragma once
 
 #include "base/view.hpp"

@@ -18,7 +18,7 @@ Size size_of(ConstView x, ConstView gamma, ConstView mean, ConstView rstd) {
                  "{} elements are not rows of {}", x.elements, gamma.elements);
   TRIREME_EXPECT(gamma.dtype == x.dtype, "gamma is {}, x is {}", name(gamma.dtype), name(x.dtype));
   const Size size{x.elements / gamma.elements, gamma.elements};
-  TRIREME_EXPECT(mean.elements == size.rows && rstd.elements == size.rows,
+  TRIREME_EXPECT((mean.empty() || mean.elements == size.rows) && rstd.elements == size.rows,
                  "{} means and {} deviations of {} rows", mean.elements, rstd.elements, size.rows);
   return size;
 }
@@ -27,6 +27,9 @@ Size size_of(ConstView x, ConstView gamma, ConstView mean, ConstView rstd) {
 struct Forward {
   View y, mean, rstd;
   ConstView gamma, beta;
+  float epsilon;
+
+  [[nodiscard]] float* mean_or_null() const { return mean.empty() ? nullptr : mean.as<float>(); }
 };
 
 template <class T>
@@ -36,14 +39,14 @@ void forward(const Forward& f,
              device::Stream& stream) {
   const T* shift = f.beta.empty() ? nullptr : f.beta.as<T>();
   if (on_cuda(stream, [&](auto raw) {
-        cuda::layer_norm_forward(f.y.as<T>(), f.mean.as<float>(), f.rstd.as<float>(), input,
-                                 f.gamma.as<T>(), shift, size.rows, size.channels, raw);
+        cuda::layer_norm_forward(f.y.as<T>(), f.mean_or_null(), f.rstd.as<float>(), input,
+                                 f.gamma.as<T>(), shift, size.rows, size.channels, f.epsilon, raw);
       }))
     return;
   on_cpu(stream, "layer_norm_forward")
-      .run([to = f.y.as<T>(), m = f.mean.as<float>(), r = f.rstd.as<float>(), input,
-            scale = f.gamma.as<T>(), shift, size] {
-        cpu::layer_norm_forward(to, m, r, input, scale, shift, size.rows, size.channels);
+      .run([to = f.y.as<T>(), m = f.mean_or_null(), r = f.rstd.as<float>(), input,
+            scale = f.gamma.as<T>(), shift, size, epsilon = f.epsilon] {
+        cpu::layer_norm_forward(to, m, r, input, scale, shift, size.rows, size.channels, epsilon);
       });
 }
 
@@ -66,8 +69,9 @@ void layer_norm_forward(View y,
                         ConstView x,
                         ConstView gamma,
                         ConstView beta,
+                        float epsilon,
                         device::Stream& stream) {
-  const Forward f{y, mean, rstd, gamma, beta};
+  const Forward f{y, mean, rstd, gamma, beta, epsilon};
   const Size size = checked(f, x);
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -85,8 +89,9 @@ void residual_layer_norm_forward(View sum,
                                  ConstView beta,
                                  std::int64_t rows_per_sample,
                                  const Dropout& dropout,
+                                 float epsilon,
                                  device::Stream& stream) {
-  const Forward f{y, mean, rstd, gamma, beta};
+  const Forward f{y, mean, rstd, gamma, beta, epsilon};
   const Size size = checked(f, x);
   for (const ConstView other : {ConstView(sum), branch})
     TRIREME_EXPECT(other.elements == x.elements && other.dtype == x.dtype,
@@ -114,6 +119,7 @@ void layer_norm_backward(View dx,
                          bool accumulate,
                          device::Stream& stream) {
   const Size size = size_of(x, gamma, mean, rstd);
+  const float* means = mean.empty() ? nullptr : mean.as<float>();
   TRIREME_EXPECT(dx.elements == x.elements && dx.dtype == x.dtype && dy.elements == x.elements &&
                      dy.dtype == x.dtype,
                  "dx is {} {}, dy is {} {}, x is {} {}", dx.elements, name(dx.dtype), dy.elements,
@@ -128,7 +134,7 @@ void layer_norm_backward(View dx,
           const cuda::LayerNormSaved<T> saved{dy.as<T>(),
                                               x.as<T>(),
                                               gamma.as<T>(),
-                                              mean.as<float>(),
+                                              means,
                                               rstd.as<float>(),
                                               device::cuda::workspace_of(stream),
                                               device::cuda::workspace_bytes};
@@ -139,7 +145,7 @@ void layer_norm_backward(View dx,
                                     raw);
         }))
       return;
-    const cpu::LayerNormSaved<T> saved{dy.as<T>(), x.as<T>(), gamma.as<T>(), mean.as<float>(),
+    const cpu::LayerNormSaved<T> saved{dy.as<T>(), x.as<T>(), gamma.as<T>(), means,
                                        rstd.as<float>()};
     on_cpu(stream, "layer_norm_backward")
         .run([to = dx.as<T>(), dscale = dgamma.as<float>(),

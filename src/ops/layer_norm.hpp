@@ -3,6 +3,9 @@
 // a branch is added to it, in one pass over memory. Source: Ba, Kiros, Hinton 2016, eq. 3-4;
 // epsilon 1e-5 as GPT-2.
 //
+// Where the view `mean` is empty it is RMS normalization: nothing is subtracted, and rows are
+// divided by the root of their mean square plus epsilon. Source: Zhang, Sennrich 2019, eq. 4.
+//
 // The gradient takes one pass as well: that of the stream grows by that of the norm (`accumulate`),
 // and is the branch's at the same time, up to dropout (dropout_backward in elementwise.hpp).
 //
@@ -25,6 +28,7 @@ void layer_norm_forward(View y,
                         ConstView x,
                         ConstView gamma,
                         ConstView beta,
+                        float epsilon,
                         device::Stream& stream);
 
 /// sum = x + dropout(branch), y = layer_norm(sum): to the bit what layer_norm_forward makes of the
@@ -40,6 +44,7 @@ void residual_layer_norm_forward(View sum,
                                  ConstView beta,
                                  std::int64_t rows_per_sample,
                                  const Dropout& dropout,
+                                 float epsilon,
                                  device::Stream& stream);
 
 /// dx += the gradient with respect to x when `accumulate`, = otherwise. `dbias`, where it is not

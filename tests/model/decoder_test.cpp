@@ -70,10 +70,18 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
   static GptShape longer_shape() {
     return {.layers = 2, .heads = 3, .channels = 48, .context = 300, .vocabulary = 40};
   }
+  static GptShape longer_llama() {
+    GptShape shape = small_llama();
+    shape.heads = 4;
+    shape.grouped_heads = 2;
+    shape.channels = 48;
+    shape.context = 150;
+    return shape;
+  }
 };
 
 TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
-  for (const GptShape& shape : {small_shape(), longer_shape()}) {
+  for (const GptShape& shape : {small_shape(), longer_shape(), small_llama(), longer_llama()}) {
     Pair pair(shape, GetParam(), 1);
     const Tokens text = random_tokens(shape.context, shape.vocabulary, 3);
     for (std::int64_t t = 0; t < shape.context; ++t) {
@@ -84,6 +92,15 @@ TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
       if (HasFailure())
         FAIL() << "position " << t << " of " << shape.context;
     }
+  }
+}
+
+TEST_P(DecoderTest, ALlamaReadsAPromptAtOnce) {
+  Pair pair(longer_llama(), GetParam(), 2);
+  const Tokens text = random_tokens(150, 11, 4);
+  for (const std::int64_t length : {1, 2, 65, 150}) {
+    const Tokens prompt(text.begin(), text.begin() + length);
+    expect_equal(pair, pair.read(1, 0, prompt), pair.model.next_logits(prompt));
   }
 }
 

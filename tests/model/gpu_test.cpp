@@ -38,10 +38,22 @@ double worst(const std::vector<float>& got, const std::vector<float>& expected) 
   return largest > 0 ? difference / largest : difference;
 }
 
+GptShape llama_shape() {
+  GptShape shape = shape_with(0);
+  shape.grouped_heads = 2;
+  shape.hidden = 88;
+  shape.norm = Norm::rms_norm;
+  shape.activation = Activation::swiglu;
+  shape.positions = Positions::rotary;
+  shape.rotary_theta = 100;
+  shape.bias = shape.tied_head = false;
+  return shape;
+}
+
 struct GpuCase {
   const char* name;
   DType dtype;
-  double dropout;
+  GptShape shape;
   double loss_tolerance, gradient_tolerance;
 };
 
@@ -59,7 +71,7 @@ class ModelOnGpu : public ::testing::TestWithParam<GpuCase> {
   /// The CPU computes in fp32: it is the reference, and not every one multiplies bf16.
   std::unique_ptr<SmallModel> on_cpu() { return initialized({}); }
 
-  const GptShape shape_ = shape_with(GetParam().dropout);
+  const GptShape shape_ = GetParam().shape;
   const std::vector<std::int32_t> tokens_ = random_tokens(3 * shape_.context, shape_.vocabulary, 1);
   const std::vector<std::int32_t> targets_ =
       random_tokens(3 * shape_.context, shape_.vocabulary, 2);
@@ -108,13 +120,16 @@ TEST_P(ModelOnGpu, RepeatsToTheBit) {
 
 // fp32: roundings of sums of some hundred terms. bf16: the CPU's own bf16 deviates from the
 // double-precision reference by 0.009 and 0.025 (gradient_test.cpp), with larger parameters.
-INSTANTIATE_TEST_SUITE_P(Cases,
-                         ModelOnGpu,
-                         ::testing::Values(GpuCase{"fp32", DType::f32, 0, 1e-5, 1e-4},
-                                           GpuCase{"fp32_dropout", DType::f32, 0.1, 1e-5, 1e-4},
-                                           GpuCase{"bf16", DType::bf16, 0, 0.01, 0.05},
-                                           GpuCase{"bf16_dropout", DType::bf16, 0.1, 0.01, 0.05}),
-                         [](const auto& made) { return made.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Cases,
+    ModelOnGpu,
+    ::testing::Values(GpuCase{"fp32", DType::f32, shape_with(0), 1e-5, 1e-4},
+                      GpuCase{"fp32_dropout", DType::f32, shape_with(0.1), 1e-5, 1e-4},
+                      GpuCase{"fp32_llama", DType::f32, llama_shape(), 1e-5, 1e-4},
+                      GpuCase{"bf16", DType::bf16, shape_with(0), 0.01, 0.05},
+                      GpuCase{"bf16_dropout", DType::bf16, shape_with(0.1), 0.01, 0.05},
+                      GpuCase{"bf16_llama", DType::bf16, llama_shape(), 0.01, 0.05}),
+    [](const auto& made) { return made.param.name; });
 
 }  // namespace
 }  // namespace trireme::model::testing

@@ -21,6 +21,8 @@ struct GradientCase {
   bool bias = true;
   double dropout = 0;
   bool tied = true;
+  /// Of other parts than GPT-2's, to which bias, dropout and tied are added.
+  GptShape shape = small_shape();
   /// Largest deviation of a loss, and of a gradient element over the largest element of its
   /// parameter. Measured: fp32 5e-7 and 3e-6 (losses near 3); bf16, where every activation is
   /// rounded to 8 bits, 0.009 and 0.025.
@@ -48,7 +50,7 @@ class WholeModel : public ::testing::TestWithParam<GradientCase> {
   }
 
   static GptShape shape_of(const GradientCase& c) {
-    GptShape s = small_shape();
+    GptShape s = c.shape;
     s.bias = c.bias;
     s.dropout = c.dropout;
     s.tied_head = c.tied;
@@ -130,13 +132,36 @@ TEST_P(WholeModelInFp32, LossesGrowAlongTheGradientAsItsNormSays) {
 
 /// On every backend of this dtype.
 std::vector<GradientCase> cases_of(DType dtype) {
+  GptShape squared = small_shape(), grouped = small_shape();  // one part each, beside GPT-2's
+  squared.activation = Activation::squared_relu;
+  squared.hidden = 12;
+  squared.norm_epsilon = 0.01;
+  grouped.grouped_heads = 1;
+  grouped.norm = Norm::rms_norm;
+  GptShape recomputed = small_llama();
+  recomputed.recompute = Recompute::gelu;
+  GptShape blocks = small_llama();
+  blocks.recompute = Recompute::block;
+  blocks.activation = Activation::squared_relu;
   const GradientCase fp32_cases[] = {
+      {.name = "llama", .bias = false, .tied = false, .shape = small_llama()},
+      {.name = "llama_with_all", .dropout = 0.2, .shape = small_llama()},
+      {.name = "llama_recomputes", .bias = false, .shape = recomputed},
+      {.name = "llama_recomputes_blocks", .bias = false, .dropout = 0.2, .shape = blocks},
+      {.name = "squared_relu", .shape = squared},
+      {.name = "grouped_rms_norm", .shape = grouped},
       {.name = "tied"},
       {.name = "untied", .tied = false},
       {.name = "without_bias", .bias = false},
       {.name = "dropout", .dropout = 0.2},
       {.name = "dropout_untied_without_bias", .bias = false, .dropout = 0.4, .tied = false}};
   const GradientCase bf16_cases[] = {
+      {.name = "llama",
+       .bias = false,
+       .tied = false,
+       .shape = small_llama(),
+       .loss_tolerance = 0.03,
+       .gradient_tolerance = 0.08},
       {.name = "tied", .loss_tolerance = 0.03, .gradient_tolerance = 0.08},
       {.name = "dropout_untied",
        .dropout = 0.2,

@@ -25,7 +25,7 @@ GptShape preset(Preset which) {
 
 TEST(ModelConfig, KeysBesideAPresetOverrideIt) {
   const GptShape shape =
-      resolve({.preset = Preset::gpt2_350m, .layers = 3, .vocabulary = 256, .bias = false});
+      resolve({.preset = Preset::gpt2_350m, .layers = 3, .vocabulary = 256, .bias = {false}});
   EXPECT_EQ(shape, (GptShape{.layers = 3,
                              .heads = 16,
                              .channels = 1024,
@@ -35,8 +35,62 @@ TEST(ModelConfig, KeysBesideAPresetOverrideIt) {
 }
 
 TEST(ModelConfig, WithoutAPresetWhatIsNotGivenStaysZero) {
-  const GptShape shape = resolve({.layers = 2, .dropout = 0.25, .tied_head = false});
+  const GptShape shape = resolve({.layers = 2, .dropout = 0.25, .tied_head = {false}});
   EXPECT_EQ(shape, (GptShape{.layers = 2, .dropout = 0.25, .tied_head = false}));
+}
+
+TEST(ModelConfig, AFamilyIsASetOfDefaults) {
+  ModelConfig config{.family = {Family::llama}, .layers = 2, .heads = 4, .channels = 96};
+  const GptShape llama = resolve(config);
+  EXPECT_EQ(llama, (GptShape{.layers = 2,
+                             .heads = 4,
+                             .channels = 96,
+                             .bias = false,
+                             .tied_head = false,
+                             .norm = Norm::rms_norm,
+                             .activation = Activation::swiglu,
+                             .positions = Positions::rotary,
+                             .rotary_theta = 500000}));
+  EXPECT_EQ(llama.mlp_channels(), 256);  // 8/3 x 96, rounded up to a multiple of 256
+  // The same model, key by key.
+  const ModelConfig keys{.layers = 2,
+                         .heads = 4,
+                         .channels = 96,
+                         .key_value_heads = {4},
+                         .norm = {Norm::rms_norm},
+                         .norm_epsilon = {1e-5},
+                         .activation = {Activation::swiglu},
+                         .mlp_channels = {256},
+                         .positions = {Positions::rotary},
+                         .rotary_theta = {500000},
+                         .rotary_scaling = {.factor = {1}},
+                         .bias = {false},
+                         .tied_head = {false}};
+  EXPECT_EQ(resolve(keys), llama);
+  config.key_value_heads = {2};
+  EXPECT_EQ(resolve(config).key_value_heads(), 2);
+  // What a model does not have leaves no trace.
+  EXPECT_EQ(resolve({.layers = 2, .rotary_theta = {7}, .rotary_scaling = {.factor = {3}}}),
+            GptShape{.layers = 2});
+}
+
+TEST(ModelConfig, TheLlamaPresetHasThePublishedShape) {
+  const GptShape shape = preset(Preset::llama32_1b);
+  EXPECT_EQ(shape, (GptShape{.layers = 16,
+                             .heads = 32,
+                             .channels = 2048,
+                             .context = 131072,
+                             .vocabulary = 128256,
+                             .bias = false,
+                             .tied_head = true,
+                             .grouped_heads = 8,
+                             .hidden = 8192,
+                             .norm = Norm::rms_norm,
+                             .activation = Activation::swiglu,
+                             .positions = Positions::rotary,
+                             .rotary_theta = 500000,
+                             .rotary_scaling = {.factor = 32}}));
+  EXPECT_EQ(count_of(shape), 1'235'814'400);
 }
 
 TEST(ParameterTable, PresetsHaveThePublishedSizes) {
@@ -76,6 +130,32 @@ TEST(ParameterTable, RegistersInForwardOrder) {
   }
 }
 
+TEST(ParameterTable, OfLlamaHasGainsAndMatricesAlone) {
+  const auto table = parameter_table({.layers = 1,
+                                      .heads = 4,
+                                      .channels = 8,
+                                      .context = 5,
+                                      .vocabulary = 11,
+                                      .bias = false,
+                                      .tied_head = false,
+                                      .grouped_heads = 2,
+                                      .hidden = 7,
+                                      .norm = Norm::rms_norm,
+                                      .activation = Activation::swiglu,
+                                      .positions = Positions::rotary,
+                                      .rotary_theta = 10000});
+  const std::vector<std::pair<std::string, std::vector<std::int64_t>>> expected = {
+      {"wte.weight", {11, 8}},          {"h.0.ln_1.weight", {8}}, {"h.0.attn.qkv.weight", {16, 8}},
+      {"h.0.attn.proj.weight", {8, 8}}, {"h.0.ln_2.weight", {8}}, {"h.0.mlp.fc.weight", {14, 8}},
+      {"h.0.mlp.proj.weight", {8, 7}},  {"ln_f.weight", {8}},     {"head.weight", {11, 8}}};
+  ASSERT_EQ(table.size(), expected.size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    EXPECT_EQ(table[i].name, expected[i].first);
+    EXPECT_EQ(table[i].shape, expected[i].second) << table[i].name;
+    EXPECT_EQ(table[i].decay, table[i].shape.size() == 2) << table[i].name;
+  }
+}
+
 TEST(ParameterTable, ATiedEmbeddingHasItsOwnBucketAndNoHeadBesideIt) {
   const auto table = parameter_table(preset(Preset::gpt2_124m));
   EXPECT_EQ(table.size(), 2U + 12U * 12U + 2U);
@@ -95,6 +175,29 @@ TEST(ParameterTable, WithoutBiasOnlyWeightsRemain) {
 TEST(FlopsPerToken, FollowsItsFormula) {
   EXPECT_DOUBLE_EQ(flops_per_token(preset(Preset::gpt2_124m)),
                    6.0 * 124'475'904.0 + 6.0 * 12.0 * 768.0 * 1024.0);
+}
+
+TEST(FlopsPerToken, OfLlamaFollowsItToo) {
+  const GptShape shape = preset(Preset::llama32_1b);
+  EXPECT_DOUBLE_EQ(flops_per_token(shape), 6.0 * 1'235'814'400.0 + 6.0 * 16.0 * 2048.0 * 131072.0);
+}
+
+TEST(ActivationPlan, KeepsWhatLlamaNeeds) {
+  GptShape shape = preset(Preset::llama32_1b);
+  shape.context = 1024;
+  const auto plan = activation_plan(shape, DType::bf16, 2, device::Kind::cpu);
+  std::int64_t found = 0;
+  for (const auto& item : plan.items()) {
+    EXPECT_EQ(item.name.find("mean"), std::string::npos) << item.name;
+    const bool qkv = item.name == "h.3.qkv", fc = item.name == "h.3.fc",
+               table = item.name == "rotary";
+    if (qkv || fc || table)
+      EXPECT_EQ(item.elements, qkv  ? 2 * 1024 * (32 + 8 + 8) * 64
+                               : fc ? 2 * 1024 * 2 * 8192
+                                    : 1024 * 64);
+    found += qkv || fc || table ? 1 : 0;
+  }
+  EXPECT_EQ(found, 3);
 }
 
 TEST(LinearProducts, AreTheFlopsOfTheWeightsTheyMultiply) {

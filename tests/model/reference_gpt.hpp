@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2 forward in double precision, written for reading: one position at a time, nothing cached,
-// nothing shared with src/model but the parameter names and the rule for dropout. Finite
+// A model's forward in double precision, written for reading: one position at a time, nothing
+// cached, nothing shared with src/model but the parameter names and the rule for dropout. Finite
 // differences of it judge the model's gradients.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -38,7 +39,7 @@ class ReferenceGpt {
     for (std::size_t t = 0; t < T; ++t)
       for (std::size_t c = 0; c < C; ++c)
         x[t][c] = (p("wte.weight")[static_cast<std::size_t>(tokens[t]) * C + c] +
-                   p("wpe.weight")[t * C + c]) *
+                   (has("wpe.weight") ? p("wpe.weight")[t * C + c] : 0.0)) *
                   factor(dropout, 0, sample, t * C + c);
     for (std::int64_t l = 0; l < shape_.layers; ++l) {
       const std::string h = "h." + std::to_string(l) + ".";
@@ -47,8 +48,7 @@ class ReferenceGpt {
           attention(linear(norm(x, h + "ln_1"), h + "attn.qkv"), site + 1, sample, dropout);
       add_branch(x, linear(a, h + "attn.proj"), site + 2, sample, dropout);
       Rows wide = linear(norm(x, h + "ln_2"), h + "mlp.fc");
-      for (Row& row : wide)
-        for (double& value : row) value = gelu(value);
+      for (Row& row : wide) row = activated(row);
       add_branch(x, linear(wide, h + "mlp.proj"), site + 3, sample, dropout);
     }
     return linear(norm(x, "ln_f"), shape_.tied_head ? "wte" : "head");
@@ -102,11 +102,12 @@ class ReferenceGpt {
     for (Row& row : y) {
       const auto n = static_cast<double>(row.size());
       double mean = 0, variance = 0;
-      for (const double value : row) mean += value / n;
+      for (const double value : row) mean += shape_.norm == Norm::rms_norm ? 0 : value / n;
       for (const double value : row) variance += (value - mean) * (value - mean) / n;
       for (std::size_t c = 0; c < row.size(); ++c)
-        row[c] = (row[c] - mean) / std::sqrt(variance + 1e-5) * p(name + ".weight")[c] +
-                 (has(name + ".bias") ? p(name + ".bias")[c] : 0.0);
+        row[c] =
+            (row[c] - mean) / std::sqrt(variance + shape_.norm_epsilon) * p(name + ".weight")[c] +
+            (has(name + ".bias") ? p(name + ".bias")[c] : 0.0);
     }
     return y;
   }
@@ -124,21 +125,24 @@ class ReferenceGpt {
     return y;
   }
 
-  [[nodiscard]] Rows attention(const Rows& qkv,
+  [[nodiscard]] Rows attention(const Rows& packed,
                                std::uint32_t site,
                                std::uint64_t sample,
                                bool dropout) const {
     const auto C = static_cast<std::size_t>(shape_.channels);
     const auto D = static_cast<std::size_t>(shape_.head_channels());
-    const std::size_t T = qkv.size();
+    const auto G = static_cast<std::size_t>(shape_.key_value_heads());
+    const Rows qkv = turned(packed);
+    const std::size_t T = qkv.size(), group = C / D / G;
     Rows y(T, Row(C));
-    for (std::size_t h = 0; h * D < C; ++h)
+    for (std::size_t h = 0; h * D < C; ++h) {
+      const std::size_t key = C + h / group * D, value = key + G * D;
       for (std::size_t t = 0; t < T; ++t) {
         Row weight(t + 1);
         double sum = 0;
         for (std::size_t s = 0; s <= t; ++s) {
           double dot = 0;
-          for (std::size_t d = 0; d < D; ++d) dot += qkv[t][h * D + d] * qkv[s][C + h * D + d];
+          for (std::size_t d = 0; d < D; ++d) dot += qkv[t][h * D + d] * qkv[s][key + d];
           weight[s] = std::exp(dot / std::sqrt(static_cast<double>(D)));
           sum += weight[s];
         }
@@ -146,8 +150,44 @@ class ReferenceGpt {
           for (std::size_t d = 0; d < D; ++d)
             y[t][h * D + d] += weight[s] / sum *
                                factor(dropout, site, sample, (h * T + t) * T + s) *
-                               qkv[s][2 * C + h * D + d];
+                               qkv[s][value + d];
       }
+    }
+    return y;
+  }
+
+  /// Queries and keys, rotated where positions are.
+  [[nodiscard]] Rows turned(Rows qkv) const {
+    const auto D = static_cast<std::size_t>(shape_.head_channels());
+    const auto heads = static_cast<std::size_t>(shape_.heads + shape_.key_value_heads());
+    for (std::size_t t = 0; shape_.positions == Positions::rotary && t < qkv.size(); ++t)
+      for (std::size_t j = 0; j < D / 2; ++j) {
+        const double angle =
+            static_cast<double>(t) *
+            std::pow(shape_.rotary_theta, -2.0 * static_cast<double>(j) / static_cast<double>(D));
+        const double cosine = std::cos(angle), sine = std::sin(angle);
+        for (std::size_t h = 0; h < heads; ++h) {
+          double& a = qkv[t][h * D + j];
+          double& b = qkv[t][h * D + j + D / 2];
+          const double before = a;
+          a = before * cosine - b * sine;
+          b = b * cosine + before * sine;
+        }
+      }
+    return qkv;
+  }
+
+  [[nodiscard]] Row activated(const Row& row) const {
+    if (shape_.activation == Activation::swiglu) {
+      Row y(row.size() / 2);
+      for (std::size_t i = 0; i < y.size(); ++i)
+        y[i] = row[i] / (1 + std::exp(-row[i])) * row[i + y.size()];
+      return y;
+    }
+    Row y = row;
+    for (double& value : y)
+      value = shape_.activation == Activation::gelu ? gelu(value)
+                                                    : std::max(0.0, value) * std::max(0.0, value);
     return y;
   }
 

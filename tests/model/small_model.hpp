@@ -25,6 +25,23 @@ inline GptShape small_shape() {
   return {.layers = 2, .heads = 2, .channels = 8, .context = 5, .vocabulary = 11};
 }
 
+/// Llama's parts: two heads that share one of keys, an MLP of an odd width.
+inline GptShape small_llama() {
+  return {.layers = 2,
+          .heads = 2,
+          .channels = 8,
+          .context = 5,
+          .vocabulary = 11,
+          .bias = false,
+          .tied_head = false,
+          .grouped_heads = 1,
+          .hidden = 7,
+          .norm = Norm::rms_norm,
+          .activation = Activation::swiglu,
+          .positions = Positions::rotary,
+          .rotary_theta = 10};
+}
+
 /// What the model said, in order.
 class RecordingHooks final : public Hooks {
  public:

@@ -24,7 +24,9 @@ struct AttentionReference {
                                     std::int64_t t,
                                     int part,
                                     std::int64_t h) const {
-    return (((b * s.time + t) * 3 + part) * s.heads + h) * s.head_channels;
+    const std::int64_t keys = s.key_value_heads();
+    const std::int64_t head = part == 0 ? h : s.heads + (part - 1) * keys + h / s.group();
+    return (b * s.time + t) * s.packed_width() + head * s.head_channels;
   }
   [[nodiscard]] std::int64_t plain(std::int64_t b, std::int64_t t, std::int64_t h) const {
     return ((b * s.time + t) * s.heads + h) * s.head_channels;
@@ -117,16 +119,19 @@ class AttentionTest : public OpsTest {
              std::int64_t time,
              std::int64_t heads,
              std::int64_t channels,
-             float rate) {
-    SCOPED_TRACE(fmt::format("{} x {} x {} x {}, dropout {}", batch, time, heads, channels, rate));
-    const AttentionShape s{batch, time, heads, channels, dtype(), rate > 0};
+             float rate,
+             std::int64_t grouped_heads = 0) {
+    SCOPED_TRACE(fmt::format("{} x {} x {} x {}, dropout {}, {} heads of keys", batch, time, heads,
+                             channels, rate, grouped_heads));
+    const AttentionShape s{batch, time, heads, channels, dtype(), rate > 0, grouped_heads};
     const AttentionReference reference{s, dropped(rate)};
     const std::int64_t elements = batch * time * heads * channels;
-    const auto qkv_values = rounded_to(dtype(), normals(1, 3 * elements));
+    const std::int64_t packed = batch * time * s.packed_width();
+    const auto qkv_values = rounded_to(dtype(), normals(1, packed));
     const auto dout_values = rounded_to(dtype(), normals(2, elements));
     const auto qkv = tensor(dtype(), qkv_values), dout = tensor(dtype(), dout_values);
     auto out = tensor(dtype(), elements), lse = tensor(DType::f32, batch * heads * time);
-    auto dqkv = tensor(dtype(), normals(3, 3 * elements));
+    auto dqkv = tensor(dtype(), normals(3, packed));
     const Attention attention(device(), s);
     attention.forward(out.view(), lse.view(), qkv.view(), dropped(rate), stream());
     attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), dropped(rate),
@@ -164,6 +169,39 @@ TEST_P(AttentionTest, AgreesWithReferenceAtAwkwardSizes) {
     check(1, 192, 1, 64, rate);
     check(1, 64, 1, 96, rate);
   }
+}
+
+TEST_P(AttentionTest, GroupsOfHeadsShareKeysAndValues) {
+  for (const float rate : {0.0F, 0.2F}) {
+    check(2, 3, 2, 5, rate, 1);
+    check(1, 17, 6, 16, rate, 2);
+    check(2, 65, 4, 33, rate, 2);
+    check(1, 131, 3, 20, rate, 1);
+    check(1, 128, 4, 32, rate, 2);
+    check(1, 70, 4, 8, rate, 4);
+  }
+}
+
+/// Groups of one are what attention without groups is; a shared key is one that is there twice.
+TEST_P(AttentionTest, SharedKeysAreKeysThatAreThereTwice) {
+  const AttentionShape grouped{1, 67, 4, 8, dtype(), false, 2}, plain{1, 67, 4, 8, dtype()};
+  const auto all = rounded_to(dtype(), normals(1, 67 * grouped.packed_width()));
+  Values twice;
+  for (std::int64_t t = 0; t < 67; ++t) {
+    const auto row = all.begin() + t * grouped.packed_width();
+    twice.insert(twice.end(), row, row + 32);
+    for (std::int64_t h = 0; h < 8; ++h) {
+      const auto key = row + 32 + h / 4 * 16 + h % 4 / 2 * 8;
+      twice.insert(twice.end(), key, key + 8);
+    }
+  }
+  const auto forward = [&](const AttentionShape& s, const Values& values) {
+    auto out = tensor(dtype(), 67 * 32), lse = tensor(DType::f32, 4 * 67);
+    Attention(device(), s)
+        .forward(out.view(), lse.view(), tensor(dtype(), values).view(), {}, stream());
+    return out.values();
+  };
+  expect_near(forward(grouped, all), forward(plain, twice), tolerance().attention, "out");
 }
 
 TEST_P(AttentionTest, SurvivesLargeScores) {
@@ -305,6 +343,13 @@ TEST(AttentionReference, BackwardIsTheGradientOfForward) {
       return AttentionReference::dot(out, 0, weights, 0, static_cast<std::int64_t>(out.size()));
     };
     expect_gradient(loss, qkv, reference.backward(qkv, weights), "dqkv");
+    const AttentionReference grouped{{1, 4, 4, 3, DType::f32, false, 2}, reference.dropout};
+    const auto shared = normals(1, 4 * 8 * 3), sums = normals(2, 4 * 4 * 3);
+    const auto grouped_loss = [&](const Values& x) {
+      const auto out = grouped.forward(x).first;
+      return AttentionReference::dot(out, 0, sums, 0, static_cast<std::int64_t>(out.size()));
+    };
+    expect_gradient(grouped_loss, shared, grouped.backward(shared, sums), "dqkv of groups");
   }
 }
 

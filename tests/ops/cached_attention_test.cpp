@@ -25,13 +25,14 @@ class CachedAttentionTest : public OpsTest {
       GTEST_SKIP() << "CPUs alone have it";
   }
 
-  /// What attention of whole sequences makes of `qkv`, [B, T, 3, H, D], as the values of T.
+  /// What attention of whole sequences makes of `qkv`, [B, T, H + 2 G, D], as the values of T.
   Values whole(const CachedAttentionShape& s, const Values& qkv) {
     const auto packed = tensor(dtype(), qkv);
     const std::int64_t rows = s.sequences * s.positions;
     auto out = tensor(dtype(), rows * s.heads * s.head_channels);
     auto lse = tensor(DType::f32, rows * s.heads);
-    ops::Attention(device(), {s.sequences, s.positions, s.heads, s.head_channels, dtype()})
+    ops::Attention(device(), {s.sequences, s.positions, s.heads, s.head_channels, dtype(), false,
+                              s.grouped_heads})
         .forward(out.view(), lse.view(), packed.view(), {}, stream());
     return out.values();
   }
@@ -46,7 +47,7 @@ class CachedAttentionTest : public OpsTest {
               const Values& qkv,
               const std::vector<CachedRow>& rows) {
     const CachedAttentionShape& s = attention.shape();
-    const std::int64_t width = 3 * s.heads * s.head_channels;
+    const std::int64_t width = s.packed_width();
     Values packed, sequences, positions;
     for (const CachedRow& row : rows) {
       for (std::int64_t c = 0; c < width; ++c)
@@ -57,7 +58,7 @@ class CachedAttentionTest : public OpsTest {
       sequences.push_back(static_cast<double>(row.sequence));
       positions.push_back(static_cast<double>(row.position));
     }
-    auto out = tensor(dtype(), normals(9, std::ssize(rows) * width / 3));
+    auto out = tensor(dtype(), normals(9, std::ssize(rows) * s.heads * s.head_channels));
     attention.forward(out.view(), cache.view(), tensor(dtype(), packed).view(),
                       tensor(DType::i32, sequences).view(), tensor(DType::i32, positions).view(),
                       stream());
@@ -81,7 +82,8 @@ class CachedAttentionTest : public OpsTest {
 
   /// To the bit, where attention of whole sequences works in fp32.
   void expect_equal(const CachedAttentionShape& s, const Values& got, const Values& expected) {
-    if (ops::cpu::amx::attends({s.sequences, s.positions, s.heads, s.head_channels, dtype()}))
+    if (ops::cpu::amx::attends(
+            {s.sequences, s.positions, s.heads, s.head_channels, dtype(), false, s.grouped_heads}))
       expect_near(got, expected, tolerance().attention, "out");
     else {
       EXPECT_EQ(got, expected);
@@ -93,11 +95,12 @@ TEST_P(CachedAttentionTest, ReadPositionByPositionItIsAttentionOfTheWholeSequenc
   for (const CachedAttentionShape& s :
        {CachedAttentionShape{1, 1, 1, 1, dtype()}, CachedAttentionShape{2, 5, 2, 3, dtype()},
         CachedAttentionShape{1, 131, 3, 20, dtype()}, CachedAttentionShape{2, 128, 1, 64, dtype()},
-        CachedAttentionShape{1, 64, 2, 33, dtype()}}) {
+        CachedAttentionShape{1, 64, 2, 33, dtype()}, CachedAttentionShape{2, 70, 4, 20, dtype(), 2},
+        CachedAttentionShape{1, 66, 6, 8, dtype(), 1}}) {
     SCOPED_TRACE(
         fmt::format("{} x {} x {} x {}", s.sequences, s.positions, s.heads, s.head_channels));
-    const auto qkv = rounded_to(
-        dtype(), normals(1, 3 * s.sequences * s.positions * s.heads * s.head_channels, 2));
+    const auto qkv =
+        rounded_to(dtype(), normals(1, s.sequences * s.positions * s.packed_width(), 2));
     const Values expected = whole(s, qkv);
     const CachedAttention attention(device(), s);
     const auto cache = cache_of(s);

@@ -73,6 +73,35 @@ TEST_P(EmbeddingTest, AgreesWithReferenceAtAwkwardSizes) {
     }
 }
 
+TEST_P(EmbeddingTest, WithoutPositionsItIsThatOfTokensAlone) {
+  const EmbeddingShape s{2, 9, 301, 4};
+  const auto tokens = tensor(DType::i32, [] {
+    Values ids;
+    for (int i = 0; i < 18; ++i) ids.push_back(i * i % 4);
+    return ids;
+  }());
+  const auto wte = tensor(dtype(), normals(1, 4 * 301)),
+             dout = tensor(dtype(), normals(2, 18 * 301));
+  const auto zero = tensor(dtype(), Values(9 * 301, 0.0));
+  const View none(nullptr, 0, dtype());
+  for (const float rate : {0.0F, 0.3F}) {
+    const Dropout dropout = dropped(rate);
+    auto out = tensor(dtype(), 18 * 301), expected = tensor(dtype(), 18 * 301);
+    ops::embedding_forward(out.view(), tokens.view(), wte.view(), none, s, dropout, stream());
+    ops::embedding_forward(expected.view(), tokens.view(), wte.view(), zero.view(), s, dropout,
+                           stream());
+    EXPECT_EQ(out.values(), expected.values());
+    auto dwte = tensor(DType::f32, Values(4 * 301, 0.5)),
+         also = tensor(DType::f32, Values(4 * 301, 0.5));
+    auto dwpe = tensor(DType::f32, Values(9 * 301, 0.0));
+    ops::embedding_backward(dwte.view(), View(nullptr, 0, DType::f32), dout.view(), tokens.view(),
+                            s, dropout, stream());
+    ops::embedding_backward(also.view(), dwpe.view(), dout.view(), tokens.view(), s, dropout,
+                            stream());
+    EXPECT_EQ(dwte.values(), also.values());
+  }
+}
+
 TEST_P(EmbeddingTest, SinglePositionsHaveTheBitsOfWholeSequences) {
   if (device().kind() != device::Kind::cpu)
     GTEST_SKIP() << "CPUs alone have it";

@@ -14,17 +14,19 @@ struct Gradients {
 
 struct NormReference {
   std::size_t rows, channels;
+  bool centered = true;
+  double epsilon = 1e-5;
 
   struct Moments {
     double mean, rstd;
   };
   [[nodiscard]] Moments moments(const Values& x, std::size_t r) const {
     double mean = 0, variance = 0;
-    for (std::size_t c = 0; c < channels; ++c)
+    for (std::size_t c = 0; centered && c < channels; ++c)
       mean += x[r * channels + c] / static_cast<double>(channels);
     for (std::size_t c = 0; c < channels; ++c)
       variance += std::pow(x[r * channels + c] - mean, 2) / static_cast<double>(channels);
-    return {mean, 1 / std::sqrt(variance + 1e-5)};
+    return {mean, 1 / std::sqrt(variance + epsilon)};
   }
   [[nodiscard]] Values forward(const Values& x, const Values& gamma, const Values& beta) const {
     Values y(x.size());
@@ -45,7 +47,7 @@ struct NormReference {
       for (std::size_t c = 0; c < channels; ++c) {
         const std::size_t i = r * channels + c;
         const double normal = (x[i] - mean) * rstd;
-        sum += dy[i] * gamma[c] / n;
+        sum += centered ? dy[i] * gamma[c] / n : 0;
         product += dy[i] * gamma[c] * normal / n;
         g.dgamma[c] += dy[i] * normal;
         g.dbeta[c] += dy[i];
@@ -73,10 +75,16 @@ Values residual_sum(Values x, const Values& branch, const Values& mask) {
 
 class LayerNormTest : public OpsTest {
  protected:
-  void check(std::int64_t rows, std::int64_t channels, bool with_beta) {
-    SCOPED_TRACE(fmt::format("{} x {}{}", rows, channels, with_beta ? " with beta" : ""));
+  void check(std::int64_t rows,
+             std::int64_t channels,
+             bool with_beta,
+             bool centered = true,
+             float epsilon = 1e-5F) {
+    SCOPED_TRACE(fmt::format("{} x {}{}{}", rows, channels, with_beta ? " with beta" : "",
+                             centered ? "" : ", not centered"));
     const NormReference reference{static_cast<std::size_t>(rows),
-                                  static_cast<std::size_t>(channels)};
+                                  static_cast<std::size_t>(channels), centered,
+                                  static_cast<double>(epsilon)};
     auto xv = normals(1, rows * channels, 2);
     for (auto& v : xv) v += 3;
     xv = rounded_to(dtype(), xv);
@@ -94,13 +102,14 @@ class LayerNormTest : public OpsTest {
     auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows);
     auto dgamma = tensor(DType::f32, before_gamma), dbeta = tensor(DType::f32, before_beta);
     auto dbias = tensor(DType::f32, before_bias), row_sums = tensor(DType::f32, before_bias);
-    ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), beta.view(),
-                            stream());
+    const View means = centered ? mean.view() : View(nullptr, 0, DType::f32);
+    ops::layer_norm_forward(y.view(), means, rstd.view(), x.view(), gamma.view(), beta.view(),
+                            epsilon, stream());
     expect_near(y.values(), reference.forward(xv, gv, bv), tolerance().layer_norm, "y");
 
     const auto backward = [&](bool accumulate, View bias) {
       ops::layer_norm_backward(dx.view(), dgamma.view(), dbeta.view(), bias, dy.view(), x.view(),
-                               gamma.view(), mean.view(), rstd.view(), accumulate, stream());
+                               gamma.view(), means, rstd.view(), accumulate, stream());
     };
     const auto expected = reference.backward(xv, gv, dyv);
     backward(true, dbias.view());
@@ -133,7 +142,7 @@ class LayerNormTest : public OpsTest {
     const auto add_and_normalize = [&](const Tensor& to) {
       ops::residual_layer_norm_forward(to.view(), y.view(), mean.view(), rstd.view(), x.view(),
                                        branch.view(), gamma.view(), beta.view(), time, dropout,
-                                       stream());
+                                       1e-5F, stream());
       return joined({&to, &y, &mean, &rstd});
     };
     const auto got = add_and_normalize(sum);
@@ -141,7 +150,7 @@ class LayerNormTest : public OpsTest {
     expect_near(sum.values(), residual_sum(xv, bv, mask), tolerance().elementwise, "sum");
     // What is normalized is the sum as it is stored.
     ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), sum.view(), gamma.view(),
-                            beta.view(), stream());
+                            beta.view(), 1e-5F, stream());
     EXPECT_TRUE(joined({&sum, &y, &mean, &rstd}) == got);
     const NormReference reference{static_cast<std::size_t>(rows),
                                   static_cast<std::size_t>(channels)};
@@ -157,7 +166,7 @@ TEST_P(LayerNormTest, NormalizesByHand) {
   const auto beta = tensor(dtype(), Values{0, 10});
   auto y = tensor(dtype(), 2), mean = tensor(DType::f32, 1), rstd = tensor(DType::f32, 1);
   ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), beta.view(),
-                          stream());
+                          1e-5F, stream());
   EXPECT_EQ(mean.values(), Values{2});
   expect_near(rstd.values(), {0.999995}, 1e-6, "rstd");
   expect_near(y.values(), {-0.999995, 11.99999}, tolerance().layer_norm, "y");
@@ -177,6 +186,27 @@ TEST_P(LayerNormTest, AgreesWithReferenceWithManyAndWithLongRows) {
   check(3, 4104, true);
 }
 
+TEST_P(LayerNormTest, WithoutMeansItIsRmsNormalization) {
+  for (const auto& [rows, channels] : {std::pair<std::int64_t, std::int64_t>{1, 1},
+                                       {2, 3},
+                                       {5, 33},
+                                       {66, 64},
+                                       {9, 768},
+                                       {601, 257},
+                                       {3, 4104}})
+    for (const float epsilon : {1e-5F, 0.5F}) check(rows, channels, false, false, epsilon);
+}
+
+TEST_P(LayerNormTest, RmsNormalizationByHand) {
+  const auto x = tensor(dtype(), Values{3, 4}), gamma = tensor(dtype(), Values{1, 2});
+  auto y = tensor(dtype(), 2), rstd = tensor(DType::f32, 1);
+  ops::layer_norm_forward(y.view(), View(nullptr, 0, DType::f32), rstd.view(), x.view(),
+                          gamma.view(), {}, 0, stream());
+  const double root = std::sqrt(12.5);
+  expect_near(rstd.values(), {1 / root}, 1e-6, "rstd");
+  expect_near(y.values(), {3 / root, 8 / root}, tolerance().layer_norm, "y");
+}
+
 TEST_P(LayerNormTest, KeepsItsPrecisionFarFromZero) {
   // A mean 1000 times the deviation: one pass with the mean of squares would lose it.
   Values xv = normals(1, 2 * 384);
@@ -184,9 +214,24 @@ TEST_P(LayerNormTest, KeepsItsPrecisionFarFromZero) {
   xv = rounded_to(dtype(), xv);
   const auto x = tensor(dtype(), xv), gamma = tensor(dtype(), Values(384, 1.0));
   auto y = tensor(dtype(), 2 * 384), mean = tensor(DType::f32, 2), rstd = tensor(DType::f32, 2);
-  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), {}, stream());
+  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), {}, 1e-5F,
+                          stream());
   expect_near(y.values(), NormReference{2, 384}.forward(xv, Values(384, 1.0), {}),
               std::max(1e-4, tolerance().layer_norm), "y");
+}
+
+TEST_P(LayerNormTest, RmsNormalizationOfASumHasItsBits) {
+  const auto xv = normals(1, 2 * 5 * 48), bv = normals(2, 2 * 5 * 48);
+  const auto x = tensor(dtype(), xv), branch = tensor(dtype(), bv);
+  const auto gamma = tensor(dtype(), normals(3, 48));
+  const View none(nullptr, 0, DType::f32);
+  auto sum = tensor(dtype(), 480), y = tensor(dtype(), 480), again = tensor(dtype(), 480);
+  auto rstd = tensor(DType::f32, 10);
+  ops::residual_layer_norm_forward(sum.view(), y.view(), none, rstd.view(), x.view(), branch.view(),
+                                   gamma.view(), {}, 5, dropped(0.25F), 1e-6F, stream());
+  ops::layer_norm_forward(again.view(), none, rstd.view(), sum.view(), gamma.view(), {}, 1e-6F,
+                          stream());
+  EXPECT_EQ(again.values(), y.values());
 }
 
 TEST_P(LayerNormTest, WorksInPlaceBackwards) {
@@ -197,7 +242,8 @@ TEST_P(LayerNormTest, WorksInPlaceBackwards) {
   auto y = tensor(dtype(), 66 * 34), dy = tensor(dtype(), dyv);
   auto mean = tensor(DType::f32, 66), rstd = tensor(DType::f32, 66),
        dgamma = tensor(DType::f32, 34);
-  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), {}, stream());
+  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(), {}, 1e-5F,
+                          stream());
   ops::layer_norm_backward(dy.view(), dgamma.view(), {}, {}, dy.view(), x.view(), gamma.view(),
                            mean.view(), rstd.view(), false, stream());
   const auto expected = NormReference{66, 34}.backward(xv, gv, dyv);
@@ -223,7 +269,7 @@ TEST_P(LayerNormTest, DropsWhatTheFactorsSay) {
     auto sum = tensor(dtype(), n), y = tensor(dtype(), n);
     auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows);
     ops::residual_layer_norm_forward(sum.view(), y.view(), mean.view(), rstd.view(), x.view(),
-                                     ones.view(), gamma.view(), {}, time, dropout, stream());
+                                     ones.view(), gamma.view(), {}, time, dropout, 1e-5F, stream());
     EXPECT_EQ(sum.values(), rounded_to(dtype(), dropout_factors(dropout, samples, time * channels)))
         << channels;
   }
@@ -242,7 +288,7 @@ TEST_P(LayerNormTest, SumsDoNotDependOnTheMicroBatch) {
       return t.view().slice(first * per_sample, count * per_sample);
     };
     ops::residual_layer_norm_forward(at(sum), at(y), mean.view(), rstd.view(), at(x), at(branch),
-                                     gamma.view(), {}, time, mine, stream());
+                                     gamma.view(), {}, time, mine, 1e-5F, stream());
   };
   auto sum = tensor(dtype(), 2 * per_sample), y = tensor(dtype(), 2 * per_sample);
   run(sum, y, 0, 2);
@@ -263,7 +309,7 @@ TEST_P(LayerNormTest, GradientsOfASumReachStreamAndBranch) {
   auto y = tensor(dtype(), n), dx = tensor(dtype(), later), dbranch = tensor(dtype(), n);
   auto mean = tensor(DType::f32, rows), rstd = tensor(DType::f32, rows),
        dgamma = tensor(DType::f32, channels);
-  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), sum.view(), gamma.view(), {},
+  ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), sum.view(), gamma.view(), {}, 1e-5F,
                           stream());
   ops::layer_norm_backward(dx.view(), dgamma.view(), {}, {}, dy.view(), sum.view(), gamma.view(),
                            mean.view(), rstd.view(), true, stream());
@@ -291,9 +337,9 @@ TEST_P(LayerNormTest, DoesNotDependOnThreads) {
     auto dgamma = tensor(DType::f32, channels), dbeta = tensor(DType::f32, channels);
     ops::residual_layer_norm_forward(sum.view(), normed.view(), mean.view(), rstd.view(), x.view(),
                                      dy.view(), gamma.view(), gamma.view(), 47, dropped(0.1F),
-                                     stream());
+                                     1e-5F, stream());
     ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(), gamma.view(),
-                            gamma.view(), stream());
+                            gamma.view(), 1e-5F, stream());
     ops::layer_norm_backward(dx.view(), dgamma.view(), dbeta.view(), {}, dy.view(), x.view(),
                              gamma.view(), mean.view(), rstd.view(), false, stream());
     return joined({&sum, &normed, &y, &mean, &rstd, &dx, &dgamma, &dbeta});
@@ -304,7 +350,7 @@ TEST_P(LayerNormTest, RejectsWrongViews) {
   const auto x = tensor(dtype(), 12), gamma = tensor(dtype(), 4), rows = tensor(DType::f32, 3);
   const auto five = tensor(dtype(), 5), four = tensor(DType::f32, 4);
   const auto forward = [&](const Tensor& g, const Tensor& b, const Tensor& mean) {
-    ops::layer_norm_forward(x.view(), mean.view(), rows.view(), x.view(), g.view(), b.view(),
+    ops::layer_norm_forward(x.view(), mean.view(), rows.view(), x.view(), g.view(), b.view(), 1e-5F,
                             stream());
   };
   EXPECT_THROW(forward(five, gamma, rows), ContractError);
@@ -314,7 +360,7 @@ TEST_P(LayerNormTest, RejectsWrongViews) {
                                      float rate) {
     auto mean = tensor(DType::f32, 3);
     ops::residual_layer_norm_forward(sum.view(), x.view(), mean.view(), rows.view(), x.view(),
-                                     branch.view(), gamma.view(), {}, time, dropped(rate),
+                                     branch.view(), gamma.view(), {}, time, dropped(rate), 1e-5F,
                                      stream());
   };
   EXPECT_NO_THROW(add_and_normalize(x, x, 3, 0.5F));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of 64 queries by 64 keys, in fp32, in scratch that each thread owns. Forward: one task per
 // (sample, head, query tile), with the running maximum and sum of Dao et al. 2022, algorithm 1.
-// Backward: one task per (sample, head), key tiles outside, query tiles inside, so dK and dV of a
-// tile finish together and dQ is added up in the order of the key tiles.
+// Backward: one task per (sample, head of keys), key tiles outside, query tiles inside, so dK and
+// dV of a tile finish together and dQ is added up in the order of the key tiles. Query heads that
+// share keys follow one another, and their dK and dV are added up in fp32.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -32,7 +33,6 @@ TRIREME_INLINE void forward_body(T* out,
   const AttentionHead head = *head_at;
   const AttentionScratch s(scratch, head.width);
   const std::int64_t rows = std::min(tile, head.time - query);
-  const std::int64_t part = head.out_stride;  // from Q to K to V
   load_rows<level>(s.q, qkv + query * head.qkv_stride, head.qkv_stride, rows, head, head.scale);
   alignas(64) std::array<float, tile> maximum, total;
   maximum.fill(-std::numeric_limits<float>::infinity());
@@ -40,9 +40,9 @@ TRIREME_INLINE void forward_body(T* out,
   for (std::int64_t key = 0; key <= query; key += tile) {
     const std::int64_t keys = std::min(tile, head.time - key);
     const bool diagonal = key == query;
-    const T* k = qkv + key * head.qkv_stride + part;
+    const T* k = qkv + key * head.qkv_stride + head.to_key;
     load_transposed<level>(s.k, k, head.qkv_stride, keys, head);
-    load_rows<level>(s.v, k + part, head.qkv_stride, keys, head, 1.0F);
+    load_rows<level>(s.v, k + head.to_value, head.qkv_stride, keys, head, 1.0F);
     tile_product<level, false>(s.scores, tile, {s.q, head.width}, {s.k, tile}, rows, tile,
                                head.channels, diagonal ? Triangle::result : Triangle::none, false);
     softmax_tile<level>(s, maximum.data(), total.data(), rows, query, key, head, *dropout);
@@ -136,7 +136,34 @@ struct HeadGradient {
   const T* qkv;
   const T* out;
   const float* lse;
+  /// [2, time, width]: dK and dV of a group of heads, which the first one sets and the last one
+  /// stores. Null: nobody shares the keys.
+  float* shared;
+  bool first, last;
 };
+
+/// A finished tile of dK or dV into the packed gradient, or to the sums of its group.
+template <Level level, class T>
+TRIREME_INLINE void finish_tile(T* to,
+                                const float* tile_sums,
+                                float* shared,
+                                std::int64_t rows,
+                                const HeadGradient<T>& g,
+                                const AttentionHead& head) {
+  if (g.shared == nullptr) {
+    store_rows<level>(to, head.qkv_stride, tile_sums, rows, head, 1.0F);
+    return;
+  }
+  const std::int64_t count = rows * head.width;
+  if (g.first) {
+    std::copy_n(tile_sums, count, shared);
+  } else {
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) shared[i] += tile_sums[i];
+  }
+  if (g.last)
+    store_rows<level>(to, head.qkv_stride, shared, rows, head, 1.0F);
+}
 
 template <Level level, class T>
 TRIREME_INLINE void row_products(float* delta,
@@ -165,15 +192,15 @@ TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
   const AttentionHead head = *head_at;
   const HeadGradient<T> g = *gradient;
   const BackwardScratch s(scratch, head.time, head.width);
-  const std::int64_t width = head.width, stride = head.qkv_stride, part = head.out_stride;
+  const std::int64_t width = head.width, stride = head.qkv_stride;
   row_products<level>(s.delta, g, head);
   std::fill(s.dq, s.dq + head.time * width, 0.0F);
   for (std::int64_t key = 0; key < head.time; key += tile) {
     const std::int64_t keys = std::min(tile, head.time - key);
-    const T* k = g.qkv + key * stride + part;
+    const T* k = g.qkv + key * stride + head.to_key;
     load_rows<level>(s.k, k, stride, keys, head, 1.0F);
     load_transposed<level>(s.k_transposed, k, stride, keys, head);
-    load_transposed<level>(s.v_transposed, k + part, stride, keys, head);
+    load_transposed<level>(s.v_transposed, k + head.to_value, stride, keys, head);
     for (std::int64_t query = key; query < head.time; query += tile) {
       const std::int64_t rows = std::min(tile, head.time - query);
       const bool diagonal = query == key;
@@ -194,9 +221,11 @@ TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
       tile_product<level, false>(s.dq + query * width, width, {s.dscores, tile}, {s.k, width}, rows,
                                  width, keys, to_row, true);
     }
-    T* dk = g.dqkv + key * stride + part;
-    store_rows<level>(dk, stride, s.dk, keys, head, 1.0F);
-    store_rows<level>(dk + part, stride, s.dv, keys, head, 1.0F);
+    T* dk = g.dqkv + key * stride + head.to_key;
+    float* dk_shared = g.shared == nullptr ? nullptr : g.shared + key * width;
+    float* dv_shared = g.shared == nullptr ? nullptr : dk_shared + head.time * width;
+    finish_tile<level>(dk, s.dk, dk_shared, keys, g, head);
+    finish_tile<level>(dk + head.to_value, s.dv, dv_shared, keys, g, head);
   }
   store_rows<level>(g.dqkv, stride, s.dq, head.time, head, head.scale);
 }
@@ -248,8 +277,10 @@ class AttentionCpu final : public Attention::Implementation {
       : shape_(shape),
         threads_(omp_get_max_threads()),
         width_(rounded(shape.head_channels)),
-        scratch_elements_(rounded(std::max(AttentionScratch::elements(width_),
-                                           BackwardScratch::elements(shape.time, width_)))),
+        backward_elements_(BackwardScratch::elements(shape.time, width_)),
+        scratch_elements_(rounded(
+            std::max(AttentionScratch::elements(width_),
+                     backward_elements_ + (shape.group() > 1 ? 2 * shape.time * width_ : 0)))),
         scratch_(
             device.allocate(static_cast<std::size_t>(scratch_elements_ * threads_) * sizeof(float),
                             "attention scratch")) {
@@ -275,8 +306,8 @@ class AttentionCpu final : public Attention::Implementation {
                 ConstView lse,
                 const Dropout& dropout,
                 device::Stream& stream) override {
-    const HeadGradient<T> all{dqkv.as<T>(), dout.as<T>(), qkv.as<T>(), out.as<T>(),
-                              lse.as<float>()};
+    const HeadGradient<T> all{dqkv.as<T>(),    dout.as<T>(), qkv.as<T>(), out.as<T>(),
+                              lse.as<float>(), nullptr,      true,        true};
     device::cpu::stream_of(stream).run([this, all, dropout] { run_backward(all, dropout); });
   }
 
@@ -288,11 +319,14 @@ class AttentionCpu final : public Attention::Implementation {
   [[nodiscard]] AttentionHead head_of(std::int64_t sample, std::int64_t h) const {
     const auto& s = shape_;
     const std::int64_t row = s.heads * s.head_channels;
+    const std::int64_t keys = h / s.group() * s.head_channels;
     return {s.time,
             s.head_channels,
             width_,
-            3 * row,
+            s.packed_width(),
             row,
+            row + keys - h * s.head_channels,
+            s.key_value_heads() * s.head_channels,
             sample,
             h * s.time * s.time,
             1.0F / std::sqrt(static_cast<float>(s.head_channels))};
@@ -316,8 +350,8 @@ class AttentionCpu final : public Attention::Implementation {
       const AttentionHead head = head_of(sample, h);
       const std::int64_t first = sample * s.time * row + h * s.head_channels;
       forward_(out + first, lse + (sample * s.heads + h) * s.time,
-               qkv + 3 * sample * s.time * row + h * s.head_channels, &head, &dropout, query,
-               scratch());
+               qkv + sample * s.time * s.packed_width() + h * s.head_channels, &head, &dropout,
+               query, scratch());
     }
   }
 
@@ -325,14 +359,23 @@ class AttentionCpu final : public Attention::Implementation {
     const auto& s = shape_;
     const std::int64_t row = s.heads * s.head_channels;
 #pragma omp parallel for schedule(dynamic) num_threads(threads())
-    for (std::int64_t i = 0; i < s.batch * s.heads; ++i) {
-      const std::int64_t sample = i / s.heads, h = i % s.heads;
-      const AttentionHead head = head_of(sample, h);
-      const std::int64_t first = sample * s.time * row + h * s.head_channels;
-      const std::int64_t packed = 3 * sample * s.time * row + h * s.head_channels;
-      const HeadGradient<T> mine{all.dqkv + packed, all.dout + first, all.qkv + packed,
-                                 all.out + first, all.lse + i * s.time};
-      backward_(&mine, &head, &dropout, scratch());
+    for (std::int64_t i = 0; i < s.batch * s.key_value_heads(); ++i) {
+      const std::int64_t sample = i / s.key_value_heads();
+      const std::int64_t begin = i % s.key_value_heads() * s.group(), end = begin + s.group();
+      for (std::int64_t h = begin; h < end; ++h) {
+        const AttentionHead head = head_of(sample, h);
+        const std::int64_t first = sample * s.time * row + h * s.head_channels;
+        const std::int64_t packed = sample * s.time * s.packed_width() + h * s.head_channels;
+        const HeadGradient<T> mine{all.dqkv + packed,
+                                   all.dout + first,
+                                   all.qkv + packed,
+                                   all.out + first,
+                                   all.lse + (sample * s.heads + h) * s.time,
+                                   s.group() > 1 ? scratch() + backward_elements_ : nullptr,
+                                   h == begin,
+                                   h + 1 == end};
+        backward_(&mine, &head, &dropout, scratch());
+      }
     }
   }
 
@@ -341,7 +384,8 @@ class AttentionCpu final : public Attention::Implementation {
   decltype(&forward_kernel<T>) forward_ = forward_kernel<T>;
   decltype(&backward_kernel<T>) backward_ = backward_kernel<T>;
   std::int64_t width_;
-  std::int64_t scratch_elements_;  // per thread
+  std::int64_t backward_elements_;  // without the sums of a group
+  std::int64_t scratch_elements_;   // per thread
   device::Buffer scratch_;
 };
 

@@ -33,8 +33,9 @@ constexpr std::int64_t rounded(std::int64_t n) {
 struct AttentionHead {
   std::int64_t time, channels, width;  // width: channels rounded up to whole registers
   std::int64_t qkv_stride, out_stride;
-  std::int64_t sample;         // batch row, for dropout
-  std::int64_t first_element;  // dropout element of (t, s) = (0, 0)
+  std::int64_t to_key, to_value;  // from a position's query to its key, from there to its value
+  std::int64_t sample;            // batch row, for dropout
+  std::int64_t first_element;     // dropout element of (t, s) = (0, 0)
   float scale;
 };
 

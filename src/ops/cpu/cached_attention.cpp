@@ -164,8 +164,9 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
   }
 
  private:
-  [[nodiscard]] float* head_of(float* cache, std::int64_t sequence, std::int64_t h) const {
-    return cache + (sequence * shape_.heads + h) * layout_.head_elements();
+  /// Of a head of keys.
+  [[nodiscard]] float* head_of(float* cache, std::int64_t sequence, std::int64_t g) const {
+    return cache + (sequence * shape_.key_value_heads() + g) * layout_.head_elements();
   }
 
   void run(T* out,
@@ -175,6 +176,7 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
            const std::int32_t* positions,
            std::int64_t rows) const {
     const std::int64_t H = shape_.heads, D = shape_.head_channels, row = H * D;
+    const std::int64_t G = shape_.key_value_heads(), width = shape_.packed_width();
     for (std::int64_t r = 0; r < rows; ++r) {
       TRIREME_EXPECT(sequences[r] < shape_.sequences, "sequence {} of a cache of {}", sequences[r],
                      shape_.sequences);
@@ -188,28 +190,30 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
     const AttentionHead head{shape_.positions,
                              D,
                              layout_.width,
-                             3 * row,
+                             width,
                              row,
+                             row,
+                             G * D,
                              0,
                              0,
                              1.0F / std::sqrt(static_cast<float>(D))};
-#pragma omp parallel for schedule(static) num_threads(threads) if (H > 1)
-    for (std::int64_t h = 0; h < H; ++h)
+#pragma omp parallel for schedule(static) num_threads(threads) if (G > 1)
+    for (std::int64_t g = 0; g < G; ++g)
       for (const Run& one : runs)
         for (std::int64_t r = 0; r < one.rows; ++r) {
-          const T* k = qkv + (one.row + r) * 3 * row + row + h * D;
-          float* own = head_of(cache, one.sequence, h);
+          const T* k = qkv + (one.row + r) * width + row + g * D;
+          float* own = head_of(cache, one.sequence, g);
           const std::int64_t position = one.position + r, place = position % tile;
           store_kernel(layout_.keys(own, position) + place,
-                       layout_.values(own, position) + place * layout_.width, k, k + row, D);
+                       layout_.values(own, position) + place * layout_.width, k, k + G * D, D);
         }
     const auto tasks = static_cast<std::int64_t>(runs.size()) * H;
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (tasks > 1)
     for (std::int64_t task = 0; task < tasks; ++task) {
       const Run& one = runs[static_cast<std::size_t>(task / H)];
       const std::int64_t h = task % H;
-      kernel_(out + one.row * row + h * D, qkv + one.row * 3 * row + h * D,
-              head_of(cache, one.sequence, h), &layout_, &head, &one,
+      kernel_(out + one.row * row + h * D, qkv + one.row * width + h * D,
+              head_of(cache, one.sequence, h / shape_.group()), &layout_, &head, &one,
               scratch_.view(DType::f32).as<float>() + omp_get_thread_num() * scratch_elements_);
     }
   }
@@ -225,7 +229,7 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
 }  // namespace
 
 std::int64_t cache_elements(const CachedAttentionShape& shape) {
-  return shape.sequences * shape.heads * CacheLayout(shape).head_elements();
+  return shape.sequences * shape.key_value_heads() * CacheLayout(shape).head_elements();
 }
 
 std::unique_ptr<CachedAttention::Implementation> make_cached_attention(

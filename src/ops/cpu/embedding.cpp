@@ -9,6 +9,28 @@
 namespace trireme::ops::cpu {
 namespace {
 
+/// One row of a token alone, times its mask.
+template <class T>
+TRIREME_INLINE void copy_dropped(T* to,
+                                 const T* from,
+                                 DropoutRun& run,
+                                 const Dropout& dropout,
+                                 std::int64_t sample,
+                                 std::int64_t element,
+                                 std::int64_t count) {
+  if (!dropout.active()) {
+    std::copy_n(from, count, to);
+    return;
+  }
+  for (std::int64_t first = 0; first < count; first += dropout_run_elements) {
+    const std::int64_t n = std::min(dropout_run_elements, count - first);
+    const float* factors = dropout_run(run, dropout, sample, element + first, n);
+#pragma omp simd
+    for (std::int64_t c = 0; c < n; ++c)
+      to[first + c] = from_float<T>(to_float(from[first + c]) * factors[c]);
+  }
+}
+
 /// Rows [begin, end) of out = [B·T, C]. Null `positions` are those of whole sequences.
 template <class T>
 TRIREME_CLONES void forward_kernel(T* out,
@@ -25,8 +47,12 @@ TRIREME_CLONES void forward_kernel(T* out,
   for (std::int64_t r = begin; r < end; ++r) {
     const std::int64_t position = positions != nullptr ? positions[r] : r % shape->time;
     const T* a = wte + tokens[r] * C;
-    const T* b = wpe + position * C;
     T* to = out + r * C;
+    if (wpe == nullptr) {
+      copy_dropped(to, a, run, *dropout, r / shape->time, position * C, C);
+      continue;
+    }
+    const T* b = wpe + position * C;
     if (!dropout->active()) {
 #pragma omp simd
       for (std::int64_t c = 0; c < C; ++c) to[c] = from_float<T>(to_float(a[c]) + to_float(b[c]));
@@ -61,24 +87,24 @@ TRIREME_CLONES void backward_kernel(float* dwte,
   for (std::int64_t r = 0; r < shape->batch * shape->time; ++r) {
     const std::int64_t position = r % shape->time;
     float* token = dwte + tokens[r] * C + column;
-    float* place = dwpe + position * C + column;
+    float* place = dwpe != nullptr ? dwpe + position * C + column : nullptr;
     const T* from = dout + r * C + column;
     if (dropout->active()) {
       const float* factors =
           dropout_run(run, *dropout, r / shape->time, position * C + column, count);
 #pragma omp simd
-      for (std::int64_t c = 0; c < count; ++c) {
-        const float d = to_float(from[c]) * factors[c];
-        token[c] += d;
-        place[c] += d;
-      }
+      for (std::int64_t c = 0; c < count; ++c) token[c] += to_float(from[c]) * factors[c];
+      if (place == nullptr)
+        continue;
+#pragma omp simd
+      for (std::int64_t c = 0; c < count; ++c) place[c] += to_float(from[c]) * factors[c];
     } else {
 #pragma omp simd
-      for (std::int64_t c = 0; c < count; ++c) {
-        const float d = to_float(from[c]);
-        token[c] += d;
-        place[c] += d;
-      }
+      for (std::int64_t c = 0; c < count; ++c) token[c] += to_float(from[c]);
+      if (place == nullptr)
+        continue;
+#pragma omp simd
+      for (std::int64_t c = 0; c < count; ++c) place[c] += to_float(from[c]);
     }
   }
 }

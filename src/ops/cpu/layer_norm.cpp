@@ -14,8 +14,6 @@
 namespace trireme::ops::cpu {
 namespace {
 
-constexpr float epsilon = 1e-5F;
-
 template <class T>
 TRIREME_CLONES_BELOW_AVX512 void forward_kernel(T* y,
                                                 float* mean,
@@ -24,19 +22,23 @@ TRIREME_CLONES_BELOW_AVX512 void forward_kernel(T* y,
                                                 const T* gamma,
                                                 const T* beta,
                                                 std::int64_t rows,
-                                                std::int64_t channels) {
+                                                std::int64_t channels,
+                                                float epsilon) {
   const float inverse = 1.0F / static_cast<float>(channels);
   for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
     float sum = 0;
+    if (mean != nullptr) {
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t c = 0; c < channels; ++c) sum += to_float(x[c]);
+      for (std::int64_t c = 0; c < channels; ++c) sum += to_float(x[c]);
+    }
     const float m = sum * inverse;
     float squares = 0;
 #pragma omp simd reduction(+ : squares)
     for (std::int64_t c = 0; c < channels; ++c)
       squares += (to_float(x[c]) - m) * (to_float(x[c]) - m);
     const float s = 1.0F / std::sqrt(squares * inverse + epsilon);
-    mean[r] = m;
+    if (mean != nullptr)
+      mean[r] = m;
     rstd[r] = s;
     if (beta != nullptr) {
 #pragma omp simd
@@ -76,7 +78,8 @@ TRIREME_CLONES void residual_kernel(T* sum,
   }
 }
 
-/// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
+/// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd. Without
+/// means, of x and of g.
 template <class T>
 TRIREME_CLONES_BELOW_AVX512 void backward_kernel(T* dx,
                                                  const LayerNormSaved<T>* saved,
@@ -90,7 +93,7 @@ TRIREME_CLONES_BELOW_AVX512 void backward_kernel(T* dx,
     const T* dy = saved->dy + r * channels;
     const T* x = saved->x + r * channels;
     T* to = dx + r * channels;
-    const float m = saved->mean[r], s = saved->rstd[r];
+    const float m = saved->mean_of(r), s = saved->rstd[r];
     float sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -98,7 +101,7 @@ TRIREME_CLONES_BELOW_AVX512 void backward_kernel(T* dx,
       sum += g;
       product += g * ((to_float(x[c]) - m) * s);
     }
-    sum *= inverse;
+    sum = saved->mean != nullptr ? sum * inverse : 0.0F;
     product *= inverse;
     if (accumulate) {
 #pragma omp simd
@@ -132,7 +135,7 @@ TRIREME_INLINE void add_columns(float* scale,
   for (std::int64_t r = begin; r < end; ++r) {
     const T* dy = saved.dy + r * channels + column;
     const T* x = saved.x + r * channels + column;
-    const float m = saved.mean[r], s = saved.rstd[r];
+    const float m = saved.mean_of(r), s = saved.rstd[r];
 #pragma omp simd
     for (std::int64_t c = 0; c < count; ++c) {
       const float d = to_float(dy[c]);
@@ -229,14 +232,15 @@ void normalize(T* y,
                const T* gamma,
                const T* beta,
                std::int64_t rows,
-               std::int64_t channels) {
+               std::int64_t channels,
+               float epsilon) {
 #if defined(__x86_64__)
   if (has_avx512()) {
     avx512::normalize_rows(y, mean, rstd, x, gamma, beta, rows, channels, epsilon);
     return;
   }
 #endif
-  forward_kernel(y, mean, rstd, x, gamma, beta, rows, channels);
+  forward_kernel(y, mean, rstd, x, gamma, beta, rows, channels, epsilon);
 }
 
 /// Sums are normalized while they lie in the first cache.
@@ -258,15 +262,16 @@ void layer_norm_forward(T* y,
                         const T* gamma,
                         const T* beta,
                         std::int64_t rows,
-                        std::int64_t channels) {
+                        std::int64_t channels,
+                        float epsilon) {
   for_chunks(rows, rows_per_chunk(channels), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t together = rows_together(input, end - begin, channels);
     for (std::int64_t r = begin; r < end; r += together) {
       const std::int64_t count = std::min(together, end - r);
       if (input.branch != nullptr)
         add_branch(input, r, r + count, channels);
-      normalize(y + r * channels, mean + r, rstd + r, input.normalized() + r * channels, gamma,
-                beta, count, channels);
+      normalize(y + r * channels, mean != nullptr ? mean + r : nullptr, rstd + r,
+                input.normalized() + r * channels, gamma, beta, count, channels, epsilon);
     }
   });
 }
@@ -296,7 +301,7 @@ void layer_norm_backward(T* dx,
 
 #define TRIREME_INSTANTIATE(T)                                                                  \
   template void layer_norm_forward(T*, float*, float*, const LayerNormInput<T>&, const T*,      \
-                                   const T*, std::int64_t, std::int64_t);                       \
+                                   const T*, std::int64_t, std::int64_t, float);                \
   template void layer_norm_backward(T*, float*, float*, const LayerNormSaved<T>&, std::int64_t, \
                                     std::int64_t, bool);
 TRIREME_INSTANTIATE(float)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU bodies of layer_norm.hpp; T is float or Bf16; beta and dbeta may be null.
+// CPU bodies of layer_norm.hpp; T is float or Bf16; beta and dbeta may be null, and so may mean:
+// then nothing is subtracted from a row (rms_norm).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ void layer_norm_forward(T* y,
                         const T* gamma,
                         const T* beta,
                         std::int64_t rows,
-                        std::int64_t channels);
+                        std::int64_t channels,
+                        float epsilon);
 
 /// What backward reads; dy, x = [rows, channels].
 template <class T>
@@ -26,6 +28,8 @@ struct LayerNormSaved {
   const T* gamma;
   const float* mean;
   const float* rstd;
+
+  [[nodiscard]] float mean_of(std::int64_t row) const { return mean != nullptr ? mean[row] : 0.0F; }
 };
 template <class T>
 void layer_norm_backward(T* dx,

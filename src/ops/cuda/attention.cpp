@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on a GPU: cuDNN's fused kernels for what they can do, our own for the rest (fp32,
-// dropout, single positions, head sizes that are no multiple of 8 or above 128). Where calls may be
-// with dropout, cuDNN computes forward without it (evaluation), and backward is always our own;
-// both leave and read the same lse.
+// dropout, grouped heads, single positions, head sizes that are no multiple of 8 or above 128).
+// Where calls may be with dropout, cuDNN computes forward without it (evaluation), and backward is
+// always our own; both leave and read the same lse.
 //
 // cuDNN's graphs are built at construction: that takes a while. Backward asks for its deterministic
 // algorithm, whose workspace grows with B·H·T², unless AttentionOptions let it go.
@@ -171,7 +171,7 @@ class CudnnGraph {
 class AttentionCuda final : public Attention::Implementation {
  public:
   AttentionCuda(device::Device& device, const AttentionShape& s)
-      : shape_(s), sizes_{s.batch, s.time, s.heads, s.head_channels} {
+      : shape_(s), sizes_{s.batch, s.time, s.heads, s.head_channels, s.key_value_heads()} {
     if (suits_cudnn(s))
       forward_.emplace(device, s, false);
     if (suits_cudnn(s) && !s.drops)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp per query row (forward, dQ) or per key row (dK, dV). It meets the other side 32 rows at a
 // time: first a lane per row for the scores, then a lane per channel for what is added up. Every
-// sum has one owner and one order, so nothing is atomic.
+// sum has one owner and one order, so nothing is atomic. A key row meets the query heads that share
+// it one after the other.
 #include "ops/cuda/attention.hpp"
 #include "ops/cuda/loops.cuh"
 
@@ -11,31 +12,39 @@ namespace {
 constexpr int warps = 4;
 constexpr int channels_per_lane = static_cast<int>(most_head_channels) / warp_lanes;
 
+/// This warp's row, of all heads of all samples.
+__device__ inline std::int64_t warp_row() {
+  return static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.y;
+}
+
 /// Where one (b, h) lies. Rows of q, k, v are `step` apart, those of out `heads · D`.
 struct Head {
-  std::int64_t b, h, row;
-  std::int64_t time, D, step, out_step;
+  std::int64_t b, h, time, D, step, out_step;
   std::int64_t q, k, v, out, stats;
 
-  __device__ explicit Head(const AttentionSizes& s)
-      : row((static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.y)),
+  __device__ Head(const AttentionSizes& s, std::int64_t sample, std::int64_t head)
+      : b(sample),
+        h(head),
         time(s.time),
         D(s.head_channels),
-        step(3 * s.heads * D),
+        step((s.heads + 2 * s.key_value_heads) * D),
         out_step(s.heads * D) {
-    b = row / (s.heads * time);
-    h = row / time % s.heads;
     stats = (b * s.heads + h) * time;
-    row %= time;
     q = b * time * step + h * D;
-    k = q + out_step;
-    v = k + out_step;
+    k = b * time * step + out_step + h / (s.heads / s.key_value_heads) * D;
+    v = k + s.key_value_heads * D;
     out = b * time * out_step + h * D;
   }
 };
 
-__device__ inline bool outside(const AttentionSizes& s) {
-  return static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.y >= s.batch * s.heads * s.time;
+/// Of this warp's query row.
+__device__ inline Head head_of_query(const AttentionSizes& s) {
+  const std::int64_t row = warp_row();
+  return {s, row / (s.heads * s.time), row / s.time % s.heads};
+}
+
+__device__ inline bool outside(const AttentionSizes& s, std::int64_t heads) {
+  return warp_row() >= s.batch * heads * s.time;
 }
 
 /// One row of D channels, read by the whole warp into its own memory.
@@ -92,11 +101,11 @@ template <class T>
 __global__ void forward_kernel(
     T* out, float* lse, const T* qkv, AttentionSizes sizes, Dropout dropout, float scale) {
   __shared__ float rows[warps][most_head_channels];
-  if (outside(sizes))
+  if (outside(sizes, sizes.heads))
     return;
-  const Head head(sizes);
+  const Head head = head_of_query(sizes);
   const int lane = static_cast<int>(threadIdx.x);
-  const std::int64_t t = head.row;
+  const std::int64_t t = warp_row() % sizes.time;
   float* query = rows[threadIdx.y];
   fetch(query, qkv + head.q + t * head.step, head.D);
   __syncwarp();
@@ -129,11 +138,11 @@ __global__ void query_kernel(T* dqkv,
                              Dropout dropout,
                              float scale) {
   __shared__ float rows[warps][2][most_head_channels];
-  if (outside(sizes))
+  if (outside(sizes, sizes.heads))
     return;
-  const Head head(sizes);
+  const Head head = head_of_query(sizes);
   const int lane = static_cast<int>(threadIdx.x);
-  const std::int64_t t = head.row;
+  const std::int64_t t = warp_row() % sizes.time;
   float* query = rows[threadIdx.y][0];
   float* dout = rows[threadIdx.y][1];
   fetch(query, saved.qkv + head.q + t * head.step, head.D);
@@ -170,39 +179,44 @@ __global__ void key_kernel(T* dqkv,
                            Dropout dropout,
                            float scale) {
   __shared__ float rows[warps][2][most_head_channels];
-  if (outside(sizes))
+  if (outside(sizes, sizes.key_value_heads))
     return;
-  const Head head(sizes);
   const int lane = static_cast<int>(threadIdx.x);
-  const std::int64_t s = head.row;
+  const std::int64_t row = warp_row(), group = sizes.heads / sizes.key_value_heads;
+  const std::int64_t s = row % sizes.time, sample = row / (sizes.key_value_heads * sizes.time);
+  const std::int64_t first = row / sizes.time % sizes.key_value_heads * group;
+  const Head own(sizes, sample, first);
   float* key = rows[threadIdx.y][0];
   float* value = rows[threadIdx.y][1];
-  fetch(key, saved.qkv + head.k + s * head.step, head.D);
-  fetch(value, saved.qkv + head.v + s * head.step, head.D);
+  fetch(key, saved.qkv + own.k + s * own.step, own.D);
+  fetch(value, saved.qkv + own.v + s * own.step, own.D);
   __syncwarp();
   float dk[channels_per_lane] = {}, dv[channels_per_lane] = {};
-  for (std::int64_t begin = s; begin < head.time; begin += warp_lanes) {
-    const std::int64_t t = begin + lane;
-    float p = 0, ds = 0;
-    if (t < head.time) {
-      const float exact = expf(dot(key, saved.qkv + head.q + t * head.step, head.D) * scale -
-                               saved.lse[head.stats + t]);
-      const float dp = dot(value, saved.dout + head.out + t * head.out_step, head.D);
-      const float factor = kept(dropout, head, t, s);
-      p = exact * factor;
-      ds = exact * (dp * factor - delta[head.stats + t]);
+  for (std::int64_t h = first; h < first + group; ++h) {
+    const Head head(sizes, sample, h);
+    for (std::int64_t begin = s; begin < head.time; begin += warp_lanes) {
+      const std::int64_t t = begin + lane;
+      float p = 0, ds = 0;
+      if (t < head.time) {
+        const float exact = expf(dot(key, saved.qkv + head.q + t * head.step, head.D) * scale -
+                                 saved.lse[head.stats + t]);
+        const float dp = dot(value, saved.dout + head.out + t * head.out_step, head.D);
+        const float factor = kept(dropout, head, t, s);
+        p = exact * factor;
+        ds = exact * (dp * factor - delta[head.stats + t]);
+      }
+      const int count = rows_in_tile(begin, head.time);
+      add_rows(dv, p, saved.dout + head.out + begin * head.out_step, head.out_step, count, head.D);
+      add_rows(dk, ds, saved.qkv + head.q + begin * head.step, head.step, count, head.D);
     }
-    const int count = rows_in_tile(begin, head.time);
-    add_rows(dv, p, saved.dout + head.out + begin * head.out_step, head.out_step, count, head.D);
-    add_rows(dk, ds, saved.qkv + head.q + begin * head.step, head.step, count, head.D);
   }
-  write_row(dqkv + head.k + s * head.step, dk, scale, head.D);
-  write_row(dqkv + head.v + s * head.step, dv, 1.0F, head.D);
+  write_row(dqkv + own.k + s * own.step, dk, scale, own.D);
+  write_row(dqkv + own.v + s * own.step, dv, 1.0F, own.D);
 }
 
-/// A warp per row.
-LaunchShape shape_for(const AttentionSizes& s) {
-  return {static_cast<unsigned>(blocks_for(s.batch * s.heads * s.time, warps)),
+/// A warp per row of so many heads.
+LaunchShape shape_for(const AttentionSizes& s, std::int64_t heads) {
+  return {static_cast<unsigned>(blocks_for(s.batch * heads * s.time, warps)),
           dim3(warp_lanes, warps)};
 }
 
@@ -219,8 +233,8 @@ void attention_forward(T* out,
                        const AttentionSizes& sizes,
                        const Dropout& dropout,
                        RawStream stream) {
-  launch("attention_forward", forward_kernel<T>, shape_for(sizes), stream, out, lse, qkv, sizes,
-         dropout, scale_of(sizes));
+  launch("attention_forward", forward_kernel<T>, shape_for(sizes, sizes.heads), stream, out, lse,
+         qkv, sizes, dropout, scale_of(sizes));
 }
 
 template <class T>
@@ -230,10 +244,10 @@ void attention_backward(T* dqkv,
                         const AttentionSizes& sizes,
                         const Dropout& dropout,
                         RawStream stream) {
-  launch("attention_backward of queries", query_kernel<T>, shape_for(sizes), stream, dqkv, saved,
-         delta, sizes, dropout, scale_of(sizes));
-  launch("attention_backward of keys", key_kernel<T>, shape_for(sizes), stream, dqkv, saved, delta,
-         sizes, dropout, scale_of(sizes));
+  launch("attention_backward of queries", query_kernel<T>, shape_for(sizes, sizes.heads), stream,
+         dqkv, saved, delta, sizes, dropout, scale_of(sizes));
+  launch("attention_backward of keys", key_kernel<T>, shape_for(sizes, sizes.key_value_heads),
+         stream, dqkv, saved, delta, sizes, dropout, scale_of(sizes));
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                  \

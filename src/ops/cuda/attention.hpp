@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our own attention kernels: for fp32, which cuDNN's fused attention does not have, for dropout,
-// whose mask must be ours, and for head sizes that cuDNN refuses. Written to be right, not to be
-// fast. T is float or Bf16.
+// whose mask must be ours, for grouped heads, and for head sizes that cuDNN refuses. Written to be
+// right, not to be fast. T is float or Bf16.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace trireme::ops::cuda {
 using device::cuda::RawStream;
 
 struct AttentionSizes {
-  std::int64_t batch, time, heads, head_channels;
+  std::int64_t batch, time, heads, head_channels, key_value_heads;
 };
 inline constexpr std::int64_t most_head_channels = 256;
 

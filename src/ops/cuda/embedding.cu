@@ -96,9 +96,12 @@ struct Forward {
     const std::int64_t row = i / sizes.channels, c = i % sizes.channels;
     const std::int64_t position = row % sizes.time;
     const auto a = load<N>(wte + tokens[row] * sizes.channels + c);
-    const auto b = load<N>(wpe + position * sizes.channels + c);
     float values[N];
-    for (int k = 0; k < N; ++k) values[k] = to_float(a.v[k]) + to_float(b.v[k]);
+    for (int k = 0; k < N; ++k) values[k] = to_float(a.v[k]);
+    if (wpe != nullptr) {
+      const auto b = load<N>(wpe + position * sizes.channels + c);
+      for (int k = 0; k < N; ++k) values[k] += to_float(b.v[k]);
+    }
     if (dropout.active())
       drop<N>(values, dropout, static_cast<std::uint64_t>(row / sizes.time),
               static_cast<std::uint64_t>(position * sizes.channels + c));
@@ -240,8 +243,9 @@ void embedding_backward(float* dwte,
                         RawStream stream) {
   constexpr int N = pack_elements<T>;
   const bool packed = aligned(dout, dwte, dwpe) && sizes.channels % N == 0;
-  loop<N>("embedding_backward", PositionBackward<T>{dwpe, dout, sizes, dropout},
-          sizes.time * sizes.channels, packed, stream);
+  if (dwpe != nullptr)
+    loop<N>("embedding_backward", PositionBackward<T>{dwpe, dout, sizes, dropout},
+            sizes.time * sizes.channels, packed, stream);
   const int* sorted = sort_rows(tokens, sizes, reinterpret_cast<int*>(workspace), stream);
   constexpr unsigned threads = 128;
   const auto blocks = static_cast<unsigned>(sizes.batch * sizes.time);

@@ -10,7 +10,6 @@
 namespace trireme::ops::cuda {
 namespace {
 
-constexpr float epsilon = 1e-5F;
 constexpr int rows_per_block = 8;
 
 /// Rows that a block has in work at a time, and its threads at most.
@@ -26,6 +25,12 @@ std::int64_t slices_at_once(std::int64_t threads) {
 /// This warp's row; rows stay below 2^31 blocks of 8.
 __device__ inline std::int64_t row_of_warp() {
   return static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.y;
+}
+
+/// 0 where rows are not centered.
+template <class T>
+__device__ inline float mean_of(const LayerNormSaved<T>& saved, std::int64_t row) {
+  return saved.mean != nullptr ? saved.mean[row] : 0.0F;
 }
 
 /// N elements of what is normalized, from channel c on; a sum is stored first.
@@ -57,7 +62,8 @@ __global__ void forward_kernel(T* y,
                                const T* gamma,
                                const T* beta,
                                std::int64_t rows,
-                               std::int64_t channels) {
+                               std::int64_t channels,
+                               float epsilon) {
   const std::int64_t row = row_of_warp();
   if (row >= rows)
     return;
@@ -69,7 +75,7 @@ __global__ void forward_kernel(T* y,
     for (const T value : pack.v) sum += to_float(value);
   }
   const float inverse = 1.0F / static_cast<float>(channels);
-  const float m = warp_sum(sum) * inverse;
+  const float m = mean != nullptr ? warp_sum(sum) * inverse : 0.0F;
   const T* from = input.normalized() + row * channels;  // a lane reads what it has stored itself
   float squares = 0;
   for (std::int64_t c = first; c < channels; c += step) {
@@ -78,7 +84,8 @@ __global__ void forward_kernel(T* y,
   }
   const float s = 1.0F / sqrtf(warp_sum(squares) * inverse + epsilon);
   if (threadIdx.x == 0) {
-    mean[row] = m;
+    if (mean != nullptr)
+      mean[row] = m;
     rstd[row] = s;
   }
   for (std::int64_t c = first; c < channels; c += step) {
@@ -94,7 +101,8 @@ __global__ void forward_kernel(T* y,
   }
 }
 
-/// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
+/// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd. Without
+/// means, of x and of g.
 ///
 /// A block goes through its slice of the rows, some at a time, and a thread owns N channels: what
 /// it reads of a row serves dx as well as its channels' sums of dgamma, dbeta and dbias.
@@ -121,7 +129,7 @@ struct BackwardSlice {
       x[r] = load<N>(saved.x + at);
       if (accumulate)
         before[r] = load<N>(dx + at);
-      mean[r] = saved.mean[first + r];
+      mean[r] = mean_of(saved, first + r);
       rstd[r] = saved.rstd[first + r];
     }
     for (int r = 0; r < R; ++r) {
@@ -150,7 +158,8 @@ struct BackwardSlice {
       for (int i = 0; i < 2 * R; ++i) totals[i] += shared[w * 2 * R + i];
     const float inverse = 1.0F / static_cast<float>(channels);
     for (int r = 0; r < R; ++r) {
-      const float sum = totals[2 * r] * inverse, product = totals[2 * r + 1] * inverse;
+      const float sum = saved.mean != nullptr ? totals[2 * r] * inverse : 0.0F;
+      const float product = totals[2 * r + 1] * inverse;
       Pack<T, N> made;
       for (int k = 0; k < N; ++k) {
         const float g = to_float(dy[r].v[k]) * to_float(gamma.v[k]);
@@ -205,7 +214,7 @@ __global__ void backward_kernel(
     return;
   const T* dy = saved.dy + row * channels;
   const T* x = saved.x + row * channels;
-  const float m = saved.mean[row], s = saved.rstd[row];
+  const float m = mean_of(saved, row), s = saved.rstd[row];
   const auto first = static_cast<std::int64_t>(threadIdx.x) * N;
   constexpr std::int64_t step = warp_lanes * N;
   float sum = 0, product = 0;
@@ -218,7 +227,7 @@ __global__ void backward_kernel(
     }
   }
   const float inverse = 1.0F / static_cast<float>(channels);
-  sum = warp_sum(sum) * inverse;
+  sum = saved.mean != nullptr ? warp_sum(sum) * inverse : 0.0F;
   product = warp_sum(product) * inverse;
   for (std::int64_t c = first; c < channels; c += step) {
     const auto d = load<N>(dy + c), at = load<N>(x + c), scale = load<N>(saved.gamma + c);
@@ -244,7 +253,7 @@ struct GradientTerms {
   __device__ void add(float (&sums)[2][N], std::int64_t row, std::int64_t column) const {
     const auto d = load<N>(saved.dy + row * channels + column);
     const auto at = load<N>(saved.x + row * channels + column);
-    const float m = saved.mean[row], s = saved.rstd[row];
+    const float m = mean_of(saved, row), s = saved.rstd[row];
     for (int k = 0; k < N; ++k) {
       sums[0][k] += to_float(d.v[k]) * ((to_float(at.v[k]) - m) * s);
       sums[1][k] += to_float(d.v[k]);
@@ -268,6 +277,7 @@ void layer_norm_forward(T* y,
                         const T* beta,
                         std::int64_t rows,
                         std::int64_t channels,
+                        float epsilon,
                         RawStream stream) {
   if (rows == 0)
     return;
@@ -276,7 +286,7 @@ void layer_norm_forward(T* y,
   const bool packed =
       channels % N == 0 && aligned(y, input.x, input.branch, input.sum, gamma, beta);
   launch("layer_norm_forward", packed ? forward_kernel<N, T> : forward_kernel<1, T>,
-         shape_of_rows(rows), stream, y, mean, rstd, input, gamma, beta, rows, channels);
+         shape_of_rows(rows), stream, y, mean, rstd, input, gamma, beta, rows, channels, epsilon);
 }
 
 template <class T>
@@ -319,7 +329,7 @@ void layer_norm_backward(T* dx,
 
 #define TRIREME_INSTANTIATE(T)                                                               \
   template void layer_norm_forward(T*, float*, float*, const LayerNormInput<T>&, const T*,   \
-                                   const T*, std::int64_t, std::int64_t, RawStream);         \
+                                   const T*, std::int64_t, std::int64_t, float, RawStream);  \
   template void layer_norm_backward(T*, const LayerNormGradients&, const LayerNormSaved<T>&, \
                                     std::int64_t, std::int64_t, bool, RawStream);
 TRIREME_INSTANTIATE(float)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA bodies of layer_norm.hpp; T is float or Bf16; beta and dbeta may be null.
+// CUDA bodies of layer_norm.hpp; T is float or Bf16; beta and dbeta may be null, and so may mean:
+// then nothing is subtracted from a row (rms_norm).
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,7 @@ void layer_norm_forward(T* y,
                         const T* beta,
                         std::int64_t rows,
                         std::int64_t channels,
+                        float epsilon,
                         RawStream stream);
 
 /// What backward reads; dy, x = [rows, channels]. `workspace`: device::cuda::workspace_of(stream).

@@ -21,10 +21,13 @@ TRIREME_AVX512 void normalize_rows(T* y,
   const float inverse = 1.0F / static_cast<float>(channels);
   for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
     __m512 sum = _mm512_setzero_ps(), squares = _mm512_setzero_ps();
-    for (std::int64_t c = 0; c < channels; c += lanes)
-      sum = _mm512_add_ps(sum, load_floats(x + c, first_lanes(channels - c)));
-    mean[r] = _mm512_reduce_add_ps(sum) * inverse;
-    const __m512 m = _mm512_set1_ps(mean[r]);
+    float center = 0;
+    if (mean != nullptr) {
+      for (std::int64_t c = 0; c < channels; c += lanes)
+        sum = _mm512_add_ps(sum, load_floats(x + c, first_lanes(channels - c)));
+      center = mean[r] = _mm512_reduce_add_ps(sum) * inverse;
+    }
+    const __m512 m = _mm512_set1_ps(center);
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const __mmask16 keep = first_lanes(channels - c);
       const __m512 d = _mm512_maskz_sub_ps(keep, load_floats(x + c, keep), m);
@@ -43,6 +46,7 @@ TRIREME_AVX512 void normalize_rows(T* y,
 }
 
 /// dx = (or +=) rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
+/// Without means, of x and of g.
 template <class T>
 TRIREME_AVX512 void normalize_rows_backward(T* dx,
                                             const LayerNormSaved<T>& saved,
@@ -55,7 +59,7 @@ TRIREME_AVX512 void normalize_rows_backward(T* dx,
     const T* dy = saved.dy + r * channels;
     const T* x = saved.x + r * channels;
     T* to = dx + r * channels;
-    const __m512 m = _mm512_set1_ps(saved.mean[r]), s = _mm512_set1_ps(saved.rstd[r]);
+    const __m512 m = _mm512_set1_ps(saved.mean_of(r)), s = _mm512_set1_ps(saved.rstd[r]);
     __m512 sum = _mm512_setzero_ps(), product = _mm512_setzero_ps();
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const __mmask16 keep = first_lanes(channels - c);
@@ -64,7 +68,9 @@ TRIREME_AVX512 void normalize_rows_backward(T* dx,
       product =
           _mm512_fmadd_ps(g, _mm512_mul_ps(_mm512_sub_ps(load_floats(x + c, keep), m), s), product);
     }
-    const __m512 mean_g = _mm512_set1_ps(_mm512_reduce_add_ps(sum) * inverse);
+    const __m512 mean_g = saved.mean != nullptr
+                              ? _mm512_set1_ps(_mm512_reduce_add_ps(sum) * inverse)
+                              : _mm512_setzero_ps();
     const __m512 mean_p = _mm512_set1_ps(_mm512_reduce_add_ps(product) * inverse);
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const __mmask16 keep = first_lanes(channels - c);
@@ -92,7 +98,7 @@ TRIREME_AVX512 void add_norm_rows(float* scale,
   __m512 products[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   for (std::int64_t r = begin; r < end; ++r) {
-    const __m512 m = _mm512_set1_ps(saved.mean[r]), s = _mm512_set1_ps(saved.rstd[r]);
+    const __m512 m = _mm512_set1_ps(saved.mean_of(r)), s = _mm512_set1_ps(saved.rstd[r]);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const std::int64_t at = r * channels + column + half * lanes;

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deck/check_model.hpp"
+
+#include <string>
+
+#include <fmt/format.h>
+
+namespace trireme::deck {
+namespace {
+
+using trireme::model::GptShape;
+using trireme::model::Positions;
+
+/// Of our own attention kernels on a GPU (ops/cuda/attention.hpp); cuDNN's take fewer.
+constexpr std::int64_t most_gpu_head_channels = 256;
+
+std::string multiples_near(std::int64_t size, std::int64_t unit) {
+  const std::int64_t below = size / unit * unit;
+  return below > 0 ? fmt::format("{} or {}", below, below + unit) : fmt::format("{}", unit);
+}
+
+void heads_divide_channels(const GptShape& shape, Findings& findings) {
+  if (shape.channels % shape.heads == 0)
+    return;
+  findings.disagree(
+      {{"model.channels",
+        fmt::format("{} is not a multiple of heads = {}; nearest that works: {}", shape.channels,
+                    shape.heads, multiples_near(shape.channels, shape.heads))},
+       {"model.heads",
+        fmt::format("{} does not divide channels = {}", shape.heads, shape.channels)}});
+}
+
+void groups_divide_heads(const GptShape& shape, Findings& findings) {
+  const std::int64_t groups = shape.key_value_heads();
+  if (shape.heads % groups == 0)
+    return;
+  std::int64_t below = groups;
+  while (shape.heads % below != 0) --below;
+  findings.disagree({{"model.key_value_heads",
+                      fmt::format("{} does not divide heads = {}; nearest below that works: {}",
+                                  groups, shape.heads, below)},
+                     {"model.heads", fmt::format("{} is not a multiple of key_value_heads = {}",
+                                                 shape.heads, groups)}});
+}
+
+void heads_suit_the_kernels(const JobConfig& config, const GptShape& shape, Findings& findings) {
+  const std::int64_t width = shape.head_channels();
+  if (shape.positions == Positions::rotary && width % 2 != 0)
+    findings.disagree(
+        {{"model.positions",
+          fmt::format("rotary turns pairs of channels, and a head has {} = {} / {}", width,
+                      shape.channels, shape.heads)},
+         {"model.heads", fmt::format("{} heads of {} channels, an odd number, cannot be rotated",
+                                     shape.heads, width)},
+         {"model.channels",
+          fmt::format("{} / {} heads are {} channels, an odd number, which rotary "
+                      "positions cannot turn",
+                      shape.channels, shape.heads, width)}});
+  if (findings.readable({"run.device"}) &&
+      config.run.device == trireme::train::DeviceChoice::cuda && width > most_gpu_head_channels)
+    findings.disagree(
+        {{"model.heads", fmt::format("heads of {} channels; attention on a GPU takes {} at most",
+                                     width, most_gpu_head_channels)},
+         {"run.device", fmt::format("cuda: attention takes heads of {} channels at "
+                                    "most, and the model's have {}",
+                                    most_gpu_head_channels, width)}});
+}
+
+/// What is said about rotary positions is said where there are some.
+void rotary_keys_mean_something(const JobConfig& config,
+                                const GptShape& shape,
+                                const Places& places,
+                                Findings& findings) {
+  static constexpr const char* scaling[] = {"model.rotary_scaling.low_freq_factor",
+                                            "model.rotary_scaling.high_freq_factor",
+                                            "model.rotary_scaling.original_context"};
+  const auto without_effect = [&](const char* key, const char* reason) {
+    if (places.given(key) && places.readable(key))
+      findings.say(key, fmt::format("without effect: {}", reason));
+  };
+  if (!findings.readable({"model.positions", "model.family", "model.preset"}))
+    return;
+  if (shape.positions != Positions::rotary) {
+    constexpr const char* reason = "model.positions is learned, not rotary";
+    if (config.model.rotary_theta.given())
+      without_effect("model.rotary_theta", reason);
+    if (config.model.rotary_scaling.factor.value_or(1) != 1)
+      without_effect("model.rotary_scaling.factor", reason);
+    return;
+  }
+  if (!findings.readable({"model.rotary_scaling.factor"}))
+    return;
+  if (!shape.rotary_scaling.active()) {
+    for (const char* key : scaling)
+      without_effect(key, "model.rotary_scaling.factor is 1, no scaling");
+    return;
+  }
+  const auto& s = shape.rotary_scaling;
+  if (findings.readable({scaling[0], scaling[1]}) && s.high_freq_factor <= s.low_freq_factor)
+    findings.disagree({{scaling[0], fmt::format("{} is not below high_freq_factor = {}",
+                                                s.low_freq_factor, s.high_freq_factor)},
+                       {scaling[1], fmt::format("{} is not above low_freq_factor = {}",
+                                                s.high_freq_factor, s.low_freq_factor)}});
+}
+
+}  // namespace
+
+void check_model(const JobConfig& config,
+                 const GptShape& shape,
+                 const Places& places,
+                 Findings& findings) {
+  if (findings.readable({"model", "model.rotary_scaling"}))
+    rotary_keys_mean_something(config, shape, places, findings);
+  if (!findings.readable({"model.preset", "model.heads", "model.channels"}) || shape.heads == 0)
+    return;
+  heads_divide_channels(shape, findings);
+  if (findings.readable({"model.key_value_heads"}))
+    groups_divide_heads(shape, findings);
+  if (shape.channels % shape.heads == 0 && findings.readable({"model.positions", "model.family"}))
+    heads_suit_the_kernels(config, shape, findings);
+}
+
+}  // namespace trireme::deck

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deck/config.hpp"
+#include "deck/value.hpp"
+
+namespace trireme::deck {
+
+std::map<std::string, std::string> resolved_model(const trireme::model::GptShape& shape) {
+  std::map<std::string, std::string> known;
+  const auto add = [&](const char* key, const auto& value) {
+    known.emplace(std::string("model.") + key, yaml_text(value));
+  };
+  add("layers", shape.layers);
+  add("heads", shape.heads);
+  add("channels", shape.channels);
+  add("context", shape.context);
+  add("vocabulary", shape.vocabulary);
+  add("key_value_heads", shape.heads > 0 ? shape.key_value_heads() : 0);
+  add("norm", shape.norm);
+  add("norm_epsilon", shape.norm_epsilon);
+  add("activation", shape.activation);
+  add("mlp_channels", shape.mlp_channels());
+  add("positions", shape.positions);
+  add("rotary_theta", shape.rotary_theta);
+  add("rotary_scaling.factor", shape.rotary_scaling.factor);
+  add("rotary_scaling.low_freq_factor", shape.rotary_scaling.low_freq_factor);
+  add("rotary_scaling.high_freq_factor", shape.rotary_scaling.high_freq_factor);
+  add("rotary_scaling.original_context", shape.rotary_scaling.original_context);
+  add("bias", shape.bias);
+  add("tied_head", shape.tied_head);
+  return known;
+}
+
+std::string model_section(const trireme::model::GptShape& shape) {
+  const auto known = resolved_model(shape);
+  const auto value = [&](const char* key) { return known.at(std::string("model.") + key); };
+  std::string text;
+  for (const char* key : {"layers", "heads", "channels", "context", "vocabulary", "key_value_heads",
+                          "norm", "norm_epsilon", "activation", "mlp_channels", "positions"})
+    text += fmt::format("{}: {}, ", key, value(key));
+  if (shape.positions == trireme::model::Positions::rotary)
+    text += fmt::format("rotary_theta: {}, ", value("rotary_theta"));
+  if (shape.rotary_scaling.active())
+    text += fmt::format(
+        "rotary_scaling: {{factor: {}, low_freq_factor: {}, high_freq_factor: {}, "
+        "original_context: {}}}, ",
+        value("rotary_scaling.factor"), value("rotary_scaling.low_freq_factor"),
+        value("rotary_scaling.high_freq_factor"), value("rotary_scaling.original_context"));
+  return fmt::format("model: {{{}bias: {}, tied_head: {}}}", text, value("bias"),
+                     value("tied_head"));
+}
+
+}  // namespace trireme::deck

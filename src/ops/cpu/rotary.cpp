@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cpu/rotary.hpp"
+
+#include <algorithm>
+
+#include "ops/cpu/loops.hpp"
+
+namespace trireme::ops::cpu {
+namespace {
+
+/// One row: `direction` is 1, or -1 to turn back.
+template <class T>
+TRIREME_CLONES void rotate_row(T* row,
+                               const float* cosines,
+                               const float* sines,
+                               std::int64_t heads,
+                               std::int64_t half,
+                               float direction) {
+  for (std::int64_t h = 0; h < heads; ++h) {
+    T* first = row + 2 * h * half;
+    T* second = first + half;
+#pragma omp simd
+    for (std::int64_t j = 0; j < half; ++j) {
+      const float a = to_float(first[j]), b = to_float(second[j]);
+      const float s = sines[j] * direction;
+      first[j] = from_float<T>(a * cosines[j] - b * s);
+      second[j] = from_float<T>(b * cosines[j] + a * s);
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void rotate(T* packed,
+            const float* table,
+            const std::int32_t* positions,
+            std::int64_t rows,
+            const RotaryShape& shape,
+            Turn turn) {
+  const std::int64_t half = shape.head_channels / 2;
+  const std::int64_t together = std::max<std::int64_t>(1, elements_per_chunk / shape.stride);
+  for_chunks(rows, together, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t position = positions != nullptr ? positions[r] : r % shape.time;
+      const float* cosines = table + position * shape.head_channels;
+      rotate_row(packed + r * shape.stride, cosines, cosines + half, shape.heads, half,
+                 turn == Turn::forward ? 1.0F : -1.0F);
+    }
+  });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                  \
+  template void rotate(T*, const float*, const std::int32_t*, std::int64_t, const RotaryShape&, \
+                       Turn);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(Bf16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::ops::cpu

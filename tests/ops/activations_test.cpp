@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/activations.hpp"
+
+#include "ops/tensors.hpp"
+
+namespace trireme::test {
+namespace {
+
+double silu(double z) {
+  return z / (1 + std::exp(-z));
+}
+double silu_slope(double z) {
+  const double s = 1 / (1 + std::exp(-z));
+  return s * (1 + z * (1 - s));
+}
+
+/// [rows, 2, columns] to [rows, columns].
+Values swiglu(const Values& x, std::size_t columns) {
+  Values y(x.size() / 2);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::size_t gate = i / columns * 2 * columns + i % columns;
+    y[i] = silu(x[gate]) * x[gate + columns];
+  }
+  return y;
+}
+
+Values swiglu_gradient(const Values& x, const Values& dy, std::size_t columns) {
+  Values dx(x.size());
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    const std::size_t gate = i / columns * 2 * columns + i % columns;
+    dx[gate] = dy[i] * x[gate + columns] * silu_slope(x[gate]);
+    dx[gate + columns] = dy[i] * silu(x[gate]);
+  }
+  return dx;
+}
+
+class ActivationsTest : public OpsTest {
+ protected:
+  void check_swiglu(std::int64_t rows, std::int64_t columns) {
+    SCOPED_TRACE(fmt::format("{} x {}", rows, columns));
+    const std::int64_t n = rows * columns;
+    auto xv = normals(1, 2 * n, 3);
+    if (columns > 8)  // gates, one of which makes e^-z overflow fp32
+      for (const auto& [at, gate] :
+           {std::pair<std::size_t, double>{0, 0}, {1, 60}, {2, -60}, {3, 3e4}, {4, -3e4}})
+        xv[at] = gate;
+    xv = rounded_to(dtype(), xv);
+    const auto dyv = rounded_to(dtype(), normals(2, n));
+    const auto x = tensor(dtype(), xv), dy = tensor(dtype(), dyv);
+    auto y = tensor(dtype(), n), dx = tensor(dtype(), 2 * n);
+    ops::swiglu_forward(y.view(), x.view(), columns, stream());
+    ops::swiglu_backward(dx.view(), dy.view(), x.view(), columns, stream());
+    const auto wide = static_cast<std::size_t>(columns);
+    const Values y_expected = swiglu(xv, wide), dx_expected = swiglu_gradient(xv, dyv, wide);
+    const Values got_y = y.values(), got_dx = dx.values();
+    // Values of one tensor are of many sizes: each by itself.
+    for (std::size_t i = 0; i < got_y.size(); ++i)
+      ASSERT_NEAR(got_y[i], y_expected[i], tolerance().elementwise * (1 + std::abs(y_expected[i])))
+          << i;
+    for (std::size_t i = 0; i < got_dx.size(); ++i)
+      ASSERT_NEAR(got_dx[i], dx_expected[i],
+                  2 * tolerance().elementwise * (1 + std::abs(dx_expected[i])))
+          << i;
+  }
+};
+
+TEST_P(ActivationsTest, SquaredReluAgreesWithReference) {
+  for (const std::int64_t n : {1, 2, 17, 255, 16385}) {
+    auto xv = rounded_to(dtype(), normals(1, n, 3));
+    xv[0] = 0;
+    const auto dyv = rounded_to(dtype(), normals(2, n));
+    Values y_expected(xv.size()), dx_expected(xv.size());
+    for (std::size_t i = 0; i < xv.size(); ++i) {
+      const double positive = std::max(0.0, xv[i]);
+      y_expected[i] = positive * positive;
+      dx_expected[i] = dyv[i] * 2 * positive;
+    }
+    const auto x = tensor(dtype(), xv);
+    auto y = tensor(dtype(), n), dx = tensor(dtype(), dyv);
+    ops::squared_relu_forward(y.view(), x.view(), stream());
+    ops::squared_relu_backward(dx.view(), dx.view(), x.view(), stream());
+    expect_near(y.values(), y_expected, tolerance().elementwise, "y");
+    expect_near(dx.values(), dx_expected, tolerance().elementwise, "dx");
+  }
+}
+
+TEST_P(ActivationsTest, SwigluAgreesWithReference) {
+  for (const auto& [rows, columns] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 5}, {2, 64}, {7, 172}, {33, 600}})
+    check_swiglu(rows, columns);
+}
+
+TEST_P(ActivationsTest, SwigluByHand) {
+  const auto x = tensor(dtype(), Values{0, 1, 5, -2});
+  auto y = tensor(dtype(), 2);
+  ops::swiglu_forward(y.view(), x.view(), 2, stream());
+  expect_near(y.values(), {0, -2 * 0.7310586}, std::max(2e-6, tolerance().elementwise), "y");
+}
+
+TEST_P(ActivationsTest, TheyKeepNan) {
+  const auto x = tensor(dtype(), Values{std::nan(""), 1, 1, 1});
+  auto y = tensor(dtype(), 2), squares = tensor(dtype(), 4);
+  ops::swiglu_forward(y.view(), x.view(), 2, stream());
+  ops::squared_relu_forward(squares.view(), x.view(), stream());
+  EXPECT_TRUE(std::isnan(y.values()[0]));
+  EXPECT_FALSE(std::isnan(y.values()[1]));
+  EXPECT_TRUE(std::isnan(squares.values()[0]));
+}
+
+TEST_P(ActivationsTest, DoesNotDependOnThreads) {
+  const auto x = tensor(dtype(), normals(1, 2 * 150 * 301)),
+             dy = tensor(dtype(), normals(2, 150 * 301));
+  expect_same_on_threads([&] {
+    auto y = tensor(dtype(), 150 * 301), dx = tensor(dtype(), 2 * 150 * 301);
+    ops::swiglu_forward(y.view(), x.view(), 301, stream());
+    ops::swiglu_backward(dx.view(), dy.view(), x.view(), 301, stream());
+    return joined({&y, &dx});
+  });
+}
+
+TEST_P(ActivationsTest, RejectWrongViews) {
+  const auto x = tensor(dtype(), 12), y = tensor(dtype(), 6), z = tensor(dtype(), 5);
+  EXPECT_THROW(ops::swiglu_forward(y.view(), y.view(), 3, stream()), ContractError);
+  EXPECT_THROW(ops::swiglu_forward(y.view(), x.view(), 4, stream()), ContractError);
+  EXPECT_THROW(ops::swiglu_backward(y.view(), y.view(), x.view(), 3, stream()), ContractError);
+  EXPECT_THROW(ops::squared_relu_forward(z.view(), y.view(), stream()), ContractError);
+}
+
+/// The references themselves.
+TEST(ActivationsReference, GradientsAreThoseOfFiniteDifferences) {
+  const auto x = normals(1, 40), weights = normals(2, 20);
+  const auto weighted = [&](const Values& at) {
+    const Values y = swiglu(at, 5);
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * weights[i];
+    return sum;
+  };
+  expect_gradient(weighted, x, swiglu_gradient(x, weights, 5), "swiglu");
+}
+
+TRIREME_ON_BACKENDS(ActivationsTest);
+
+}  // namespace
+}  // namespace trireme::test
