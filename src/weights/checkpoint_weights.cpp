@@ -35,6 +35,48 @@ std::int64_t number(const record::NameValues& facts,
                   fmt::format("the checkpoint does not tell the model's {}", name));
 }
 
+bool rotary_is_possible(const model::GptShape& shape) {
+  const model::RotaryScaling& s = shape.rotary_scaling;
+  return shape.positions == model::Positions::learned ||
+         (shape.head_channels() % 2 == 0 && shape.rotary_theta > 0 && s.factor >= 1 &&
+          s.low_freq_factor > 0 && s.high_freq_factor > s.low_freq_factor &&
+          s.original_context >= 1);
+}
+
+/// Facts that a checkpoint may have; what it does not tell stays what it is.
+struct OptionalFacts {
+  const record::NameValues& facts;
+  const std::string& directory;
+
+  [[nodiscard]] const std::string* find(const char* name) const {
+    const auto found = std::ranges::find(facts, name, &record::NameValues::value_type::first);
+    return found == facts.end() ? nullptr : &found->second;
+  }
+  [[noreturn]] void refuse(const char* name, const std::string& value) const {
+    throw UserError({directory},
+                    fmt::format("the checkpoint says {} of the model's {}", value, name));
+  }
+  template <class T>
+  void number(const char* name, T& to) const {
+    const std::string* value = find(name);
+    if (value != nullptr &&
+        std::from_chars(value->data(), value->data() + value->size(), to).ec != std::errc())
+      refuse(name, *value);
+  }
+  template <NamedEnum E>
+  void choice(const char* name, E& to) const {
+    const std::string* value = find(name);
+    if (value == nullptr)
+      return;
+    for (const auto& [known, text] : EnumNames<E>::table)
+      if (*value == text) {
+        to = known;
+        return;
+      }
+    refuse(name, *value);
+  }
+};
+
 /// A checkpoint of a shape that no model has would be taken apart by our own contracts.
 void expect_model(const model::GptShape& shape, const std::string& directory) {
   const auto within = [](std::int64_t size, std::int64_t most) {
@@ -42,7 +84,9 @@ void expect_model(const model::GptShape& shape, const std::string& directory) {
   };
   if (!within(shape.layers, 1000) || !within(shape.heads, 1024) || !within(shape.channels, 65536) ||
       !within(shape.context, 1 << 20) || !within(shape.vocabulary, 1 << 20) ||
-      shape.channels % shape.heads != 0)
+      shape.channels % shape.heads != 0 || !within(shape.key_value_heads(), shape.heads) ||
+      shape.heads % shape.key_value_heads() != 0 || !within(shape.mlp_channels(), 1 << 20) ||
+      !(shape.norm_epsilon > 0) || !rotary_is_possible(shape))
     throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
 }
 
@@ -57,12 +101,36 @@ std::string tokenizer_of_facts(const record::CheckpointFacts& facts) {
 
 }  // namespace
 
+// A fact beyond those that every checkpoint has is one in which the model differs from GPT-2: so
+// checkpoints of GPT-2 say what they always said.
 record::NameValues model_facts(const model::GptShape& shape) {
-  return {
+  record::NameValues facts{
       {"layers", std::to_string(shape.layers)},         {"heads", std::to_string(shape.heads)},
       {"channels", std::to_string(shape.channels)},     {"context", std::to_string(shape.context)},
       {"vocabulary", std::to_string(shape.vocabulary)}, {"bias", shape.bias ? "1" : "0"},
       {"tied_head", shape.tied_head ? "1" : "0"}};
+  const model::GptShape gpt2;
+  const auto add = [&](const char* name, const auto& value, const auto& usual) {
+    if (value == usual)
+      return;
+    if constexpr (NamedEnum<std::remove_cvref_t<decltype(value)>>)
+      facts.emplace_back(name, word(value));
+    else
+      facts.emplace_back(name, fmt::format("{}", value));  // of a double: the same bits come back
+  };
+  add("key_value_heads", shape.grouped_heads, gpt2.grouped_heads);
+  add("mlp_channels", shape.hidden, gpt2.hidden);
+  add("norm", shape.norm, gpt2.norm);
+  add("norm_epsilon", shape.norm_epsilon, gpt2.norm_epsilon);
+  add("activation", shape.activation, gpt2.activation);
+  add("positions", shape.positions, gpt2.positions);
+  add("rotary_theta", shape.rotary_theta, gpt2.rotary_theta);
+  const model::RotaryScaling &scaling = shape.rotary_scaling, none;
+  add("rotary_factor", scaling.factor, none.factor);
+  add("rotary_low_freq_factor", scaling.low_freq_factor, none.low_freq_factor);
+  add("rotary_high_freq_factor", scaling.high_freq_factor, none.high_freq_factor);
+  add("rotary_original_context", scaling.original_context, none.original_context);
+  return facts;
 }
 
 model::GptShape shape_from(const record::NameValues& facts, const std::string& directory) {
@@ -75,6 +143,18 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
   shape.vocabulary = read("vocabulary");
   shape.bias = read("bias") != 0;
   shape.tied_head = read("tied_head") != 0;
+  const OptionalFacts more{facts, directory};
+  more.number("key_value_heads", shape.grouped_heads);
+  more.number("mlp_channels", shape.hidden);
+  more.choice("norm", shape.norm);
+  more.number("norm_epsilon", shape.norm_epsilon);
+  more.choice("activation", shape.activation);
+  more.choice("positions", shape.positions);
+  more.number("rotary_theta", shape.rotary_theta);
+  more.number("rotary_factor", shape.rotary_scaling.factor);
+  more.number("rotary_low_freq_factor", shape.rotary_scaling.low_freq_factor);
+  more.number("rotary_high_freq_factor", shape.rotary_scaling.high_freq_factor);
+  more.number("rotary_original_context", shape.rotary_scaling.original_context);
   return shape;
 }
 

@@ -57,6 +57,7 @@ class Exporter {
       throw UserError(
           {model_.shape_file},
           "its head is not tied to its embedding, which llm.c's files have no room for");
+    expect_known_parts();
     NewDirectory directory(request_.output);
     if (request_.format == ExportFormat::llmc)
       write_llmc(directory);
@@ -67,6 +68,26 @@ class Exporter {
   }
 
  private:
+  /// Whether the format can say what the model is made of.
+  void expect_known_parts() const {
+    const Family* family = find_family(shape_);
+    const auto parts = [&] {
+      return fmt::format("{}, {}, {} positions, {} heads over {} of keys and values",
+                         word(shape_.norm), word(shape_.activation), word(shape_.positions),
+                         shape_.heads, shape_.key_value_heads());
+    };
+    if (request_.format == ExportFormat::llmc && !is_llmc_model(shape_))
+      throw UserError({model_.shape_file},
+                      fmt::format("{}: llm.c's files hold GPT-2 alone, with gelu, 4 x channels in "
+                                  "the MLP and an epsilon of 1e-5",
+                                  parts()));
+    if (family == nullptr)
+      throw UserError({model_.shape_file},
+                      fmt::format("{}: neither GPT-2 (layer_norm, gelu or squared_relu, learned, "
+                                  "as many heads of keys) nor Llama (rms_norm, swiglu, rotary)",
+                                  parts()));
+  }
+
   static StoredModel open_source(const ExportRequest& request) {
     expect_new_directory(request.output);
     return open_model_of(request.source, request.step);
@@ -104,7 +125,7 @@ class Exporter {
     else
       write_huggingface_tokenizer(directory, model_.tokenizer, shape_.context);
     write_shards(directory, tensors_by_their_names());
-    if (!shape_.bias)
+    if (!shape_.bias && family_of(shape_).always_biased)
       exported_.notes.emplace_back("the model has no biases: those in the folder are zero");
   }
 
@@ -112,22 +133,22 @@ class Exporter {
   std::vector<Named> tensors_by_their_names() const {
     const Family& family = family_of(shape_);
     model::GptShape with_bias = shape_;
-    with_bias.bias = true;
+    with_bias.bias = shape_.bias || family.always_biased;
     std::vector<Named> tensors;
-    for (const layout::Parameter& parameter : model::parameter_table(with_bias)) {
-      const TheirName their = their_name(family, parameter.name);
-      Named named{.name = their.name, .shape = parameter.shape};
-      if (parameter.name != "head.weight")
-        named.name.insert(0, family.prefix);
-      const auto mine = by_parameter_.find(parameter.name);
-      if (mine == by_parameter_.end())
-        named.outgoing.zeros = parameter.elements();
-      else
-        named.outgoing = {mine->second, their.transposed, parameter.elements()};
-      if (their.transposed)
-        std::ranges::reverse(named.shape);
-      tensors.push_back(std::move(named));
-    }
+    for (const layout::Parameter& parameter : model::parameter_table(with_bias))
+      for (const TheirTensor& their : their_tensors(family, with_bias, parameter)) {
+        Named named{.name = their.name, .shape = their.shape};
+        if (parameter.name != "head.weight")
+          named.name.insert(0, family.prefix);
+        const auto mine = by_parameter_.find(parameter.name);
+        if (mine == by_parameter_.end())
+          named.outgoing.zeros = their.elements();
+        else
+          named.outgoing = {mine->second, their.transposed, their.elements(), 0, their.begin};
+        if (their.transposed)
+          std::ranges::reverse(named.shape);
+        tensors.push_back(std::move(named));
+      }
     return tensors;
   }
 

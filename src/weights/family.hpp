@@ -5,22 +5,29 @@
 //
 // In names, '#' stands for the number of a block.
 //
-// Source of GPT-2's: transformers, models/gpt2; openai/gpt-2.
+// Source of GPT-2's: transformers, models/gpt2; openai/gpt-2. Of Llama's: transformers,
+// models/llama.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "layout/plan.hpp"
 
 #include "model/config.hpp"
 
 namespace trireme::weights {
 
 struct NameRule {
-  std::string_view ours;    ///< "h.#.attn.qkv"
-  std::string_view theirs;  ///< "h.#.attn.c_attn"
+  std::string_view ours;  ///< "h.#.attn.qkv"
+  /// "h.#.attn.c_attn"; or several, whose rows are ours one after the other: three of queries, keys
+  /// and values, two halves.
+  std::array<std::string_view, 3> theirs;
   /// Their weight is [in, out] (Conv1D), ours [out, in].
   bool transposed = false;
 };
@@ -42,6 +49,7 @@ struct FixedRule {
 };
 
 struct Family {
+  model::Family kind;
   const char* model_type;    ///< of config.json
   const char* architecture;  ///< the class with a head
   /// Before the names of all tensors but the head's; files of the bare model do without.
@@ -51,19 +59,32 @@ struct Family {
   std::span<const std::string_view> buffers;
   std::span<const SizeRule> sizes;
   std::span<const FixedRule> fixed;
+  const char* heads_key;  ///< of sizes: that of the heads
+  std::span<const char* const> dropout_keys;
+  /// Its layers have biases whatever config.json says; those of a model without are zero there.
+  bool always_biased;
 };
 
 std::span<const Family> families();
-/// Of what this program trains.
+/// The family that has a model's parts; null where none has.
+const Family* find_family(const model::GptShape& shape);
+/// Requires: there is one.
 const Family& family_of(const model::GptShape& shape);
 
-/// The rule for a parameter of ours ("h.3.attn.qkv.weight"), and its name there without the prefix
-/// ("h.3.attn.c_attn.weight").
-struct TheirName {
-  std::string name;
-  bool transposed = false;
+/// A tensor there that holds a parameter of ours ("h.3.attn.qkv.weight"), or a part of its rows.
+struct TheirTensor {
+  std::string name;                 ///< without the prefix: "h.3.attn.c_attn.weight"
+  bool transposed = false;          ///< it lies there as [in, out]
+  std::vector<std::int64_t> shape;  ///< as ours: [out, in]
+  std::int64_t begin = 0;           ///< its first element of ours
+
+  [[nodiscard]] std::int64_t elements() const;
 };
-TheirName their_name(const Family& family, std::string_view parameter);
+std::vector<TheirTensor> their_tensors(const Family& family,
+                                       const model::GptShape& shape,
+                                       const layout::Parameter& parameter);
+/// Without the prefix.
+std::string head_name(const Family& family);
 
 /// Whether `name` is `pattern` with a number for '#'.
 bool matches(std::string_view pattern, std::string_view name);

@@ -22,9 +22,22 @@ class Comparison {
     number("model.layers", here.layers, there.layers);
     number("model.heads", here.heads, there.heads);
     number("model.channels", here.channels, there.channels);
+    option("model.norm", here.norm, there.norm);
+    real("model.norm_epsilon", here.norm_epsilon, there.norm_epsilon);
+    option("model.activation", here.activation, there.activation);
+    option("model.positions", here.positions, there.positions);
+    if (here.heads == there.heads && here.heads != 0)
+      number("model.key_value_heads", here.key_value_heads(), there.key_value_heads());
+    if (here.channels == there.channels)
+      number("model.mlp_channels", here.mlp_channels(), there.mlp_channels());
+    if (here.positions == there.positions) {
+      real("model.rotary_theta", here.rotary_theta, there.rotary_theta);
+      scaling(here.rotary_scaling, there.rotary_scaling);
+    }
     option("model.bias", here.bias, there.bias);
     option("model.tied_head", here.tied_head, there.tied_head);
-    rows("model.context", "positions", here.context, there.context);
+    if (here.positions == model::Positions::learned)
+      rows("model.context", "positions", here.context, there.context);
     rows("model.vocabulary", "tokens", here.vocabulary, there.vocabulary);
     tokens();
     return std::move(findings_);
@@ -43,6 +56,23 @@ class Comparison {
   void option(const char* key, bool here, bool there) {
     if (here != there)
       say(key, fmt::format("{} here, but {} in {}", here, there, stored_.shape_file));
+  }
+  template <NamedEnum E>
+  void option(const char* key, E here, E there) {
+    if (here != there)
+      say(key, fmt::format("{} here, but {} in {}", word(here), word(there), stored_.shape_file));
+  }
+  void real(const char* key, double here, double there) {
+    if (here != there)
+      say(key, fmt::format("{} here, but {} in {}", here, there, stored_.shape_file));
+  }
+  void scaling(const model::RotaryScaling& here, const model::RotaryScaling& there) {
+    real("model.rotary_scaling.factor", here.factor, there.factor);
+    if (!here.active() || !there.active())
+      return;
+    real("model.rotary_scaling.low_freq_factor", here.low_freq_factor, there.low_freq_factor);
+    real("model.rotary_scaling.high_freq_factor", here.high_freq_factor, there.high_freq_factor);
+    number("model.rotary_scaling.original_context", here.original_context, there.original_context);
   }
 
   void rows(const char* key, const char* what, std::int64_t here, std::int64_t there) {

@@ -27,9 +27,9 @@ struct Wanted {
   PlaceOf place_of;
 };
 
-/// Layers, heads, channels, biases, head; rows of the embeddings, as `rows` allows; and of the
-/// tokenizers that both sides know, the bytes of every token: rows of another one's tokens would
-/// mean something else.
+/// Layers, heads, channels, the parts, biases, head; rows of the embeddings, as `rows` allows; and
+/// of the tokenizers that both sides know, the bytes of every token: rows of another one's tokens
+/// would mean something else.
 std::vector<Diagnostic> misfits(const StoredModel& stored, const Wanted& wanted);
 
 }  // namespace trireme::weights

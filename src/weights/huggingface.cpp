@@ -60,13 +60,14 @@ class Folder {
     else
       take_shards(index);
     throw_findings(std::exchange(findings_, {}));
-    const bool bias = std::exchange(model_.shape.bias, true);  // the family has biases
+    const bool bias = model_.shape.bias;
+    model_.shape.bias = bias || family_.always_biased;
     for (const layout::Parameter& parameter : model::parameter_table(model_.shape)) take(parameter);
     model_.shape.bias = bias;
     refuse_rest();
     throw_findings(std::exchange(findings_, {}));
     compare_tied_head();
-    if (!bias)
+    if (!bias && family_.always_biased)
       drop_biases();
     throw_findings(std::exchange(findings_, {}));
   }
@@ -119,33 +120,52 @@ class Folder {
   }
 
   void take(const layout::Parameter& parameter) {
-    const TheirName their = their_name(family_, parameter.name);
+    StoredTensor tensor{.parameter = parameter.name, .shape = parameter.shape};
+    bool whole = true;
+    for (const TheirTensor& their : their_tensors(family_, model_.shape, parameter)) {
+      used_.insert(their.name);
+      whole = take_part(parameter, their, tensor) && whole;
+    }
+    if (whole)
+      model_.tensors.push_back(std::move(tensor));
+  }
+
+  /// Says what is wrong with it, else it becomes an extent of `tensor`.
+  bool take_part(const layout::Parameter& parameter,
+                 const TheirTensor& their,
+                 StoredTensor& tensor) {
     const auto found = found_.find(their.name);
-    if (found == found_.end())
-      return say(
-          directory_, their.name,
+    if (found == found_.end()) {
+      say(directory_, their.name,
           fmt::format("missing: {} of the model that {} describes", parameter.name, config_file));
+      return false;
+    }
     const auto& [file, entry] = found->second;
     const std::string& path = model_.files[static_cast<std::size_t>(file)];
-    std::vector<std::int64_t> stored = parameter.shape;
+    std::vector<std::int64_t> stored = their.shape;
     if (their.transposed)
       std::ranges::reverse(stored);
     const auto type = stored_type_named(entry.dtype);
-    if (entry.shape != stored)
+    if (entry.shape != stored) {
       say(path, entry.name,
           fmt::format("its shape is {}, and the model that {} describes needs {}",
                       shape_text(entry.shape), config_file, shape_text(stored)));
-    else if (!type)
+    } else if (!type) {
       say(path, entry.name,
           fmt::format("its dtype is {}; weights are read in F32, BF16 and F16", entry.dtype));
-    else
-      model_.tensors.push_back({.parameter = parameter.name,
-                                .name = entry.name,
-                                .shape = parameter.shape,
-                                .type = *type,
-                                .transposed = their.transposed,
-                                .extents = {{file, entry.begin, 0, parameter.elements()}}});
-    used_.insert(their.name);
+    } else if (!tensor.extents.empty() && *type != tensor.type) {
+      say(path, entry.name,
+          fmt::format("its dtype is {}, and that of {}, which lies beside it in {}, is {}",
+                      entry.dtype, tensor.name, parameter.name, name(tensor.type)));
+    } else {
+      if (tensor.extents.empty())
+        tensor.name = entry.name;
+      tensor.type = *type;
+      tensor.transposed = their.transposed;
+      tensor.extents.push_back({file, entry.begin, their.begin, their.elements()});
+      return true;
+    }
+    return false;
   }
 
   /// What is there beside the model.
@@ -153,7 +173,7 @@ class Folder {
     for (const auto& found : found_) {
       const std::string& name = found.first;
       const auto is_name = [&](std::string_view buffer) { return matches(buffer, name); };
-      if (used_.contains(name) || (model_.shape.tied_head && name == head_name()) ||
+      if (used_.contains(name) || (model_.shape.tied_head && name == head_name(family_)) ||
           std::ranges::any_of(family_.buffers, is_name))
         continue;
       say(model_.files[static_cast<std::size_t>(found.second.file)], found.second.entry.name,
@@ -161,11 +181,9 @@ class Folder {
     }
   }
 
-  [[nodiscard]] std::string head_name() const { return their_name(family_, "head.weight").name; }
-
   /// A head that is stored beside the embedding it is tied to must be the same bits.
   void compare_tied_head() {
-    const auto head = found_.find(head_name());
+    const auto head = found_.find(head_name(family_));
     if (!model_.shape.tied_head || head == found_.end())
       return;
     const SafetensorsEntry& entry = head->second.entry;

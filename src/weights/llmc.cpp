@@ -97,8 +97,15 @@ std::vector<LlmcElement> llmc_order(const model::GptShape& shape, std::int64_t r
   return order;
 }
 
+bool is_llmc_model(const model::GptShape& shape) {
+  const model::GptShape gpt2;
+  return shape.grouped_heads == gpt2.grouped_heads && shape.hidden == gpt2.hidden &&
+         shape.norm == gpt2.norm && shape.norm_epsilon == gpt2.norm_epsilon &&
+         shape.activation == gpt2.activation && shape.positions == gpt2.positions;
+}
+
 LlmcHeader llmc_header(const model::GptShape& shape, StoredType type) {
-  TRIREME_EXPECT(shape.bias && shape.tied_head && type != StoredType::f16,
+  TRIREME_EXPECT(is_llmc_model(shape) && shape.bias && shape.tied_head && type != StoredType::f16,
                  "bias {}, tied head {}, type {}", shape.bias, shape.tied_head, name(type));
   const auto word = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   return {llmc_model_magic,     type == StoredType::f32 ? 3 : 5,

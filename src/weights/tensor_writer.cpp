@@ -31,7 +31,10 @@ void TensorWriter::write_straight(const Outgoing& outgoing, NewFile& file) {
     reader_.read(tensor, at, block);
     if (tensor.content_hash)
       hash += hash_elements(block, at);
-    put(values_.data(), std::clamp<std::int64_t>(outgoing.elements - at, 0, count), file);
+    const std::int64_t begin = std::clamp<std::int64_t>(outgoing.begin - at, 0, count);
+    const std::int64_t end =
+        std::clamp<std::int64_t>(outgoing.begin + outgoing.elements - at, begin, count);
+    put(values_.data() + begin, end - begin, file);
   }
   expect_hash(tensor, hash);
 }

@@ -18,8 +18,9 @@ namespace trireme::weights {
 struct Outgoing {
   const StoredTensor* tensor = nullptr;  ///< null: zeros alone
   bool transposed = false;               ///< as [in, out]
-  std::int64_t elements = 0;  ///< the tensor's first ones; all that it has when transposed
-  std::int64_t zeros = 0;     ///< elements of zero after them
+  std::int64_t elements = 0;             ///< of the tensor; all that it has when transposed
+  std::int64_t zeros = 0;                ///< elements of zero after them
+  std::int64_t begin = 0;                ///< the first of `elements`
 };
 
 class TensorWriter {

@@ -57,6 +57,23 @@ std::map<std::string, std::vector<float>> values_of(const StoredModel& model) {
   return all;
 }
 
+TEST(Export, GivesBackALlamaThatWasImported) {
+  for (const bool tied : {false, true}) {
+    model::GptShape shape = tiny_llama();
+    shape.tied_head = tied;
+    const Folder folder(shape);
+    const test::ScratchDirectory directory;
+    const std::string run = imported(folder.write(), directory);
+    ExportRequest request = request_of(run, directory / "out");
+    const Exported exported = export_model(request);
+    EXPECT_EQ(values_of(open_model(request.output)), values_of(open_model(folder.write())));
+    EXPECT_EQ(open_model(request.output).shape, shape);
+    request.output = directory / "llmc";
+    request.format = ExportFormat::llmc;
+    EXPECT_THAT(mistakes_of([&] { static_cast<void>(export_model(request)); }), HasSubstr("llm.c"));
+  }
+}
+
 TEST(Export, GivesBackTheFileThatWasImported) {
   for (const bool tied : {true, false}) {
     model::GptShape shape = tiny_shape();

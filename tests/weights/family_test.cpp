@@ -1,12 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/family.hpp"
 
+#include <map>
 #include <set>
 
 #include "weights/folder.hpp"
 
 namespace trireme::weights {
 namespace {
+
+/// Of all tensors that hold a parameter, joined by blanks.
+std::string names_of(const model::GptShape& shape, const layout::Parameter& parameter) {
+  std::string names;
+  for (const TheirTensor& their : their_tensors(family_of(shape), shape, parameter))
+    names += (names.empty() ? "" : " ") + their.name;
+  return names;
+}
+
+TEST(Family, NamesTensorsOfLlamaAsTransformersDoes) {
+  const model::GptShape shape = tiny_llama();
+  const std::map<std::string, std::string> expected{
+      {"wte.weight", "embed_tokens.weight"},
+      {"h.1.ln_1.weight", "layers.1.input_layernorm.weight"},
+      {"h.1.attn.qkv.weight",
+       "layers.1.self_attn.q_proj.weight layers.1.self_attn.k_proj.weight "
+       "layers.1.self_attn.v_proj.weight"},
+      {"h.1.attn.proj.weight", "layers.1.self_attn.o_proj.weight"},
+      {"h.1.ln_2.weight", "layers.1.post_attention_layernorm.weight"},
+      {"h.1.mlp.fc.weight", "layers.1.mlp.gate_proj.weight layers.1.mlp.up_proj.weight"},
+      {"h.1.mlp.proj.weight", "layers.1.mlp.down_proj.weight"},
+      {"ln_f.weight", "norm.weight"},
+      {"head.weight", "lm_head.weight"}};
+  for (const layout::Parameter& parameter : model::parameter_table(shape)) {
+    std::int64_t at = 0;
+    for (const TheirTensor& their : their_tensors(family_of(shape), shape, parameter)) {
+      EXPECT_EQ(their.begin, at) << their.name;
+      EXPECT_FALSE(their.transposed) << their.name;
+      at += their.elements();
+    }
+    EXPECT_EQ(at, parameter.elements()) << parameter.name;
+    if (!parameter.name.starts_with("h.0."))
+      EXPECT_EQ(names_of(shape, parameter), expected.at(parameter.name));
+  }
+  EXPECT_EQ(head_name(family_of(shape)), "lm_head.weight");
+}
+
+TEST(Family, IsFoundByTheParts) {
+  model::GptShape shape = tiny_llama();
+  EXPECT_EQ(find_family(shape)->kind, model::Family::llama);
+  shape.norm = model::Norm::layer_norm;
+  EXPECT_EQ(find_family(shape), nullptr);
+  shape = tiny_shape();
+  shape.activation = model::Activation::squared_relu;
+  EXPECT_EQ(find_family(shape)->kind, model::Family::gpt2);
+  shape.grouped_heads = 1;
+  EXPECT_EQ(find_family(shape), nullptr);
+}
 
 TEST(Family, NamesTensorsAsTransformersDoes) {
   const Family& gpt2 = family_of(tiny_shape());
@@ -21,13 +70,18 @@ TEST(Family, NamesTensorsAsTransformersDoes) {
       {"h.123.mlp.proj.weight", "h.123.mlp.c_proj.weight"},
       {"ln_f.weight", "ln_f.weight"},
       {"head.weight", "lm_head.weight"}};
-  for (const auto& [ours, theirs] : names) EXPECT_EQ(their_name(gpt2, ours).name, theirs);
+  for (const auto& [ours, theirs] : names) {
+    const auto tensors =
+        their_tensors(gpt2, tiny_shape(), layout::Parameter{.name = ours, .shape = {6, 6}});
+    ASSERT_EQ(tensors.size(), 1U);
+    EXPECT_EQ(tensors.front().name, theirs);
+  }
 }
 
 TEST(Family, TurnsTheWeightsOfConv1DAndNothingElse) {
   std::set<std::string> turned;
   for (const layout::Parameter& parameter : model::parameter_table(tiny_shape()))
-    if (their_name(family_of(tiny_shape()), parameter.name).transposed)
+    if (their_tensors(family_of(tiny_shape()), tiny_shape(), parameter).front().transposed)
       turned.insert(parameter.name);
   EXPECT_EQ(turned, (std::set<std::string>{"h.0.attn.qkv.weight", "h.0.attn.proj.weight",
                                            "h.0.mlp.fc.weight", "h.0.mlp.proj.weight",
@@ -36,14 +90,16 @@ TEST(Family, TurnsTheWeightsOfConv1DAndNothingElse) {
 }
 
 TEST(Family, HasANameForEveryParameterAndNoneTwice) {
-  model::GptShape shape = tiny_shape();
-  shape.tied_head = false;
-  for (const Family& family : families()) {
+  for (model::GptShape shape : {tiny_shape(), tiny_llama()}) {
+    shape.tied_head = false;
     std::set<std::string> names;
-    const auto table = model::parameter_table(shape);
-    for (const layout::Parameter& parameter : table)
-      names.insert(their_name(family, parameter.name).name);
-    EXPECT_EQ(names.size(), table.size());
+    std::size_t count = 0;
+    for (const layout::Parameter& parameter : model::parameter_table(shape))
+      for (const TheirTensor& their : their_tensors(family_of(shape), shape, parameter)) {
+        names.insert(their.name);
+        ++count;
+      }
+    EXPECT_EQ(names.size(), count);
   }
 }
 

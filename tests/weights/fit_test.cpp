@@ -56,6 +56,29 @@ TEST(Misfits, AreToldAllAtOnceWithBothPlaces) {
                               "; run.initial_rows: cut would leave out"));
 }
 
+TEST(Misfits, TellTheParts) {
+  const Folder folder(tiny_llama());
+  const StoredModel stored = open_model(folder.write());
+  model::GptShape shape = tiny_llama();
+  shape.context = 64;  // rotary positions have no rows
+  EXPECT_EQ(told(stored, wanted(shape)), "");
+  shape.rotary_theta = 10000;
+  shape.rotary_scaling.low_freq_factor = 2;
+  shape.norm_epsilon = 1e-5;
+  shape.grouped_heads = 0;
+  shape.hidden = 9;
+  std::string text = told(stored, wanted(shape));
+  EXPECT_THAT(text, HasSubstr("model.rotary_theta: 10000 here, but 500000 in"));
+  EXPECT_THAT(text, HasSubstr("model.rotary_scaling.low_freq_factor: 2 here, but 1 in"));
+  EXPECT_THAT(text, HasSubstr("model.norm_epsilon: 1e-05 here, but 1e-06 in"));
+  EXPECT_THAT(text, HasSubstr("model.key_value_heads: 2 here, but 1 in"));
+  EXPECT_THAT(text, HasSubstr("model.mlp_channels: 9 here, but 7 in"));
+  text = told(stored, wanted(tiny_shape()));
+  EXPECT_THAT(text, HasSubstr("model.norm: layer_norm here, but rms_norm in"));
+  EXPECT_THAT(text, HasSubstr("model.activation: gelu here, but swiglu in"));
+  EXPECT_THAT(text, HasSubstr("model.positions: learned here, but rotary in"));
+}
+
 TEST(Misfits, RowsAreWhatTheOptionAllows) {
   const Folder folder;
   const StoredModel stored = open_model(folder.write());

@@ -63,23 +63,43 @@ inline std::string bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-/// All tensors of a model by their names there, turned where they are turned there.
-inline Tensors gpt2_tensors(const model::GptShape& shape) {
+/// Two heads that share one of keys and values, and an MLP of an odd width.
+inline model::GptShape tiny_llama() {
+  return {.layers = 2,
+          .heads = 2,
+          .channels = 8,
+          .context = 5,
+          .vocabulary = 9,
+          .bias = false,
+          .tied_head = false,
+          .grouped_heads = 1,
+          .hidden = 7,
+          .norm = model::Norm::rms_norm,
+          .norm_epsilon = 1e-6,
+          .activation = model::Activation::swiglu,
+          .positions = model::Positions::rotary,
+          .rotary_theta = 500000,
+          .rotary_scaling = {.factor = 8, .original_context = 64}};
+}
+
+/// All tensors of a model by their names there, cut and turned as they are there.
+inline Tensors tensors_of(const model::GptShape& shape) {
   Tensors tensors;
+  const Family& family = family_of(shape);
   const auto table = model::parameter_table(shape);
-  for (std::size_t p = 0; p < table.size(); ++p) {
-    const TheirName their = their_name(family_of(shape), table[p].name);
-    const std::int64_t out = table[p].shape[0], elements = table[p].elements(), in = elements / out;
-    std::vector<float> values(static_cast<std::size_t>(elements));
-    for (std::int64_t i = 0; i < elements; ++i)
-      values[static_cast<std::size_t>(their.transposed ? i % in * out + i / in : i)] =
-          value_of(p, i);
-    auto extents = table[p].shape;
-    if (their.transposed)
-      std::swap(extents[0], extents[1]);
-    const std::string prefix = table[p].name == "head.weight" ? "" : "transformer.";
-    tensors[prefix + their.name] = {"F32", extents, bytes_of(values)};
-  }
+  for (std::size_t p = 0; p < table.size(); ++p)
+    for (const TheirTensor& their : their_tensors(family, shape, table[p])) {
+      const std::int64_t out = their.shape[0], elements = their.elements(), in = elements / out;
+      std::vector<float> values(static_cast<std::size_t>(elements));
+      for (std::int64_t i = 0; i < elements; ++i)
+        values[static_cast<std::size_t>(their.transposed ? i % in * out + i / in : i)] =
+            value_of(p, their.begin + i);
+      auto extents = their.shape;
+      if (their.transposed)
+        std::swap(extents[0], extents[1]);
+      const std::string_view prefix = table[p].name == "head.weight" ? "" : family.prefix;
+      tensors[std::string(prefix) + their.name] = {"F32", extents, bytes_of(values)};
+    }
   return tensors;
 }
 
@@ -90,10 +110,29 @@ inline std::string gpt2_config(const model::GptShape& shape) {
       shape.layers, shape.heads, shape.channels, shape.context, shape.vocabulary, shape.tied_head);
 }
 
+/// In the newer spelling; the older one is what config_json writes.
+inline std::string llama_config(const model::GptShape& shape) {
+  const auto& s = shape.rotary_scaling;
+  return fmt::format(
+      R"({{"model_type": "llama", "num_hidden_layers": {}, "num_attention_heads": {},
+ "num_key_value_heads": {}, "hidden_size": {}, "intermediate_size": {},
+ "max_position_embeddings": {}, "vocab_size": {}, "hidden_act": "silu", "rms_norm_eps": {},
+ "rope_parameters": {{"rope_type": "llama3", "rope_theta": {}, "factor": {},
+  "low_freq_factor": {}, "high_freq_factor": {}, "original_max_position_embeddings": {}}},
+ "tie_word_embeddings": {}, "attention_bias": {}, "mlp_bias": {}}})",
+      shape.layers, shape.heads, shape.key_value_heads(), shape.channels, shape.mlp_channels(),
+      shape.context, shape.vocabulary, shape.norm_epsilon, shape.rotary_theta, s.factor,
+      s.low_freq_factor, s.high_freq_factor, s.original_context, shape.tied_head, shape.bias,
+      shape.bias);
+}
+
 /// A folder of the tiny model, which a test may change before it is written.
 struct Folder {
   explicit Folder(const model::GptShape& given = tiny_shape())
-      : shape(given), config(gpt2_config(given)), tensors(gpt2_tensors(given)) {}
+      : shape(given),
+        config(family_of(given).kind == model::Family::llama ? llama_config(given)
+                                                             : gpt2_config(given)),
+        tensors(tensors_of(given)) {}
 
   const std::string& write() const {
     test::write_bytes(directory / "config.json", config);

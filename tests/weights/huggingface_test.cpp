@@ -163,12 +163,15 @@ TEST_P(BadConfigs, AreRefusedByTheirKey) {
 }
 
 constexpr BadConfig bad_configs[] = {
-    {"Llama", R"("gpt2")", R"("llama")", "model_type: \"llama\": this architecture is not read"},
+    {"Mistral", R"("gpt2")", R"("mistral")",
+     "model_type: \"mistral\": this architecture is not read; known: gpt2, llama"},
     {"NoType", R"("model_type": "gpt2",)", "", "model_type: missing"},
     {"Relu", "gelu_new", "relu", "activation_function"},
     {"ExactGelu", "gelu_new", "gelu", "activation_function"},
-    {"Epsilon", R"("n_layer")", R"("layer_norm_epsilon": 1e-6, "n_layer")", "layer_norm_epsilon"},
-    {"Inner", R"("n_layer")", R"("n_inner": 7, "n_layer")", "n_inner: 7"},
+    {"Epsilon", R"("n_layer")", R"("layer_norm_epsilon": 0, "n_layer")",
+     "layer_norm_epsilon: 0; it must be a positive number"},
+    {"Inner", R"("n_layer")", R"("n_inner": -7, "n_layer")", "n_inner: -7"},
+    {"InnerOfOtherTensors", R"("n_layer")", R"("n_inner": 7, "n_layer")", "needs [6, 7]"},
     {"Unscaled", R"("n_layer")", R"("scale_attn_weights": false, "n_layer")", "scale_attn_weights"},
     {"Cross", R"("n_layer")", R"("add_cross_attention": true, "n_layer")", "add_cross_attention"},
     {"NoLayers", R"("n_layer": 2)", R"("n_layer": 0)", "n_layer: 0; it must be an integer from 1"},
@@ -183,6 +186,90 @@ constexpr BadConfig bad_configs[] = {
 INSTANTIATE_TEST_SUITE_P(All, BadConfigs, ::testing::ValuesIn(bad_configs), [](const auto& one) {
   return one.param.name;
 });
+
+class BadLlamas : public ::testing::TestWithParam<BadConfig> {};
+
+TEST_P(BadLlamas, AreRefusedByTheirKey) {
+  Folder folder(tiny_llama());
+  folder.config = replaced(folder.config, GetParam().what, GetParam().by);
+  EXPECT_THAT(folder_refusal(folder), HasSubstr(GetParam().told));
+}
+
+constexpr BadConfig bad_llamas[] = {
+    {"Gelu", "silu", "gelu", "hidden_act: \"gelu\": the MLP here is gated by SiLU"},
+    {"Yarn", "llama3", "yarn", "rope_parameters.rope_type: \"yarn\""},
+    {"Factor", R"("factor": 8)", R"("factor": "8")",
+     "rope_parameters.factor: \"8\"; it must be a positive number"},
+    {"NoFactor", R"("factor": 8,)", "", "rope_parameters.factor: missing"},
+    {"Frequencies", R"("low_freq_factor": 1)", R"("low_freq_factor": 4)",
+     "rope_parameters.high_freq_factor: 4 is not above low_freq_factor = 4"},
+    {"BothSpellings", R"("rope_parameters")",
+     R"("rope_scaling": {"rope_type": "default"}, "rope_parameters")",
+     "rope_parameters: it differs from rope_scaling"},
+    {"Theta", R"("rope_theta": 500000)", R"("rope_theta": 0)", "rope_parameters.rope_theta: 0"},
+    {"KeyValueHeads", R"("num_key_value_heads": 1)", R"("num_key_value_heads": 3)",
+     "num_key_value_heads: 3 does not divide 2 heads"},
+    {"Heads", R"("num_attention_heads": 2)", R"("num_attention_heads": 3)",
+     "num_attention_heads: 3 heads do not divide 8 channels"},
+    {"OddHeads", R"("num_attention_heads": 2)", R"("num_attention_heads": 8)", "an odd number"},
+    {"HeadDim", R"("vocab_size")", R"("head_dim": 8, "vocab_size")",
+     "head_dim: 8: heads here have 8 / 2 = 4 channels"},
+    {"HalfBiased", R"("mlp_bias": false)", R"("mlp_bias": true)", "mlp_bias: true"},
+    {"Epsilon", "1e-06", "-1", "rms_norm_eps: -1; it must be a positive number"},
+    {"NoWidth", R"("intermediate_size": 7,)", "", "intermediate_size: missing"},
+    {"OtherWidth", R"("intermediate_size": 7)", R"("intermediate_size": 6)", "needs [6, 8]"},
+    {"Parallel", R"("vocab_size")", R"("pretraining_tp": 2, "vocab_size")", "pretraining_tp: 2"}};
+
+INSTANTIATE_TEST_SUITE_P(All, BadLlamas, ::testing::ValuesIn(bad_llamas), [](const auto& one) {
+  return one.param.name;
+});
+
+TEST(HuggingFace, ReadsLlamaFromItsParts) {
+  model::GptShape biased = tiny_llama();
+  biased.bias = biased.tied_head = true;
+  biased.rotary_scaling = {};
+  for (const model::GptShape& shape : {tiny_llama(), biased}) {
+    Folder folder(shape);
+    if (shape.bias)
+      folder.config = replaced(folder.config, R"("llama3")", R"("default")");
+    const StoredModel model = open_model(folder.write());
+    EXPECT_EQ(model.shape, shape);
+    expect_values(model);
+  }
+}
+
+TEST(HuggingFace, PartsOfOneParameterMustHaveOneDtype) {
+  Folder folder(tiny_llama());
+  Tensor& up = folder.tensors.at("model.layers.1.mlp.up_proj.weight");
+  up.dtype = "BF16";
+  up.bytes.resize(up.bytes.size() / 2);
+  folder.tensors.erase("model.layers.0.self_attn.v_proj.weight");
+  const std::string told = folder_refusal(folder);
+  EXPECT_THAT(told, HasSubstr("up_proj.weight: its dtype is BF16, and that of "
+                              "model.layers.1.mlp.gate_proj.weight"));
+  EXPECT_THAT(told, HasSubstr("layers.0.self_attn.v_proj.weight: missing: h.0.attn.qkv.weight"));
+}
+
+TEST(HuggingFace, WritesTheLlamaConfigThatItReads) {
+  model::GptShape shape = tiny_llama();
+  EXPECT_EQ(shape_of_config("c", llama_config(shape)), shape);
+  EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+  shape.rotary_scaling = {};
+  shape.bias = shape.tied_head = true;
+  shape.grouped_heads = shape.hidden = 0;
+  EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+  EXPECT_THAT(config_json(shape, {}), HasSubstr("LlamaForCausalLM"));
+  EXPECT_THAT(config_json(shape, {}), HasSubstr("\"rope_scaling\": null"));
+}
+
+TEST(HuggingFace, ReadsAndWritesOtherMlpsAndEpsilonsOfGpt2) {
+  model::GptShape shape = tiny_shape();
+  shape.activation = model::Activation::squared_relu;
+  shape.hidden = 7;
+  shape.norm_epsilon = 1e-6;
+  EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+  EXPECT_THAT(config_json(shape, {}), HasSubstr("relu2"));
+}
 
 TEST(HuggingFace, TakesTheOtherNameOfTheSameActivation) {
   Folder folder;

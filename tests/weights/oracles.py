@@ -63,6 +63,45 @@ def random_model(seed, tied, **sizes):
     return model.eval()
 
 
+def random_llama(seed, tied, **sizes):
+    torch.manual_seed(seed)
+    ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(tie_word_embeddings=tied, **{**ids, **sizes}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.08 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def llama_gradients(model):
+    """In the order and the parts of our parameter table."""
+    base = model.model
+    parts = [[base.embed_tokens]]
+    for layer in base.layers:
+        a, m = layer.self_attn, layer.mlp
+        parts += [[layer.input_layernorm], [a.q_proj, a.k_proj, a.v_proj], [a.o_proj], [layer.post_attention_layernorm], [m.gate_proj, m.up_proj], [m.down_proj]]
+    parts += [[base.norm]] + ([] if model.config.tie_word_embeddings else [[model.lm_head]])
+    for modules in parts:
+        yield modules, torch.cat([module.weight.grad for module in modules])
+        if getattr(modules[0], "bias", None) is not None:
+            yield modules, torch.cat([module.bias.grad for module in modules])
+
+
+def compare_gradients(name, theirs, ours, tokens):
+    theirs.zero_grad()
+    logits = theirs(torch.tensor([tokens[:-1]])).logits[0]
+    torch.nn.functional.cross_entropy(logits, torch.tensor(tokens[1:])).backward()
+    got, worst = numbers("gradients", ours, tokens), 0
+    for modules, expected in llama_gradients(theirs):
+        flat = expected.flatten().numpy()
+        part, got = got[:flat.size], got[flat.size:]
+        off = np.abs(part - flat).max() / np.abs(flat).max()
+        expect(off < 1e-5, f"{name}: the gradient of {modules[0]} differs by {off} of its largest element")
+        worst = max(worst, off)
+    expect(got.size == 0, f"{name}: as many gradients")
+    print(f"{name}: gradients within {worst:.1e} of the largest element of each parameter")
+
+
 def load_without_warnings(folder, **options):
     """In a process of its own, which tells all that was warned of, by Python or by the library's log."""
     script = ("import sys, warnings; warnings.simplefilter('error'); import transformers; "
@@ -116,9 +155,43 @@ def check_model(folder, name, tied, tokenizer="bytes", **sizes):
     tokens = torch.tensor([tokens_of(context)])
     with torch.no_grad():
         expect(torch.equal(theirs(tokens).logits, again(tokens).logits), f"{name}: transformers' logits of both are equal")
-    if tied:
+    if tied and theirs.config.activation_function == "gelu_new":
         run("export", imported, "--format", "llm.c", "--output", llmc)
         compare_numbers(f"{name}, by way of llm.c", theirs, llmc, tokens_of, context, vocabulary)
+
+
+def check_llama(folder, name, tied, spelling=None, **sizes):
+    """As check_model, gradients besides; `spelling` rewrites config.json as older files have it."""
+    theirs = random_llama(len(name), tied, **sizes)
+    draw = np.random.default_rng(8)
+    vocabulary, context = sizes["vocab_size"], sizes["max_position_embeddings"]
+    tokens_of = lambda count: draw.integers(0, vocabulary, count).tolist()
+    source, imported, exported, again = (folder / f"{name}-{part}" for part in ("source", "run", "out", "again"))
+    theirs.save_pretrained(source)
+    if spelling:
+        config = json.loads((source / "config.json").read_text())
+        spelling(config)
+        (source / "config.json").write_text(json.dumps(config))
+    run("import", source, "--output", imported, "--tokenizer", "bytes" if vocabulary >= 256 else "none")
+    compare_numbers(name, theirs, imported, tokens_of, context, vocabulary)
+    compare_gradients(name, theirs, imported, tokens_of(context + 1))
+    run("export", imported, "--format", "huggingface", "--output", exported)
+    same_tensors(name, source, exported)
+    expect((source / "model.safetensors").read_bytes() == (exported / "model.safetensors").read_bytes(), f"{name}: the same file")
+    run("import", exported, "--output", folder / f"{name}-run2", "--tokenizer", "bytes" if vocabulary >= 256 else "none")
+    run("export", folder / f"{name}-run2", "--format", "huggingface", "--output", again)
+    expect((exported / "config.json").read_bytes() == (again / "config.json").read_bytes(), f"{name}: the same config.json")
+    loaded = load_without_warnings(exported)
+    tokens = torch.tensor([tokens_of(context)])
+    with torch.no_grad():
+        expect(torch.equal(theirs(tokens).logits, loaded(tokens).logits), f"{name}: transformers' logits of both are equal")
+
+
+def older_spelling(config):
+    """rope_theta and rope_scaling beside one another, as up to transformers 4."""
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
 
 
 def check_dtypes(folder):
@@ -184,6 +257,15 @@ def main():
         check_model(folder, "bytes", True, n_layer=3, n_head=4, n_embd=48, n_positions=32, vocab_size=256)
         check_model(folder, "padded", True, n_layer=2, n_head=2, n_embd=64, n_positions=50, vocab_size=300)
         check_model(folder, "untied", False, n_layer=2, n_head=3, n_embd=36, n_positions=24, vocab_size=257)
+        llama = {"hidden_size": 64, "intermediate_size": 88, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 48}
+        scaled = {"rope_theta": 500000.0, "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                  "original_max_position_embeddings": 16}
+        check_llama(folder, "llama", False, num_key_value_heads=2, vocab_size=300, rms_norm_eps=1e-5, **llama)
+        check_llama(folder, "llama-3.1", True, num_key_value_heads=1, vocab_size=300, rope_parameters=scaled, **llama)
+        check_llama(folder, "llama-older", True, older_spelling, num_key_value_heads=2, vocab_size=257, rope_parameters=scaled, **llama)
+        check_llama(folder, "llama-biased", False, older_spelling, num_key_value_heads=4, vocab_size=130, attention_bias=True, mlp_bias=True, **llama)
+        check_model(folder, "squared", True, "bytes", n_layer=2, n_head=2, n_embd=32, n_positions=16, vocab_size=256, activation_function="relu2",
+                    n_inner=80, layer_norm_epsilon=1e-6)
         check_dtypes(folder)
         check_shards(folder)
         check_tokenizer(folder)

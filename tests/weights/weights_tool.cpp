@@ -4,6 +4,8 @@
 //
 //   weights_tool losses MODEL     rows of context + 1 tokens; the loss of each token but the first
 //   weights_tool logits MODEL     up to context tokens; the logits after each of them
+//   weights_tool gradients MODEL  context + 1 tokens; the gradient of their mean loss, parameter by
+//                                 parameter
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +17,7 @@
 #include "base/error.hpp"
 
 #include "model/gpt.hpp"
+#include "model/layers.hpp"
 
 #include "weights/open.hpp"
 
@@ -58,6 +61,25 @@ void logits(model::Gpt& gpt, device::Stream& stream, const std::vector<std::int3
   }
 }
 
+void gradients(model::Gpt& gpt,
+               device::Stream& stream,
+               const std::vector<ConstView>& parameters,
+               const std::vector<std::int32_t>& tokens) {
+  const auto context = gpt.shape().context;
+  std::vector<std::vector<float>> found;
+  std::vector<View> views;
+  for (const layout::Parameter& parameter : model::parameter_table(gpt.shape()))
+    found.emplace_back(static_cast<std::size_t>(parameter.elements()));
+  for (auto& values : found) views.push_back(view_of(values.data(), std::ssize(values)));
+  gpt.bind(parameters, views);
+  model::NoHooks hooks;
+  std::vector<float> losses(static_cast<std::size_t>(context));
+  const model::Batch batch{view_of(tokens.data(), context), view_of(tokens.data() + 1, context)};
+  gpt.train(batch, view_of(losses.data(), context), true, hooks, stream);
+  stream.synchronize();
+  for (const auto& values : found) put(values);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -71,7 +93,11 @@ int main(int argc, char** argv) {
     model::Gpt gpt(*device, stored.shape, DType::f32, 1, 0);
     gpt.bind(loaded.views, {});
     const auto tokens = tokens_of_input();
-    std::string(argv[1]) == "losses" ? losses(gpt, *stream, tokens) : logits(gpt, *stream, tokens);
+    const std::string kind = argv[1];
+    if (kind == "gradients")
+      gradients(gpt, *stream, loaded.views, tokens);
+    else
+      kind == "losses" ? losses(gpt, *stream, tokens) : logits(gpt, *stream, tokens);
   } catch (const std::exception& problem) {
     std::fprintf(stderr, "%s\n", problem.what());
     return 2;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys of Llama's config.json that no table of family.hpp says. Rotary positions have two
+// spellings: `rope_theta` and `rope_scaling`, and from transformers 5 on `rope_parameters` with
+// both in it. Both are read; the first is written, which every version reads.
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "weights/config_reader.hpp"
+
+namespace trireme::weights {
+namespace {
+
+using model::RotaryScaling;
+using text::Json;
+
+constexpr double default_theta = 10000;  // of transformers' LlamaConfig
+
+/// Of `given`, an object with rope_type; nothing where that is not one that is computed here.
+std::optional<RotaryScaling> scaling_of(ConfigReader& config,
+                                        const Json& given,
+                                        const std::string& key) {
+  if (!given.is_object()) {
+    config.say(key, "this is no object {\"rope_type\": ...}");
+    return std::nullopt;
+  }
+  const Json& spelled = text::member(given, "rope_type");
+  const Json& type = spelled.is_null() ? text::member(given, "type") : spelled;
+  if (type.is_null() || type == "default")
+    return RotaryScaling{};
+  if (type != "llama3") {
+    config.say(key + ".rope_type",
+               fmt::format("{}: rotary positions here are scaled as Llama 3.1's or not at all; it "
+                           "must be \"llama3\" or \"default\"",
+                           text::shortened(type.dump())));
+    return std::nullopt;
+  }
+  RotaryScaling scaling;
+  const auto number = [&](const char* name, double otherwise) {
+    const Json& value = text::member(given, name);
+    const std::string full = key + "." + name;
+    if (value.is_null())
+      config.say(full, "missing");
+    return config.positive(value, full, otherwise);
+  };
+  scaling.factor = number("factor", 1);
+  scaling.low_freq_factor = number("low_freq_factor", scaling.low_freq_factor);
+  scaling.high_freq_factor = number("high_freq_factor", scaling.high_freq_factor);
+  scaling.original_context = static_cast<std::int64_t>(
+      number("original_max_position_embeddings", static_cast<double>(scaling.original_context)));
+  if (scaling.high_freq_factor <= scaling.low_freq_factor)
+    config.say(key + ".high_freq_factor",
+               fmt::format("{} is not above low_freq_factor = {}", scaling.high_freq_factor,
+                           scaling.low_freq_factor));
+  return scaling.active() ? scaling : RotaryScaling{};
+}
+
+void read_rotary(ConfigReader& config, model::GptShape& shape) {
+  shape.positions = model::Positions::rotary;
+  shape.rotary_theta = config.positive(config.value("rope_theta"), "rope_theta", default_theta);
+  const Json& old = config.value("rope_scaling");
+  const Json& both = config.value("rope_parameters");
+  std::optional<RotaryScaling> scaling = RotaryScaling{};
+  if (!old.is_null())
+    scaling = scaling_of(config, old, "rope_scaling");
+  if (!both.is_null()) {
+    const auto other = scaling_of(config, both, "rope_parameters");
+    if (!old.is_null() && scaling && other && *scaling != *other)
+      config.say("rope_parameters", "it differs from rope_scaling");
+    scaling = other;
+    if (both.is_object())
+      shape.rotary_theta = config.positive(text::member(both, "rope_theta"),
+                                           "rope_parameters.rope_theta", shape.rotary_theta);
+  }
+  shape.rotary_scaling = scaling.value_or(RotaryScaling{});
+}
+
+}  // namespace
+
+void read_llama(ConfigReader& config, model::GptShape& shape) {
+  shape.norm = model::Norm::rms_norm;
+  shape.activation = model::Activation::swiglu;
+  shape.norm_epsilon = config.positive(config.value("rms_norm_eps"), "rms_norm_eps", 1e-6);
+  read_rotary(config, shape);
+  shape.set_mlp_channels(config.count("intermediate_size", 0, 1 << 20));
+  if (shape.heads > 0) {
+    const std::int64_t groups = config.count("num_key_value_heads", shape.heads, 1024);
+    if (shape.heads % groups != 0)
+      config.say("num_key_value_heads",
+                 fmt::format("{} does not divide {} heads", groups, shape.heads));
+    else
+      shape.set_key_value_heads(groups);
+  }
+  if (shape.heads > 0 && shape.channels % shape.heads == 0) {
+    const std::int64_t width = config.count("head_dim", shape.head_channels(), 65536);
+    if (width != shape.head_channels())
+      config.say("head_dim", fmt::format("{}: heads here have {} / {} = {} channels", width,
+                                         shape.channels, shape.heads, shape.head_channels()));
+    else if (width % 2 != 0)
+      config.say("num_attention_heads",
+                 fmt::format("heads of {} channels, an odd number, cannot be rotated", width));
+  }
+  shape.bias = config.flag("attention_bias", false);
+  if (config.flag("mlp_bias", false) != shape.bias)
+    config.say("mlp_bias", fmt::format("{}, and attention_bias is {}: here all linear layers have "
+                                       "biases or none",
+                                       !shape.bias, shape.bias));
+  shape.tied_head = config.flag("tie_word_embeddings", false);
+}
+
+void write_llama(OrderedJson& root, const model::GptShape& shape) {
+  root["intermediate_size"] = shape.mlp_channels();
+  root["num_key_value_heads"] = shape.key_value_heads();
+  root["head_dim"] = shape.head_channels();
+  root["rms_norm_eps"] = shape.norm_epsilon;
+  root["rope_theta"] = shape.rotary_theta;
+  const RotaryScaling& s = shape.rotary_scaling;
+  root["rope_scaling"] = nullptr;
+  if (s.active())
+    root["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", s.factor},
+                            {"low_freq_factor", s.low_freq_factor},
+                            {"high_freq_factor", s.high_freq_factor},
+                            {"original_max_position_embeddings", s.original_context}};
+  root["attention_bias"] = shape.bias;
+  root["mlp_bias"] = shape.bias;
+}
+
+}  // namespace trireme::weights
