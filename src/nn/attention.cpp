@@ -2,6 +2,14 @@
 #include "nn/attention.hpp"
 
 namespace trireme::nn {
+namespace {
+
+/// Of all keys, or of all values.
+std::int64_t keys_width(const AttentionConfig& config) {
+  return (config.qkv_width() - config.width()) / 2;
+}
+
+}  // namespace
 
 Attention::Attention(Registry& registry,
                      const std::string& scope,
@@ -16,7 +24,7 @@ Attention::Attention(Registry& registry,
             .out = config.qkv_width(),
             .bias = config.bias,
             .deviation = config.deviation,
-            .parts = {config.width(), config.width(), config.width()}}),
+            .parts = {config.width(), keys_width(config), keys_width(config)}}),
       output_(registry,
               scope + "attn.proj",
               {.role = "attention_projection",

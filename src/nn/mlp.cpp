@@ -15,7 +15,10 @@ Mlp::Mlp(Registry& registry, const std::string& scope, const MlpConfig& config)
               .out = config.before_width(),
               .bias = config.bias,
               .deviation = config.deviation,
-              .gelu_after = config.fuses()}),
+              .gelu_after = config.fuses(),
+              .parts = config.activation == Activation::swiglu
+                           ? std::vector{config.hidden, config.hidden}
+                           : std::vector<std::int64_t>{}}),
       output_(registry,
               scope + "mlp.proj",
               {.role = "mlp_projection",

@@ -154,6 +154,9 @@ TEST(ParameterTable, OfLlamaHasGainsAndMatricesAlone) {
     EXPECT_EQ(table[i].shape, expected[i].second) << table[i].name;
     EXPECT_EQ(table[i].decay, table[i].shape.size() == 2) << table[i].name;
   }
+  // Queries, keys and values, and gates and what they let through, are matrices of their own.
+  EXPECT_EQ(table[2].matrices, (std::vector<std::int64_t>{8, 4, 4}));
+  EXPECT_EQ(table[5].matrices, (std::vector<std::int64_t>{7, 7}));
 }
 
 TEST(ParameterTable, ATiedEmbeddingHasItsOwnBucketAndNoHeadBesideIt) {
