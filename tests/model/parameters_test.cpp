@@ -194,10 +194,11 @@ TEST(ActivationPlan, KeepsWhatLlamaNeeds) {
     EXPECT_EQ(item.name.find("mean"), std::string::npos) << item.name;
     const bool qkv = item.name == "h.3.qkv", fc = item.name == "h.3.fc",
                table = item.name == "rotary";
-    if (qkv || fc || table)
+    if (qkv || fc || table) {
       EXPECT_EQ(item.elements, qkv  ? 2 * 1024 * (32 + 8 + 8) * 64
                                : fc ? 2 * 1024 * 2 * 8192
                                     : 1024 * 64);
+    }
     found += qkv || fc || table ? 1 : 0;
   }
   EXPECT_EQ(found, 3);

@@ -39,8 +39,9 @@ TEST(Family, NamesTensorsOfLlamaAsTransformersDoes) {
       at += their.elements();
     }
     EXPECT_EQ(at, parameter.elements()) << parameter.name;
-    if (!parameter.name.starts_with("h.0."))
+    if (!parameter.name.starts_with("h.0.")) {
       EXPECT_EQ(names_of(shape, parameter), expected.at(parameter.name));
+    }
   }
   EXPECT_EQ(head_name(family_of(shape)), "lm_head.weight");
 }
