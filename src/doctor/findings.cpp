@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::int64_t mebibyte = 1 << 20;
 
-std::string bytes(std::int64_t count) {
-  return bytes_text(static_cast<double>(count));
-}
-
 void find_slow_ranks(const Report& report,
                      const std::vector<double>& rates,
                      const char* what,
@@ -58,9 +54,10 @@ void find_about_host(const HostFacts& host, int ranks, std::vector<Finding>& fou
                      "ask for more CPUs, or set run.threads so that all ranks together use no "
                      "more than these"});
   if (host.memory_limit_bytes != unlimited && host.memory_limit_bytes < host.memory_bytes)
-    found.push_back({fmt::format("a control group limits this job to {} of {} of memory{}",
-                                 bytes(host.memory_limit_bytes), bytes(host.memory_bytes), on),
-                     "compare with trireme plan DECK, and ask the scheduler for what it prints"});
+    found.push_back(
+        {fmt::format("a control group limits this job to {} of {} of memory{}",
+                     size_text(host.memory_limit_bytes), size_text(host.memory_bytes), on),
+         "compare with trireme plan DECK, and ask the scheduler for what it prints"});
   if (host.governor == "powersave")
     found.push_back({"the clock's governor is powersave" + on,
                      "an administrator can set it to performance (cpupower frequency-set)"});
@@ -68,14 +65,15 @@ void find_about_host(const HostFacts& host, int ranks, std::vector<Finding>& fou
     found.push_back({fmt::format("a process may open {} files only{}", host.open_files, on),
                      "raise the limit (ulimit -n 65536)"});
   if (host.locked_bytes != unlimited && host.locked_bytes < 64 * mebibyte)
-    found.push_back({fmt::format("locked memory is limited to {}{}", bytes(host.locked_bytes), on),
-                     "InfiniBand and GPUs need more: ulimit -l unlimited; without them it does not "
-                     "matter"});
-  if (ranks > 1 && host.shm_free_bytes < ranks * 64 * mebibyte)
     found.push_back(
-        {fmt::format("/dev/shm has {} free for {} ranks{}", bytes(host.shm_free_bytes), ranks, on),
-         "MPI needs room there: remove old files, or start the container with a larger "
-         "--shm-size"});
+        {fmt::format("locked memory is limited to {}{}", size_text(host.locked_bytes), on),
+         "InfiniBand and GPUs need more: ulimit -l unlimited; without them it does not "
+         "matter"});
+  if (ranks > 1 && host.shm_free_bytes < ranks * 64 * mebibyte)
+    found.push_back({fmt::format("/dev/shm has {} free for {} ranks{}",
+                                 size_text(host.shm_free_bytes), ranks, on),
+                     "MPI needs room there: remove old files, or start the container with a larger "
+                     "--shm-size"});
 }
 
 void find_about_files(const FileSystem& files, std::vector<Finding>& found) {
@@ -87,7 +85,7 @@ void find_about_files(const FileSystem& files, std::vector<Finding>& found) {
                      "checkpoints there end with the host's uptime; "
                      "name another directory"});
   if (files.free_bytes < little)
-    found.push_back({fmt::format("{} has {} free", where, bytes(files.free_bytes)),
+    found.push_back({fmt::format("{} has {} free", where, size_text(files.free_bytes)),
                      "free some, or name another directory: trireme plan DECK prints what a "
                      "checkpoint takes"});
   else if (files.write_bytes_per_s < slow_write)

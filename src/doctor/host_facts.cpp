@@ -14,6 +14,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/text.hpp"
+
 namespace trireme::doctor {
 namespace {
 
@@ -72,6 +74,10 @@ std::string control_group() {
 }
 
 }  // namespace
+
+std::string size_text(std::int64_t bytes) {
+  return bytes == unlimited ? "unlimited" : bytes_text(static_cast<double>(bytes));
+}
 
 std::string processor_name(std::string_view cpuinfo) {
   return value_of(cpuinfo, "model name");

@@ -38,6 +38,9 @@ HostFacts facts_of_this_host(const std::string& host);
 std::string packed(const HostFacts& facts);
 HostFacts unpacked(std::string_view text);
 
+/// "8 MiB" or "unlimited".
+std::string size_text(std::int64_t bytes);
+
 /// "model name" of /proc/cpuinfo's text; empty where the processor has none.
 std::string processor_name(std::string_view cpuinfo);
 /// Of the features of /proc/cpuinfo's text those that choose a kernel of ours, in a fixed order.

@@ -14,15 +14,7 @@
 namespace trireme::doctor {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string bytes(std::int64_t count) {
-  return bytes_text(static_cast<double>(count));
-}
-
-std::string limit_text(std::int64_t limit) {
-  return limit == unlimited ? "unlimited" : bytes(limit);
-}
+using OrderedJson = nlohmann::ordered_json;
 
 std::string host_text(const HostFacts& host) {
   std::string features;
@@ -31,14 +23,14 @@ std::string host_text(const HostFacts& host) {
       fmt::format("{}: {}, {} CPUs{}, {} of memory ({} free), {}\n", host.host,
                   host.processor.empty() ? "processor not known" : host.processor, host.cpus,
                   host.cpu_limit > 0 ? fmt::format(" (limited to {:.3g})", host.cpu_limit) : "",
-                  bytes(host.memory_bytes), bytes(host.available_bytes), host.kernel);
+                  size_text(host.memory_bytes), size_text(host.available_bytes), host.kernel);
   text += fmt::format("  instruction sets:{}\n", features.empty() ? " not known" : features);
   return text +
          fmt::format("  huge pages: {}; locked memory: {}; open files: {}; /dev/shm: {} free\n",
                      host.huge_pages.empty() ? "not known" : host.huge_pages,
-                     limit_text(host.locked_bytes),
+                     size_text(host.locked_bytes),
                      host.open_files == unlimited ? "unlimited" : std::to_string(host.open_files),
-                     bytes(host.shm_free_bytes));
+                     size_text(host.shm_free_bytes));
 }
 
 /// "rank 0" or "ranks 0 to 3: slowest, median, fastest".
@@ -52,15 +44,11 @@ std::string rates_text(const std::vector<double>& rates, double unit, const char
 }
 
 std::string collective_text(const comm::BenchRow& row) {
-  const std::string name = fmt::format("{} of {}", row.operation, bytes(row.bytes));
+  const std::string name = fmt::format("{} of {}", row.operation, size_text(row.bytes));
   const std::string value = row.bytes < (1 << 20)
                                 ? fmt::format("{:.1f} us", row.seconds * 1e6)
                                 : fmt::format("{:.3g} GB/s of the bus", row.busbw / 1e9);
   return fmt::format("  {:<32}{} over {}\n", name, value, row.transport);
-}
-
-Json json_of(const HostFacts& host) {
-  return Json::parse(packed(host));
 }
 
 }  // namespace
@@ -85,7 +73,7 @@ std::string report_text(const Report& report) {
   for (const FileSystem& files : report.file_systems)
     text += fmt::format("  {:<32}{:.3g} GB/s, {} per synchronized 4 KiB, {} free ({}, {})\n",
                         "files in " + files.directory, files.write_bytes_per_s / 1e9,
-                        duration_text(files.sync_seconds), bytes(files.free_bytes), files.type,
+                        duration_text(files.sync_seconds), size_text(files.free_bytes), files.type,
                         files.host);
 
   const auto findings = findings_of(report);
@@ -97,11 +85,12 @@ std::string report_text(const Report& report) {
 }
 
 std::string report_json(const Report& report) {
-  Json json;
+  OrderedJson json;
   json["mpi"] = report.mpi;
-  json["hosts"] = Json::array();
-  for (const HostFacts& host : report.hosts) json["hosts"].push_back(json_of(host));
-  json["ranks"] = Json::array();
+  json["hosts"] = OrderedJson::array();
+  for (const HostFacts& host : report.hosts)
+    json["hosts"].push_back(OrderedJson::parse(packed(host)));
+  json["ranks"] = OrderedJson::array();
   for (const comm::RankPlace& rank : report.placement.ranks)
     json["ranks"].push_back({{"host", rank.host}, {"cpus", rank.cpus}, {"threads", rank.threads}});
   json["device"] = report.device;
@@ -111,8 +100,8 @@ std::string report_json(const Report& report) {
   json["memory_bytes_per_s"] = report.memory_bytes_per_s;
   json["fp32_flops"] = report.fp32_flops;
   json["bf16_flops"] = report.bf16_flops;
-  json["collectives"] = Json::parse(comm::bench_json(report.collectives)).at("rows");
-  json["file_systems"] = Json::array();
+  json["collectives"] = OrderedJson::parse(comm::bench_json(report.collectives)).at("rows");
+  json["file_systems"] = OrderedJson::array();
   for (const FileSystem& files : report.file_systems)
     json["file_systems"].push_back({{"host", files.host},
                                     {"directory", files.directory},
@@ -120,10 +109,10 @@ std::string report_json(const Report& report) {
                                     {"free_bytes", files.free_bytes},
                                     {"write_bytes_per_s", files.write_bytes_per_s},
                                     {"sync_seconds", files.sync_seconds}});
-  json["warnings"] = Json::array();
+  json["warnings"] = OrderedJson::array();
   for (const Finding& finding : findings_of(report))
     json["warnings"].push_back({{"text", finding.text}, {"remedy", finding.remedy}});
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 }  // namespace trireme::doctor
