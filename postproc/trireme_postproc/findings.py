@@ -132,7 +132,7 @@ def _time(run):
     if stalls is not None and len(stalls) and seconds is not None and stalls.unit == seconds.unit:
         share = 100 * stalls.values.sum() / (stalls.values.sum() + seconds.values.sum())
         if share >= CHECKPOINTS:
-            yield f"the run stood still for checkpoints {share:.0f} % of the time"
+            yield f"the run waited for checkpoints during {share:.0f} % of the time"
 
 
 def _ranks(run):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN_DIR/deck.resolved.yaml, which says behind every key where its value comes from: the deck, the command line, or the default."""
+"""RUN_DIR/deck.resolved.yaml, which says after every key where its value comes from: the deck, the command line, or the default."""
 
 import os
 import re

@@ -48,7 +48,7 @@ class Span:
         self.help = help_text
         within = re.match(r"Within ([A-Za-z0-9_.]+):", help_text)
         self.parent = within.group(1) if within else None
-        # Compute stood still: for a bucket, or where the help says so.
+        # Compute waited: for a bucket, or where the help says so.
         self.waits = self.parent is not None and (index_of != "" or "compute waited" in help_text)
 
 

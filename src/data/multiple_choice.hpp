@@ -13,7 +13,7 @@
 //               encoded apart, with one space before the choice where neither the context ends nor
 //               the choice begins with white space
 //
-// 1. A file is taken whole or not at all; every finding is told (the first of many), with the line,
+// 1. A file is taken whole or not at all; findings (the first of many) are reported with the line,
 //    or the example and the byte where it begins.
 // 2. Every context and every choice holds a token. An empty context is the end-of-text token, where
 //    the tokenizer has one, and else a finding.

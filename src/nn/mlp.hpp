@@ -49,7 +49,7 @@ class Mlp final : public Branch {
   [[nodiscard]] View activated(const Call& call) const {
     return activated_.elements == 0 ? hidden_of(call) : call.view(activated_);
   }
-  /// Room in `wide` for that output or its gradient, behind that for the gradient of its input
+  /// Room in `wide` for that output or its gradient, followed by that for the gradient of its input
   /// where this one is of another width; else in its place.
   [[nodiscard]] View hidden_of(const Call& call) const;
   [[nodiscard]] std::int64_t wide_width() const;
