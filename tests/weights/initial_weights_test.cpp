@@ -25,12 +25,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Rank 0's folder and a place for results, known to all.
+/// Rank 0's folder and a place for results, known to all, which stay until all ranks are done.
 struct Shared {
   explicit Shared(
-      comm::World& world,
+      comm::World& all,
       const model::GptShape& shape = tiny_shape(),
-      const std::function<void(Folder&)>& change = [](Folder&) {}) {
+      const std::function<void(Folder&)>& change = [](Folder&) {})
+      : world(all) {
     if (world.rank() == 0) {
       mine = std::make_unique<Folder>(shape);
       change(*mine);
@@ -39,6 +40,11 @@ struct Shared {
     source = world.broadcast(mine ? mine->write() : "", 0);
     place = world.broadcast(results ? results->path() : "", 0);
   }
+  ~Shared() { world.barrier(); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+
+  comm::World& world;
   std::unique_ptr<Folder> mine;
   std::unique_ptr<test::ScratchDirectory> results;
   std::string source, place;
