@@ -72,6 +72,7 @@ TEST(CheckpointOverMpi, IsWrittenWhileTheRanksDoOtherThings) {
   EXPECT_EQ(load_small(saved->directory, *world).step, 10);
   writer.start(facts_of(20), owned.slabs());
   EXPECT_EQ(load_small(writer.finish().directory, *world).step, 20);
+  world->barrier();
 }
 
 TEST(CheckpointOverMpi, RefusesADamagedOneOnAllRanks) {
