@@ -242,7 +242,7 @@ class FindingsTest(unittest.TestCase):
                 file[f"timings/ranks/{name}"] = values
 
         text = self.found(change)
-        for part in ("fetching data takes 8 % of the step", "reaches 10 % of the arithmetic", "for checkpoints 20 % of the time",
+        for part in ("fetching data takes 8 % of the step", "reaches 10 % of the arithmetic", "waited for checkpoints during 20 % of the time",
                      "the slowest spends 30 % more time in model.train than the median rank; most often it is rank 3"):
             self.assertIn(part, text)
 
