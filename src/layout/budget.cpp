@@ -52,9 +52,13 @@ std::int64_t peer_bytes(
   // Of one other rank: the part of the shards that falls to one rank of the host.
   const auto part = [&](std::int64_t elements) { return elements / host_ranks; };
   const std::int64_t sums = 2 * part(step_sum_elements(plan.ranks())) * bytes(DType::i64);
-  const std::int64_t buckets = part(plan.flat_elements()) *
-                               (bytes(wire_dtype) + bytes(sharded ? parameter_dtype : wire_dtype));
-  return (host_ranks - 1) * (buckets + sums);
+  // What is rounded travels from the memory of one bucket, again and again.
+  const std::int64_t gradients =
+      part(wire_dtype == DType::f32 ? plan.flat_elements() : plan.largest_bucket()) *
+      bytes(wire_dtype);
+  const std::int64_t gathered =
+      sharded ? part(plan.flat_elements()) * bytes(parameter_dtype) : gradients;
+  return (host_ranks - 1) * (gradients + gathered + sums);
 }
 
 Budget budget_of(const Plan& plan,
@@ -71,8 +75,8 @@ Budget budget_of(const Plan& plan,
 
   const auto wire_element_bytes = static_cast<std::int64_t>(size_bytes(wire_dtype));
   const bool copies = wire_dtype != DType::f32 && plan.ranks() > 1;
-  budget.gradient_bytes =
-      plan.flat_elements() * (fp32_bytes * (1 + partial_sums) + (copies ? wire_element_bytes : 0));
+  budget.gradient_bytes = plan.flat_elements() * fp32_bytes * (1 + partial_sums) +
+                          (copies ? plan.largest_bucket() * wire_element_bytes : 0);
   budget.parameter_bytes = plan.flat_elements() * parameter_element_bytes;
   const std::int64_t kept = plan.owned_elements() * (sharded ? 1 : plan.ranks());
   budget.state_bytes.assign(slots.size(), kept * fp32_bytes);

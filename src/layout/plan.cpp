@@ -159,6 +159,10 @@ std::int64_t Plan::parameter_elements() const {
   return sum;
 }
 
+std::int64_t Plan::largest_bucket() const {
+  return std::ranges::max(buckets_, {}, &Bucket::elements).elements;
+}
+
 std::int64_t Plan::owned_elements() const {
   return owned_begin_.back() + buckets_.back().shard_elements;
 }

@@ -104,6 +104,8 @@ class Plan {
   [[nodiscard]] std::int64_t flat_elements() const;
   /// Elements of all parameters, padding excluded.
   [[nodiscard]] std::int64_t parameter_elements() const;
+  /// Elements of the largest bucket, padding included.
+  [[nodiscard]] std::int64_t largest_bucket() const;
   /// Elements that each rank owns: the sum of shard_elements.
   [[nodiscard]] std::int64_t owned_elements() const;
   /// Begin of `bucket`'s shard in a rank's own buffers (master, moments), which hold the shards one

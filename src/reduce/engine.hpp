@@ -59,25 +59,10 @@
 #include "comm/communicator.hpp"
 #include "ops/order_free_sum.hpp"
 
+#include "reduce/bucket_times.hpp"
 #include "reduce/config.hpp"
 
 namespace trireme::reduce {
-
-/// When things happened to one bucket in one step, in seconds of the host's steady clock.
-///
-/// The gather of a step's update belongs to the step in which compute waited for it: with
-/// overlap_parameters that is the next step, whose forward reads the parameters. Zero where nothing
-/// happened (unsharded, or the first step).
-struct BucketTimes {
-  double ready = 0, start = 0, end = 0;  ///< gradient path
-  double wait_begin = 0, waited = 0;     ///< compute waited for this bucket's reductions; with
-                                         ///< one per micro-step the other times are the last one's
-  double gather_start = 0, gather_end = 0;
-  double gather_wait_begin = 0, gather_waited = 0;  ///< compute stood still for its parameters
-
-  [[nodiscard]] bool reduced() const { return end > 0; }
-  [[nodiscard]] bool gathered() const { return gather_end > 0; }
-};
 
 struct StepTimes {
   std::span<const BucketTimes> buckets;

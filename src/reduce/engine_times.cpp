@@ -5,24 +5,6 @@
 #include "reduce/engine_impl.hpp"
 
 namespace trireme::reduce {
-namespace {
-
-double seconds_of(const device::Event& event) {
-  if (!event.reached())
-    event.wait();
-  return event.seconds();
-}
-
-void take_times(GatherEvents& gather, BucketTimes& times) {
-  times.gather_start = seconds_of(*gather.start);
-  times.gather_end = seconds_of(*gather.end);
-  times.gather_wait_begin = seconds_of(*gather.wait_begin);
-  times.gather_waited = seconds_of(*gather.wait_end) - times.gather_wait_begin;
-  gather.counts = false;
-}
-
-}  // namespace
-
 StepTimes Engine::Impl::times(std::int64_t step) {
   const bool finished = num_updated_ == buckets_.size();
   TRIREME_EXPECT((step == steps_begun_ && finished) || step + 1 == steps_begun_,
@@ -30,8 +12,6 @@ StepTimes Engine::Impl::times(std::int64_t step) {
                  steps_begun_, finished ? "" : "not ");
   StepTimes result;
   const double began = seconds_of(*step_began_[turn_of(step)]);
-  constexpr auto one_back = static_cast<std::int64_t>(turns) - 1;
-  const std::size_t waited_for = turn_of(config_.overlap_parameters ? step + one_back : step);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     BucketTimes& times = times_[b];
     times = {};
@@ -46,23 +26,18 @@ StepTimes Engine::Impl::times(std::int64_t step) {
     for (std::size_t round = 0; round + 1 < rounds; ++round)
       times.waited += seconds_of(*all[round].wait_end) - seconds_of(*all[round].wait_begin);
     result.exposed_s += times.waited;
-    if (GatherEvents& gather = buckets_[b].gathers[waited_for]; gather.counts) {
-      take_times(gather, times);
-      if (times.gather_wait_begin >= began)
-        result.exposed_s += times.gather_waited;
-    }
+    parameters_.take_times(static_cast<BucketIndex>(b), step, times);
+    if (times.gathered() && times.gather_wait_begin >= began)
+      result.exposed_s += times.gather_waited;
   }
   result.buckets = times_;
   return result;
 }
 
 std::span<const BucketTimes> Engine::Impl::take_last_gathers() {
-  TRIREME_EXPECT(num_gathering_ == 0, "{} buckets are still being gathered", num_gathering_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    BucketRun& run = buckets_[b];
     times_[b] = {};
-    if (GatherEvents& gather = run.gathers[run.last_gather]; gather.counts)
-      take_times(gather, times_[b]);
+    parameters_.take_last_times(static_cast<BucketIndex>(b), times_[b]);
   }
   return times_;
 }
