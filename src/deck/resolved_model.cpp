@@ -15,6 +15,7 @@ std::map<std::string, std::string> resolved_model(const trireme::model::GptShape
   add("context", shape.context);
   add("vocabulary", shape.vocabulary);
   add("key_value_heads", shape.heads > 0 ? shape.key_value_heads() : 0);
+  add("head_channels", shape.heads > 0 ? shape.head_channels() : 0);
   add("norm", shape.norm);
   add("norm_epsilon", shape.norm_epsilon);
   add("activation", shape.activation);
@@ -34,8 +35,9 @@ std::string model_section(const trireme::model::GptShape& shape) {
   const auto known = resolved_model(shape);
   const auto value = [&](const char* key) { return known.at(std::string("model.") + key); };
   std::string text;
-  for (const char* key : {"layers", "heads", "channels", "context", "vocabulary", "key_value_heads",
-                          "norm", "norm_epsilon", "activation", "mlp_channels", "positions"})
+  for (const char* key :
+       {"layers", "heads", "channels", "context", "vocabulary", "key_value_heads", "head_channels",
+        "norm", "norm_epsilon", "activation", "mlp_channels", "positions"})
     text += fmt::format("{}: {}, ", key, value(key));
   if (shape.positions == trireme::model::Positions::rotary)
     text += fmt::format("rotary_theta: {}, ", value("rotary_theta"));

@@ -4,66 +4,14 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "base/key.hpp"
 
-#include "ops/rotary.hpp"
-
-#include "nn/activation.hpp"
-#include "nn/recompute.hpp"
+#include "model/family.hpp"
+#include "model/rotary_config.hpp"
+#include "model/shape.hpp"
 
 namespace trireme::model {
-
-enum class Preset : std::uint8_t { none, gpt2_124m, gpt2_350m, gpt2_774m, gpt2_1558m, llama32_1b };
-/// What the keys that say nothing mean; every combination of the keys is a model.
-enum class Family : std::uint8_t { gpt2, llama };
-enum class Norm : std::uint8_t { layer_norm, rms_norm };
-/// How a model knows where a token stands: by a vector for each position, or by queries and keys
-/// that are rotated (ops/rotary.hpp).
-enum class Positions : std::uint8_t { learned, rotary };
-
-using nn::Activation;
-using nn::Recompute;
-using ops::RotaryScaling;
-
-/// Of the angles of rotary positions, for contexts longer than the original one. What is not given
-/// is the preset's, else none.
-struct RotaryScalingConfig {
-  Or<double> factor{};
-  Or<double> low_freq_factor{};
-  Or<double> high_freq_factor{};
-  Or<std::int64_t> original_context{};
-};
-
-template <class V>
-void describe(V& v, RotaryScalingConfig& c) {
-  v("factor", c.factor,
-    {.help = "Divides the frequencies of wavelengths that the original context does not hold. "
-             "auto: the preset's, else 1: no scaling.",
-     .min = 1.0,
-     .max = 1e6,
-     .change = Change::never});
-  v("low_freq_factor", c.low_freq_factor,
-    {.help = "Wavelengths above original_context divided by this are scaled in full. auto: 1.",
-     .min = 0.0,
-     .max = 1e6,
-     .above_min = true,
-     .change = Change::never});
-  v("high_freq_factor", c.high_freq_factor,
-    {.help = "Wavelengths below original_context divided by this are not scaled; those between are "
-             "scaled in part. auto: 4.",
-     .min = 0.0,
-     .max = 1e6,
-     .above_min = true,
-     .change = Change::never});
-  v("original_context", c.original_context,
-    {.unit = "tokens",
-     .help = "The context before it was extended. auto: 8192.",
-     .min = 1,
-     .max = 1 << 20,
-     .change = Change::never});
-}
 
 /// Sizes as given: 0 means "not given", to be filled from the preset by resolve().
 struct ModelConfig {
@@ -75,6 +23,7 @@ struct ModelConfig {
   std::int64_t context = 0;
   std::int64_t vocabulary = 0;
   Or<std::int64_t> key_value_heads{};
+  Or<std::int64_t> head_channels{};
   Or<Norm> norm{};
   Or<double> norm_epsilon{};
   Or<Activation> activation{};
@@ -104,7 +53,8 @@ void describe(V& v, ModelConfig& c) {
      .change = Change::never});
   v("heads", c.heads,
     {.unit = "heads",
-     .help = "Attention heads; must divide channels. 0: from the preset.",
+     .help = "Attention heads; must divide channels where head_channels is auto. 0: from the "
+             "preset.",
      .min = 0,
      .max = 1024,
      .change = Change::never});
@@ -133,6 +83,13 @@ void describe(V& v, ModelConfig& c) {
              "auto: the preset's, else as many as heads.",
      .min = 1,
      .max = 1024,
+     .change = Change::never});
+  v("head_channels", c.head_channels,
+    {.unit = "channels",
+     .help = "Width of a head of queries, keys or values; heads together may be wider or narrower "
+             "than the residual stream. auto: the preset's, else channels / heads.",
+     .min = 1,
+     .max = 65536,
      .change = Change::never});
   v("norm", c.norm,
     {.help = "What normalizes the residual stream: layer_norm, by mean and deviation, with gain "
@@ -186,74 +143,8 @@ void describe(V& v, ModelConfig& c) {
              "work. Never changes the numbers."});
 }
 
-/// All sizes known and consistent. The defaults are GPT-2's; what has no meaning in a model, as a
-/// theta without rotary positions, is left at its default, so that equal models compare equal.
-struct GptShape {
-  std::int64_t layers = 0, heads = 0, channels = 0, context = 0, vocabulary = 0;
-  bool bias = true;
-  double dropout = 0.0;
-  bool tied_head = true;
-  Recompute recompute = Recompute::none;
-  std::int64_t grouped_heads = 0;  ///< of keys and values; 0: as many as heads
-  std::int64_t hidden = 0;         ///< between the MLP's layers; 0: default_mlp_channels()
-  Norm norm = Norm::layer_norm;
-  double norm_epsilon = 1e-5;
-  Activation activation = Activation::gelu;
-  Positions positions = Positions::learned;
-  double rotary_theta = 0;
-  RotaryScaling rotary_scaling{};
-
-  [[nodiscard]] std::int64_t head_channels() const { return channels / heads; }
-  [[nodiscard]] std::int64_t key_value_heads() const {
-    return grouped_heads != 0 ? grouped_heads : heads;
-  }
-  /// Between the MLP's layers.
-  [[nodiscard]] std::int64_t mlp_channels() const {
-    return hidden != 0 ? hidden : default_mlp_channels();
-  }
-  /// Source of SwiGLU's: Touvron et al. 2023, section 2.2, and the published code's multiple of
-  /// 256. Three matrices have about the elements of two with 4 x channels.
-  [[nodiscard]] std::int64_t default_mlp_channels() const {
-    constexpr std::int64_t even = 256;
-    return activation == Activation::swiglu ? (8 * channels / 3 + even - 1) / even * even
-                                            : 4 * channels;
-  }
-  /// Sets a size so that shapes of equal models are equal.
-  void set_key_value_heads(std::int64_t count) { grouped_heads = count == heads ? 0 : count; }
-  void set_mlp_channels(std::int64_t count) {
-    hidden = count == default_mlp_channels() ? 0 : count;
-  }
-  bool operator==(const GptShape&) const = default;
-};
-
 /// Fills what `config` leaves open from its preset and family. Sizes that stay 0 are the caller's
 /// to report.
 GptShape resolve(const ModelConfig& config);
 
 }  // namespace trireme::model
-
-template <>
-struct trireme::EnumNames<trireme::model::Preset> {
-  using enum model::Preset;
-  static constexpr std::pair<model::Preset, const char*> table[] = {
-      {none, "none"},           {gpt2_124m, "gpt2-124m"},   {gpt2_350m, "gpt2-350m"},
-      {gpt2_774m, "gpt2-774m"}, {gpt2_1558m, "gpt2-1558m"}, {llama32_1b, "llama3.2-1b"}};
-};
-template <>
-struct trireme::EnumNames<trireme::model::Family> {
-  using enum model::Family;
-  static constexpr std::pair<model::Family, const char*> table[] = {{gpt2, "gpt2"},
-                                                                    {llama, "llama"}};
-};
-template <>
-struct trireme::EnumNames<trireme::model::Norm> {
-  using enum model::Norm;
-  static constexpr std::pair<model::Norm, const char*> table[] = {{layer_norm, "layer_norm"},
-                                                                  {rms_norm, "rms_norm"}};
-};
-template <>
-struct trireme::EnumNames<trireme::model::Positions> {
-  using enum model::Positions;
-  static constexpr std::pair<model::Positions, const char*> table[] = {{learned, "learned"},
-                                                                       {rotary, "rotary"}};
-};

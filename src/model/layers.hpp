@@ -104,9 +104,9 @@ struct Layers {
 /// what they let through.
 std::vector<layout::Parameter> parameter_table(const GptShape& shape);
 
-/// 6·parameters + 6·layers·channels·context for GPT-2: multiply-adds of forward and backward, times
-/// two, causal half of attention only. Source: Kaplan et al. 2020, section 2.1, attention term as
-/// llm.c.
+/// 6·parameters + 6·layers·heads·head_channels·context: multiply-adds of forward and backward,
+/// times two, causal half of attention only. Source: Kaplan et al. 2020, section 2.1, attention
+/// term as llm.c.
 double flops_per_token(const GptShape& shape);
 
 /// What a model on such a device keeps and leases, for batches of up to `micro_sequences`.

@@ -84,7 +84,8 @@ void expect_model(const model::GptShape& shape, const std::string& directory) {
   };
   if (!within(shape.layers, 1000) || !within(shape.heads, 1024) || !within(shape.channels, 65536) ||
       !within(shape.context, 1 << 20) || !within(shape.vocabulary, 1 << 20) ||
-      shape.channels % shape.heads != 0 || !within(shape.key_value_heads(), shape.heads) ||
+      (shape.head_width == 0 && shape.channels % shape.heads != 0) ||
+      !within(shape.head_channels(), 65536) || !within(shape.key_value_heads(), shape.heads) ||
       shape.heads % shape.key_value_heads() != 0 || !within(shape.mlp_channels(), 1 << 20) ||
       !(shape.norm_epsilon > 0) || !rotary_is_possible(shape))
     throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
@@ -119,6 +120,7 @@ record::NameValues model_facts(const model::GptShape& shape) {
       facts.emplace_back(name, fmt::format("{}", value));  // of a double: the same bits come back
   };
   add("key_value_heads", shape.grouped_heads, gpt2.grouped_heads);
+  add("head_channels", shape.head_width, gpt2.head_width);
   add("mlp_channels", shape.hidden, gpt2.hidden);
   add("norm", shape.norm, gpt2.norm);
   add("norm_epsilon", shape.norm_epsilon, gpt2.norm_epsilon);
@@ -145,6 +147,7 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
   shape.tied_head = read("tied_head") != 0;
   const OptionalFacts more{facts, directory};
   more.number("key_value_heads", shape.grouped_heads);
+  more.number("head_channels", shape.head_width);
   more.number("mlp_channels", shape.hidden);
   more.choice("norm", shape.norm);
   more.number("norm_epsilon", shape.norm_epsilon);

@@ -60,9 +60,9 @@ constexpr const char* llama_dropout[] = {"attention_dropout"};
 
 constexpr Family all_families[] = {
     {model::Family::gpt2, "gpt2", "GPT2LMHeadModel", "transformer.", gpt2_names, gpt2_buffers,
-     gpt2_sizes, gpt2_fixed, "n_head", gpt2_dropout, true},
+     gpt2_sizes, gpt2_fixed, "n_head", nullptr, gpt2_dropout, true},
     {model::Family::llama, "llama", "LlamaForCausalLM", "model.", llama_names, llama_buffers,
-     llama_sizes, llama_fixed, "num_attention_heads", llama_dropout, false}};
+     llama_sizes, llama_fixed, "num_attention_heads", "head_dim", llama_dropout, false}};
 
 /// The digits at the begin of `name`.
 std::string_view number_of(std::string_view name) {
@@ -106,7 +106,7 @@ const Family* find_family(const model::GptShape& shape) {
   const bool llama = shape.norm == model::Norm::rms_norm && shape.activation == swiglu &&
                      shape.positions == model::Positions::rotary;
   const bool gpt2 = shape.norm == model::Norm::layer_norm && shape.activation != swiglu &&
-                    shape.positions == model::Positions::learned &&
+                    shape.head_width == 0 && shape.positions == model::Positions::learned &&
                     shape.key_value_heads() == shape.heads;
   return llama ? &all_families[1] : gpt2 ? &all_families[0] : nullptr;
 }

@@ -59,7 +59,8 @@ struct Family {
   std::span<const std::string_view> buffers;
   std::span<const SizeRule> sizes;
   std::span<const FixedRule> fixed;
-  const char* heads_key;  ///< of sizes: that of the heads
+  const char* heads_key;       ///< of sizes: that of the heads
+  const char* head_width_key;  ///< null: heads divide the channels
   std::span<const char* const> dropout_keys;
   /// Its layers have biases whatever config.json says; those of a model without are zero there.
   bool always_biased;

@@ -22,6 +22,8 @@ class Comparison {
     number("model.layers", here.layers, there.layers);
     number("model.heads", here.heads, there.heads);
     number("model.channels", here.channels, there.channels);
+    if (here.heads == there.heads && here.heads != 0 && here.channels == there.channels)
+      number("model.head_channels", here.head_channels(), there.head_channels());
     option("model.norm", here.norm, there.norm);
     real("model.norm_epsilon", here.norm_epsilon, there.norm_epsilon);
     option("model.activation", here.activation, there.activation);

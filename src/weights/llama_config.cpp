@@ -91,15 +91,11 @@ void read_llama(ConfigReader& config, model::GptShape& shape) {
     else
       shape.set_key_value_heads(groups);
   }
-  if (shape.heads > 0 && shape.channels % shape.heads == 0) {
-    const std::int64_t width = config.count("head_dim", shape.head_channels(), 65536);
-    if (width != shape.head_channels())
-      config.say("head_dim", fmt::format("{}: heads here have {} / {} = {} channels", width,
-                                         shape.channels, shape.heads, shape.head_channels()));
-    else if (width % 2 != 0)
-      config.say("num_attention_heads",
-                 fmt::format("heads of {} channels, an odd number, cannot be rotated", width));
-  }
+  if (shape.heads > 0 && (shape.head_width != 0 || shape.channels % shape.heads == 0) &&
+      shape.head_channels() % 2 != 0)
+    config.say(shape.head_width != 0 ? "head_dim" : "num_attention_heads",
+               fmt::format("heads of {} channels, an odd number, cannot be rotated",
+                           shape.head_channels()));
   shape.bias = config.flag("attention_bias", false);
   if (config.flag("mlp_bias", false) != shape.bias)
     config.say("mlp_bias", fmt::format("{}, and attention_bias is {}: here all linear layers have "

@@ -78,10 +78,16 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
     shape.context = 150;
     return shape;
   }
+  static GptShape wide_llama() {
+    GptShape shape = longer_llama();
+    shape.head_width = 20;
+    return shape;
+  }
 };
 
 TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
-  for (const GptShape& shape : {small_shape(), longer_shape(), small_llama(), longer_llama()}) {
+  for (const GptShape& shape :
+       {small_shape(), longer_shape(), small_llama(), longer_llama(), wide_llama()}) {
     Pair pair(shape, GetParam(), 1);
     const Tokens text = random_tokens(shape.context, shape.vocabulary, 3);
     for (std::int64_t t = 0; t < shape.context; ++t) {

@@ -138,6 +138,9 @@ std::vector<GradientCase> cases_of(DType dtype) {
   squared.norm_epsilon = 0.01;
   grouped.grouped_heads = 1;
   grouped.norm = Norm::rms_norm;
+  GptShape wide = small_llama();
+  wide.heads = 3;  // of 6 channels, where the stream has 8
+  wide.head_width = 6;
   GptShape recomputed = small_llama();
   recomputed.recompute = Recompute::gelu;
   GptShape blocks = small_llama();
@@ -145,6 +148,7 @@ std::vector<GradientCase> cases_of(DType dtype) {
   blocks.activation = Activation::squared_relu;
   const GradientCase fp32_cases[] = {
       {.name = "llama", .bias = false, .tied = false, .shape = small_llama()},
+      {.name = "llama_wide_heads", .bias = false, .tied = false, .shape = wide},
       {.name = "llama_with_all", .dropout = 0.2, .shape = small_llama()},
       {.name = "llama_recomputes", .bias = false, .shape = recomputed},
       {.name = "llama_recomputes_blocks", .bias = false, .dropout = 0.2, .shape = blocks},

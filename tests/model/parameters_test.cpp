@@ -69,6 +69,10 @@ TEST(ModelConfig, AFamilyIsASetOfDefaults) {
   EXPECT_EQ(resolve(keys), llama);
   config.key_value_heads = {2};
   EXPECT_EQ(resolve(config).key_value_heads(), 2);
+  config.head_channels = {40};
+  EXPECT_EQ(resolve(config).head_channels(), 40);
+  config.head_channels = {24};  // 96 / 4
+  EXPECT_EQ(resolve(config).head_width, 0);
   // What a model does not have leaves no trace.
   EXPECT_EQ(resolve({.layers = 2, .rotary_theta = {7}, .rotary_scaling = {.factor = {3}}}),
             GptShape{.layers = 2});
@@ -157,6 +161,23 @@ TEST(ParameterTable, OfLlamaHasGainsAndMatricesAlone) {
   // Queries, keys and values, and gates and what they let through, are matrices of their own.
   EXPECT_EQ(table[2].matrices, (std::vector<std::int64_t>{8, 4, 4}));
   EXPECT_EQ(table[5].matrices, (std::vector<std::int64_t>{7, 7}));
+}
+
+TEST(ParameterTable, HeadsMayBeWiderThanTheStream) {
+  const GptShape shape{.layers = 1,
+                       .heads = 3,
+                       .channels = 8,
+                       .context = 5,
+                       .vocabulary = 11,
+                       .bias = false,
+                       .grouped_heads = 1,
+                       .head_width = 6};
+  const auto table = parameter_table(shape);
+  EXPECT_EQ(table[3].shape, (std::vector<std::int64_t>{(3 + 1 + 1) * 6, 8}));
+  EXPECT_EQ(table[3].matrices, (std::vector<std::int64_t>{18, 6, 6}));
+  EXPECT_EQ(table[4].shape, (std::vector<std::int64_t>{8, 18}));
+  EXPECT_DOUBLE_EQ(flops_per_token(shape),
+                   6.0 * static_cast<double>(count_of(shape)) + 6.0 * 1 * 3 * 6 * 5);
 }
 
 TEST(ParameterTable, ATiedEmbeddingHasItsOwnBucketAndNoHeadBesideIt) {

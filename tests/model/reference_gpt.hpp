@@ -129,8 +129,8 @@ class ReferenceGpt {
                                std::uint32_t site,
                                std::uint64_t sample,
                                bool dropout) const {
-    const auto C = static_cast<std::size_t>(shape_.channels);
     const auto D = static_cast<std::size_t>(shape_.head_channels());
+    const auto C = static_cast<std::size_t>(shape_.heads) * D;
     const auto G = static_cast<std::size_t>(shape_.key_value_heads());
     const Rows qkv = turned(packed);
     const std::size_t T = qkv.size(), group = C / D / G;
