@@ -18,6 +18,7 @@ std::map<std::string, std::string> resolved_model(const trireme::model::GptShape
   add("head_channels", shape.heads > 0 ? shape.head_channels() : 0);
   add("norm", shape.norm);
   add("norm_epsilon", shape.norm_epsilon);
+  add("qk_norm", shape.qk_norm);
   add("activation", shape.activation);
   add("mlp_channels", shape.mlp_channels());
   add("positions", shape.positions);
@@ -37,7 +38,7 @@ std::string model_section(const trireme::model::GptShape& shape) {
   std::string text;
   for (const char* key :
        {"layers", "heads", "channels", "context", "vocabulary", "key_value_heads", "head_channels",
-        "norm", "norm_epsilon", "activation", "mlp_channels", "positions"})
+        "norm", "norm_epsilon", "qk_norm", "activation", "mlp_channels", "positions"})
     text += fmt::format("{}: {}, ", key, value(key));
   if (shape.positions == trireme::model::Positions::rotary)
     text += fmt::format("rotary_theta: {}, ", value("rotary_theta"));

@@ -33,6 +33,7 @@ GptShape resolve(const ModelConfig& config) {
                  .recompute = config.recompute};
   shape.norm = config.norm.value_or(parts.norm);
   shape.norm_epsilon = config.norm_epsilon.value_or(parts.norm_epsilon);
+  shape.qk_norm = config.qk_norm.value_or(parts.qk_norm);
   shape.activation = config.activation.value_or(parts.activation);
   shape.positions = config.positions.value_or(parts.positions);
   if (shape.positions == Positions::rotary) {

@@ -26,6 +26,7 @@ struct ModelConfig {
   Or<std::int64_t> head_channels{};
   Or<Norm> norm{};
   Or<double> norm_epsilon{};
+  Or<QkNorm> qk_norm{};
   Or<Activation> activation{};
   Or<std::int64_t> mlp_channels{};
   Or<Positions> positions{};
@@ -96,9 +97,14 @@ void describe(V& v, ModelConfig& c) {
              "and bias; rms_norm, by the root mean square, with a gain. auto: the family's.",
      .change = Change::never});
   v("norm_epsilon", c.norm_epsilon,
-    {.help = "Added to the variance or the mean square. auto: 1e-5.",
+    {.help = "Added to the variance or the mean square, also in qk_norm. auto: 1e-5.",
      .min = 1e-12,
      .max = 1.0,
+     .change = Change::never});
+  v("qk_norm", c.qk_norm,
+    {.help = "RMS normalization of each head's queries and keys, which bounds their products: "
+             "none; without_gain; with_gain, one gain per channel of a head for queries and one "
+             "for keys, before the rotation. auto: the family's.",
      .change = Change::never});
   v("activation", c.activation,
     {.help = "Inside the MLP. swiglu has two input layers, one of which gates the other. auto: the "

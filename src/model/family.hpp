@@ -23,6 +23,7 @@ struct FamilyParts {
   Activation activation = Activation::gelu;
   Positions positions = Positions::learned;
   double rotary_theta = 10000;
+  QkNorm qk_norm = QkNorm::none;
   bool bias = true;
   bool tied_head = true;
 };

@@ -45,7 +45,9 @@ nn::AttentionConfig attention_config(const GptShape& shape) {
           .drops = shape.dropout > 0,
           .deviation = deviation,
           .output_deviation = output_deviation(shape),
-          .grouped_heads = shape.grouped_heads};
+          .grouped_heads = shape.grouped_heads,
+          .qk_norm = shape.qk_norm,
+          .epsilon = shape.norm_epsilon};
 }
 
 ops::AttentionShape attention_shape(const GptShape& shape, DType dtype, std::int64_t sequences) {

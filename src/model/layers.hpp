@@ -99,9 +99,10 @@ struct Layers {
 };
 
 /// The parameter table in registration order: "wte.weight", ["wpe.weight"], "h.0.ln_1.weight", …
-/// "ln_f.weight", ["head.weight"]. The rows of "attn.qkv.weight" are those of all queries, then of
-/// all keys, then of all values; those of "mlp.fc.weight" with SwiGLU are of the gates, then of
-/// what they let through.
+/// "ln_f.weight", ["head.weight"]; with gains in qk_norm, "attn.q_norm.weight" and
+/// "attn.k_norm.weight" between "attn.qkv" and "attn.proj". The rows of "attn.qkv.weight" are those
+/// of all queries, then of all keys, then of all values; those of "mlp.fc.weight" with SwiGLU are
+/// of the gates, then of what they let through.
 std::vector<layout::Parameter> parameter_table(const GptShape& shape);
 
 /// 6·parameters + 6·layers·heads·head_channels·context: multiply-adds of forward and backward,

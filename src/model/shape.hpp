@@ -10,6 +10,7 @@
 #include "ops/rotary.hpp"
 
 #include "nn/activation.hpp"
+#include "nn/qk_norm.hpp"
 #include "nn/recompute.hpp"
 
 namespace trireme::model {
@@ -20,6 +21,7 @@ enum class Norm : std::uint8_t { layer_norm, rms_norm };
 enum class Positions : std::uint8_t { learned, rotary };
 
 using nn::Activation;
+using nn::QkNorm;
 using nn::Recompute;
 using ops::RotaryScaling;
 
@@ -36,6 +38,7 @@ struct GptShape {
   std::int64_t hidden = 0;         ///< between the MLP's layers; 0: default_mlp_channels()
   Norm norm = Norm::layer_norm;
   double norm_epsilon = 1e-5;
+  QkNorm qk_norm = QkNorm::none;
   Activation activation = Activation::gelu;
   Positions positions = Positions::learned;
   double rotary_theta = 0;

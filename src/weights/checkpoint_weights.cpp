@@ -124,6 +124,7 @@ record::NameValues model_facts(const model::GptShape& shape) {
   add("mlp_channels", shape.hidden, gpt2.hidden);
   add("norm", shape.norm, gpt2.norm);
   add("norm_epsilon", shape.norm_epsilon, gpt2.norm_epsilon);
+  add("qk_norm", shape.qk_norm, gpt2.qk_norm);
   add("activation", shape.activation, gpt2.activation);
   add("positions", shape.positions, gpt2.positions);
   add("rotary_theta", shape.rotary_theta, gpt2.rotary_theta);
@@ -151,6 +152,7 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
   more.number("mlp_channels", shape.hidden);
   more.choice("norm", shape.norm);
   more.number("norm_epsilon", shape.norm_epsilon);
+  more.choice("qk_norm", shape.qk_norm);
   more.choice("activation", shape.activation);
   more.choice("positions", shape.positions);
   more.number("rotary_theta", shape.rotary_theta);

@@ -26,6 +26,7 @@ class Comparison {
       number("model.head_channels", here.head_channels(), there.head_channels());
     option("model.norm", here.norm, there.norm);
     real("model.norm_epsilon", here.norm_epsilon, there.norm_epsilon);
+    option("model.qk_norm", here.qk_norm, there.qk_norm);
     option("model.activation", here.activation, there.activation);
     option("model.positions", here.positions, there.positions);
     if (here.heads == there.heads && here.heads != 0)

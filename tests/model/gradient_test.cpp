@@ -138,9 +138,13 @@ std::vector<GradientCase> cases_of(DType dtype) {
   squared.norm_epsilon = 0.01;
   grouped.grouped_heads = 1;
   grouped.norm = Norm::rms_norm;
-  GptShape wide = small_llama();
-  wide.heads = 3;  // of 6 channels, where the stream has 8
-  wide.head_width = 6;
+  GptShape wide = small_qwen3();
+  wide.qk_norm = QkNorm::none;
+  GptShape normalized = small_shape(), recomputed_qwen3 = small_qwen3();
+  normalized.qk_norm = QkNorm::with_gain;  // learned positions: nothing turns
+  GptShape plain = small_qwen3();
+  plain.qk_norm = QkNorm::without_gain;
+  recomputed_qwen3.recompute = Recompute::block;
   GptShape recomputed = small_llama();
   recomputed.recompute = Recompute::gelu;
   GptShape blocks = small_llama();
@@ -149,6 +153,10 @@ std::vector<GradientCase> cases_of(DType dtype) {
   const GradientCase fp32_cases[] = {
       {.name = "llama", .bias = false, .tied = false, .shape = small_llama()},
       {.name = "llama_wide_heads", .bias = false, .tied = false, .shape = wide},
+      {.name = "qwen3", .bias = false, .tied = false, .shape = small_qwen3()},
+      {.name = "qwen3_recomputes_blocks", .bias = false, .dropout = 0.2, .shape = recomputed_qwen3},
+      {.name = "qk_norm", .shape = normalized},
+      {.name = "qk_norm_without_gain", .bias = false, .tied = false, .shape = plain},
       {.name = "llama_with_all", .dropout = 0.2, .shape = small_llama()},
       {.name = "llama_recomputes", .bias = false, .shape = recomputed},
       {.name = "llama_recomputes_blocks", .bias = false, .dropout = 0.2, .shape = blocks},
@@ -164,6 +172,12 @@ std::vector<GradientCase> cases_of(DType dtype) {
        .bias = false,
        .tied = false,
        .shape = small_llama(),
+       .loss_tolerance = 0.03,
+       .gradient_tolerance = 0.08},
+      {.name = "qwen3",
+       .bias = false,
+       .tied = false,
+       .shape = small_qwen3(),
        .loss_tolerance = 0.03,
        .gradient_tolerance = 0.08},
       {.name = "tied", .loss_tolerance = 0.03, .gradient_tolerance = 0.08},
