@@ -163,14 +163,16 @@ class Maker {
 
   void add_norms() {
     const std::int64_t C = shape_.channels, n = rows_ * C;
-    const View x = tensor(n), y = tensor(n), dx = tensor(n), gamma = tensor(C);
+    const View x = tensor(n), y = tensor(n), dx = tensor(n);
     const bool centered = shape_.norm == model::Norm::layer_norm;
     const View none(nullptr, 0, DType::f32);
+    const View gamma = shape_.norm_gain ? tensor(C) : View(nullptr, 0, dtype_);
+    const View dgamma = shape_.norm_gain ? tensor(DType::f32, C) : none;
     const View beta = shape_.bias && centered ? tensor(C) : View(nullptr, 0, dtype_);
     const View dbeta = shape_.bias && centered ? tensor(DType::f32, C) : none;
     const View mean = centered ? tensor(DType::f32, rows_) : none;
     const View rstd = tensor(DType::f32, rows_);
-    const View dgamma = tensor(DType::f32, C), dbias = tensor(DType::f32, C);
+    const View dbias = tensor(DType::f32, C);
     const View branch = tensor(n), sum = tensor(n);
     const double elements = static_cast<double>(n);
     const ops::Dropout dropout = this->dropout();

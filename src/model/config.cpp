@@ -32,7 +32,9 @@ GptShape resolve(const ModelConfig& config) {
                  .tied_head = config.tied_head.value_or(preset.tied_head.value_or(parts.tied_head)),
                  .recompute = config.recompute};
   shape.norm = config.norm.value_or(parts.norm);
+  shape.norm_gain = config.norm_gain.value_or(parts.norm_gain);
   shape.norm_epsilon = config.norm_epsilon.value_or(parts.norm_epsilon);
+  shape.embedding_norm = config.embedding_norm.value_or(parts.embedding_norm);
   shape.qk_norm = config.qk_norm.value_or(parts.qk_norm);
   shape.activation = config.activation.value_or(parts.activation);
   shape.positions = config.positions.value_or(parts.positions);
@@ -40,6 +42,7 @@ GptShape resolve(const ModelConfig& config) {
     shape.rotary_theta = config.rotary_theta.value_or(parts.rotary_theta);
     shape.rotary_scaling = scaling_of(config.rotary_scaling, preset);
   }
+  shape.output_init = config.output_init.value_or(parts.output_init);
   shape.set_key_value_heads(
       config.key_value_heads.value_or(pick(preset.key_value_heads, shape.heads)));
   shape.set_head_channels(config.head_channels.value_or(preset.head_channels));

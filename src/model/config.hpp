@@ -25,7 +25,9 @@ struct ModelConfig {
   Or<std::int64_t> key_value_heads{};
   Or<std::int64_t> head_channels{};
   Or<Norm> norm{};
+  Or<bool> norm_gain{};
   Or<double> norm_epsilon{};
+  Or<bool> embedding_norm{};
   Or<QkNorm> qk_norm{};
   Or<Activation> activation{};
   Or<std::int64_t> mlp_channels{};
@@ -35,6 +37,7 @@ struct ModelConfig {
   Or<bool> bias{};
   double dropout = 0.0;
   Or<bool> tied_head{};
+  Or<OutputInit> output_init{};
   Recompute recompute = Recompute::none;
 };
 
@@ -96,10 +99,16 @@ void describe(V& v, ModelConfig& c) {
     {.help = "What normalizes the residual stream: layer_norm, by mean and deviation, with gain "
              "and bias; rms_norm, by the root mean square, with a gain. auto: the family's.",
      .change = Change::never});
+  v("norm_gain", c.norm_gain,
+    {.help = "One gain per channel in the norms of the residual stream. auto: the family's.",
+     .change = Change::never});
   v("norm_epsilon", c.norm_epsilon,
     {.help = "Added to the variance or the mean square, also in qk_norm. auto: 1e-5.",
      .min = 1e-12,
      .max = 1.0,
+     .change = Change::never});
+  v("embedding_norm", c.embedding_norm,
+    {.help = "A norm between the embedding and the first block. auto: the family's.",
      .change = Change::never});
   v("qk_norm", c.qk_norm,
     {.help = "RMS normalization of each head's queries and keys, which bounds their products: "
@@ -141,6 +150,11 @@ void describe(V& v, ModelConfig& c) {
   v("tied_head", c.tied_head,
     {.help = "The output head shares the token embedding's weights. auto: the preset's, else the "
              "family's.",
+     .change = Change::never});
+  v("output_init", c.output_init,
+    {.help = "Initial values of the output layers of attention and MLP: scaled, normal with "
+             "deviation 0.02 / sqrt(2 x layers); zero, and so those of a head that shares no "
+             "weights. auto: the family's.",
      .change = Change::never});
   v("recompute", c.recompute,
     {.help = "Activations that backward computes again instead of keeping them: none; the outputs "

@@ -19,13 +19,16 @@ enum class Preset : std::uint8_t { none, gpt2_124m, gpt2_350m, gpt2_774m, gpt2_1
 /// What the keys of parts mean where they are auto.
 struct FamilyParts {
   Norm norm = Norm::layer_norm;
+  bool norm_gain = true;
   double norm_epsilon = 1e-5;
+  bool embedding_norm = false;
   Activation activation = Activation::gelu;
   Positions positions = Positions::learned;
   double rotary_theta = 10000;
   QkNorm qk_norm = QkNorm::none;
   bool bias = true;
   bool tied_head = true;
+  OutputInit output_init = OutputInit::scaled;
 };
 FamilyParts parts_of(Family family);
 

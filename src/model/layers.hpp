@@ -2,7 +2,8 @@
 // The layers of a model, put together: this is all that tells one family from another, GPT-2 from
 // Llama and from what stands between them.
 //
-//   embedding, then per block  x + attention(norm(x))  and  x + mlp(norm(x)), a norm, the head
+//   embedding, a norm where there is one, then per block  x + attention(norm(x))  and
+//   x + mlp(norm(x)), a norm, the head
 //
 // Constructing them declares the parameters. Everything else that is known without a device is a
 // sum over the layers: the plan of the activations, the products of a micro-step, FLOP. What runs
@@ -35,7 +36,7 @@ struct Residual {
   std::unique_ptr<nn::Norm> norm;
   std::unique_ptr<nn::Branch> branch;
   std::uint32_t dropout_site = 0;
-  nn::Slot x;  ///< the stream that enters
+  nn::Slot x;  ///< the stream that enters, or the embedding before its norm
 };
 
 /// What before_use asks for together, and recompute: block computes again together.
@@ -72,14 +73,19 @@ struct Layers {
   [[nodiscard]] const nn::Norm& norm(std::size_t i) const {
     return i < residuals.size() ? *residuals[i].norm : *final_norm;
   }
-  [[nodiscard]] const nn::Slot& stream(std::size_t i) const {
-    return i < residuals.size() ? residuals[i].x : x_last;
+  /// The stream at that place.
+  [[nodiscard]] View stream(const nn::Call& call, std::size_t i) const {
+    return i == 0 && embedding_norm ? embedding_norm->output(call)
+                                    : call.view(i < residuals.size() ? residuals[i].x : x_last);
   }
+  /// What the embedding makes: the stream, or what a norm makes the stream of.
+  [[nodiscard]] View embedded(const nn::Call& call) const { return call.view(residuals.front().x); }
 
   const GptShape shape;
   nn::Registry registry;
   std::unique_ptr<nn::Rotary> rotary;  ///< null where positions are learned
   std::unique_ptr<nn::Embedding> embedding;
+  std::unique_ptr<nn::Norm> embedding_norm;  ///< null: none
   std::vector<Residual> residuals;
   std::vector<Block> blocks;
   std::unique_ptr<nn::Norm> final_norm;
@@ -98,7 +104,8 @@ struct Layers {
   std::vector<ParameterIndex> indices_;  // 0, 1, …: spans of it go to before_use
 };
 
-/// The parameter table in registration order: "wte.weight", ["wpe.weight"], "h.0.ln_1.weight", …
+/// The parameter table in registration order: "wte.weight", ["wpe.weight"], ["ln_e.weight"],
+/// "h.0.ln_1.weight", …
 /// "ln_f.weight", ["head.weight"]; with gains in qk_norm, "attn.q_norm.weight" and
 /// "attn.k_norm.weight" between "attn.qkv" and "attn.proj". The rows of "attn.qkv.weight" are those
 /// of all queries, then of all keys, then of all values; those of "mlp.fc.weight" with SwiGLU are

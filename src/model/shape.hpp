@@ -16,6 +16,9 @@
 namespace trireme::model {
 
 enum class Norm : std::uint8_t { layer_norm, rms_norm };
+/// The initial values of the layers that write to the residual stream: scaled down with the number
+/// of layers, or zero, and then those of a head of its own too.
+enum class OutputInit : std::uint8_t { scaled, zero };
 /// How a model knows where a token stands: by a vector for each position, or by queries and keys
 /// that are rotated (ops/rotary.hpp).
 enum class Positions : std::uint8_t { learned, rotary };
@@ -37,12 +40,15 @@ struct GptShape {
   std::int64_t head_width = 0;     ///< channels of a head; 0: channels / heads
   std::int64_t hidden = 0;         ///< between the MLP's layers; 0: default_mlp_channels()
   Norm norm = Norm::layer_norm;
+  bool norm_gain = true;
   double norm_epsilon = 1e-5;
+  bool embedding_norm = false;  ///< a norm between the embedding and the first block
   QkNorm qk_norm = QkNorm::none;
   Activation activation = Activation::gelu;
   Positions positions = Positions::learned;
   double rotary_theta = 0;
   RotaryScaling rotary_scaling{};
+  OutputInit output_init = OutputInit::scaled;
 
   /// Of one head; those of all heads together may be more or fewer than `channels`.
   [[nodiscard]] std::int64_t head_channels() const {
@@ -79,7 +85,8 @@ struct GptShape {
             .bias = bias,
             .dropout = dropout,
             .tied_head = tied_head,
-            .recompute = recompute};
+            .recompute = recompute,
+            .output_init = output_init};
   }
   bool operator==(const GptShape&) const = default;
 };
@@ -91,6 +98,12 @@ struct trireme::EnumNames<trireme::model::Norm> {
   using enum model::Norm;
   static constexpr std::pair<model::Norm, const char*> table[] = {{layer_norm, "layer_norm"},
                                                                   {rms_norm, "rms_norm"}};
+};
+template <>
+struct trireme::EnumNames<trireme::model::OutputInit> {
+  using enum model::OutputInit;
+  static constexpr std::pair<model::OutputInit, const char*> table[] = {{scaled, "scaled"},
+                                                                        {zero, "zero"}};
 };
 template <>
 struct trireme::EnumNames<trireme::model::Positions> {

@@ -63,6 +63,11 @@ struct OptionalFacts {
         std::from_chars(value->data(), value->data() + value->size(), to).ec != std::errc())
       refuse(name, *value);
   }
+  void flag(const char* name, bool& to) const {
+    std::int64_t value = to ? 1 : 0;
+    number(name, value);
+    to = value != 0;
+  }
   template <NamedEnum E>
   void choice(const char* name, E& to) const {
     const std::string* value = find(name);
@@ -123,6 +128,8 @@ record::NameValues model_facts(const model::GptShape& shape) {
   add("head_channels", shape.head_width, gpt2.head_width);
   add("mlp_channels", shape.hidden, gpt2.hidden);
   add("norm", shape.norm, gpt2.norm);
+  add("norm_gain", shape.norm_gain ? 1 : 0, gpt2.norm_gain ? 1 : 0);
+  add("embedding_norm", shape.embedding_norm ? 1 : 0, gpt2.embedding_norm ? 1 : 0);
   add("norm_epsilon", shape.norm_epsilon, gpt2.norm_epsilon);
   add("qk_norm", shape.qk_norm, gpt2.qk_norm);
   add("activation", shape.activation, gpt2.activation);
@@ -151,6 +158,8 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
   more.number("head_channels", shape.head_width);
   more.number("mlp_channels", shape.hidden);
   more.choice("norm", shape.norm);
+  more.flag("norm_gain", shape.norm_gain);
+  more.flag("embedding_norm", shape.embedding_norm);
   more.number("norm_epsilon", shape.norm_epsilon);
   more.choice("qk_norm", shape.qk_norm);
   more.choice("activation", shape.activation);

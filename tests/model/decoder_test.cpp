@@ -78,6 +78,13 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
     shape.context = 150;
     return shape;
   }
+  static GptShape longer_nanochat() {
+    GptShape shape = small_nanochat();
+    shape.heads = 2;
+    shape.channels = 24;
+    shape.context = 80;
+    return shape;
+  }
   static GptShape longer_qwen3() {
     GptShape shape = longer_llama();
     shape.head_width = 20;
@@ -87,8 +94,8 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
 };
 
 TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
-  for (const GptShape& shape :
-       {small_shape(), longer_shape(), small_llama(), longer_llama(), longer_qwen3()}) {
+  for (const GptShape& shape : {small_shape(), longer_shape(), small_llama(), longer_llama(),
+                                longer_qwen3(), longer_nanochat()}) {
     Pair pair(shape, GetParam(), 1);
     const Tokens text = random_tokens(shape.context, shape.vocabulary, 3);
     for (std::int64_t t = 0; t < shape.context; ++t) {

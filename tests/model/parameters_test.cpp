@@ -302,6 +302,21 @@ TEST_F(Initialization, GainsAreOneAndBiasesZero) {
     for (const float x : values(name)) ASSERT_EQ(x, 0.0F) << name;
 }
 
+TEST_F(Initialization, OutputsMayBeginAtZero) {
+  shape.output_init = OutputInit::zero;
+  shape.tied_head = false;
+  for (const char* name : {"h.0.attn.proj.weight", "h.7.mlp.proj.weight", "head.weight"})
+    for (const float x : values(name)) ASSERT_EQ(x, 0.0F) << name;
+  GptShape scaled = shape;
+  scaled.output_init = OutputInit::scaled;
+  for (const char* name : {"wte.weight", "h.0.attn.qkv.weight", "h.7.mlp.fc.weight"}) {
+    const auto with_zeros = values(name);
+    std::swap(shape, scaled);
+    EXPECT_EQ(values(name), with_zeros) << name;
+    std::swap(shape, scaled);
+  }
+}
+
 TEST_F(Initialization, DependsOnSeedParameterAndElementOnly) {
   EXPECT_EQ(values("h.1.mlp.fc.weight"), values("h.1.mlp.fc.weight"));
   EXPECT_NE(values("h.1.mlp.fc.weight"), values("h.1.mlp.fc.weight", 43));

@@ -41,6 +41,8 @@ class ReferenceGpt {
         x[t][c] = (p("wte.weight")[static_cast<std::size_t>(tokens[t]) * C + c] +
                    (has("wpe.weight") ? p("wpe.weight")[t * C + c] : 0.0)) *
                   factor(dropout, 0, sample, t * C + c);
+    if (shape_.embedding_norm)
+      x = norm(x, "ln_e");
     for (std::int64_t l = 0; l < shape_.layers; ++l) {
       const std::string h = "h." + std::to_string(l) + ".";
       const auto site = static_cast<std::uint32_t>(3 * l);
@@ -105,9 +107,9 @@ class ReferenceGpt {
       for (const double value : row) mean += shape_.norm == Norm::rms_norm ? 0 : value / n;
       for (const double value : row) variance += (value - mean) * (value - mean) / n;
       for (std::size_t c = 0; c < row.size(); ++c)
-        row[c] =
-            (row[c] - mean) / std::sqrt(variance + shape_.norm_epsilon) * p(name + ".weight")[c] +
-            (has(name + ".bias") ? p(name + ".bias")[c] : 0.0);
+        row[c] = (row[c] - mean) / std::sqrt(variance + shape_.norm_epsilon) *
+                     (has(name + ".weight") ? p(name + ".weight")[c] : 1.0) +
+                 (has(name + ".bias") ? p(name + ".bias")[c] : 0.0);
     }
     return y;
   }

@@ -51,6 +51,18 @@ inline GptShape small_qwen3() {
   return shape;
 }
 
+/// nanochat's: no gains, a norm after the embedding.
+inline GptShape small_nanochat() {
+  GptShape shape = small_llama();
+  shape.grouped_heads = 0;
+  shape.hidden = 12;
+  shape.activation = Activation::squared_relu;
+  shape.norm_gain = false;
+  shape.embedding_norm = true;
+  shape.qk_norm = QkNorm::without_gain;
+  return shape;
+}
+
 /// What the model said, in order.
 class RecordingHooks final : public Hooks {
  public:
