@@ -44,11 +44,16 @@ struct ModelConfig {
 template <class V>
 void describe(V& v, ModelConfig& c) {
   v("preset", c.preset,
-    {.help = "Published sizes of GPT-2 and Llama; keys given beside it override the preset."});
+    {.help = "Published sizes of GPT-2, Llama, Qwen3 and nanochat; keys given beside it override "
+             "the preset."});
   v("family", c.family,
-    {.help = "What keys that are auto mean. gpt2: layer_norm, gelu, learned, biases, a tied head; "
-             "llama: rms_norm, swiglu, rotary, no biases, a head of its own. auto: the preset's, "
-             "else gpt2."});
+    {.help =
+         "What keys that are auto mean. gpt2: layer_norm, gelu, learned, biases, a tied head; "
+         "llama: rms_norm, swiglu, rotary, no biases, a head of its own; qwen3: llama's, and "
+         "qk_norm with_gain; nanochat: rms_norm without gain, also of the embedding, "
+         "squared_relu, rotary, qk_norm without_gain, no biases, a head of its own, output_init "
+         "zero (not the value embeddings, residual scalars, smear, backout and windows of its "
+         "later versions). auto: the preset's, else gpt2."});
   v("layers", c.layers,
     {.unit = "blocks",
      .help = "Transformer blocks. 0: from the preset.",
@@ -96,14 +101,15 @@ void describe(V& v, ModelConfig& c) {
      .max = 65536,
      .change = Change::never});
   v("norm", c.norm,
-    {.help = "What normalizes the residual stream: layer_norm, by mean and deviation, with gain "
-             "and bias; rms_norm, by the root mean square, with a gain. auto: the family's.",
+    {.help = "What normalizes the residual stream: layer_norm, by mean and deviation, with biases "
+             "where the model has some; rms_norm, by the root mean square. auto: the family's.",
      .change = Change::never});
   v("norm_gain", c.norm_gain,
     {.help = "One gain per channel in the norms of the residual stream. auto: the family's.",
      .change = Change::never});
   v("norm_epsilon", c.norm_epsilon,
-    {.help = "Added to the variance or the mean square, also in qk_norm. auto: 1e-5.",
+    {.help = "Added to the variance or the mean square, also in qk_norm. auto: 1e-5; 1e-6 in "
+             "the family qwen3, 2^-23 in nanochat.",
      .min = 1e-12,
      .max = 1.0,
      .change = Change::never});
@@ -132,7 +138,7 @@ void describe(V& v, ModelConfig& c) {
      .change = Change::never});
   v("rotary_theta", c.rotary_theta,
     {.help = "Base of the wavelengths of rotary positions. auto: 500000 in the family llama, "
-             "10000 in gpt2.",
+             "1000000 in qwen3, 100000 in nanochat, 10000 in gpt2.",
      .min = 1.0,
      .max = 1e12,
      .above_min = true,

@@ -13,8 +13,18 @@
 
 namespace trireme::model {
 
-enum class Family : std::uint8_t { gpt2, llama };
-enum class Preset : std::uint8_t { none, gpt2_124m, gpt2_350m, gpt2_774m, gpt2_1558m, llama32_1b };
+enum class Family : std::uint8_t { gpt2, llama, qwen3, nanochat };
+enum class Preset : std::uint8_t {
+  none,
+  gpt2_124m,
+  gpt2_350m,
+  gpt2_774m,
+  gpt2_1558m,
+  llama32_1b,
+  qwen3_06b,
+  nanochat_d12,
+  nanochat_d20
+};
 
 /// What the keys of parts mean where they are auto.
 struct FamilyParts {
@@ -47,13 +57,19 @@ PresetSizes sizes_of(Preset preset);
 template <>
 struct trireme::EnumNames<trireme::model::Preset> {
   using enum model::Preset;
-  static constexpr std::pair<model::Preset, const char*> table[] = {
-      {none, "none"},           {gpt2_124m, "gpt2-124m"},   {gpt2_350m, "gpt2-350m"},
-      {gpt2_774m, "gpt2-774m"}, {gpt2_1558m, "gpt2-1558m"}, {llama32_1b, "llama3.2-1b"}};
+  static constexpr std::pair<model::Preset, const char*> table[] = {{none, "none"},
+                                                                    {gpt2_124m, "gpt2-124m"},
+                                                                    {gpt2_350m, "gpt2-350m"},
+                                                                    {gpt2_774m, "gpt2-774m"},
+                                                                    {gpt2_1558m, "gpt2-1558m"},
+                                                                    {llama32_1b, "llama3.2-1b"},
+                                                                    {qwen3_06b, "qwen3-0.6b"},
+                                                                    {nanochat_d12, "nanochat-d12"},
+                                                                    {nanochat_d20, "nanochat-d20"}};
 };
 template <>
 struct trireme::EnumNames<trireme::model::Family> {
   using enum model::Family;
-  static constexpr std::pair<model::Family, const char*> table[] = {{gpt2, "gpt2"},
-                                                                    {llama, "llama"}};
+  static constexpr std::pair<model::Family, const char*> table[] = {
+      {gpt2, "gpt2"}, {llama, "llama"}, {qwen3, "qwen3"}, {nanochat, "nanochat"}};
 };

@@ -78,6 +78,82 @@ TEST(ModelConfig, AFamilyIsASetOfDefaults) {
             GptShape{.layers = 2});
 }
 
+TEST(ModelConfig, Qwen3AndNanochatAreSetsOfDefaultsToo) {
+  const GptShape qwen3 =
+      resolve({.family = {Family::qwen3}, .layers = 2, .heads = 4, .channels = 96});
+  EXPECT_EQ(qwen3, (GptShape{.layers = 2,
+                             .heads = 4,
+                             .channels = 96,
+                             .bias = false,
+                             .tied_head = false,
+                             .norm = Norm::rms_norm,
+                             .norm_epsilon = 1e-6,
+                             .qk_norm = QkNorm::with_gain,
+                             .activation = Activation::swiglu,
+                             .positions = Positions::rotary,
+                             .rotary_theta = 1000000}));
+  const GptShape nanochat =
+      resolve({.family = {Family::nanochat}, .layers = 2, .heads = 4, .channels = 96});
+  EXPECT_EQ(nanochat, (GptShape{.layers = 2,
+                                .heads = 4,
+                                .channels = 96,
+                                .bias = false,
+                                .tied_head = false,
+                                .norm = Norm::rms_norm,
+                                .norm_gain = false,
+                                .norm_epsilon = 0x1p-23,
+                                .embedding_norm = true,
+                                .qk_norm = QkNorm::without_gain,
+                                .activation = Activation::squared_relu,
+                                .positions = Positions::rotary,
+                                .rotary_theta = 100000,
+                                .output_init = OutputInit::zero}));
+  EXPECT_EQ(nanochat.mlp_channels(), 4 * 96);
+  // Every part can be chosen without the family.
+  EXPECT_EQ(resolve({.family = {Family::llama},
+                     .layers = 2,
+                     .heads = 4,
+                     .channels = 96,
+                     .norm_gain = {false},
+                     .norm_epsilon = {0x1p-23},
+                     .embedding_norm = {true},
+                     .qk_norm = {QkNorm::without_gain},
+                     .activation = {Activation::squared_relu},
+                     .rotary_theta = {100000},
+                     .output_init = {OutputInit::zero}}),
+            nanochat);
+}
+
+TEST(ModelConfig, TheQwen3PresetHasThePublishedShape) {
+  const GptShape shape = preset(Preset::qwen3_06b);
+  EXPECT_EQ(shape.head_channels(), 128);
+  EXPECT_EQ(shape.channels, 1024);
+  EXPECT_EQ(shape.key_value_heads(), 8);
+  EXPECT_TRUE(shape.tied_head);
+  EXPECT_EQ(count_of(shape), 596'049'920);
+  const auto table = parameter_table(shape);
+  EXPECT_EQ(table[2].name, "h.0.attn.qkv.weight");
+  EXPECT_EQ(table[2].shape, (std::vector<std::int64_t>{(16 + 8 + 8) * 128, 1024}));
+  EXPECT_EQ(table[3].name, "h.0.attn.q_norm.weight");
+  EXPECT_EQ(table[3].shape, (std::vector<std::int64_t>{128}));
+  EXPECT_FALSE(table[3].decay);
+  EXPECT_EQ(table[4].name, "h.0.attn.k_norm.weight");
+  EXPECT_EQ(table[5].shape, (std::vector<std::int64_t>{1024, 16 * 128}));
+  EXPECT_DOUBLE_EQ(flops_per_token(shape),
+                   6.0 * 596'049'920.0 + 6.0 * 28.0 * 16.0 * 128.0 * 40960.0);
+}
+
+/// 2 V C of embedding and head, and 12 C² per block: nothing else has parameters.
+TEST(ModelConfig, TheNanochatPresetsHaveThePublishedShapes) {
+  EXPECT_EQ(count_of(preset(Preset::nanochat_d20)), 560'988'160);
+  const GptShape d12 = preset(Preset::nanochat_d12);
+  EXPECT_EQ(count_of(d12), 2 * 65536 * 768 + 12 * 12 * 768 * 768);
+  EXPECT_EQ(d12.head_channels(), 128);
+  for (const layout::Parameter& p : parameter_table(d12)) EXPECT_EQ(p.shape.size(), 2U) << p.name;
+  EXPECT_DOUBLE_EQ(flops_per_token(d12),
+                   6.0 * static_cast<double>(count_of(d12)) + 6.0 * 12.0 * 768.0 * 2048.0);
+}
+
 TEST(ModelConfig, TheLlamaPresetHasThePublishedShape) {
   const GptShape shape = preset(Preset::llama32_1b);
   EXPECT_EQ(shape, (GptShape{.layers = 16,
