@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layers of a model, put together: this is all that tells one family from another, GPT-2 from
-// Llama and from what stands between them.
+// Llama, Qwen3, nanochat and what stands between them.
 //
 //   embedding, a norm where there is one, then per block  x + attention(norm(x))  and
 //   x + mlp(norm(x)), a norm, the head
