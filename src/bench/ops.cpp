@@ -14,6 +14,7 @@
 #include "ops/cross_entropy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/embedding.hpp"
+#include "ops/head_norm.hpp"
 #include "ops/layer_norm.hpp"
 #include "ops/order_free_sum.hpp"
 #include "ops/rotary.hpp"
@@ -162,14 +163,16 @@ class Maker {
 
   void add_norms() {
     const std::int64_t C = shape_.channels, n = rows_ * C;
-    const View x = tensor(n), y = tensor(n), dx = tensor(n), gamma = tensor(C);
+    const View x = tensor(n), y = tensor(n), dx = tensor(n);
     const bool centered = shape_.norm == model::Norm::layer_norm;
     const View none(nullptr, 0, DType::f32);
+    const View gamma = shape_.norm_gain ? tensor(C) : View(nullptr, 0, dtype_);
+    const View dgamma = shape_.norm_gain ? tensor(DType::f32, C) : none;
     const View beta = shape_.bias && centered ? tensor(C) : View(nullptr, 0, dtype_);
     const View dbeta = shape_.bias && centered ? tensor(DType::f32, C) : none;
     const View mean = centered ? tensor(DType::f32, rows_) : none;
     const View rstd = tensor(DType::f32, rows_);
-    const View dgamma = tensor(DType::f32, C), dbias = tensor(DType::f32, C);
+    const View dbias = tensor(DType::f32, C);
     const View branch = tensor(n), sum = tensor(n);
     const double elements = static_cast<double>(n);
     const ops::Dropout dropout = this->dropout();
@@ -234,13 +237,43 @@ class Maker {
         [=, &s] { ops::rotate(packed, table, {}, rotary, ops::Turn::forward, s); });
   }
 
+  /// With the rotation, where there is one.
+  void add_head_norm() {
+    const ops::AttentionShape attention =
+        model::attention_shape(shape_, dtype_, request_.micro_sequences);
+    const std::int64_t heads = attention.heads + attention.key_value_heads();
+    const std::int64_t D = attention.head_channels, n = rows_ * heads * D;
+    const ops::HeadNormShape shape{.rows = {.time = attention.time,
+                                            .heads = heads,
+                                            .head_channels = D,
+                                            .stride = attention.packed_width()},
+                                   .query_heads = attention.heads,
+                                   .epsilon = static_cast<float>(shape_.norm_epsilon)};
+    const bool gains = shape_.qk_norm == model::QkNorm::with_gain;
+    const bool turns = shape_.positions == model::Positions::rotary;
+    const View none(nullptr, 0, DType::f32);
+    const View gain = gains ? tensor(D) : none, d_gain = gains ? tensor(DType::f32, D) : none;
+    const View table = turns ? tensor(DType::f32, attention.time * D) : none;
+    const View packed = tensor(rows_ * shape.rows.stride), raw = tensor(n);
+    const View rstd = tensor(DType::f32, rows_ * heads);
+    const auto elements = static_cast<double>(n);
+    device::Stream& s = stream_;
+    add("head_norm.forward", per_layer(1), bytes(3 * elements),
+        [=, &s] { ops::head_norm_forward(packed, raw, rstd, gain, gain, table, {}, shape, s); });
+    add("head_norm.backward", per_layer(1), bytes(3 * elements), [=, &s] {
+      ops::head_norm_backward(packed, d_gain, d_gain, raw, rstd, gain, gain, table, shape, s);
+    });
+  }
+
   void add_elementwise() {
     const std::int64_t n = rows_ * shape_.channels, sample = shape_.context * shape_.channels;
     const ops::Dropout dropout = this->dropout();
     const auto elements = static_cast<double>(n);
     device::Stream& s = stream_;
     add_activation();
-    if (shape_.positions == model::Positions::rotary)
+    if (shape_.qk_norm != model::QkNorm::none)
+      add_head_norm();
+    else if (shape_.positions == model::Positions::rotary)
       add_rotation();
     if (dropout.active())
       add("dropout.backward", per_layer(2), bytes(2 * elements),

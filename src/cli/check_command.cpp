@@ -36,18 +36,11 @@ std::string summary(const deck::Deck& deck, int ranks) {
       "model: {} parameters; {} layers, {} heads, {} channels, context {}, vocabulary {}\n",
       count(parameters), shape.layers, shape.heads, shape.channels, shape.context,
       shape.vocabulary);
-  if (shape != model::GptShape{.layers = shape.layers,
-                               .heads = shape.heads,
-                               .channels = shape.channels,
-                               .context = shape.context,
-                               .vocabulary = shape.vocabulary,
-                               .bias = shape.bias,
-                               .dropout = shape.dropout,
-                               .tied_head = shape.tied_head,
-                               .recompute = shape.recompute})
-    text += fmt::format("       {}, {} of {} channels, {} positions, {} heads of keys and values\n",
-                        word(shape.norm), word(shape.activation), shape.mlp_channels(),
-                        word(shape.positions), shape.key_value_heads());
+  if (shape != shape.with_parts_of_gpt2())
+    text += fmt::format(
+        "       {}, {} of {} channels, {} positions, {} heads of keys and values of {} channels\n",
+        word(shape.norm), word(shape.activation), shape.mlp_channels(), word(shape.positions),
+        shape.key_value_heads(), shape.head_channels());
   text += fmt::format(
       "step:  {} sequences of {} tokens ({} tokens): {} {} x {} micro-{} of {} sequences\n",
       sequences, shape.context, count(tokens), ranks, ranks == 1 ? "rank" : "ranks", micro_steps,

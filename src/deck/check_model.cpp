@@ -20,7 +20,7 @@ std::string multiples_near(std::int64_t size, std::int64_t unit) {
 }
 
 void heads_divide_channels(const GptShape& shape, Findings& findings) {
-  if (shape.channels % shape.heads == 0)
+  if (shape.head_width != 0 || shape.channels % shape.heads == 0)
     return;
   findings.disagree(
       {{"model.channels",
@@ -45,7 +45,13 @@ void groups_divide_heads(const GptShape& shape, Findings& findings) {
 
 void heads_suit_the_kernels(const JobConfig& config, const GptShape& shape, Findings& findings) {
   const std::int64_t width = shape.head_channels();
-  if (shape.positions == Positions::rotary && width % 2 != 0)
+  if (shape.positions == Positions::rotary && width % 2 != 0 && shape.head_width != 0)
+    findings.disagree(
+        {{"model.positions",
+          fmt::format("rotary turns pairs of channels, and a head has {}", width)},
+         {"model.head_channels",
+          fmt::format("{}, an odd number, which rotary positions cannot turn", width)}});
+  else if (shape.positions == Positions::rotary && width % 2 != 0)
     findings.disagree(
         {{"model.positions",
           fmt::format("rotary turns pairs of channels, and a head has {} = {} / {}", width,
@@ -58,12 +64,12 @@ void heads_suit_the_kernels(const JobConfig& config, const GptShape& shape, Find
                       shape.channels, shape.heads, width)}});
   if (findings.readable({"run.device"}) &&
       config.run.device == trireme::train::DeviceChoice::cuda && width > most_gpu_head_channels)
-    findings.disagree(
-        {{"model.heads", fmt::format("heads of {} channels; attention on a GPU takes {} at most",
-                                     width, most_gpu_head_channels)},
-         {"run.device", fmt::format("cuda: attention takes heads of {} channels at "
-                                    "most, and the model's have {}",
-                                    most_gpu_head_channels, width)}});
+    findings.disagree({{shape.head_width != 0 ? "model.head_channels" : "model.heads",
+                        fmt::format("heads of {} channels; attention on a GPU takes {} at most",
+                                    width, most_gpu_head_channels)},
+                       {"run.device", fmt::format("cuda: attention takes heads of {} channels at "
+                                                  "most, and the model's have {}",
+                                                  most_gpu_head_channels, width)}});
 }
 
 /// What is said about rotary positions is said where there are some.
@@ -111,12 +117,15 @@ void check_model(const JobConfig& config,
                  Findings& findings) {
   if (findings.readable({"model", "model.rotary_scaling"}))
     rotary_keys_mean_something(config, shape, places, findings);
-  if (!findings.readable({"model.preset", "model.heads", "model.channels"}) || shape.heads == 0)
+  if (!findings.readable(
+          {"model.preset", "model.heads", "model.channels", "model.head_channels"}) ||
+      shape.heads == 0)
     return;
   heads_divide_channels(shape, findings);
   if (findings.readable({"model.key_value_heads"}))
     groups_divide_heads(shape, findings);
-  if (shape.channels % shape.heads == 0 && findings.readable({"model.positions", "model.family"}))
+  if ((shape.head_width != 0 || shape.channels % shape.heads == 0) &&
+      findings.readable({"model.positions", "model.family"}))
     heads_suit_the_kernels(config, shape, findings);
 }
 

@@ -57,12 +57,17 @@ void check_weights(const Deck& deck,
     return;
   }
   const bool sizes_known = std::ranges::all_of(
-      std::initializer_list<const char*>{
-          "model.preset", "model.layers", "model.heads", "model.channels", "model.context",
-          "model.vocabulary", "model.family", "model.key_value_heads", "model.norm",
-          "model.norm_epsilon", "model.activation", "model.mlp_channels", "model.positions",
-          "model.rotary_theta", "model.rotary_scaling", "model.bias", "model.tied_head",
-          "data.tokenizer"},
+      std::initializer_list<const char*>{"model.preset",         "model.layers",
+                                         "model.heads",          "model.channels",
+                                         "model.context",        "model.vocabulary",
+                                         "model.family",         "model.key_value_heads",
+                                         "model.head_channels",  "model.norm",
+                                         "model.norm_gain",      "model.norm_epsilon",
+                                         "model.embedding_norm", "model.qk_norm",
+                                         "model.activation",     "model.mlp_channels",
+                                         "model.positions",      "model.rotary_theta",
+                                         "model.rotary_scaling", "model.bias",
+                                         "model.tied_head",      "data.tokenizer"},
       [&](const char* key) { return places.readable(key); });
   try {
     if (!circumstances.reads_weights || !sizes_known || resumes(config))

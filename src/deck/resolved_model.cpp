@@ -15,8 +15,12 @@ std::map<std::string, std::string> resolved_model(const trireme::model::GptShape
   add("context", shape.context);
   add("vocabulary", shape.vocabulary);
   add("key_value_heads", shape.heads > 0 ? shape.key_value_heads() : 0);
+  add("head_channels", shape.heads > 0 ? shape.head_channels() : 0);
   add("norm", shape.norm);
+  add("norm_gain", shape.norm_gain);
   add("norm_epsilon", shape.norm_epsilon);
+  add("embedding_norm", shape.embedding_norm);
+  add("qk_norm", shape.qk_norm);
   add("activation", shape.activation);
   add("mlp_channels", shape.mlp_channels());
   add("positions", shape.positions);
@@ -27,6 +31,7 @@ std::map<std::string, std::string> resolved_model(const trireme::model::GptShape
   add("rotary_scaling.original_context", shape.rotary_scaling.original_context);
   add("bias", shape.bias);
   add("tied_head", shape.tied_head);
+  add("output_init", shape.output_init);
   return known;
 }
 
@@ -35,7 +40,8 @@ std::string model_section(const trireme::model::GptShape& shape) {
   const auto value = [&](const char* key) { return known.at(std::string("model.") + key); };
   std::string text;
   for (const char* key : {"layers", "heads", "channels", "context", "vocabulary", "key_value_heads",
-                          "norm", "norm_epsilon", "activation", "mlp_channels", "positions"})
+                          "head_channels", "norm", "norm_gain", "norm_epsilon", "embedding_norm",
+                          "qk_norm", "activation", "mlp_channels", "positions"})
     text += fmt::format("{}: {}, ", key, value(key));
   if (shape.positions == trireme::model::Positions::rotary)
     text += fmt::format("rotary_theta: {}, ", value("rotary_theta"));

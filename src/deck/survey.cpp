@@ -104,7 +104,7 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
   return result + '\n';
 }
 
-/// Two lines: what the key takes, and what it means.
+/// What the key takes, and below it what it means.
 std::string explained(const Entry& entry) {
   std::string takes = entry.type;
   if (!entry.unit.empty())
@@ -114,7 +114,9 @@ std::string explained(const Entry& entry) {
   takes += entry.required ? "; required" : "; default " + entry.text;
   if (entry.change != Change::free)
     takes += entry.change == Change::asked ? "; changes by run.allow_changes" : "; never changes";
-  return fmt::format("{:<34} {}\n", entry.path, takes) + wrapped(entry.help, 4, 100);
+  constexpr std::size_t indent = 35;
+  return fmt::format("{:<{}}{}{}", entry.path + " ", indent,
+                     wrapped(takes, indent, 118).substr(indent), wrapped(entry.help, 4, 100));
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name, const std::vector<Entry>& entries) {

@@ -4,66 +4,14 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "base/key.hpp"
 
-#include "ops/rotary.hpp"
-
-#include "nn/activation.hpp"
-#include "nn/recompute.hpp"
+#include "model/family.hpp"
+#include "model/rotary_config.hpp"
+#include "model/shape.hpp"
 
 namespace trireme::model {
-
-enum class Preset : std::uint8_t { none, gpt2_124m, gpt2_350m, gpt2_774m, gpt2_1558m, llama32_1b };
-/// What the keys that say nothing mean; every combination of the keys is a model.
-enum class Family : std::uint8_t { gpt2, llama };
-enum class Norm : std::uint8_t { layer_norm, rms_norm };
-/// How a model knows where a token stands: by a vector for each position, or by queries and keys
-/// that are rotated (ops/rotary.hpp).
-enum class Positions : std::uint8_t { learned, rotary };
-
-using nn::Activation;
-using nn::Recompute;
-using ops::RotaryScaling;
-
-/// Of the angles of rotary positions, for contexts longer than the original one. What is not given
-/// is the preset's, else none.
-struct RotaryScalingConfig {
-  Or<double> factor{};
-  Or<double> low_freq_factor{};
-  Or<double> high_freq_factor{};
-  Or<std::int64_t> original_context{};
-};
-
-template <class V>
-void describe(V& v, RotaryScalingConfig& c) {
-  v("factor", c.factor,
-    {.help = "Divides the frequencies of wavelengths that the original context does not hold. "
-             "auto: the preset's, else 1: no scaling.",
-     .min = 1.0,
-     .max = 1e6,
-     .change = Change::never});
-  v("low_freq_factor", c.low_freq_factor,
-    {.help = "Wavelengths above original_context divided by this are scaled in full. auto: 1.",
-     .min = 0.0,
-     .max = 1e6,
-     .above_min = true,
-     .change = Change::never});
-  v("high_freq_factor", c.high_freq_factor,
-    {.help = "Wavelengths below original_context divided by this are not scaled; those between are "
-             "scaled in part. auto: 4.",
-     .min = 0.0,
-     .max = 1e6,
-     .above_min = true,
-     .change = Change::never});
-  v("original_context", c.original_context,
-    {.unit = "tokens",
-     .help = "The context before it was extended. auto: 8192.",
-     .min = 1,
-     .max = 1 << 20,
-     .change = Change::never});
-}
 
 /// Sizes as given: 0 means "not given", to be filled from the preset by resolve().
 struct ModelConfig {
@@ -75,8 +23,12 @@ struct ModelConfig {
   std::int64_t context = 0;
   std::int64_t vocabulary = 0;
   Or<std::int64_t> key_value_heads{};
+  Or<std::int64_t> head_channels{};
   Or<Norm> norm{};
+  Or<bool> norm_gain{};
   Or<double> norm_epsilon{};
+  Or<bool> embedding_norm{};
+  Or<QkNorm> qk_norm{};
   Or<Activation> activation{};
   Or<std::int64_t> mlp_channels{};
   Or<Positions> positions{};
@@ -85,17 +37,23 @@ struct ModelConfig {
   Or<bool> bias{};
   double dropout = 0.0;
   Or<bool> tied_head{};
+  Or<OutputInit> output_init{};
   Recompute recompute = Recompute::none;
 };
 
 template <class V>
 void describe(V& v, ModelConfig& c) {
   v("preset", c.preset,
-    {.help = "Published sizes of GPT-2 and Llama; keys given beside it override the preset."});
+    {.help = "Published sizes of GPT-2, Llama, Qwen3 and nanochat; keys given beside it override "
+             "the preset."});
   v("family", c.family,
-    {.help = "What keys that are auto mean. gpt2: layer_norm, gelu, learned, biases, a tied head; "
-             "llama: rms_norm, swiglu, rotary, no biases, a head of its own. auto: the preset's, "
-             "else gpt2."});
+    {.help =
+         "What keys that are auto mean. gpt2: layer_norm, gelu, learned, biases, a tied head; "
+         "llama: rms_norm, swiglu, rotary, no biases, a head of its own; qwen3: llama's, and "
+         "qk_norm with_gain; nanochat: rms_norm without gain, also of the embedding, "
+         "squared_relu, rotary, qk_norm without_gain, no biases, a head of its own, output_init "
+         "zero (not the value embeddings, residual scalars, smear, backout and windows of its "
+         "later versions). auto: the preset's, else gpt2."});
   v("layers", c.layers,
     {.unit = "blocks",
      .help = "Transformer blocks. 0: from the preset.",
@@ -104,7 +62,8 @@ void describe(V& v, ModelConfig& c) {
      .change = Change::never});
   v("heads", c.heads,
     {.unit = "heads",
-     .help = "Attention heads; must divide channels. 0: from the preset.",
+     .help = "Attention heads; must divide channels where head_channels is auto. 0: from the "
+             "preset.",
      .min = 0,
      .max = 1024,
      .change = Change::never});
@@ -134,14 +93,33 @@ void describe(V& v, ModelConfig& c) {
      .min = 1,
      .max = 1024,
      .change = Change::never});
+  v("head_channels", c.head_channels,
+    {.unit = "channels",
+     .help = "Width of a head of queries, keys or values; heads together may be wider or narrower "
+             "than the residual stream. auto: the preset's, else channels / heads.",
+     .min = 1,
+     .max = 65536,
+     .change = Change::never});
   v("norm", c.norm,
-    {.help = "What normalizes the residual stream: layer_norm, by mean and deviation, with gain "
-             "and bias; rms_norm, by the root mean square, with a gain. auto: the family's.",
+    {.help = "What normalizes the residual stream: layer_norm, by mean and deviation, with biases "
+             "where the model has some; rms_norm, by the root mean square. auto: the family's.",
+     .change = Change::never});
+  v("norm_gain", c.norm_gain,
+    {.help = "One gain per channel in the norms of the residual stream. auto: the family's.",
      .change = Change::never});
   v("norm_epsilon", c.norm_epsilon,
-    {.help = "Added to the variance or the mean square. auto: 1e-5.",
+    {.help = "Added to the variance or the mean square, also in qk_norm. auto: 1e-5; 1e-6 in "
+             "the family qwen3, 2^-23 in nanochat.",
      .min = 1e-12,
      .max = 1.0,
+     .change = Change::never});
+  v("embedding_norm", c.embedding_norm,
+    {.help = "A norm between the embedding and the first block. auto: the family's.",
+     .change = Change::never});
+  v("qk_norm", c.qk_norm,
+    {.help = "RMS normalization of each head's queries and keys, which bounds their products: "
+             "none; without_gain; with_gain, one gain per channel of a head for queries and one "
+             "for keys, before the rotation. auto: the family's.",
      .change = Change::never});
   v("activation", c.activation,
     {.help = "Inside the MLP. swiglu has two input layers, one of which gates the other. auto: the "
@@ -160,7 +138,7 @@ void describe(V& v, ModelConfig& c) {
      .change = Change::never});
   v("rotary_theta", c.rotary_theta,
     {.help = "Base of the wavelengths of rotary positions. auto: 500000 in the family llama, "
-             "10000 in gpt2.",
+             "1000000 in qwen3, 100000 in nanochat, 10000 in gpt2.",
      .min = 1.0,
      .max = 1e12,
      .above_min = true,
@@ -179,6 +157,11 @@ void describe(V& v, ModelConfig& c) {
     {.help = "The output head shares the token embedding's weights. auto: the preset's, else the "
              "family's.",
      .change = Change::never});
+  v("output_init", c.output_init,
+    {.help = "Initial values of the output layers of attention and MLP: scaled, normal with "
+             "deviation 0.02 / sqrt(2 x layers); zero, and so those of a head that shares no "
+             "weights. auto: the family's.",
+     .change = Change::never});
   v("recompute", c.recompute,
     {.help = "Activations that backward computes again instead of keeping them: none; the outputs "
              "of the MLP's activation (gelu), with GELU a quarter of the memory; all of a block "
@@ -186,74 +169,8 @@ void describe(V& v, ModelConfig& c) {
              "work. Never changes the numbers."});
 }
 
-/// All sizes known and consistent. The defaults are GPT-2's; what has no meaning in a model, as a
-/// theta without rotary positions, is left at its default, so that equal models compare equal.
-struct GptShape {
-  std::int64_t layers = 0, heads = 0, channels = 0, context = 0, vocabulary = 0;
-  bool bias = true;
-  double dropout = 0.0;
-  bool tied_head = true;
-  Recompute recompute = Recompute::none;
-  std::int64_t grouped_heads = 0;  ///< of keys and values; 0: as many as heads
-  std::int64_t hidden = 0;         ///< between the MLP's layers; 0: default_mlp_channels()
-  Norm norm = Norm::layer_norm;
-  double norm_epsilon = 1e-5;
-  Activation activation = Activation::gelu;
-  Positions positions = Positions::learned;
-  double rotary_theta = 0;
-  RotaryScaling rotary_scaling{};
-
-  [[nodiscard]] std::int64_t head_channels() const { return channels / heads; }
-  [[nodiscard]] std::int64_t key_value_heads() const {
-    return grouped_heads != 0 ? grouped_heads : heads;
-  }
-  /// Between the MLP's layers.
-  [[nodiscard]] std::int64_t mlp_channels() const {
-    return hidden != 0 ? hidden : default_mlp_channels();
-  }
-  /// Source of SwiGLU's: Touvron et al. 2023, section 2.2, and the published code's multiple of
-  /// 256. Three matrices have about the elements of two with 4 x channels.
-  [[nodiscard]] std::int64_t default_mlp_channels() const {
-    constexpr std::int64_t even = 256;
-    return activation == Activation::swiglu ? (8 * channels / 3 + even - 1) / even * even
-                                            : 4 * channels;
-  }
-  /// Sets a size so that shapes of equal models are equal.
-  void set_key_value_heads(std::int64_t count) { grouped_heads = count == heads ? 0 : count; }
-  void set_mlp_channels(std::int64_t count) {
-    hidden = count == default_mlp_channels() ? 0 : count;
-  }
-  bool operator==(const GptShape&) const = default;
-};
-
 /// Fills what `config` leaves open from its preset and family. Sizes that stay 0 are the caller's
 /// to report.
 GptShape resolve(const ModelConfig& config);
 
 }  // namespace trireme::model
-
-template <>
-struct trireme::EnumNames<trireme::model::Preset> {
-  using enum model::Preset;
-  static constexpr std::pair<model::Preset, const char*> table[] = {
-      {none, "none"},           {gpt2_124m, "gpt2-124m"},   {gpt2_350m, "gpt2-350m"},
-      {gpt2_774m, "gpt2-774m"}, {gpt2_1558m, "gpt2-1558m"}, {llama32_1b, "llama3.2-1b"}};
-};
-template <>
-struct trireme::EnumNames<trireme::model::Family> {
-  using enum model::Family;
-  static constexpr std::pair<model::Family, const char*> table[] = {{gpt2, "gpt2"},
-                                                                    {llama, "llama"}};
-};
-template <>
-struct trireme::EnumNames<trireme::model::Norm> {
-  using enum model::Norm;
-  static constexpr std::pair<model::Norm, const char*> table[] = {{layer_norm, "layer_norm"},
-                                                                  {rms_norm, "rms_norm"}};
-};
-template <>
-struct trireme::EnumNames<trireme::model::Positions> {
-  using enum model::Positions;
-  static constexpr std::pair<model::Positions, const char*> table[] = {{learned, "learned"},
-                                                                       {rotary, "rotary"}};
-};

@@ -14,7 +14,8 @@ const GptShape& checked(const GptShape& s) {
   TRIREME_EXPECT(s.layers > 0 && s.heads > 0 && s.channels > 0 && s.context > 0 && s.vocabulary > 0,
                  "layers {}, heads {}, channels {}, context {}, vocabulary {}", s.layers, s.heads,
                  s.channels, s.context, s.vocabulary);
-  TRIREME_EXPECT(s.channels % s.heads == 0, "{} channels for {} heads", s.channels, s.heads);
+  TRIREME_EXPECT(s.head_width > 0 || (s.head_width == 0 && s.channels % s.heads == 0),
+                 "{} channels for {} heads of {}", s.channels, s.heads, s.head_width);
   TRIREME_EXPECT(s.key_value_heads() > 0 && s.heads % s.key_value_heads() == 0,
                  "{} heads over {} of keys and values", s.heads, s.key_value_heads());
   TRIREME_EXPECT(s.positions == Positions::learned || s.head_channels() % 2 == 0,

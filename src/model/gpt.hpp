@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2 and Llama: token embedding, with positions where they are learned, `layers` pre-norm blocks
-// of causal attention and an MLP, a final norm, and a head that shares the token embedding when
-// tied. Sources: Radford et al. 2019; initialization section 2.3 (normal 0.02, residual projections
-// scaled by 1/sqrt(2·layers)), also for what Touvron et al. 2023 put in the place of GPT-2's parts.
+// A GPT-2, or what has other parts in the place of its own (Llama, Qwen3, nanochat): token
+// embedding, with positions where they are learned, `layers` pre-norm blocks of causal attention
+// and an MLP, a final norm, and a head that shares the token embedding when tied. Sources: Radford
+// et al. 2019, section 2.3 for initial values (normal 0.02, residual projections scaled by
+// 1/sqrt(2·layers)), also of the other parts; family.cpp.
 //
 // The letters used here and in ops: B batch rows of a micro-step, T time = context, C channels, L
 // layers, H heads, V vocabulary.

@@ -15,7 +15,7 @@ void Gpt::Impl::backward(const nn::Call& call, ConstView tokens) const {
   const View dx = all_dx.view().slice(0, elements);
   const View d_branch = all_d_branch.view().slice(0, call.dropout.active() ? elements : 0);
   layers_.final_norm->backward(call, dx, call.narrow_of(layers_.shape.channels),
-                               call.view(layers_.x_last), false);
+                               layers_.stream(call, layers_.residuals.size()), false);
   for (std::size_t l = layers_.blocks.size(); l-- > 0;) {
     const Block& block = layers_.blocks[l];
     // Of the last block forward has left everything in place.
@@ -23,11 +23,17 @@ void Gpt::Impl::backward(const nn::Call& call, ConstView tokens) const {
       forward_again(call, block);
     for (std::size_t i = block.end; i-- > block.begin;) backward_residual(call, i, dx, d_branch);
   }
-  layers_.embedding->backward(call, dx, tokens);
+  if (!layers_.embedding_norm) {
+    layers_.embedding->backward(call, dx, tokens);
+    return;
+  }
+  const View d_embedded = call.narrow_of(layers_.shape.channels);
+  layers_.embedding_norm->backward(call, d_embedded, dx, layers_.embedded(call), false);
+  layers_.embedding->backward(call, d_embedded, tokens);
 }
 
 void Gpt::Impl::forward_again(const nn::Call& call, const Block& block) const {
-  layers_.norm(block.begin).forward(call, call.view(layers_.stream(block.begin)));
+  layers_.norm(block.begin).forward(call, layers_.stream(call, block.begin));
   for (std::size_t i = block.begin; i < block.end; ++i) {
     const nn::Branch& branch = *layers_.residuals[i].branch;
     branch.forward_inside(call, layers_.norm(i).output(call));
@@ -49,7 +55,7 @@ void Gpt::Impl::backward_residual(const nn::Call& call,
                           call.dropout_at(residual.dropout_site), call.stream);
   residual.branch->backward(call, call.dropout.active() ? d_branch : dx,
                             residual.norm->output(call));
-  residual.norm->backward(call, dx, call.narrow_of(C), call.view(residual.x), true);
+  residual.norm->backward(call, dx, call.narrow_of(C), layers_.stream(call, i), true);
 }
 
 }  // namespace trireme::model

@@ -22,7 +22,9 @@ namespace {
 constexpr double deviation = 0.02;
 
 double output_deviation(const GptShape& shape) {
-  return deviation / std::sqrt(2.0 * static_cast<double>(shape.layers));
+  return shape.output_init == OutputInit::zero
+             ? 0
+             : deviation / std::sqrt(2.0 * static_cast<double>(shape.layers));
 }
 
 nn::MlpConfig mlp_config(const GptShape& shape) {
@@ -45,7 +47,9 @@ nn::AttentionConfig attention_config(const GptShape& shape) {
           .drops = shape.dropout > 0,
           .deviation = deviation,
           .output_deviation = output_deviation(shape),
-          .grouped_heads = shape.grouped_heads};
+          .grouped_heads = shape.grouped_heads,
+          .qk_norm = shape.qk_norm,
+          .epsilon = shape.norm_epsilon};
 }
 
 ops::AttentionShape attention_shape(const GptShape& shape, DType dtype, std::int64_t sequences) {
@@ -57,6 +61,7 @@ Layers::Layers(const GptShape& given) : shape(given) {
     return std::make_unique<nn::LayerNorm>(
         registry, scope, name,
         nn::LayerNormConfig{.channels = shape.channels,
+                            .gain = shape.norm_gain,
                             .bias = shape.bias,
                             .centered = shape.norm == Norm::layer_norm,
                             .epsilon = shape.norm_epsilon});
@@ -73,6 +78,8 @@ Layers::Layers(const GptShape& given) : shape(given) {
                                                                     .shared = shape.tied_head,
                                                                     .deviation = deviation,
                                                                     .positions = learned});
+  if (shape.embedding_norm)
+    embedding_norm = layer_norm("", "ln_e");
   for (std::int64_t l = 0; l < shape.layers; ++l) {
     const std::string scope = fmt::format("h.{}.", l);
     Block block{.begin = residuals.size(), .first = registry.next()};
@@ -89,8 +96,9 @@ Layers::Layers(const GptShape& given) : shape(given) {
   final_norm = layer_norm("", "ln_f");
   head = std::make_unique<nn::Head>(
       registry,
-      nn::HeadConfig{
-          .channels = shape.channels, .vocabulary = shape.vocabulary, .deviation = deviation},
+      nn::HeadConfig{.channels = shape.channels,
+                     .vocabulary = shape.vocabulary,
+                     .deviation = shape.output_init == OutputInit::zero ? 0 : deviation},
       shape.tied_head ? embedding->tokens() : nn::absent);
   ask_neighbours();
   indices_.resize(registry.table().size());
@@ -125,6 +133,8 @@ nn::ActivationPlan Layers::plan(DType dtype,
                        .cache = cache});
   if (rotary)
     rotary->plan(planner);
+  if (embedding_norm)
+    embedding_norm->plan(planner, nn::Keep::stream);
   for (std::size_t l = 0; l < blocks.size(); ++l) {
     planner.begin_block(l);
     for (std::size_t i = blocks[l].begin; i < blocks[l].end; ++i) {
@@ -174,6 +184,8 @@ std::vector<layout::Parameter> parameter_table(const GptShape& shape) {
 double flops_per_token(const GptShape& shape) {
   const Layers layers(shape);
   double flops = layers.embedding->flops_per_token();
+  if (layers.embedding_norm)
+    flops += layers.embedding_norm->flops_per_token();
   for (const Residual& residual : layers.residuals)
     flops += residual.norm->flops_per_token() + residual.branch->flops_per_token(shape.context);
   return flops + layers.final_norm->flops_per_token() + layers.head->flops_per_token();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layers of a model, put together: this is all that tells one family from another, GPT-2 from
-// Llama and from what stands between them.
+// Llama, Qwen3, nanochat and what stands between them.
 //
-//   embedding, then per block  x + attention(norm(x))  and  x + mlp(norm(x)), a norm, the head
+//   embedding, a norm where there is one, then per block  x + attention(norm(x))  and
+//   x + mlp(norm(x)), a norm, the head
 //
 // Constructing them declares the parameters. Everything else that is known without a device is a
 // sum over the layers: the plan of the activations, the products of a micro-step, FLOP. What runs
@@ -35,7 +36,7 @@ struct Residual {
   std::unique_ptr<nn::Norm> norm;
   std::unique_ptr<nn::Branch> branch;
   std::uint32_t dropout_site = 0;
-  nn::Slot x;  ///< the stream that enters
+  nn::Slot x;  ///< the stream that enters, or the embedding before its norm
 };
 
 /// What before_use asks for together, and recompute: block computes again together.
@@ -72,14 +73,19 @@ struct Layers {
   [[nodiscard]] const nn::Norm& norm(std::size_t i) const {
     return i < residuals.size() ? *residuals[i].norm : *final_norm;
   }
-  [[nodiscard]] const nn::Slot& stream(std::size_t i) const {
-    return i < residuals.size() ? residuals[i].x : x_last;
+  /// The stream at that place.
+  [[nodiscard]] View stream(const nn::Call& call, std::size_t i) const {
+    return i == 0 && embedding_norm ? embedding_norm->output(call)
+                                    : call.view(i < residuals.size() ? residuals[i].x : x_last);
   }
+  /// What the embedding makes: the stream, or what a norm makes the stream of.
+  [[nodiscard]] View embedded(const nn::Call& call) const { return call.view(residuals.front().x); }
 
   const GptShape shape;
   nn::Registry registry;
   std::unique_ptr<nn::Rotary> rotary;  ///< null where positions are learned
   std::unique_ptr<nn::Embedding> embedding;
+  std::unique_ptr<nn::Norm> embedding_norm;  ///< null: none
   std::vector<Residual> residuals;
   std::vector<Block> blocks;
   std::unique_ptr<nn::Norm> final_norm;
@@ -98,15 +104,17 @@ struct Layers {
   std::vector<ParameterIndex> indices_;  // 0, 1, …: spans of it go to before_use
 };
 
-/// The parameter table in registration order: "wte.weight", ["wpe.weight"], "h.0.ln_1.weight", …
-/// "ln_f.weight", ["head.weight"]. The rows of "attn.qkv.weight" are those of all queries, then of
-/// all keys, then of all values; those of "mlp.fc.weight" with SwiGLU are of the gates, then of
-/// what they let through.
+/// The parameter table in registration order: "wte.weight", ["wpe.weight"], ["ln_e.weight"],
+/// "h.0.ln_1.weight", …
+/// "ln_f.weight", ["head.weight"]; with gains in qk_norm, "attn.q_norm.weight" and
+/// "attn.k_norm.weight" between "attn.qkv" and "attn.proj". The rows of "attn.qkv.weight" are those
+/// of all queries, then of all keys, then of all values; those of "mlp.fc.weight" with SwiGLU are
+/// of the gates, then of what they let through.
 std::vector<layout::Parameter> parameter_table(const GptShape& shape);
 
-/// 6·parameters + 6·layers·channels·context for GPT-2: multiply-adds of forward and backward, times
-/// two, causal half of attention only. Source: Kaplan et al. 2020, section 2.1, attention term as
-/// llm.c.
+/// 6·parameters + 6·layers·heads·head_channels·context: multiply-adds of forward and backward,
+/// times two, causal half of attention only. Source: Kaplan et al. 2020, section 2.1, attention
+/// term as llm.c.
 double flops_per_token(const GptShape& shape);
 
 /// What a model on such a device keeps and leases, for batches of up to `micro_sequences`.

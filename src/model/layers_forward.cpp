@@ -18,11 +18,12 @@ void Layers::announce_at(const nn::Call& call, std::size_t i) const {
 }
 
 void Layers::forward(const nn::Call& call, ConstView tokens) const {
-  const View x = call.view(stream(0));
   announce(call, ParameterIndex{}, at(blocks.front().first));
-  embedding->forward(call, x, tokens);
+  embedding->forward(call, embedded(call), tokens);
+  if (embedding_norm)
+    embedding_norm->forward(call, embedded(call));
   announce_at(call, 0);
-  norm(0).forward(call, x);
+  norm(0).forward(call, stream(call, 0));
   for (std::size_t i = 0; i < residuals.size(); ++i) {
     const nn::Branch& branch = *residuals[i].branch;
     branch.forward_inside(call, norm(i).output(call));
@@ -33,7 +34,7 @@ void Layers::forward(const nn::Call& call, ConstView tokens) const {
 }
 
 void Layers::add_and_normalize(const nn::Call& call, std::size_t i) const {
-  norm(i + 1).forward_sum(call, call.view(stream(i + 1)), call.view(stream(i)),
+  norm(i + 1).forward_sum(call, stream(call, i + 1), stream(call, i),
                           call.narrow_of(shape.channels),
                           call.dropout_at(residuals[i].dropout_site));
 }

@@ -9,6 +9,22 @@ std::int64_t keys_width(const AttentionConfig& config) {
   return (config.qkv_width() - config.width()) / 2;
 }
 
+std::unique_ptr<HeadNorm> head_norm(Registry& registry,
+                                    const std::string& scope,
+                                    const AttentionConfig& config,
+                                    const Rotary* rotary) {
+  if (config.qk_norm == QkNorm::none)
+    return nullptr;
+  return std::make_unique<HeadNorm>(
+      registry, scope + "attn",
+      HeadNormConfig{.heads = config.heads + config.shape({}).key_value_heads(),
+                     .query_heads = config.heads,
+                     .channels = config.head_channels,
+                     .gain = config.qk_norm == QkNorm::with_gain,
+                     .epsilon = config.epsilon},
+      rotary);
+}
+
 }  // namespace
 
 Attention::Attention(Registry& registry,
@@ -25,6 +41,7 @@ Attention::Attention(Registry& registry,
             .bias = config.bias,
             .deviation = config.deviation,
             .parts = {config.width(), keys_width(config), keys_width(config)}}),
+      head_norm_(head_norm(registry, scope, config, rotary)),
       output_(registry,
               scope + "attn.proj",
               {.role = "attention_projection",
@@ -36,6 +53,8 @@ Attention::Attention(Registry& registry,
 
 void Attention::plan(Planner& planner) {
   packed_ = planner.keep(Keep::block, "qkv", config_.qkv_width());
+  if (head_norm_ != nullptr)
+    head_norm_->plan(planner);
   result_ = planner.keep(Keep::block, "attention", config_.width());
   if (planner.sizes().cache.given())
     cache_ = planner.keep_always(
@@ -64,19 +83,29 @@ void Attention::list(ProductList& list) const {
 /// Two products per pair of a query and a key forward, twice as many backward, and half the pairs:
 /// the attention term of llm.c.
 double Attention::flops_per_token(std::int64_t context) const {
-  return qkv_.flops_per_token() + output_.flops_per_token() +
+  const double norm = head_norm_ != nullptr ? head_norm_->flops_per_token() : 0;
+  return qkv_.flops_per_token() + norm + output_.flops_per_token() +
          6.0 * static_cast<double>(config_.width()) * static_cast<double>(context);
 }
 
-void Attention::rotate(const Call& call, View packed, ops::Turn turn) const {
-  if (rotary_ != nullptr)
-    rotary_->rotate(call, packed, config_.shape({}), turn);
+void Attention::prepare_heads(const Call& call, View packed) const {
+  if (head_norm_ != nullptr)
+    head_norm_->forward(call, packed, config_.shape({}));
+  else if (rotary_ != nullptr)
+    rotary_->rotate(call, packed, config_.shape({}), ops::Turn::forward);
+}
+
+void Attention::prepare_heads_backward(const Call& call, View d_packed) const {
+  if (head_norm_ != nullptr)
+    head_norm_->backward(call, d_packed, config_.shape({}));
+  else if (rotary_ != nullptr)
+    rotary_->rotate(call, d_packed, config_.shape({}), ops::Turn::back);
 }
 
 void Attention::forward_inside(const Call& call, ConstView x) const {
   const View packed = call.view(packed_);
   qkv_.forward(call, packed, x);
-  rotate(call, packed, ops::Turn::forward);
+  prepare_heads(call, packed);
   if (call.places != nullptr) {
     decoding_->forward(call.view(result_), call.whole(cache_), packed, call.places->sequences,
                        call.places->positions, call.stream);
@@ -98,7 +127,7 @@ void Attention::backward(const Call& call, ConstView dy, ConstView x) const {
   output_.backward_input(call, d_result, dy);
   attention_[call.size]->backward(d_packed, d_result, packed, result, call.view(lse_),
                                   call.dropout_at(dropout_site_), call.stream);
-  rotate(call, d_packed, ops::Turn::back);
+  prepare_heads_backward(call, d_packed);
   qkv_.backward_parameters(call, d_packed, x);
   qkv_.backward_input(call, call.narrow_of(config_.channels), d_packed);
 }

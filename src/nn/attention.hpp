@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal multi-head self-attention between two linear layers: one product for queries, keys and
 // values of all heads, packed as ops/attention.hpp wants them, and one for the output. Heads of
-// queries may share keys and values, and queries and keys may be rotated (rotary.hpp): backward
-// keeps them as they are rotated, and turns their gradient back. Decoding keeps the keys and values
-// of earlier positions (ops/cached_attention.hpp).
+// queries may share keys and values, and queries and keys may be normalized (head_norm.hpp) and
+// rotated (rotary.hpp): attention sees them so, backward and in the cache as well, and their
+// gradient goes the same way back. Decoding keeps the keys and values of earlier positions
+// (ops/cached_attention.hpp).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,8 @@
 #include "ops/cached_attention.hpp"
 
 #include "nn/branch.hpp"
+#include "nn/head_norm.hpp"
+#include "nn/qk_norm.hpp"
 #include "nn/rotary.hpp"
 
 namespace trireme::nn {
@@ -26,6 +30,8 @@ struct AttentionConfig {
   double deviation = 0;            ///< of initial values
   double output_deviation = 0;     ///< of those of the output layer
   std::int64_t grouped_heads = 0;  ///< of keys and values; 0: as many as heads
+  QkNorm qk_norm = QkNorm::none;
+  double epsilon = 0;  ///< of that norm
 
   /// Of what attention gives to the output layer.
   [[nodiscard]] std::int64_t width() const { return heads * head_channels; }
@@ -69,12 +75,15 @@ class Attention final : public Branch {
   void backward(const Call& call, ConstView dy, ConstView x) const override;
 
  private:
-  /// Queries and keys of packed = [rows, qkv_width].
-  void rotate(const Call& call, View packed, ops::Turn turn) const;
+  /// Of queries and keys, in packed = [rows, qkv_width]: norm and rotation, and their gradient.
+  void prepare_heads(const Call& call, View packed) const;
+  void prepare_heads_backward(const Call& call, View d_packed) const;
 
   const AttentionConfig config_;
   const Rotary* const rotary_;
-  Linear qkv_, output_;
+  Linear qkv_;
+  std::unique_ptr<HeadNorm> head_norm_;  // null: none
+  Linear output_;
   std::uint32_t dropout_site_;
   std::vector<const ops::Attention*> attention_;    // by batch size; none when decoding
   const ops::CachedAttention* decoding_ = nullptr;  // for all sizes

@@ -66,6 +66,10 @@ struct Call {
   [[nodiscard]] View whole(const Slot& slot) const {
     return {memory.data() + slot.offset, slot.elements, slot.dtype};
   }
+  /// Of the rows while decoding; empty: those of whole sequences.
+  [[nodiscard]] ConstView positions() const {
+    return places != nullptr ? places->positions : ConstView(nullptr, 0, DType::i32);
+  }
   /// Empty for a parameter that the layer does not have.
   [[nodiscard]] ConstView value(ParameterIndex index) const {
     return index == absent ? ConstView(nullptr, 0, bound.dtype) : bound.values[at(index)];

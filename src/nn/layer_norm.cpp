@@ -11,9 +11,9 @@ LayerNorm::LayerNorm(Registry& registry,
                      const std::string& scope,
                      std::string name,
                      const LayerNormConfig& config)
-    : name_(std::move(name)),
-      config_(config),
-      weight_(registry.add(scope + name_ + ".weight", {config.channels}, {.constant = 1})) {
+    : name_(std::move(name)), config_(config) {
+  if (config.gain)
+    weight_ = registry.add(scope + name_ + ".weight", {config.channels}, {.constant = 1});
   if (config.bias && config.centered)
     bias_ = registry.add(scope + name_ + ".bias", {config.channels}, {});
 }
@@ -47,7 +47,8 @@ void LayerNorm::backward(
 }
 
 double LayerNorm::flops_per_token() const {
-  return 6.0 * static_cast<double>(config_.channels) * (bias_ != absent ? 2 : 1);
+  return 6.0 * static_cast<double>(config_.channels) *
+         ((weight_ != absent ? 1 : 0) + (bias_ != absent ? 1 : 0));
 }
 
 bool LayerNorm::take_bias_sums(ParameterIndex bias) {

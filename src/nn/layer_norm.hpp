@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer normalization with gain and, where asked for, bias; or RMS normalization, with a gain alone
-// (ops/layer_norm.hpp).
+// Layer normalization with gain and bias, where asked for; or RMS normalization, with a gain or
+// without (ops/layer_norm.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@ namespace trireme::nn {
 
 struct LayerNormConfig {
   std::int64_t channels = 0;
+  bool gain = true;
   bool bias = true;
   bool centered = true;  ///< false: RMS normalization, which has no bias
   double epsilon = 1e-5;
@@ -44,7 +45,7 @@ class LayerNorm final : public Norm {
   const LayerNormConfig config_;
   [[nodiscard]] float epsilon() const { return static_cast<float>(config_.epsilon); }
 
-  ParameterIndex weight_, bias_ = absent;
+  ParameterIndex weight_ = absent, bias_ = absent;
   ParameterIndex asked_bias_ = absent;  // of the layer whose output the stream last grew by
   Slot mean_, rstd_, output_;
 };

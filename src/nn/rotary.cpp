@@ -3,6 +3,13 @@
 
 namespace trireme::nn {
 
+ops::RotaryShape rotary_shape(const Call& call, const ops::AttentionShape& shape) {
+  return {.time = call.context,
+          .heads = shape.heads + shape.key_value_heads(),
+          .head_channels = shape.head_channels,
+          .stride = shape.packed_width()};
+}
+
 void Rotary::plan(Planner& planner) {
   const PlanSizes& sizes = planner.sizes();
   const std::int64_t positions = sizes.cache.given() ? sizes.cache.positions : sizes.context;
@@ -23,14 +30,7 @@ void Rotary::rotate(const Call& call,
                     View packed,
                     const ops::AttentionShape& shape,
                     ops::Turn turn) const {
-  const ConstView positions =
-      call.places != nullptr ? call.places->positions : ConstView(nullptr, 0, DType::i32);
-  ops::rotate(packed, call.whole(table_), positions,
-              {.time = call.context,
-               .heads = shape.heads + shape.key_value_heads(),
-               .head_channels = shape.head_channels,
-               .stride = shape.packed_width()},
-              turn, call.stream);
+  ops::rotate(packed, table(call), call.positions(), rotary_shape(call, shape), turn, call.stream);
 }
 
 }  // namespace trireme::nn

@@ -20,6 +20,9 @@ struct RotaryConfig {
   ops::RotaryScaling scaling{};
 };
 
+/// Heads of queries and keys in the packed rows of a call.
+ops::RotaryShape rotary_shape(const Call& call, const ops::AttentionShape& shape);
+
 class Rotary {
  public:
   explicit Rotary(const RotaryConfig& config) : config_(config) {}
@@ -29,6 +32,7 @@ class Rotary {
   /// Writes the table into `memory`, the buffer of the plan, before the first call.
   void fill(const device::Buffer& memory, device::Device& device) const;
 
+  [[nodiscard]] ConstView table(const Call& call) const { return call.whole(table_); }
   /// Queries and keys in `packed`, by the positions of the call's rows.
   void rotate(const Call& call,
               View packed,

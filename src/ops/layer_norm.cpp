@@ -14,13 +14,23 @@ struct Size {
 };
 
 Size size_of(ConstView x, ConstView gamma, ConstView mean, ConstView rstd) {
-  TRIREME_EXPECT(gamma.elements >= 1 && x.elements % gamma.elements == 0,
-                 "{} elements are not rows of {}", x.elements, gamma.elements);
-  TRIREME_EXPECT(gamma.dtype == x.dtype, "gamma is {}, x is {}", name(gamma.dtype), name(x.dtype));
-  const Size size{x.elements / gamma.elements, gamma.elements};
-  TRIREME_EXPECT((mean.empty() || mean.elements == size.rows) && rstd.elements == size.rows,
-                 "{} means and {} deviations of {} rows", mean.elements, rstd.elements, size.rows);
+  TRIREME_EXPECT(rstd.elements >= 1 && x.elements % rstd.elements == 0,
+                 "{} elements are not {} rows", x.elements, rstd.elements);
+  const Size size{rstd.elements, x.elements / rstd.elements};
+  TRIREME_EXPECT(gamma.empty() || (gamma.elements == size.channels && gamma.dtype == x.dtype),
+                 "gamma is {} {} for {} channels of {}", gamma.elements, name(gamma.dtype),
+                 size.channels, name(x.dtype));
+  TRIREME_EXPECT(mean.empty() || mean.elements == size.rows, "{} means of {} rows", mean.elements,
+                 size.rows);
   return size;
+}
+
+template <class T>
+const T* pointer_or_null(ConstView view) {
+  return view.empty() ? nullptr : view.as<T>();
+}
+float* pointer_or_null(View view) {
+  return view.empty() ? nullptr : view.as<float>();
 }
 
 /// What both forward operations write and read beside their input.
@@ -28,8 +38,6 @@ struct Forward {
   View y, mean, rstd;
   ConstView gamma, beta;
   float epsilon;
-
-  [[nodiscard]] float* mean_or_null() const { return mean.empty() ? nullptr : mean.as<float>(); }
 };
 
 template <class T>
@@ -37,16 +45,19 @@ void forward(const Forward& f,
              const LayerNormInput<T>& input,
              const Size& size,
              device::Stream& stream) {
-  const T* shift = f.beta.empty() ? nullptr : f.beta.as<T>();
+  const T* scale = pointer_or_null<T>(f.gamma);
+  const T* shift = pointer_or_null<T>(f.beta);
+  float* means = pointer_or_null(f.mean);
   if (on_cuda(stream, [&](auto raw) {
-        cuda::layer_norm_forward(f.y.as<T>(), f.mean_or_null(), f.rstd.as<float>(), input,
-                                 f.gamma.as<T>(), shift, size.rows, size.channels, f.epsilon, raw);
+        cuda::layer_norm_forward(f.y.as<T>(), means, f.rstd.as<float>(), input, scale, shift,
+                                 size.rows, size.channels, f.epsilon, raw);
       }))
     return;
   on_cpu(stream, "layer_norm_forward")
-      .run([to = f.y.as<T>(), m = f.mean_or_null(), r = f.rstd.as<float>(), input,
-            scale = f.gamma.as<T>(), shift, size, epsilon = f.epsilon] {
-        cpu::layer_norm_forward(to, m, r, input, scale, shift, size.rows, size.channels, epsilon);
+      .run([to = f.y.as<T>(), means, r = f.rstd.as<float>(), input, scale, shift, size,
+            epsilon = f.epsilon] {
+        cpu::layer_norm_forward(to, means, r, input, scale, shift, size.rows, size.channels,
+                                epsilon);
       });
 }
 
@@ -119,37 +130,37 @@ void layer_norm_backward(View dx,
                          bool accumulate,
                          device::Stream& stream) {
   const Size size = size_of(x, gamma, mean, rstd);
-  const float* means = mean.empty() ? nullptr : mean.as<float>();
+  const float* means = pointer_or_null<float>(mean);
   TRIREME_EXPECT(dx.elements == x.elements && dx.dtype == x.dtype && dy.elements == x.elements &&
                      dy.dtype == x.dtype,
                  "dx is {} {}, dy is {} {}, x is {} {}", dx.elements, name(dx.dtype), dy.elements,
                  name(dy.dtype), x.elements, name(x.dtype));
-  for (const View gradient :
-       {dgamma, dbeta.empty() ? dgamma : dbeta, dbias.empty() ? dgamma : dbias})
-    TRIREME_EXPECT(gradient.elements == size.channels, "{} gradients for {} channels",
-                   gradient.elements, size.channels);
+  TRIREME_EXPECT(dgamma.elements == gamma.elements, "{} gradients of {} gains", dgamma.elements,
+                 gamma.elements);
+  for (const View gradient : {dbeta, dbias})
+    TRIREME_EXPECT(gradient.empty() || gradient.elements == size.channels,
+                   "{} gradients for {} channels", gradient.elements, size.channels);
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (on_cuda(stream, [&](auto raw) {
           const cuda::LayerNormSaved<T> saved{dy.as<T>(),
                                               x.as<T>(),
-                                              gamma.as<T>(),
+                                              pointer_or_null<T>(gamma),
                                               means,
                                               rstd.as<float>(),
                                               device::cuda::workspace_of(stream),
                                               device::cuda::workspace_bytes};
-          const cuda::LayerNormGradients to{dgamma.as<float>(),
-                                            dbeta.empty() ? nullptr : dbeta.as<float>(),
-                                            dbias.empty() ? nullptr : dbias.as<float>()};
+          const cuda::LayerNormGradients to{pointer_or_null(dgamma), pointer_or_null(dbeta),
+                                            pointer_or_null(dbias)};
           cuda::layer_norm_backward(dx.as<T>(), to, saved, size.rows, size.channels, accumulate,
                                     raw);
         }))
       return;
-    const cpu::LayerNormSaved<T> saved{dy.as<T>(), x.as<T>(), gamma.as<T>(), means,
+    const cpu::LayerNormSaved<T> saved{dy.as<T>(), x.as<T>(), pointer_or_null<T>(gamma), means,
                                        rstd.as<float>()};
     on_cpu(stream, "layer_norm_backward")
-        .run([to = dx.as<T>(), dscale = dgamma.as<float>(),
-              dshift = dbeta.empty() ? nullptr : dbeta.as<float>(), saved, size, accumulate] {
+        .run([to = dx.as<T>(), dscale = pointer_or_null(dgamma), dshift = pointer_or_null(dbeta),
+              saved, size, accumulate] {
           cpu::layer_norm_backward(to, dscale, dshift, saved, size.rows, size.channels, accumulate);
         });
     if (!dbias.empty())

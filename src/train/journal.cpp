@@ -57,7 +57,7 @@ record::RunHeader header_of(const Job& job,
     fact("tokenizer_kind", job.tokenizer->kind());
     header.tokenizer = job.tokenizer->serialized();
   }
-  fact("flops_formula", "per token: 6 * parameters + 6 * layers * channels * context");
+  fact("flops_formula", "per token: 6 * parameters + 6 * layers * heads * head_channels * context");
   return header;
 }
 

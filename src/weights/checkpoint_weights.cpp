@@ -63,6 +63,11 @@ struct OptionalFacts {
         std::from_chars(value->data(), value->data() + value->size(), to).ec != std::errc())
       refuse(name, *value);
   }
+  void flag(const char* name, bool& to) const {
+    std::int64_t value = to ? 1 : 0;
+    number(name, value);
+    to = value != 0;
+  }
   template <NamedEnum E>
   void choice(const char* name, E& to) const {
     const std::string* value = find(name);
@@ -84,7 +89,8 @@ void expect_model(const model::GptShape& shape, const std::string& directory) {
   };
   if (!within(shape.layers, 1000) || !within(shape.heads, 1024) || !within(shape.channels, 65536) ||
       !within(shape.context, 1 << 20) || !within(shape.vocabulary, 1 << 20) ||
-      shape.channels % shape.heads != 0 || !within(shape.key_value_heads(), shape.heads) ||
+      (shape.head_width == 0 && shape.channels % shape.heads != 0) ||
+      !within(shape.head_channels(), 65536) || !within(shape.key_value_heads(), shape.heads) ||
       shape.heads % shape.key_value_heads() != 0 || !within(shape.mlp_channels(), 1 << 20) ||
       !(shape.norm_epsilon > 0) || !rotary_is_possible(shape))
     throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
@@ -119,9 +125,13 @@ record::NameValues model_facts(const model::GptShape& shape) {
       facts.emplace_back(name, fmt::format("{}", value));  // of a double: the same bits come back
   };
   add("key_value_heads", shape.grouped_heads, gpt2.grouped_heads);
+  add("head_channels", shape.head_width, gpt2.head_width);
   add("mlp_channels", shape.hidden, gpt2.hidden);
   add("norm", shape.norm, gpt2.norm);
+  add("norm_gain", shape.norm_gain ? 1 : 0, gpt2.norm_gain ? 1 : 0);
+  add("embedding_norm", shape.embedding_norm ? 1 : 0, gpt2.embedding_norm ? 1 : 0);
   add("norm_epsilon", shape.norm_epsilon, gpt2.norm_epsilon);
+  add("qk_norm", shape.qk_norm, gpt2.qk_norm);
   add("activation", shape.activation, gpt2.activation);
   add("positions", shape.positions, gpt2.positions);
   add("rotary_theta", shape.rotary_theta, gpt2.rotary_theta);
@@ -145,9 +155,13 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
   shape.tied_head = read("tied_head") != 0;
   const OptionalFacts more{facts, directory};
   more.number("key_value_heads", shape.grouped_heads);
+  more.number("head_channels", shape.head_width);
   more.number("mlp_channels", shape.hidden);
   more.choice("norm", shape.norm);
+  more.flag("norm_gain", shape.norm_gain);
+  more.flag("embedding_norm", shape.embedding_norm);
   more.number("norm_epsilon", shape.norm_epsilon);
+  more.choice("qk_norm", shape.qk_norm);
   more.choice("activation", shape.activation);
   more.choice("positions", shape.positions);
   more.number("rotary_theta", shape.rotary_theta);

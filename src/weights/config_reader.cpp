@@ -12,7 +12,10 @@ using text::Json;
 void ConfigReader::read_tables(model::GptShape& shape) {
   for (const SizeRule& rule : family_.sizes) size(rule, shape);
   for (const FixedRule& rule : family_.fixed) fixed(rule);
-  if (shape.heads > 0 && shape.channels % shape.heads != 0)
+  if (family_.head_width_key != nullptr &&
+      (family_.head_width > 0 || !value(family_.head_width_key).is_null()))
+    shape.set_head_channels(count(family_.head_width_key, family_.head_width, 65536));
+  if (shape.heads > 0 && shape.head_width == 0 && shape.channels % shape.heads != 0)
     say(family_.heads_key,
         fmt::format("{} heads do not divide {} channels", shape.heads, shape.channels));
 }

@@ -31,7 +31,9 @@ class ConfigReader {
   void finish() { throw_findings(std::move(findings_)); }
 
   void say(const std::string& key, std::string text);
+  /// Null where the key is missing.
   [[nodiscard]] const text::Json& value(const char* key) const { return text::member(root_, key); }
+  [[nodiscard]] bool has(const char* key) const { return root_.contains(key); }
   bool flag(const char* key, bool otherwise);
   /// An integer from 1 to `most`; `otherwise` where the key is missing or null.
   std::int64_t count(const char* key, std::int64_t otherwise, std::int64_t most);
@@ -51,8 +53,13 @@ class ConfigReader {
 using OrderedJson = nlohmann::ordered_json;
 
 void read_gpt2(ConfigReader& config, model::GptShape& shape);
+/// Of Llama, Qwen3 and nanochat, whose config.json has the same keys but for a few.
 void read_llama(ConfigReader& config, model::GptShape& shape);
+void read_qwen3(ConfigReader& config, model::GptShape& shape);
+void read_nanochat(ConfigReader& config, model::GptShape& shape);
 void write_gpt2(OrderedJson& root, const model::GptShape& shape);
 void write_llama(OrderedJson& root, const model::GptShape& shape);
+void write_qwen3(OrderedJson& root, const model::GptShape& shape);
+void write_nanochat(OrderedJson& root, const model::GptShape& shape);
 
 }  // namespace trireme::weights

@@ -72,9 +72,13 @@ class Exporter {
   void expect_known_parts() const {
     const Family* family = find_family(shape_);
     const auto parts = [&] {
-      return fmt::format("{}, {}, {} positions, {} heads over {} of keys and values",
-                         word(shape_.norm), word(shape_.activation), word(shape_.positions),
-                         shape_.heads, shape_.key_value_heads());
+      return fmt::format(
+          "{} {} gain, {} embedding norm, {}, {} positions, qk_norm {}, {} heads of {} channels "
+          "over {} of keys and values, {} biases",
+          word(shape_.norm), shape_.norm_gain ? "with" : "without",
+          shape_.embedding_norm ? "an" : "no", word(shape_.activation), word(shape_.positions),
+          word(shape_.qk_norm), shape_.heads, shape_.head_channels(), shape_.key_value_heads(),
+          shape_.bias ? "with" : "no");
     };
     if (request_.format == ExportFormat::llmc && !is_llmc_model(shape_))
       throw UserError({model_.shape_file},
@@ -84,7 +88,10 @@ class Exporter {
     if (family == nullptr)
       throw UserError({model_.shape_file},
                       fmt::format("{}: neither GPT-2 (layer_norm, gelu or squared_relu, learned, "
-                                  "as many heads of keys) nor Llama (rms_norm, swiglu, rotary)",
+                                  "as many heads of keys) nor Llama (rms_norm, swiglu, rotary), "
+                                  "Qwen3 (the same, qk_norm with_gain, no biases) or nanochat "
+                                  "(rms_norm without gain and after the embedding, squared_relu, "
+                                  "rotary, qk_norm without_gain, no biases)",
                                   parts()));
   }
 
@@ -144,7 +151,10 @@ class Exporter {
         if (mine == by_parameter_.end())
           named.outgoing.zeros = their.elements();
         else
-          named.outgoing = {mine->second, their.transposed, their.elements(), 0, their.begin};
+          named.outgoing = {
+              mine->second,     their.transposed,
+              their.elements(), 0,
+              their.begin,      their.swapped_rows * (their.elements() / their.shape.at(0))};
         if (their.transposed)
           std::ranges::reverse(named.shape);
         tensors.push_back(std::move(named));

@@ -44,7 +44,10 @@ constexpr NameRule llama_names[] = {
     {"h.#.mlp.fc", {"layers.#.mlp.gate_proj", "layers.#.mlp.up_proj"}},
     {"h.#.mlp.proj", {"layers.#.mlp.down_proj"}},
     {"ln_f", {"norm"}},
-    {"head", {"lm_head"}}};
+    {"head", {"lm_head"}},
+    // Of Qwen3, which has all of Llama's beside them.
+    {"h.#.attn.q_norm", {"layers.#.self_attn.q_norm"}},
+    {"h.#.attn.k_norm", {"layers.#.self_attn.k_norm"}}};
 constexpr std::string_view llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq"};
 constexpr SizeRule llama_sizes[] = {
     {"num_hidden_layers", "model.layers", &GptShape::layers, 1000},
@@ -58,11 +61,53 @@ constexpr FixedRule llama_fixed[] = {
     {"partial_rotary_factor", "1.0", false, "all channels of a head are rotated here"}};
 constexpr const char* llama_dropout[] = {"attention_dropout"};
 
+constexpr FixedRule qwen3_fixed[] = {
+    {"hidden_act", R"("silu" or "swish")", true, "the MLP here is gated by SiLU"},
+    {"attention_bias", "false", false, "biases here are in the MLP as well, which has none there"},
+    {"use_sliding_window", "false", false, "attention here sees the whole context"}};
+
+constexpr NameRule nanochat_names[] = {
+    {"wte", {"embed_tokens"}},
+    {"h.#.attn.qkv",
+     {"layers.#.self_attn.q_proj", "layers.#.self_attn.k_proj", "layers.#.self_attn.v_proj"},
+     false,
+     true},
+    {"h.#.attn.proj", {"layers.#.self_attn.o_proj"}},
+    {"h.#.mlp.fc", {"layers.#.mlp.fc1"}},
+    {"h.#.mlp.proj", {"layers.#.mlp.fc2"}},
+    {"head", {"lm_head"}}};
+constexpr FixedRule nanochat_fixed[] = {
+    {"hidden_act", R"("relu2")", true, "the MLP here has the square of ReLU"},
+    {"attention_bias", "false", false, "biases here are in the MLP as well, which has none there"}};
+
 constexpr Family all_families[] = {
     {model::Family::gpt2, "gpt2", "GPT2LMHeadModel", "transformer.", gpt2_names, gpt2_buffers,
-     gpt2_sizes, gpt2_fixed, "n_head", gpt2_dropout, true},
+     gpt2_sizes, gpt2_fixed, "n_head", nullptr, 0, gpt2_dropout, true},
     {model::Family::llama, "llama", "LlamaForCausalLM", "model.", llama_names, llama_buffers,
-     llama_sizes, llama_fixed, "num_attention_heads", llama_dropout, false}};
+     llama_sizes, llama_fixed, "num_attention_heads", "head_dim", 0, llama_dropout, false},
+    {model::Family::qwen3, "qwen3", "Qwen3ForCausalLM", "model.", llama_names, llama_buffers,
+     llama_sizes, qwen3_fixed, "num_attention_heads", "head_dim", 128, llama_dropout, false},
+    {model::Family::nanochat, "nanochat", "NanoChatForCausalLM", "model.", nanochat_names,
+     llama_buffers, llama_sizes, nanochat_fixed, "num_attention_heads", "head_dim", 0,
+     llama_dropout, false}};
+
+bool has_parts_of_gpt2(const GptShape& shape) {
+  GptShape rest = shape.with_parts_of_gpt2();
+  rest.hidden = shape.hidden;
+  rest.norm_epsilon = shape.norm_epsilon;
+  if (shape.activation != model::Activation::swiglu)
+    rest.activation = shape.activation;
+  return shape == rest;
+}
+
+/// Of the three that came later; sizes, biases and a tied head aside.
+bool has_parts_of(model::Family family, const GptShape& shape) {
+  const model::FamilyParts parts = model::parts_of(family);
+  return shape.norm == parts.norm && shape.norm_gain == parts.norm_gain &&
+         shape.embedding_norm == parts.embedding_norm && shape.qk_norm == parts.qk_norm &&
+         shape.activation == parts.activation && shape.positions == parts.positions &&
+         (!shape.bias || family == model::Family::llama);
+}
 
 /// The digits at the begin of `name`.
 std::string_view number_of(std::string_view name) {
@@ -102,13 +147,11 @@ std::span<const Family> families() {
 }
 
 const Family* find_family(const model::GptShape& shape) {
-  using enum model::Activation;
-  const bool llama = shape.norm == model::Norm::rms_norm && shape.activation == swiglu &&
-                     shape.positions == model::Positions::rotary;
-  const bool gpt2 = shape.norm == model::Norm::layer_norm && shape.activation != swiglu &&
-                    shape.positions == model::Positions::learned &&
-                    shape.key_value_heads() == shape.heads;
-  return llama ? &all_families[1] : gpt2 ? &all_families[0] : nullptr;
+  for (const Family& family : all_families)
+    if (family.kind == model::Family::gpt2 ? has_parts_of_gpt2(shape)
+                                           : has_parts_of(family.kind, shape))
+      return &family;
+  return nullptr;
 }
 
 const Family& family_of(const model::GptShape& shape) {
@@ -146,6 +189,8 @@ std::vector<TheirTensor> their_tensors(const Family& family,
                        .transposed = rule.transposed && kind == ".weight",
                        .shape = parameter.shape,
                        .begin = begin};
+      if (rule.turns_other_way && i < 2)
+        part.swapped_rows = shape.head_channels() / 2;
       if (const auto hash = part.name.find('#'); hash != std::string::npos)
         part.name.replace(hash, 1, *number);
       part.name += kind;

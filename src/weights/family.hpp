@@ -5,8 +5,8 @@
 //
 // In names, '#' stands for the number of a block.
 //
-// Source of GPT-2's: transformers, models/gpt2; openai/gpt-2. Of Llama's: transformers,
-// models/llama.
+// Source of GPT-2's: transformers, models/gpt2; openai/gpt-2. Of the others: transformers,
+// models/llama, models/qwen3, models/nanochat.
 #pragma once
 
 #include <array>
@@ -30,6 +30,9 @@ struct NameRule {
   std::array<std::string_view, 3> theirs;
   /// Their weight is [in, out] (Conv1D), ours [out, in].
   bool transposed = false;
+  /// Positions turn the other way there, so that the halves of each head of queries and of keys
+  /// lie there the other way round.
+  bool turns_other_way = false;
 };
 
 /// A size of the model and its key in config.json.
@@ -59,7 +62,9 @@ struct Family {
   std::span<const std::string_view> buffers;
   std::span<const SizeRule> sizes;
   std::span<const FixedRule> fixed;
-  const char* heads_key;  ///< of sizes: that of the heads
+  const char* heads_key;       ///< of sizes: that of the heads
+  const char* head_width_key;  ///< null: heads divide the channels
+  std::int64_t head_width;     ///< where config.json does not say; 0: heads divide the channels
   std::span<const char* const> dropout_keys;
   /// Its layers have biases whatever config.json says; those of a model without are zero there.
   bool always_biased;
@@ -77,6 +82,7 @@ struct TheirTensor {
   bool transposed = false;          ///< it lies there as [in, out]
   std::vector<std::int64_t> shape;  ///< as ours: [out, in]
   std::int64_t begin = 0;           ///< its first element of ours
+  std::int64_t swapped_rows = 0;    ///< so many rows, and so many more, are exchanged; 0: none
 
   [[nodiscard]] std::int64_t elements() const;
 };

@@ -22,8 +22,13 @@ class Comparison {
     number("model.layers", here.layers, there.layers);
     number("model.heads", here.heads, there.heads);
     number("model.channels", here.channels, there.channels);
+    if (here.heads == there.heads && here.heads != 0 && here.channels == there.channels)
+      number("model.head_channels", here.head_channels(), there.head_channels());
     option("model.norm", here.norm, there.norm);
+    option("model.norm_gain", here.norm_gain, there.norm_gain);
+    option("model.embedding_norm", here.embedding_norm, there.embedding_norm);
     real("model.norm_epsilon", here.norm_epsilon, there.norm_epsilon);
+    option("model.qk_norm", here.qk_norm, there.qk_norm);
     option("model.activation", here.activation, there.activation);
     option("model.positions", here.positions, there.positions);
     if (here.heads == there.heads && here.heads != 0)

@@ -162,10 +162,26 @@ class Folder {
         tensor.name = entry.name;
       tensor.type = *type;
       tensor.transposed = their.transposed;
-      tensor.extents.push_back({file, entry.begin, their.begin, their.elements()});
+      add_extents(file, entry.begin, their, tensor);
       return true;
     }
     return false;
+  }
+
+  /// In our order, where `their` tensor has pairs of rows the other way round.
+  static void add_extents(std::int64_t file,
+                          std::int64_t offset,
+                          const TheirTensor& their,
+                          StoredTensor& tensor) {
+    if (their.swapped_rows == 0) {
+      tensor.extents.push_back({file, offset, their.begin, their.elements()});
+      return;
+    }
+    const std::int64_t rows = their.swapped_rows,
+                       count = their.elements() / their.shape.at(0) * rows;
+    const auto bytes = count * static_cast<std::int64_t>(size_bytes(tensor.type));
+    for (std::int64_t i = 0; i < their.shape.at(0) / rows; ++i)
+      tensor.extents.push_back({file, offset + (i ^ 1) * bytes, their.begin + i * count, count});
   }
 
   /// What is there beside the model.

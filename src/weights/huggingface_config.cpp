@@ -30,6 +30,26 @@ const Family& family_named(const std::string& path, const Json& root) {
                                type.is_null() ? "missing" : text::shortened(type.dump()), known));
 }
 
+/// What no table says.
+struct Format {
+  void (*read)(ConfigReader&, model::GptShape&);
+  void (*write)(OrderedJson&, const model::GptShape&);
+};
+Format format_of(const Family& family) {
+  switch (family.kind) {
+    case model::Family::gpt2:
+      return {read_gpt2, write_gpt2};
+    case model::Family::llama:
+      return {read_llama, write_llama};
+    case model::Family::qwen3:
+      return {read_qwen3, write_qwen3};
+    case model::Family::nanochat:
+      return {read_nanochat, write_nanochat};
+  }
+  TRIREME_EXPECT(false, "no config.json of {}", family.model_type);
+  return {};
+}
+
 OrderedJson id_or_null(std::int64_t id) {
   return id < 0 ? OrderedJson(nullptr) : OrderedJson(id);
 }
@@ -44,10 +64,7 @@ model::GptShape shape_of_config(const std::string& path, const std::string& byte
   ConfigReader config(path, root, family);
   model::GptShape shape;
   config.read_tables(shape);
-  if (family.kind == model::Family::llama)
-    read_llama(config, shape);
-  else
-    read_gpt2(config, shape);
+  format_of(family).read(config, shape);
   if (family.always_biased)
     shape.bias = config.flag(no_bias_key, true);
   config.finish();
@@ -59,10 +76,7 @@ std::string config_json(const model::GptShape& shape, const ConfigFacts& facts) 
   OrderedJson root = {{"architectures", OrderedJson::array({family.architecture})},
                       {"model_type", family.model_type}};
   for (const SizeRule& rule : family.sizes) root[rule.key] = shape.*rule.size;
-  if (family.kind == model::Family::llama)
-    write_llama(root, shape);
-  else
-    write_gpt2(root, shape);
+  format_of(family).write(root, shape);
   for (const FixedRule& rule : family.fixed)
     root[rule.key] = OrderedJson::parse(rule.values.substr(0, rule.values.find(" or ")));
   for (const char* key : family.dropout_keys) root[key] = facts.dropout;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of Llama's config.json that no table of family.hpp says. Rotary positions have two
-// spellings: `rope_theta` and `rope_scaling`, and from transformers 5 on `rope_parameters` with
-// both in it. Both are read; the first is written, which every version reads.
+// Keys of the config.json of Llama, Qwen3 and nanochat that no table of family.hpp says. Rotary
+// positions have two spellings: `rope_theta` and `rope_scaling`, and from transformers 5 on
+// `rope_parameters` with both in it. Both are read; the first is written, which every version
+// reads.
 #include <optional>
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@ namespace {
 using model::RotaryScaling;
 using text::Json;
 
-constexpr double default_theta = 10000;  // of transformers' LlamaConfig
+constexpr double default_theta = 10000;  // of transformers, for all three
 
 /// Of `given`, an object with rope_type; nothing where that is not one that is computed here.
 std::optional<RotaryScaling> scaling_of(ConfigReader& config,
@@ -75,11 +76,15 @@ void read_rotary(ConfigReader& config, model::GptShape& shape) {
   shape.rotary_scaling = scaling.value_or(RotaryScaling{});
 }
 
-}  // namespace
-
-void read_llama(ConfigReader& config, model::GptShape& shape) {
-  shape.norm = model::Norm::rms_norm;
-  shape.activation = model::Activation::swiglu;
+/// What all three have.
+void read_common(ConfigReader& config, model::GptShape& shape, model::Family family) {
+  const model::FamilyParts parts = model::parts_of(family);
+  shape.norm = parts.norm;
+  shape.norm_gain = parts.norm_gain;
+  shape.embedding_norm = parts.embedding_norm;
+  shape.qk_norm = parts.qk_norm;
+  shape.activation = parts.activation;
+  shape.bias = parts.bias;
   shape.norm_epsilon = config.positive(config.value("rms_norm_eps"), "rms_norm_eps", 1e-6);
   read_rotary(config, shape);
   shape.set_mlp_channels(config.count("intermediate_size", 0, 1 << 20));
@@ -91,24 +96,15 @@ void read_llama(ConfigReader& config, model::GptShape& shape) {
     else
       shape.set_key_value_heads(groups);
   }
-  if (shape.heads > 0 && shape.channels % shape.heads == 0) {
-    const std::int64_t width = config.count("head_dim", shape.head_channels(), 65536);
-    if (width != shape.head_channels())
-      config.say("head_dim", fmt::format("{}: heads here have {} / {} = {} channels", width,
-                                         shape.channels, shape.heads, shape.head_channels()));
-    else if (width % 2 != 0)
-      config.say("num_attention_heads",
-                 fmt::format("heads of {} channels, an odd number, cannot be rotated", width));
-  }
-  shape.bias = config.flag("attention_bias", false);
-  if (config.flag("mlp_bias", false) != shape.bias)
-    config.say("mlp_bias", fmt::format("{}, and attention_bias is {}: here all linear layers have "
-                                       "biases or none",
-                                       !shape.bias, shape.bias));
+  if (shape.heads > 0 && (shape.head_width != 0 || shape.channels % shape.heads == 0) &&
+      shape.head_channels() % 2 != 0)
+    config.say(shape.head_width != 0 ? "head_dim" : "num_attention_heads",
+               fmt::format("heads of {} channels, an odd number, cannot be rotated",
+                           shape.head_channels()));
   shape.tied_head = config.flag("tie_word_embeddings", false);
 }
 
-void write_llama(OrderedJson& root, const model::GptShape& shape) {
+void write_common(OrderedJson& root, const model::GptShape& shape) {
   root["intermediate_size"] = shape.mlp_channels();
   root["num_key_value_heads"] = shape.key_value_heads();
   root["head_dim"] = shape.head_channels();
@@ -122,8 +118,60 @@ void write_llama(OrderedJson& root, const model::GptShape& shape) {
                             {"low_freq_factor", s.low_freq_factor},
                             {"high_freq_factor", s.high_freq_factor},
                             {"original_max_position_embeddings", s.original_context}};
+}
+
+/// Attention of each layer, where a list says it.
+void expect_whole_context(ConfigReader& config) {
+  const Json& types = config.value("layer_types");
+  for (const Json& type : types.is_array() ? types : Json::array())
+    if (type != "full_attention")
+      return config.say("layer_types",
+                        fmt::format("{}: attention here sees the whole context; it must be "
+                                    "\"full_attention\" in all layers",
+                                    text::shortened(type.dump())));
+}
+
+constexpr const char* soft_cap_key = "final_logit_softcapping";
+
+}  // namespace
+
+void read_llama(ConfigReader& config, model::GptShape& shape) {
+  read_common(config, shape, model::Family::llama);
+  shape.bias = config.flag("attention_bias", false);
+  if (config.flag("mlp_bias", false) != shape.bias)
+    config.say("mlp_bias", fmt::format("{}, and attention_bias is {}: here all linear layers have "
+                                       "biases or none",
+                                       !shape.bias, shape.bias));
+}
+
+void read_qwen3(ConfigReader& config, model::GptShape& shape) {
+  read_common(config, shape, model::Family::qwen3);
+  expect_whole_context(config);
+}
+
+void read_nanochat(ConfigReader& config, model::GptShape& shape) {
+  read_common(config, shape, model::Family::nanochat);
+  if (!config.has(soft_cap_key) || !config.value(soft_cap_key).is_null())
+    config.say(soft_cap_key, fmt::format("{}: logits here are not capped; it must be null",
+                                         config.has(soft_cap_key)
+                                             ? text::shortened(config.value(soft_cap_key).dump())
+                                             : "missing, which means 15"));
+}
+
+void write_llama(OrderedJson& root, const model::GptShape& shape) {
+  write_common(root, shape);
   root["attention_bias"] = shape.bias;
   root["mlp_bias"] = shape.bias;
+}
+
+void write_qwen3(OrderedJson& root, const model::GptShape& shape) {
+  write_common(root, shape);
+}
+
+void write_nanochat(OrderedJson& root, const model::GptShape& shape) {
+  write_common(root, shape);
+  root[soft_cap_key] = nullptr;
+  root["pad_token_id"] = nullptr;  // transformers' default, 1, would not be trained there
 }
 
 }  // namespace trireme::weights

@@ -98,10 +98,7 @@ std::vector<LlmcElement> llmc_order(const model::GptShape& shape, std::int64_t r
 }
 
 bool is_llmc_model(const model::GptShape& shape) {
-  const model::GptShape gpt2;
-  return shape.grouped_heads == gpt2.grouped_heads && shape.hidden == gpt2.hidden &&
-         shape.norm == gpt2.norm && shape.norm_epsilon == gpt2.norm_epsilon &&
-         shape.activation == gpt2.activation && shape.positions == gpt2.positions;
+  return shape == shape.with_parts_of_gpt2();
 }
 
 LlmcHeader llmc_header(const model::GptShape& shape, StoredType type) {

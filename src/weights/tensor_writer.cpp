@@ -24,6 +24,7 @@ void TensorWriter::write(const Outgoing& outgoing, NewFile& file) {
 void TensorWriter::write_straight(const Outgoing& outgoing, NewFile& file) {
   const StoredTensor& tensor = *outgoing.tensor;
   std::uint64_t hash = 0;
+  turned_.clear();
   for (std::int64_t at = 0; at < tensor.elements(); at += block_elements) {
     const std::int64_t count = std::min(block_elements, tensor.elements() - at);
     values_.resize(static_cast<std::size_t>(count));
@@ -34,8 +35,13 @@ void TensorWriter::write_straight(const Outgoing& outgoing, NewFile& file) {
     const std::int64_t begin = std::clamp<std::int64_t>(outgoing.begin - at, 0, count);
     const std::int64_t end =
         std::clamp<std::int64_t>(outgoing.begin + outgoing.elements - at, begin, count);
-    put(values_.data() + begin, end - begin, file);
+    if (outgoing.swapped == 0)
+      put(values_.data() + begin, end - begin, file);
+    else
+      turned_.insert(turned_.end(), values_.begin() + begin, values_.begin() + end);
   }
+  if (outgoing.swapped != 0)
+    put_swapped(outgoing.swapped, file);
   expect_hash(tensor, hash);
 }
 
@@ -55,6 +61,13 @@ void TensorWriter::write_transposed(const Outgoing& outgoing, NewFile& file) {
     transpose(values_.data() + row, in, out, rows, turned_.data(), out);
     put(turned_.data(), rows * out, file);
   }
+}
+
+void TensorWriter::put_swapped(std::int64_t swapped, NewFile& file) {
+  const auto blocks = std::ssize(turned_) / swapped;
+  TRIREME_EXPECT(std::ssize(turned_) == blocks * swapped && blocks % 2 == 0,
+                 "{} elements in pairs of {}", turned_.size(), swapped);
+  for (std::int64_t i = 0; i < blocks; ++i) put(turned_.data() + (i ^ 1) * swapped, swapped, file);
 }
 
 void TensorWriter::write_zeros(std::int64_t elements, NewFile& file) {

@@ -21,6 +21,8 @@ struct Outgoing {
   std::int64_t elements = 0;             ///< of the tensor; all that it has when transposed
   std::int64_t zeros = 0;                ///< elements of zero after them
   std::int64_t begin = 0;                ///< the first of `elements`
+  /// So many elements, and so many more, change places; 0: none do. Not when transposed.
+  std::int64_t swapped = 0;
 };
 
 class TensorWriter {
@@ -35,6 +37,8 @@ class TensorWriter {
  private:
   void write_straight(const Outgoing& outgoing, NewFile& file);
   void write_transposed(const Outgoing& outgoing, NewFile& file);
+  /// turned_, whose halves of pairs change places.
+  void put_swapped(std::int64_t swapped, NewFile& file);
   void write_zeros(std::int64_t elements, NewFile& file);
   void put(const float* values, std::int64_t count, NewFile& file);
   void expect_hash(const StoredTensor& tensor, std::uint64_t hash) const;

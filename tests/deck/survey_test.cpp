@@ -213,6 +213,18 @@ TEST(Attributes, HaveTypedValues) {
   EXPECT_EQ(values.at("optimizer.beta1"), Value(0.9));
 }
 
+/// The lines of `text` from `at` on that say what a key takes, as one line.
+std::string takes_of(const std::string& text, std::size_t at) {
+  std::string line;
+  constexpr std::size_t indent = 35;
+  do {
+    const std::size_t end = text.find('\n', at);
+    line += (line.empty() ? "" : " ") + text.substr(at, end - at);
+    at = end + 1;
+  } while (text.compare(at, indent, std::string(indent, ' ')) == 0 && (at += indent) != 0);
+  return line;
+}
+
 TEST(Help, ExplainsEveryKeyOnce) {
   const std::string text = help();
   std::set<std::string> paths;
@@ -222,7 +234,7 @@ TEST(Help, ExplainsEveryKeyOnce) {
     const std::size_t at = ("\n" + text).find("\n" + entry.path + " ");
     ASSERT_NE(at, std::string::npos);
     EXPECT_EQ(("\n" + text).find("\n" + entry.path + " ", at + 1), std::string::npos);
-    const std::string line = text.substr(at, text.find('\n', at) - at);
+    const std::string line = takes_of(text, at);
     EXPECT_THAT(line, testing::HasSubstr(entry.type));
     EXPECT_THAT(line, testing::HasSubstr(entry.unit));
     EXPECT_THAT(line, testing::HasSubstr(entry.range));

@@ -53,6 +53,12 @@ class Memory(TrainingTest):
             _, record = self.compared(ranks, "optimizer.kind=muon", f"optimizer.sharded={sharded}")
             self.assertGreater(record["matrices"], 0)
 
+    def test_every_family_is_held_as_planned(self):
+        qwen3 = ("model.family=qwen3", "model.key_value_heads=1", "model.head_channels=24")
+        for ranks, words in ((1, ("model.family=llama",)), (2, qwen3), (2, (*qwen3, "model.recompute=block")),
+                             (2, ("model.family=nanochat",))):
+            self.compared(ranks, *words)
+
     def test_what_is_resident_is_what_was_planned(self):
         # Big enough to stand out against libraries and tokens, which a start of next to nothing tells.
         _, small = self.compared(2)

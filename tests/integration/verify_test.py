@@ -45,6 +45,14 @@ class Verify(TrainingTest):
         for ranks in (1, 3):
             self.assert_all_equal(self.verify("optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=ranks), 2)
 
+    def test_families(self):
+        one = ("model.layers=1", "model.dropout=0", "--steps", "2")
+        qwen3 = ("model.family=qwen3", "model.key_value_heads=1", "model.head_channels=24")
+        self.assert_all_equal(self.verify(*qwen3, *one, ranks=2), 2)
+        self.assert_all_equal(self.verify("model.family=nanochat", *one, ranks=2), 2)
+        self.assert_all_equal(self.verify(*qwen3, "optimizer.kind=muon", *one, ranks=2), 2)
+        self.assert_all_equal(self.verify("model.family=nanochat", "optimizer.kind=muon", *one, ranks=2), 2)
+
     def test_mistakes_are_the_users(self):
         self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")
 

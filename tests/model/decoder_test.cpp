@@ -78,10 +78,24 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
     shape.context = 150;
     return shape;
   }
+  static GptShape longer_nanochat() {
+    GptShape shape = small_nanochat();
+    shape.heads = 2;
+    shape.channels = 24;
+    shape.context = 80;
+    return shape;
+  }
+  static GptShape longer_qwen3() {
+    GptShape shape = longer_llama();
+    shape.head_width = 20;
+    shape.qk_norm = QkNorm::with_gain;
+    return shape;
+  }
 };
 
 TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
-  for (const GptShape& shape : {small_shape(), longer_shape(), small_llama(), longer_llama()}) {
+  for (const GptShape& shape : {small_shape(), longer_shape(), small_llama(), longer_llama(),
+                                longer_qwen3(), longer_nanochat()}) {
     Pair pair(shape, GetParam(), 1);
     const Tokens text = random_tokens(shape.context, shape.vocabulary, 3);
     for (std::int64_t t = 0; t < shape.context; ++t) {
@@ -95,8 +109,8 @@ TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
   }
 }
 
-TEST_P(DecoderTest, ALlamaReadsAPromptAtOnce) {
-  Pair pair(longer_llama(), GetParam(), 2);
+TEST_P(DecoderTest, AQwen3ReadsAPromptAtOnce) {
+  Pair pair(longer_qwen3(), GetParam(), 2);
   const Tokens text = random_tokens(150, 11, 4);
   for (const std::int64_t length : {1, 2, 65, 150}) {
     const Tokens prompt(text.begin(), text.begin() + length);

@@ -50,6 +50,22 @@ GptShape llama_shape() {
   return shape;
 }
 
+GptShape qwen3_shape() {
+  GptShape shape = llama_shape();
+  shape.head_width = 24;
+  shape.qk_norm = QkNorm::with_gain;
+  return shape;
+}
+
+GptShape nanochat_shape() {
+  GptShape shape = llama_shape();
+  shape.activation = Activation::squared_relu;
+  shape.norm_gain = false;
+  shape.embedding_norm = true;
+  shape.qk_norm = QkNorm::without_gain;
+  return shape;
+}
+
 struct GpuCase {
   const char* name;
   DType dtype;
@@ -126,9 +142,13 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(GpuCase{"fp32", DType::f32, shape_with(0), 1e-5, 1e-4},
                       GpuCase{"fp32_dropout", DType::f32, shape_with(0.1), 1e-5, 1e-4},
                       GpuCase{"fp32_llama", DType::f32, llama_shape(), 1e-5, 1e-4},
+                      GpuCase{"fp32_qwen3", DType::f32, qwen3_shape(), 1e-5, 1e-4},
+                      GpuCase{"fp32_nanochat", DType::f32, nanochat_shape(), 1e-5, 1e-4},
                       GpuCase{"bf16", DType::bf16, shape_with(0), 0.01, 0.05},
                       GpuCase{"bf16_dropout", DType::bf16, shape_with(0.1), 0.01, 0.05},
-                      GpuCase{"bf16_llama", DType::bf16, llama_shape(), 0.01, 0.05}),
+                      GpuCase{"bf16_llama", DType::bf16, llama_shape(), 0.01, 0.05},
+                      GpuCase{"bf16_qwen3", DType::bf16, qwen3_shape(), 0.01, 0.05},
+                      GpuCase{"bf16_nanochat", DType::bf16, nanochat_shape(), 0.01, 0.05}),
     [](const auto& made) { return made.param.name; });
 
 }  // namespace

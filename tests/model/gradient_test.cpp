@@ -138,6 +138,15 @@ std::vector<GradientCase> cases_of(DType dtype) {
   squared.norm_epsilon = 0.01;
   grouped.grouped_heads = 1;
   grouped.norm = Norm::rms_norm;
+  GptShape wide = small_qwen3();
+  wide.qk_norm = QkNorm::none;
+  GptShape normalized = small_shape(), recomputed_qwen3 = small_qwen3();
+  normalized.qk_norm = QkNorm::with_gain;  // learned positions: nothing turns
+  GptShape nanochat_blocks = small_nanochat(), without_gain = small_shape();
+  nanochat_blocks.recompute = Recompute::block;
+  without_gain.norm_gain = false;  // but biases
+  without_gain.embedding_norm = true;
+  recomputed_qwen3.recompute = Recompute::block;
   GptShape recomputed = small_llama();
   recomputed.recompute = Recompute::gelu;
   GptShape blocks = small_llama();
@@ -145,6 +154,16 @@ std::vector<GradientCase> cases_of(DType dtype) {
   blocks.activation = Activation::squared_relu;
   const GradientCase fp32_cases[] = {
       {.name = "llama", .bias = false, .tied = false, .shape = small_llama()},
+      {.name = "llama_wide_heads", .bias = false, .tied = false, .shape = wide},
+      {.name = "qwen3", .bias = false, .tied = false, .shape = small_qwen3()},
+      {.name = "qwen3_recomputes_blocks", .bias = false, .dropout = 0.2, .shape = recomputed_qwen3},
+      {.name = "qk_norm", .shape = normalized},
+      {.name = "nanochat", .bias = false, .tied = false, .shape = small_nanochat()},
+      {.name = "nanochat_recomputes_blocks",
+       .bias = false,
+       .dropout = 0.2,
+       .shape = nanochat_blocks},
+      {.name = "norms_without_gain", .shape = without_gain},
       {.name = "llama_with_all", .dropout = 0.2, .shape = small_llama()},
       {.name = "llama_recomputes", .bias = false, .shape = recomputed},
       {.name = "llama_recomputes_blocks", .bias = false, .dropout = 0.2, .shape = blocks},
@@ -160,6 +179,18 @@ std::vector<GradientCase> cases_of(DType dtype) {
        .bias = false,
        .tied = false,
        .shape = small_llama(),
+       .loss_tolerance = 0.03,
+       .gradient_tolerance = 0.08},
+      {.name = "qwen3",
+       .bias = false,
+       .tied = false,
+       .shape = small_qwen3(),
+       .loss_tolerance = 0.03,
+       .gradient_tolerance = 0.08},
+      {.name = "nanochat",
+       .bias = false,
+       .tied = false,
+       .shape = small_nanochat(),
        .loss_tolerance = 0.03,
        .gradient_tolerance = 0.08},
       {.name = "tied", .loss_tolerance = 0.03, .gradient_tolerance = 0.08},

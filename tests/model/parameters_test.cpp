@@ -69,9 +69,89 @@ TEST(ModelConfig, AFamilyIsASetOfDefaults) {
   EXPECT_EQ(resolve(keys), llama);
   config.key_value_heads = {2};
   EXPECT_EQ(resolve(config).key_value_heads(), 2);
+  config.head_channels = {40};
+  EXPECT_EQ(resolve(config).head_channels(), 40);
+  config.head_channels = {24};  // 96 / 4
+  EXPECT_EQ(resolve(config).head_width, 0);
   // What a model does not have leaves no trace.
   EXPECT_EQ(resolve({.layers = 2, .rotary_theta = {7}, .rotary_scaling = {.factor = {3}}}),
             GptShape{.layers = 2});
+}
+
+TEST(ModelConfig, Qwen3AndNanochatAreSetsOfDefaultsToo) {
+  const GptShape qwen3 =
+      resolve({.family = {Family::qwen3}, .layers = 2, .heads = 4, .channels = 96});
+  EXPECT_EQ(qwen3, (GptShape{.layers = 2,
+                             .heads = 4,
+                             .channels = 96,
+                             .bias = false,
+                             .tied_head = false,
+                             .norm = Norm::rms_norm,
+                             .norm_epsilon = 1e-6,
+                             .qk_norm = QkNorm::with_gain,
+                             .activation = Activation::swiglu,
+                             .positions = Positions::rotary,
+                             .rotary_theta = 1000000}));
+  const GptShape nanochat =
+      resolve({.family = {Family::nanochat}, .layers = 2, .heads = 4, .channels = 96});
+  EXPECT_EQ(nanochat, (GptShape{.layers = 2,
+                                .heads = 4,
+                                .channels = 96,
+                                .bias = false,
+                                .tied_head = false,
+                                .norm = Norm::rms_norm,
+                                .norm_gain = false,
+                                .norm_epsilon = 0x1p-23,
+                                .embedding_norm = true,
+                                .qk_norm = QkNorm::without_gain,
+                                .activation = Activation::squared_relu,
+                                .positions = Positions::rotary,
+                                .rotary_theta = 100000,
+                                .output_init = OutputInit::zero}));
+  EXPECT_EQ(nanochat.mlp_channels(), 4 * 96);
+  // Every part can be chosen without the family.
+  EXPECT_EQ(resolve({.family = {Family::llama},
+                     .layers = 2,
+                     .heads = 4,
+                     .channels = 96,
+                     .norm_gain = {false},
+                     .norm_epsilon = {0x1p-23},
+                     .embedding_norm = {true},
+                     .qk_norm = {QkNorm::without_gain},
+                     .activation = {Activation::squared_relu},
+                     .rotary_theta = {100000},
+                     .output_init = {OutputInit::zero}}),
+            nanochat);
+}
+
+TEST(ModelConfig, TheQwen3PresetHasThePublishedShape) {
+  const GptShape shape = preset(Preset::qwen3_06b);
+  EXPECT_EQ(shape.head_channels(), 128);
+  EXPECT_EQ(shape.channels, 1024);
+  EXPECT_EQ(shape.key_value_heads(), 8);
+  EXPECT_TRUE(shape.tied_head);
+  EXPECT_EQ(count_of(shape), 596'049'920);
+  const auto table = parameter_table(shape);
+  EXPECT_EQ(table[2].name, "h.0.attn.qkv.weight");
+  EXPECT_EQ(table[2].shape, (std::vector<std::int64_t>{(16 + 8 + 8) * 128, 1024}));
+  EXPECT_EQ(table[3].name, "h.0.attn.q_norm.weight");
+  EXPECT_EQ(table[3].shape, (std::vector<std::int64_t>{128}));
+  EXPECT_FALSE(table[3].decay);
+  EXPECT_EQ(table[4].name, "h.0.attn.k_norm.weight");
+  EXPECT_EQ(table[5].shape, (std::vector<std::int64_t>{1024, 16 * 128}));
+  EXPECT_DOUBLE_EQ(flops_per_token(shape),
+                   6.0 * 596'049'920.0 + 6.0 * 28.0 * 16.0 * 128.0 * 40960.0);
+}
+
+/// 2 V C of embedding and head, and 12 C² per block: nothing else has parameters.
+TEST(ModelConfig, TheNanochatPresetsHaveThePublishedShapes) {
+  EXPECT_EQ(count_of(preset(Preset::nanochat_d20)), 560'988'160);
+  const GptShape d12 = preset(Preset::nanochat_d12);
+  EXPECT_EQ(count_of(d12), 2 * 65536 * 768 + 12 * 12 * 768 * 768);
+  EXPECT_EQ(d12.head_channels(), 128);
+  for (const layout::Parameter& p : parameter_table(d12)) EXPECT_EQ(p.shape.size(), 2U) << p.name;
+  EXPECT_DOUBLE_EQ(flops_per_token(d12),
+                   6.0 * static_cast<double>(count_of(d12)) + 6.0 * 12.0 * 768.0 * 2048.0);
 }
 
 TEST(ModelConfig, TheLlamaPresetHasThePublishedShape) {
@@ -157,6 +237,23 @@ TEST(ParameterTable, OfLlamaHasGainsAndMatricesAlone) {
   // Queries, keys and values, and gates and what they let through, are matrices of their own.
   EXPECT_EQ(table[2].matrices, (std::vector<std::int64_t>{8, 4, 4}));
   EXPECT_EQ(table[5].matrices, (std::vector<std::int64_t>{7, 7}));
+}
+
+TEST(ParameterTable, HeadsMayBeWiderThanTheStream) {
+  const GptShape shape{.layers = 1,
+                       .heads = 3,
+                       .channels = 8,
+                       .context = 5,
+                       .vocabulary = 11,
+                       .bias = false,
+                       .grouped_heads = 1,
+                       .head_width = 6};
+  const auto table = parameter_table(shape);
+  EXPECT_EQ(table[3].shape, (std::vector<std::int64_t>{(3 + 1 + 1) * 6, 8}));
+  EXPECT_EQ(table[3].matrices, (std::vector<std::int64_t>{18, 6, 6}));
+  EXPECT_EQ(table[4].shape, (std::vector<std::int64_t>{8, 18}));
+  EXPECT_DOUBLE_EQ(flops_per_token(shape),
+                   6.0 * static_cast<double>(count_of(shape)) + 6.0 * 1 * 3 * 6 * 5);
 }
 
 TEST(ParameterTable, ATiedEmbeddingHasItsOwnBucketAndNoHeadBesideIt) {
@@ -279,6 +376,21 @@ TEST_F(Initialization, GainsAreOneAndBiasesZero) {
     for (const float x : values(name)) ASSERT_EQ(x, 1.0F) << name;
   for (const char* name : {"h.0.ln_1.bias", "h.0.attn.qkv.bias", "h.2.mlp.proj.bias", "ln_f.bias"})
     for (const float x : values(name)) ASSERT_EQ(x, 0.0F) << name;
+}
+
+TEST_F(Initialization, OutputsMayBeginAtZero) {
+  shape.output_init = OutputInit::zero;
+  shape.tied_head = false;
+  for (const char* name : {"h.0.attn.proj.weight", "h.7.mlp.proj.weight", "head.weight"})
+    for (const float x : values(name)) ASSERT_EQ(x, 0.0F) << name;
+  GptShape scaled = shape;
+  scaled.output_init = OutputInit::scaled;
+  for (const char* name : {"wte.weight", "h.0.attn.qkv.weight", "h.7.mlp.fc.weight"}) {
+    const auto with_zeros = values(name);
+    std::swap(shape, scaled);
+    EXPECT_EQ(values(name), with_zeros) << name;
+    std::swap(shape, scaled);
+  }
 }
 
 TEST_F(Initialization, DependsOnSeedParameterAndElementOnly) {

@@ -41,11 +41,13 @@ class ReferenceGpt {
         x[t][c] = (p("wte.weight")[static_cast<std::size_t>(tokens[t]) * C + c] +
                    (has("wpe.weight") ? p("wpe.weight")[t * C + c] : 0.0)) *
                   factor(dropout, 0, sample, t * C + c);
+    if (shape_.embedding_norm)
+      x = norm(x, "ln_e");
     for (std::int64_t l = 0; l < shape_.layers; ++l) {
       const std::string h = "h." + std::to_string(l) + ".";
       const auto site = static_cast<std::uint32_t>(3 * l);
-      const Rows a =
-          attention(linear(norm(x, h + "ln_1"), h + "attn.qkv"), site + 1, sample, dropout);
+      const Rows qkv = turned(normalized(linear(norm(x, h + "ln_1"), h + "attn.qkv"), h));
+      const Rows a = attention(qkv, site + 1, sample, dropout);
       add_branch(x, linear(a, h + "attn.proj"), site + 2, sample, dropout);
       Rows wide = linear(norm(x, h + "ln_2"), h + "mlp.fc");
       for (Row& row : wide) row = activated(row);
@@ -105,9 +107,9 @@ class ReferenceGpt {
       for (const double value : row) mean += shape_.norm == Norm::rms_norm ? 0 : value / n;
       for (const double value : row) variance += (value - mean) * (value - mean) / n;
       for (std::size_t c = 0; c < row.size(); ++c)
-        row[c] =
-            (row[c] - mean) / std::sqrt(variance + shape_.norm_epsilon) * p(name + ".weight")[c] +
-            (has(name + ".bias") ? p(name + ".bias")[c] : 0.0);
+        row[c] = (row[c] - mean) / std::sqrt(variance + shape_.norm_epsilon) *
+                     (has(name + ".weight") ? p(name + ".weight")[c] : 1.0) +
+                 (has(name + ".bias") ? p(name + ".bias")[c] : 0.0);
     }
     return y;
   }
@@ -125,14 +127,13 @@ class ReferenceGpt {
     return y;
   }
 
-  [[nodiscard]] Rows attention(const Rows& packed,
+  [[nodiscard]] Rows attention(const Rows& qkv,
                                std::uint32_t site,
                                std::uint64_t sample,
                                bool dropout) const {
-    const auto C = static_cast<std::size_t>(shape_.channels);
     const auto D = static_cast<std::size_t>(shape_.head_channels());
+    const auto C = static_cast<std::size_t>(shape_.heads) * D;
     const auto G = static_cast<std::size_t>(shape_.key_value_heads());
-    const Rows qkv = turned(packed);
     const std::size_t T = qkv.size(), group = C / D / G;
     Rows y(T, Row(C));
     for (std::size_t h = 0; h * D < C; ++h) {
@@ -154,6 +155,22 @@ class ReferenceGpt {
       }
     }
     return y;
+  }
+
+  /// Queries and keys, head by head, where they are normalized.
+  [[nodiscard]] Rows normalized(Rows qkv, const std::string& scope) const {
+    const auto D = static_cast<std::size_t>(shape_.head_channels());
+    const auto heads = static_cast<std::size_t>(shape_.heads + shape_.key_value_heads());
+    const auto queries = static_cast<std::size_t>(shape_.heads);
+    for (Row& row : qkv)
+      for (std::size_t h = 0; shape_.qk_norm != QkNorm::none && h < heads; ++h) {
+        const std::string gain = scope + (h < queries ? "attn.q_norm" : "attn.k_norm") + ".weight";
+        double squares = 0;
+        for (std::size_t d = 0; d < D; ++d) squares += row[h * D + d] * row[h * D + d];
+        const double root = std::sqrt(squares / static_cast<double>(D) + shape_.norm_epsilon);
+        for (std::size_t d = 0; d < D; ++d) row[h * D + d] *= (has(gain) ? p(gain)[d] : 1.0) / root;
+      }
+    return qkv;
   }
 
   /// Queries and keys, rotated where positions are.

@@ -42,6 +42,27 @@ inline GptShape small_llama() {
           .rotary_theta = 10};
 }
 
+/// Qwen3's: Llama's with heads that are wider than the stream, and normalized with gains.
+inline GptShape small_qwen3() {
+  GptShape shape = small_llama();
+  shape.heads = 3;
+  shape.head_width = 6;
+  shape.qk_norm = QkNorm::with_gain;
+  return shape;
+}
+
+/// nanochat's: no gains, a norm after the embedding.
+inline GptShape small_nanochat() {
+  GptShape shape = small_llama();
+  shape.grouped_heads = 0;
+  shape.hidden = 12;
+  shape.activation = Activation::squared_relu;
+  shape.norm_gain = false;
+  shape.embedding_norm = true;
+  shape.qk_norm = QkNorm::without_gain;
+  return shape;
+}
+
 /// What the model said, in order.
 class RecordingHooks final : public Hooks {
  public:

@@ -197,6 +197,32 @@ TEST_P(LayerNormTest, WithoutMeansItIsRmsNormalization) {
     for (const float epsilon : {1e-5F, 0.5F}) check(rows, channels, false, false, epsilon);
 }
 
+TEST_P(LayerNormTest, WithoutGainsItHasTheBitsOfGainsOfOne) {
+  for (const auto& [rows, channels] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {66, 33}, {70, 64}, {3, 4104}})
+    for (const bool centered : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} x {}, centered {}", rows, channels, centered));
+      const std::int64_t n = rows * channels;
+      const auto x = tensor(dtype(), normals(1, n)), dy = tensor(dtype(), normals(2, n));
+      const auto beta = tensor(dtype(), normals(3, centered ? channels : 0));
+      const auto ones = tensor(dtype(), Values(static_cast<std::size_t>(channels), 1.0));
+      const auto run = [&](bool gains) {
+        const auto y = tensor(dtype(), n), dx = tensor(dtype(), normals(4, n));
+        const auto mean = tensor(DType::f32, centered ? rows : 0), rstd = tensor(DType::f32, rows);
+        const auto dgamma = tensor(DType::f32, Values(static_cast<std::size_t>(channels)));
+        const auto dbeta = tensor(DType::f32, normals(5, centered ? channels : 0));
+        const View none(nullptr, 0, dtype()), no_sums(nullptr, 0, DType::f32);
+        ops::layer_norm_forward(y.view(), mean.view(), rstd.view(), x.view(),
+                                gains ? ones.view() : none, beta.view(), 1e-5F, stream());
+        ops::layer_norm_backward(dx.view(), gains ? dgamma.view() : no_sums, dbeta.view(), {},
+                                 dy.view(), x.view(), gains ? ones.view() : none, mean.view(),
+                                 rstd.view(), true, stream());
+        return joined({&y, &mean, &rstd, &dx, &dbeta});
+      };
+      EXPECT_TRUE(run(false) == run(true));
+    }
+}
+
 TEST_P(LayerNormTest, RmsNormalizationByHand) {
   const auto x = tensor(dtype(), Values{3, 4}), gamma = tensor(dtype(), Values{1, 2});
   auto y = tensor(dtype(), 2), rstd = tensor(DType::f32, 1);

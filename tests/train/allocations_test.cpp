@@ -155,6 +155,23 @@ TEST(Allocations, AStepOfMuonTakesNothingFromTheHeap) {
   }
 }
 
+TEST(Allocations, AStepOfEveryFamilyTakesNothingFromTheHeap) {
+  const auto alone = comm::make_self_world();
+  for (const auto family : {model::Family::llama, model::Family::qwen3, model::Family::nanochat}) {
+    Job job = small_job();
+    model::ModelConfig config{.family = {family},
+                              .layers = job.shape.layers,
+                              .heads = job.shape.heads,
+                              .channels = job.shape.channels,
+                              .context = job.shape.context,
+                              .vocabulary = job.shape.vocabulary};
+    job.shape = model::resolve(config);
+    const Counted counted = count_steps(job, *alone);
+    EXPECT_EQ(counted.mallocs, 0) << word(family);
+    EXPECT_EQ(counted.scratch, 0U) << word(family);
+  }
+}
+
 TEST(Allocations, AStepUnderMpiTakesNothingFromTheHeap) {
   const auto world = comm::make_mpi_world();
   for (const auto transport : {comm::Transport::automatic, comm::Transport::mpi})

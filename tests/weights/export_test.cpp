@@ -57,10 +57,10 @@ std::map<std::string, std::vector<float>> values_of(const StoredModel& model) {
   return all;
 }
 
-TEST(Export, GivesBackALlamaThatWasImported) {
-  for (const bool tied : {false, true}) {
-    model::GptShape shape = tiny_llama();
-    shape.tied_head = tied;
+TEST(Export, GivesBackALlamaAndWhatFollowedItThatWereImported) {
+  model::GptShape tied = tiny_llama();
+  tied.tied_head = true;
+  for (const model::GptShape& shape : {tiny_llama(), tied, tiny_qwen3(), tiny_nanochat()}) {
     const Folder folder(shape);
     const test::ScratchDirectory directory;
     const std::string run = imported(folder.write(), directory);

@@ -46,10 +46,59 @@ TEST(Family, NamesTensorsOfLlamaAsTransformersDoes) {
   EXPECT_EQ(head_name(family_of(shape)), "lm_head.weight");
 }
 
+TEST(Family, NamesTensorsOfQwen3AsTransformersDoes) {
+  std::map<std::string, std::string> found;
+  for (const layout::Parameter& parameter : model::parameter_table(tiny_qwen3()))
+    found[parameter.name] = names_of(tiny_qwen3(), parameter);
+  EXPECT_EQ(found.size(), 2U * 8 + 3);
+  EXPECT_EQ(found.at("h.1.attn.q_norm.weight"), "layers.1.self_attn.q_norm.weight");
+  EXPECT_EQ(found.at("h.1.attn.k_norm.weight"), "layers.1.self_attn.k_norm.weight");
+  EXPECT_EQ(found.at("h.0.attn.qkv.weight"),
+            "layers.0.self_attn.q_proj.weight layers.0.self_attn.k_proj.weight "
+            "layers.0.self_attn.v_proj.weight");
+  EXPECT_EQ(found.at("h.0.mlp.fc.weight"),
+            "layers.0.mlp.gate_proj.weight layers.0.mlp.up_proj.weight");
+}
+
+TEST(Family, NamesTensorsOfNanochatAsTransformersDoes) {
+  const std::map<std::string, std::string> expected{
+      {"wte.weight", "embed_tokens.weight"},
+      {"h.1.attn.qkv.weight",
+       "layers.1.self_attn.q_proj.weight layers.1.self_attn.k_proj.weight "
+       "layers.1.self_attn.v_proj.weight"},
+      {"h.1.attn.proj.weight", "layers.1.self_attn.o_proj.weight"},
+      {"h.1.mlp.fc.weight", "layers.1.mlp.fc1.weight"},
+      {"h.1.mlp.proj.weight", "layers.1.mlp.fc2.weight"},
+      {"head.weight", "lm_head.weight"}};
+  for (const layout::Parameter& parameter : model::parameter_table(tiny_nanochat()))
+    if (!parameter.name.starts_with("h.0.")) {
+      EXPECT_EQ(names_of(tiny_nanochat(), parameter), expected.at(parameter.name));
+    }
+  // Queries and keys turn the other way there.
+  std::vector<std::int64_t> swapped;
+  for (const TheirTensor& their :
+       their_tensors(family_of(tiny_nanochat()), tiny_nanochat(),
+                     layout::Parameter{.name = "h.0.attn.qkv.weight", .shape = {16, 8}}))
+    swapped.push_back(their.swapped_rows);
+  EXPECT_EQ(swapped, (std::vector<std::int64_t>{2, 2, 0}));
+}
+
 TEST(Family, IsFoundByTheParts) {
   model::GptShape shape = tiny_llama();
   EXPECT_EQ(find_family(shape)->kind, model::Family::llama);
+  shape.qk_norm = model::QkNorm::with_gain;
+  EXPECT_EQ(find_family(shape)->kind, model::Family::qwen3);
+  shape.bias = true;
+  EXPECT_EQ(find_family(shape), nullptr);
+  shape = tiny_llama();
   shape.norm = model::Norm::layer_norm;
+  EXPECT_EQ(find_family(shape), nullptr);
+  shape = tiny_nanochat();
+  EXPECT_EQ(find_family(shape)->kind, model::Family::nanochat);
+  shape.embedding_norm = false;
+  EXPECT_EQ(find_family(shape), nullptr);
+  shape = tiny_shape();
+  shape.qk_norm = model::QkNorm::without_gain;
   EXPECT_EQ(find_family(shape), nullptr);
   shape = tiny_shape();
   shape.activation = model::Activation::squared_relu;
@@ -91,7 +140,7 @@ TEST(Family, TurnsTheWeightsOfConv1DAndNothingElse) {
 }
 
 TEST(Family, HasANameForEveryParameterAndNoneTwice) {
-  for (model::GptShape shape : {tiny_shape(), tiny_llama()}) {
+  for (model::GptShape shape : {tiny_shape(), tiny_llama(), tiny_qwen3(), tiny_nanochat()}) {
     shape.tied_head = false;
     std::set<std::string> names;
     std::size_t count = 0;

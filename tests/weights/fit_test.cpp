@@ -67,12 +67,18 @@ TEST(Misfits, TellTheParts) {
   shape.norm_epsilon = 1e-5;
   shape.grouped_heads = 0;
   shape.hidden = 9;
+  shape.head_width = 6;
   std::string text = told(stored, wanted(shape));
   EXPECT_THAT(text, HasSubstr("model.rotary_theta: 10000 here, but 500000 in"));
   EXPECT_THAT(text, HasSubstr("model.rotary_scaling.low_freq_factor: 2 here, but 1 in"));
   EXPECT_THAT(text, HasSubstr("model.norm_epsilon: 1e-05 here, but 1e-06 in"));
   EXPECT_THAT(text, HasSubstr("model.key_value_heads: 2 here, but 1 in"));
+  EXPECT_THAT(text, HasSubstr("model.head_channels: 6 here, but 4 in"));
   EXPECT_THAT(text, HasSubstr("model.mlp_channels: 9 here, but 7 in"));
+  text = told(stored, wanted(tiny_nanochat()));
+  EXPECT_THAT(text, HasSubstr("model.norm_gain: false here, but true in"));
+  EXPECT_THAT(text, HasSubstr("model.embedding_norm: true here, but false in"));
+  EXPECT_THAT(text, HasSubstr("model.qk_norm: without_gain here, but none in"));
   text = told(stored, wanted(tiny_shape()));
   EXPECT_THAT(text, HasSubstr("model.norm: layer_norm here, but rms_norm in"));
   EXPECT_THAT(text, HasSubstr("model.activation: gelu here, but swiglu in"));

@@ -82,6 +82,27 @@ inline model::GptShape tiny_llama() {
           .rotary_scaling = {.factor = 8, .original_context = 64}};
 }
 
+/// Heads wider than the stream, and normalized.
+inline model::GptShape tiny_qwen3() {
+  model::GptShape shape = tiny_llama();
+  shape.head_width = 6;
+  shape.qk_norm = model::QkNorm::with_gain;
+  shape.rotary_theta = 1000000;
+  shape.rotary_scaling = {};
+  return shape;
+}
+
+inline model::GptShape tiny_nanochat() {
+  model::GptShape shape = tiny_llama();
+  shape.norm_gain = false;
+  shape.embedding_norm = true;
+  shape.qk_norm = model::QkNorm::without_gain;
+  shape.activation = model::Activation::squared_relu;
+  shape.rotary_theta = 100000;
+  shape.rotary_scaling = {};
+  return shape;
+}
+
 /// All tensors of a model by their names there, cut and turned as they are there.
 inline Tensors tensors_of(const model::GptShape& shape) {
   Tensors tensors;
@@ -91,9 +112,14 @@ inline Tensors tensors_of(const model::GptShape& shape) {
     for (const TheirTensor& their : their_tensors(family, shape, table[p])) {
       const std::int64_t out = their.shape[0], elements = their.elements(), in = elements / out;
       std::vector<float> values(static_cast<std::size_t>(elements));
-      for (std::int64_t i = 0; i < elements; ++i)
-        values[static_cast<std::size_t>(their.transposed ? i % in * out + i / in : i)] =
+      for (std::int64_t i = 0; i < elements; ++i) {
+        const std::int64_t row = i / in, pair = 2 * their.swapped_rows;
+        const std::int64_t swapped =
+            pair == 0 ? row : row / pair * pair + (row + their.swapped_rows) % pair;
+        values[static_cast<std::size_t>(their.transposed ? i % in * out + row
+                                                         : swapped * in + i % in)] =
             value_of(p, their.begin + i);
+      }
       auto extents = their.shape;
       if (their.transposed)
         std::swap(extents[0], extents[1]);
@@ -126,13 +152,49 @@ inline std::string llama_config(const model::GptShape& shape) {
       shape.bias);
 }
 
+inline std::string qwen3_config(const model::GptShape& shape) {
+  return fmt::format(
+      R"({{"model_type": "qwen3", "num_hidden_layers": {}, "num_attention_heads": {},
+ "num_key_value_heads": {}, "head_dim": {}, "hidden_size": {}, "intermediate_size": {},
+ "max_position_embeddings": {}, "vocab_size": {}, "hidden_act": "silu", "rms_norm_eps": {},
+ "rope_parameters": {{"rope_type": "default", "rope_theta": {}}}, "tie_word_embeddings": {},
+ "attention_bias": false, "use_sliding_window": false, "sliding_window": null,
+ "layer_types": ["full_attention", "full_attention"]}})",
+      shape.layers, shape.heads, shape.key_value_heads(), shape.head_channels(), shape.channels,
+      shape.mlp_channels(), shape.context, shape.vocabulary, shape.norm_epsilon, shape.rotary_theta,
+      shape.tied_head);
+}
+
+inline std::string nanochat_config(const model::GptShape& shape) {
+  return fmt::format(
+      R"({{"model_type": "nanochat", "num_hidden_layers": {}, "num_attention_heads": {},
+ "num_key_value_heads": {}, "hidden_size": {}, "intermediate_size": {},
+ "max_position_embeddings": {}, "vocab_size": {}, "hidden_act": "relu2", "rms_norm_eps": {},
+ "rope_parameters": {{"rope_type": "default", "rope_theta": {}}}, "tie_word_embeddings": {},
+ "attention_bias": false, "final_logit_softcapping": null}})",
+      shape.layers, shape.heads, shape.key_value_heads(), shape.channels, shape.mlp_channels(),
+      shape.context, shape.vocabulary, shape.norm_epsilon, shape.rotary_theta, shape.tied_head);
+}
+
+/// config.json of a model of any family.
+inline std::string config_of(const model::GptShape& shape) {
+  switch (family_of(shape).kind) {
+    case model::Family::gpt2:
+      return gpt2_config(shape);
+    case model::Family::llama:
+      return llama_config(shape);
+    case model::Family::qwen3:
+      return qwen3_config(shape);
+    case model::Family::nanochat:
+      return nanochat_config(shape);
+  }
+  return {};
+}
+
 /// A folder of the tiny model, which a test may change before it is written.
 struct Folder {
   explicit Folder(const model::GptShape& given = tiny_shape())
-      : shape(given),
-        config(family_of(given).kind == model::Family::llama ? llama_config(given)
-                                                             : gpt2_config(given)),
-        tensors(tensors_of(given)) {}
+      : shape(given), config(config_of(given)), tensors(tensors_of(given)) {}
 
   const std::string& write() const {
     test::write_bytes(directory / "config.json", config);

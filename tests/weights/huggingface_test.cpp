@@ -164,7 +164,8 @@ TEST_P(BadConfigs, AreRefusedByTheirKey) {
 
 constexpr BadConfig bad_configs[] = {
     {"Mistral", R"("gpt2")", R"("mistral")",
-     "model_type: \"mistral\": this architecture is not read; known: gpt2, llama"},
+     "model_type: \"mistral\": this architecture is not read; known: gpt2, llama, "
+     "qwen3, nanochat"},
     {"NoType", R"("model_type": "gpt2",)", "", "model_type: missing"},
     {"Relu", "gelu_new", "relu", "activation_function"},
     {"ExactGelu", "gelu_new", "gelu", "activation_function"},
@@ -212,8 +213,8 @@ constexpr BadConfig bad_llamas[] = {
     {"Heads", R"("num_attention_heads": 2)", R"("num_attention_heads": 3)",
      "num_attention_heads: 3 heads do not divide 8 channels"},
     {"OddHeads", R"("num_attention_heads": 2)", R"("num_attention_heads": 8)", "an odd number"},
-    {"HeadDim", R"("vocab_size")", R"("head_dim": 8, "vocab_size")",
-     "head_dim: 8: heads here have 8 / 2 = 4 channels"},
+    {"HeadDim", R"("vocab_size")", R"("head_dim": 7, "vocab_size")",
+     "head_dim: heads of 7 channels, an odd number, cannot be rotated"},
     {"HalfBiased", R"("mlp_bias": false)", R"("mlp_bias": true)", "mlp_bias: true"},
     {"Epsilon", "1e-06", "-1", "rms_norm_eps: -1; it must be a positive number"},
     {"NoWidth", R"("intermediate_size": 7,)", "", "intermediate_size: missing"},
@@ -223,6 +224,69 @@ constexpr BadConfig bad_llamas[] = {
 INSTANTIATE_TEST_SUITE_P(All, BadLlamas, ::testing::ValuesIn(bad_llamas), [](const auto& one) {
   return one.param.name;
 });
+
+struct BadFamily {
+  model::GptShape shape;
+  BadConfig config;
+};
+class BadFamilies : public ::testing::TestWithParam<BadFamily> {};
+
+TEST_P(BadFamilies, AreRefusedByTheirKey) {
+  Folder folder(GetParam().shape);
+  folder.config = replaced(folder.config, GetParam().config.what, GetParam().config.by);
+  EXPECT_THAT(folder_refusal(folder), HasSubstr(GetParam().config.told));
+}
+
+std::vector<BadFamily> bad_families() {
+  const model::GptShape qwen3 = tiny_qwen3(), nanochat = tiny_nanochat();
+  return {
+      {qwen3,
+       {"Biased", R"("attention_bias": false)", R"("attention_bias": true)",
+        "attention_bias: true: biases here are in the MLP as well"}},
+      {qwen3,
+       {"Windows", R"("use_sliding_window": false)", R"("use_sliding_window": true)",
+        "use_sliding_window: true: attention here sees the whole context"}},
+      {qwen3,
+       {"LayerTypes", R"(["full_attention",)", R"(["sliding_attention",)",
+        "layer_types: \"sliding_attention\": attention here sees the whole context"}},
+      {qwen3, {"OtherWidth", R"("head_dim": 6)", R"("head_dim": 4)", "needs [8, 8]"}},
+      {qwen3, {"DefaultWidth", R"("head_dim": 6, )", "", "needs [256, 8]"}},
+      {nanochat,
+       {"SoftCap", R"("final_logit_softcapping": null)", R"("final_logit_softcapping": 15.0)",
+        "final_logit_softcapping: 15.0: logits here are not capped; it must be null"}},
+      {nanochat,
+       {"NoSoftCap", R"(, "final_logit_softcapping": null)", "",
+        "final_logit_softcapping: missing, which means 15: logits here are not capped"}},
+      {nanochat, {"Silu", "relu2", "silu", "hidden_act: \"silu\": the MLP here has the square"}}};
+}
+
+INSTANTIATE_TEST_SUITE_P(All,
+                         BadFamilies,
+                         ::testing::ValuesIn(bad_families()),
+                         [](const auto& one) { return one.param.config.name; });
+
+TEST(HuggingFace, ReadsQwen3AndNanochatFromTheirParts) {
+  for (model::GptShape shape : {tiny_qwen3(), tiny_nanochat()})
+    for (const bool tied : {false, true}) {
+      shape.tied_head = tied;
+      const Folder folder(shape);
+      const StoredModel model = open_model(folder.write());
+      EXPECT_EQ(model.shape, shape);
+      expect_values(model);
+    }
+}
+
+TEST(HuggingFace, WritesTheConfigsOfQwen3AndNanochatThatItReads) {
+  for (model::GptShape shape : {tiny_qwen3(), tiny_nanochat()}) {
+    EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+    shape.grouped_heads = shape.hidden = shape.head_width = 0;
+    EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+  }
+  EXPECT_THAT(config_json(tiny_qwen3(), {}), HasSubstr("Qwen3ForCausalLM"));
+  EXPECT_THAT(config_json(tiny_qwen3(), {}), HasSubstr("\"head_dim\": 6"));
+  EXPECT_THAT(config_json(tiny_nanochat(), {}), HasSubstr("NanoChatForCausalLM"));
+  EXPECT_THAT(config_json(tiny_nanochat(), {}), HasSubstr("\"final_logit_softcapping\": null"));
+}
 
 TEST(HuggingFace, ReadsLlamaFromItsParts) {
   model::GptShape biased = tiny_llama();

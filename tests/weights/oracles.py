@@ -63,28 +63,61 @@ def random_model(seed, tied, **sizes):
     return model.eval()
 
 
-def random_llama(seed, tied, **sizes):
+def random_decoder(kind, seed, tied, **sizes):
+    """Of one of the families that have Llama's layers: llama, qwen3 or nanochat."""
     torch.manual_seed(seed)
     ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(tie_word_embeddings=tied, **{**ids, **sizes}))
+    if kind == "nanochat":
+        ids["final_logit_softcapping"] = None
+    config, model = {"llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
+                     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+                     "nanochat": (transformers.NanoChatConfig, transformers.NanoChatForCausalLM)}[kind]
+    model = model(config(tie_word_embeddings=tied, **{**ids, **sizes}))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.08 * torch.randn_like(parameter))
     return model.eval()
 
 
-def llama_gradients(model):
-    """In the order and the parts of our parameter table."""
-    base = model.model
-    parts = [[base.embed_tokens]]
-    for layer in base.layers:
-        a, m = layer.self_attn, layer.mlp
-        parts += [[layer.input_layernorm], [a.q_proj, a.k_proj, a.v_proj], [a.o_proj], [layer.post_attention_layernorm], [m.gate_proj, m.up_proj], [m.down_proj]]
-    parts += [[base.norm]] + ([] if model.config.tie_word_embeddings else [[model.lm_head]])
-    for modules in parts:
-        yield modules, torch.cat([module.weight.grad for module in modules])
+def halves_swapped(weight, heads):
+    """The rows of each head, its second half first: nanochat's positions turn the other way."""
+    return weight.unflatten(0, (heads, 2, -1)).flip(1).flatten(0, 2)
+
+
+def decoder_gradients(model):
+    """Names and gradients, in the order and the parts of our parameter table."""
+    base, config = model.model, model.config
+    turns_other_way = config.model_type == "nanochat"
+
+    def parts(name, *modules):
+        yield name, torch.cat([module.weight.grad for module in modules])
         if getattr(modules[0], "bias", None) is not None:
-            yield modules, torch.cat([module.bias.grad for module in modules])
+            yield f"{name}, biases", torch.cat([module.bias.grad for module in modules])
+
+    yield from parts("embed_tokens", base.embed_tokens)
+    for i, layer in enumerate(base.layers):
+        a, m = layer.self_attn, layer.mlp
+        if not turns_other_way:
+            yield from parts(f"{i} input_layernorm", layer.input_layernorm)
+            yield from parts(f"{i} q, k, v", a.q_proj, a.k_proj, a.v_proj)
+        else:
+            yield f"{i} q, k, v", torch.cat([halves_swapped(a.q_proj.weight.grad, config.num_attention_heads),
+                                             halves_swapped(a.k_proj.weight.grad, config.num_key_value_heads), a.v_proj.weight.grad])
+        if config.model_type == "qwen3":
+            yield from parts(f"{i} q_norm", a.q_norm)
+            yield from parts(f"{i} k_norm", a.k_norm)
+        yield from parts(f"{i} o", a.o_proj)
+        if turns_other_way:
+            yield from parts(f"{i} fc1", m.fc1)
+            yield from parts(f"{i} fc2", m.fc2)
+            continue
+        yield from parts(f"{i} post_attention_layernorm", layer.post_attention_layernorm)
+        yield from parts(f"{i} gate, up", m.gate_proj, m.up_proj)
+        yield from parts(f"{i} down", m.down_proj)
+    if not turns_other_way:
+        yield from parts("norm", base.norm)
+    if not config.tie_word_embeddings:
+        yield from parts("lm_head", model.lm_head)
 
 
 def compare_gradients(name, theirs, ours, tokens):
@@ -92,11 +125,11 @@ def compare_gradients(name, theirs, ours, tokens):
     logits = theirs(torch.tensor([tokens[:-1]])).logits[0]
     torch.nn.functional.cross_entropy(logits, torch.tensor(tokens[1:])).backward()
     got, worst = numbers("gradients", ours, tokens), 0
-    for modules, expected in llama_gradients(theirs):
+    for part_name, expected in decoder_gradients(theirs):
         flat = expected.flatten().numpy()
         part, got = got[:flat.size], got[flat.size:]
         off = np.abs(part - flat).max() / np.abs(flat).max()
-        expect(off < 1e-5, f"{name}: the gradient of {modules[0]} differs by {off} of its largest element")
+        expect(off < 1e-5, f"{name}: the gradient of {part_name} differs by {off} of its largest element")
         worst = max(worst, off)
     expect(got.size == 0, f"{name}: as many gradients")
     print(f"{name}: gradients within {worst:.1e} of the largest element of each parameter")
@@ -160,9 +193,9 @@ def check_model(folder, name, tied, tokenizer="bytes", **sizes):
         compare_numbers(f"{name}, by way of llm.c", theirs, llmc, tokens_of, context, vocabulary)
 
 
-def check_llama(folder, name, tied, spelling=None, **sizes):
+def check_decoder(folder, name, tied, spelling=None, kind="llama", **sizes):
     """As check_model, gradients besides; `spelling` rewrites config.json as older files have it."""
-    theirs = random_llama(len(name), tied, **sizes)
+    theirs = random_decoder(kind, len(name), tied, **sizes)
     draw = np.random.default_rng(8)
     vocabulary, context = sizes["vocab_size"], sizes["max_position_embeddings"]
     tokens_of = lambda count: draw.integers(0, vocabulary, count).tolist()
@@ -260,10 +293,16 @@ def main():
         llama = {"hidden_size": 64, "intermediate_size": 88, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 48}
         scaled = {"rope_theta": 500000.0, "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                   "original_max_position_embeddings": 16}
-        check_llama(folder, "llama", False, num_key_value_heads=2, vocab_size=300, rms_norm_eps=1e-5, **llama)
-        check_llama(folder, "llama-3.1", True, num_key_value_heads=1, vocab_size=300, rope_parameters=scaled, **llama)
-        check_llama(folder, "llama-older", True, older_spelling, num_key_value_heads=2, vocab_size=257, rope_parameters=scaled, **llama)
-        check_llama(folder, "llama-biased", False, older_spelling, num_key_value_heads=4, vocab_size=130, attention_bias=True, mlp_bias=True, **llama)
+        check_decoder(folder, "llama", False, num_key_value_heads=2, vocab_size=300, rms_norm_eps=1e-5, **llama)
+        check_decoder(folder, "llama-3.1", True, num_key_value_heads=1, vocab_size=300, rope_parameters=scaled, **llama)
+        check_decoder(folder, "llama-older", True, older_spelling, num_key_value_heads=2, vocab_size=257, rope_parameters=scaled, **llama)
+        check_decoder(folder, "llama-biased", False, older_spelling, num_key_value_heads=4, vocab_size=130, attention_bias=True, mlp_bias=True, **llama)
+        qwen3 = {**llama, "head_dim": 24, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0}
+        check_decoder(folder, "qwen3", False, kind="qwen3", num_key_value_heads=2, vocab_size=300, **qwen3)
+        check_decoder(folder, "qwen3-tied", True, older_spelling, "qwen3", num_key_value_heads=4, vocab_size=257, **qwen3)
+        nanochat = {**llama, "rms_norm_eps": 2.0**-23, "rope_theta": 100000.0}
+        check_decoder(folder, "nanochat", False, kind="nanochat", num_key_value_heads=4, vocab_size=300, **nanochat)
+        check_decoder(folder, "nanochat-grouped", False, older_spelling, "nanochat", num_key_value_heads=2, vocab_size=130, **nanochat)
         check_model(folder, "squared", True, "bytes", n_layer=2, n_head=2, n_embd=32, n_positions=16, vocab_size=256, activation_function="relu2",
                     n_inner=80, layer_norm_epsilon=1e-6)
         check_dtypes(folder)

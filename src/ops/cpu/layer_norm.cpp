@@ -14,6 +14,12 @@
 namespace trireme::ops::cpu {
 namespace {
 
+/// 1 without gains.
+template <class T>
+TRIREME_INLINE float gamma_at(const T* gamma, std::int64_t c) {
+  return gamma != nullptr ? to_float(gamma[c]) : 1.0F;
+}
+
 template <class T>
 TRIREME_CLONES_BELOW_AVX512 void forward_kernel(T* y,
                                                 float* mean,
@@ -43,11 +49,11 @@ TRIREME_CLONES_BELOW_AVX512 void forward_kernel(T* y,
     if (beta != nullptr) {
 #pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c)
-        y[c] = from_float<T>((to_float(x[c]) - m) * s * to_float(gamma[c]) + to_float(beta[c]));
+        y[c] = from_float<T>((to_float(x[c]) - m) * s * gamma_at(gamma, c) + to_float(beta[c]));
     } else {
 #pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c)
-        y[c] = from_float<T>((to_float(x[c]) - m) * s * to_float(gamma[c]));
+        y[c] = from_float<T>((to_float(x[c]) - m) * s * gamma_at(gamma, c));
     }
   }
 }
@@ -97,7 +103,7 @@ TRIREME_CLONES_BELOW_AVX512 void backward_kernel(T* dx,
     float sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
     for (std::int64_t c = 0; c < channels; ++c) {
-      const float g = to_float(dy[c]) * to_float(gamma[c]);
+      const float g = to_float(dy[c]) * gamma_at(gamma, c);
       sum += g;
       product += g * ((to_float(x[c]) - m) * s);
     }
@@ -106,14 +112,14 @@ TRIREME_CLONES_BELOW_AVX512 void backward_kernel(T* dx,
     if (accumulate) {
 #pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c) {
-        const float g = to_float(dy[c]) * to_float(gamma[c]);
+        const float g = to_float(dy[c]) * gamma_at(gamma, c);
         const float d = s * (g - sum - (to_float(x[c]) - m) * s * product);
         to[c] = from_float<T>(to_float(to[c]) + d);
       }
     } else {
 #pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c) {
-        const float g = to_float(dy[c]) * to_float(gamma[c]);
+        const float g = to_float(dy[c]) * gamma_at(gamma, c);
         to[c] = from_float<T>(s * (g - sum - (to_float(x[c]) - m) * s * product));
       }
     }
@@ -199,7 +205,8 @@ void parameters_of_piece(float* dgamma,
     }
   }
   for (std::int64_t c = 0; c < count; ++c) {
-    dgamma[column + c] += scale_total[static_cast<std::size_t>(c)];
+    if (dgamma != nullptr)
+      dgamma[column + c] += scale_total[static_cast<std::size_t>(c)];
     if (dbeta != nullptr)
       dbeta[column + c] += shift_total[static_cast<std::size_t>(c)];
   }
@@ -285,9 +292,10 @@ void layer_norm_backward(T* dx,
                          std::int64_t channels,
                          bool accumulate) {
   // The parameters first: dx may be dy.
-  for_chunks(channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
-    parameters_of_piece(dgamma, dbeta, saved, rows, begin, end - begin, channels);
-  });
+  if (dgamma != nullptr || dbeta != nullptr)
+    for_chunks(channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
+      parameters_of_piece(dgamma, dbeta, saved, rows, begin, end - begin, channels);
+    });
   for_chunks(rows, rows_per_chunk(channels), [&](std::int64_t begin, std::int64_t end) {
 #if defined(__x86_64__)
     if (has_avx512()) {

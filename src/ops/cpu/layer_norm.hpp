@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU bodies of layer_norm.hpp; T is float or Bf16; beta and dbeta may be null, and so may mean:
-// then nothing is subtracted from a row (rms_norm).
+// CPU bodies of layer_norm.hpp; T is float or Bf16; gamma, beta and their gradients may be null,
+// and so may mean: then nothing is subtracted from a row (rms_norm).
 #pragma once
 
 #include <cstdint>

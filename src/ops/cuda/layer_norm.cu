@@ -33,6 +33,16 @@ __device__ inline float mean_of(const LayerNormSaved<T>& saved, std::int64_t row
   return saved.mean != nullptr ? saved.mean[row] : 0.0F;
 }
 
+/// N gains from channel c on; ones without gains.
+template <int N, class T>
+__device__ inline Pack<T, N> gains_at(const T* gamma, std::int64_t c) {
+  if (gamma != nullptr)
+    return load<N>(gamma + c);
+  Pack<T, N> ones;
+  for (int k = 0; k < N; ++k) ones.v[k] = from_float<T>(1.0F);
+  return ones;
+}
+
 /// N elements of what is normalized, from channel c on; a sum is stored first.
 template <int N, class T>
 __device__ inline Pack<T, N> take(const LayerNormInput<T>& input,
@@ -90,7 +100,7 @@ __global__ void forward_kernel(T* y,
   }
   for (std::int64_t c = first; c < channels; c += step) {
     auto pack = load<N>(from + c);
-    const auto scale = load<N>(gamma + c);
+    const auto scale = gains_at<N>(gamma, c);
     Pack<T, N> shift{};
     if (beta != nullptr)
       shift = load<N>(beta + c);
@@ -188,7 +198,7 @@ __global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
   const bool inside = own < channels;
   BackwardSlice<N, T> slice{dx, saved, channels, inside ? own : 0, inside, accumulate};
   if (inside)
-    slice.gamma = load<N>(saved.gamma + own);
+    slice.gamma = gains_at<N>(saved.gamma, own);
   std::int64_t row = blockIdx.x * rows_per_slice;
   const std::int64_t end = row + rows_per_slice < rows ? row + rows_per_slice : rows;
   int turn = 0;
@@ -219,7 +229,7 @@ __global__ void backward_kernel(
   constexpr std::int64_t step = warp_lanes * N;
   float sum = 0, product = 0;
   for (std::int64_t c = first; c < channels; c += step) {
-    const auto d = load<N>(dy + c), at = load<N>(x + c), scale = load<N>(saved.gamma + c);
+    const auto d = load<N>(dy + c), at = load<N>(x + c), scale = gains_at<N>(saved.gamma, c);
     for (int k = 0; k < N; ++k) {
       const float g = to_float(d.v[k]) * to_float(scale.v[k]);
       sum += g;
@@ -230,7 +240,7 @@ __global__ void backward_kernel(
   sum = saved.mean != nullptr ? warp_sum(sum) * inverse : 0.0F;
   product = warp_sum(product) * inverse;
   for (std::int64_t c = first; c < channels; c += step) {
-    const auto d = load<N>(dy + c), at = load<N>(x + c), scale = load<N>(saved.gamma + c);
+    const auto d = load<N>(dy + c), at = load<N>(x + c), scale = gains_at<N>(saved.gamma, c);
     T* to = dx + row * channels + c;
     Pack<T, N> pack{};
     if (accumulate)

@@ -8,6 +8,12 @@
 
 namespace trireme::ops::cpu::avx512 {
 
+/// Ones without gains.
+template <class T>
+TRIREME_AVX512 inline __m512 load_gains(const T* gamma, std::int64_t c, __mmask16 keep) {
+  return gamma != nullptr ? load_floats(gamma + c, keep) : _mm512_set1_ps(1.0F);
+}
+
 template <class T>
 TRIREME_AVX512 void normalize_rows(T* y,
                                    float* mean,
@@ -37,7 +43,7 @@ TRIREME_AVX512 void normalize_rows(T* y,
     const __m512 s = _mm512_set1_ps(rstd[r]);
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const __mmask16 keep = first_lanes(channels - c);
-      const __m512 scale = _mm512_mul_ps(s, load_floats(gamma + c, keep));
+      const __m512 scale = _mm512_mul_ps(s, load_gains(gamma, c, keep));
       const __m512 d = _mm512_sub_ps(load_floats(x + c, keep), m);
       const __m512 shift = beta != nullptr ? load_floats(beta + c, keep) : _mm512_setzero_ps();
       store_floats(y + c, _mm512_fmadd_ps(d, scale, shift), keep);
@@ -63,7 +69,7 @@ TRIREME_AVX512 void normalize_rows_backward(T* dx,
     __m512 sum = _mm512_setzero_ps(), product = _mm512_setzero_ps();
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const __mmask16 keep = first_lanes(channels - c);
-      const __m512 g = _mm512_mul_ps(load_floats(dy + c, keep), load_floats(saved.gamma + c, keep));
+      const __m512 g = _mm512_mul_ps(load_floats(dy + c, keep), load_gains(saved.gamma, c, keep));
       sum = _mm512_add_ps(sum, g);  // zero beyond the row
       product =
           _mm512_fmadd_ps(g, _mm512_mul_ps(_mm512_sub_ps(load_floats(x + c, keep), m), s), product);
@@ -74,7 +80,7 @@ TRIREME_AVX512 void normalize_rows_backward(T* dx,
     const __m512 mean_p = _mm512_set1_ps(_mm512_reduce_add_ps(product) * inverse);
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const __mmask16 keep = first_lanes(channels - c);
-      const __m512 g = _mm512_mul_ps(load_floats(dy + c, keep), load_floats(saved.gamma + c, keep));
+      const __m512 g = _mm512_mul_ps(load_floats(dy + c, keep), load_gains(saved.gamma, c, keep));
       const __m512 xhat = _mm512_mul_ps(_mm512_sub_ps(load_floats(x + c, keep), m), s);
       const __m512 inner = _mm512_fnmadd_ps(xhat, mean_p, _mm512_sub_ps(g, mean_g));
       const __m512 before = accumulate ? load_floats(to + c, keep) : _mm512_setzero_ps();

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/family.hpp"
+
+namespace trireme::model {
+
+/// GPT-2: Radford et al. 2019. Llama: Touvron et al. 2023, with Llama 3's theta. Qwen3: arXiv
+/// 2505.09388, section 2, and config.json of the published checkpoints. nanochat:
+/// github.com/karpathy/nanochat, nanochat/gpt.py, as transformers' NanoChatForCausalLM has it:
+/// what came later (value embeddings, residual scalars, smear, backout, windows) is not here. Its
+/// epsilon is that of fp32, which norms of PyTorch take where none is given.
+FamilyParts parts_of(Family family) {
+  switch (family) {
+    case Family::gpt2:
+      return {};
+    case Family::llama:
+      return {.norm = Norm::rms_norm,
+              .activation = Activation::swiglu,
+              .positions = Positions::rotary,
+              .rotary_theta = 500000,
+              .bias = false,
+              .tied_head = false};
+    case Family::qwen3:
+      return {.norm = Norm::rms_norm,
+              .norm_epsilon = 1e-6,
+              .activation = Activation::swiglu,
+              .positions = Positions::rotary,
+              .rotary_theta = 1e6,
+              .qk_norm = QkNorm::with_gain,
+              .bias = false,
+              .tied_head = false};
+    case Family::nanochat:
+      return {.norm = Norm::rms_norm,
+              .norm_gain = false,
+              .norm_epsilon = 0x1p-23,
+              .embedding_norm = true,
+              .activation = Activation::squared_relu,
+              .positions = Positions::rotary,
+              .rotary_theta = 1e5,
+              .qk_norm = QkNorm::without_gain,
+              .bias = false,
+              .tied_head = false,
+              .output_init = OutputInit::zero};
+  }
+  return {};
+}
+
+/// GPT-2's: Radford et al. 2019, table 2, with the heads of the published checkpoints (64 channels
+/// each) and the vocabulary of 50257 rounded up to a multiple of 128. Llama 3.2's and Qwen3's:
+/// config.json of the published checkpoints. nanochat's: depth d has 64 d channels in heads of 128,
+/// and its tokenizer 65536 tokens.
+PresetSizes sizes_of(Preset preset) {
+  switch (preset) {
+    case Preset::none:
+      return {};
+    case Preset::gpt2_124m:
+      return {.layers = 12, .heads = 12, .channels = 768, .context = 1024, .vocabulary = 50304};
+    case Preset::gpt2_350m:
+      return {.layers = 24, .heads = 16, .channels = 1024, .context = 1024, .vocabulary = 50304};
+    case Preset::gpt2_774m:
+      return {.layers = 36, .heads = 20, .channels = 1280, .context = 1024, .vocabulary = 50304};
+    case Preset::gpt2_1558m:
+      return {.layers = 48, .heads = 25, .channels = 1600, .context = 1024, .vocabulary = 50304};
+    case Preset::llama32_1b:
+      return {.layers = 16,
+              .heads = 32,
+              .channels = 2048,
+              .context = 131072,
+              .vocabulary = 128256,
+              .key_value_heads = 8,
+              .mlp_channels = 8192,
+              .family = Family::llama,
+              .tied_head = true,
+              .rotary_factor = 32};
+    case Preset::qwen3_06b:
+      return {.layers = 28,
+              .heads = 16,
+              .channels = 1024,
+              .context = 40960,
+              .vocabulary = 151936,
+              .key_value_heads = 8,
+              .head_channels = 128,
+              .mlp_channels = 3072,
+              .family = Family::qwen3,
+              .tied_head = true};
+    case Preset::nanochat_d12:
+      return {.layers = 12,
+              .heads = 6,
+              .channels = 768,
+              .context = 2048,
+              .vocabulary = 65536,
+              .family = Family::nanochat};
+    case Preset::nanochat_d20:
+      return {.layers = 20,
+              .heads = 10,
+              .channels = 1280,
+              .context = 2048,
+              .vocabulary = 65536,
+              .family = Family::nanochat};
+  }
+  return {};
+}
+
+}  // namespace trireme::model

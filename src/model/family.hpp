@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Families, which say of which parts a model is made, and presets, which say how large a published
+// one is. Each is a row of a table in family.cpp; every combination of the keys is a model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "base/key.hpp"
+
+#include "model/shape.hpp"
+
+namespace trireme::model {
+
+enum class Family : std::uint8_t { gpt2, llama, qwen3, nanochat };
+enum class Preset : std::uint8_t {
+  none,
+  gpt2_124m,
+  gpt2_350m,
+  gpt2_774m,
+  gpt2_1558m,
+  llama32_1b,
+  qwen3_06b,
+  nanochat_d12,
+  nanochat_d20
+};
+
+/// What the keys of parts mean where they are auto.
+struct FamilyParts {
+  Norm norm = Norm::layer_norm;
+  bool norm_gain = true;
+  double norm_epsilon = 1e-5;
+  bool embedding_norm = false;
+  Activation activation = Activation::gelu;
+  Positions positions = Positions::learned;
+  double rotary_theta = 10000;
+  QkNorm qk_norm = QkNorm::none;
+  bool bias = true;
+  bool tied_head = true;
+  OutputInit output_init = OutputInit::scaled;
+};
+FamilyParts parts_of(Family family);
+
+/// What the keys of sizes mean where they are not given; 0: not told.
+struct PresetSizes {
+  std::int64_t layers = 0, heads = 0, channels = 0, context = 0, vocabulary = 0;
+  std::int64_t key_value_heads = 0, head_channels = 0, mlp_channels = 0;
+  Family family = Family::gpt2;
+  std::optional<bool> tied_head{};  ///< where the model is not like its family
+  double rotary_factor = 1;
+};
+PresetSizes sizes_of(Preset preset);
+
+}  // namespace trireme::model
+
+template <>
+struct trireme::EnumNames<trireme::model::Preset> {
+  using enum model::Preset;
+  static constexpr std::pair<model::Preset, const char*> table[] = {{none, "none"},
+                                                                    {gpt2_124m, "gpt2-124m"},
+                                                                    {gpt2_350m, "gpt2-350m"},
+                                                                    {gpt2_774m, "gpt2-774m"},
+                                                                    {gpt2_1558m, "gpt2-1558m"},
+                                                                    {llama32_1b, "llama3.2-1b"},
+                                                                    {qwen3_06b, "qwen3-0.6b"},
+                                                                    {nanochat_d12, "nanochat-d12"},
+                                                                    {nanochat_d20, "nanochat-d20"}};
+};
+template <>
+struct trireme::EnumNames<trireme::model::Family> {
+  using enum model::Family;
+  static constexpr std::pair<model::Family, const char*> table[] = {
+      {gpt2, "gpt2"}, {llama, "llama"}, {qwen3, "qwen3"}, {nanochat, "nanochat"}};
+};

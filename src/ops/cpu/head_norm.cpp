@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// A head is some hundred elements, which stay in the first cache from pass to pass.
+#include "ops/cpu/head_norm.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ops/cpu/loops.hpp"
+
+namespace trireme::ops::cpu {
+namespace {
+
+template <bool Gains, class T>
+TRIREME_INLINE float gain_at(const T* gain, std::int64_t c) {
+  if constexpr (Gains)
+    return to_float(gain[c]);
+  else
+    return 1.0F;
+}
+
+/// x becomes turn(x · s · gain); null `cosines`: nothing turns.
+template <bool Gains, class T>
+TRIREME_INLINE void scale_head(
+    T* x, float s, const T* gain, const float* cosines, std::int64_t channels) {
+  if (cosines == nullptr) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < channels; ++c)
+      x[c] = from_float<T>(to_float(x[c]) * s * gain_at<Gains>(gain, c));
+    return;
+  }
+  const std::int64_t half = channels / 2;
+  const float* sines = cosines + half;
+  T* second = x + half;
+#pragma omp simd
+  for (std::int64_t j = 0; j < half; ++j) {
+    const float a = to_float(x[j]) * s * gain_at<Gains>(gain, j);
+    const float b = to_float(second[j]) * s * gain_at<Gains>(gain, half + j);
+    x[j] = from_float<T>(a * cosines[j] - b * sines[j]);
+    second[j] = from_float<T>(b * cosines[j] + a * sines[j]);
+  }
+}
+
+template <class T>
+TRIREME_CLONES void forward_row(
+    T* row, T* raw, float* rstd, const float* cosines, const HeadNormRows<T>* all) {
+  const std::int64_t channels = all->channels;
+  for (std::int64_t h = 0; h < all->heads; ++h) {
+    T* x = row + h * channels;
+    float squares = 0;
+#pragma omp simd reduction(+ : squares)
+    for (std::int64_t c = 0; c < channels; ++c) squares += to_float(x[c]) * to_float(x[c]);
+    const float s = 1.0F / std::sqrt(squares / static_cast<float>(channels) + all->epsilon);
+    if (raw != nullptr) {
+      std::copy(x, x + channels, raw + h * channels);
+      rstd[h] = s;
+    }
+    const T* gain = all->gain_of(h);
+    if (gain != nullptr)
+      scale_head<true>(x, s, gain, cosines, channels);
+    else
+      scale_head<false>(x, s, gain, cosines, channels);
+  }
+}
+
+/// The gradient of what a head was before it turned: of channels j and half + j.
+struct Turned {
+  float first, second;
+};
+template <class T>
+TRIREME_INLINE Turned turned_back(
+    const T* d, const float* cosines, const float* sines, std::int64_t j, std::int64_t half) {
+  const float a = to_float(d[j]), b = to_float(d[half + j]);
+  return {a * cosines[j] + b * sines[j], b * cosines[j] - a * sines[j]};
+}
+
+/// dx = s (u - xhat mean(u xhat)) with u = dz gain, xhat = x s, and dz the gradient turned back.
+template <bool Gains, class T>
+TRIREME_INLINE void head_backward(
+    T* d, const T* x, float s, const T* gain, const float* cosines, std::int64_t channels) {
+  const std::int64_t half = channels / 2;
+  const float* sines = cosines != nullptr ? cosines + half : nullptr;
+  float product = 0;
+  if (cosines == nullptr) {
+#pragma omp simd reduction(+ : product)
+    for (std::int64_t c = 0; c < channels; ++c)
+      product += to_float(d[c]) * gain_at<Gains>(gain, c) * (to_float(x[c]) * s);
+  } else {
+#pragma omp simd reduction(+ : product)
+    for (std::int64_t j = 0; j < half; ++j) {
+      const Turned dz = turned_back(d, cosines, sines, j, half);
+      product += dz.first * gain_at<Gains>(gain, j) * (to_float(x[j]) * s) +
+                 dz.second * gain_at<Gains>(gain, half + j) * (to_float(x[half + j]) * s);
+    }
+  }
+  product /= static_cast<float>(channels);
+  if (cosines == nullptr) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const float u = to_float(d[c]) * gain_at<Gains>(gain, c);
+      d[c] = from_float<T>(s * (u - to_float(x[c]) * s * product));
+    }
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t j = 0; j < half; ++j) {
+    const Turned dz = turned_back(d, cosines, sines, j, half);
+    const float u = dz.first * gain_at<Gains>(gain, j);
+    const float v = dz.second * gain_at<Gains>(gain, half + j);
+    d[j] = from_float<T>(s * (u - to_float(x[j]) * s * product));
+    d[half + j] = from_float<T>(s * (v - to_float(x[half + j]) * s * product));
+  }
+}
+
+template <class T>
+TRIREME_CLONES void backward_row(
+    T* d_row, const T* raw, const float* rstd, const float* cosines, const HeadNormRows<T>* all) {
+  const std::int64_t channels = all->channels;
+  for (std::int64_t h = 0; h < all->heads; ++h) {
+    T* d = d_row + h * channels;
+    const T* x = raw + h * channels;
+    const T* gain = all->gain_of(h);
+    if (gain != nullptr)
+      head_backward<true>(d, x, rstd[h], gain, cosines, channels);
+    else
+      head_backward<false>(d, x, rstd[h], gain, cosines, channels);
+  }
+}
+
+constexpr std::int64_t columns_together = 16;
+constexpr std::int64_t rows_per_part = 64;
+using Sums = std::array<float, columns_together>;
+
+/// Adds dz xhat of `count` columns from `column` on, over the heads [begin, end) of one row; of
+/// what turns, to `second` those half a head further.
+template <class T>
+TRIREME_CLONES void add_gain_terms(float* first,
+                                   float* second,
+                                   const T* d_row,
+                                   const T* raw,
+                                   const float* rstd,
+                                   const float* cosines,
+                                   std::int64_t begin,
+                                   std::int64_t end,
+                                   std::int64_t column,
+                                   std::int64_t count,
+                                   std::int64_t channels) {
+  const std::int64_t half = channels / 2;
+  const float* sines = cosines != nullptr ? cosines + half : nullptr;
+  for (std::int64_t h = begin; h < end; ++h) {
+    const T* d = d_row + h * channels;
+    const T* x = raw + h * channels;
+    const float s = rstd[h];
+    if (cosines == nullptr) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i)
+        first[i] += to_float(d[column + i]) * (to_float(x[column + i]) * s);
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Turned dz = turned_back(d, cosines, sines, column + i, half);
+        first[i] += dz.first * (to_float(x[column + i]) * s);
+        second[i] += dz.second * (to_float(x[half + column + i]) * s);
+      }
+    }
+  }
+}
+
+/// Sums of 64 rows are added up, so the error grows with rows / 64.
+template <class T>
+void gradient_of_gain(float* to,
+                      const T* d_packed,
+                      const T* raw,
+                      const float* rstd,
+                      const HeadNormRows<T>& all,
+                      std::int64_t begin,
+                      std::int64_t end) {
+  const bool turns = all.table != nullptr;
+  const std::int64_t half = all.channels / 2;
+  for_chunks(turns ? half : all.channels, columns_together,
+             [&](std::int64_t column, std::int64_t last) {
+               Sums first_total{}, second_total{};
+               for (std::int64_t part = 0; part < all.rows; part += rows_per_part) {
+                 Sums first{}, second{};
+                 for (std::int64_t r = part; r < std::min(all.rows, part + rows_per_part); ++r)
+                   add_gain_terms(first.data(), second.data(), d_packed + r * all.stride,
+                                  raw + r * all.heads * all.channels, rstd + r * all.heads,
+                                  turns ? all.angles_of(r) : nullptr, begin, end, column,
+                                  last - column, all.channels);
+                 for (std::size_t i = 0; i < first.size(); ++i) {
+                   first_total[i] += first[i];
+                   second_total[i] += second[i];
+                 }
+               }
+               for (std::int64_t c = column; c < last; ++c) {
+                 to[c] += first_total[static_cast<std::size_t>(c - column)];
+                 if (turns)
+                   to[half + c] += second_total[static_cast<std::size_t>(c - column)];
+               }
+             });
+}
+
+template <class T>
+std::int64_t head_rows_per_chunk(const HeadNormRows<T>& all) {
+  return std::max<std::int64_t>(1, elements_per_chunk / (all.heads * all.channels));
+}
+
+}  // namespace
+
+template <class T>
+void head_norm_forward(T* packed, T* raw, float* rstd, const HeadNormRows<T>& all) {
+  for_chunks(all.rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      forward_row(packed + r * all.stride,
+                  raw != nullptr ? raw + r * all.heads * all.channels : nullptr,
+                  rstd != nullptr ? rstd + r * all.heads : nullptr,
+                  all.table != nullptr ? all.angles_of(r) : nullptr, &all);
+  });
+}
+
+template <class T>
+void head_norm_backward(T* d_packed,
+                        float* d_query_gain,
+                        float* d_key_gain,
+                        const T* raw,
+                        const float* rstd,
+                        const HeadNormRows<T>& all) {
+  // The gains first: the gradient is overwritten.
+  if (d_query_gain != nullptr) {
+    gradient_of_gain(d_query_gain, d_packed, raw, rstd, all, 0, all.query_heads);
+    gradient_of_gain(d_key_gain, d_packed, raw, rstd, all, all.query_heads, all.heads);
+  }
+  for_chunks(all.rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      backward_row(d_packed + r * all.stride, raw + r * all.heads * all.channels,
+                   rstd + r * all.heads, all.table != nullptr ? all.angles_of(r) : nullptr, &all);
+  });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                 \
+  template void head_norm_forward(T*, T*, float*, const HeadNormRows<T>&);     \
+  template void head_norm_backward(T*, float*, float*, const T*, const float*, \
+                                   const HeadNormRows<T>&);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(Bf16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::ops::cpu

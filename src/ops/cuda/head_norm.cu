@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// A warp per head of a row, eight of them per block: a lane owns pairs of channels that turn
+// together, or channels where nothing turns, so what it overwrites nobody else reads.
+#include "ops/cuda/columns.cuh"
+#include "ops/cuda/head_norm.hpp"
+#include "ops/cuda/loops.cuh"
+
+namespace trireme::ops::cuda {
+namespace {
+
+constexpr int heads_per_block = 8;
+
+/// A head, and what it is scaled by.
+template <class T>
+struct NormedHead {
+  const HeadNormRows<T>& all;
+  std::int64_t row, head;
+
+  __device__ float gain(std::int64_t c) const {
+    const T* from = all.gain_of(head);
+    return from != nullptr ? to_float(from[c]) : 1.0F;
+  }
+  /// In a packed row, and among what is kept.
+  __device__ std::int64_t packed_at() const { return row * all.stride + head * all.channels; }
+  __device__ std::int64_t kept_at() const { return (row * all.heads + head) * all.channels; }
+};
+
+/// The gradient of channel c of a head before it turned; d is that of the head after.
+template <class T>
+__device__ inline float turned_back(const HeadNormRows<T>& all,
+                                    std::int64_t row,
+                                    const T* d,
+                                    std::int64_t c) {
+  if (all.table == nullptr)
+    return to_float(d[c]);
+  const std::int64_t half = all.channels / 2;
+  const bool first = c < half;
+  const float* angles = all.angles_of(row) + (first ? c : c - half);
+  const float other = to_float(d[first ? c + half : c - half]) * angles[half];
+  return to_float(d[c]) * angles[0] + (first ? other : -other);
+}
+
+template <class T>
+__global__ void head_forward_kernel(T* packed, T* raw, float* rstd, HeadNormRows<T> all) {
+  const std::int64_t unit = static_cast<std::int64_t>(blockIdx.x) * heads_per_block + threadIdx.y;
+  if (unit >= all.rows * all.heads)
+    return;
+  const NormedHead<T> head{all, unit / all.heads, unit % all.heads};
+  T* x = packed + head.packed_at();
+  float squares = 0;
+  for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
+    squares += to_float(x[c]) * to_float(x[c]);
+  const float s = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(all.channels) + all.epsilon);
+  if (raw != nullptr) {
+    if (threadIdx.x == 0)
+      rstd[unit] = s;
+    for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
+      raw[head.kept_at() + c] = x[c];
+  }
+  __syncwarp();  // all of the head is read
+  if (all.table == nullptr) {
+    for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
+      x[c] = from_float<T>(to_float(x[c]) * s * head.gain(c));
+    return;
+  }
+  const std::int64_t half = all.channels / 2;
+  const float* angles = all.angles_of(head.row);
+  for (std::int64_t j = threadIdx.x; j < half; j += warp_lanes) {
+    const float a = to_float(x[j]) * s * head.gain(j);
+    const float b = to_float(x[half + j]) * s * head.gain(half + j);
+    x[j] = from_float<T>(a * angles[j] - b * angles[half + j]);
+    x[half + j] = from_float<T>(b * angles[j] + a * angles[half + j]);
+  }
+}
+
+/// dx = s (u - xhat mean(u xhat)) with u = dz gain, xhat = x s, and dz the gradient turned back.
+template <class T>
+__global__ void head_backward_kernel(T* d_packed,
+                                     const T* raw,
+                                     const float* rstd,
+                                     HeadNormRows<T> all) {
+  const std::int64_t unit = static_cast<std::int64_t>(blockIdx.x) * heads_per_block + threadIdx.y;
+  if (unit >= all.rows * all.heads)
+    return;
+  const NormedHead<T> head{all, unit / all.heads, unit % all.heads};
+  T* d = d_packed + head.packed_at();
+  const T* x = raw + head.kept_at();
+  const float s = rstd[unit];
+  float product = 0;
+  for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
+    product += turned_back(all, head.row, d, c) * head.gain(c) * (to_float(x[c]) * s);
+  product = warp_sum(product) / static_cast<float>(all.channels);
+  __syncwarp();  // all of the head is read
+  const auto made = [&](float dz, std::int64_t c) {
+    return from_float<T>(s * (dz * head.gain(c) - to_float(x[c]) * s * product));
+  };
+  if (all.table == nullptr) {
+    for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
+      d[c] = made(to_float(d[c]), c);
+    return;
+  }
+  const std::int64_t half = all.channels / 2;
+  for (std::int64_t j = threadIdx.x; j < half; j += warp_lanes) {
+    const float first = turned_back(all, head.row, d, j);
+    const float second = turned_back(all, head.row, d, half + j);
+    d[j] = made(first, j);
+    d[half + j] = made(second, half + j);
+  }
+}
+
+/// The terms of the gradient of one gain; a row is a head of a row here.
+template <class T>
+struct GainTerms {
+  const T* d_packed;
+  const T* raw;
+  const float* rstd;
+  HeadNormRows<T> all;
+  std::int64_t first_head, count;  // of queries, or of keys
+  template <int N>
+  __device__ void add(float (&sums)[1][N], std::int64_t unit, std::int64_t column) const {
+    const NormedHead<T> head{all, unit / count, first_head + unit % count};
+    const T* d = d_packed + head.packed_at();
+    const T* x = raw + head.kept_at();
+    const float s = rstd[head.row * all.heads + head.head];
+    for (int k = 0; k < N; ++k)
+      sums[0][k] += turned_back(all, head.row, d, column + k) * (to_float(x[column + k]) * s);
+  }
+};
+
+LaunchShape shape_of_heads(std::int64_t heads) {
+  return {static_cast<unsigned>(blocks_for(heads, heads_per_block)),
+          dim3(warp_lanes, heads_per_block)};
+}
+
+}  // namespace
+
+template <class T>
+void head_norm_forward(
+    T* packed, T* raw, float* rstd, const HeadNormRows<T>& all, RawStream stream) {
+  if (all.rows == 0)
+    return;
+  launch("head_norm_forward", head_forward_kernel<T>, shape_of_heads(all.rows * all.heads), stream,
+         packed, raw, rstd, all);
+}
+
+template <class T>
+void head_norm_backward(T* d_packed,
+                        float* d_query_gain,
+                        float* d_key_gain,
+                        const T* raw,
+                        const float* rstd,
+                        const HeadNormRows<T>& all,
+                        std::byte* workspace,
+                        std::size_t workspace_bytes,
+                        RawStream stream) {
+  if (all.rows == 0)
+    return;
+  const auto add_gain = [&](float* to, std::int64_t first, std::int64_t count) {
+    if (to != nullptr && count > 0)
+      add_column_sums<1, 1>(
+          "head_norm_backward", GainTerms<T>{d_packed, raw, rstd, all, first, count}, {to},
+          all.rows * count, all.channels, false, workspace, workspace_bytes, stream);
+  };
+  add_gain(d_query_gain, 0, all.query_heads);
+  add_gain(d_key_gain, all.query_heads, all.heads - all.query_heads);
+  launch("head_norm_backward", head_backward_kernel<T>, shape_of_heads(all.rows * all.heads),
+         stream, d_packed, raw, rstd, all);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                        \
+  template void head_norm_forward(T*, T*, float*, const HeadNormRows<T>&, RawStream); \
+  template void head_norm_backward(T*, float*, float*, const T*, const float*,        \
+                                   const HeadNormRows<T>&, std::byte*, std::size_t, RawStream);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(Bf16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::ops::cuda
