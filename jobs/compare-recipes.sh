@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-runs/recipes} ranks=${2:-2} more=("${@:3}")
 program=${TRIREME:-build/trireme} python=${TRIREME_PYTHON:-/usr/bin/python3}
-recipes=(gpt2-adamw llama-muon) rates=(1.5e-3 3e-3 6e-3 1.2e-2) seeds=(1337 1338 1339)
+recipes=(gpt2-adamw llama-muon) rates=(3e-3 6e-3 1.2e-2 2.4e-2) seeds=(1337 1338 1339)
 mkdir -p "$folder"
 
 train() { # RECIPE NAME [section.key=value …]

@@ -64,6 +64,7 @@ class Checker : Findings {
     documents_begin();
     vocabulary_holds_tokens();
     schedule_fits();
+    momentum_warms_up();
     validation_exists();
     check_evaluation_sets(config_.evaluate, places_, *this);
     machine_is_there();
@@ -272,6 +273,14 @@ class Checker : Findings {
                              schedule.warmup_steps, schedule.decay_fraction, steps)}});
   }
 
+  void momentum_warms_up() {
+    const trireme::optim::MuonConfig& muon = config_.optimizer.muon;
+    if (places_.given("optimizer.muon.momentum_start") && muon.momentum_warmup_steps == 0 &&
+        readable({"optimizer.muon.momentum_start", "optimizer.muon.momentum_warmup_steps"}))
+      disagree({{"optimizer.muon.momentum_start",
+                 "without effect: optimizer.muon.momentum_warmup_steps is 0"}});
+  }
+
   void validation_exists() {
     if (!readable({"evaluate.every_steps", "data.validation_fraction", "data.validation",
                    "data.train.mixture"}))
@@ -439,7 +448,8 @@ class Checker : Findings {
     for (const auto& [path, value] :
          {std::pair{"optimizer.beta1", config_.optimizer.beta1},
           std::pair{"optimizer.beta2", config_.optimizer.beta2},
-          std::pair{"optimizer.muon.momentum", config_.optimizer.muon.momentum}})
+          std::pair{"optimizer.muon.momentum", config_.optimizer.muon.momentum},
+          std::pair{"optimizer.muon.momentum_start", config_.optimizer.muon.momentum_start}})
       if (readable({path}) && value < 1 && static_cast<float>(value) >= 1)
         say(path,
             fmt::format("{} is 1 in fp32, in which it is used: its moment would never change; "

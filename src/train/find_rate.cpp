@@ -25,6 +25,7 @@ Job sweep_of(Job job, const SweepRequest& request) {
   job.record.spans = false;
   job.evaluate = {};
   job.optimizer.schedule.steps.value.reset();
+  job.optimizer.weight_decay_schedule = optim::DecaySchedule::constant;
   job.optimizer.schedule.sweep_from = request.low / request.high;
   for (optim::GroupRule& group : job.optimizer.groups)
     if (group.learning_rate.given())

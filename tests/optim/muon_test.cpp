@@ -97,7 +97,11 @@ std::vector<Row> matrices_in_double(int ranks, const TrainingSetting& setting) {
         squares += gradients[p].back() * gradients[p].back();
       }
     const double clip = std::min(1.0, config.clip_norm / (std::sqrt(squares) + 1e-6));
-    const double rate = learning_rate(config, step, setting.steps), b = config.muon.momentum;
+    const double rate = learning_rate(config, step, setting.steps);
+    const double decay = config.weight_decay * decay_share(setting, step);
+    double b = 0.95;
+    if (step <= setting.momentum_warmup_steps)
+      b = 0.85 + 0.1 * (step - 1) / static_cast<double>(setting.momentum_warmup_steps);
     for (std::size_t p = 0; p < table.size(); ++p) {
       Row direction;
       for (std::size_t i = 0; i < gradients[p].size(); ++i) {
@@ -111,7 +115,7 @@ std::vector<Row> matrices_in_double(int ranks, const TrainingSetting& setting) {
         at += rows * table[p].shape[1];
       }
       for (std::size_t i = 0; i < masters[p].size(); ++i)
-        masters[p][i] -= rate * (direction[i] + config.weight_decay * masters[p][i]);
+        masters[p][i] -= rate * (direction[i] + decay * masters[p][i]);
     }
   }
   for (std::size_t p = 0; p < table.size(); ++p)
@@ -122,10 +126,9 @@ std::vector<Row> matrices_in_double(int ranks, const TrainingSetting& setting) {
 
 class MuonAtRanks : public ::testing::TestWithParam<int> {};
 
-TEST_P(MuonAtRanks, FollowsTheDoublePrecisionLoop) {
-  const TrainingSetting setting = muon_setting();
-  const TrainingResult result = train_muon(GetParam(), setting);
-  const auto expected = matrices_in_double(GetParam(), setting);
+void expect_the_double_precision_loop(int ranks, const TrainingSetting& setting) {
+  const TrainingResult result = train_muon(ranks, setting);
+  const auto expected = matrices_in_double(ranks, setting);
   // Five steps multiply an error by at most 3.4445 each and add three roundings
   // (tests/ops/orthogonalize_test.cpp); scale and rate multiply it, and the steps add theirs.
   double growth = 0;
@@ -139,6 +142,17 @@ TEST_P(MuonAtRanks, FollowsTheDoublePrecisionLoop) {
           << setting.table[p].name << "[" << i << "]";
     begin += static_cast<std::size_t>(setting.table[p].elements());
   }
+}
+
+TEST_P(MuonAtRanks, FollowsTheDoublePrecisionLoop) {
+  expect_the_double_precision_loop(GetParam(), muon_setting());
+}
+
+TEST_P(MuonAtRanks, FollowsItUnderSchedules) {
+  TrainingSetting setting = muon_setting();
+  setting.weight_decay_schedule = DecaySchedule::linear;
+  setting.momentum_warmup_steps = 3;
+  expect_the_double_precision_loop(GetParam(), setting);
 }
 
 INSTANTIATE_TEST_SUITE_P(, MuonAtRanks, ::testing::Values(1, 3));
