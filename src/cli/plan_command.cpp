@@ -137,12 +137,19 @@ std::string gpu_note(const DeckPlan& plan) {
 /// Where the batch cannot be split over the ranks, what a run on so many needs; else nothing.
 std::string batch_note(const trireme::train::BatchConfig& batch, int ranks) {
   const std::int64_t unit = batch.micro_sequences * ranks;
-  if (batch.sequences % unit == 0)
-    return {};
-  return fmt::format(
-      "\nnote: a run on {} ranks needs another batch: {} sequences are no multiple of {} = {} "
-      "micro_sequences x {} ranks\n",
-      ranks, batch.sequences, unit, batch.micro_sequences, ranks);
+  const data::BatchSizes sizes = batch.sizes();
+  for (const data::BatchSizes::Part& part : sizes.parts())
+    if (part.sequences % unit != 0)
+      return fmt::format(
+          "\nnote: a run on {} ranks needs another batch: {} sequences are no multiple of {} = {} "
+          "micro_sequences x {} ranks\n",
+          ranks, part.sequences, unit, batch.micro_sequences, ranks);
+  return {};
+}
+
+/// In the largest step.
+std::int64_t most_micro_steps(const trireme::train::BatchConfig& batch, int ranks) {
+  return data::Batches{batch.sizes().largest(), batch.micro_sequences, ranks}.micro_steps();
 }
 
 /// What an optimizer of whole matrices computes.
@@ -158,10 +165,9 @@ std::string matrices_text(const DeckPlan& plan) {
 std::string record_note(const deck::JobConfig& config, const layout::Plan& plan) {
   if (!config.record.spans)
     return {};
-  const std::int64_t micro_steps =
-      config.batch.sequences / (config.batch.micro_sequences * plan.ranks());
-  const auto spans = trireme::train::spans_of_a_step(
-      micro_steps, static_cast<std::int64_t>(plan.buckets().size()));
+  const auto spans =
+      trireme::train::spans_of_a_step(most_micro_steps(config.batch, plan.ranks()),
+                                      static_cast<std::int64_t>(plan.buckets().size()));
   return fmt::format(
       "\nrun.h5: {}; statistics over all ranks every {} steps\n",
       trireme::train::sample_of(config.record, plan.ranks(), config.run.steps, spans).text(),
@@ -192,10 +198,13 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
       {},
       {},
       {}};
-  result.schedule =
-      report::schedule_table(config.optimizer, result.groups, config.run.steps,
-                             config.optimizer.schedule.steps.value_or(config.run.steps),
-                             config.batch.sequences * deck.shape().context);
+  result.schedule = report::schedule_table(
+      {.optimizer = config.optimizer,
+       .groups = result.groups,
+       .steps = config.run.steps,
+       .schedule_steps = config.optimizer.schedule.steps.value_or(config.run.steps),
+       .sizes = config.batch.sizes(),
+       .context = deck.shape().context});
   result.matrices = optim::matrix_work(result.plan, config.optimizer);
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
   comm::Transport transport = config.parallel.transport;
@@ -223,7 +232,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
       const std::int64_t updated =
           result.plan.owned_elements() * (result.sharded ? 1 : result.plan.ranks());
       result.budgets.back().gradient_bytes += updated * std::int64_t{sizeof(float)};
-      result.reductions_per_step = config.batch.sequences / (config.batch.micro_sequences * ranks);
+      result.reductions_per_step = most_micro_steps(config.batch, ranks);
       result.budgets.back().gradient_wire_bytes *= result.reductions_per_step;
     }
     result.activations.push_back(
