@@ -73,6 +73,9 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
            {"host_parameter_wire_bytes", "  by a host, for parameters",
             plan.host_traffic[i].parameter_bytes}})
     amounts.push_back(std::move(amount));
+  if (plan.matrices)
+    amounts.push_back(
+        {"host_matrix_wire_bytes", "  by a host, for matrices", plan.host_matrix_bytes});
   return amounts;
 }
 
@@ -207,6 +210,8 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
        .context = deck.shape().context});
   result.matrices = optim::matrix_work(result.plan, config.optimizer);
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
+  if (result.matrices)
+    result.host_matrix_bytes = optim::matrix_bytes_between(placed, result.plan, *result.matrices);
   comm::Transport transport = config.parallel.transport;
   if (transport == comm::Transport::automatic)
     transport =
@@ -281,7 +286,7 @@ std::string plan_text(const DeckPlan& deck_plan) {
   for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));
   text += '\n';
   const std::vector<Amount> rows = amounts_of(deck_plan, 0);
-  constexpr std::size_t of_hosts = 2;
+  const std::size_t of_hosts = deck_plan.matrices ? 3 : 2;
   const std::size_t shown = rows.size() - (between_hosts_known(deck_plan) ? 0 : of_hosts);
   for (std::size_t row = 0; row < shown; ++row) {
     if (row + of_hosts == rows.size())

@@ -48,6 +48,7 @@ struct DeckPlan {
   std::int64_t reductions_per_step = 1;            ///< of every bucket
   report::ScheduleTable schedule = {};             ///< of rate, decay, momentum and batch
   std::optional<optim::MatrixWork> matrices = {};  ///< of an optimizer that needs whole ones
+  std::int64_t host_matrix_bytes = 0;  ///< sent to others by the host that sends most of them
 };
 
 /// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,

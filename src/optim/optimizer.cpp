@@ -150,16 +150,27 @@ void Optimizer::send_numbers(Late& late) {
   compute_.device().copy(late.numbers.view(DType::u8), numbers_.view(DType::u8), compute_);
 }
 
+/// Whether nothing will come of this step, where the host knows already: on a CPU, where it is the
+/// device. The same on all ranks, as the norm is.
+bool Optimizer::known_not_finite() const {
+  if (compute_.device().kind() != device::Kind::cpu)
+    return false;
+  compute_.synchronize();
+  return numbers().gradient.finite == 0;
+}
+
 /// Nobody reads the gradients any more: squares are added, and what is not finite is found.
 void Optimizer::orthogonalize(Late& late) {
   if (!matrices_)
     return;
   compute_.record(*late.matrices_begin);
-  for (const BucketUpdates& bucket : buckets_)
-    for (const Update& piece : bucket.updates)
-      if (piece.whole)
-        rule_->prepare(piece, numbers().gradient, compute_);
-  matrices_->orthogonalize(compute_);
+  if (!known_not_finite()) {
+    for (const BucketUpdates& bucket : buckets_)
+      for (const Update& piece : bucket.updates)
+        if (piece.whole)
+          rule_->prepare(piece, numbers().gradient, compute_);
+    matrices_->orthogonalize(compute_);
+  }
   compute_.record(*late.matrices_end);
 }
 

@@ -16,7 +16,7 @@
 // or who owns what.
 // 3. Learning rate and weight decay are those of the parameter's group.
 // Muon's hidden matrices are brought together and orthogonalized between norm and updates
-// (matrices.hpp), in the memory of their gradients.
+// (matrices.hpp), in the memory of their gradients; on a CPU not in a step that is not finite.
 // 4. Padding is never written; it stays zero in parameters and state.
 // 5. A step whose norm is not finite writes nothing, which is decided on the device; its gathers
 // run. Whoever asks for its result gets the same UserError on all ranks (the usual reason is the
@@ -147,6 +147,7 @@ class Optimizer {
   void find_updates(BucketIndex bucket);
   void find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses);
   void send_numbers(Late& late);
+  [[nodiscard]] bool known_not_finite() const;
   void orthogonalize(Late& late);
   [[nodiscard]] View words(std::int64_t sum) const;
   [[nodiscard]] Numbers& numbers() const { return *reinterpret_cast<Numbers*>(numbers_.data()); }

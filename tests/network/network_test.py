@@ -146,7 +146,7 @@ class Bits(Network):
                        check=True, timeout=TIMEOUT_S, capture_output=True)
         with open(path, encoding="utf-8") as file:
             rank = json.load(file)["per_rank"]["fp32"]
-        return rank["host_gradient_wire_bytes"] + rank["host_parameter_wire_bytes"]
+        return rank["host_gradient_wire_bytes"] + rank["host_parameter_wire_bytes"] + rank.get("host_matrix_wire_bytes", 0)
 
     def test_a_host_sends_what_is_planned(self):
         model = ("model={layers: 2, heads: 2, channels: 96, context: 16}", "batch.sequences=12")

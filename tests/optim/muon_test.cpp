@@ -198,6 +198,11 @@ TEST(Muon, WritesNothingInAStepThatIsNotFinite) {
     training.backward(2);
     ASSERT_THAT(training.update(2).not_finite, ::testing::HasSubstr("qkv[17]"));
     ASSERT_EQ(state(), before);
+    // Nothing was orthogonalized: it would have spread over the matrix in the gradient's place.
+    const View qkv = training.engine().gradient(ParameterIndex{1});
+    ASSERT_EQ(std::count_if(qkv.as<float>(), qkv.as<float>() + qkv.elements,
+                            [](float value) { return std::isnan(value); }),
+              1);
     training.poison(1, 17, 0.0F);
     training.backward(3);
     ASSERT_EQ(training.update(3).not_finite, "");
@@ -218,6 +223,22 @@ TEST(Muon, TheSecondMomentOfMatricesStaysZero) {
           << setting.table[at(piece.parameter)].name;
     }
   });
+}
+
+TEST(MatrixWork, CountsWhatTravelsBetweenHosts) {
+  OptimizerConfig config;
+  config.kind = Kind::muon;
+  const layout::Plan plan(matrix_table(), {4, 700, layout::Padding::aligned});
+  const auto work = matrix_work(plan, config);
+  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 1), plan, *work), 0);
+  // Where every rank is a host, the host that sends most is the rank that does.
+  EXPECT_EQ(matrix_bytes_between(comm::Hosts::apart(4), plan, *work), work->sent_bytes);
+  std::int64_t crosses = 0;  // between two hosts both send the same: one there, the other back
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p)
+    for (const auto& one : work->homes.pieces(plan, static_cast<ParameterIndex>(p)))
+      crosses += one.rank / 2 != one.home / 2 ? one.piece.elements : 0;
+  EXPECT_GT(crosses, 0);
+  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 2), plan, *work), 4 * crosses);
 }
 
 TEST(MatrixWork, AddsUpByHand) {
