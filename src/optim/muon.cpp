@@ -8,6 +8,15 @@ namespace trireme::optim {
 Muon::Muon(const OptimizerConfig& config, const Groups& groups)
     : adamw_(config, groups), configs_(configs_of(config, groups)), numbers_(groups.all.size()) {}
 
+const layout::StateSlots& Muon::state() {
+  static const layout::StateSlots slots = [] {
+    layout::StateSlots all = AdamW::state();
+    all.back().of_matrices = false;
+    return all;
+  }();
+  return slots;
+}
+
 void Muon::begin_step(std::int64_t step, std::int64_t total_steps) {
   adamw_.begin_step(step, total_steps);
   for (std::size_t i = 0; i < configs_.size(); ++i) {

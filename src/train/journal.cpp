@@ -294,7 +294,8 @@ void Journal::close(std::int64_t step, Session& session, const Saver& saver) {
   add_times(session.engine.take_last_gathers());
   collect(step);
   const Peak peak = peak_ ? *peak_ : peak_of(*session.device);
-  std::int64_t highest[] = {peak.resident, peak.device};
+  std::int64_t highest[] = {peak.resident, peak.device,
+                            static_cast<std::int64_t>(session.optimizer.state_bytes())};
   world_.max(highest);
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
@@ -302,7 +303,7 @@ void Journal::close(std::int64_t step, Session& session, const Saver& saver) {
     record::RunFile& file = writer_->settled();
     file.set_memory("gradients", static_cast<std::int64_t>(session.engine.gradient_bytes()));
     file.set_memory("parameters", static_cast<std::int64_t>(session.engine.parameter_bytes()));
-    file.set_memory("optimizer", static_cast<std::int64_t>(session.optimizer.state_bytes()));
+    file.set_memory("optimizer", highest[2]);
     if (const std::size_t matrices = session.optimizer.matrix_bytes(); matrices > 0)
       file.set_memory("matrices", static_cast<std::int64_t>(matrices));
     file.set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));

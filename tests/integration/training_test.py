@@ -102,6 +102,17 @@ class Muon(TrainingTest):
         self.assertEqual(self.weights(12, "four"), self.weights(12, "whole"))
         self.assertLess(self.losses("whole")[-1], self.losses("whole")[0])
 
+    def test_checkpoints_hold_no_second_moment_of_matrices(self):
+        self.train_well(*self.MUON, ranks=2)
+        held = self.weights(12)
+        for name in ("h.1.attn.qkv.weight", "h.1.mlp.proj.weight"):
+            self.assertIn(f"moment1/{name}", held)
+            self.assertNotIn(f"moment2/{name}", held)
+        for name in ("wte.weight", "h.1.attn.qkv.bias", "ln_f.weight"):
+            self.assertIn(f"moment2/{name}", held)
+        shown = start("checkpoints", self.path("run"), "--verify")
+        self.assertEqual(shown.code, 0, shown)
+
     def test_is_another_run_than_adamws(self):
         self.train_well(ranks=2)
         refused = self.train("optimizer.kind=muon", "run.steps=14", ranks=2)

@@ -11,6 +11,7 @@
 #include "comm/control/world.hpp"
 
 #include "optim/matrices.hpp"
+#include "optim/muon.hpp"
 #include "optim/training.hpp"
 
 namespace trireme::optim {
@@ -39,6 +40,10 @@ TrainingResult train_muon(const TrainingSetting& setting, comm::Transport transp
   const auto work = matrix_work(training.plan(), setting.optimizer());
   EXPECT_EQ(static_cast<std::int64_t>(training.optimizer().matrix_bytes()), work->bytes());
   EXPECT_EQ(work->travels, setting.sharded && world->size() > 1);
+  std::int64_t second[] = {static_cast<std::int64_t>(training.optimizer().slot_bytes(2))};
+  world->max(second);
+  EXPECT_EQ(second[0],
+            4 * layout::most_slot_elements(training.plan(), Muon::state()[2], setting.sharded));
   return training.run();
 }
 

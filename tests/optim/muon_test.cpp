@@ -14,6 +14,8 @@
 
 #include "base/error.hpp"
 
+#include "layout/budget.hpp"
+
 #include "reduce/thread_ranks.hpp"
 
 #include "optim/matrices.hpp"
@@ -210,7 +212,7 @@ TEST(Muon, WritesNothingInAStepThatIsNotFinite) {
   });
 }
 
-TEST(Muon, TheSecondMomentOfMatricesStaysZero) {
+TEST(Muon, MatricesHaveNoSecondMoment) {
   run_ranks(1, [](ThreadRank& rank) {
     omp_set_num_threads(1);
     const TrainingSetting setting = muon_setting();
@@ -218,11 +220,35 @@ TEST(Muon, TheSecondMomentOfMatricesStaysZero) {
     training.run();
     for (const StatePiece& piece : training.optimizer().state()) {
       const bool whole = !setting.table[at(piece.parameter)].matrices.empty();
-      const float* second = piece.slots[2].as<float>();
-      EXPECT_EQ(std::count(second, second + piece.elements(), 0.0F) == piece.elements(), whole)
+      EXPECT_EQ(piece.slots[1].elements, piece.elements());
+      EXPECT_EQ(piece.slots[2].elements, whole ? 0 : piece.elements())
           << setting.table[at(piece.parameter)].name;
     }
   });
+}
+
+TEST(Muon, AllocatesTheBytesOfTheBudget) {
+  for (const int ranks : {1, 2, 3})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      std::vector<std::vector<std::size_t>> bytes(static_cast<std::size_t>(ranks));
+      TrainingSetting setting = muon_setting();
+      setting.dtype = dtype;
+      run_ranks(ranks, [&](ThreadRank& rank) {
+        const Training training(setting, rank.world, rank.communicator, *rank.device,
+                                *rank.compute);
+        auto& mine = bytes[static_cast<std::size_t>(rank.world.rank())];
+        for (std::size_t slot = 0; slot < training.optimizer().slots().size(); ++slot)
+          mine.push_back(training.optimizer().slot_bytes(slot));
+        rank.world.barrier();
+      });
+      const layout::Plan plan(setting.table, {ranks, 700, layout::Padding::aligned});
+      const layout::Budget budget =
+          layout::budget_of(plan, state_slots(setting.optimizer()), dtype, setting.sharded);
+      for (const auto& mine : bytes)
+        for (std::size_t slot = 0; slot < mine.size(); ++slot)
+          EXPECT_EQ(static_cast<std::int64_t>(mine[slot]), budget.state_bytes[slot]);
+      EXPECT_LT(budget.state_bytes[2], budget.state_bytes[1]);
+    }
 }
 
 TEST(MatrixWork, CountsWhatTravelsBetweenHosts) {

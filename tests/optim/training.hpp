@@ -117,6 +117,7 @@ class Training {
   [[nodiscard]] const layout::Plan& plan() const { return plan_; }
   [[nodiscard]] reduce::Engine& engine() { return engine_; }
   [[nodiscard]] optim::Optimizer& optimizer() { return optimizer_; }
+  [[nodiscard]] const optim::Optimizer& optimizer() const { return optimizer_; }
 
   void backward(int step) {
     engine_.begin_step();
