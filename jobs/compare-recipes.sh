@@ -16,7 +16,10 @@ train() { # RECIPE NAME [section.key=value …]
   local run=$folder/$1/$2
   echo "$(date +%T) $run"
   bash jobs/mpirun.sh -n "$ranks" "$program" "input/recipe-$1.yaml" run.directory="$run" run.threads=1 data.cache="$folder/tokens" \
-    "${@:3}" "${more[@]}" </dev/null >"$folder/$1-$2.txt" 2>&1 || { tail -n 5 "$folder/$1-$2.txt" >&2; exit 1; }
+    "${@:3}" "${more[@]}" </dev/null >"$folder/$1-$2.txt" 2>&1 || {
+    grep "error: " "$folder/$1-$2.txt" >&2 || tail -n 20 "$folder/$1-$2.txt" >&2
+    exit 1
+  }
 }
 best() { # RECIPE: the rate whose run has the lowest validation loss at its end
   "$python" - "$folder/$1" "${rates[@]}" <<'PYTHON'
