@@ -10,11 +10,11 @@ from .summary import with_error
 
 
 def _batch_tokens(run):
-    """Tokens of a step, by the deck; None where it does not tell."""
-    try:
-        return int(run.deck["batch.sequences"]) * int(run.deck["model.context"])
-    except (KeyError, ValueError):
+    """Steps and the tokens of each, from the tokens seen until then; None where a run does not tell."""
+    if not all(len(run.steps.get(name, ())) > 0 for name in ("step", "tokens")):
         return None
+    step, tokens = run.steps["step"].values, run.steps["tokens"].values
+    return step, np.diff(tokens, prepend=0) / np.diff(step, prepend=0)
 
 
 def _has_noise_scale(run):
@@ -55,7 +55,7 @@ def _noise_scale(axes, run):
         label="smoothed",
     )
     if batch:
-        axes.axhline(batch, color=RED, linewidth=1.2, linestyle=(0, (4, 3)), label="batch of a step")
+        axes.plot(*batch, color=RED, linewidth=1.2, linestyle=(0, (4, 3)), drawstyle="steps-pre", label="batch of a step")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(EngFormatter())
     axes.set_ylabel(label("noise scale", scale.unit))

@@ -9,6 +9,7 @@
 
 #include "base/quantile.hpp"
 
+#include "data/batches.hpp"
 #include "ops/adamw.hpp"
 #include "ops/elementwise.hpp"
 
@@ -41,7 +42,7 @@ class Plain {
   const train::Job& job_;
   const data::Split& data_;
   comm::World& world_;
-  const train::Batches batches_;
+  const data::Batches batches_;
   const std::vector<layout::Parameter> table_;
   const std::unique_ptr<device::Stream> stream_;
   device::ScratchPool scratch_;

@@ -27,11 +27,8 @@ std::string summary(const deck::Deck& deck, int ranks) {
   std::int64_t parameters = 0;
   for (const layout::Parameter& parameter : model::parameter_table(shape))
     parameters += parameter.elements();
-  const std::int64_t sequences = config.batch.sequences;
-  const std::int64_t micro = config.batch.micro_sequences;
-  const std::int64_t micro_steps = sequences / (micro * ranks);
+  const data::BatchSizes sizes = config.batch.sizes();
   const auto count = [](auto number) { return count_text(static_cast<double>(number)); };
-  const double tokens = static_cast<double>(sequences) * static_cast<double>(shape.context);
   std::string text = fmt::format(
       "model: {} parameters; {} layers, {} heads, {} channels, context {}, vocabulary {}\n",
       count(parameters), shape.layers, shape.heads, shape.channels, shape.context,
@@ -41,12 +38,17 @@ std::string summary(const deck::Deck& deck, int ranks) {
         "       {}, {} of {} channels, {} positions, {} heads of keys and values of {} channels\n",
         word(shape.norm), word(shape.activation), shape.mlp_channels(), word(shape.positions),
         shape.key_value_heads(), shape.head_channels());
-  text += fmt::format(
-      "step:  {} sequences of {} tokens ({} tokens): {} {} x {} micro-{} of {} sequences\n",
-      sequences, shape.context, count(tokens), ranks, ranks == 1 ? "rank" : "ranks", micro_steps,
-      micro_steps == 1 ? "step" : "steps", micro);
+  for (const data::BatchSizes::Part& part : sizes.parts()) {
+    const data::Batches batch{part.sequences, config.batch.micro_sequences, ranks};
+    text += fmt::format(
+        "{}{} sequences of {} tokens ({} tokens): {} {} x {} micro-{} of {} sequences\n",
+        part.step == 1 ? "step:  " : fmt::format("       from step {}: ", part.step),
+        part.sequences, shape.context, count(part.sequences * shape.context), ranks,
+        ranks == 1 ? "rank" : "ranks", batch.micro_steps(),
+        batch.micro_steps() == 1 ? "step" : "steps", batch.micro_sequences);
+  }
   text += fmt::format("run:   {} steps, {} tokens, into {}\n", config.run.steps,
-                      count(tokens * static_cast<double>(config.run.steps)), config.run.directory);
+                      count(sizes.until(config.run.steps) * shape.context), config.run.directory);
   if (!config.run.initial_weights.empty())
     text += fmt::format(
         "start: a checkpoint of {} if there is one, else the weights of {}{}\n",

@@ -73,6 +73,9 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
            {"host_parameter_wire_bytes", "  by a host, for parameters",
             plan.host_traffic[i].parameter_bytes}})
     amounts.push_back(std::move(amount));
+  if (plan.matrices)
+    amounts.push_back(
+        {"host_matrix_wire_bytes", "  by a host, for matrices", plan.host_matrix_bytes});
   return amounts;
 }
 
@@ -137,12 +140,19 @@ std::string gpu_note(const DeckPlan& plan) {
 /// Where the batch cannot be split over the ranks, what a run on so many needs; else nothing.
 std::string batch_note(const trireme::train::BatchConfig& batch, int ranks) {
   const std::int64_t unit = batch.micro_sequences * ranks;
-  if (batch.sequences % unit == 0)
-    return {};
-  return fmt::format(
-      "\nnote: a run on {} ranks needs another batch: {} sequences are no multiple of {} = {} "
-      "micro_sequences x {} ranks\n",
-      ranks, batch.sequences, unit, batch.micro_sequences, ranks);
+  const data::BatchSizes sizes = batch.sizes();
+  for (const data::BatchSizes::Part& part : sizes.parts())
+    if (part.sequences % unit != 0)
+      return fmt::format(
+          "\nnote: a run on {} ranks needs another batch: {} sequences are no multiple of {} = {} "
+          "micro_sequences x {} ranks\n",
+          ranks, part.sequences, unit, batch.micro_sequences, ranks);
+  return {};
+}
+
+/// In the largest step.
+std::int64_t most_micro_steps(const trireme::train::BatchConfig& batch, int ranks) {
+  return data::Batches{batch.sizes().largest(), batch.micro_sequences, ranks}.micro_steps();
 }
 
 /// What an optimizer of whole matrices computes.
@@ -158,10 +168,9 @@ std::string matrices_text(const DeckPlan& plan) {
 std::string record_note(const deck::JobConfig& config, const layout::Plan& plan) {
   if (!config.record.spans)
     return {};
-  const std::int64_t micro_steps =
-      config.batch.sequences / (config.batch.micro_sequences * plan.ranks());
-  const auto spans = trireme::train::spans_of_a_step(
-      micro_steps, static_cast<std::int64_t>(plan.buckets().size()));
+  const auto spans =
+      trireme::train::spans_of_a_step(most_micro_steps(config.batch, plan.ranks()),
+                                      static_cast<std::int64_t>(plan.buckets().size()));
   return fmt::format(
       "\nrun.h5: {}; statistics over all ranks every {} steps\n",
       trireme::train::sample_of(config.record, plan.ranks(), config.run.steps, spans).text(),
@@ -192,12 +201,17 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
       {},
       {},
       {}};
-  result.schedule =
-      report::schedule_table(config.optimizer, result.groups, config.run.steps,
-                             config.optimizer.schedule.steps.value_or(config.run.steps),
-                             config.batch.sequences * deck.shape().context);
+  result.schedule = report::schedule_table(
+      {.optimizer = config.optimizer,
+       .groups = result.groups,
+       .steps = config.run.steps,
+       .schedule_steps = config.optimizer.schedule.steps.value_or(config.run.steps),
+       .sizes = config.batch.sizes(),
+       .context = deck.shape().context});
   result.matrices = optim::matrix_work(result.plan, config.optimizer);
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
+  if (result.matrices)
+    result.host_matrix_bytes = optim::matrix_bytes_between(placed, result.plan, *result.matrices);
   comm::Transport transport = config.parallel.transport;
   if (transport == comm::Transport::automatic)
     transport =
@@ -223,7 +237,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
       const std::int64_t updated =
           result.plan.owned_elements() * (result.sharded ? 1 : result.plan.ranks());
       result.budgets.back().gradient_bytes += updated * std::int64_t{sizeof(float)};
-      result.reductions_per_step = config.batch.sequences / (config.batch.micro_sequences * ranks);
+      result.reductions_per_step = most_micro_steps(config.batch, ranks);
       result.budgets.back().gradient_wire_bytes *= result.reductions_per_step;
     }
     result.activations.push_back(
@@ -272,7 +286,7 @@ std::string plan_text(const DeckPlan& deck_plan) {
   for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));
   text += '\n';
   const std::vector<Amount> rows = amounts_of(deck_plan, 0);
-  constexpr std::size_t of_hosts = 2;
+  const std::size_t of_hosts = deck_plan.matrices ? 3 : 2;
   const std::size_t shown = rows.size() - (between_hosts_known(deck_plan) ? 0 : of_hosts);
   for (std::size_t row = 0; row < shown; ++row) {
     if (row + of_hosts == rows.size())

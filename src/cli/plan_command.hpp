@@ -46,8 +46,9 @@ struct DeckPlan {
   std::vector<HostTraffic> host_traffic;           ///< one per dtype
   std::string bucket_text;                         ///< how the buckets came about
   std::int64_t reductions_per_step = 1;            ///< of every bucket
-  report::ScheduleTable schedule = {};             ///< of the learning rate
+  report::ScheduleTable schedule = {};             ///< of rate, decay, momentum and batch
   std::optional<optim::MatrixWork> matrices = {};  ///< of an optimizer that needs whole ones
+  std::int64_t host_matrix_bytes = 0;  ///< sent to others by the host that sends most of them
 };
 
 /// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,

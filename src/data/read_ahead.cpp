@@ -21,7 +21,9 @@ std::size_t ring_of(const Consumption& consumption, std::int64_t context) {
   const std::int64_t block =
       2 * consumption.micro_sequences * context * std::int64_t{sizeof(std::int32_t)};
   // A whole step, so that the first micro-step of a step is there when the step before has ended.
-  const std::int64_t wanted = std::min(consumption.micro_steps + 1, most_bytes / block);
+  const Batches largest{consumption.sizes.largest(), consumption.micro_sequences,
+                        consumption.ranks};
+  const std::int64_t wanted = std::min(largest.micro_steps() + 1, most_bytes / block);
   return static_cast<std::size_t>(std::max(wanted, least_ahead) + 1);
 }
 
@@ -40,10 +42,10 @@ ReadAhead::ReadAhead(const Dataset& dataset,
                      Consumption consumption,
                      std::vector<std::int32_t> bytes_of)
     : dataset_(dataset),
-      consumption_(consumption),
+      consumption_(std::move(consumption)),
       bytes_of_(std::move(bytes_of)),
-      blocks_(ring_of(consumption, dataset.context())) {
-  const auto tokens = static_cast<std::size_t>(consumption.micro_sequences * dataset.context());
+      blocks_(ring_of(consumption_, dataset.context())) {
+  const auto tokens = static_cast<std::size_t>(consumption_.micro_sequences * dataset.context());
   for (Block& block : blocks_) {
     block.tokens.resize(tokens);
     block.targets.resize(tokens);
@@ -64,26 +66,32 @@ ReadAhead::~ReadAhead() {
     thread_.join();
 }
 
-void ReadAhead::advance(std::int64_t& step_first, std::int64_t& micro) const {
-  if (++micro < consumption_.micro_steps)
+void ReadAhead::advance() {
+  const Batches batches = consumption_.batches(next_step_);
+  if (++next_micro_ < batches.micro_steps())
     return;
-  micro = 0;
-  step_first += consumption_.sequences;
+  next_micro_ = 0;
+  next_first_ += batches.sequences;
+  ++next_step_;
 }
 
-const ReadAhead::Block& ReadAhead::take(std::int64_t step_first, std::int64_t micro) {
+const ReadAhead::Block& ReadAhead::take(std::int64_t step,
+                                        std::int64_t step_first,
+                                        std::int64_t micro) {
   std::unique_lock lock(mutex_);
   if (std::exchange(holds_, false))
     ++taken_;
   const auto wanted = [&](const Block& block) {
-    return block.step_first == step_first && block.micro == micro;
+    return block.step == step && block.step_first == step_first && block.micro == micro;
   };
   const bool begins =
-      !thread_.joinable() || (made_ > taken_ ? !wanted(blocks_[taken_ % blocks_.size()])
-                                             : next_first_ != step_first || next_micro_ != micro);
+      !thread_.joinable() ||
+      (made_ > taken_ ? !wanted(blocks_[taken_ % blocks_.size()])
+                      : next_step_ != step || next_first_ != step_first || next_micro_ != micro);
   if (begins) {
     ++turns_;
     made_ = taken_;
+    next_step_ = step;
     next_first_ = step_first;
     next_micro_ = micro;
   }
@@ -120,6 +128,7 @@ void ReadAhead::work() {
       return;
     const std::uint64_t turn = turns_;
     Block& block = blocks_[made_ % blocks_.size()];
+    block.step = next_step_;
     block.step_first = next_first_;
     block.micro = next_micro_;
     lock.unlock();
@@ -128,7 +137,7 @@ void ReadAhead::work() {
     if (turn != turns_)
       continue;  // it is wanted elsewhere now
     ++made_;
-    advance(next_first_, next_micro_);
+    advance();
     filled_.notify_one();
   }
 }
@@ -137,8 +146,8 @@ void ReadAhead::fill(Block& block) const {
   const auto context = static_cast<std::size_t>(dataset_.context());
   block.problem = nullptr;
   try {
-    const std::int64_t first =
-        block.step_first + consumption_.first + block.micro * consumption_.micro_sequences;
+    const std::int64_t first = consumption_.batches(block.step)
+                                   .first_sample(block.step_first, consumption_.rank, block.micro);
     for (std::size_t row = 0; row < static_cast<std::size_t>(consumption_.micro_sequences); ++row)
       dataset_.fill(first + static_cast<std::int64_t>(row),
                     std::span(block.tokens).subspan(row * context, context),

@@ -23,20 +23,26 @@
 #include <thread>
 #include <vector>
 
+#include "data/batches.hpp"
 #include "data/dataset.hpp"
 
 namespace trireme::data {
 
-/// Which samples one rank needs: in each step of `sequences`, `micro_steps` runs of
-/// `micro_sequences` that begin `first` samples after the step's first.
+/// Which samples one rank needs in each step.
 struct Consumption {
-  std::int64_t sequences = 0, first = 0, micro_sequences = 0, micro_steps = 0;
+  BatchSizes sizes;
+  std::int64_t micro_sequences = 1;
+  int rank = 0, ranks = 1;
+
+  [[nodiscard]] Batches batches(std::int64_t step) const {
+    return {sizes.at(step), micro_sequences, ranks};
+  }
 };
 
 class ReadAhead {
  public:
   struct Block {
-    std::int64_t step_first = -1, micro = 0;  ///< the step's first sample, and which micro-step
+    std::int64_t step = 0, step_first = -1, micro = 0;  ///< as in take()
     std::vector<std::int32_t> tokens, targets;
     std::int64_t bytes = 0;  ///< of text, in the targets
     std::exception_ptr problem;
@@ -48,9 +54,9 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  /// The block of micro-step `micro` of the step that begins with sample `step_first`; until the
-  /// next take().
-  const Block& take(std::int64_t step_first, std::int64_t micro);
+  /// The block of micro-step `micro` of step `step`, which begins with sample `step_first`; until
+  /// the next take().
+  const Block& take(std::int64_t step, std::int64_t step_first, std::int64_t micro);
   /// Blocks that may be read ahead.
   [[nodiscard]] std::size_t ahead() const { return blocks_.size() - 1; }
 
@@ -59,8 +65,8 @@ class ReadAhead {
   void fill(Block& block) const;
   /// Whether the thread should fill blocks again. Under the lock.
   [[nodiscard]] bool is_low() const;
-  /// After the lock was taken: the block after `place` in the order of use.
-  void advance(std::int64_t& step_first, std::int64_t& micro) const;
+  /// Under the lock: the block after the next one in the order of use.
+  void advance();
 
   const Dataset& dataset_;
   const Consumption consumption_;
@@ -70,7 +76,7 @@ class ReadAhead {
   std::mutex mutex_;
   std::condition_variable filled_, freed_;
   std::size_t taken_ = 0, made_ = 0;  // counts; block i is blocks_[i % size]
-  std::int64_t next_first_ = 0, next_micro_ = 0;
+  std::int64_t next_step_ = 0, next_first_ = 0, next_micro_ = 0;
   std::uint64_t turns_ = 0;  // of beginning elsewhere
   bool holds_ = false, stops_ = false;
   std::thread thread_;

@@ -16,6 +16,7 @@
 #include "model/layers.hpp"
 #include "optim/groups.hpp"
 
+#include "deck/check_batch.hpp"
 #include "deck/check_model.hpp"
 #include "deck/check_sets.hpp"
 #include "deck/check_tree.hpp"
@@ -55,8 +56,7 @@ class Checker : Findings {
 
   void run() {
     texts_are_there();
-    batch_splits();
-    run_is_countable();
+    check_batch(config_, shape_, circumstances_, *this);
     sizes_are_complete();
     check_model(config_, shape_, places_, *this);
     one_source();
@@ -64,6 +64,7 @@ class Checker : Findings {
     documents_begin();
     vocabulary_holds_tokens();
     schedule_fits();
+    momentum_warms_up();
     validation_exists();
     check_evaluation_sets(config_.evaluate, places_, *this);
     machine_is_there();
@@ -84,52 +85,6 @@ class Checker : Findings {
       say("run.directory", "empty; name a directory");
     if (readable({"run.name"}) && config_.run.name.empty())
       say("run.name", "empty; name the run");
-  }
-
-  void batch_splits() {
-    if (!circumstances_.trains || !readable({"batch.sequences", "batch.micro_sequences"}))
-      return;
-    const std::int64_t sequences = config_.batch.sequences;
-    const std::int64_t micro = config_.batch.micro_sequences;
-    const std::int64_t ranks = circumstances_.ranks;
-    const std::int64_t unit = micro * ranks;
-    if (sequences % unit == 0)
-      return;
-    if (sequences < ranks) {
-      say("batch.sequences", fmt::format("{} sequences cannot be split over {} ranks; start at "
-                                         "most {} ranks, or give {} sequences",
-                                         sequences, ranks, sequences, unit));
-      return;
-    }
-    const std::int64_t below = sequences / unit * unit;
-    std::string works =
-        below > 0 ? fmt::format("{} or {}", below, below + unit) : fmt::format("{}", unit);
-    std::string micro_works;
-    if (sequences % ranks == 0) {
-      std::int64_t divisor = std::min(micro, sequences / ranks);
-      while (sequences / ranks % divisor != 0) --divisor;
-      micro_works = fmt::format("; nearest below that works: {}", divisor);
-    }
-    disagree({{"batch.sequences",
-               fmt::format("{} is not a multiple of {} = {} micro_sequences x {} {}; nearest that "
-                           "works: {}",
-                           sequences, unit, micro, ranks, ranks == 1 ? "rank" : "ranks", works)},
-              {"batch.micro_sequences",
-               fmt::format("{} x {} {} does not divide the {} sequences of a step{}", micro, ranks,
-                           ranks == 1 ? "rank" : "ranks", sequences, micro_works)}});
-  }
-
-  void run_is_countable() {
-    if (!readable({"run.steps", "batch.sequences", "model.context"}))
-      return;
-    const double tokens = static_cast<double>(config_.run.steps) *
-                          static_cast<double>(config_.batch.sequences) *
-                          static_cast<double>(shape_.context);
-    if (tokens >= 0x1p62)
-      say("run.steps",
-          fmt::format("{} steps of {} sequences of {} tokens are {:.3g} tokens, more "
-                      "than can be counted",
-                      config_.run.steps, config_.batch.sequences, shape_.context, tokens));
   }
 
   void sizes_are_complete() {
@@ -270,6 +225,14 @@ class Checker : Findings {
                 {"optimizer.schedule.warmup_steps",
                  fmt::format("{} warm-up steps overlap the decay, the last {} of {} steps",
                              schedule.warmup_steps, schedule.decay_fraction, steps)}});
+  }
+
+  void momentum_warms_up() {
+    const trireme::optim::MuonConfig& muon = config_.optimizer.muon;
+    if (places_.given("optimizer.muon.momentum_start") && muon.momentum_warmup_steps == 0 &&
+        readable({"optimizer.muon.momentum_start", "optimizer.muon.momentum_warmup_steps"}))
+      disagree({{"optimizer.muon.momentum_start",
+                 "without effect: optimizer.muon.momentum_warmup_steps is 0"}});
   }
 
   void validation_exists() {
@@ -439,7 +402,8 @@ class Checker : Findings {
     for (const auto& [path, value] :
          {std::pair{"optimizer.beta1", config_.optimizer.beta1},
           std::pair{"optimizer.beta2", config_.optimizer.beta2},
-          std::pair{"optimizer.muon.momentum", config_.optimizer.muon.momentum}})
+          std::pair{"optimizer.muon.momentum", config_.optimizer.muon.momentum},
+          std::pair{"optimizer.muon.momentum_start", config_.optimizer.muon.momentum_start}})
       if (readable({path}) && value < 1 && static_cast<float>(value) >= 1)
         say(path,
             fmt::format("{} is 1 in fp32, in which it is used: its moment would never change; "

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "deck/check_batch.hpp"
+
 namespace trireme::deck {
 namespace {
 
@@ -97,26 +99,30 @@ class TreeChecker : Findings {
       say("parallel.logical_shards",
           fmt::format("{} logical shards cannot be dealt to {} ranks; give {} or more", shards,
                       ranks, ranks));
-    if (!readable({"batch.sequences", "batch.micro_sequences"}))
+    if (!readable({"batch.micro_sequences"}))
       return;
-    const std::int64_t sequences = config_.batch.sequences;
+    for (const auto& [path, sequences] : readable_sizes(config_.batch, places_))
+      leaves_divide(shards, path, sequences);
+  }
+
+ private:
+  void leaves_divide(std::int64_t shards, const std::string& path, std::int64_t sequences) {
     const std::int64_t micro = config_.batch.micro_sequences;
     const std::int64_t unit = micro * shards;
     if (sequences % unit == 0)
       return;
     const std::int64_t below = sequences / unit * unit;
-    disagree({{"parallel.logical_shards",
-               fmt::format("{} x {} micro_sequences does not divide the {} sequences of a step",
-                           shards, micro, sequences)},
-              {"batch.sequences",
-               fmt::format("{} is not a multiple of {} = {} micro_sequences x {} logical shards; "
-                           "nearest that works: {}",
-                           sequences, unit, micro, shards,
-                           below > 0 ? fmt::format("{} or {}", below, below + unit)
-                                     : fmt::format("{}", unit))}});
+    disagree(
+        {{"parallel.logical_shards",
+          fmt::format("{} x {} micro_sequences does not divide the {} sequences of a step", shards,
+                      micro, sequences)},
+         {path, fmt::format("{} is not a multiple of {} = {} micro_sequences x {} logical shards; "
+                            "nearest that works: {}",
+                            sequences, unit, micro, shards,
+                            below > 0 ? fmt::format("{} or {}", below, below + unit)
+                                      : fmt::format("{}", unit))}});
   }
 
- private:
   const JobConfig& config_;
   const Circumstances& circumstances_;
 };

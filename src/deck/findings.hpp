@@ -15,7 +15,7 @@ namespace trireme::deck {
 
 /// What one key has to do with a disagreement.
 struct Side {
-  const char* path;
+  std::string path;
   std::string text;
 };
 

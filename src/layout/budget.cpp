@@ -43,7 +43,10 @@ BucketRow row_of(const Plan& plan, BucketIndex index, std::int64_t parameter_ele
 }  // namespace
 
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
-  return static_cast<std::int64_t>(slots.size()) * fp32_bytes * plan.owned_elements();
+  // Slots of all parameters are as large on every rank, so the most of all is that of each.
+  std::int64_t elements = 0;
+  for (const StateSlot& slot : slots) elements += most_slot_elements(plan, slot, true);
+  return fp32_bytes * elements;
 }
 
 std::int64_t peer_bytes(
@@ -78,8 +81,8 @@ Budget budget_of(const Plan& plan,
   budget.gradient_bytes = plan.flat_elements() * fp32_bytes * (1 + partial_sums) +
                           (copies ? plan.largest_bucket() * wire_element_bytes : 0);
   budget.parameter_bytes = plan.flat_elements() * parameter_element_bytes;
-  const std::int64_t kept = plan.owned_elements() * (sharded ? 1 : plan.ranks());
-  budget.state_bytes.assign(slots.size(), kept * fp32_bytes);
+  for (const StateSlot& slot : slots)
+    budget.state_bytes.push_back(most_slot_elements(plan, slot, sharded) * fp32_bytes);
   if (parameter_dtype == DType::f32 && !slots.empty())
     budget.state_bytes.front() = 0;
   budget.snapshot_bytes = snapshot ? snapshot_bytes(plan, slots) : 0;

@@ -4,8 +4,9 @@
 // they can be printed for any rank count without MPI or a device and compared with what a run
 // allocates.
 //
-// Every rank holds and sends the same number of bytes, because shards are equal; whole matrices are
-// not, and there it is what the rank sends that sends most.
+// Every rank holds and sends the same number of bytes, because shards are equal; whole matrices,
+// and slots that these do not have, are not, and there it is what the rank holds or sends that has
+// most.
 #pragma once
 
 #include <cstdint>

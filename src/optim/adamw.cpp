@@ -18,7 +18,7 @@ ops::AdamwStep step_of(const OptimizerConfig& config, std::int64_t step, std::in
   numbers.gain1 = static_cast<float>(1 - config.beta1);
   numbers.gain2 = static_cast<float>(1 - config.beta2);
   numbers.epsilon = static_cast<float>(config.epsilon);
-  numbers.weight_decay = static_cast<float>(config.weight_decay);
+  numbers.weight_decay = static_cast<float>(weight_decay(config, step, total_steps));
   numbers.correction1 = static_cast<float>(1 - std::pow(config.beta1, n));
   numbers.correction2 = static_cast<float>(1 - std::pow(config.beta2, n));
   return numbers;

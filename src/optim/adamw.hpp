@@ -12,7 +12,8 @@
 
 namespace trireme::optim {
 
-/// The numbers of step `step`, counted from 1, at the deck's own learning rate and weight decay.
+/// The numbers of step `step`, counted from 1, by the deck's schedules of its own learning rate and
+/// weight decay.
 ops::AdamwStep step_of(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps);
 
 /// By group: the deck with the group's learning rate and weight decay.

@@ -21,6 +21,9 @@ enum class Schedule : std::uint8_t { constant, linear, cosine, wsd };
 /// How wsd decays.
 enum class DecayShape : std::uint8_t { linear, one_minus_sqrt };
 
+/// How weight decay changes over a run.
+enum class DecaySchedule : std::uint8_t { constant, linear, cosine, rate };
+
 /// What a run does when a gradient is NaN or infinite.
 enum class OnNonFinite : std::uint8_t { stop, skip };
 
@@ -47,6 +50,8 @@ struct GroupRule {
 /// What Muon has beside the numbers that it shares with AdamW.
 struct MuonConfig {
   double momentum = 0.95;
+  std::int64_t momentum_warmup_steps = 0;
+  double momentum_start = 0.85;
   bool nesterov = true;
   std::int64_t steps = 5;
   ops::Coefficients coefficients = ops::Coefficients::newton_schulz;
@@ -62,6 +67,7 @@ struct OptimizerConfig {
   double epsilon = 1e-8;
   MuonConfig muon;
   double weight_decay = 0.1;
+  DecaySchedule weight_decay_schedule = DecaySchedule::constant;
   std::vector<GroupRule> groups;
   double clip_norm = 1.0;
   bool sharded = true;
@@ -112,7 +118,23 @@ void describe(V& v, GroupRule& c) {
 template <class V>
 void describe(V& v, MuonConfig& c) {
   v("momentum", c.momentum,
-    {.help = "Decay of the mean of gradients.", .min = 0.0, .max = 1.0, .below_max = true});
+    {.help = "Decay of the mean of gradients, after its warm-up.",
+     .min = 0.0,
+     .max = 1.0,
+     .below_max = true});
+  v("momentum_warmup_steps", c.momentum_warmup_steps,
+    {.unit = "steps",
+     .help = "The momentum goes from momentum_start in a straight line and has its own value after "
+             "so many steps. 0: it has it from the first step on.",
+     .min = 0,
+     .max = 1'000'000'000,
+     .change = Change::asked});
+  v("momentum_start", c.momentum_start,
+    {.help = "Momentum at the first step of its warm-up.",
+     .min = 0.0,
+     .max = 1.0,
+     .below_max = true,
+     .change = Change::asked});
   v("nesterov", c.nesterov,
     {.help = "The gradient counts once more in what is orthogonalized.", .change = Change::asked});
   v("steps", c.steps,
@@ -149,6 +171,11 @@ void describe(V& v, OptimizerConfig& c) {
   v.section("muon", c.muon);
   v("weight_decay", c.weight_decay,
     {.help = "Decoupled decay of matrices; biases and gains have none.", .min = 0.0, .max = 10.0});
+  v("weight_decay_schedule", c.weight_decay_schedule,
+    {.help = "What becomes of weight_decay, that of groups included: constant; linear and cosine "
+             "fall to 0 at the schedule's last step; rate: in proportion to the learning rate, "
+             "warm-up included.",
+     .change = Change::asked});
   v.list("groups", c.groups,
          {.help = "Rules for parameters with other numbers. A parameter belongs to the first rule "
                   "that its name matches; trireme plan prints the groups."});
@@ -191,6 +218,12 @@ struct trireme::EnumNames<trireme::optim::Schedule> {
   using enum optim::Schedule;
   static constexpr std::pair<optim::Schedule, const char*> table[] = {
       {constant, "constant"}, {linear, "linear"}, {cosine, "cosine"}, {wsd, "wsd"}};
+};
+template <>
+struct trireme::EnumNames<trireme::optim::DecaySchedule> {
+  using enum optim::DecaySchedule;
+  static constexpr std::pair<optim::DecaySchedule, const char*> table[] = {
+      {constant, "constant"}, {linear, "linear"}, {cosine, "cosine"}, {rate, "rate"}};
 };
 template <>
 struct trireme::EnumNames<trireme::optim::DecayShape> {

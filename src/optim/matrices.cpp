@@ -67,6 +67,20 @@ std::optional<MatrixWork> matrix_work(const layout::Plan& plan, const OptimizerC
   return work;
 }
 
+std::int64_t matrix_bytes_between(const comm::Hosts& hosts,
+                                  const layout::Plan& plan,
+                                  const MatrixWork& work) {
+  TRIREME_EXPECT(hosts.ranks() == plan.ranks(), "{} ranks on hosts, and a plan for {}",
+                 hosts.ranks(), plan.ranks());
+  std::vector<std::int64_t> sent(static_cast<std::size_t>(hosts.count()));
+  for (std::size_t p = 0; work.travels && p < plan.parameters().size(); ++p)
+    for (const layout::HomePiece& one : work.homes.pieces(plan, static_cast<ParameterIndex>(p)))
+      if (const int from = hosts.host_of(one.rank), to = hosts.host_of(one.home); from != to)
+        for (const int host : {from, to})
+          sent[static_cast<std::size_t>(host)] += one.piece.elements;
+  return std::ranges::max(sent) * static_cast<std::int64_t>(sizeof(float));
+}
+
 Matrices::Matrices(const OptimizerConfig& config,
                    MatrixWork work,
                    reduce::Engine& engine,

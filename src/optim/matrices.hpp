@@ -27,6 +27,7 @@
 #include "layout/ownership.hpp"
 #include "layout/plan.hpp"
 
+#include "comm/collective/hosts.hpp"
 #include "comm/collective/round_trip.hpp"
 #include "comm/control/world.hpp"
 #include "ops/orthogonalize.hpp"
@@ -53,6 +54,11 @@ struct MatrixWork {
 
 /// Nothing for kinds that need no whole matrices.
 std::optional<MatrixWork> matrix_work(const layout::Plan& plan, const OptimizerConfig& config);
+
+/// What matrices send to other hosts in a step, there and back, by the host that sends most.
+std::int64_t matrix_bytes_between(const comm::Hosts& hosts,
+                                  const layout::Plan& plan,
+                                  const MatrixWork& work);
 
 class Matrices {
  public:

@@ -8,14 +8,24 @@ namespace trireme::optim {
 Muon::Muon(const OptimizerConfig& config, const Groups& groups)
     : adamw_(config, groups), configs_(configs_of(config, groups)), numbers_(groups.all.size()) {}
 
+const layout::StateSlots& Muon::state() {
+  static const layout::StateSlots slots = [] {
+    layout::StateSlots all = AdamW::state();
+    all.back().of_matrices = false;
+    return all;
+  }();
+  return slots;
+}
+
 void Muon::begin_step(std::int64_t step, std::int64_t total_steps) {
   adamw_.begin_step(step, total_steps);
   for (std::size_t i = 0; i < configs_.size(); ++i) {
     const OptimizerConfig& own = configs_[i];
+    const double mean = momentum(own.muon, step);
     numbers_[i] = {.learning_rate = static_cast<float>(learning_rate(own, step, total_steps)),
-                   .weight_decay = static_cast<float>(own.weight_decay),
-                   .momentum = static_cast<float>(own.muon.momentum),
-                   .gain = static_cast<float>(1 - own.muon.momentum),
+                   .weight_decay = static_cast<float>(weight_decay(own, step, total_steps)),
+                   .momentum = static_cast<float>(mean),
+                   .gain = static_cast<float>(1 - mean),
                    .nesterov = own.muon.nesterov};
   }
 }

@@ -2,8 +2,7 @@
 // Muon as a rule: hidden matrices by their momentum, orthogonalized, all else by AdamW with the
 // same deck (ops/muon.hpp and ops/orthogonalize.hpp have the formulas).
 //
-// The state is AdamW's: the momentum is the first moment, and the second one stays zero where a
-// matrix is, so that shards, checkpoints and budget are the same for every element.
+// The state is AdamW's: the momentum is the first moment. A matrix has no second one.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,8 @@ class Muon final : public Rule {
  public:
   Muon(const OptimizerConfig& config, const Groups& groups);
 
-  [[nodiscard]] const layout::StateSlots& slots() const override { return AdamW::state(); }
+  static const layout::StateSlots& state();
+  [[nodiscard]] const layout::StateSlots& slots() const override { return state(); }
   void begin_step(std::int64_t step, std::int64_t total_steps) override;
   void prepare(const Update& update,
                const ops::GradientNorm& norm,

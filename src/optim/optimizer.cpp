@@ -45,11 +45,12 @@ Optimizer::Optimizer(const OptimizerConfig& config,
                  world_.size(), config_.sharded, plan.ranks(), engine_.sharded());
   if (auto work = matrix_work(plan, config_))
     matrices_.emplace(config_, std::move(*work), engine_, world_, device);
-  const std::int64_t kept = plan.owned_elements() * (engine_.sharded() ? 1 : plan.ranks());
-  const std::size_t bytes = static_cast<std::size_t>(kept) * size_bytes(DType::f32);
   for (const layout::StateSlot& slot : slots()) {
-    const bool is_the_parameter = memory_.empty() && engine_.parameter_dtype() == DType::f32;
-    memory_.push_back(is_the_parameter ? device::Buffer() : device.allocate(bytes, slot.label));
+    begins_.push_back(layout::slot_begins(
+        plan, slot, engine_.sharded() ? std::optional(engine_.rank()) : std::nullopt));
+    const auto bytes = static_cast<std::size_t>(begins_.back().back()) * size_bytes(DType::f32);
+    const bool none = bytes == 0 || (memory_.empty() && masters_are_parameters());
+    memory_.push_back(none ? device::Buffer() : device.allocate(bytes, slot.label));
   }
 
   const std::int64_t shared_words = layout::step_sum_elements(plan.ranks());
@@ -88,29 +89,39 @@ void Optimizer::find_updates(BucketIndex bucket) {
   const layout::Bucket& place = plan.bucket(bucket);
   const bool sharded = engine_.sharded();
   const reduce::OwnedShard& owned = engine_.owned()[at(bucket)];
-  const std::int64_t state_begin = plan.owned_begin(bucket) * (sharded ? 1 : plan.ranks());
   BucketUpdates& mine = buckets_[at(bucket)];
 
   mine.updates.clear();
   const std::int64_t begin = sharded ? engine_.rank() * place.shard_elements : 0;
-  for (const layout::Piece& piece : plan.find_pieces(bucket, begin, owned.gradient.elements)) {
-    const std::int64_t in_state = state_begin + piece.shard_begin;
+  const auto pieces = plan.find_pieces(bucket, begin, owned.gradient.elements);
+  for (const layout::Piece& piece : pieces) {
     Update update;
     update.gradient = owned.gradient.slice(piece.shard_begin, piece.elements);
     update.parameter = owned.parameter.slice(piece.shard_begin, piece.elements);
-    for (std::size_t slot = 0; slot < memory_.size(); ++slot)
-      update.state[slot] = memory_[slot].bytes() == 0
-                               ? update.parameter
-                               : memory_[slot].view(DType::f32).slice(in_state, piece.elements);
     update.group = groups_.of(piece.parameter);
     update.whole = matrices_ && matrices_->has(piece.parameter);
     mine.updates.push_back(update);
   }
+  find_state(bucket, pieces);
   mine.squared.clear();
   const std::int64_t own_begin = sharded ? 0 : engine_.rank() * place.shard_elements;
   for (const layout::Piece& piece : plan.pieces(bucket, engine_.rank()))
     mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
   mine.shard = owned.gradient.slice(own_begin, place.shard_elements);
+}
+
+void Optimizer::find_state(BucketIndex bucket, const std::vector<layout::Piece>& pieces) {
+  std::vector<Update>& updates = buckets_[at(bucket)].updates;
+  for (std::size_t slot = 0; slot < memory_.size(); ++slot) {
+    const auto places =
+        layout::places_in_slot(engine_.plan(), slots()[slot], begins_[slot][at(bucket)], pieces);
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      if (slot == 0 && masters_are_parameters())
+        updates[i].state[slot] = updates[i].parameter;
+      else if (places[i] >= 0)
+        updates[i].state[slot] =
+            memory_[slot].view(DType::f32).slice(places[i], pieces[i].elements);
+  }
 }
 
 View Optimizer::words(std::int64_t sum) const {
@@ -150,16 +161,27 @@ void Optimizer::send_numbers(Late& late) {
   compute_.device().copy(late.numbers.view(DType::u8), numbers_.view(DType::u8), compute_);
 }
 
+/// Whether nothing will come of this step, where the host knows already: on a CPU, where it is the
+/// device. The same on all ranks, as the norm is.
+bool Optimizer::known_not_finite() const {
+  if (compute_.device().kind() != device::Kind::cpu)
+    return false;
+  compute_.synchronize();
+  return numbers().gradient.finite == 0;
+}
+
 /// Nobody reads the gradients any more: squares are added, and what is not finite is found.
 void Optimizer::orthogonalize(Late& late) {
   if (!matrices_)
     return;
   compute_.record(*late.matrices_begin);
-  for (const BucketUpdates& bucket : buckets_)
-    for (const Update& piece : bucket.updates)
-      if (piece.whole)
-        rule_->prepare(piece, numbers().gradient, compute_);
-  matrices_->orthogonalize(compute_);
+  if (!known_not_finite()) {
+    for (const BucketUpdates& bucket : buckets_)
+      for (const Update& piece : bucket.updates)
+        if (piece.whole)
+          rule_->prepare(piece, numbers().gradient, compute_);
+    matrices_->orthogonalize(compute_);
+  }
   compute_.record(*late.matrices_end);
 }
 

@@ -9,14 +9,15 @@
 // gathers it while the next ones are updated. The numbers go to the host, to be read later.
 //
 // 1. The state covers owned elements only: the rule's slots, the first of which is the fp32 master
-// (none in fp32 runs, where the parameter itself is the master). Not sharded, every rank holds and
-// updates everything, with the same bits.
+// (none in fp32 runs, where the parameter itself is the master). Hidden matrices of Muon lack the
+// second moment (layout/state.hpp). Not sharded, every rank holds and updates everything, with the
+// same bits.
 // 2. The gradient norm is a sum without order (ops/order_free_sum.hpp) over parameter elements,
 // never padding, so its bits depend on the summed gradients only: not on buckets, padding, sharding
 // or who owns what.
 // 3. Learning rate and weight decay are those of the parameter's group.
 // Muon's hidden matrices are brought together and orthogonalized between norm and updates
-// (matrices.hpp), in the memory of their gradients.
+// (matrices.hpp), in the memory of their gradients; on a CPU not in a step that is not finite.
 // 4. Padding is never written; it stays zero in parameters and state.
 // 5. A step whose norm is not finite writes nothing, which is decided on the device; its gathers
 // run. Whoever asks for its result gets the same UserError on all ranks (the usual reason is the
@@ -63,7 +64,7 @@ struct StatePiece {
   ParameterIndex parameter{};
   std::int64_t parameter_begin = 0;  ///< first element within the parameter
   std::vector<View> slots;           ///< as Optimizer::slots(); in fp32 runs the master is a view
-                                     ///< of the parameter itself
+                                     ///< of the parameter itself; empty where there is none
 
   [[nodiscard]] const View& master() const { return slots.front(); }
   [[nodiscard]] std::int64_t elements() const { return slots.front().elements; }
@@ -145,10 +146,16 @@ class Optimizer {
   };
 
   void find_updates(BucketIndex bucket);
+  void find_state(BucketIndex bucket, const std::vector<layout::Piece>& pieces);
   void find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses);
   void send_numbers(Late& late);
+  [[nodiscard]] bool known_not_finite() const;
   void orthogonalize(Late& late);
   [[nodiscard]] View words(std::int64_t sum) const;
+  /// In fp32 runs, whose masters take no memory of their own.
+  [[nodiscard]] bool masters_are_parameters() const {
+    return engine_.parameter_dtype() == DType::f32;
+  }
   [[nodiscard]] Numbers& numbers() const { return *reinterpret_cast<Numbers*>(numbers_.data()); }
   [[nodiscard]] Late& late_of(std::int64_t step) { return late_[turn_of(step)]; }
   [[nodiscard]] std::size_t turn_of(std::int64_t step) const {
@@ -167,8 +174,9 @@ class Optimizer {
 
   const Groups groups_;
   const std::unique_ptr<Rule> rule_;
-  std::optional<Matrices> matrices_;    // where the rule has some
-  std::vector<device::Buffer> memory_;  // by slot; that of the masters may be empty
+  std::optional<Matrices> matrices_;               // where the rule has some
+  std::vector<device::Buffer> memory_;             // by slot; that of the masters may be empty
+  std::vector<std::vector<std::int64_t>> begins_;  // by slot and bucket, in that memory
   std::vector<BucketUpdates> buckets_;
   std::vector<StatePiece> state_;
   ops::StreamSum squares_;

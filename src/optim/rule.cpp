@@ -12,8 +12,8 @@ std::unique_ptr<Rule> make_rule(const OptimizerConfig& config, const Groups& gro
   return std::make_unique<AdamW>(config, groups);
 }
 
-const layout::StateSlots& state_slots(const OptimizerConfig& /*config*/) {
-  return AdamW::state();
+const layout::StateSlots& state_slots(const OptimizerConfig& config) {
+  return config.kind == Kind::muon ? Muon::state() : AdamW::state();
 }
 
 }  // namespace trireme::optim

@@ -28,10 +28,11 @@ namespace trireme::optim {
 
 inline constexpr std::size_t most_slots = 4;
 
-/// A piece of one parameter and its state; all views have the same number of elements.
+/// A piece of one parameter and its state; all views have the same number of elements, or none.
 struct Update {
   View parameter;                        ///< in the run's dtype
-  std::array<View, most_slots> state{};  ///< fp32, by slot; state[0] may be `parameter`
+  std::array<View, most_slots> state{};  ///< fp32, by slot; state[0] may be `parameter`; empty
+                                         ///< where the parameter does not have the slot
   View gradient;                         ///< fp32, summed over the ranks
   std::size_t group = 0;                 ///< of Groups
   bool whole = false;                    ///< a piece of a hidden matrix of Muon

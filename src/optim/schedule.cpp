@@ -19,12 +19,11 @@ double progress(std::int64_t step, std::int64_t begin, std::int64_t end) {
   return static_cast<double>(step - begin) / static_cast<double>(end - begin);
 }
 
-}  // namespace
-
-double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps) {
+double rate(const ScheduleConfig& schedule,
+            double peak,
+            std::int64_t step,
+            std::int64_t total_steps) {
   TRIREME_EXPECT(step >= 1 && total_steps >= 1, "step {} of {}", step, total_steps);
-  const ScheduleConfig& schedule = config.schedule;
-  const double peak = config.learning_rate;
   if (schedule.sweep_from > 0)
     return peak * std::pow(schedule.sweep_from, 1 - progress(step, 1, total_steps));
   if (step < schedule.warmup_steps)
@@ -44,6 +43,37 @@ double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int6
              (1 - (1 - rest) * (schedule.decay_shape == DecayShape::linear ? way : std::sqrt(way)));
   }
   return peak;
+}
+
+}  // namespace
+
+double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps) {
+  return rate(config.schedule, config.learning_rate, step, total_steps);
+}
+
+double weight_decay(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps) {
+  TRIREME_EXPECT(step >= 1 && total_steps >= 1, "step {} of {}", step, total_steps);
+  const double way = progress(step, 1, total_steps);
+  switch (config.weight_decay_schedule) {
+    case DecaySchedule::constant:
+      break;
+    case DecaySchedule::linear:
+      return config.weight_decay * (1 - way);
+    case DecaySchedule::cosine:
+      return config.weight_decay * 0.5 * (1 + std::cos(std::numbers::pi * way));
+    case DecaySchedule::rate:
+      return config.weight_decay * rate(config.schedule, 1, step, total_steps);
+  }
+  return config.weight_decay;
+}
+
+double momentum(const MuonConfig& config, std::int64_t step) {
+  TRIREME_EXPECT(step >= 1, "step {}", step);
+  if (step > config.momentum_warmup_steps)
+    return config.momentum;
+  const double way =
+      static_cast<double>(step - 1) / static_cast<double>(config.momentum_warmup_steps);
+  return config.momentum_start + (config.momentum - config.momentum_start) * way;
 }
 
 std::int64_t last_peak_step(const ScheduleConfig& schedule, std::int64_t total_steps) {

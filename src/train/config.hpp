@@ -9,6 +9,8 @@
 
 #include "base/key.hpp"
 
+#include "data/batches.hpp"
+
 #include "train/evaluate_config.hpp"
 
 #include "weights/config.hpp"
@@ -44,9 +46,23 @@ struct GpuConfig {
   Or<bool> graphs;
 };
 
+/// One change of the batch's size.
+struct BatchChange {
+  std::int64_t step = 0;
+  std::int64_t sequences = 0;
+};
+
 struct BatchConfig {
   std::int64_t sequences = 0;
   std::int64_t micro_sequences = 0;
+  std::vector<BatchChange> schedule = {};
+
+  /// Of all steps. Requires: a deck that was checked.
+  [[nodiscard]] data::BatchSizes sizes() const {
+    std::vector<data::BatchSizes::Part> later;
+    for (const BatchChange& change : schedule) later.push_back({change.step, change.sequences});
+    return data::BatchSizes(sequences, later);
+  }
 };
 
 struct SampleConfig {
@@ -130,10 +146,26 @@ void describe(V& v, GpuConfig& c) {
 }
 
 template <class V>
+void describe(V& v, BatchChange& c) {
+  v("step", c.step,
+    {.unit = "steps",
+     .help = "The first step with this batch.",
+     .min = 2,
+     .max = 1'000'000'000,
+     .required = true});
+  v("sequences", c.sequences,
+    {.unit = "sequences",
+     .help = "Global batch from that step on.",
+     .min = 1,
+     .max = 1 << 24,
+     .required = true});
+}
+
+template <class V>
 void describe(V& v, BatchConfig& c) {
   v("sequences", c.sequences,
     {.unit = "sequences",
-     .help = "Global batch of one step, over all ranks.",
+     .help = "Global batch of one step, over all ranks; batch.schedule changes it during a run.",
      .min = 1,
      .max = 1 << 24,
      .required = true,
@@ -144,6 +176,12 @@ void describe(V& v, BatchConfig& c) {
      .min = 1,
      .max = 1 << 24,
      .required = true});
+  v.list(
+      "schedule", c.schedule,
+      {.help = "Other batches from later steps on, in the order of the steps: more micro-steps "
+               "of the same size. Samples come in the same order with any batch. evaluate.batches "
+               "counts batches of batch.sequences.",
+       .change = Change::asked});
 }
 
 template <class V>

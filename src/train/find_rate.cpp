@@ -24,7 +24,9 @@ Job sweep_of(Job job, const SweepRequest& request) {
   job.run.steps = request.steps;
   job.record.spans = false;
   job.evaluate = {};
+  job.batch.schedule.clear();
   job.optimizer.schedule.steps.value.reset();
+  job.optimizer.weight_decay_schedule = optim::DecaySchedule::constant;
   job.optimizer.schedule.sweep_from = request.low / request.high;
   for (optim::GroupRule& group : job.optimizer.groups)
     if (group.learning_rate.given())
@@ -78,8 +80,15 @@ RateCurve find_rate(const Job& the_job, comm::World& world, Log& log, const Swee
   for (std::int64_t number = 1; number <= request.steps && ended.empty(); ++number) {
     const StepOutcome outcome = session.step(number, [] { return Requests{}; });
     if (progress)
-      progress->step({number, outcome.loss, outcome.bits_per_byte, outcome.grad_norm,
-                      outcome.learning_rate, outcome.seconds, static_cast<double>(outcome.tokens)});
+      progress->step(
+          {.step = number,
+           .loss = outcome.loss,
+           .bits_per_byte = outcome.bits_per_byte,
+           .grad_norm = outcome.grad_norm,
+           .learning_rate = outcome.learning_rate,
+           .seconds = outcome.seconds,
+           .tokens = static_cast<double>(outcome.tokens),
+           .tokens_left = static_cast<double>((request.steps - number) * outcome.tokens)});
     if (!outcome.not_finite.empty()) {
       ended = fmt::format("the gradient of step {} was not finite: {}", number, outcome.not_finite);
       not_finite = outcome.learning_rate;

@@ -80,7 +80,7 @@ Journal::Journal(const Job& job,
           job.record,
           world.size(),
           job.run.steps,
-          spans_of_a_step(job.batch.sequences / (job.batch.micro_sequences * world.size()),
+          spans_of_a_step(job.batch.sizes().largest() / (job.batch.micro_sequences * world.size()),
                           static_cast<std::int64_t>(plan.buckets().size())))),
       collected_step_(resumed_step.value_or(0)) {
   std::size_t place = 0;
@@ -142,6 +142,7 @@ void Journal::add_times(std::span<const reduce::BucketTimes> times) {
 }
 
 void Journal::step(const record::StepRow& row, const StepOutcome& outcome) {
+  tokens_ += static_cast<double>(outcome.tokens);
   add_times(outcome.times.buckets);
   const auto note = [&](double begin, double waited) {
     if (begin >= outcome.began)  // else it was between the steps
@@ -270,17 +271,21 @@ void Journal::compare_with_ceiling(const Session& session, Log& log) {
       log.warning("what matrix products reach here was not measured: no memory is left for them");
       return;
     }
-    const double tokens = static_cast<double>(job_.batch.sequences * job_.shape.context);
-    const double achieved = tokens * model::flops_per_token(job_.shape) / whole.median_s /
-                            static_cast<double>(world_.size());
+    // Steps that grow have no median that stands for all.
+    const bool grows = session.sizes.changes();
+    const double rate =
+        grows ? tokens_ / whole.total_s
+              : static_cast<double>(job_.batch.sequences * job_.shape.context) / whole.median_s;
+    const double achieved =
+        rate * model::flops_per_token(job_.shape) / static_cast<double>(world_.size());
     record::RunFile& file = writer_->settled();
     file.set_timing_fact("ceiling_flops_per_s", ceiling, "FLOP/s of one rank");
     file.set_timing_fact("achieved_flops_per_s", achieved, "FLOP/s of one rank");
     file.set_timing_fact("share_of_ceiling", achieved / ceiling, "1");
     log.info(
-        "the median step: {} tokens/s, {:.4g} TFLOP/s per rank, {:.1f} % of the {:.4g} that matrix "
+        "the {} step: {} tokens/s, {:.4g} TFLOP/s per rank, {:.1f} % of the {:.4g} that matrix "
         "products in {} reach here by themselves",
-        count_text(tokens / whole.median_s), achieved / 1e12, 100 * achieved / ceiling,
+        grows ? "mean" : "median", count_text(rate), achieved / 1e12, 100 * achieved / ceiling,
         ceiling / 1e12, name(session.dtype));
   });
 }
@@ -289,7 +294,8 @@ void Journal::close(std::int64_t step, Session& session, const Saver& saver) {
   add_times(session.engine.take_last_gathers());
   collect(step);
   const Peak peak = peak_ ? *peak_ : peak_of(*session.device);
-  std::int64_t highest[] = {peak.resident, peak.device};
+  std::int64_t highest[] = {peak.resident, peak.device,
+                            static_cast<std::int64_t>(session.optimizer.state_bytes())};
   world_.max(highest);
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
@@ -297,7 +303,7 @@ void Journal::close(std::int64_t step, Session& session, const Saver& saver) {
     record::RunFile& file = writer_->settled();
     file.set_memory("gradients", static_cast<std::int64_t>(session.engine.gradient_bytes()));
     file.set_memory("parameters", static_cast<std::int64_t>(session.engine.parameter_bytes()));
-    file.set_memory("optimizer", static_cast<std::int64_t>(session.optimizer.state_bytes()));
+    file.set_memory("optimizer", highest[2]);
     if (const std::size_t matrices = session.optimizer.matrix_bytes(); matrices > 0)
       file.set_memory("matrices", static_cast<std::int64_t>(matrices));
     file.set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));

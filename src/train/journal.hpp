@@ -66,8 +66,8 @@ class Journal {
   /// the whole spans of the sample. Called every few steps and at the end.
   void collect(std::int64_t step);
   /// Collective, about a second, without touching the run's state: measures what matrix products
-  /// reach on this machine now, and says and records how much of it the median step achieved.
-  /// Nothing without spans.
+  /// reach on this machine now, and says and records how much of it the median step achieved, or
+  /// the mean one of a batch that changes. Nothing without spans.
   void compare_with_ceiling(const Session& session, Log& log);
   /// Collective: the last samples until `step`, memory figures, and the file closed. Requires:
   /// compute has waited for all parameters.
@@ -102,6 +102,7 @@ class Journal {
   std::vector<std::size_t> places_;
   std::int64_t collected_step_;  ///< of the last collect()
   std::optional<Peak> peak_;     ///< before anything was measured
+  double tokens_ = 0;            // of all steps since the start
   // Seconds that compute waited for buckets, inside spans of these names.
   double waited_in_train_s_ = 0, waited_in_optim_s_ = 0;
 };

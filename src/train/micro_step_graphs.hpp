@@ -24,7 +24,8 @@
 //    graphs: all run on the one compute stream, one after the other.
 // 4. The numbers are those of model.train() to the bit: the same operations in the same order.
 // 5. A replay allocates nothing. Recordings are never dropped: two batches in turns at the most, of
-//    up to three places each.
+//    up to four places each (with a batch that changes, one micro-step may be the first and the
+//    last).
 // 6. One host thread, the one that enqueues on the compute stream.
 #pragma once
 

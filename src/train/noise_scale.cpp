@@ -18,19 +18,18 @@ NoiseEstimate estimate_noise(double small_squared, double big_squared, double sm
           .trace = (small_squared - big_squared) / (1 / small - 1 / big)};
 }
 
-NoiseScale::NoiseScale(const Batches& batches, double smoothing)
-    : batches_(batches), smoothing_(smoothing) {
-  TRIREME_EXPECT(0 < batches.leaf && batches.leaf < batches.step && 0 <= smoothing && smoothing < 1,
-                 "a noise scale of leaves of {} in steps of {} sequences, smoothed by {}",
-                 batches.leaf, batches.step, smoothing);
+NoiseScale::NoiseScale(std::int64_t context, double smoothing)
+    : context_(context), smoothing_(smoothing) {
+  TRIREME_EXPECT(0 <= smoothing && smoothing < 1, "a noise scale smoothed by {}", smoothing);
 }
 
 record::NoiseScaleRow NoiseScale::add(std::int64_t step,
+                                      const Batches& batches,
                                       double leaf_norm_squared,
                                       double norm_squared) {
   const NoiseEstimate now =
-      estimate_noise(leaf_norm_squared, norm_squared, static_cast<double>(batches_.leaf),
-                     static_cast<double>(batches_.step));
+      estimate_noise(leaf_norm_squared, norm_squared, static_cast<double>(batches.leaf),
+                     static_cast<double>(batches.step));
   const double weight = std::max(1 - smoothing_, 1 / static_cast<double>(++count_));
   smoothed_.gradient_squared += weight * (now.gradient_squared - smoothed_.gradient_squared);
   smoothed_.trace += weight * (now.trace - smoothed_.trace);
@@ -52,7 +51,7 @@ double NoiseScale::sequences() const {
 }
 
 double NoiseScale::tokens() const {
-  return sequences() * static_cast<double>(batches_.context);
+  return sequences() * static_cast<double>(context_);
 }
 
 std::string NoiseScale::packed() const {

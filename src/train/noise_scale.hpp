@@ -47,15 +47,18 @@ NoiseEstimate estimate_noise(double small_squared, double big_squared, double sm
 
 class NoiseScale {
  public:
+  /// What is compared in a step, in sequences; the estimates do not depend on it.
   struct Batches {
-    std::int64_t leaf = 0, step = 0;  ///< sequences
-    std::int64_t context = 0;         ///< tokens of a sequence
+    std::int64_t leaf = 0, step = 0;
   };
-  /// Requires: 0 < leaf < step; 0 <= smoothing < 1.
-  NoiseScale(const Batches& batches, double smoothing);
+  /// `context`: tokens of a sequence. Requires: 0 <= smoothing < 1.
+  NoiseScale(std::int64_t context, double smoothing);
 
-  /// The row of /noise_scale of a step, which the averages now hold.
-  record::NoiseScaleRow add(std::int64_t step, double leaf_norm_squared, double norm_squared);
+  /// The row of /noise_scale of a step, which the averages now hold. Requires: 0 < leaf < step.
+  record::NoiseScaleRow add(std::int64_t step,
+                            const Batches& batches,
+                            double leaf_norm_squared,
+                            double norm_squared);
   /// As it is now; NaN while it is not known.
   [[nodiscard]] double sequences() const;
   [[nodiscard]] double tokens() const;
@@ -66,7 +69,7 @@ class NoiseScale {
   void go_on_from(const std::string& packed, const std::string& checkpoint);
 
  private:
-  Batches batches_;
+  std::int64_t context_;
   double smoothing_;
   std::int64_t count_ = 0;  // measurements so far
   NoiseEstimate smoothed_;

@@ -45,11 +45,11 @@ Progress::~Progress() {
 }
 
 void Progress::step(const StepReport& report) {
-  last_step_ = report.step;
+  tokens_left_ = report.tokens_left;
   if (report.step > first_step_) {
     // The weight of old steps falls to 0.95 per step; the first ones count equally.
     const double weight = std::max(0.05, 1.0 / static_cast<double>(++measured_));
-    mean_seconds_ += weight * (report.seconds - mean_seconds_);
+    seconds_per_token_ += weight * (report.seconds / report.tokens - seconds_per_token_);
   }
   if (has_line(report.step, first_step_, steps_)) {
     clear();
@@ -95,7 +95,7 @@ void Progress::clear() {
 }
 
 double Progress::remaining_seconds() const {
-  return measured_ == 0 ? -1 : mean_seconds_ * static_cast<double>(steps_ - last_step_);
+  return measured_ == 0 ? -1 : seconds_per_token_ * tokens_left_;
 }
 
 bool started_by_launcher() {

@@ -4,7 +4,8 @@
 //
 // Lines are printed for each of the first 10 steps, every 10th to 100, every 100th after that, and
 // always for the last, so a log of a million steps stays readable. The remaining time comes from a
-// moving average of step times that leaves out the first step of the run, which warms caches up.
+// moving average of the time of a token that leaves out the first step of the run, which warms
+// caches up, and from the tokens that are left: steps may grow.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ struct StepReport {
   double learning_rate = 0;
   double seconds = 0;
   double tokens = 0;
+  double tokens_left = 0;                                         ///< of the steps after this one
   double noise_scale = std::numeric_limits<double>::quiet_NaN();  ///< in tokens; NaN: not known
 };
 
@@ -55,8 +57,8 @@ class Progress {
   const std::int64_t first_step_;
   const std::int64_t steps_;
   const double flops_per_token_;
-  std::int64_t last_step_ = 0;
-  double mean_seconds_ = 0;
+  double tokens_left_ = 0;
+  double seconds_per_token_ = 0;
   std::int64_t measured_ = 0;
   double last_drawn_ = 0;
   bool drawn_ = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -39,7 +40,13 @@ std::string shortened(const std::string& value) {
 /// What a run did whose deck did not know the key: what it does `now`, but for choices that came
 /// later.
 std::string before_the_key(const std::string& key, const std::string& now) {
-  return key == "optimizer.kind" ? word(optim::Kind::adamw) : now;
+  static const std::map<std::string, std::string> then{
+      {"optimizer.kind", word(optim::Kind::adamw)},
+      {"optimizer.weight_decay_schedule", word(optim::DecaySchedule::constant)},
+      {"optimizer.muon.momentum_warmup_steps", "0"},
+      {"batch.schedule", "[]"}};
+  const auto found = then.find(key);
+  return found == then.end() ? now : found->second;
 }
 
 template <class T>

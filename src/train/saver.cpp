@@ -24,8 +24,9 @@ void add_slabs(std::vector<record::MutableSlab>& slabs,
                std::int64_t begin,
                std::int64_t elements) {
   for (std::size_t slot = 0; slot < slots.size(); ++slot)
-    slabs.push_back({slots[slot].name, piece.parameter, begin,
-                     piece.slots[slot].slice(begin - piece.parameter_begin, elements)});
+    if (!piece.slots[slot].empty())
+      slabs.push_back({slots[slot].name, piece.parameter, begin,
+                       piece.slots[slot].slice(begin - piece.parameter_begin, elements)});
 }
 
 /// Everything that lies in this rank's optimizer memory.

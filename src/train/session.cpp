@@ -37,7 +37,7 @@ data::Split open_data(const Job& job,
   comm::together(world, [&] {
     const data::Sources sources = data::open_sources(setup, data::Prepared::unpacked(prepared));
     split = data::split(sources.train, sources.validation,
-                        {job.shape.context, job.batch.sequences, job.shape.vocabulary,
+                        {job.shape.context, job.batch.sizes().largest(), job.shape.vocabulary,
                          job.data.validation_fraction, seed});
   });
   comm::expect_agreement(
@@ -70,7 +70,7 @@ Session::Session(const Job& the_job,
     : job(the_job),
       data(the_data),
       world(the_world),
-      batches{job.batch.sequences, job.batch.micro_sequences, world.size()},
+      sizes(job.batch.sizes()),
       device(open_device(job, choose_threads(job.run.threads, world), world, &choices)),
       dtype(choose_dtype(job.run.precision, *device, world, &choices)),
       compute_stream(device->make_stream(device::StreamMode::inlined, "compute")),
@@ -108,22 +108,25 @@ Session::Session(const Job& the_job,
       replicas_(engine, world, *device, *compute_stream),
       bytes_of_(text_bytes(job)),
       read_ahead_(data.train,
-                  {.sequences = job.batch.sequences,
-                   .first = world.rank() * batches.per_rank(),
+                  {.sizes = sizes,
                    .micro_sequences = job.batch.micro_sequences,
-                   .micro_steps = batches.micro_steps()},
+                   .rank = world.rank(),
+                   .ranks = world.size()},
                   bytes_of_),
       micro_batch_(*device, job.batch.micro_sequences, job.shape.context),
       losses_(*device) {
-  batches.validate();
   expect_equal_plans();
   for (Marks& marks : marks_)
     for (auto* event : {&marks.began, &marks.optimizer_began, &marks.optimizer_ended, &marks.ended})
       *event = device->make_event();
   if (job.evaluate.noise_scale.every_steps > 0)
     for (Marks& marks : marks_) marks.leaf_squares = std::make_unique<ops::StreamSum>(*device);
-  TRIREME_EXPECT(batches.micro_steps() % engine.leaves() == 0, "{} micro-steps for {} leaves",
-                 batches.micro_steps(), engine.leaves());
+  for (const data::BatchSizes::Part& part : sizes.parts()) {
+    batches(part.step).validate();
+    TRIREME_EXPECT(batches(part.step).micro_steps() % engine.leaves() == 0,
+                   "{} micro-steps for {} leaves", batches(part.step).micro_steps(),
+                   engine.leaves());
+  }
   std::vector<ConstView> parameters;
   std::vector<View> gradients;
   for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
@@ -165,26 +168,27 @@ void Session::expect_equal_plans() {
                  "rank {} plans {:#x}, other ranks otherwise", world.rank(), mine);
 }
 
-void Session::micro_steps() {
+void Session::micro_steps(std::int64_t number) {
   const auto first = static_cast<std::int64_t>(next_sample);
-  const std::int64_t per_leaf = batches.micro_steps() / engine.leaves();
+  const data::Batches batch = batches(number);
+  const std::int64_t per_leaf = batch.micro_steps() / engine.leaves();
   const bool reduces_each = job.parallel.reduce_every == reduce::ReduceEvery::micro_step;
-  for (std::int64_t micro = 0; micro < batches.micro_steps(); ++micro) {
+  for (std::int64_t micro = 0; micro < batch.micro_steps(); ++micro) {
     if (micro > 0 && micro % per_leaf == 0)
       engine.next_leaf();
     if (micro > 0 && reduces_each)
       engine.next_micro_step();
     recorder.at_micro_step(micro);
     timing::Span loading(recorder, timing::Name::data_next);
-    const data::ReadAhead::Block& block = read_ahead_.take(first, micro);
+    const data::ReadAhead::Block& block = read_ahead_.take(number, first, micro);
     text_bytes_ += block.bytes;
-    micro_batch_.load(block, batches.first_sample(first, world.rank(), micro), *compute_stream);
+    micro_batch_.load(block, batch.first_sample(first, world.rank(), micro), *compute_stream);
     loading.end();
     const timing::StreamSpan training(recorder, timing::Name::model_train, 0, *compute_stream);
-    train_micro_step(micro == 0, reduces_each || micro + 1 == batches.micro_steps());
+    train_micro_step(micro == 0, reduces_each || micro + 1 == batch.micro_steps());
     losses_.add_values(micro_batch_.losses(), *compute_stream);
   }
-  next_sample += static_cast<std::uint64_t>(batches.sequences);
+  next_sample += static_cast<std::uint64_t>(batch.sequences);
 }
 
 void Session::train_micro_step(bool first, bool last) {
@@ -206,14 +210,14 @@ void Session::compute(std::int64_t number) {
     marks.leaf_squares->clear(*compute_stream);
     engine.measure_leaves(*marks.leaf_squares);
   }
-  micro_steps();
+  micro_steps(number);
   if (measures_noise(number))
     marks.leaf_squares->fetch(*compute_stream);
   scratch.freeze();
   engine.finish_reduction();
   compute_stream->record(*marks.optimizer_began);
   optimizer.step(number, job.schedule_steps(),
-                 1.0 / static_cast<double>(world.size() * batches.micro_steps()), &losses_);
+                 1.0 / static_cast<double>(world.size() * batches(number).micro_steps()), &losses_);
   compute_stream->record(*marks.optimizer_ended);
 }
 
@@ -230,11 +234,11 @@ Requests Session::finish_step(std::int64_t number, Requests mine) {
   return agreed;
 }
 
-double Session::leaf_norm_squared(const Marks& marks) {
-  ops::OrderFreeSum& squares = marks.leaf_squares->fetched();
+double Session::leaf_norm_squared(std::int64_t number) {
+  ops::OrderFreeSum& squares = marks_of(number).leaf_squares->fetched();
   world.sum(squares.words());
   // A leaf's gradient is a sum over its micro-steps.
-  const auto of_a_leaf = static_cast<double>(batches.micro_steps() / engine.leaves());
+  const auto of_a_leaf = static_cast<double>(batches(number).micro_steps() / engine.leaves());
   const auto leaves = static_cast<double>(world.size() * engine.leaves());
   return squares.value() / (of_a_leaf * of_a_leaf * leaves);
 }
@@ -244,12 +248,12 @@ StepOutcome Session::outcome(std::int64_t number) {
   const Marks& marks = marks_of(number);
   marks.ended->wait();
   StepOutcome outcome;
-  outcome.tokens = batches.sequences * job.shape.context;
+  outcome.tokens = sizes.at(number) * job.shape.context;
   outcome.loss = result.loss_sum / static_cast<double>(outcome.tokens);
   outcome.bits_per_byte = bits_per_byte(result.loss_sum, marks.text_bytes);
   outcome.grad_norm = result.grad_norm;
   if (measures_noise(number))
-    outcome.leaf_norm_squared = leaf_norm_squared(marks);
+    outcome.leaf_norm_squared = leaf_norm_squared(number);
   outcome.learning_rate = result.learning_rate;
   outcome.began = marks.began->seconds();
   outcome.optimizer_began = marks.optimizer_began->seconds();
@@ -278,7 +282,7 @@ void Session::check_replicas(std::int64_t step) {
 
 void Session::record_for(std::int64_t number) {
   recorder.at_step(number);
-  recorder.at_micro_step(batches.micro_steps() - 1);
+  recorder.at_micro_step(batches(number).micro_steps() - 1);
 }
 
 std::vector<ConstView> Session::parameter_views() const {

@@ -35,6 +35,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/control/world.hpp"
+#include "data/batches.hpp"
 #include "data/dataset.hpp"
 #include "data/read_ahead.hpp"
 #include "timing/recorder.hpp"
@@ -45,7 +46,6 @@
 #include "model/gpt.hpp"
 #include "optim/optimizer.hpp"
 
-#include "train/batches.hpp"
 #include "train/evaluator.hpp"
 #include "train/job.hpp"
 #include "train/micro_step_graphs.hpp"
@@ -106,6 +106,10 @@ class Session {
   /// What the recorder is given from now on belongs to the end of step `number`.
   void record_for(std::int64_t number);
 
+  [[nodiscard]] data::Batches batches(std::int64_t step) const {
+    return {sizes.at(step), job.batch.micro_sequences, world.size()};
+  }
+
   /// Validation loss; nothing when the deck asks for no evaluation or has no validation data.
   std::optional<Evaluation> evaluate();
 
@@ -119,7 +123,7 @@ class Session {
   const Job& job;
   const data::Split& data;
   comm::World& world;
-  const Batches batches;
+  const data::BatchSizes sizes;
   /// What people should know of choices that the machine made, one line each.
   std::vector<std::string> choices;
   const std::unique_ptr<device::Device> device;
@@ -147,7 +151,7 @@ class Session {
     const std::int64_t every = job.evaluate.noise_scale.every_steps;
     return every > 0 && number % every == 0;
   }
-  void micro_steps();
+  void micro_steps(std::int64_t number);
   void train_micro_step(bool first, bool last);
   Requests finish_step(std::int64_t number, Requests mine);
 
@@ -159,8 +163,8 @@ class Session {
     double control_begin = 0, control_waited = 0;
     std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, ended;
   };
-  /// Collective: over the leaves of all ranks. Requires: compute has ended the step.
-  double leaf_norm_squared(const Marks& marks);
+  /// Collective: over the leaves of all ranks. Requires: compute has ended step `number`.
+  double leaf_norm_squared(std::int64_t number);
   Marks& marks_of(std::int64_t number) {
     return marks_[static_cast<std::size_t>(number) % marks_.size()];
   }

@@ -117,6 +117,11 @@ class Trainer {
     return (when.at_checkpoints && (saves || step == first_step_)) ||
            (when.every_steps > 0 && step % when.every_steps == 0);
   }
+  /// Of all steps of the run after this one.
+  [[nodiscard]] double tokens_after(std::int64_t step) const {
+    const std::int64_t samples = session_.sizes.until(job_.run.steps) - session_.sizes.until(step);
+    return static_cast<double>(samples * job_.shape.context);
+  }
   /// Makes room on the terminal for a line of our own.
   void clear_progress() {
     if (progress_)
@@ -203,10 +208,7 @@ void Trainer::start() {
     origin = saver_.start_from_files(log_, *session_.compute_stream);
   }
   if (job_.evaluate.noise_scale.every_steps > 0) {
-    noise_scale_.emplace(
-        NoiseScale::Batches{job_.batch.sequences / job_.parallel.logical_shards.value_or(1),
-                            job_.batch.sequences, job_.shape.context},
-        job_.evaluate.noise_scale.smoothing);
+    noise_scale_.emplace(job_.shape.context, job_.evaluate.noise_scale.smoothing);
     if (resumed)
       noise_scale_->go_on_from(fact_of(resumed->facts.more, noise_scale_fact), resumed->directory);
   }
@@ -245,8 +247,8 @@ void Trainer::open_files(const std::optional<Resumption>& before,
       "tokens",
       job_.run.name, count(session_.plan.parameter_elements()), session_.plan.buckets().size(),
       reduce::bucket_text(job_.parallel, session_.plan), world_.size(),
-      session_.communicator->name(), name(session_.dtype), session_.batches.micro_steps(),
-      session_.batches.micro_sequences, job_.shape.context);
+      session_.communicator->name(), name(session_.dtype),
+      session_.batches(first_step_).micro_steps(), job_.batch.micro_sequences, job_.shape.context);
   if (const std::string& note = session_.communicator->note(); !note.empty())
     session_.choices.push_back(note);
   if (world_.rank() == 0)
@@ -257,7 +259,7 @@ void Trainer::open_files(const std::optional<Resumption>& before,
   log_.info("data: {} training tokens, {} validation tokens", count(data_.train.num_tokens()),
             data_.validation ? count(data_.validation->num_tokens()) : "no");
   epochs_.emplace(data_.train, static_cast<std::int64_t>(session_.next_sample));
-  log_.info("{}", epochs_->forecast(job_.run.steps * job_.batch.sequences));
+  log_.info("{}", epochs_->forecast(session_.sizes.until(job_.run.steps)));
   if (world_.rank() == 0)
     progress_.emplace(log_, terminal_listens(), first_step_, job_.run.steps, flops_per_token_);
 }
@@ -279,6 +281,12 @@ Requests Trainer::step(std::int64_t number) {
   for (const std::string& line : epochs_->passed(static_cast<std::int64_t>(session_.next_sample))) {
     clear_progress();
     log_.info("step {:>6}/{}  {}", number, job_.run.steps, line);
+  }
+  if (const std::int64_t sequences = session_.sizes.at(number);
+      number > first_step_ && sequences != session_.sizes.at(number - 1)) {
+    clear_progress();
+    log_.info("step {:>6}/{}  the batch is {} sequences now, in {} micro-steps", number,
+              job_.run.steps, sequences, session_.batches(number).micro_steps());
   }
   newest_ = {number, static_cast<std::int64_t>(session_.next_sample) * job_.shape.context,
              static_cast<std::int64_t>(session_.scratch.num_allocations() - allocated), false};
@@ -306,9 +314,12 @@ void Trainer::look() {
                   .exposed_s = outcome.times.exposed_s,
                   .allocations = newest_.allocations},
                  outcome);
-  if (outcome.leaf_norm_squared && outcome.not_finite.empty())
-    journal_->noise_scale(noise_scale_->add(newest_.step, *outcome.leaf_norm_squared,
-                                            outcome.grad_norm * outcome.grad_norm));
+  if (outcome.leaf_norm_squared && outcome.not_finite.empty()) {
+    const std::int64_t sequences = session_.sizes.at(newest_.step);
+    journal_->noise_scale(noise_scale_->add(
+        newest_.step, {sequences / job_.parallel.logical_shards.value_or(1), sequences},
+        *outcome.leaf_norm_squared, outcome.grad_norm * outcome.grad_norm));
+  }
   if (!outcome.not_finite.empty()) {
     journal_->skipped(newest_.step, outcome.not_finite);
     clear_progress();
@@ -317,9 +328,15 @@ void Trainer::look() {
                    job_.run.steps, outcome.not_finite);
   }
   if (progress_)
-    progress_->step({newest_.step, outcome.loss, outcome.bits_per_byte, outcome.grad_norm,
-                     outcome.learning_rate, outcome.seconds, static_cast<double>(outcome.tokens),
-                     noise_scale_ ? noise_scale_->tokens() : unknown_noise_scale});
+    progress_->step({.step = newest_.step,
+                     .loss = outcome.loss,
+                     .bits_per_byte = outcome.bits_per_byte,
+                     .grad_norm = outcome.grad_norm,
+                     .learning_rate = outcome.learning_rate,
+                     .seconds = outcome.seconds,
+                     .tokens = static_cast<double>(outcome.tokens),
+                     .tokens_left = tokens_after(newest_.step),
+                     .noise_scale = noise_scale_ ? noise_scale_->tokens() : unknown_noise_scale});
 }
 
 void Trainer::between_steps(std::int64_t number) {

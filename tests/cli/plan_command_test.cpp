@@ -165,16 +165,17 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
                                              number(bf16, "scratch_bytes") + gpu.workspaces[1]);
 }
 
+DeckPlan traffic(const std::vector<std::string>& overrides, int ranks, int hosts) {
+  std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
+                                  "run.precision=fp32", "run.device=cpu",
+                                  "batch.sequences=" + std::to_string(8 * ranks)};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  const auto deck = deck::parse(deck::completed(""), "deck.yaml", all,
+                                Circumstances{.ranks = ranks, .cuda = true});
+  return plan_of(deck, ranks, hosts);
+}
+
 TEST(PlanCommand, TellsWhatAHostSendsToOthers) {
-  const auto traffic = [](const std::vector<std::string>& overrides, int ranks, int hosts) {
-    std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
-                                    "run.precision=fp32", "run.device=cpu",
-                                    "batch.sequences=" + std::to_string(8 * ranks)};
-    all.insert(all.end(), overrides.begin(), overrides.end());
-    const auto deck = deck::parse(deck::completed(""), "deck.yaml", all,
-                                  Circumstances{.ranks = ranks, .cuda = true});
-    return plan_of(deck, ranks, hosts);
-  };
   const DeckPlan fp32 = traffic({}, 8, 2);
   const std::int64_t shard = fp32.plan.owned_elements();
   EXPECT_EQ(fp32.transport, "hierarchical");
@@ -189,6 +190,19 @@ TEST(PlanCommand, TellsWhatAHostSendsToOthers) {
   EXPECT_EQ(flat.host_traffic[0].parameter_bytes, 0);
   EXPECT_THAT(plan_text(fp32), HasSubstr("sent to other hosts per step, 2 hosts, hierarchical"));
   EXPECT_THAT(plan_text(traffic({}, 8, 1)), testing::Not(HasSubstr("other hosts")));
+}
+
+TEST(PlanCommand, TellsWhatMatricesSendBetweenHosts) {
+  const auto plan = traffic({"optimizer.kind=muon"}, 8, 2);
+  EXPECT_GT(plan.host_matrix_bytes, 0);
+  EXPECT_LE(plan.host_matrix_bytes, 4 * plan.matrices->sent_bytes) << "of four ranks";
+  EXPECT_THAT(plan_text(plan), HasSubstr("  by a host, for matrices"));
+  const Node json = read_json(plan_json(plan));
+  EXPECT_EQ(number(member(member(json, "per_rank"), "fp32"), "host_matrix_wire_bytes"),
+            plan.host_matrix_bytes);
+  EXPECT_THAT(plan_text(traffic({"optimizer.kind=muon"}, 8, 1)),
+              testing::Not(HasSubstr("by a host, for matrices")));
+  EXPECT_THAT(plan_text(traffic({}, 8, 2)), testing::Not(HasSubstr("by a host, for matrices")));
 }
 
 TEST(PlanCommand, FollowsTheDeck) {

@@ -37,8 +37,8 @@ class Source : public TokenStream {
   std::int64_t bad_;
 };
 
-constexpr Consumption consumption{
-    .sequences = 12, .first = 6, .micro_sequences = 2, .micro_steps = 3};
+/// The second of two ranks.
+const Consumption consumption{.sizes = BatchSizes(12), .micro_sequences = 2, .rank = 1, .ranks = 2};
 
 void expect_block(const Dataset& data,
                   const ReadAhead::Block& block,
@@ -69,11 +69,29 @@ TEST(ReadAhead, GivesWhatTheDatasetHolds) {
   ReadAhead ahead(data, consumption, fifty());
   for (std::int64_t step = 0; step < 200; ++step)
     for (std::int64_t micro = 0; micro < 3; ++micro)
-      expect_block(data, ahead.take(step * 12, micro), step * 12, micro);
+      expect_block(data, ahead.take(step + 1, step * 12, micro), step * 12, micro);
   // Somewhere else, forward, back, and the same again.
   for (const std::int64_t first : {5'000, 12, 0, 0, 1'200'000}) {
-    expect_block(data, ahead.take(first, 0), first, 0);
-    expect_block(data, ahead.take(first, 1), first, 1);
+    expect_block(data, ahead.take(first / 12 + 1, first, 0), first, 0);
+    expect_block(data, ahead.take(first / 12 + 1, first, 1), first, 1);
+  }
+}
+
+TEST(ReadAhead, FollowsBatchesThatChange) {
+  const Dataset data(std::make_shared<Source>(), 0, 100'001, 10, std::nullopt);
+  // The second of two ranks, whose block begins after half of the step.
+  const Consumption grows{
+      .sizes = BatchSizes(4, {{3, 12}, {5, 8}}), .micro_sequences = 2, .rank = 1, .ranks = 2};
+  ReadAhead ahead(data, grows, {});
+  std::int64_t first = 0;
+  for (std::int64_t step = 1; step <= 40; ++step) {
+    const std::int64_t sequences = step < 3 ? 4 : step < 5 ? 12 : 8;
+    for (std::int64_t micro = 0; micro < sequences / 4; ++micro) {
+      const ReadAhead::Block& block = ahead.take(step, first, micro);
+      // Tokens in order: sample i begins with token 10 i.
+      EXPECT_EQ(block.tokens[0], 10 * (first + sequences / 2 + 2 * micro) % 100) << step;
+    }
+    first += sequences;
   }
 }
 
@@ -91,26 +109,26 @@ TEST(ReadAhead, FillsAllBlocksAndAgainWhenHalfOfThemAreTaken) {
   constexpr int reads = 4;  // of a block: tokens and the last target of two rows
   const int all = static_cast<int>(ahead.ahead() + 1) * reads;
   ASSERT_EQ(all, 5 * reads);
-  ahead.take(0, 0);
+  ahead.take(1, 0, 0);
   EXPECT_EQ(source->wait_for_reads(all), all);
-  ahead.take(0, 1);
+  ahead.take(1, 0, 1);
   EXPECT_EQ(source->reads, all);
-  ahead.take(0, 2);
+  ahead.take(1, 0, 2);
   EXPECT_EQ(source->wait_for_reads(all + 2 * reads), all + 2 * reads);
-  ahead.take(12, 0);
-  expect_block(data, ahead.take(12, 1), 12, 1, false);
+  ahead.take(2, 12, 0);
+  expect_block(data, ahead.take(2, 12, 1), 12, 1, false);
 }
 
 TEST(ReadAhead, ThrowsWhatItMetWhereItIsAskedForIt) {
   const Dataset data(std::make_shared<Source>(600), 0, 100'001, 10, std::nullopt);
   ReadAhead ahead(data, consumption, {});
   for (std::int64_t step = 0; step < 4; ++step)
-    for (std::int64_t micro = 0; micro < 3; ++micro) ahead.take(step * 12, micro);
-  ahead.take(48, 0);
-  ahead.take(48, 1);
-  EXPECT_THROW(ahead.take(48, 2), StorageError);
-  EXPECT_THROW(ahead.take(60, 0), StorageError);
-  expect_block(data, ahead.take(0, 0), 0, 0, false);
+    for (std::int64_t micro = 0; micro < 3; ++micro) ahead.take(step + 1, step * 12, micro);
+  ahead.take(5, 48, 0);
+  ahead.take(5, 48, 1);
+  EXPECT_THROW(ahead.take(5, 48, 2), StorageError);
+  EXPECT_THROW(ahead.take(6, 60, 0), StorageError);
+  expect_block(data, ahead.take(1, 0, 0), 0, 0, false);
 }
 
 }  // namespace

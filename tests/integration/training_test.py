@@ -102,6 +102,17 @@ class Muon(TrainingTest):
         self.assertEqual(self.weights(12, "four"), self.weights(12, "whole"))
         self.assertLess(self.losses("whole")[-1], self.losses("whole")[0])
 
+    def test_checkpoints_hold_no_second_moment_of_matrices(self):
+        self.train_well(*self.MUON, ranks=2)
+        held = self.weights(12)
+        for name in ("h.1.attn.qkv.weight", "h.1.mlp.proj.weight"):
+            self.assertIn(f"moment1/{name}", held)
+            self.assertNotIn(f"moment2/{name}", held)
+        for name in ("wte.weight", "h.1.attn.qkv.bias", "ln_f.weight"):
+            self.assertIn(f"moment2/{name}", held)
+        shown = start("checkpoints", self.path("run"), "--verify")
+        self.assertEqual(shown.code, 0, shown)
+
     def test_is_another_run_than_adamws(self):
         self.train_well(ranks=2)
         refused = self.train("optimizer.kind=muon", "run.steps=14", ranks=2)
@@ -113,6 +124,49 @@ class Muon(TrainingTest):
             names = [text.decode() for text in file["timings/names"][:]]
             self.assertIn(names.index("optim.matrices"), set(file["timings/ranks/name"][:]))
         self.assertLess(self.losses()[-1], self.losses()[0])
+
+
+class Schedules(TrainingTest):
+    """What changes with the steps: rate, momentum, weight decay and the batch."""
+    EVERY = ("checkpoint.every_steps=3", "checkpoint.keep=9")
+    ALL = ("optimizer.kind=muon", "optimizer.muon.momentum_warmup_steps=8", "optimizer.weight_decay_schedule=rate", "optimizer.schedule.kind=wsd",
+           "optimizer.schedule.decay_fraction=0.5", "batch.sequences=16", "batch.schedule=[{step: 5, sequences: 32}, {step: 8, sequences: 48}]",
+           "parallel.reduction=tree", "parallel.logical_shards=4", "evaluate.noise_scale.every_steps=1", *EVERY)
+
+    def rows(self, run):
+        with h5py.File(os.path.join(self.path(run), "run.h5"), "r") as file:
+            steps = {name: file["steps"][name][:].tolist() for name in ("step", "loss", "grad_norm", "learning_rate", "tokens")}
+            return steps, {name: file["noise_scale"][name][:].tolist() for name in ("sequences", "trace")}
+
+    def cut(self, whole, parts, step):
+        """Another run that has come to `step`."""
+        shutil.copytree(self.path(whole), self.path(parts))
+        for later in range(step + 3, 13, 3):
+            shutil.rmtree(os.path.join(self.path(parts), "checkpoints", f"step-{later:08d}"))
+
+    def test_a_run_interrupted_within_each_equals_an_uninterrupted_one(self):
+        self.train_well(*self.ALL, name="whole")
+        steps, _ = self.rows("whole")
+        self.assertEqual(steps["tokens"], [16 * tokens for tokens in (16, 32, 48, 64, 96, 128, 160, 208, 256, 304, 352, 400)])
+        for step, ranks in ((3, 1), (6, 4), (9, 2)):  # the momentum rises, the batch grows, the rate falls
+            parts = f"parts{step}"
+            self.cut("whole", parts, step)
+            self.train_well(*self.ALL, ranks=ranks, name=parts)
+            self.assertEqual(self.weights(12, parts), self.weights(12, "whole"), step)
+            self.assertEqual(repr(self.rows(parts)), repr(self.rows("whole")), step)  # NaN is not equal to itself
+
+    def test_a_batch_that_grows_is_that_of_a_run_with_another_batch(self):
+        same = ("optimizer.schedule.kind=constant", "optimizer.schedule.warmup_steps=0", *self.EVERY)
+        self.train_well(*same, "batch.schedule=[{step: 7, sequences: 24}]", ranks=2, name="grows")
+        self.train_well(*same, ranks=2, name="by-hand")
+        shutil.rmtree(os.path.join(self.path("by-hand"), "checkpoints", "step-00000012"))
+        shutil.rmtree(os.path.join(self.path("by-hand"), "checkpoints", "step-00000009"))
+        refused = self.train(*same, "batch.schedule=[{step: 7, sequences: 24}]", ranks=2, name="by-hand")
+        self.assert_refused(refused, 2, "batch.schedule: [\"{step: 7, sequences: 24}\"] here", "was written with []", "allow it with run.allow_changes=[batch.schedule]")
+        self.train_well(*same, "batch.sequences=24", "run.allow_changes=[batch]", ranks=2, name="by-hand")
+        self.assertEqual(self.weights(12, "by-hand"), self.weights(12, "grows"))
+        self.assertEqual(self.losses("by-hand"), self.losses("grows"))
+        self.assertEqual(self.column("tokens", "steps", "by-hand"), self.column("tokens", "steps", "grows"))
 
 
 class Record(TrainingTest):

@@ -146,12 +146,13 @@ class Bits(Network):
                        check=True, timeout=TIMEOUT_S, capture_output=True)
         with open(path, encoding="utf-8") as file:
             rank = json.load(file)["per_rank"]["fp32"]
-        return rank["host_gradient_wire_bytes"] + rank["host_parameter_wire_bytes"]
+        return rank["host_gradient_wire_bytes"] + rank["host_parameter_wire_bytes"] + rank.get("host_matrix_wire_bytes", 0)
 
     def test_a_host_sends_what_is_planned(self):
         model = ("model={layers: 2, heads: 2, channels: 96, context: 16}", "batch.sequences=12")
         for words in (("parallel.reduction=sum",), ("parallel.reduction=sum", "parallel.gradient_dtype=bf16"),
-                      ("parallel.reduction=ordered",), ("parallel.reduction=sum", "parallel.transport=mpi")):
+                      ("parallel.reduction=ordered",), ("parallel.reduction=sum", "parallel.transport=mpi"),
+                      ("parallel.reduction=sum", "optimizer.kind=muon")):
             name = "-".join(word.split("=")[1] for word in words)
             sent = self.sent_per_step("north:3,south:3", "north", *model, *words, name=name)
             planned = self.planned_per_step(6, 2, *model, *words, name=name)

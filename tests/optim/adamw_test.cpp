@@ -90,7 +90,7 @@ TrainingResult train_in_double(int ranks, const TrainingSetting& setting) {
         v[p][i] = config.beta2 * v[p][i] + (1 - config.beta2) * g * g;
         const double first = m[p][i] / (1 - std::pow(config.beta1, step));
         const double second = v[p][i] / (1 - std::pow(config.beta2, step));
-        const double decay = table[p].decay ? config.weight_decay : 0;
+        const double decay = table[p].decay ? config.weight_decay * decay_share(setting, step) : 0;
         value[p][i] -= rate * (first / (std::sqrt(second) + config.epsilon) + decay * value[p][i]);
       }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Muon over MPI: matrices that travel to their homes give the bits of those that never left, with
 // every layout, switch and transport.
+#include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include "comm/control/world.hpp"
 
 #include "optim/matrices.hpp"
+#include "optim/muon.hpp"
 #include "optim/training.hpp"
 
 namespace trireme::optim {
@@ -38,6 +40,10 @@ TrainingResult train_muon(const TrainingSetting& setting, comm::Transport transp
   const auto work = matrix_work(training.plan(), setting.optimizer());
   EXPECT_EQ(static_cast<std::int64_t>(training.optimizer().matrix_bytes()), work->bytes());
   EXPECT_EQ(work->travels, setting.sharded && world->size() > 1);
+  std::int64_t second[] = {static_cast<std::int64_t>(training.optimizer().slot_bytes(2))};
+  world->max(second);
+  EXPECT_EQ(second[0],
+            4 * layout::most_slot_elements(training.plan(), Muon::state()[2], setting.sharded));
   return training.run();
 }
 
@@ -70,6 +76,33 @@ INSTANTIATE_TEST_SUITE_P(,
                                            comm::Transport::shared_memory,
                                            comm::Transport::hierarchical),
                          [](const auto& choice) { return std::string(word(choice.param)); });
+
+/// Matrices then stay where they are, on all ranks alike, and travel again in the next step.
+TEST(MuonOverMpi, AStepThatIsNotFiniteOnOneRankIsSkippedByAll) {
+  TrainingSetting setting = muon_setting();
+  setting.sharded = true;
+  setting.on_non_finite = OnNonFinite::skip;
+  omp_set_num_threads(1);
+  const auto world = comm::make_mpi_world();
+  const auto device = device::make_cpu_device(1);
+  const auto compute = device->make_stream(device::StreamMode::inlined, "compute");
+  const auto communicator = comm::make_communicator(comm::Transport::automatic,
+                                                    setting.parallel.reduction, *world, *device);
+  Training training(setting, *world, *communicator, *device, *compute);
+  training.backward(1);
+  ASSERT_EQ(training.update(1).not_finite, "");
+  const auto before = training.parameters();
+  if (world->rank() == 0)
+    training.poison(1, 17, std::numeric_limits<float>::infinity());
+  training.backward(2);
+  EXPECT_NE(training.update(2).not_finite, "");
+  EXPECT_EQ(training.parameters(), before);
+  training.poison(1, 17, 0.0F);
+  training.backward(3);
+  EXPECT_EQ(training.update(3).not_finite, "");
+  EXPECT_NE(training.parameters(), before);
+  world->barrier();
+}
 
 /// With the same gradients on every rank, whose mean is exact on 1, 2 and 4 ranks, the result does
 /// not depend on how many there are.

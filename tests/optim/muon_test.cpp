@@ -14,6 +14,8 @@
 
 #include "base/error.hpp"
 
+#include "layout/budget.hpp"
+
 #include "reduce/thread_ranks.hpp"
 
 #include "optim/matrices.hpp"
@@ -97,7 +99,11 @@ std::vector<Row> matrices_in_double(int ranks, const TrainingSetting& setting) {
         squares += gradients[p].back() * gradients[p].back();
       }
     const double clip = std::min(1.0, config.clip_norm / (std::sqrt(squares) + 1e-6));
-    const double rate = learning_rate(config, step, setting.steps), b = config.muon.momentum;
+    const double rate = learning_rate(config, step, setting.steps);
+    const double decay = config.weight_decay * decay_share(setting, step);
+    double b = 0.95;
+    if (step <= setting.momentum_warmup_steps)
+      b = 0.85 + 0.1 * (step - 1) / static_cast<double>(setting.momentum_warmup_steps);
     for (std::size_t p = 0; p < table.size(); ++p) {
       Row direction;
       for (std::size_t i = 0; i < gradients[p].size(); ++i) {
@@ -111,7 +117,7 @@ std::vector<Row> matrices_in_double(int ranks, const TrainingSetting& setting) {
         at += rows * table[p].shape[1];
       }
       for (std::size_t i = 0; i < masters[p].size(); ++i)
-        masters[p][i] -= rate * (direction[i] + config.weight_decay * masters[p][i]);
+        masters[p][i] -= rate * (direction[i] + decay * masters[p][i]);
     }
   }
   for (std::size_t p = 0; p < table.size(); ++p)
@@ -122,10 +128,9 @@ std::vector<Row> matrices_in_double(int ranks, const TrainingSetting& setting) {
 
 class MuonAtRanks : public ::testing::TestWithParam<int> {};
 
-TEST_P(MuonAtRanks, FollowsTheDoublePrecisionLoop) {
-  const TrainingSetting setting = muon_setting();
-  const TrainingResult result = train_muon(GetParam(), setting);
-  const auto expected = matrices_in_double(GetParam(), setting);
+void expect_the_double_precision_loop(int ranks, const TrainingSetting& setting) {
+  const TrainingResult result = train_muon(ranks, setting);
+  const auto expected = matrices_in_double(ranks, setting);
   // Five steps multiply an error by at most 3.4445 each and add three roundings
   // (tests/ops/orthogonalize_test.cpp); scale and rate multiply it, and the steps add theirs.
   double growth = 0;
@@ -139,6 +144,17 @@ TEST_P(MuonAtRanks, FollowsTheDoublePrecisionLoop) {
           << setting.table[p].name << "[" << i << "]";
     begin += static_cast<std::size_t>(setting.table[p].elements());
   }
+}
+
+TEST_P(MuonAtRanks, FollowsTheDoublePrecisionLoop) {
+  expect_the_double_precision_loop(GetParam(), muon_setting());
+}
+
+TEST_P(MuonAtRanks, FollowsItUnderSchedules) {
+  TrainingSetting setting = muon_setting();
+  setting.weight_decay_schedule = DecaySchedule::linear;
+  setting.momentum_warmup_steps = 3;
+  expect_the_double_precision_loop(GetParam(), setting);
 }
 
 INSTANTIATE_TEST_SUITE_P(, MuonAtRanks, ::testing::Values(1, 3));
@@ -184,6 +200,11 @@ TEST(Muon, WritesNothingInAStepThatIsNotFinite) {
     training.backward(2);
     ASSERT_THAT(training.update(2).not_finite, ::testing::HasSubstr("qkv[17]"));
     ASSERT_EQ(state(), before);
+    // Nothing was orthogonalized: it would have spread over the matrix in the gradient's place.
+    const View qkv = training.engine().gradient(ParameterIndex{1});
+    ASSERT_EQ(std::count_if(qkv.as<float>(), qkv.as<float>() + qkv.elements,
+                            [](float value) { return std::isnan(value); }),
+              1);
     training.poison(1, 17, 0.0F);
     training.backward(3);
     ASSERT_EQ(training.update(3).not_finite, "");
@@ -191,7 +212,7 @@ TEST(Muon, WritesNothingInAStepThatIsNotFinite) {
   });
 }
 
-TEST(Muon, TheSecondMomentOfMatricesStaysZero) {
+TEST(Muon, MatricesHaveNoSecondMoment) {
   run_ranks(1, [](ThreadRank& rank) {
     omp_set_num_threads(1);
     const TrainingSetting setting = muon_setting();
@@ -199,11 +220,51 @@ TEST(Muon, TheSecondMomentOfMatricesStaysZero) {
     training.run();
     for (const StatePiece& piece : training.optimizer().state()) {
       const bool whole = !setting.table[at(piece.parameter)].matrices.empty();
-      const float* second = piece.slots[2].as<float>();
-      EXPECT_EQ(std::count(second, second + piece.elements(), 0.0F) == piece.elements(), whole)
+      EXPECT_EQ(piece.slots[1].elements, piece.elements());
+      EXPECT_EQ(piece.slots[2].elements, whole ? 0 : piece.elements())
           << setting.table[at(piece.parameter)].name;
     }
   });
+}
+
+TEST(Muon, AllocatesTheBytesOfTheBudget) {
+  for (const int ranks : {1, 2, 3})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      std::vector<std::vector<std::size_t>> bytes(static_cast<std::size_t>(ranks));
+      TrainingSetting setting = muon_setting();
+      setting.dtype = dtype;
+      run_ranks(ranks, [&](ThreadRank& rank) {
+        const Training training(setting, rank.world, rank.communicator, *rank.device,
+                                *rank.compute);
+        auto& mine = bytes[static_cast<std::size_t>(rank.world.rank())];
+        for (std::size_t slot = 0; slot < training.optimizer().slots().size(); ++slot)
+          mine.push_back(training.optimizer().slot_bytes(slot));
+        rank.world.barrier();
+      });
+      const layout::Plan plan(setting.table, {ranks, 700, layout::Padding::aligned});
+      const layout::Budget budget =
+          layout::budget_of(plan, state_slots(setting.optimizer()), dtype, setting.sharded);
+      for (const auto& mine : bytes)
+        for (std::size_t slot = 0; slot < mine.size(); ++slot)
+          EXPECT_EQ(static_cast<std::int64_t>(mine[slot]), budget.state_bytes[slot]);
+      EXPECT_LT(budget.state_bytes[2], budget.state_bytes[1]);
+    }
+}
+
+TEST(MatrixWork, CountsWhatTravelsBetweenHosts) {
+  OptimizerConfig config;
+  config.kind = Kind::muon;
+  const layout::Plan plan(matrix_table(), {4, 700, layout::Padding::aligned});
+  const auto work = matrix_work(plan, config);
+  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 1), plan, *work), 0);
+  // Where every rank is a host, the host that sends most is the rank that does.
+  EXPECT_EQ(matrix_bytes_between(comm::Hosts::apart(4), plan, *work), work->sent_bytes);
+  std::int64_t crosses = 0;  // between two hosts both send the same: one there, the other back
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p)
+    for (const auto& one : work->homes.pieces(plan, static_cast<ParameterIndex>(p)))
+      crosses += one.rank / 2 != one.home / 2 ? one.piece.elements : 0;
+  EXPECT_GT(crosses, 0);
+  EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 2), plan, *work), 4 * crosses);
 }
 
 TEST(MatrixWork, AddsUpByHand) {

@@ -110,8 +110,53 @@ TEST(Schedule, FallsWithoutAStepUp) {
   }
 }
 
+TEST(WeightDecay, FallsToZeroAtTheLastStep) {
+  auto config = config_of(Schedule::wsd, 10);
+  config.weight_decay = 0.5;
+  EXPECT_EQ(weight_decay(config, 1, 101), 0.5);
+  EXPECT_EQ(weight_decay(config, 101, 101), 0.5);
+  config.weight_decay_schedule = DecaySchedule::linear;
+  EXPECT_EQ(weight_decay(config, 1, 101), 0.5);
+  EXPECT_DOUBLE_EQ(weight_decay(config, 26, 101), 0.375);
+  EXPECT_EQ(weight_decay(config, 101, 101), 0);
+  EXPECT_EQ(weight_decay(config, 300, 101), 0);
+  EXPECT_EQ(weight_decay(config, 1, 1), 0.5);
+  config.weight_decay_schedule = DecaySchedule::cosine;
+  EXPECT_EQ(weight_decay(config, 1, 101), 0.5);
+  EXPECT_DOUBLE_EQ(weight_decay(config, 26, 101), 0.25 * (1 + std::sqrt(0.5)));
+  EXPECT_DOUBLE_EQ(weight_decay(config, 51, 101), 0.25);
+  EXPECT_EQ(weight_decay(config, 101, 101), 0);
+}
+
+TEST(WeightDecay, FollowsTheRateAtAnyPeak) {
+  for (const Schedule kind : kinds)
+    for (const double peak : {0.0, 2.0}) {
+      auto config = config_of(kind, 10);
+      config.weight_decay = 0.5;
+      config.weight_decay_schedule = DecaySchedule::rate;
+      for (const std::int64_t step : {1, 10, 50, 90, 100, 150}) {
+        config.learning_rate = 2;
+        const double expected = 0.5 * learning_rate(config, step, 100) / 2;
+        config.learning_rate = peak;
+        EXPECT_DOUBLE_EQ(weight_decay(config, step, 100), expected) << word(kind) << step;
+      }
+    }
+}
+
+TEST(Momentum, WarmsUpInAStraightLine) {
+  MuonConfig config;
+  EXPECT_EQ(momentum(config, 1), 0.95);
+  config.momentum_warmup_steps = 300;
+  EXPECT_EQ(momentum(config, 1), 0.85);
+  EXPECT_DOUBLE_EQ(momentum(config, 151), 0.9);
+  EXPECT_EQ(momentum(config, 301), 0.95);
+  EXPECT_EQ(momentum(config, 5000), 0.95);
+}
+
 TEST(Schedule, CountsStepsFromOne) {
   EXPECT_THROW(learning_rate(config_of(Schedule::cosine, 0), 0, 10), ContractError);
+  EXPECT_THROW(weight_decay(config_of(Schedule::cosine, 0), 0, 10), ContractError);
+  EXPECT_THROW(momentum(MuonConfig(), 0), ContractError);
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ struct TrainingSetting {
   /// Gradients that are quarter-integers, whose sums over ranks are exact in any order.
   bool exact_sums = false;
   optim::Kind kind = optim::Kind::adamw;
+  optim::DecaySchedule weight_decay_schedule = optim::DecaySchedule::constant;
+  std::int64_t momentum_warmup_steps = 0;
   std::vector<layout::Parameter> table = training_table();
 
   [[nodiscard]] optim::OptimizerConfig optimizer() const {
@@ -51,6 +53,8 @@ struct TrainingSetting {
     config.kind = kind;
     config.learning_rate = 0.02;
     config.schedule.warmup_steps = 2;
+    config.weight_decay_schedule = weight_decay_schedule;
+    config.muon.momentum_warmup_steps = momentum_warmup_steps;
     config.clip_norm = clip_norm;
     config.sharded = sharded;
     config.on_non_finite = on_non_finite;
@@ -58,6 +62,13 @@ struct TrainingSetting {
     return config;
   }
 };
+
+/// What is left of weight decay that falls in a straight line, where the setting says so.
+inline double decay_share(const TrainingSetting& setting, int step) {
+  return setting.weight_decay_schedule == optim::DecaySchedule::linear
+             ? static_cast<double>(setting.steps - step) / (setting.steps - 1)
+             : 1;
+}
 
 inline float initial_value(std::size_t parameter, std::int64_t element) {
   return static_cast<float>(static_cast<std::int64_t>(parameter + 1) *
@@ -106,6 +117,7 @@ class Training {
   [[nodiscard]] const layout::Plan& plan() const { return plan_; }
   [[nodiscard]] reduce::Engine& engine() { return engine_; }
   [[nodiscard]] optim::Optimizer& optimizer() { return optimizer_; }
+  [[nodiscard]] const optim::Optimizer& optimizer() const { return optimizer_; }
 
   void backward(int step) {
     engine_.begin_step();

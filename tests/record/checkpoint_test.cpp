@@ -214,6 +214,40 @@ TEST(Checkpoint, CanBeWantedWholeByEveryRank) {
   });
 }
 
+/// Of a parameter that an optimizer keeps less of, a state may be missing, in the file or where it
+/// is read to: older checkpoints of Muon hold more than a run wants.
+TEST(Checkpoint, AStateMayLackAParameter) {
+  constexpr ParameterIndex lacking{2};
+  const auto without = [](auto slabs) {
+    std::erase_if(slabs, [](const auto& slab) {
+      return slab.state == "moment1" && slab.parameter == lacking;
+    });
+    return slabs;
+  };
+  const test::ScratchDirectory scratch;
+  save_on(3, scratch.path(), 1);
+  test::TakingTurns(3).run([&](comm::World& world) {
+    const layout::Plan plan = plan_for(3);
+    Owned owned(plan, world.rank());
+    owned.fill();
+    save_checkpoint(scratch.path(), plan, facts_of(2), without(owned.slabs()), 0, world);
+  });
+  for (const char* step : {"checkpoints/step-00000001", "checkpoints/step-00000002"})
+    test::TakingTurns(2).run([&](comm::World& world) {
+      const layout::Plan plan = plan_for(2);
+      Owned owned(plan, world.rank());
+      load_checkpoint(scratch / step, plan, facts_of(0).model, without(owned.wanted()), world);
+      owned.each([&](std::size_t s, const layout::Piece& piece, float* data) {
+        const bool read = states[s] != "moment1" || piece.parameter != lacking;
+        for (std::int64_t i = 0; i < piece.elements; ++i)
+          ASSERT_EQ(data[i],
+                    read ? value_of(s, piece.parameter, piece.parameter_begin + i) : -1.0F);
+      });
+    });
+  EXPECT_THAT(refusal_of(scratch / "checkpoints/step-00000002"),
+              HasSubstr("does not hold 'moment1' of h.0.fc.weight"));
+}
+
 TEST(Checkpoint, ShowsWholeTensorsToHdf5) {
   const test::ScratchDirectory scratch;
   save_on(3, scratch.path(), 3);

@@ -144,6 +144,19 @@ TEST(Allocations, AStepAloneTakesNothingFromTheHeap) {
   }
 }
 
+TEST(Allocations, ABatchThatChangesTakesNothingFromTheHeap) {
+  const auto alone = comm::make_self_world(), ranks = comm::make_mpi_world();
+  for (const bool graphs : {false, true}) {
+    Job job = small_job();
+    job.batch.schedule = {{5, 24}, {6, 36}, {8, 12}};  // of steps 4 to 8, which are counted
+    job.gpu.graphs.value = graphs;
+    EXPECT_EQ(count_steps(job, *alone).mallocs, 0);
+    const Counted counted = count_steps(job, *ranks);
+    EXPECT_EQ(counted.news, 0);
+    EXPECT_EQ(counted.scratch, 0U);
+  }
+}
+
 TEST(Allocations, AStepOfMuonTakesNothingFromTheHeap) {
   const auto alone = comm::make_self_world(), ranks = comm::make_mpi_world();
   for (const bool sharded : {true, false}) {

@@ -36,7 +36,7 @@ TEST(NoiseScale, IsWhatExpectedNormsCameFrom) {
       EXPECT_NEAR(found.trace, s, 1e-12 * (g + s));
     }
   EXPECT_THROW(estimate_noise(1, 1, 4, 4), ContractError);
-  EXPECT_THROW(NoiseScale({4, 4, 8}, 0.5), ContractError);
+  EXPECT_THROW(NoiseScale(8, 0.5).add(1, {4, 4}, 1, 1), ContractError);
 }
 
 // Normal samples: G is `dimensions` times 0.5, each component has variance 4. So |G|^2 = 5 and
@@ -47,7 +47,7 @@ TEST(NoiseScale, FindsTheScaleOfRandomGradients) {
   constexpr int dimensions = 20, leaf = 2, leaves = 8, steps = 4000;
   std::mt19937_64 random(7);
   std::normal_distribution<double> normal(0.5, 2.0);
-  NoiseScale scale({leaf, leaf * leaves, 100}, 1 - 1.0 / steps);
+  NoiseScale scale(100, 1 - 1.0 / steps);
   for (int step = 1; step <= steps; ++step) {
     std::vector<double> whole(dimensions, 0.0);
     double small = 0, big = 0;
@@ -58,7 +58,7 @@ TEST(NoiseScale, FindsTheScaleOfRandomGradients) {
         sum += mean / leaves;
       }
     for (const double mean : whole) big += mean * mean;
-    const auto row = scale.add(step, small, big);
+    const auto row = scale.add(step, {leaf, leaf * leaves}, small, big);
     EXPECT_EQ(row.step, step);
     EXPECT_TRUE(std::isnan(row.tokens) || row.tokens == 100 * row.sequences);
   }
@@ -67,35 +67,47 @@ TEST(NoiseScale, FindsTheScaleOfRandomGradients) {
 }
 
 TEST(NoiseScale, AveragesEquallyAtFirstAndThenForgets) {
-  NoiseScale scale({1, 2, 1}, 0.75);
+  NoiseScale scale(1, 0.75);
   // |G|^2 = 2 big - small, tr = 2 (small - big).
   std::vector<double> smoothed;
   for (const double small : {2.0, 4.0, 6.0, 8.0, 18.0, 1.0})
-    smoothed.push_back(scale.add(1, small, 0).smoothed_trace);
+    smoothed.push_back(scale.add(1, {1, 2}, small, 0).smoothed_trace);
   EXPECT_EQ(smoothed, (std::vector<double>{4, 6, 8, 10, 16.5, 12.875}));
 }
 
+/// Estimates of |G|^2 and of the trace say the same whatever they are compared in.
+TEST(NoiseScale, GoesOnWhenTheBatchGrows) {
+  NoiseScale scale(8, 0.5);
+  for (std::int64_t step = 1; step <= 9; ++step) {
+    const NoiseScale::Batches batches{2 * step, 16 * step};
+    const auto of = [](std::int64_t b) { return expected_square(3, 10, static_cast<double>(b)); };
+    const auto row = scale.add(step, batches, of(batches.leaf), of(batches.step));
+    EXPECT_NEAR(row.smoothed_gradient_squared, 3, 1e-12);
+    EXPECT_NEAR(row.tokens, 8 * 10.0 / 3, 1e-11);
+  }
+}
+
 TEST(NoiseScale, IsNotKnownWithoutASignal) {
-  NoiseScale scale({1, 2, 8}, 0.5);
+  NoiseScale scale(8, 0.5);
   EXPECT_TRUE(std::isnan(scale.tokens()));
-  EXPECT_TRUE(std::isnan(scale.add(1, 4, 1).sequences));  // |G|^2 = -2
-  EXPECT_EQ(scale.add(2, 4, 4).smoothed_gradient_squared, 1);
+  EXPECT_TRUE(std::isnan(scale.add(1, {1, 2}, 4, 1).sequences));  // |G|^2 = -2
+  EXPECT_EQ(scale.add(2, {1, 2}, 4, 4).smoothed_gradient_squared, 1);
   EXPECT_EQ(scale.sequences(), 3);
   EXPECT_EQ(scale.tokens(), 24);
 }
 
 TEST(NoiseScale, GoesOnFromACheckpointToTheBit) {
   const auto term = [](int step) { return 1 + 1 / (3.0 + step); };
-  NoiseScale whole({1, 4, 8}, 0.9), first({1, 4, 8}, 0.9);
+  NoiseScale whole(8, 0.9), first(8, 0.9);
   for (int step = 1; step <= 5; ++step) {
-    whole.add(step, 3 * term(step), term(step));
-    first.add(step, 3 * term(step), term(step));
+    whole.add(step, {1, 4}, 3 * term(step), term(step));
+    first.add(step, {1, 4}, 3 * term(step), term(step));
   }
-  NoiseScale second({1, 4, 8}, 0.9);
+  NoiseScale second(8, 0.9);
   second.go_on_from(first.packed(), "c");
   for (int step = 6; step <= 30; ++step) {
-    const auto expected = whole.add(step, 3 * term(step), term(step));
-    const auto found = second.add(step, 3 * term(step), term(step));
+    const auto expected = whole.add(step, {1, 4}, 3 * term(step), term(step));
+    const auto found = second.add(step, {1, 4}, 3 * term(step), term(step));
     EXPECT_EQ(found.smoothed_gradient_squared, expected.smoothed_gradient_squared);
     EXPECT_EQ(found.smoothed_trace, expected.smoothed_trace);
     EXPECT_EQ(found.sequences, expected.sequences);
@@ -128,7 +140,7 @@ std::vector<double> gradients(const Job& job,
                               std::uint64_t first) {
   Started started(job, data, world, first);
   started.step(1);
-  const auto micro_steps = static_cast<double>(started.session.batches.micro_steps());
+  const auto micro_steps = static_cast<double>(started.session.batches(1).micro_steps());
   std::vector<double> all;
   for (std::size_t p = 0; p < started.session.plan.parameters().size(); ++p) {
     const View one = started.session.engine.gradient(static_cast<ParameterIndex>(p));

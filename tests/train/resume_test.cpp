@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/resume.hpp"
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 namespace trireme::train {
 namespace {
 
+using testing::_;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -93,6 +95,20 @@ TEST_F(Resume, ADeckWithoutAKindOfOptimizerMeantAdamW) {
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(), HasSubstr("optimizer.kind: muon here, but"));
     EXPECT_THAT(error.what(), HasSubstr("was written with adamw, and a run cannot change it"));
+  }
+}
+
+TEST_F(Resume, ADeckWithoutSchedulesHadNone) {
+  for (const auto& [key, none, some] :
+       {std::array{"optimizer.weight_decay_schedule", "constant", "linear"},
+        {"optimizer.muon.momentum_warmup_steps", "0", "300"},
+        {"batch.schedule", "[]", "[\"{step: 20, sequences: 24}\"]"}}) {
+    now_.emplace_back(key, none);
+    EXPECT_THAT(change_table(before_, job()), IsEmpty()) << key;
+    now_.back().second = some;
+    EXPECT_THAT(change_table(before_, job()),
+                ElementsAre(_, HasSubstr(std::string(none) + " -> " + some)));
+    now_.pop_back();
   }
 }
 

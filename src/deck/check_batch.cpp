@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deck/check_batch.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace trireme::deck {
+namespace {
+
+class BatchChecker : Findings {
+ public:
+  BatchChecker(const JobConfig& config,
+               const trireme::model::GptShape& shape,
+               const Circumstances& circumstances,
+               const Findings& findings)
+      : Findings(findings),
+        config_(config),
+        shape_(shape),
+        circumstances_(circumstances),
+        sizes_(readable_sizes(config.batch, places_)) {}
+
+  void batches_split() {
+    if (!circumstances_.trains || !readable({"batch.micro_sequences"}))
+      return;
+    for (const BatchSize& size : sizes_) splits(size);
+  }
+
+  void steps_ascend() {
+    const auto& schedule = config_.batch.schedule;
+    for (std::size_t i = 1; i < schedule.size(); ++i) {
+      const std::string path = fmt::format("batch.schedule[{}].step", i);
+      if (places_.readable(path) &&
+          places_.readable(fmt::format("batch.schedule[{}].step", i - 1)) &&
+          schedule[i].step <= schedule[i - 1].step)
+        say(path, fmt::format("step {} after step {}, but the steps of a schedule must ascend",
+                              schedule[i].step, schedule[i - 1].step));
+    }
+  }
+
+  void run_is_countable() {
+    if (!readable({"run.steps", "model.context"}) || sizes_.empty())
+      return;
+    const std::int64_t largest = std::ranges::max(sizes_, {}, &BatchSize::sequences).sequences;
+    const double tokens = static_cast<double>(config_.run.steps) * static_cast<double>(largest) *
+                          static_cast<double>(shape_.context);
+    if (tokens >= 0x1p62)
+      say("run.steps", fmt::format("{} steps of {} sequences of {} tokens are {:.3g} tokens, more "
+                                   "than can be counted",
+                                   config_.run.steps, largest, shape_.context, tokens));
+  }
+
+ private:
+  void splits(const BatchSize& size) {
+    const std::int64_t sequences = size.sequences;
+    const std::int64_t micro = config_.batch.micro_sequences;
+    const std::int64_t ranks = circumstances_.ranks;
+    const std::int64_t unit = micro * ranks;
+    if (sequences % unit == 0)
+      return;
+    if (sequences < ranks) {
+      say(size.path, fmt::format("{} sequences cannot be split over {} ranks; start at "
+                                 "most {} ranks, or give {} sequences",
+                                 sequences, ranks, sequences, unit));
+      return;
+    }
+    const std::int64_t below = sequences / unit * unit;
+    std::string works =
+        below > 0 ? fmt::format("{} or {}", below, below + unit) : fmt::format("{}", unit);
+    std::string micro_works;
+    if (sequences % ranks == 0) {
+      std::int64_t divisor = std::min(micro, sequences / ranks);
+      while (sequences / ranks % divisor != 0) --divisor;
+      micro_works = fmt::format("; nearest below that works: {}", divisor);
+    }
+    disagree({{size.path,
+               fmt::format("{} is not a multiple of {} = {} micro_sequences x {} {}; nearest that "
+                           "works: {}",
+                           sequences, unit, micro, ranks, ranks == 1 ? "rank" : "ranks", works)},
+              {"batch.micro_sequences",
+               fmt::format("{} x {} {} does not divide the {} sequences of a step{}", micro, ranks,
+                           ranks == 1 ? "rank" : "ranks", sequences, micro_works)}});
+  }
+
+  const JobConfig& config_;
+  const trireme::model::GptShape& shape_;
+  const Circumstances& circumstances_;
+  const std::vector<BatchSize> sizes_;
+};
+
+}  // namespace
+
+std::vector<BatchSize> readable_sizes(const trireme::train::BatchConfig& batch,
+                                      const Places& places) {
+  std::vector<BatchSize> sizes;
+  if (places.readable("batch.sequences"))
+    sizes.push_back({"batch.sequences", batch.sequences});
+  for (std::size_t i = 0; i < batch.schedule.size(); ++i) {
+    const std::string item = fmt::format("batch.schedule[{}]", i), path = item + ".sequences";
+    if (places.readable(item) && places.readable(path))
+      sizes.push_back({path, batch.schedule[i].sequences});
+  }
+  return sizes;
+}
+
+void check_batch(const JobConfig& config,
+                 const trireme::model::GptShape& shape,
+                 const Circumstances& circumstances,
+                 Findings& findings) {
+  BatchChecker checker(config, shape, circumstances, findings);
+  checker.batches_split();
+  checker.steps_ascend();
+  checker.run_is_countable();
+}
+
+}  // namespace trireme::deck
