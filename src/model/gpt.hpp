@@ -18,10 +18,9 @@
 // 4. Everything is planned at construction: activations, matmuls, scratch. A step allocates
 //    nothing, once the scratch pool is warm.
 // 5. The logits of all rows never exist at once: the head works on a chunk of rows at a time, and
-// in
-//    training takes loss, gradient of the logits, of the head and of its input from each chunk
-//    before the next. So a tied embedding receives the head's part of its gradient first and the
-//    embedding's part last.
+// in training takes loss, gradient of the logits, of the head and of its input from each chunk
+// before the next. So a tied embedding receives the head's part of its gradient first and the
+// embedding's part last.
 // 6. The results of a row depend on that row alone: not on B, nor on the place in the batch. On a
 // GPU, where the products take all rows at once, this holds up to the rounding of their sums.
 // 7. All work goes to the one stream given; with an inline CPU stream the calls return finished.

@@ -2,8 +2,7 @@
 // `trireme bench shards`: what a step pays to know where every shard lies.
 //
 // searched  what a step does with parallel.cached_shards off: for every bucket this rank's shards
-// of
-//           gradients and parameters, and the pieces of parameters in them.
+//           of gradients and parameters, and the pieces of parameters in them.
 // cached    reads the same addresses from the tables that were made once.
 //
 // Both add up every address, so both touch all of it. A transport's own look-ups (registered

@@ -14,8 +14,7 @@
 // 2. A launch is refused with CUDA's errors when a GPU would refuse it: size of blocks and grids,
 //    dynamic shared memory.
 // 3. A pointer among the kernel's arguments must be null or point into memory that the GPU can
-// reach;
-//    pointers inside of structs are not seen.
+// reach; pointers inside of structs are not seen.
 #pragma once
 
 #include <cstdint>

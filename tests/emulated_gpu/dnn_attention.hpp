@@ -6,8 +6,7 @@
 //    rounded to bf16 before they are multiplied again, as the tensor cores of FlashAttention-2 do.
 // 2. stats is the natural logarithm of a row's sum of exponentials, of scaled scores.
 // 3. Compiled optimized and without sanitizers: the address sanitizer is asked once per row of
-// every
-//    tensor.
+// every tensor.
 #pragma once
 
 #include <array>

@@ -2,12 +2,10 @@
 // The queue behind queue.hpp: streams of items, the thread that does them, and who waits for what.
 //
 // 1. Everything here is guarded by the one mutex of the Gpu, the items' closures excepted, which
-// run
-//    without it.
+// run without it.
 // 2. Recording an event makes a new Mark, which the event then names; a wait keeps the mark that
-// the
-//    event named when the wait was asked for. So what an event is recorded for later changes
-//    nothing for those who wait already, as in CUDA.
+// the event named when the wait was asked for. So what an event is recorded for later changes
+// nothing for those who wait already, as in CUDA.
 // 3. A destroyed stream takes no more work, and goes when its items are done.
 #pragma once
 

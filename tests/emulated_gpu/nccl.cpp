@@ -6,16 +6,14 @@
 // 1. Between ranks that are processes of one host, through shared memory (nccl_segment.hpp). Ranks
 //    that share host and GPU are refused as by NCCL; NCCL_HOSTID makes them hosts of their own.
 // 2. A call on a non-blocking communicator returns ncclInProgress, and what it asked for is
-// enqueued
-//    when ncclCommGetAsyncError has been asked twice, as NCCL does it on a thread of its own: work
-//    put on the stream before that does not come behind it. Until then every other call on the
-//    communicator is refused.
+// enqueued when ncclCommGetAsyncError has been asked twice, as NCCL does it on a thread of its own:
+// work put on the stream before that does not come behind it. Until then every other call on the
+// communicator is refused.
 // 3. Operations of one communicator run in the order of their calls, on whatever streams.
 // 4. In place means exactly in place: a receive buffer that overlaps its send buffer in another way
 //    is refused.
 // 5. Of groups only one kind is known: one send to and one receive from every other rank, all of
-// one
-//    count and type, on one stream.
+// one count and type, on one stream.
 // 6. Only memory of ncclMemAlloc may be registered, and it is not freed before it is deregistered.
 #include <cstdio>
 #include <cstdlib>

@@ -3,9 +3,8 @@
 // and a slot for data per rank. The ranks are processes of one host.
 //
 // 1. The segment is named by the unique id. Whoever comes first makes it; it is all zero then,
-// which
-//    is what every member starts from. The last one to sit down unlinks the name, and so does
-//    whoever gives up waiting, so that no name outlives the communicator's start.
+// which is what every member starts from. The last one to sit down unlinks the name, and so does
+// whoever gives up waiting, so that no name outlives the communicator's start.
 // 2. A seat is written by its rank only; the flags `aborted` by any. Counters only grow, and what a
 //    rank wrote before it raised a counter is seen by who has seen the counter.
 #pragma once

@@ -2,8 +2,8 @@
 // Steps that may fail on some ranks end the same way on all of them, so that nobody is left waiting
 // in the next collective.
 //
-//     together(world, [&] { /* every rank */ });      on_first_rank(world, [&] { /* rank 0 only */
-//     });
+//     together(world, [&] { /* every rank */ });
+//     on_first_rank(world, [&] { /* rank 0 only */ });
 //
 // When the action throws anywhere, every rank throws: a UserError as the same UserError on all
 // ranks (rank 0 prints it), an EnvironmentError as itself on the first rank that met it and as

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the files of a new operation: contract, dispatch, bodies for CPU and CUDA, their lines in CMake, and a test that fails until its
+reference is written.
+
+usage: dev/new_op.py NAME [--root PROJECT]        NAME in lower case: soft_cap
+
+What it makes computes y = x, element by element; signature, contract and bodies are then yours. Nothing that exists is overwritten."""
+import argparse
+import pathlib
+import re
+import sys
+
+CONTRACT = """// SPDX-License-Identifier: Apache-2.0
+// What @NAME@ computes, with its source (paper and section):
+//
+//   y = x
+//
+// Shapes: x, y = [elements] of T.
+#pragma once
+
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+
+namespace trireme::ops {
+
+/// Requires: x and y of one size and dtype.
+void @NAME@(View y, ConstView x, device::Stream& stream);
+
+}  // namespace trireme::ops
+"""
+
+DISPATCH = """// SPDX-License-Identifier: Apache-2.0
+#include "ops/@NAME@.hpp"
+
+#include "ops/cpu/@NAME@.hpp"
+#include "ops/cuda/@NAME@.hpp"
+#include "ops/dispatch.hpp"
+
+namespace trireme::ops {
+
+void @NAME@(View y, ConstView x, device::Stream& stream) {
+  TRIREME_EXPECT(y.elements == x.elements && y.dtype == x.dtype, "{} {} from {} {}", y.elements,
+                 name(y.dtype), x.elements, name(x.dtype));
+  with_float_type(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (on_cuda(stream, [&](auto raw) { cuda::@NAME@(y.as<T>(), x.as<T>(), x.elements, raw); }))
+      return;
+    on_cpu(stream, "@NAME@").run([to = y.as<T>(), from = x.as<T>(), n = x.elements] {
+      cpu::@NAME@(to, from, n);
+    });
+  });
+}
+
+}  // namespace trireme::ops
+"""
+
+BODY_HEADER = """// SPDX-License-Identifier: Apache-2.0
+// @KIND@ body of @NAME@.hpp; T is float or Bf16.
+#pragma once
+
+#include <cstdint>
+@INCLUDES@
+namespace trireme::ops::@SPACE@ {
+@USING@
+template <class T>
+void @NAME@(T* y, const T* x, std::int64_t elements@STREAM@);
+
+}  // namespace trireme::ops::@SPACE@
+"""
+
+CPU_BODY = """// SPDX-License-Identifier: Apache-2.0
+#include "ops/cpu/@NAME@.hpp"
+
+#include "base/dtype.hpp"
+
+#include "ops/cpu/loops.hpp"
+
+namespace trireme::ops::cpu {
+namespace {
+
+template <class T>
+TRIREME_CLONES void @NAME@_part(T* y, const T* x, std::int64_t elements) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < elements; ++i) y[i] = from_float<T>(to_float(x[i]));
+}
+
+}  // namespace
+
+template <class T>
+void @NAME@(T* y, const T* x, std::int64_t elements) {
+  for_chunks(elements, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    @NAME@_part(y + begin, x + begin, end - begin);
+  });
+}
+
+template void @NAME@(float*, const float*, std::int64_t);
+template void @NAME@(Bf16*, const Bf16*, std::int64_t);
+
+}  // namespace trireme::ops::cpu
+"""
+
+CUDA_BODY = """// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/loops.cuh"
+#include "ops/cuda/@NAME@.hpp"
+
+namespace trireme::ops::cuda {
+namespace {
+
+template <class T>
+struct @CAMEL@ {
+  T* y;
+  const T* x;
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    y[i] = from_float<T>(to_float(x[i]));
+  }
+};
+
+}  // namespace
+
+template <class T>
+void @NAME@(T* y, const T* x, std::int64_t elements, RawStream stream) {
+  loop<1>("@NAME@", @CAMEL@<T>{y, x}, elements, false, stream);
+}
+
+template void @NAME@(float*, const float*, std::int64_t, RawStream);
+template void @NAME@(Bf16*, const Bf16*, std::int64_t, RawStream);
+
+}  // namespace trireme::ops::cuda
+"""
+
+TEST = """// SPDX-License-Identifier: Apache-2.0
+#include "ops/@NAME@.hpp"
+
+#include "ops/tensors.hpp"
+
+namespace trireme::test {
+namespace {
+
+class @CAMEL@Test : public OpsTest {};
+
+/// In double precision.
+Values @NAME@_reference(const Values& x) {
+  ADD_FAILURE() << "the reference of @NAME@ is not written yet";
+  return x;
+}
+
+TEST_P(@CAMEL@Test, ComputesAsTheReferenceDoes) {
+  for (const std::int64_t n : {1, 63, 64, 1000}) {
+    const auto x = rounded_to(dtype(), normals(1, n));
+    auto from = tensor(dtype(), x);
+    auto to = tensor(dtype(), n);
+    ops::@NAME@(to.view(), from.view(), stream());
+    expect_near(to.values(), @NAME@_reference(x), tolerance().elementwise, "y");
+  }
+}
+
+TEST_P(@CAMEL@Test, DoesNotDependOnThreads) {
+  auto from = tensor(dtype(), rounded_to(dtype(), normals(1, 100'000)));
+  expect_same_on_threads([&] {
+    auto to = tensor(dtype(), 100'000);
+    ops::@NAME@(to.view(), from.view(), stream());
+    return to.bytes();
+  });
+}
+
+TEST_P(@CAMEL@Test, RejectsWrongViews) {
+  auto from = tensor(dtype(), 8);
+  auto to = tensor(dtype(), 7);
+  EXPECT_THROW(ops::@NAME@(to.view(), from.view(), stream()), ContractError);
+}
+
+TRIREME_ON_BACKENDS(@CAMEL@Test);
+
+}  // namespace
+}  // namespace trireme::test
+"""
+
+
+def filled(template, name, **more):
+    words = {"NAME": name, "CAMEL": "".join(part.capitalize() for part in name.split("_")), **more}
+    return re.sub(r"@([A-Z]+)@", lambda found: words[found.group(1)], template)
+
+
+def files_of(name):
+    stream = {"KIND": "CUDA", "SPACE": "cuda", "INCLUDES": '\n#include "device/cuda/raw_stream.hpp"\n',
+              "USING": "\nusing device::cuda::RawStream;\n", "STREAM": ", RawStream stream"}
+    plain = {"KIND": "CPU", "SPACE": "cpu", "INCLUDES": "", "USING": "", "STREAM": ""}
+    return {f"src/ops/{name}.hpp": filled(CONTRACT, name),
+            f"src/ops/{name}.cpp": filled(DISPATCH, name),
+            f"src/ops/cpu/{name}.hpp": filled(BODY_HEADER, name, **plain),
+            f"src/ops/cpu/{name}.cpp": filled(CPU_BODY, name),
+            f"src/ops/cuda/{name}.hpp": filled(BODY_HEADER, name, **stream),
+            f"src/ops/cuda/{name}.cu": filled(CUDA_BODY, name),
+            f"tests/ops/{name}_test.cpp": filled(TEST, name)}
+
+
+def with_source(text, begin, source):
+    """Adds `source` to the list of files that follows `begin`, where the alphabet has it among those of its folder."""
+    match = re.search(re.escape(begin) + r"([\w./]+(?:\s+[\w./]+)*)", text)
+    if not match:
+        sys.exit(f"error: no list after '{begin}' in CMakeLists.txt")
+    parts = re.split(r"(\s+)", match.group(1))  # names at even places, what separates them at odd ones
+    folder = pathlib.PurePath(source).parent
+    beside = [i for i in range(0, len(parts), 2) if pathlib.PurePath(parts[i]).parent == folder]
+    after = [i for i in beside if parts[i] < source]
+    at = after[-1] + 1 if after else beside[0]
+    parts[at:at] = [" ", source] if after else [source, " "]
+    return text[:match.start(1)] + "".join(parts) + text[match.end(1):]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name")
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    arguments = parser.parse_args()
+    name = arguments.name
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
+        sys.exit(f"error: '{name}' is no name of an operation: lower case, words joined by '_'")
+    files = files_of(name)
+    there = [path for path in files if (arguments.root / path).exists()]
+    if there:
+        sys.exit(f"error: {', '.join(there)} exists already; nothing was written")
+    lists = {}
+    for path, begin, source in (("src/ops/CMakeLists.txt", "set(cpu_bodies ", f"cpu/{name}.cpp"),
+                                ("src/ops/CMakeLists.txt", "set(kernels ", f"cuda/{name}.cu"),
+                                ("src/ops/CMakeLists.txt", "SOURCES ", f"{name}.cpp"),
+                                ("tests/ops/CMakeLists.txt", "SOURCES ", f"{name}_test.cpp")):
+        lists[path] = with_source(lists.get(path, (arguments.root / path).read_text()), begin, source)
+    for path, text in {**files, **lists}.items():
+        (arguments.root / path).write_text(text)
+        print(("changed " if path in lists else "made    ") + path)
+    print(f"next: the contract in src/ops/{name}.hpp, then the reference in tests/ops/{name}_test.cpp, which fails until it is written")
+
+
+if __name__ == "__main__":
+    main()
