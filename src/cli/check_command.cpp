@@ -38,9 +38,13 @@ std::string summary(const deck::Deck& deck, int ranks) {
       shape.vocabulary);
   if (shape != shape.with_parts_of_gpt2())
     text += fmt::format(
-        "       {}, {} of {} channels, {} positions, {} heads of keys and values of {} channels\n",
-        word(shape.norm), word(shape.activation), shape.mlp_channels(), word(shape.positions),
-        shape.key_value_heads(), shape.head_channels());
+        "       {}{}{}, {} of {} channels, {} positions, {} heads of keys and values of {} "
+        "channels, "
+        "qk_norm {}\n",
+        word(shape.norm), shape.norm_gain ? "" : " without gain",
+        shape.embedding_norm ? " and of the embedding" : "", word(shape.activation),
+        shape.mlp_channels(), word(shape.positions), shape.key_value_heads(), shape.head_channels(),
+        word(shape.qk_norm));
   text += fmt::format(
       "step:  {} sequences of {} tokens ({} tokens): {} {} x {} micro-{} of {} sequences\n",
       sequences, shape.context, count(tokens), ranks, ranks == 1 ? "rank" : "ranks", micro_steps,
