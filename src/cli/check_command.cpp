@@ -35,9 +35,12 @@ std::string summary(const deck::Deck& deck, int ranks) {
       shape.vocabulary);
   if (shape != shape.with_parts_of_gpt2())
     text += fmt::format(
-        "       {}, {} of {} channels, {} positions, {} heads of keys and values of {} channels\n",
-        word(shape.norm), word(shape.activation), shape.mlp_channels(), word(shape.positions),
-        shape.key_value_heads(), shape.head_channels());
+        "       {}{}{}, {} of {} channels, {} positions, {} heads of keys and values of {} "
+        "channels, qk_norm {}\n",
+        word(shape.norm), shape.norm_gain ? "" : " without gain",
+        shape.embedding_norm ? " and of the embedding" : "", word(shape.activation),
+        shape.mlp_channels(), word(shape.positions), shape.key_value_heads(), shape.head_channels(),
+        word(shape.qk_norm));
   for (const data::BatchSizes::Part& part : sizes.parts()) {
     const data::Batches batch{part.sequences, config.batch.micro_sequences, ranks};
     text += fmt::format(

@@ -28,5 +28,22 @@ TEST(CheckCommand, SaysWhatTheDeckDoes) {
   EXPECT_THAT(text, HasSubstr("50 steps, 4.80 k tokens, into runs/a"));
 }
 
+TEST(CheckCommand, SaysOfWhichPartsAModelIs) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(path) << deck::completed("model: {preset: nanochat-d12}\n");
+  const auto text = [&](const std::vector<std::string>& overrides) {
+    return check_command(path, overrides, {.ranks = 1});
+  };
+  EXPECT_THAT(text({}),
+              HasSubstr("rms_norm without gain and of the embedding, squared_relu of 3072 "
+                        "channels, rotary positions, 6 heads of keys and values of 128 "
+                        "channels, qk_norm without_gain\n"));
+  EXPECT_THAT(text({"model.preset=qwen3-0.6b"}),
+              HasSubstr("rms_norm, swiglu of 3072 channels, rotary positions, 8 heads of keys and "
+                        "values of 128 channels, qk_norm with_gain\n"));
+  EXPECT_THAT(text({"model.preset=gpt2-124m"}), testing::Not(HasSubstr("qk_norm")));
+}
+
 }  // namespace
 }  // namespace trireme::cli

@@ -67,6 +67,13 @@ class GptTest : public ::testing::TestWithParam<test::Backend> {
 };
 TRIREME_ON_BACKENDS(GptTest);
 
+/// Of every family; a Qwen3 with a norm of the embedding, which has a gain, besides.
+std::vector<GptShape> small_shapes() {
+  GptShape with_both = small_qwen3();
+  with_both.embedding_norm = true;
+  return {small_shape(), small_llama(), small_qwen3(), small_nanochat(), with_both};
+}
+
 TEST_P(GptTest, ParametersAreAskedForInForwardOrderEachOnce) {
   for (const bool tied : {true, false}) {
     GptShape shape = small_shape();
@@ -108,6 +115,20 @@ TEST_P(GptTest, GradientsAreReadyInReverseRegistrationOrderOnTheLastMicroStepOnl
     }
 }
 
+TEST_P(GptTest, GradientsOfEveryFamilyAreReadyInThatOrder) {
+  for (const GptShape& shape : small_shapes()) {
+    SmallModel model(shape, GetParam());
+    model.train(tokens, targets);
+    auto expected = range(0, model.table.size());
+    std::reverse(expected.begin(), expected.end());
+    EXPECT_THAT(model.hooks.ready, ElementsAreArray(expected));
+    std::size_t asked = 0;
+    for (const auto& group : model.hooks.groups)
+      for (const ParameterIndex parameter : group) EXPECT_EQ(at(parameter), asked++);
+    EXPECT_EQ(asked, model.table.size());
+  }
+}
+
 /// When a gradient is reported, it must have its final value.
 TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
   class Snapshots final : public Hooks {
@@ -119,26 +140,29 @@ TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
     SmallModel* model = nullptr;
     std::vector<std::pair<std::size_t, std::vector<float>>> taken;
   };
-  GptShape shape = small_shape();
-  shape.dropout = 0.1;
-  SmallModel model(shape, GetParam());
-  Snapshots hooks;
-  hooks.model = &model;
-  model.train(tokens, targets, 0, true, &hooks);
-  ASSERT_EQ(hooks.taken.size(), model.table.size());
-  for (const auto& [i, gradient] : hooks.taken)
-    EXPECT_EQ(gradient, model.gradients[i]) << model.table[i].name;
+  for (GptShape shape : small_shapes()) {
+    shape.dropout = 0.1;
+    SmallModel model(shape, GetParam());
+    Snapshots hooks;
+    hooks.model = &model;
+    model.train(tokens, targets, 0, true, &hooks);
+    ASSERT_EQ(hooks.taken.size(), model.table.size());
+    for (const auto& [i, gradient] : hooks.taken)
+      EXPECT_EQ(gradient, model.gradients[i]) << model.table[i].name;
+  }
 }
 
 TEST_P(GptTest, EvaluationGivesTheLossesOfTrainingWithoutDropout) {
-  SmallModel model(small_shape(), GetParam());
-  expect_alike(model.train(tokens, targets), model.evaluate(tokens, targets));
+  for (const GptShape& shape : small_shapes()) {
+    SmallModel model(shape, GetParam());
+    expect_alike(model.train(tokens, targets), model.evaluate(tokens, targets));
+  }
 }
 
 TEST_P(GptTest, LossesDoNotDependOnTheCutIntoBatches) {
-  for (const double dropout : {0.0, 0.3}) {
-    GptShape shape = small_shape();
-    shape.dropout = dropout;
+  for (std::size_t which = 0; which < 2 * small_shapes().size(); ++which) {
+    GptShape shape = small_shapes()[which / 2];
+    shape.dropout = which % 2 == 0 ? 0.0 : 0.3;
     SmallModel model(shape, GetParam());
     const auto whole = model.train(tokens, targets, 100);
     const auto evaluated = model.evaluate(tokens, targets);
@@ -150,7 +174,7 @@ TEST_P(GptTest, LossesDoNotDependOnTheCutIntoBatches) {
       trained_apart.insert(trained_apart.end(), t.begin(), t.end());
       evaluated_apart.insert(evaluated_apart.end(), e.begin(), e.end());
     }
-    SCOPED_TRACE(dropout);
+    SCOPED_TRACE(which);
     expect_alike(trained_apart, whole);
     expect_alike(evaluated_apart, evaluated);
   }
