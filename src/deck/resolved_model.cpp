@@ -27,6 +27,10 @@ std::map<std::string, std::string> resolved_model(const trireme::model::GptShape
   add("rotary_scaling.original_context", shape.rotary_scaling.original_context);
   add("bias", shape.bias);
   add("tied_head", shape.tied_head);
+  Or<double> softcap{.value = std::nullopt, .keyword = "none"};
+  if (shape.logit_softcap > 0)
+    softcap.value = shape.logit_softcap;
+  add("logit_softcap", softcap);
   return known;
 }
 
@@ -45,6 +49,8 @@ std::string model_section(const trireme::model::GptShape& shape) {
         "original_context: {}}}, ",
         value("rotary_scaling.factor"), value("rotary_scaling.low_freq_factor"),
         value("rotary_scaling.high_freq_factor"), value("rotary_scaling.original_context"));
+  if (shape.logit_softcap > 0)
+    text += fmt::format("logit_softcap: {}, ", value("logit_softcap"));
   return fmt::format("model: {{{}bias: {}, tied_head: {}}}", text, value("bias"),
                      value("tied_head"));
 }

@@ -85,6 +85,8 @@ struct ModelConfig {
   Or<bool> bias{};
   double dropout = 0.0;
   Or<bool> tied_head{};
+  Or<double> logit_softcap{.value = std::nullopt, .keyword = "none"};
+  double z_loss = 0.0;
   Recompute recompute = Recompute::none;
 };
 
@@ -179,6 +181,18 @@ void describe(V& v, ModelConfig& c) {
     {.help = "The output head shares the token embedding's weights. auto: the preset's, else the "
              "family's.",
      .change = Change::never});
+  v("logit_softcap", c.logit_softcap,
+    {.help = "c: the model's logits are c tanh(logit / c), in training, evaluation and sampling; "
+             "none: they are not capped.",
+     .min = 0.0,
+     .max = 1e6,
+     .above_min = true,
+     .change = Change::never});
+  v("z_loss", c.z_loss,
+    {.help = "k: training minimizes the cross-entropy plus k log(Z)^2, where Z is the sum of a "
+             "token's exponentials. The losses that are reported stay the cross-entropy.",
+     .min = 0.0,
+     .max = 1.0});
   v("recompute", c.recompute,
     {.help = "Activations that backward computes again instead of keeping them: none; the outputs "
              "of the MLP's activation (gelu), with GELU a quarter of the memory; all of a block "
@@ -202,6 +216,8 @@ struct GptShape {
   Positions positions = Positions::learned;
   double rotary_theta = 0;
   RotaryScaling rotary_scaling{};
+  double logit_softcap = 0;  ///< 0: none
+  double z_loss = 0;         ///< of training alone, as dropout
 
   [[nodiscard]] std::int64_t head_channels() const { return channels / heads; }
   [[nodiscard]] std::int64_t key_value_heads() const {

@@ -48,6 +48,11 @@ nn::AttentionConfig attention_config(const GptShape& shape) {
           .grouped_heads = shape.grouped_heads};
 }
 
+ops::LossTerms loss_terms(const GptShape& shape) {
+  return {.softcap = static_cast<float>(shape.logit_softcap),
+          .z_loss = static_cast<float>(shape.z_loss)};
+}
+
 ops::AttentionShape attention_shape(const GptShape& shape, DType dtype, std::int64_t sequences) {
   return attention_config(shape).shape({sequences, shape.context, dtype});
 }
@@ -87,11 +92,12 @@ Layers::Layers(const GptShape& given) : shape(given) {
   }
   first_after_blocks = registry.next();
   final_norm = layer_norm("", "ln_f");
-  head = std::make_unique<nn::Head>(
-      registry,
-      nn::HeadConfig{
-          .channels = shape.channels, .vocabulary = shape.vocabulary, .deviation = deviation},
-      shape.tied_head ? embedding->tokens() : nn::absent);
+  head = std::make_unique<nn::Head>(registry,
+                                    nn::HeadConfig{.channels = shape.channels,
+                                                   .vocabulary = shape.vocabulary,
+                                                   .deviation = deviation,
+                                                   .terms = loss_terms(shape)},
+                                    shape.tied_head ? embedding->tokens() : nn::absent);
   ask_neighbours();
   indices_.resize(registry.table().size());
   for (std::size_t i = 0; i < indices_.size(); ++i) indices_[i] = static_cast<ParameterIndex>(i);

@@ -36,6 +36,7 @@ class Comparison {
     }
     option("model.bias", here.bias, there.bias);
     option("model.tied_head", here.tied_head, there.tied_head);
+    real("model.logit_softcap", here.logit_softcap, there.logit_softcap);
     if (here.positions == model::Positions::learned)
       rows("model.context", "positions", here.context, there.context);
     rows("model.vocabulary", "tokens", here.vocabulary, there.vocabulary);

@@ -81,7 +81,10 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
 };
 
 TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
-  for (const GptShape& shape : {small_shape(), longer_shape(), small_llama(), longer_llama()}) {
+  GptShape capped = small_llama();
+  capped.logit_softcap = 1;
+  for (const GptShape& shape :
+       {small_shape(), longer_shape(), small_llama(), longer_llama(), capped}) {
     Pair pair(shape, GetParam(), 1);
     const Tokens text = random_tokens(shape.context, shape.vocabulary, 3);
     for (std::int64_t t = 0; t < shape.context; ++t) {

@@ -50,6 +50,13 @@ GptShape llama_shape() {
   return shape;
 }
 
+GptShape capped_shape() {
+  GptShape shape = shape_with(0);
+  shape.logit_softcap = 0.5;
+  shape.z_loss = 0.01;
+  return shape;
+}
+
 struct GpuCase {
   const char* name;
   DType dtype;
@@ -126,6 +133,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(GpuCase{"fp32", DType::f32, shape_with(0), 1e-5, 1e-4},
                       GpuCase{"fp32_dropout", DType::f32, shape_with(0.1), 1e-5, 1e-4},
                       GpuCase{"fp32_llama", DType::f32, llama_shape(), 1e-5, 1e-4},
+                      GpuCase{"fp32_softcap", DType::f32, capped_shape(), 1e-5, 1e-4},
+                      GpuCase{"bf16_softcap", DType::bf16, capped_shape(), 0.01, 0.05},
                       GpuCase{"bf16", DType::bf16, shape_with(0), 0.01, 0.05},
                       GpuCase{"bf16_dropout", DType::bf16, shape_with(0.1), 0.01, 0.05},
                       GpuCase{"bf16_llama", DType::bf16, llama_shape(), 0.01, 0.05}),

@@ -232,6 +232,19 @@ TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
   EXPECT_EQ(gpu.bytes(), cpu.bytes());
 }
 
+TEST(ActivationPlan, LogitsStayInTheirRoomWhateverTheVocabulary) {
+  for (const std::int64_t vocabulary : {50304, 128256, 262144})
+    for (const std::int64_t sequences : {1, 4, 32})
+      for (const std::int64_t context : {1024, 1000, 131072}) {
+        GptShape shape = preset(Preset::gpt2_124m);
+        shape.vocabulary = vocabulary;
+        shape.context = context;
+        const auto plan = activation_plan(shape, DType::bf16, sequences, device::Kind::cpu);
+        EXPECT_LE(plan.scratch().logits.bytes(), std::size_t{128} << 20U)
+            << vocabulary << " tokens, " << sequences << " sequences of " << context;
+      }
+}
+
 class Initialization : public testing::Test {
  protected:
   GptShape shape{.layers = 8, .heads = 2, .channels = 64, .context = 33, .vocabulary = 257};

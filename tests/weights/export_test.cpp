@@ -74,6 +74,15 @@ TEST(Export, GivesBackALlamaThatWasImported) {
   }
 }
 
+TEST(Export, ACheckpointKeepsTheCapOfItsLogits) {
+  model::GptShape shape = tiny_llama();
+  shape.logit_softcap = 0.1;  // which no binary fraction is
+  EXPECT_EQ(shape_from(model_facts(shape), "run"), shape);
+  shape.logit_softcap = 0;
+  EXPECT_EQ(shape_from(model_facts(shape), "run"), shape);
+  for (const auto& [name, value] : model_facts(shape)) EXPECT_NE(name, "logit_softcap");
+}
+
 TEST(Export, GivesBackTheFileThatWasImported) {
   for (const bool tied : {true, false}) {
     model::GptShape shape = tiny_shape();
