@@ -67,6 +67,7 @@ GptShape resolve(const ModelConfig& config) {
     shape.rotary_theta = config.rotary_theta.value_or(llama ? 500000.0 : 10000.0);
     shape.rotary_scaling = scaling_of(config.rotary_scaling, config.preset);
   }
+  shape.attention_window = config.attention_window.value_or(0);
   shape.logit_softcap = config.logit_softcap.value_or(0);
   shape.z_loss = config.z_loss;
   shape.set_key_value_heads(

@@ -85,6 +85,7 @@ struct ModelConfig {
   Or<bool> bias{};
   double dropout = 0.0;
   Or<bool> tied_head{};
+  Or<std::int64_t> attention_window{.value = std::nullopt, .keyword = "none"};
   Or<double> logit_softcap{.value = std::nullopt, .keyword = "none"};
   double z_loss = 0.0;
   Recompute recompute = Recompute::none;
@@ -181,6 +182,12 @@ void describe(V& v, ModelConfig& c) {
     {.help = "The output head shares the token embedding's weights. auto: the preset's, else the "
              "family's.",
      .change = Change::never});
+  v("attention_window", c.attention_window,
+    {.unit = "tokens",
+     .help = "How many tokens a token sees, itself among them; none: all up to itself. On CPUs.",
+     .min = 1,
+     .max = 1 << 20,
+     .change = Change::never});
   v("logit_softcap", c.logit_softcap,
     {.help = "c: the model's logits are c tanh(logit / c), in training, evaluation and sampling; "
              "none: they are not capped.",
@@ -216,8 +223,9 @@ struct GptShape {
   Positions positions = Positions::learned;
   double rotary_theta = 0;
   RotaryScaling rotary_scaling{};
-  double logit_softcap = 0;  ///< 0: none
-  double z_loss = 0;         ///< of training alone, as dropout
+  std::int64_t attention_window = 0;  ///< tokens; 0: none
+  double logit_softcap = 0;           ///< 0: none
+  double z_loss = 0;                  ///< of training alone, as dropout
 
   [[nodiscard]] std::int64_t head_channels() const { return channels / heads; }
   [[nodiscard]] std::int64_t key_value_heads() const {

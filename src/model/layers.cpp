@@ -45,7 +45,8 @@ nn::AttentionConfig attention_config(const GptShape& shape) {
           .drops = shape.dropout > 0,
           .deviation = deviation,
           .output_deviation = output_deviation(shape),
-          .grouped_heads = shape.grouped_heads};
+          .grouped_heads = shape.grouped_heads,
+          .window = shape.attention_window};
 }
 
 ops::LossTerms loss_terms(const GptShape& shape) {

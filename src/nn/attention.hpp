@@ -26,6 +26,7 @@ struct AttentionConfig {
   double deviation = 0;            ///< of initial values
   double output_deviation = 0;     ///< of those of the output layer
   std::int64_t grouped_heads = 0;  ///< of keys and values; 0: as many as heads
+  std::int64_t window = 0;         ///< positions that a token sees; 0: all up to its own
 
   /// Of what attention gives to the output layer.
   [[nodiscard]] std::int64_t width() const { return heads * head_channels; }
@@ -38,7 +39,8 @@ struct AttentionConfig {
             .head_channels = head_channels,
             .dtype = size.dtype,
             .drops = drops,
-            .grouped_heads = grouped_heads};
+            .grouped_heads = grouped_heads,
+            .window = window};
   }
   [[nodiscard]] ops::CachedAttentionShape cached_shape(const CacheSize& cache, DType dtype) const {
     return {.sequences = cache.sequences,
@@ -46,7 +48,8 @@ struct AttentionConfig {
             .heads = heads,
             .head_channels = head_channels,
             .dtype = dtype,
-            .grouped_heads = grouped_heads};
+            .grouped_heads = grouped_heads,
+            .window = window};
   }
 };
 

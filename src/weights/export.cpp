@@ -76,6 +76,12 @@ class Exporter {
                                   "and Llama nor llm.c's files can say: a program that reads them "
                                   "would compute other logits",
                                   shape_.logit_softcap));
+    if (shape_.attention_window > 0)
+      throw UserError(
+          {model_.shape_file},
+          fmt::format("model.attention_window is {}, which neither config.json of GPT-2 "
+                      "and Llama nor llm.c's files can say",
+                      shape_.attention_window));
     const Family* family = find_family(shape_);
     const auto parts = [&] {
       return fmt::format("{}, {}, {} positions, {} heads over {} of keys and values",

@@ -45,6 +45,9 @@ class Verify(TrainingTest):
         for ranks in (1, 3):
             self.assert_all_equal(self.verify("optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=ranks), 2)
 
+    def test_a_window_of_attention(self):
+        self.assert_all_equal(self.verify("model.attention_window=5", "model.layers=1", "--steps", "2", ranks=2), 2)
+
     def test_capped_logits_and_a_z_loss(self):
         self.assert_all_equal(self.verify("model.logit_softcap=15", "model.z_loss=1e-4", "model.layers=1", "--steps", "2", ranks=2), 2)
 

@@ -83,8 +83,11 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
 TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
   GptShape capped = small_llama();
   capped.logit_softcap = 1;
-  for (const GptShape& shape :
-       {small_shape(), longer_shape(), small_llama(), longer_llama(), capped}) {
+  GptShape windowed = longer_shape(), windowed_llama = longer_llama();
+  windowed.attention_window = 70;
+  windowed_llama.attention_window = 17;
+  for (const GptShape& shape : {small_shape(), longer_shape(), small_llama(), longer_llama(),
+                                capped, windowed, windowed_llama}) {
     Pair pair(shape, GetParam(), 1);
     const Tokens text = random_tokens(shape.context, shape.vocabulary, 3);
     for (std::int64_t t = 0; t < shape.context; ++t) {

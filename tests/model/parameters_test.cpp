@@ -185,6 +185,15 @@ TEST(FlopsPerToken, OfLlamaFollowsItToo) {
   EXPECT_DOUBLE_EQ(flops_per_token(shape), 6.0 * 1'235'814'400.0 + 6.0 * 16.0 * 2048.0 * 131072.0);
 }
 
+TEST(FlopsPerToken, CountsWhatAWindowShows) {
+  GptShape shape = preset(Preset::gpt2_124m);
+  const double attention = 6.0 * 12 * 768 * 1024, rest = flops_per_token(shape) - attention;
+  shape.attention_window = 256;
+  EXPECT_DOUBLE_EQ(flops_per_token(shape), rest + attention * (1 - 0.75 * 0.75));
+  shape.attention_window = 4096;
+  EXPECT_DOUBLE_EQ(flops_per_token(shape), rest + attention);
+}
+
 TEST(ActivationPlan, KeepsWhatLlamaNeeds) {
   GptShape shape = preset(Preset::llama32_1b);
   shape.context = 1024;

@@ -157,7 +157,8 @@ class ReferenceGpt {
       for (std::size_t t = 0; t < T; ++t) {
         Row weight(t + 1);
         double sum = 0;
-        for (std::size_t s = 0; s <= t; ++s) {
+        const auto window = static_cast<std::size_t>(shape_.attention_window);
+        for (std::size_t s = window > 0 && t >= window ? t - window + 1 : 0; s <= t; ++s) {
           double dot = 0;
           for (std::size_t d = 0; d < D; ++d) dot += qkv[t][h * D + d] * qkv[s][key + d];
           weight[s] = std::exp(dot / std::sqrt(static_cast<double>(D)));
