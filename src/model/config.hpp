@@ -191,9 +191,8 @@ void describe(V& v, ModelConfig& c) {
   v("logit_softcap", c.logit_softcap,
     {.help = "c: the model's logits are c tanh(logit / c), in training, evaluation and sampling; "
              "none: they are not capped.",
-     .min = 0.0,
+     .min = 1e-3,
      .max = 1e6,
-     .above_min = true,
      .change = Change::never});
   v("z_loss", c.z_loss,
     {.help = "k: training minimizes the cross-entropy plus k log(Z)^2, where Z is the sum of a "
