@@ -308,8 +308,9 @@ class Maker {
     const View losses = tensor(DType::f32, chunk);
     const View targets = tensor(DType::i32, chunk);
     add("cross_entropy", micro_steps_ * static_cast<double>(rows_) / static_cast<double>(chunk),
-        static_cast<double>(logits.bytes() + d_logits.bytes()), [=, &s] {
-          ops::cross_entropy_forward_backward(losses, d_logits, logits, targets, 1e-3F, s);
+        static_cast<double>(logits.bytes() + d_logits.bytes()),
+        [=, &s, terms = model::loss_terms(shape_)] {
+          ops::cross_entropy_forward_backward(losses, d_logits, logits, targets, terms, 1e-3F, s);
         });
   }
 

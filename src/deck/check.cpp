@@ -392,6 +392,7 @@ class Checker : Findings {
         {"optimizer.learning_rate", config_.optimizer.learning_rate},
         {"optimizer.epsilon", config_.optimizer.epsilon},
         {"optimizer.muon.update_rms", config_.optimizer.muon.update_rms},
+        {"model.z_loss", config_.model.z_loss},
         {"optimizer.weight_decay", config_.optimizer.weight_decay},
         {"optimizer.clip_norm", config_.optimizer.clip_norm}};
     for (const auto& [path, value] : numbers)

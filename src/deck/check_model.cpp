@@ -72,6 +72,15 @@ void heads_suit_the_kernels(const JobConfig& config, const GptShape& shape, Find
                                                   most_gpu_head_channels, width)}});
 }
 
+void windows_are_for_cpus(const JobConfig& config, const GptShape& shape, Findings& findings) {
+  if (shape.attention_window > 0 && config.run.device == trireme::train::DeviceChoice::cuda)
+    findings.disagree(
+        {{"model.attention_window",
+          "attention computes windows on CPUs only, and run.device is "
+          "cuda"},
+         {"run.device", "cuda, but model.attention_window is given, which computes on CPUs only"}});
+}
+
 /// What is said about rotary positions is said where there are some.
 void rotary_keys_mean_something(const JobConfig& config,
                                 const GptShape& shape,
@@ -117,6 +126,8 @@ void check_model(const JobConfig& config,
                  Findings& findings) {
   if (findings.readable({"model", "model.rotary_scaling"}))
     rotary_keys_mean_something(config, shape, places, findings);
+  if (findings.readable({"model.attention_window", "run.device"}))
+    windows_are_for_cpus(config, shape, findings);
   if (!findings.readable(
           {"model.preset", "model.heads", "model.channels", "model.head_channels"}) ||
       shape.heads == 0)

@@ -32,6 +32,14 @@ std::map<std::string, std::string> resolved_model(const trireme::model::GptShape
   add("bias", shape.bias);
   add("tied_head", shape.tied_head);
   add("output_init", shape.output_init);
+  Or<std::int64_t> window{.value = std::nullopt, .keyword = "none"};
+  if (shape.attention_window > 0)
+    window.value = shape.attention_window;
+  add("attention_window", window);
+  Or<double> softcap{.value = std::nullopt, .keyword = "none"};
+  if (shape.logit_softcap > 0)
+    softcap.value = shape.logit_softcap;
+  add("logit_softcap", softcap);
   return known;
 }
 
@@ -51,6 +59,10 @@ std::string model_section(const trireme::model::GptShape& shape) {
         "original_context: {}}}, ",
         value("rotary_scaling.factor"), value("rotary_scaling.low_freq_factor"),
         value("rotary_scaling.high_freq_factor"), value("rotary_scaling.original_context"));
+  if (shape.attention_window > 0)
+    text += fmt::format("attention_window: {}, ", value("attention_window"));
+  if (shape.logit_softcap > 0)
+    text += fmt::format("logit_softcap: {}, ", value("logit_softcap"));
   return fmt::format("model: {{{}bias: {}, tied_head: {}}}", text, value("bias"),
                      value("tied_head"));
 }

@@ -43,6 +43,9 @@ GptShape resolve(const ModelConfig& config) {
     shape.rotary_scaling = scaling_of(config.rotary_scaling, preset);
   }
   shape.output_init = config.output_init.value_or(parts.output_init);
+  shape.attention_window = config.attention_window.value_or(0);
+  shape.logit_softcap = config.logit_softcap.value_or(0);
+  shape.z_loss = config.z_loss;
   shape.set_key_value_heads(
       config.key_value_heads.value_or(pick(preset.key_value_heads, shape.heads)));
   shape.set_head_channels(config.head_channels.value_or(preset.head_channels));

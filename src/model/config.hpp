@@ -38,6 +38,9 @@ struct ModelConfig {
   double dropout = 0.0;
   Or<bool> tied_head{};
   Or<OutputInit> output_init{};
+  Or<std::int64_t> attention_window{.value = std::nullopt, .keyword = "none"};
+  Or<double> logit_softcap{.value = std::nullopt, .keyword = "none"};
+  double z_loss = 0.0;
   Recompute recompute = Recompute::none;
 };
 
@@ -162,6 +165,23 @@ void describe(V& v, ModelConfig& c) {
              "deviation 0.02 / sqrt(2 x layers); zero, and so those of a head that shares no "
              "weights. auto: the family's.",
      .change = Change::never});
+  v("attention_window", c.attention_window,
+    {.unit = "tokens",
+     .help = "How many tokens a token sees, itself among them; none: all up to itself. On CPUs.",
+     .min = 1,
+     .max = 1 << 20,
+     .change = Change::never});
+  v("logit_softcap", c.logit_softcap,
+    {.help = "c: the model's logits are c tanh(logit / c), in training, evaluation and sampling; "
+             "none: they are not capped.",
+     .min = 1e-3,
+     .max = 1e6,
+     .change = Change::never});
+  v("z_loss", c.z_loss,
+    {.help = "k: training minimizes the cross-entropy plus k log(Z)^2, where Z is the sum of a "
+             "token's exponentials. The losses that are reported stay the cross-entropy.",
+     .min = 0.0,
+     .max = 1.0});
   v("recompute", c.recompute,
     {.help = "Activations that backward computes again instead of keeping them: none; the outputs "
              "of the MLP's activation (gelu), with GELU a quarter of the memory; all of a block "

@@ -20,6 +20,7 @@ const GptShape& checked(const GptShape& s) {
                  "{} heads over {} of keys and values", s.heads, s.key_value_heads());
   TRIREME_EXPECT(s.positions == Positions::learned || s.head_channels() % 2 == 0,
                  "rotary positions of heads of {} channels", s.head_channels());
+  TRIREME_EXPECT(s.attention_window >= 0, "an attention window of {}", s.attention_window);
   TRIREME_EXPECT(s.dropout >= 0 && s.dropout < 1, "dropout {}", s.dropout);
   // A dropout site has 2^42 elements per sample (ops/dropout.hpp).
   TRIREME_EXPECT(s.dropout == 0 || s.heads * s.context <= (std::int64_t{1} << 42U) / s.context,

@@ -49,7 +49,13 @@ nn::AttentionConfig attention_config(const GptShape& shape) {
           .output_deviation = output_deviation(shape),
           .grouped_heads = shape.grouped_heads,
           .qk_norm = shape.qk_norm,
-          .epsilon = shape.norm_epsilon};
+          .epsilon = shape.norm_epsilon,
+          .window = shape.attention_window};
+}
+
+ops::LossTerms loss_terms(const GptShape& shape) {
+  return {.softcap = static_cast<float>(shape.logit_softcap),
+          .z_loss = static_cast<float>(shape.z_loss)};
 }
 
 ops::AttentionShape attention_shape(const GptShape& shape, DType dtype, std::int64_t sequences) {
@@ -98,7 +104,8 @@ Layers::Layers(const GptShape& given) : shape(given) {
       registry,
       nn::HeadConfig{.channels = shape.channels,
                      .vocabulary = shape.vocabulary,
-                     .deviation = shape.output_init == OutputInit::zero ? 0 : deviation},
+                     .deviation = shape.output_init == OutputInit::zero ? 0 : deviation,
+                     .terms = loss_terms(shape)},
       shape.tied_head ? embedding->tokens() : nn::absent);
   ask_neighbours();
   indices_.resize(registry.table().size());

@@ -129,6 +129,9 @@ std::vector<nn::ListedProduct> linear_products(const GptShape& shape,
                                                std::int64_t micro_sequences,
                                                device::Kind kind);
 
+/// What the head computes beside the cross-entropy.
+ops::LossTerms loss_terms(const GptShape& shape);
+
 /// The attention of each block.
 nn::AttentionConfig attention_config(const GptShape& shape);
 ops::AttentionShape attention_shape(const GptShape& shape, DType dtype, std::int64_t sequences);

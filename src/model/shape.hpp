@@ -49,6 +49,9 @@ struct GptShape {
   double rotary_theta = 0;
   RotaryScaling rotary_scaling{};
   OutputInit output_init = OutputInit::scaled;
+  std::int64_t attention_window = 0;  ///< tokens; 0: none
+  double logit_softcap = 0;           ///< 0: none
+  double z_loss = 0;                  ///< of training alone, as dropout
 
   /// Of one head; those of all heads together may be more or fewer than `channels`.
   [[nodiscard]] std::int64_t head_channels() const {
@@ -86,7 +89,8 @@ struct GptShape {
             .dropout = dropout,
             .tied_head = tied_head,
             .recompute = recompute,
-            .output_init = output_init};
+            .output_init = output_init,
+            .z_loss = z_loss};
   }
   bool operator==(const GptShape&) const = default;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/attention.hpp"
 
+#include <algorithm>
+
 namespace trireme::nn {
 namespace {
 
@@ -81,11 +83,15 @@ void Attention::list(ProductList& list) const {
 }
 
 /// Two products per pair of a query and a key forward, twice as many backward, and half the pairs:
-/// the attention term of llm.c.
+/// the attention term of llm.c. With a window the pairs of whole windows, W for each token but the
+/// first W, which have the half: W (2 T - W) of T T.
 double Attention::flops_per_token(std::int64_t context) const {
+  const auto time = static_cast<double>(context);
+  const double window =
+      config_.window > 0 ? std::min(time, static_cast<double>(config_.window)) : time;
   const double norm = head_norm_ != nullptr ? head_norm_->flops_per_token() : 0;
   return qkv_.flops_per_token() + norm + output_.flops_per_token() +
-         6.0 * static_cast<double>(config_.width()) * static_cast<double>(context);
+         6.0 * static_cast<double>(config_.width()) * window * (2 - window / time);
 }
 
 void Attention::prepare_heads(const Call& call, View packed) const {

@@ -31,7 +31,8 @@ struct AttentionConfig {
   double output_deviation = 0;     ///< of those of the output layer
   std::int64_t grouped_heads = 0;  ///< of keys and values; 0: as many as heads
   QkNorm qk_norm = QkNorm::none;
-  double epsilon = 0;  ///< of that norm
+  double epsilon = 0;       ///< of that norm
+  std::int64_t window = 0;  ///< positions that a token sees; 0: all up to its own
 
   /// Of what attention gives to the output layer.
   [[nodiscard]] std::int64_t width() const { return heads * head_channels; }
@@ -44,7 +45,8 @@ struct AttentionConfig {
             .head_channels = head_channels,
             .dtype = size.dtype,
             .drops = drops,
-            .grouped_heads = grouped_heads};
+            .grouped_heads = grouped_heads,
+            .window = window};
   }
   [[nodiscard]] ops::CachedAttentionShape cached_shape(const CacheSize& cache, DType dtype) const {
     return {.sequences = cache.sequences,
@@ -52,7 +54,8 @@ struct AttentionConfig {
             .heads = heads,
             .head_channels = head_channels,
             .dtype = dtype,
-            .grouped_heads = grouped_heads};
+            .grouped_heads = grouped_heads,
+            .window = window};
   }
 };
 

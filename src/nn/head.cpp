@@ -22,7 +22,7 @@ std::int64_t most_logits(const PlanSizes& sizes) {
   return bytes / static_cast<std::int64_t>(size_bytes(logits_dtype(sizes)));
 }
 
-/// Whole sequences, in chunks as equal as can be, or equal parts of one.
+/// Whole sequences, in chunks as equal as can be, or equal parts of one, of 64 rows at least.
 std::int64_t rows_of_logits(const PlanSizes& sizes, std::int64_t vocabulary) {
   constexpr std::int64_t even = 64;
   const std::int64_t T = sizes.context;
@@ -32,7 +32,8 @@ std::int64_t rows_of_logits(const PlanSizes& sizes, std::int64_t vocabulary) {
     const std::int64_t chunks = (sizes.sequences + most - 1) / most;
     return (sizes.sequences + chunks - 1) / chunks * T;
   }
-  const std::int64_t parts = (T + fitting - 1) / fitting;
+  const std::int64_t most = fitting / even * even;
+  const std::int64_t parts = (T + most - 1) / most;
   return std::min(T, ((T + parts - 1) / parts + even - 1) / even * even);
 }
 
@@ -100,7 +101,7 @@ void Head::evaluate(const Call& call, ConstView x, ConstView targets, View losse
     const View logits = all_logits.view().slice(0, chunk.rows * config_.vocabulary);
     chunk.products->forward(logits, rows_of(x, chunk), call.value(weight_), {}, call.stream);
     ops::cross_entropy_forward(losses.slice(chunk.begin, chunk.rows), logits,
-                               targets.slice(chunk.begin, chunk.rows), call.stream);
+                               targets.slice(chunk.begin, chunk.rows), config_.terms, call.stream);
   }
 }
 
@@ -117,7 +118,8 @@ void Head::train(const Call& call, ConstView x, ConstView targets, View losses) 
         call.narrow.slice(chunk.begin * config_.channels, chunk.rows * config_.channels);
     chunk.products->forward(logits, rows_of(x, chunk), call.value(weight_), {}, call.stream);
     ops::cross_entropy_forward_backward(losses.slice(chunk.begin, chunk.rows), d_logits, logits,
-                                        targets.slice(chunk.begin, chunk.rows), scale, call.stream);
+                                        targets.slice(chunk.begin, chunk.rows), config_.terms,
+                                        scale, call.stream);
     chunk.products->backward_weight(call.gradient(weight_), d_logits, rows_of(x, chunk),
                                     call.stream);
     chunk.products->backward_input(dx, d_logits, call.value(weight_), call.stream);
@@ -137,18 +139,20 @@ void Head::logits(const Call& call, ConstView x, View logits) const {
     chunk.products->forward(made, rows_of(x, chunk), call.value(weight_), {}, call.stream);
     if (rounded)
       ops::cast(to, made, call.stream);
+    ops::cap_logits(to, config_.terms, call.stream);
   }
 }
 
 void Head::next_logits(const Call& call, ConstView row, View logits) const {
   if (logits_ == DType::f32) {
     row_->forward(logits, row, call.value(weight_), {}, call.stream);
-    return;
+  } else {
+    const device::Lease rounded = call.lease(call.plan.scratch().logits);
+    const View one = rounded.view().slice(0, config_.vocabulary);
+    row_->forward(one, row, call.value(weight_), {}, call.stream);
+    ops::cast(logits, one, call.stream);
   }
-  const device::Lease rounded = call.lease(call.plan.scratch().logits);
-  const View one = rounded.view().slice(0, config_.vocabulary);
-  row_->forward(one, row, call.value(weight_), {}, call.stream);
-  ops::cast(logits, one, call.stream);
+  ops::cap_logits(logits, config_.terms, call.stream);
 }
 
 }  // namespace trireme::nn

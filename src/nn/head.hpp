@@ -12,6 +12,8 @@
 #include <map>
 #include <vector>
 
+#include "ops/loss_terms.hpp"
+
 #include "nn/call.hpp"
 #include "nn/kernels.hpp"
 #include "nn/product_list.hpp"
@@ -21,7 +23,8 @@ namespace trireme::nn {
 
 struct HeadConfig {
   std::int64_t channels = 0, vocabulary = 0;
-  double deviation = 0;  ///< of the initial values of a weight of its own
+  double deviation = 0;    ///< of the initial values of a weight of its own
+  ops::LossTerms terms{};  ///< the cap holds for the logits that are given away as well
 };
 
 class Head {
@@ -39,11 +42,12 @@ class Head {
 
   /// Losses per token. x = [rows, channels], the final norm's output.
   void evaluate(const Call& call, ConstView x, ConstView targets, View losses) const;
-  /// And the gradient of their mean: added to the weight's, and into call.narrow that of x.
+  /// And the gradient of their mean, with the z-loss where there is one: added to the weight's, and
+  /// into call.narrow that of x.
   void train(const Call& call, ConstView x, ConstView targets, View losses) const;
-  /// Logits [rows, V] fp32.
+  /// Logits [rows, V] fp32, after the cap.
   void logits(const Call& call, ConstView x, View logits) const;
-  /// Logits [V] fp32 of one row.
+  /// Logits [V] fp32 of one row, after the cap.
   void next_logits(const Call& call, ConstView row, View logits) const;
 
  private:

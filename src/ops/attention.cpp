@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/error.hpp"
@@ -20,8 +22,12 @@ std::unique_ptr<Attention::Implementation> make(device::Device& device, const At
   TRIREME_EXPECT(s.key_value_heads() >= 1 && s.heads % s.key_value_heads() == 0,
                  "{} heads over {} of keys and values", s.heads, s.key_value_heads());
   TRIREME_EXPECT(s.dtype == DType::f32 || s.dtype == DType::bf16, "attention on {}", name(s.dtype));
+  TRIREME_EXPECT(s.window >= 0, "a window of {}", s.window);
   if (device.kind() == device::Kind::cpu)
     return make_attention_cpu(device, s);
+  if (s.window > 0)
+    throw DeviceError(device.description(), "attention", "windows are for CPUs only", __FILE__,
+                      __LINE__);
   if constexpr (device::cuda::in_this_build)
     return make_attention_cuda(device, s);
   throw DeviceError(device.description(), "attention", "this build has the CPU's operations only",
@@ -83,8 +89,11 @@ std::size_t Attention::gpu_scratch_bytes(const AttentionShape& s, const Attentio
 
 double Attention::forward_flops() const {
   const auto time = static_cast<double>(shape_.time);
-  return 4.0 * static_cast<double>(shape_.batch * shape_.heads * shape_.head_channels) * time *
-         (time + 1) / 2;
+  const double window =
+      shape_.window > 0 ? std::min(time, static_cast<double>(shape_.window)) : time;
+  // Of the first rows, which see less than a window, and of the others.
+  const double pairs = window * (window + 1) / 2 + (time - window) * window;
+  return 4.0 * static_cast<double>(shape_.batch * shape_.heads * shape_.head_channels) * pairs;
 }
 
 std::string capture_trouble(const device::Device& device, const AttentionShape& shape) {

@@ -5,9 +5,10 @@
 // Shapes: qkv, dqkv = [B, T, H + 2 G, D], all queries, then all keys, then all values, with G heads
 // of keys and values; out, dout = [B, T, H, D] of one dtype T; lse = [B, H, T] fp32, the log of
 // each row's sum of exponentials, which forward leaves for backward. Rows attend to positions <=
-// their own. Dropout acts on the probabilities; its element index within a sample is (h·T + t)·T +
-// s.
-// 1. Work is tiled by query block; no more than a tile of scores per thread exists at a time.
+// their own; with a window of W only to the last W of these. Dropout acts on the probabilities; its
+// element index within a sample is (h·T + t)·T + s.
+// 1. Work is tiled by query block, and tiles that no query sees are not computed; no more than a
+// tile of scores per thread exists at a time.
 // 2. Results do not depend on the number of threads.
 // 3. The CPU's scratch is made for the threads that OpenMP has at construction; later calls use no
 // more. One call at a time per object.
@@ -32,6 +33,8 @@ struct AttentionShape {
   /// G, of keys and values; divides heads, of which so many in a row share one. 0: as many as
   /// heads.
   std::int64_t grouped_heads = 0;
+  /// Positions that a row sees, its own among them. 0: all up to its own. CPUs alone.
+  std::int64_t window = 0;
 
   [[nodiscard]] std::int64_t key_value_heads() const {
     return grouped_heads != 0 ? grouped_heads : heads;

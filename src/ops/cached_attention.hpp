@@ -8,8 +8,8 @@
 // negative sequence is room to spare: nothing of it is stored, and its output is 0.
 //
 // 1. A call stores the keys and values of its rows, and then lets each row attend to the positions
-//    0 ... its own of its sequence. Requires: those before it were stored by this call or earlier
-//    ones; a position stored again replaces the old one.
+//    0 ... its own of its sequence, or to the last `window` of these. Requires: those before it
+//    were stored by this call or earlier ones; a position stored again replaces the old one.
 // 2. The bits of a row depend on its sequence's rows alone, not on the other rows of the call. In
 //    fp32 they are those of Attention::forward. In bf16 they are that function's where it works in
 //    fp32 as well: AMX rounds probabilities to bf16, which is not done here.
@@ -31,6 +31,7 @@ struct CachedAttentionShape {
   std::int64_t sequences = 0, positions = 0, heads = 0, head_channels = 0;
   DType dtype = DType::f32;
   std::int64_t grouped_heads = 0;  ///< G, of keys and values; 0: as many as heads
+  std::int64_t window = 0;         ///< as in attention.hpp
 
   [[nodiscard]] std::int64_t key_value_heads() const {
     return grouped_heads != 0 ? grouped_heads : heads;

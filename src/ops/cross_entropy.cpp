@@ -16,23 +16,31 @@ std::int64_t vocabulary_of(ConstView losses, ConstView logits, ConstView targets
   return logits.elements / rows;
 }
 
+void expect_valid(const LossTerms& terms) {
+  TRIREME_EXPECT(terms.softcap >= 0 && terms.z_loss >= 0, "a cap of {} and a z-loss of {}",
+                 terms.softcap, terms.z_loss);
+}
+
 }  // namespace
 
 void cross_entropy_forward(View losses,
                            ConstView logits,
                            ConstView targets,
+                           const LossTerms& terms,
                            device::Stream& stream) {
   const std::int64_t V = vocabulary_of(losses, logits, targets);
+  expect_valid(terms);
   with_float_type(logits.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (on_cuda(stream, [&](auto raw) {
           cuda::cross_entropy_forward(losses.as<float>(), logits.as<T>(),
-                                      targets.as<std::int32_t>(), targets.elements, V, raw);
+                                      targets.as<std::int32_t>(), terms, targets.elements, V, raw);
         }))
       return;
     on_cpu(stream, "cross_entropy_forward")
         .run([to = losses.as<float>(), from = logits.as<T>(), ids = targets.as<std::int32_t>(),
-              rows = targets.elements, V] { cpu::cross_entropy_forward(to, from, ids, rows, V); });
+              terms, rows = targets.elements,
+              V] { cpu::cross_entropy_forward(to, from, ids, terms, rows, V); });
   });
 }
 
@@ -40,9 +48,11 @@ void cross_entropy_forward_backward(View losses,
                                     View d_logits,
                                     ConstView logits,
                                     ConstView targets,
+                                    const LossTerms& terms,
                                     float scale,
                                     device::Stream& stream) {
   const std::int64_t V = vocabulary_of(losses, logits, targets);
+  expect_valid(terms);
   TRIREME_EXPECT(d_logits.elements == logits.elements &&
                      (d_logits.dtype == logits.dtype || d_logits.dtype == DType::bf16),
                  "gradients of {} {} for logits of {} {}", d_logits.elements, name(d_logits.dtype),
@@ -52,14 +62,15 @@ void cross_entropy_forward_backward(View losses,
     using D = decltype(gradient_zero);
     if (on_cuda(stream, [&](auto raw) {
           cuda::cross_entropy_forward_backward(losses.as<float>(), d_logits.as<D>(), logits.as<T>(),
-                                               targets.as<std::int32_t>(), scale, targets.elements,
-                                               V, raw);
+                                               targets.as<std::int32_t>(), terms, scale,
+                                               targets.elements, V, raw);
         }))
       return;
     on_cpu(stream, "cross_entropy_forward_backward")
         .run([to = losses.as<float>(), gradient = d_logits.as<D>(), from = logits.as<T>(),
-              ids = targets.as<std::int32_t>(), scale, rows = targets.elements,
-              V] { cpu::cross_entropy_forward_backward(to, gradient, from, ids, scale, rows, V); });
+              ids = targets.as<std::int32_t>(), terms, scale, rows = targets.elements, V] {
+          cpu::cross_entropy_forward_backward(to, gradient, from, ids, terms, scale, rows, V);
+        });
   };
   with_float_type(logits.dtype, [&](auto zero) {
     if (d_logits.dtype == logits.dtype)
@@ -67,6 +78,21 @@ void cross_entropy_forward_backward(View losses,
     else
       run(0.0F, Bf16{});
   });
+}
+
+void cap_logits(View logits, const LossTerms& terms, device::Stream& stream) {
+  expect_valid(terms);
+  TRIREME_EXPECT(logits.dtype == DType::f32, "capped logits of {}", name(logits.dtype));
+  if (!terms.capped())
+    return;
+  if (on_cuda(stream, [&](auto raw) {
+        cuda::cap_logits(logits.as<float>(), terms.softcap, logits.elements, raw);
+      }))
+    return;
+  on_cpu(stream, "cap_logits")
+      .run([to = logits.as<float>(), cap = terms.softcap, count = logits.elements] {
+        cpu::cap_logits(to, cap, count);
+      });
 }
 
 }  // namespace trireme::ops

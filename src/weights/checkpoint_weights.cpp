@@ -92,7 +92,8 @@ void expect_model(const model::GptShape& shape, const std::string& directory) {
       (shape.head_width == 0 && shape.channels % shape.heads != 0) ||
       !within(shape.head_channels(), 65536) || !within(shape.key_value_heads(), shape.heads) ||
       shape.heads % shape.key_value_heads() != 0 || !within(shape.mlp_channels(), 1 << 20) ||
-      !(shape.norm_epsilon > 0) || !rotary_is_possible(shape))
+      !(shape.norm_epsilon > 0) || !(shape.logit_softcap >= 0) || shape.attention_window < 0 ||
+      !rotary_is_possible(shape))
     throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
 }
 
@@ -140,6 +141,8 @@ record::NameValues model_facts(const model::GptShape& shape) {
   add("rotary_low_freq_factor", scaling.low_freq_factor, none.low_freq_factor);
   add("rotary_high_freq_factor", scaling.high_freq_factor, none.high_freq_factor);
   add("rotary_original_context", scaling.original_context, none.original_context);
+  add("attention_window", shape.attention_window, gpt2.attention_window);
+  add("logit_softcap", shape.logit_softcap, gpt2.logit_softcap);
   return facts;
 }
 
@@ -169,6 +172,8 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
   more.number("rotary_low_freq_factor", shape.rotary_scaling.low_freq_factor);
   more.number("rotary_high_freq_factor", shape.rotary_scaling.high_freq_factor);
   more.number("rotary_original_context", shape.rotary_scaling.original_context);
+  more.number("attention_window", shape.attention_window);
+  more.number("logit_softcap", shape.logit_softcap);
   return shape;
 }
 

@@ -41,6 +41,11 @@ class Comparison {
     }
     option("model.bias", here.bias, there.bias);
     option("model.tied_head", here.tied_head, there.tied_head);
+    if (here.attention_window != there.attention_window)
+      say("model.attention_window",
+          fmt::format("{} here, but {} in {} (0: none)", here.attention_window,
+                      there.attention_window, stored_.shape_file));
+    real("model.logit_softcap", here.logit_softcap, there.logit_softcap);
     if (here.positions == model::Positions::learned)
       rows("model.context", "positions", here.context, there.context);
     rows("model.vocabulary", "tokens", here.vocabulary, there.vocabulary);

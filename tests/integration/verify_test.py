@@ -53,6 +53,12 @@ class Verify(TrainingTest):
         self.assert_all_equal(self.verify(*qwen3, "optimizer.kind=muon", *one, ranks=2), 2)
         self.assert_all_equal(self.verify("model.family=nanochat", "optimizer.kind=muon", *one, ranks=2), 2)
 
+    def test_a_window_of_attention(self):
+        self.assert_all_equal(self.verify("model.attention_window=5", "model.layers=1", "--steps", "2", ranks=2), 2)
+
+    def test_capped_logits_and_a_z_loss(self):
+        self.assert_all_equal(self.verify("model.logit_softcap=15", "model.z_loss=1e-4", "model.layers=1", "--steps", "2", ranks=2), 2)
+
     def test_mistakes_are_the_users(self):
         self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")
 

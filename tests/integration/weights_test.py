@@ -103,6 +103,16 @@ class Export(WeightsTest):
         run = start("export", self.path("run"), "--format", "huggingface", "--output", self.path("none"), "--step", "7")
         self.assert_refused(run, USER, "no checkpoint of step 7", "6, 12")
 
+    def test_a_model_with_capped_logits_leaves_in_no_format(self):
+        self.train_well("model.logit_softcap=15", "model.z_loss=1e-4")
+        for form in ("huggingface", "llm.c"):
+            run = start("export", self.path("run"), "--format", form, "--output", self.path("out"))
+            self.assert_refused(run, USER, "model.logit_softcap is 15")
+            self.assertFalse(os.path.exists(self.path("out")))
+        self.good("import", self.path("run"), "--output", self.path("back"))  # a checkpoint can say it
+        words = ("--tokens", "30")
+        self.assertEqual(self.good("sample", self.path("run"), *words).out, self.good("sample", self.path("back"), *words).out)
+
     def test_nothing_is_overwritten(self):
         folder = self.trained()
         before = sorted(os.listdir(self.folder))

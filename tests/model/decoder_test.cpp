@@ -94,8 +94,14 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
 };
 
 TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
-  for (const GptShape& shape : {small_shape(), longer_shape(), small_llama(), longer_llama(),
-                                longer_qwen3(), longer_nanochat()}) {
+  GptShape capped = small_llama();
+  capped.logit_softcap = 1;
+  GptShape windowed = longer_shape(), windowed_llama = longer_llama();
+  windowed.attention_window = 70;
+  windowed_llama.attention_window = 17;
+  for (const GptShape& shape :
+       {small_shape(), longer_shape(), small_llama(), longer_llama(), longer_qwen3(),
+        longer_nanochat(), capped, windowed, windowed_llama}) {
     Pair pair(shape, GetParam(), 1);
     const Tokens text = random_tokens(shape.context, shape.vocabulary, 3);
     for (std::int64_t t = 0; t < shape.context; ++t) {

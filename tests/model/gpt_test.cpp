@@ -274,18 +274,22 @@ TEST_P(GptTest, DropoutIsAFunctionOfTheSample) {
 }
 
 TEST_P(GptTest, NextLogitsAreTheDistributionThatEvaluationJudges) {
-  SmallModel model(small_shape(), GetParam());
   const Tokens x = part(tokens, 0, 1, 5);
-  for (std::size_t length = 1; length <= x.size(); ++length) {
-    const auto logits = model.next_logits({x.begin(), x.begin() + static_cast<long>(length)});
-    double sum = 0;
-    for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
-    for (std::int32_t target = 0; target < 11; ++target) {
-      Tokens y(5, 0);
-      y[length - 1] = target;
-      const double loss = model.evaluate(x, y)[length - 1];
-      EXPECT_NEAR(std::log(sum) - logits[static_cast<std::size_t>(target)], loss, 1e-5)
-          << "length " << length << ", token " << target;
+  for (const double softcap : {0.0, 0.5}) {
+    GptShape shape = small_shape();
+    shape.logit_softcap = softcap;
+    SmallModel model(shape, GetParam());
+    for (std::size_t length = 1; length <= x.size(); ++length) {
+      const auto logits = model.next_logits({x.begin(), x.begin() + static_cast<long>(length)});
+      double sum = 0;
+      for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+      for (std::int32_t target = 0; target < 11; ++target) {
+        Tokens y(5, 0);
+        y[length - 1] = target;
+        const double loss = model.evaluate(x, y)[length - 1];
+        EXPECT_NEAR(std::log(sum) - logits[static_cast<std::size_t>(target)], loss, 1e-5)
+            << "cap " << softcap << ", length " << length << ", token " << target;
+      }
     }
   }
 }

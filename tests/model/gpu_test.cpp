@@ -66,6 +66,13 @@ GptShape nanochat_shape() {
   return shape;
 }
 
+GptShape capped_shape() {
+  GptShape shape = shape_with(0);
+  shape.logit_softcap = 0.5;
+  shape.z_loss = 0.01;
+  return shape;
+}
+
 struct GpuCase {
   const char* name;
   DType dtype;
@@ -144,6 +151,8 @@ INSTANTIATE_TEST_SUITE_P(
                       GpuCase{"fp32_llama", DType::f32, llama_shape(), 1e-5, 1e-4},
                       GpuCase{"fp32_qwen3", DType::f32, qwen3_shape(), 1e-5, 1e-4},
                       GpuCase{"fp32_nanochat", DType::f32, nanochat_shape(), 1e-5, 1e-4},
+                      GpuCase{"fp32_softcap", DType::f32, capped_shape(), 1e-5, 1e-4},
+                      GpuCase{"bf16_softcap", DType::bf16, capped_shape(), 0.01, 0.05},
                       GpuCase{"bf16", DType::bf16, shape_with(0), 0.01, 0.05},
                       GpuCase{"bf16_dropout", DType::bf16, shape_with(0.1), 0.01, 0.05},
                       GpuCase{"bf16_llama", DType::bf16, llama_shape(), 0.01, 0.05},

@@ -282,6 +282,15 @@ TEST(FlopsPerToken, OfLlamaFollowsItToo) {
   EXPECT_DOUBLE_EQ(flops_per_token(shape), 6.0 * 1'235'814'400.0 + 6.0 * 16.0 * 2048.0 * 131072.0);
 }
 
+TEST(FlopsPerToken, CountsWhatAWindowShows) {
+  GptShape shape = preset(Preset::gpt2_124m);
+  const double attention = 6.0 * 12 * 768 * 1024, rest = flops_per_token(shape) - attention;
+  shape.attention_window = 256;
+  EXPECT_DOUBLE_EQ(flops_per_token(shape), rest + attention * (1 - 0.75 * 0.75));
+  shape.attention_window = 4096;
+  EXPECT_DOUBLE_EQ(flops_per_token(shape), rest + attention);
+}
+
 TEST(ActivationPlan, KeepsWhatLlamaNeeds) {
   GptShape shape = preset(Preset::llama32_1b);
   shape.context = 1024;
@@ -327,6 +336,19 @@ TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
   EXPECT_EQ(gpu.scratch().d_logits.elements, 0);  // it takes the logits' place
   EXPECT_EQ(activation_plan(shape, DType::bf16, 21, device::Kind::cuda).head_rows(), 11 * 1024);
   EXPECT_EQ(gpu.bytes(), cpu.bytes());
+}
+
+TEST(ActivationPlan, LogitsStayInTheirRoomWhateverTheVocabulary) {
+  for (const std::int64_t vocabulary : {50304, 128256, 262144})
+    for (const std::int64_t sequences : {1, 4, 32})
+      for (const std::int64_t context : {1024, 1000, 131072}) {
+        GptShape shape = preset(Preset::gpt2_124m);
+        shape.vocabulary = vocabulary;
+        shape.context = context;
+        const auto plan = activation_plan(shape, DType::bf16, sequences, device::Kind::cpu);
+        EXPECT_LE(plan.scratch().logits.bytes(), std::size_t{128} << 20U)
+            << vocabulary << " tokens, " << sequences << " sequences of " << context;
+      }
 }
 
 class Initialization : public testing::Test {

@@ -53,14 +53,39 @@ class ReferenceGpt {
       for (Row& row : wide) row = activated(row);
       add_branch(x, linear(wide, h + "mlp.proj"), site + 3, sample, dropout);
     }
-    return linear(norm(x, "ln_f"), shape_.tied_head ? "wte" : "head");
+    Rows all = linear(norm(x, "ln_f"), shape_.tied_head ? "wte" : "head");
+    for (Row& row : all)
+      for (double& logit : row)
+        if (shape_.logit_softcap > 0)
+          logit = shape_.logit_softcap * std::tanh(logit / shape_.logit_softcap);
+    return all;
   }
 
-  /// Losses per token, [B·T]; row b is global sample first_sample + b.
+  /// Losses per token, [B·T], without the z-loss; row b is global sample first_sample + b.
   [[nodiscard]] std::vector<double> losses(const std::vector<std::int32_t>& tokens,
                                            const std::vector<std::int32_t>& targets,
                                            std::uint64_t first_sample,
                                            bool dropout) const {
+    return losses_with(0, tokens, targets, first_sample, dropout);
+  }
+
+  /// What training minimizes: with the z-loss.
+  [[nodiscard]] double mean_loss(const std::vector<std::int32_t>& tokens,
+                                 const std::vector<std::int32_t>& targets,
+                                 std::uint64_t first_sample,
+                                 bool dropout) const {
+    double sum = 0;
+    for (const double loss : losses_with(shape_.z_loss, tokens, targets, first_sample, dropout))
+      sum += loss;
+    return sum / static_cast<double>(tokens.size());
+  }
+
+ private:
+  [[nodiscard]] std::vector<double> losses_with(double z_loss,
+                                                const std::vector<std::int32_t>& tokens,
+                                                const std::vector<std::int32_t>& targets,
+                                                std::uint64_t first_sample,
+                                                bool dropout) const {
     const auto T = static_cast<std::size_t>(shape_.context);
     std::vector<double> all;
     for (std::size_t b = 0; b * T < tokens.size(); ++b) {
@@ -68,22 +93,14 @@ class ReferenceGpt {
       for (std::size_t t = 0; t < T; ++t) {
         double sum = 0;
         for (const double logit : rows[t]) sum += std::exp(logit);
-        all.push_back(std::log(sum) - rows[t][static_cast<std::size_t>(targets[b * T + t])]);
+        const double log_sum = std::log(sum);
+        all.push_back(log_sum - rows[t][static_cast<std::size_t>(targets[b * T + t])] +
+                      z_loss * log_sum * log_sum);
       }
     }
     return all;
   }
 
-  [[nodiscard]] double mean_loss(const std::vector<std::int32_t>& tokens,
-                                 const std::vector<std::int32_t>& targets,
-                                 std::uint64_t first_sample,
-                                 bool dropout) const {
-    double sum = 0;
-    for (const double loss : losses(tokens, targets, first_sample, dropout)) sum += loss;
-    return sum / static_cast<double>(tokens.size());
-  }
-
- private:
   [[nodiscard]] const std::vector<double>& p(const std::string& name) const {
     return parameters[index_.at(name)];
   }
@@ -141,7 +158,8 @@ class ReferenceGpt {
       for (std::size_t t = 0; t < T; ++t) {
         Row weight(t + 1);
         double sum = 0;
-        for (std::size_t s = 0; s <= t; ++s) {
+        const auto window = static_cast<std::size_t>(shape_.attention_window);
+        for (std::size_t s = window > 0 && t >= window ? t - window + 1 : 0; s <= t; ++s) {
           double dot = 0;
           for (std::size_t d = 0; d < D; ++d) dot += qkv[t][h * D + d] * qkv[s][key + d];
           weight[s] = std::exp(dot / std::sqrt(static_cast<double>(D)));

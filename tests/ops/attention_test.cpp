@@ -56,9 +56,10 @@ struct AttentionReference {
                                               std::int64_t h,
                                               std::int64_t t) const {
     const std::int64_t D = s.head_channels;
-    Values p(ix(t + 1));
+    Values p(ix(t + 1), -1e300);
     double largest = -1e300, sum = 0;
-    for (std::int64_t u = 0; u <= t; ++u) {
+    for (std::int64_t u = s.window > 0 ? std::max<std::int64_t>(0, t - s.window + 1) : 0; u <= t;
+         ++u) {
       p[ix(u)] = dot(qkv, packed(b, t, 0, h), qkv, packed(b, u, 1, h), D) /
                  std::sqrt(static_cast<double>(D));
       largest = std::max(largest, p[ix(u)]);
@@ -120,10 +121,11 @@ class AttentionTest : public OpsTest {
              std::int64_t heads,
              std::int64_t channels,
              float rate,
-             std::int64_t grouped_heads = 0) {
+             std::int64_t grouped_heads = 0,
+             std::int64_t window = 0) {
     SCOPED_TRACE(fmt::format("{} x {} x {} x {}, dropout {}, {} heads of keys", batch, time, heads,
                              channels, rate, grouped_heads));
-    const AttentionShape s{batch, time, heads, channels, dtype(), rate > 0, grouped_heads};
+    const AttentionShape s{batch, time, heads, channels, dtype(), rate > 0, grouped_heads, window};
     const AttentionReference reference{s, dropped(rate)};
     const std::int64_t elements = batch * time * heads * channels;
     const std::int64_t packed = batch * time * s.packed_width();
@@ -183,6 +185,38 @@ TEST_P(AttentionTest, GroupsOfHeadsShareKeysAndValues) {
 }
 
 /// Groups of one are what attention without groups is; a shared key is one that is there twice.
+TEST_P(AttentionTest, SeesAWindow) {
+  if (device().kind() != device::Kind::cpu) {
+    EXPECT_THROW(Attention(device(), {1, 8, 1, 8, dtype(), false, 0, 3}), DeviceError);
+    return;
+  }
+  for (const std::int64_t time : {1, 63, 128, 150, 192})
+    for (const std::int64_t window : {1, 2, 17, 63, 64, 65, 127, 128, 130, 500}) {
+      SCOPED_TRACE(fmt::format("{} of {}", window, time));
+      check(2, time, 2, 16, 0, 0, window);
+    }
+  check(2, 150, 4, 12, 0.3F, 2, 70);
+}
+
+TEST_P(AttentionTest, AWindowOfAllIsNone) {
+  if (device().kind() != device::Kind::cpu || dtype() != DType::f32)
+    return;  // bf16 by AMX tiles is for attention without windows
+  const auto run = [&](std::int64_t window) {
+    const AttentionShape s{2, 150, 2, 16, dtype(), false, 0, window};
+    const auto qkv = tensor(dtype(), normals(1, s.batch * s.time * s.packed_width()));
+    const auto dout = tensor(dtype(), normals(2, s.batch * s.time * 32));
+    const auto out = tensor(dtype(), dout.view().elements),
+               dqkv = tensor(dtype(), qkv.view().elements);
+    const auto lse = tensor(DType::f32, s.batch * s.heads * s.time);
+    const Attention attention(device(), s);
+    attention.forward(out.view(), lse.view(), qkv.view(), {}, stream());
+    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), {}, stream());
+    return joined({&out, &lse, &dqkv});
+  };
+  EXPECT_EQ(run(0), run(150));
+  EXPECT_NE(run(0), run(149));
+}
+
 TEST_P(AttentionTest, SharedKeysAreKeysThatAreThereTwice) {
   const AttentionShape grouped{1, 67, 4, 8, dtype(), false, 2}, plain{1, 67, 4, 8, dtype()};
   const auto all = rounded_to(dtype(), normals(1, 67 * grouped.packed_width()));
@@ -299,6 +333,10 @@ TEST_P(AttentionTest, AgreesWithReferenceWhenItNeedNotRepeat) {
 
 TEST_P(AttentionTest, CountsTheCausalHalf) {
   EXPECT_EQ(Attention(device(), {2, 3, 4, 5, dtype()}).forward_flops(), 4.0 * 2 * 4 * 5 * 6);
+  if (device().kind() == device::Kind::cpu) {  // with a window of 2: 1 + 2 + 2 pairs
+    EXPECT_EQ(Attention(device(), {2, 3, 4, 5, dtype(), false, 0, 2}).forward_flops(),
+              4.0 * 2 * 4 * 5 * 5);
+  }
 }
 
 TRIREME_ON_BACKENDS(AttentionTest);
@@ -349,6 +387,12 @@ TEST(AttentionReference, BackwardIsTheGradientOfForward) {
       const auto out = grouped.forward(x).first;
       return AttentionReference::dot(out, 0, sums, 0, static_cast<std::int64_t>(out.size()));
     };
+    const AttentionReference windowed{{1, 4, 4, 3, DType::f32, false, 2, 2}, reference.dropout};
+    const auto windowed_loss = [&](const Values& x) {
+      const auto out = windowed.forward(x).first;
+      return AttentionReference::dot(out, 0, sums, 0, static_cast<std::int64_t>(out.size()));
+    };
+    expect_gradient(windowed_loss, shared, windowed.backward(shared, sums), "dqkv of a window");
     expect_gradient(grouped_loss, shared, grouped.backward(shared, sums), "dqkv of groups");
   }
 }

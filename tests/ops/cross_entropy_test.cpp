@@ -9,6 +9,12 @@ namespace {
 struct EntropyReference {
   std::size_t V;
   Values targets;
+  double softcap = 0, z_loss = 0;
+
+  [[nodiscard]] Values capped(Values logits) const {
+    for (double& logit : logits) logit = softcap > 0 ? softcap * std::tanh(logit / softcap) : logit;
+    return logits;
+  }
 
   [[nodiscard]] double log_sum(const Values& logits, std::size_t r) const {
     double largest = -1e300, sum = 0;
@@ -16,24 +22,42 @@ struct EntropyReference {
     for (std::size_t v = 0; v < V; ++v) sum += std::exp(logits[r * V + v] - largest);
     return largest + std::log(sum);
   }
-  [[nodiscard]] Values losses(const Values& logits) const {
+  /// Without the z-loss, as they are reported.
+  [[nodiscard]] Values losses(const Values& given) const {
+    const Values logits = capped(given);
     Values all(targets.size());
     for (std::size_t r = 0; r < targets.size(); ++r)
       if (targets[r] >= 0)
         all[r] = log_sum(logits, r) - logits[r * V + static_cast<std::size_t>(targets[r])];
     return all;
   }
-  [[nodiscard]] Values gradient(const Values& logits, double scale) const {
+  /// The sum of what training minimizes.
+  [[nodiscard]] double objective(const Values& given) const {
+    const Values logits = capped(given), each = losses(given);
+    double sum = 0;
+    for (std::size_t r = 0; r < targets.size(); ++r)
+      if (targets[r] >= 0)
+        sum += each[r] + z_loss * log_sum(logits, r) * log_sum(logits, r);
+    return sum;
+  }
+  [[nodiscard]] Values gradient(const Values& given, double scale) const {
+    const Values logits = capped(given);
     Values all(logits.size());
     for (std::size_t r = 0; r < targets.size(); ++r) {
       if (targets[r] < 0)
         continue;
       const double denominator = log_sum(logits, r);
       for (std::size_t v = 0; v < V; ++v)
-        all[r * V + v] = scale * (std::exp(logits[r * V + v] - denominator) -
-                                  (v == static_cast<std::size_t>(targets[r]) ? 1.0 : 0.0));
+        all[r * V + v] =
+            scale * slope(logits[r * V + v]) *
+            (std::exp(logits[r * V + v] - denominator) * (1 + 2 * z_loss * denominator) -
+             (v == static_cast<std::size_t>(targets[r]) ? 1.0 : 0.0));
     }
     return all;
+  }
+  /// Of the cap, where it has made `capped` of a logit.
+  [[nodiscard]] double slope(double capped) const {
+    return softcap > 0 ? 1 - capped / softcap * (capped / softcap) : 1;
   }
 };
 
@@ -44,10 +68,10 @@ TEST_P(CrossEntropyTest, ByHand) {
   const auto targets = tensor(DType::i32, Values{1, -1});
   auto logits = tensor(dtype(), Values{0, 0, 0, 0, 7, 7, 7, 7}),
        losses = tensor(DType::f32, Values{9, 9});
-  ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), stream());
+  ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), {}, stream());
   expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
   ops::cross_entropy_forward_backward(losses.view(), logits.view(), logits.view(), targets.view(),
-                                      2.0F, stream());
+                                      {}, 2.0F, stream());
   expect_near(losses.values(), {std::log(4.0), 0}, 1e-6, "losses");
   EXPECT_EQ(logits.values(), (Values{0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0}));
 }
@@ -65,15 +89,96 @@ TEST_P(CrossEntropyTest, AgreesWithReferenceAtAwkwardSizes) {
     const auto targets = tensor(DType::i32, reference.targets);
     auto logits = tensor(dtype(), values), losses = tensor(DType::f32, rows),
          again = tensor(DType::f32, rows);
-    ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), stream());
+    ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), {}, stream());
     EXPECT_EQ(logits.values(), values) << "forward alone changed the logits";
     ops::cross_entropy_forward_backward(again.view(), logits.view(), logits.view(), targets.view(),
-                                        0.125F, stream());
+                                        {}, 0.125F, stream());
     EXPECT_EQ(losses.bytes(), again.bytes());
     expect_near(losses.values(), reference.losses(values), 2e-6, "losses");
     expect_near(logits.values(), reference.gradient(values, 0.125), tolerance().cross_entropy,
                 "gradient");
   }
+}
+
+TEST_P(CrossEntropyTest, CapsLogitsAndKeepsTheSumNearOne) {
+  const std::vector<std::array<std::int64_t, 2>> shapes{{1, 1}, {7, 17}, {130, 256}, {3, 50257}};
+  for (const ops::LossTerms terms :
+       {ops::LossTerms{.softcap = 30}, ops::LossTerms{.softcap = 2},
+        ops::LossTerms{.z_loss = 1e-2F}, ops::LossTerms{.softcap = 5, .z_loss = 1e-1F}})
+    for (const auto& [rows, V] : shapes) {
+      SCOPED_TRACE(fmt::format("{} x {}, cap {}, z {}", rows, V, terms.softcap, terms.z_loss));
+      const auto values = rounded_to(dtype(), normals(1, rows * V, 4));
+      EntropyReference reference{static_cast<std::size_t>(V), {}, terms.softcap, terms.z_loss};
+      for (std::int64_t r = 0; r < rows; ++r)
+        reference.targets.push_back(r % 5 == 3 ? -1.0 : static_cast<double>(r * 31 % V));
+      const auto targets = tensor(DType::i32, reference.targets);
+      const auto logits = tensor(dtype(), values), losses = tensor(DType::f32, rows),
+                 again = tensor(DType::f32, rows);
+      ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), terms, stream());
+      EXPECT_EQ(logits.values(), values) << "forward alone changed the logits";
+      ops::cross_entropy_forward_backward(again.view(), logits.view(), logits.view(),
+                                          targets.view(), terms, 0.125F, stream());
+      EXPECT_EQ(losses.bytes(), again.bytes());
+      expect_near(losses.values(), reference.losses(values), 2e-6, "losses");
+      expect_near(logits.values(), reference.gradient(values, 0.125), tolerance().cross_entropy,
+                  "gradient", 0.125);
+    }
+}
+
+TEST_P(CrossEntropyTest, WithoutTermsTheBitsAreThoseOfATinyTerm) {
+  // A z-loss too small to be seen leaves every bit; so does none.
+  const std::int64_t rows = 5, V = 131;
+  const auto targets = tensor(DType::i32, Values{0, 7, 130, -1, 64});
+  const auto values = rounded_to(dtype(), normals(1, rows * V, 4));
+  const auto plain = tensor(dtype(), values), tiny = tensor(dtype(), values);
+  const auto losses = tensor(DType::f32, rows), again = tensor(DType::f32, rows);
+  ops::cross_entropy_forward_backward(losses.view(), plain.view(), plain.view(), targets.view(), {},
+                                      0.5F, stream());
+  ops::cross_entropy_forward_backward(again.view(), tiny.view(), tiny.view(), targets.view(),
+                                      {.z_loss = 1e-12F}, 0.5F, stream());
+  EXPECT_EQ(joined({&plain, &losses}), joined({&tiny, &again}));
+}
+
+TEST_P(CrossEntropyTest, GivesCappedLogitsAway) {
+  const Values values{0, 1e-6, -0.25, 9, -18, 19, 300, -1e30, 6.2, -6.3};
+  const ops::LossTerms terms{.softcap = 10};
+  const auto logits = tensor(DType::f32, values);
+  ops::cap_logits(logits.view(), terms, stream());
+  const Values found = logits.values();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double expected = 10 * std::tanh(static_cast<double>(static_cast<float>(values[i])) / 10);
+    EXPECT_NEAR(found[i], expected, 5e-7 * std::abs(expected)) << values[i];
+  }
+  const auto left = tensor(DType::f32, values);
+  ops::cap_logits(left.view(), {}, stream());
+  EXPECT_EQ(left.values(), rounded_to(DType::f32, values));
+}
+
+TEST_P(CrossEntropyTest, RowsAndThreadsLeaveTheBitsOfTerms) {
+  const ops::LossTerms terms{.softcap = 15, .z_loss = 1e-4F};
+  const std::int64_t rows = 301, V = 259;
+  Values ids;
+  for (std::int64_t r = 0; r < rows; ++r) ids.push_back(static_cast<double>(r % V));
+  const auto targets = tensor(DType::i32, ids);
+  const auto run = [&](std::int64_t first, std::int64_t count) {
+    const auto logits = tensor(dtype(), normals(1, rows * V)), losses = tensor(DType::f32, rows);
+    const View part = logits.view().slice(first * V, count * V);
+    ops::cross_entropy_forward_backward(losses.view().slice(first, count), part, part,
+                                        targets.view().slice(first, count), terms, 1.0F, stream());
+    return std::pair(logits.values(), losses.values());
+  };
+  const auto [gradient, losses] = run(0, rows);
+  const auto [alone, loss] = run(200, 1);
+  EXPECT_EQ(loss[200], losses[200]);
+  for (std::int64_t v = 0; v < V; ++v)
+    EXPECT_EQ(alone[static_cast<std::size_t>(200 * V + v)],
+              gradient[static_cast<std::size_t>(200 * V + v)]);
+  expect_same_on_threads([&] {
+    const auto logits = tensor(dtype(), normals(1, rows * V)), again = tensor(DType::f32, rows);
+    ops::cross_entropy_forward_backward(again.view(), logits.view(), logits.view(), targets.view(),
+                                        terms, 1.0F, stream());
+    return joined({&logits, &again});
+  });
 }
 
 TEST_P(CrossEntropyTest, RoundsGradientsIntoAnotherTensor) {
@@ -88,9 +193,9 @@ TEST_P(CrossEntropyTest, RoundsGradientsIntoAnotherTensor) {
     const auto losses = tensor(DType::f32, rows), again = tensor(DType::f32, rows);
     const auto rounded = tensor(DType::bf16, rows * V);
     ops::cross_entropy_forward_backward(losses.view(), in_place.view(), in_place.view(),
-                                        targets.view(), 0.5F, stream());
+                                        targets.view(), {}, 0.5F, stream());
     ops::cross_entropy_forward_backward(again.view(), rounded.view(), logits.view(), targets.view(),
-                                        0.5F, stream());
+                                        {}, 0.5F, stream());
     EXPECT_EQ(logits.values(), values);
     EXPECT_EQ(again.bytes(), losses.bytes());
     EXPECT_EQ(rounded.values(), rounded_to(DType::bf16, in_place.values()));
@@ -104,7 +209,7 @@ TEST_P(CrossEntropyTest, SurvivesLargeLogits) {
   const auto targets = tensor(DType::i32, reference.targets);
   auto logits = tensor(dtype(), values), losses = tensor(DType::f32, 2);
   ops::cross_entropy_forward_backward(losses.view(), logits.view(), logits.view(), targets.view(),
-                                      1.0F, stream());
+                                      {}, 1.0F, stream());
   expect_near(losses.values(), reference.losses(rounded), 1e-6, "losses");
   EXPECT_EQ(logits.values(), (Values{0, 0, 0, 0, 1, -1}));
 }
@@ -113,7 +218,7 @@ TEST_P(CrossEntropyTest, ShowsNan) {
   const auto targets = tensor(DType::i32, Values{0});
   const auto logits = tensor(dtype(), Values{1, std::nan(""), 2});
   auto losses = tensor(DType::f32, 1);
-  ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), stream());
+  ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), {}, stream());
   EXPECT_TRUE(std::isnan(losses.values()[0]));
 }
 
@@ -125,7 +230,7 @@ TEST_P(CrossEntropyTest, DoesNotDependOnThreads) {
   expect_same_on_threads([&] {
     auto logits = tensor(dtype(), normals(1, rows * V)), losses = tensor(DType::f32, rows);
     ops::cross_entropy_forward_backward(losses.view(), logits.view(), logits.view(), targets.view(),
-                                        1.0F, stream());
+                                        {}, 1.0F, stream());
     return joined({&logits, &losses});
   });
 }
@@ -133,32 +238,32 @@ TEST_P(CrossEntropyTest, DoesNotDependOnThreads) {
 TEST_P(CrossEntropyTest, RejectsWrongViews) {
   const auto targets = tensor(DType::i32, 2), logits = tensor(dtype(), 5), six = tensor(dtype(), 6);
   const auto losses = tensor(DType::f32, 2), three = tensor(DType::f32, 3);
-  EXPECT_THROW(ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), stream()),
+  EXPECT_THROW(
+      ops::cross_entropy_forward(losses.view(), logits.view(), targets.view(), {}, stream()),
+      ContractError);
+  EXPECT_THROW(ops::cross_entropy_forward(three.view(), six.view(), targets.view(), {}, stream()),
                ContractError);
-  EXPECT_THROW(ops::cross_entropy_forward(three.view(), six.view(), targets.view(), stream()),
-               ContractError);
-  EXPECT_THROW(ops::cross_entropy_forward(losses.view(), six.view(), losses.view(), stream()),
+  EXPECT_THROW(ops::cross_entropy_forward(losses.view(), six.view(), losses.view(), {}, stream()),
                ContractError);
   EXPECT_THROW(ops::cross_entropy_forward_backward(losses.view(), logits.view(), six.view(),
-                                                   targets.view(), 1.0F, stream()),
+                                                   targets.view(), {}, 1.0F, stream()),
                ContractError);
   const auto rounded = tensor(DType::bf16, 6), exact = tensor(DType::f32, 6);
   EXPECT_THROW(ops::cross_entropy_forward_backward(losses.view(), exact.view(), rounded.view(),
-                                                   targets.view(), 1.0F, stream()),
+                                                   targets.view(), {}, 1.0F, stream()),
                ContractError);
 }
 
 TRIREME_ON_BACKENDS(CrossEntropyTest);
 
 TEST(CrossEntropyReference, GradientIsTheGradientOfTheLoss) {
-  const EntropyReference reference{5, {1, 4, -1}};
   const auto logits = normals(1, 15);
-  const auto loss = [&](const Values& at) {
-    double sum = 0;
-    for (const double l : reference.losses(at)) sum += l;
-    return sum;
-  };
-  expect_gradient(loss, logits, reference.gradient(logits, 1), "gradient");
+  for (const double softcap : {0.0, 1.5})
+    for (const double z_loss : {0.0, 0.3}) {
+      const EntropyReference reference{5, {1, 4, -1}, softcap, z_loss};
+      expect_gradient([&](const Values& at) { return reference.objective(at); }, logits,
+                      reference.gradient(logits, 1), "gradient");
+    }
 }
 
 }  // namespace

@@ -74,6 +74,18 @@ TEST(Export, GivesBackALlamaAndWhatFollowedItThatWereImported) {
   }
 }
 
+TEST(Export, ACheckpointKeepsTheCapOfLogitsAndTheWindow) {
+  model::GptShape shape = tiny_llama();
+  shape.logit_softcap = 0.1;  // which no binary fraction is
+  shape.attention_window = 3;
+  EXPECT_EQ(shape_from(model_facts(shape), "run"), shape);
+  shape.logit_softcap = 0;
+  shape.attention_window = 0;
+  EXPECT_EQ(shape_from(model_facts(shape), "run"), shape);
+  for (const auto& [name, value] : model_facts(shape))
+    EXPECT_TRUE(name != "logit_softcap" && name != "attention_window");
+}
+
 TEST(Export, GivesBackTheFileThatWasImported) {
   for (const bool tied : {true, false}) {
     model::GptShape shape = tiny_shape();

@@ -37,7 +37,8 @@ TRIREME_INLINE void forward_body(T* out,
   alignas(64) std::array<float, tile> maximum, total;
   maximum.fill(-std::numeric_limits<float>::infinity());
   total.fill(0);
-  for (std::int64_t key = 0; key <= query; key += tile) {
+  const std::int64_t first = head.first_tile(query);
+  for (std::int64_t key = first; key <= query; key += tile) {
     const std::int64_t keys = std::min(tile, head.time - key);
     const bool diagonal = key == query;
     const T* k = qkv + key * head.qkv_stride + head.to_key;
@@ -45,10 +46,11 @@ TRIREME_INLINE void forward_body(T* out,
     load_rows<level>(s.v, k + head.to_value, head.qkv_stride, keys, head, 1.0F);
     tile_product<level, false>(s.scores, tile, {s.q, head.width}, {s.k, tile}, rows, tile,
                                head.channels, diagonal ? Triangle::result : Triangle::none, false);
+    hide_before_window(s.scores, rows, query, key, head);
     softmax_tile<level>(s, maximum.data(), total.data(), rows, query, key, head, *dropout);
     tile_product<level, false>(s.sums, head.width, {s.scores, tile}, {s.v, head.width}, rows,
                                head.width, keys, diagonal ? Triangle::depth_to_row : Triangle::none,
-                               key > 0);
+                               key > first);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto i = static_cast<std::size_t>(r);
@@ -201,7 +203,7 @@ TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
     load_rows<level>(s.k, k, stride, keys, head, 1.0F);
     load_transposed<level>(s.k_transposed, k, stride, keys, head);
     load_transposed<level>(s.v_transposed, k + head.to_value, stride, keys, head);
-    for (std::int64_t query = key; query < head.time; query += tile) {
+    for (std::int64_t query = key; query < head.end_of_queries(key); query += tile) {
       const std::int64_t rows = std::min(tile, head.time - query);
       const bool diagonal = query == key;
       const auto result = diagonal ? Triangle::result : Triangle::none;
@@ -213,6 +215,7 @@ TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
                                  head.channels, result, false);
       tile_product<level, false>(s.dscores, tile, {s.dout, width}, {s.v_transposed, tile}, rows,
                                  tile, head.channels, result, false);
+      hide_before_window(s.scores, rows, query, key, head);
       softmax_backward_tile<level>(s, g.lse, rows, query, key, head, *dropout);
       tile_product<level, true>(s.dv, width, {s.scores, tile}, {s.dout, width}, keys, width, rows,
                                 from_row, !diagonal);
@@ -329,7 +332,8 @@ class AttentionCpu final : public Attention::Implementation {
             s.key_value_heads() * s.head_channels,
             sample,
             h * s.time * s.time,
-            1.0F / std::sqrt(static_cast<float>(s.head_channels))};
+            1.0F / std::sqrt(static_cast<float>(s.head_channels)),
+            s.window};
   }
   [[nodiscard]] float* scratch() const {
     return scratch_.view(DType::f32).as<float>() + omp_get_thread_num() * scratch_elements_;

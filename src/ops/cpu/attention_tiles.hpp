@@ -37,7 +37,38 @@ struct AttentionHead {
   std::int64_t sample;            // batch row, for dropout
   std::int64_t first_element;     // dropout element of (t, s) = (0, 0)
   float scale;
+  std::int64_t window = 0;  // positions that a query sees; 0: all up to its own
+
+  /// The first position that a query sees.
+  [[nodiscard]] TRIREME_INLINE std::int64_t first_key(std::int64_t query) const {
+    return window > 0 && query >= window ? query - window + 1 : 0;
+  }
+  /// Where the first tile begins that a query sees.
+  [[nodiscard]] TRIREME_INLINE std::int64_t first_tile(std::int64_t query) const {
+    return first_key(query) / tile * tile;
+  }
+  /// One past the last query that sees a key of the tile at `key`.
+  [[nodiscard]] TRIREME_INLINE std::int64_t end_of_queries(std::int64_t key) const {
+    return window > 0 && window < time ? std::min(time, key + tile - 1 + window) : time;
+  }
 };
+
+/// Hides the scores of keys before a query's window. The score that takes their place is finite: a
+/// row that sees nothing of its first tile gathers finite numbers there, and the first score that
+/// it sees, at the latest its own, shrinks them to 0.
+TRIREME_INLINE void hide_before_window(float* scores,
+                                       std::int64_t rows,
+                                       std::int64_t first_query,
+                                       std::int64_t key,
+                                       const AttentionHead& head) {
+  constexpr float hidden = -1e30F;
+  if (head.first_key(first_query + rows - 1) <= key)
+    return;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t count = std::min(tile, head.first_key(first_query + r) - key);
+    for (std::int64_t c = 0; c < count; ++c) scores[r * tile + c] = hidden;
+  }
+}
 
 /// to = [tile, width] from rows of `channels`; what is missing is zero.
 template <Level level, class T>

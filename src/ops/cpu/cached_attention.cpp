@@ -93,17 +93,19 @@ TRIREME_INLINE void run_body(T* out,
   alignas(64) std::array<float, tile> maximum, total;
   maximum.fill(-std::numeric_limits<float>::infinity());
   total.fill(0);
-  for (std::int64_t key = 0; key <= query; key += tile) {
+  const std::int64_t first = head.first_tile(run.position);
+  for (std::int64_t key = first; key <= query; key += tile) {
     const std::int64_t keys = key == query ? before + run.rows : tile;
     tile_product<level, false>(s.scores, tile, {s.q, head.width}, {layout->keys(cache, key), tile},
                                run.rows, tile, head.channels, Triangle::none, false);
+    hide_before_window(s.scores, run.rows, run.position, key, head);
     softmax_tile<level>(s, maximum.data(), total.data(), run.rows, query, key, head, none, before);
     if (key == query)
       for (std::int64_t r = 0; r < run.rows; ++r)
         std::fill(s.scores + r * tile + before + r + 1, s.scores + r * tile + keys, 0.0F);
     tile_product<level, false>(s.sums, head.width, {s.scores, tile},
                                {layout->values(cache, key), head.width}, run.rows, head.width, keys,
-                               Triangle::none, key > 0);
+                               Triangle::none, key > first);
   }
   for (std::int64_t r = 0; r < run.rows; ++r)
     store_rows<level>(out + r * head.out_stride, 0, s.sums + r * head.width, 1, head,
@@ -196,7 +198,8 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
                              G * D,
                              0,
                              0,
-                             1.0F / std::sqrt(static_cast<float>(D))};
+                             1.0F / std::sqrt(static_cast<float>(D)),
+                             shape_.window};
 #pragma omp parallel for schedule(static) num_threads(threads) if (G > 1)
     for (std::int64_t g = 0; g < G; ++g)
       for (const Run& one : runs)

@@ -10,61 +10,128 @@
 namespace trireme::ops::cpu {
 namespace {
 
+/// What a kernel makes of logits: here, what they are. No result is a product that ends in a
+/// subtraction elsewhere, for whether the two are fused would depend on the kernel.
+struct Uncapped {
+  explicit Uncapped(const LossTerms& /*terms*/) {}
+  TRIREME_INLINE float of(float logit) const { return logit; }
+  /// The logit that the loss sees.
+  TRIREME_INLINE float logit(float x) const { return x; }
+  /// The difference of two such logits.
+  TRIREME_INLINE float difference(float x, float from) const { return x - from; }
+  /// log_sum - difference(x, from).
+  TRIREME_INLINE float loss(float log_sum, float x, float from) const {
+    return log_sum - (x - from);
+  }
+  /// Of a logit, from the gradient of what the loss sees.
+  TRIREME_INLINE float gradient(float outer, float /*x*/) const { return outer; }
+};
+
+/// Within 2 units in the last place, also near 0; NaN stays NaN. Source: Cephes, tanhf.c.
+TRIREME_INLINE float fast_tanh(float x) {
+  const float magnitude = x < 0 ? -x : x, square = x * x;
+  float p = -5.70498872745e-3F;
+  p = p * square + 2.06390887954e-2F;
+  p = p * square + -5.37397155531e-2F;
+  p = p * square + 1.33314422036e-1F;
+  p = p * square + -3.33332819422e-1F;
+  const float far = 1.0F - 2.0F / (1.0F + fast_exp(2.0F * magnitude));
+  return magnitude < 0.625F ? p * square * x + x : (x < 0 ? -far : far);
+}
+
+/// x is the logit in units of the cap, tanh(logit / c).
+struct Capped {
+  explicit Capped(const LossTerms& terms) : cap(terms.softcap), inverse(1.0F / terms.softcap) {}
+  TRIREME_INLINE float of(float logit) const { return fast_tanh(logit * inverse); }
+  TRIREME_INLINE float logit(float x) const { return cap * x; }
+  TRIREME_INLINE float difference(float x, float from) const { return cap * (x - from); }
+  TRIREME_INLINE float loss(float log_sum, float x, float from) const {
+    return std::fma(-cap, x - from, log_sum);
+  }
+  TRIREME_INLINE float gradient(float outer, float x) const { return outer * (1.0F - x * x); }
+
+  float cap, inverse;
+};
+
 /// Sums of 512 are added up, so that large vocabularies keep their digits on any lane count.
-template <class T>
-TRIREME_INLINE float exponentials_of(const T* row, float largest, std::int64_t V) {
+template <class T, class Cap>
+TRIREME_INLINE float exponentials_of(const T* row, Cap cap, float largest, std::int64_t V) {
   constexpr std::int64_t together = 512;
   float total = 0;
   for (std::int64_t begin = 0; begin < V; begin += together) {
     const std::int64_t end = std::min(V, begin + together);
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t v = begin; v < end; ++v) sum += fast_exp(to_float(row[v]) - largest);
+    for (std::int64_t v = begin; v < end; ++v)
+      sum += fast_exp(cap.difference(cap.of(to_float(row[v])), largest));
     total += sum;
   }
   return total;
 }
 
-template <class T>
+/// Of what the loss sees: a cap keeps the order of the logits.
+template <class T, class Cap>
+TRIREME_INLINE float largest_seen(const T* row, Cap cap, std::int64_t V) {
+  return cap.of(largest_of(row, V, -std::numeric_limits<float>::infinity()));
+}
+
+template <class Cap, class T>
 TRIREME_CLONES void forward_kernel(float* losses,
                                    const T* logits,
                                    const std::int32_t* targets,
+                                   const LossTerms* terms,
                                    std::int64_t rows,
                                    std::int64_t V) {
+  const Cap cap(*terms);
   for (std::int64_t r = 0; r < rows; ++r, logits += V) {
     losses[r] = 0;
     if (targets[r] < 0)
       continue;
-    const float largest = largest_of(logits, V, -std::numeric_limits<float>::infinity());
-    const float sum = exponentials_of(logits, largest, V);
-    losses[r] = std::log(sum) - (to_float(logits[targets[r]]) - largest);
+    const float largest = largest_seen(logits, cap, V);
+    const float sum = exponentials_of(logits, cap, largest, V);
+    losses[r] = cap.loss(std::log(sum), cap.of(to_float(logits[targets[r]])), largest);
   }
 }
 
-template <class T, class D>
+template <class Cap, class T, class D>
 TRIREME_CLONES void forward_backward_kernel(float* losses,
                                             D* gradient,
                                             const T* logits,
                                             const std::int32_t* targets,
+                                            const LossTerms* terms,
                                             float scale,
                                             std::int64_t rows,
                                             std::int64_t V) {
+  const Cap cap(*terms);
+  const float twice_z_loss = 2.0F * terms->z_loss;
   for (std::int64_t r = 0; r < rows; ++r, logits += V, gradient += V) {
     if (targets[r] < 0) {
       losses[r] = 0;
       for (std::int64_t v = 0; v < V; ++v) gradient[v] = from_float<D>(0.0F);
       continue;
     }
-    const float largest = largest_of(logits, V, -std::numeric_limits<float>::infinity());
-    const float sum = exponentials_of(logits, largest, V);
-    const float at_target = to_float(logits[targets[r]]) - largest;
-    losses[r] = std::log(sum) - at_target;
-    const float factor = scale / sum;
+    const float largest = largest_seen(logits, cap, V);
+    const float sum = exponentials_of(logits, cap, largest, V);
+    const float log_sum = std::log(sum);
+    const float target = cap.of(to_float(logits[targets[r]]));
+    losses[r] = cap.loss(log_sum, target, largest);
+    float factor = scale / sum;
+    if (twice_z_loss > 0)
+      factor *= 1.0F + twice_z_loss * (cap.logit(largest) + log_sum);
 #pragma omp simd
-    for (std::int64_t v = 0; v < V; ++v)
-      gradient[v] = from_float<D>(fast_exp(to_float(logits[v]) - largest) * factor);
-    gradient[targets[r]] = from_float<D>(fast_exp(at_target) * factor - scale);
+    for (std::int64_t v = 0; v < V; ++v) {
+      const float x = cap.of(to_float(logits[v]));
+      gradient[v] = from_float<D>(cap.gradient(fast_exp(cap.difference(x, largest)) * factor, x));
+    }
+    gradient[targets[r]] = from_float<D>(
+        cap.gradient(fast_exp(cap.difference(target, largest)) * factor - scale, target));
   }
+}
+
+TRIREME_CLONES void cap_kernel(float* logits, const LossTerms* terms, std::int64_t count) {
+  const Capped cap(*terms);
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) logits[i] = cap.logit(cap.of(logits[i]));
 }
 
 std::int64_t rows_per_chunk(std::int64_t V) {
@@ -77,10 +144,12 @@ template <class T>
 void cross_entropy_forward(float* losses,
                            const T* logits,
                            const std::int32_t* targets,
+                           const LossTerms& terms,
                            std::int64_t rows,
                            std::int64_t V) {
-  for_chunks(rows, rows_per_chunk(V), [=](std::int64_t begin, std::int64_t end) {
-    forward_kernel(losses + begin, logits + begin * V, targets + begin, end - begin, V);
+  const auto kernel = terms.capped() ? forward_kernel<Capped, T> : forward_kernel<Uncapped, T>;
+  for_chunks(rows, rows_per_chunk(V), [=, &terms](std::int64_t begin, std::int64_t end) {
+    kernel(losses + begin, logits + begin * V, targets + begin, &terms, end - begin, V);
   });
 }
 
@@ -89,25 +158,36 @@ void cross_entropy_forward_backward(float* losses,
                                     D* gradient,
                                     const T* logits,
                                     const std::int32_t* targets,
+                                    const LossTerms& terms,
                                     float scale,
                                     std::int64_t rows,
                                     std::int64_t V) {
-  for_chunks(rows, rows_per_chunk(V), [=](std::int64_t begin, std::int64_t end) {
-    forward_backward_kernel(losses + begin, gradient + begin * V, logits + begin * V,
-                            targets + begin, scale, end - begin, V);
+  const auto kernel = terms.capped() ? forward_backward_kernel<Capped, T, D>
+                                     : forward_backward_kernel<Uncapped, T, D>;
+  for_chunks(rows, rows_per_chunk(V), [=, &terms](std::int64_t begin, std::int64_t end) {
+    kernel(losses + begin, gradient + begin * V, logits + begin * V, targets + begin, &terms, scale,
+           end - begin, V);
   });
 }
 
-#define TRIREME_INSTANTIATE(T, D)                                                                \
-  template void cross_entropy_forward_backward(float*, D*, const T*, const std::int32_t*, float, \
-                                               std::int64_t, std::int64_t);
+void cap_logits(float* logits, float cap, std::int64_t count) {
+  const LossTerms terms{.softcap = cap};
+  for_chunks(count, elements_per_chunk, [=, &terms](std::int64_t begin, std::int64_t end) {
+    cap_kernel(logits + begin, &terms, end - begin);
+  });
+}
+
+#define TRIREME_INSTANTIATE(T, D)                                                         \
+  template void cross_entropy_forward_backward(float*, D*, const T*, const std::int32_t*, \
+                                               const LossTerms&, float, std::int64_t,     \
+                                               std::int64_t);
 TRIREME_INSTANTIATE(float, float)
 TRIREME_INSTANTIATE(float, Bf16)
 TRIREME_INSTANTIATE(Bf16, Bf16)
 #undef TRIREME_INSTANTIATE
 template void cross_entropy_forward(
-    float*, const float*, const std::int32_t*, std::int64_t, std::int64_t);
+    float*, const float*, const std::int32_t*, const LossTerms&, std::int64_t, std::int64_t);
 template void cross_entropy_forward(
-    float*, const Bf16*, const std::int32_t*, std::int64_t, std::int64_t);
+    float*, const Bf16*, const std::int32_t*, const LossTerms&, std::int64_t, std::int64_t);
 
 }  // namespace trireme::ops::cpu

@@ -4,12 +4,15 @@
 
 #include <cstdint>
 
+#include "ops/loss_terms.hpp"
+
 namespace trireme::ops::cpu {
 
 template <class T>
 void cross_entropy_forward(float* losses,
                            const T* logits,
                            const std::int32_t* targets,
+                           const LossTerms& terms,
                            std::int64_t rows,
                            std::int64_t vocabulary);
 /// `gradient` may be `logits`.
@@ -18,8 +21,10 @@ void cross_entropy_forward_backward(float* losses,
                                     D* gradient,
                                     const T* logits,
                                     const std::int32_t* targets,
+                                    const LossTerms& terms,
                                     float scale,
                                     std::int64_t rows,
                                     std::int64_t vocabulary);
+void cap_logits(float* logits, float cap, std::int64_t count);
 
 }  // namespace trireme::ops::cpu

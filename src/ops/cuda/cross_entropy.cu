@@ -22,23 +22,57 @@ __device__ inline float exponential(float x) {
   return exp2f(x * log2_e);
 }
 
+/// The logits as the loss sees them: as they are, or capped.
+struct Uncapped {
+  explicit Uncapped(const LossTerms& /*terms*/) {}
+  __device__ float operator()(float logit) const { return logit; }
+  /// The gradient of a logit, from that of what became of it, `seen`.
+  __device__ float gradient(float outer, float /*seen*/) const { return outer; }
+};
+
+/// The product is never fused with a subtraction that follows, which would make bits depend on the
+/// kernel.
+struct Capped {
+  explicit Capped(const LossTerms& terms) : cap(terms.softcap), inverse(1.0F / terms.softcap) {}
+  __device__ float operator()(float logit) const { return __fmul_rn(cap, tanhf(logit * inverse)); }
+  __device__ float gradient(float outer, float seen) const {
+    const float t = seen * inverse;
+    return outer * (1.0F - t * t);
+  }
+
+  float cap, inverse;
+};
+
+struct CapLogits {
+  float* logits;
+  Capped cap;
+
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    Pack<float, N> pack = load<N>(logits + i);
+    for (float& value : pack.v) value = cap(value);
+    store<N>(logits + i, pack);
+  }
+};
+
 /// Largest logit of a row and the sum of exp(logit - largest), on every thread.
 struct Normalizer {
   float largest, sum;
 };
 
-template <int N, class T>
-__device__ Normalizer normalizer_of(const T* row, int vocabulary, float* shared) {
+template <int N, class T, class Cap>
+__device__ Normalizer normalizer_of(const T* row, Cap cap, int vocabulary, float* shared) {
   float largest = -INFINITY, sum = 0;
   for (int v = static_cast<int>(threadIdx.x) * N; v < vocabulary; v += threads * N) {
     const auto pack = load<N>(row + v);
     float top = to_float(pack.v[0]);
     for (int k = 1; k < N; ++k) top = fmaxf(top, to_float(pack.v[k]));
+    top = cap(top);  // which keeps their order
     if (top > largest) {
       sum *= exponential(largest - top);
       largest = top;
     }
-    for (int k = 0; k < N; ++k) sum += exponential(to_float(pack.v[k]) - largest);
+    for (int k = 0; k < N; ++k) sum += exponential(cap(to_float(pack.v[k])) - largest);
   }
   const float top = block_max<threads>(largest, shared);
   // A thread without logits has nothing to rescale, and inf - inf is no number. A sum of NaN stays.
@@ -46,9 +80,9 @@ __device__ Normalizer normalizer_of(const T* row, int vocabulary, float* shared)
   return {top, block_sum<threads>(mine, shared)};
 }
 
-template <int N, class T>
+template <int N, class Cap, class T>
 __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_kernel(
-    float* losses, const T* logits, const std::int32_t* targets, int vocabulary) {
+    float* losses, const T* logits, const std::int32_t* targets, Cap cap, int vocabulary) {
   __shared__ float shared[threads / warp_lanes];
   const std::int64_t row = blockIdx.x;
   const std::int32_t target = targets[row];
@@ -58,17 +92,19 @@ __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_ke
     return;
   }
   const T* mine = logits + row * vocabulary;
-  const Normalizer n = normalizer_of<N>(mine, vocabulary, shared);
+  const Normalizer n = normalizer_of<N>(mine, cap, vocabulary, shared);
   if (threadIdx.x == 0)
-    losses[row] = logf(n.sum) - (to_float(mine[target]) - n.largest);
+    losses[row] = logf(n.sum) - (cap(to_float(mine[target])) - n.largest);
 }
 
-template <int N, class T, class D>
+template <int N, class Cap, class T, class D>
 __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_backward_kernel(
     float* losses,
     D* gradient,
     const T* logits,
     const std::int32_t* targets,
+    Cap cap,
+    float twice_z_loss,
     float scale,
     int vocabulary) {
   __shared__ float shared[threads / warp_lanes];
@@ -88,24 +124,28 @@ __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_ba
       losses[row] = 0;
     return;
   }
-  const float at_target = to_float(mine[target]);
+  const float at_target = cap(to_float(mine[target]));
   // The sums inside wait for all threads, so nobody overwrites the target before it is read.
-  const Normalizer n = normalizer_of<N>(mine, vocabulary, shared);
-  const float factor = scale / n.sum;
-  const auto scaled_probability = [&](float logit) {
-    return exponential(logit - n.largest) * factor;
+  const Normalizer n = normalizer_of<N>(mine, cap, vocabulary, shared);
+  float factor = scale / n.sum;
+  if (twice_z_loss > 0)
+    factor *= 1.0F + twice_z_loss * (n.largest + logf(n.sum));
+  const auto scaled_probability = [&](float seen) {
+    return exponential(seen - n.largest) * factor;
   };
   if (first < vocabulary)
     for (int v = first + (vocabulary - 1 - first) / step * step; v >= 0; v -= step) {
       const auto pack = load<N>(mine + v);
       Pack<D, N> made;
-      for (int k = 0; k < N; ++k)
-        made.v[k] = from_float<D>(scaled_probability(to_float(pack.v[k])));
+      for (int k = 0; k < N; ++k) {
+        const float seen = cap(to_float(pack.v[k]));
+        made.v[k] = from_float<D>(cap.gradient(scaled_probability(seen), seen));
+      }
       store<N>(to + v, made);
     }
   // By the thread that has just written there.
   if (target / N % threads == static_cast<int>(threadIdx.x))
-    to[target] = from_float<D>(scaled_probability(at_target) - scale);
+    to[target] = from_float<D>(cap.gradient(scaled_probability(at_target) - scale, at_target));
   if (threadIdx.x == 0)
     losses[row] = logf(n.sum) - (at_target - n.largest);
 }
@@ -116,14 +156,23 @@ template <class T>
 void cross_entropy_forward(float* losses,
                            const T* logits,
                            const std::int32_t* targets,
+                           const LossTerms& terms,
                            std::int64_t rows,
                            std::int64_t vocabulary,
                            RawStream stream) {
   const auto blocks = static_cast<unsigned>(rows);
   const bool packed = vocabulary % width == 0 && aligned(logits);
-  launch("cross_entropy_forward", packed ? forward_kernel<width, T> : forward_kernel<1, T>,
-         {blocks, threads}, stream, losses, logits, targets,
-         static_cast<int>(vocabulary));  // targets are 32 bits
+  const auto run = [&](auto cap) {
+    using Cap = decltype(cap);
+    launch("cross_entropy_forward",
+           packed ? forward_kernel<width, Cap, T> : forward_kernel<1, Cap, T>, {blocks, threads},
+           stream, losses, logits, targets, cap,
+           static_cast<int>(vocabulary));  // targets are 32 bits
+  };
+  if (terms.capped())
+    run(Capped(terms));
+  else
+    run(Uncapped(terms));
 }
 
 template <class T, class D>
@@ -131,27 +180,42 @@ void cross_entropy_forward_backward(float* losses,
                                     D* gradient,
                                     const T* logits,
                                     const std::int32_t* targets,
+                                    const LossTerms& terms,
                                     float scale,
                                     std::int64_t rows,
                                     std::int64_t vocabulary,
                                     RawStream stream) {
   const auto blocks = static_cast<unsigned>(rows);
   const bool packed = vocabulary % width == 0 && aligned(logits, gradient);
-  launch("cross_entropy_forward_backward",
-         packed ? forward_backward_kernel<width, T, D> : forward_backward_kernel<1, T, D>,
-         {blocks, threads}, stream, losses, gradient, logits, targets, scale,
-         static_cast<int>(vocabulary));
+  const auto run = [&](auto cap) {
+    using Cap = decltype(cap);
+    launch(
+        "cross_entropy_forward_backward",
+        packed ? forward_backward_kernel<width, Cap, T, D> : forward_backward_kernel<1, Cap, T, D>,
+        {blocks, threads}, stream, losses, gradient, logits, targets, cap, 2.0F * terms.z_loss,
+        scale, static_cast<int>(vocabulary));
+  };
+  if (terms.capped())
+    run(Capped(terms));
+  else
+    run(Uncapped(terms));
 }
 
-#define TRIREME_INSTANTIATE(T)                                                             \
-  template void cross_entropy_forward(float*, const T*, const std::int32_t*, std::int64_t, \
-                                      std::int64_t, RawStream);
+void cap_logits(float* logits, float cap, std::int64_t count, RawStream stream) {
+  loop<4>("cap_logits", CapLogits{logits, Capped(LossTerms{.softcap = cap})}, count,
+          aligned(logits), stream);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                                 \
+  template void cross_entropy_forward(float*, const T*, const std::int32_t*, const LossTerms&, \
+                                      std::int64_t, std::int64_t, RawStream);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(Bf16)
 #undef TRIREME_INSTANTIATE
-#define TRIREME_INSTANTIATE(T, D)                                                                \
-  template void cross_entropy_forward_backward(float*, D*, const T*, const std::int32_t*, float, \
-                                               std::int64_t, std::int64_t, RawStream);
+#define TRIREME_INSTANTIATE(T, D)                                                         \
+  template void cross_entropy_forward_backward(float*, D*, const T*, const std::int32_t*, \
+                                               const LossTerms&, float, std::int64_t,     \
+                                               std::int64_t, RawStream);
 TRIREME_INSTANTIATE(float, float)
 TRIREME_INSTANTIATE(float, Bf16)
 TRIREME_INSTANTIATE(Bf16, Bf16)

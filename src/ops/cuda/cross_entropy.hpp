@@ -6,6 +6,8 @@
 
 #include "device/cuda/raw_stream.hpp"
 
+#include "ops/loss_terms.hpp"
+
 namespace trireme::ops::cuda {
 
 using device::cuda::RawStream;
@@ -14,6 +16,7 @@ template <class T>
 void cross_entropy_forward(float* losses,
                            const T* logits,
                            const std::int32_t* targets,
+                           const LossTerms& terms,
                            std::int64_t rows,
                            std::int64_t vocabulary,
                            RawStream stream);
@@ -23,9 +26,11 @@ void cross_entropy_forward_backward(float* losses,
                                     D* gradient,
                                     const T* logits,
                                     const std::int32_t* targets,
+                                    const LossTerms& terms,
                                     float scale,
                                     std::int64_t rows,
                                     std::int64_t vocabulary,
                                     RawStream stream);
+void cap_logits(float* logits, float cap, std::int64_t count, RawStream stream);
 
 }  // namespace trireme::ops::cuda

@@ -393,7 +393,8 @@ class AttentionAmx final : public Attention::Implementation {
 
 bool attends(const AttentionShape& shape) {
   return shape.dtype == DType::bf16 && shape.time % tile == 0 &&
-         shape.head_channels % panel_columns == 0 && shape.group() == 1 && available();
+         shape.head_channels % panel_columns == 0 && shape.group() == 1 && shape.window == 0 &&
+         available();
 }
 
 std::unique_ptr<Attention::Implementation> make_attention(
