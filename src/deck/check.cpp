@@ -400,6 +400,12 @@ class Checker : Findings {
         say(path,
             fmt::format("{} is too small for fp32, in which it is used; the smallest is {:.3g}",
                         value, smallest));
+    constexpr double least_cap = 1e-3;
+    const double cap = config_.model.logit_softcap.value_or(0);
+    if (readable({"model.logit_softcap"}) && cap > 0 && cap < least_cap)
+      say("model.logit_softcap",
+          fmt::format("{} is below {}, where logits would hardly differ; 0 is for none", cap,
+                      least_cap));
     for (const auto& [path, value] :
          {std::pair{"optimizer.beta1", config_.optimizer.beta1},
           std::pair{"optimizer.beta2", config_.optimizer.beta2},

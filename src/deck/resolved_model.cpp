@@ -36,10 +36,7 @@ std::map<std::string, std::string> resolved_model(const trireme::model::GptShape
   if (shape.attention_window > 0)
     window.value = shape.attention_window;
   add("attention_window", window);
-  Or<double> softcap{.value = std::nullopt, .keyword = "none"};
-  if (shape.logit_softcap > 0)
-    softcap.value = shape.logit_softcap;
-  add("logit_softcap", softcap);
+  add("logit_softcap", shape.logit_softcap);
   return known;
 }
 

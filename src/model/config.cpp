@@ -44,7 +44,7 @@ GptShape resolve(const ModelConfig& config) {
   }
   shape.output_init = config.output_init.value_or(parts.output_init);
   shape.attention_window = config.attention_window.value_or(0);
-  shape.logit_softcap = config.logit_softcap.value_or(0);
+  shape.logit_softcap = config.logit_softcap.value_or(parts.logit_softcap);
   shape.z_loss = config.z_loss;
   shape.set_key_value_heads(
       config.key_value_heads.value_or(pick(preset.key_value_heads, shape.heads)));

@@ -39,7 +39,7 @@ struct ModelConfig {
   Or<bool> tied_head{};
   Or<OutputInit> output_init{};
   Or<std::int64_t> attention_window{.value = std::nullopt, .keyword = "none"};
-  Or<double> logit_softcap{.value = std::nullopt, .keyword = "none"};
+  Or<double> logit_softcap{};
   double z_loss = 0.0;
   Recompute recompute = Recompute::none;
 };
@@ -173,8 +173,8 @@ void describe(V& v, ModelConfig& c) {
      .change = Change::never});
   v("logit_softcap", c.logit_softcap,
     {.help = "c: the model's logits are c tanh(logit / c), in training, evaluation and sampling; "
-             "none: they are not capped.",
-     .min = 1e-3,
+             "0: they are not capped. auto: the family's, 15 in nanochat, else 0.",
+     .min = 0.0,
      .max = 1e6,
      .change = Change::never});
   v("z_loss", c.z_loss,

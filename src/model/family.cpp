@@ -39,7 +39,8 @@ FamilyParts parts_of(Family family) {
               .qk_norm = QkNorm::without_gain,
               .bias = false,
               .tied_head = false,
-              .output_init = OutputInit::zero};
+              .output_init = OutputInit::zero,
+              .logit_softcap = 15};
   }
   return {};
 }

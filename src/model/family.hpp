@@ -39,6 +39,7 @@ struct FamilyParts {
   bool bias = true;
   bool tied_head = true;
   OutputInit output_init = OutputInit::scaled;
+  double logit_softcap = 0;
 };
 FamilyParts parts_of(Family family);
 

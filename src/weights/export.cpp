@@ -70,19 +70,21 @@ class Exporter {
  private:
   /// Whether the format can say what the model is made of.
   void expect_known_parts() const {
-    if (shape_.logit_softcap > 0)
-      throw UserError({model_.shape_file},
-                      fmt::format("model.logit_softcap is {}, which neither config.json of GPT-2 "
-                                  "and Llama nor llm.c's files can say: a program that reads them "
-                                  "would compute other logits",
-                                  shape_.logit_softcap));
     if (shape_.attention_window > 0)
       throw UserError(
           {model_.shape_file},
-          fmt::format("model.attention_window is {}, which neither config.json of GPT-2 "
-                      "and Llama nor llm.c's files can say",
+          fmt::format("model.attention_window is {}, which neither a config.json nor llm.c's "
+                      "files can say here",
                       shape_.attention_window));
     const Family* family = find_family(shape_);
+    const bool says_caps = request_.format == ExportFormat::huggingface && family != nullptr &&
+                           family->kind == model::Family::nanochat;
+    if (shape_.logit_softcap > 0 && !says_caps)
+      throw UserError({model_.shape_file},
+                      fmt::format("model.logit_softcap is {}, which neither config.json of GPT-2, "
+                                  "Llama and Qwen3 nor llm.c's files can say: a program that reads "
+                                  "them would compute other logits",
+                                  shape_.logit_softcap));
     const auto parts = [&] {
       return fmt::format(
           "{} {} gain, {} embedding norm, {}, {} positions, qk_norm {}, {} heads of {} channels "

@@ -151,11 +151,11 @@ void read_qwen3(ConfigReader& config, model::GptShape& shape) {
 
 void read_nanochat(ConfigReader& config, model::GptShape& shape) {
   read_common(config, shape, model::Family::nanochat);
-  if (!config.has(soft_cap_key) || !config.value(soft_cap_key).is_null())
-    config.say(soft_cap_key, fmt::format("{}: logits here are not capped; it must be null",
-                                         config.has(soft_cap_key)
-                                             ? text::shortened(config.value(soft_cap_key).dump())
-                                             : "missing, which means 15"));
+  // transformers' default is the family's; null says that logits are not capped.
+  const Json& cap = config.value(soft_cap_key);
+  const double usual = model::parts_of(model::Family::nanochat).logit_softcap;
+  shape.logit_softcap =
+      config.has(soft_cap_key) && cap.is_null() ? 0 : config.positive(cap, soft_cap_key, usual);
 }
 
 void write_llama(OrderedJson& root, const model::GptShape& shape) {
@@ -171,6 +171,8 @@ void write_qwen3(OrderedJson& root, const model::GptShape& shape) {
 void write_nanochat(OrderedJson& root, const model::GptShape& shape) {
   write_common(root, shape);
   root[soft_cap_key] = nullptr;
+  if (shape.logit_softcap > 0)
+    root[soft_cap_key] = shape.logit_softcap;
   root["pad_token_id"] = nullptr;  // transformers' default, 1, would not be trained there
 }
 

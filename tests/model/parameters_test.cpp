@@ -107,7 +107,8 @@ TEST(ModelConfig, Qwen3AndNanochatAreSetsOfDefaultsToo) {
                                 .activation = Activation::squared_relu,
                                 .positions = Positions::rotary,
                                 .rotary_theta = 100000,
-                                .output_init = OutputInit::zero}));
+                                .output_init = OutputInit::zero,
+                                .logit_softcap = 15}));
   EXPECT_EQ(nanochat.mlp_channels(), 4 * 96);
   // Every part can be chosen without the family.
   EXPECT_EQ(resolve({.family = {Family::llama},
@@ -120,8 +121,10 @@ TEST(ModelConfig, Qwen3AndNanochatAreSetsOfDefaultsToo) {
                      .qk_norm = {QkNorm::without_gain},
                      .activation = {Activation::squared_relu},
                      .rotary_theta = {100000},
-                     .output_init = {OutputInit::zero}}),
+                     .output_init = {OutputInit::zero},
+                     .logit_softcap = {15.0}}),
             nanochat);
+  EXPECT_EQ(resolve({.family = {Family::nanochat}, .logit_softcap = {0.0}}).logit_softcap, 0);
 }
 
 TEST(ModelConfig, TheQwen3PresetHasThePublishedShape) {

@@ -100,6 +100,7 @@ inline model::GptShape tiny_nanochat() {
   shape.activation = model::Activation::squared_relu;
   shape.rotary_theta = 100000;
   shape.rotary_scaling = {};
+  shape.logit_softcap = 15;
   return shape;
 }
 
@@ -171,9 +172,10 @@ inline std::string nanochat_config(const model::GptShape& shape) {
  "num_key_value_heads": {}, "hidden_size": {}, "intermediate_size": {},
  "max_position_embeddings": {}, "vocab_size": {}, "hidden_act": "relu2", "rms_norm_eps": {},
  "rope_parameters": {{"rope_type": "default", "rope_theta": {}}}, "tie_word_embeddings": {},
- "attention_bias": false, "final_logit_softcapping": null}})",
+ "attention_bias": false, "final_logit_softcapping": {}}})",
       shape.layers, shape.heads, shape.key_value_heads(), shape.channels, shape.mlp_channels(),
-      shape.context, shape.vocabulary, shape.norm_epsilon, shape.rotary_theta, shape.tied_head);
+      shape.context, shape.vocabulary, shape.norm_epsilon, shape.rotary_theta, shape.tied_head,
+      shape.logit_softcap);
 }
 
 /// config.json of a model of any family.

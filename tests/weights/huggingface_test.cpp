@@ -252,11 +252,8 @@ std::vector<BadFamily> bad_families() {
       {qwen3, {"OtherWidth", R"("head_dim": 6)", R"("head_dim": 4)", "needs [8, 8]"}},
       {qwen3, {"DefaultWidth", R"("head_dim": 6, )", "", "needs [256, 8]"}},
       {nanochat,
-       {"SoftCap", R"("final_logit_softcapping": null)", R"("final_logit_softcapping": 15.0)",
-        "final_logit_softcapping: 15.0: logits here are not capped; it must be null"}},
-      {nanochat,
-       {"NoSoftCap", R"(, "final_logit_softcapping": null)", "",
-        "final_logit_softcapping: missing, which means 15: logits here are not capped"}},
+       {"SoftCap", R"("final_logit_softcapping": 15)", R"("final_logit_softcapping": -15)",
+        "final_logit_softcapping: "}},
       {nanochat, {"Silu", "relu2", "silu", "hidden_act: \"silu\": the MLP here has the square"}}};
 }
 
@@ -285,7 +282,17 @@ TEST(HuggingFace, WritesTheConfigsOfQwen3AndNanochatThatItReads) {
   EXPECT_THAT(config_json(tiny_qwen3(), {}), HasSubstr("Qwen3ForCausalLM"));
   EXPECT_THAT(config_json(tiny_qwen3(), {}), HasSubstr("\"head_dim\": 6"));
   EXPECT_THAT(config_json(tiny_nanochat(), {}), HasSubstr("NanoChatForCausalLM"));
-  EXPECT_THAT(config_json(tiny_nanochat(), {}), HasSubstr("\"final_logit_softcapping\": null"));
+  EXPECT_THAT(config_json(tiny_nanochat(), {}), HasSubstr("\"final_logit_softcapping\": 15.0"));
+  model::GptShape uncapped = tiny_nanochat();
+  uncapped.logit_softcap = 0;
+  EXPECT_THAT(config_json(uncapped, {}), HasSubstr("\"final_logit_softcapping\": null"));
+  EXPECT_EQ(shape_of_config("c", config_json(uncapped, {})), uncapped);
+}
+
+TEST(HuggingFace, CapsTheLogitsOfANanochatWhoseConfigSaysNothingOfThem) {
+  Folder folder(tiny_nanochat());
+  folder.config = replaced(folder.config, R"(, "final_logit_softcapping": 15)", "");
+  EXPECT_EQ(open_model(folder.write()).shape.logit_softcap, 15);
 }
 
 TEST(HuggingFace, ReadsLlamaFromItsParts) {

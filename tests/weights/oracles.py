@@ -67,8 +67,6 @@ def random_decoder(kind, seed, tied, **sizes):
     """Of one of the families that have Llama's layers: llama, qwen3 or nanochat."""
     torch.manual_seed(seed)
     ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    if kind == "nanochat":
-        ids["final_logit_softcapping"] = None
     config, model = {"llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
                      "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
                      "nanochat": (transformers.NanoChatConfig, transformers.NanoChatForCausalLM)}[kind]
