@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Each optimization against its absence on this machine, in runs that take turns (off, on, on, off): a Markdown table, an HDF5 file with every
+# value, and a picture, beside what the literature claims. docs/ablation.md explains the rows. Needs a build, h5py and matplotlib; under
+# ten minutes on two cores. Decks of models with parameters of several blocks, on CPUs, in fp32.
+#   usage: bash jobs/ablation.sh [--ranks N] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]
+# A round is four runs of every pair. Steps include the three of warm-up, which do not count.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unsharded="optimizer.sharded=false" sharded="optimizer.sharded=true"
+
+ranks=2 steps=16 rounds=2 output=runs/ablation.h5
+usage() { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
+while [[ ${1:-} == --* ]]; do
+  [[ $# -ge 2 ]] || usage
+  case $1 in
+    --ranks | --steps | --rounds)
+      [[ $2 =~ ^[1-9][0-9]*$ ]] || usage
+      declare "${1#--}=$2"
+      ;;
+    --output) output=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+deck=${1:-input/quickstart.yaml}
+common=("${@:2}" run.precision=fp32)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir -p "$(dirname "$output")"
+trireme=${TRIREME:-build/trireme}
+python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
+
+plan() { # file, ranks, overrides
+  "$trireme" plan "$deck" "${common[@]}" "${@:3}" --ranks "$2" --json "$1" >"$folder/log" || { cat "$folder/log" >&2 && exit 1; }
+}
+row() { # key, source, quantity, title, claim, ratio claimed, off, on
+  (IFS=$'\t' && echo "$*") >>"$folder/rows.tsv"
+}
+pairs=()
+pair() { # key, title, claim, ratio claimed, off: overrides, on: overrides, both: overrides
+  row "$1" "$1" step "$2" "$3" "$4" "$5" "$6"
+  pairs+=("$1|$5|$6|${7:-}")
+}
+planned() { # key, quantity, title, claim, ratio claimed, off, on, ranks
+  mkdir -p "$folder/$1"
+  plan "$folder/$1/off-0.json" "$8" $6
+  plan "$folder/$1/on-0.json" "$8" $7
+  row "$1" "$1" "$2" "$3, $8 ranks" "$4" "$5" "$6" "$7"
+}
+
+# Buckets of a twentieth of the model, for what is about buckets; boundaries after each block; micro-steps of a step.
+plan "$folder/plan.json" "$ranks"
+read -r twentieth boundaries micro_steps < <(python - "$folder/plan.json" <<'END_OF_PYTHON'
+import json, re, sys
+found = json.load(open(sys.argv[1], encoding="utf-8"))
+names = [name for bucket in found["buckets"] for name in bucket["parameters"]]
+blocks = [(re.match(r"h\.\d+\.", name) or [""])[0] for name in names]
+ends = [name for name, block, after in zip(names, blocks, blocks[1:]) if block and after != block]
+print(max(1, found["parameter_elements"] // 20), "[" + ",".join(ends) + "]", end=" ")
+END_OF_PYTHON
+  plan "$folder/step.json" "$ranks" parallel.reduce_every=step
+  plan "$folder/micro.json" "$ranks" parallel.reduce_every=micro_step
+  python -c 'import json, sys
+sent = [json.load(open(path))["per_rank"]["fp32"]["gradient_wire_bytes"] for path in sys.argv[1:]]
+print(round(sent[1] / sent[0]) if sent[0] else "")' "$folder/step.json" "$folder/micro.json")
+small="parallel.bucket_elements=$twentieth"
+
+pair buckets "buckets" "" "" parallel.bucket_elements=1 parallel.bucket_elements=auto
+pair boundaries "buckets by size, not by block" "" "" "parallel.bucket_boundaries=$boundaries parallel.bucket_elements=auto" parallel.bucket_elements=auto
+pair order "reverse order of buckets" "" "" parallel.bucket_order=registration parallel.bucket_order=reverse "$small"
+pair padding "aligned padding" "20–30 % more bandwidth" "" parallel.padding=none parallel.padding=aligned "$small"
+planned padding_bytes "gradient buckets per rank" "aligned padding" "less than 1 % of memory" "" parallel.padding=none parallel.padding=aligned 7
+pair overlap_gradients "overlap of gradients" "about 1.3 times" 1.3 parallel.overlap_gradients=false parallel.overlap_gradients=true "$small"
+pair overlap_parameters "overlap of parameters" "about 1.3 times" 1.3 parallel.overlap_parameters=false parallel.overlap_parameters=true "$small"
+pair accumulation "reduction once per step" "" "" parallel.reduce_every=micro_step parallel.reduce_every=step
+planned accumulation_bytes "gradients sent per rank and step" "reduction once per step" "K micro-steps: 1/K (here K = $micro_steps)" "$micro_steps" \
+  parallel.reduce_every=micro_step parallel.reduce_every=step "$ranks"
+pair shards "cached shards" "about 1 ms less per step with 20 buckets" "" parallel.cached_shards=false parallel.cached_shards=true "$small"
+row shards_operation bench_shards "shard address" "cached shards" "slicing costs 10–50 µs" "" searched cached
+row shards_step bench_shards "shard addresses of a step" "cached shards" "about 1 ms less per step with 20 buckets" "" searched cached
+pair pool "memory pool" "" "" memory.pool=false memory.pool=true
+row pool_lease bench_pool lease "memory pool, 256 KiB" "100 µs become 1 µs" 100 allocated leased
+row pool_touched bench_pool "lease, every page written" "memory pool, 256 KiB" "100 µs become 1 µs" 100 allocated leased
+pair sharded "sharded optimizer" "" "" "$unsharded" "$sharded"
+planned sharded_bytes "optimizer state per rank" "sharded optimizer" "4 ranks: a quarter" 4 "$unsharded" "$sharded" 4
+pair bf16 "gradients in bf16" "" "" parallel.gradient_dtype=fp32 parallel.gradient_dtype=bf16
+planned bf16_bytes "gradients sent per rank and step" "gradients in bf16" "" "" parallel.gradient_dtype=fp32 parallel.gradient_dtype=bf16 "$ranks"
+pair transport "shared memory, not MPI" "" "" parallel.transport=mpi parallel.transport=shared_memory
+
+train() { # run directory, overrides
+  bash jobs/mpirun.sh -n "$ranks" "$trireme" "$deck" "${common[@]}" run.directory="$1" run.steps="$steps" data.cache="$folder/tokens" \
+    optimizer.schedule.warmup_steps=0 checkpoint.every_steps=0 evaluate.every_steps=0 sample.every_steps=0 "${@:2}" \
+    </dev/null >"$folder/log" 2>&1 || { cat "$folder/log" >&2 && exit 1; }
+}
+mkdir "$folder/bench_shards" "$folder/bench_pool"
+for ((round = 0; round < rounds; ++round)); do
+  for entry in "${pairs[@]}"; do
+    IFS='|' read -r key off on both <<<"$entry"
+    echo "round $((round + 1)) of $rounds: $key" >&2
+    mkdir -p "$folder/$key"
+    first=$((2 * round + 1)) second=$((2 * round + 2))
+    train "$folder/$key/off-$first" $both $off
+    train "$folder/$key/on-$first" $both $on
+    train "$folder/$key/on-$second" $both $on
+    train "$folder/$key/off-$second" $both $off
+  done
+  for turn in $((2 * round + 1)) $((2 * round + 2)); do
+    "$trireme" bench shards "$deck" "${common[@]}" "$small" --ranks "$ranks" --json "$folder/bench_shards/both-$turn.json" >/dev/null
+    "$trireme" bench pool --bytes 262144 --json "$folder/bench_pool/both-$turn.json" >/dev/null
+  done
+done
+
+processor=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+python -m trireme_postproc.ablation_record "$folder" "$output" "machine=${processor:-$(uname -m)}, $(nproc) CPUs, load $(cut -d ' ' -f 1 /proc/loadavg) at the end" \
+  "deck=$deck ${*:2}" "ranks=$ranks" "steps=$steps" "rounds=$rounds" "trireme=$("$trireme" --version | head -n 1)"
+python -m trireme_postproc.cli ablation "$output" | tee "${output%.h5}.md"

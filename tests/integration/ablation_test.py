@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""jobs/ablation.sh on the tiny deck: every row is there, and bytes are what arithmetic says. Not how fast anything is."""
+import os
+import subprocess
+
+import h5py
+from harness import DECK, HERE, TIMEOUT_S, TrainingTest
+
+
+class Ablation(TrainingTest):
+    def test_every_row(self):
+        script = os.path.join(HERE, "..", "..", "jobs", "ablation.sh")
+        output = self.path("ablation.h5")
+        done = subprocess.run(["bash", script, "--steps", "4", "--rounds", "1", "--output", output, DECK, f"data.train.text=[{self.text}]"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with h5py.File(output, "r") as file:
+            rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+            self.assertEqual(len(rows), 1 + len(file))  # and the headings
+            for group in file.values():
+                self.assertGreater(min(group["off"][:].min(), group["on"][:].min()), 0)
+                if group.attrs["quantity"] == "step":  # the one step after warm-up, of each of two turns
+                    self.assertEqual([list(group[side][:]) for side in ("off_turn", "on_turn")], [[1, 2], [1, 2]])
+            ratio = {key: group["off"][0] / group["on"][0] for key, group in file.items()}
+            self.assertEqual((ratio["sharded_bytes"], ratio["bf16_bytes"], ratio["accumulation_bytes"]), (4, 2, 6))
+        self.assertTrue(os.path.exists(self.path("ablation.png")) and os.path.exists(self.path("ablation.md")))
