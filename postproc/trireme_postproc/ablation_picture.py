@@ -42,7 +42,7 @@ def plot_ablation(ablation, output):
         ([row for row in ablation.rows if row.quantity == STEP], "Time of a step"),
         ([row for row in ablation.rows if row.quantity != STEP], "Single operations and bytes")) if rows]
     with plt.rc_context({**STYLE, "figure.constrained_layout.w_pad": 0.12}):
-        height = 1.6 + 0.5 * max((len(rows) for rows, _ in panels), default=1)
+        height = 2.2 + 0.5 * max((len(rows) for rows, _ in panels), default=1)
         figure, places = plt.subplots(1, max(1, len(panels)), figsize=(13, height), dpi=130, layout="constrained", squeeze=False)
         for axes, (rows, title) in zip(places[0], panels):
             _panel(axes, rows, title)
