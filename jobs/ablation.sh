@@ -1,136 +1,117 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Each optimization of a deck's step against its absence, on this machine or in the allocation of a job. The two sides of a row are runs
-# that take turns, first one side, then the other, so that a disturbance of the machine hits both; a run's figure is its median step, the
-# ratio of a row is the median over the turns. Writes ablation.h5 and ablation.md into OUTPUT, a new folder, and prints the table.
-#   usage: [RANKS=2] [TURNS=3] [STEPS=20] bash jobs/ablation.sh [DECK [OUTPUT [section.key=value …]]]
-# TRIREME names another executable than build/trireme. Under sbatch the ranks are the job's.
+# Each optimization against its absence on this machine, in runs that take turns (off, on, on, off): a Markdown table, an HDF5 file with every
+# value, and a picture, beside what the literature claims. docs/ablation.md explains the rows. Needs a build, h5py and matplotlib; under
+# ten minutes on two cores. Decks of models with parameters of several blocks, on CPUs, in fp32.
+#   usage: bash jobs/ablation.sh [--ranks N] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]
+# A round is four runs of every pair. Steps include the three of warm-up, which do not count.
 set -euo pipefail
-cd "${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")/..}"
-deck=${1:-input/quickstart.yaml} output=${2:-runs/ablation}
-shift $(($# > 2 ? 2 : $#))
-if [ -e "$output" ]; then
-  echo "error: $output is there already: name another folder for the results" >&2
-  exit 2
-fi
-mkdir -p "$output"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unsharded="optimizer.sharded=false" sharded="optimizer.sharded=true"
+
+ranks=2 steps=16 rounds=2 output=runs/ablation.h5
+usage() { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
+while [[ ${1:-} == --* ]]; do
+  [[ $# -ge 2 ]] || usage
+  case $1 in
+    --ranks | --steps | --rounds)
+      [[ $2 =~ ^[1-9][0-9]*$ ]] || usage
+      declare "${1#--}=$2"
+      ;;
+    --output) output=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+deck=${1:-input/quickstart.yaml}
+common=("${@:2}" run.precision=fp32)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+mkdir -p "$(dirname "$output")"
+trireme=${TRIREME:-build/trireme}
+python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
 
-export RANKS=${RANKS:-${SLURM_NTASKS:-2}} TURNS=${TURNS:-3} STEPS=${STEPS:-20}
-"${TRIREME_PYTHON:-/usr/bin/python3}" - "$deck" "$output" "$folder" "$@" <<'END'
-import datetime, json, os, platform, statistics, subprocess, sys
-import h5py
-deck, output, folder, *overrides = sys.argv[1:]
-ranks, turns, steps = (int(os.environ[name]) for name in ("RANKS", "TURNS", "STEPS"))
-trireme = os.environ.get("TRIREME", "build/trireme")
-warmup = 3
-if steps <= warmup or turns < 1:
-    sys.exit(f"error: STEPS={steps} TURNS={turns}: more than {warmup} steps and at least one turn are needed")
+plan() { # file, ranks, overrides
+  "$trireme" plan "$deck" "${common[@]}" "${@:3}" --ranks "$2" --json "$1" >"$folder/log" || { cat "$folder/log" >&2 && exit 1; }
+}
+row() { # key, source, quantity, title, claim, ratio claimed, off, on
+  (IFS=$'\t' && echo "$*") >>"$folder/rows.tsv"
+}
+pairs=()
+pair() { # key, title, claim, ratio claimed, off: overrides, on: overrides, both: overrides
+  row "$1" "$1" step "$2" "$3" "$4" "$5" "$6"
+  pairs+=("$1|$5|$6|${7:-}")
+}
+planned() { # key, quantity, title, claim, ratio claimed, off, on, ranks
+  mkdir -p "$folder/$1"
+  plan "$folder/$1/off-0.json" "$8" $6
+  plan "$folder/$1/on-0.json" "$8" $7
+  row "$1" "$1" "$2" "$3, $8 ranks" "$4" "$5" "$6" "$7"
+}
 
-# What is compared, what is known of it from elsewhere, the keys without it, the keys with it.
-small = "parallel.bucket_elements=100000"  # several buckets, also of a small model
-ROWS = [
-    ("buckets instead of a collective per parameter", "-", ["parallel.bucket_elements=1"], []),
-    ("padding: aligned instead of none", "< 1 % of memory, 1.2 to 1.3 x bandwidth", ["parallel.padding=none"], ["parallel.padding=aligned"]),
-    ("padding: megatron_high_bandwidth instead of none", "as above", ["parallel.padding=none"],
-     ["parallel.padding=megatron_high_bandwidth"]),
-    ("buckets in reverse instead of registration order", "-", [small, "parallel.bucket_order=registration"],
-     [small, "parallel.bucket_order=reverse"]),
-    ("overlap of gradients", "1.3 x, both overlaps", [small, "parallel.overlap_gradients=false"], [small, "parallel.overlap_gradients=true"]),
-    ("overlap of parameters", "as above", [small, "parallel.overlap_parameters=false"], [small, "parallel.overlap_parameters=true"]),
-    ("one reduction per step instead of one per micro-step", "K micro-steps: 1/K of the bytes", ["parallel.reduce_every=micro_step"],
-     ["parallel.reduce_every=step"]),
-    ("cached shards", "1 ms per step of 20 buckets", ["parallel.cached_shards=false"], ["parallel.cached_shards=true"]),
-    ("pooled scratch", "100 us to 1 us per lease", ["memory.pool=false"], ["memory.pool=true"]),
-    ("sharded optimizer", "4 ranks: a quarter of the state", ["optimizer.sharded=false"], ["optimizer.sharded=true"]),
-    ("gradients travel in bf16 instead of fp32", "half of the bytes", ["parallel.gradient_dtype=fp32"], ["parallel.gradient_dtype=bf16"]),
-    ("shared memory instead of MPI messages", "-", ["parallel.transport=mpi"], ["parallel.transport=shared_memory"]),
-]
+# Buckets of a twentieth of the model, for what is about buckets; boundaries after each block; micro-steps of a step.
+plan "$folder/plan.json" "$ranks"
+read -r twentieth boundaries micro_steps < <(python - "$folder/plan.json" <<'END_OF_PYTHON'
+import json, re, sys
+found = json.load(open(sys.argv[1], encoding="utf-8"))
+names = [name for bucket in found["buckets"] for name in bucket["parameters"]]
+blocks = [(re.match(r"h\.\d+\.", name) or [""])[0] for name in names]
+ends = [name for name, block, after in zip(names, blocks, blocks[1:]) if block and after != block]
+print(max(1, found["parameter_elements"] // 20), "[" + ",".join(ends) + "]", end=" ")
+END_OF_PYTHON
+  plan "$folder/step.json" "$ranks" parallel.reduce_every=step
+  plan "$folder/micro.json" "$ranks" parallel.reduce_every=micro_step
+  python -c 'import json, sys
+sent = [json.load(open(path))["per_rank"]["fp32"]["gradient_wire_bytes"] for path in sys.argv[1:]]
+print(round(sent[1] / sent[0]) if sent[0] else "")' "$folder/step.json" "$folder/micro.json")
+small="parallel.bucket_elements=$twentieth"
 
-def said_by(command):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
+pair buckets "buckets" "" "" parallel.bucket_elements=1 parallel.bucket_elements=auto
+pair boundaries "buckets by size, not by block" "" "" "parallel.bucket_boundaries=$boundaries parallel.bucket_elements=auto" parallel.bucket_elements=auto
+pair order "reverse order of buckets" "" "" parallel.bucket_order=registration parallel.bucket_order=reverse "$small"
+pair padding "aligned padding" "20–30 % more bandwidth" "" parallel.padding=none parallel.padding=aligned "$small"
+planned padding_bytes "gradient buckets per rank" "aligned padding" "less than 1 % of memory" "" parallel.padding=none parallel.padding=aligned 7
+pair overlap_gradients "overlap of gradients" "about 1.3 times" 1.3 parallel.overlap_gradients=false parallel.overlap_gradients=true "$small"
+pair overlap_parameters "overlap of parameters" "about 1.3 times" 1.3 parallel.overlap_parameters=false parallel.overlap_parameters=true "$small"
+pair accumulation "reduction once per step" "" "" parallel.reduce_every=micro_step parallel.reduce_every=step
+planned accumulation_bytes "gradients sent per rank and step" "reduction once per step" "K micro-steps: 1/K (here K = $micro_steps)" "$micro_steps" \
+  parallel.reduce_every=micro_step parallel.reduce_every=step "$ranks"
+pair shards "cached shards" "about 1 ms less per step with 20 buckets" "" parallel.cached_shards=false parallel.cached_shards=true "$small"
+row shards_operation bench_shards "shard address" "cached shards" "slicing costs 10–50 µs" "" searched cached
+row shards_step bench_shards "shard addresses of a step" "cached shards" "about 1 ms less per step with 20 buckets" "" searched cached
+pair pool "memory pool" "" "" memory.pool=false memory.pool=true
+row pool_lease bench_pool lease "memory pool, 256 KiB" "100 µs become 1 µs" 100 allocated leased
+row pool_touched bench_pool "lease, every page written" "memory pool, 256 KiB" "100 µs become 1 µs" 100 allocated leased
+pair sharded "sharded optimizer" "" "" "$unsharded" "$sharded"
+planned sharded_bytes "optimizer state per rank" "sharded optimizer" "4 ranks: a quarter" 4 "$unsharded" "$sharded" 4
+pair bf16 "gradients in bf16" "" "" parallel.gradient_dtype=fp32 parallel.gradient_dtype=bf16
+planned bf16_bytes "gradients sent per rank and step" "gradients in bf16" "" "" parallel.gradient_dtype=fp32 parallel.gradient_dtype=bf16 "$ranks"
+pair transport "shared memory, not MPI" "" "" parallel.transport=mpi parallel.transport=shared_memory
 
-def step_of(keys):
-    """The median step of a run, in seconds; or why there is none."""
-    directory = os.path.join(folder, "run")
-    subprocess.run(["rm", "-rf", directory], check=True)
-    launcher = ["srun"] if "SLURM_JOB_ID" in os.environ else ["bash", "jobs/mpirun.sh", "-n", str(ranks)]
-    code, said = said_by([*launcher, trireme, deck, *overrides, f"run.directory={directory}", f"run.steps={steps}",
-                          "optimizer.schedule.warmup_steps=0", "checkpoint.every_steps=0", "evaluate.every_steps=0",
-                          "sample.every_steps=0", *keys])
-    if code == 2:  # a switch that does not fit this deck or placement
-        return None, next((line for line in said.splitlines() if "error: " in line), said)
-    if code != 0:
-        sys.exit(f"error: the run with {' '.join(keys) or 'the deck alone'} ended with code {code}\n{said}")
-    with h5py.File(os.path.join(directory, "run.h5"), "r") as file:
-        return statistics.median(file["steps/seconds"][warmup:]), ""
+train() { # run directory, overrides
+  bash jobs/mpirun.sh -n "$ranks" "$trireme" "$deck" "${common[@]}" run.directory="$1" run.steps="$steps" data.cache="$folder/tokens" \
+    optimizer.schedule.warmup_steps=0 checkpoint.every_steps=0 evaluate.every_steps=0 sample.every_steps=0 "${@:2}" \
+    </dev/null >"$folder/log" 2>&1 || { cat "$folder/log" >&2 && exit 1; }
+}
+mkdir "$folder/bench_shards" "$folder/bench_pool"
+for ((round = 0; round < rounds; ++round)); do
+  for entry in "${pairs[@]}"; do
+    IFS='|' read -r key off on both <<<"$entry"
+    echo "round $((round + 1)) of $rounds: $key" >&2
+    mkdir -p "$folder/$key"
+    first=$((2 * round + 1)) second=$((2 * round + 2))
+    train "$folder/$key/off-$first" $both $off
+    train "$folder/$key/on-$first" $both $on
+    train "$folder/$key/on-$second" $both $on
+    train "$folder/$key/off-$second" $both $off
+  done
+  for turn in $((2 * round + 1)) $((2 * round + 2)); do
+    "$trireme" bench shards "$deck" "${common[@]}" "$small" --ranks "$ranks" --json "$folder/bench_shards/both-$turn.json" >/dev/null
+    "$trireme" bench pool --bytes 262144 --json "$folder/bench_pool/both-$turn.json" >/dev/null
+  done
+done
 
-def rows_of(*bench):
-    path = os.path.join(folder, "rows.json")
-    if os.path.exists(path):
-        os.remove(path)
-    code, said = said_by([trireme, *bench, "--json", path])
-    if code != 0:
-        sys.exit(f"error: trireme {' '.join(bench)} ended with code {code}\n{said}")
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-def state_bytes(keys):
-    held = rows_of("plan", deck, *overrides, *keys, "--ranks", str(ranks))["per_rank"]["fp32"]
-    return held["moment1_bytes"] + held.get("moment2_bytes", 0)
-
-table, left_out = [], []
-def add(name, claim, unit, off, on, ratios):
-    table.append((name, claim, unit, off, on, statistics.median(ratios), min(ratios), max(ratios)))
-    print(f"{name:<54}{unit:>6}{off:>12.4g}{on:>12.4g}{table[-1][5]:>8.3f}  {min(ratios):.3f} to {max(ratios):.3f}", flush=True)
-
-print(f"{'optimization':<54}{'unit':>6}{'off':>12}{'on':>12}{'off/on':>8}  over {turns} turns")
-load = os.getloadavg()[0]
-for name, claim, off_keys, on_keys in ROWS:
-    sides, problem = {False: [], True: []}, ""
-    for turn in range(turns):
-        for on in (False, True) if turn % 2 == 0 else (True, False):
-            seconds, why = step_of(on_keys if on else off_keys)
-            problem = problem or why
-            sides[on].append(seconds)
-        if problem:
-            break
-    if problem:
-        left_out.append((name, problem))
-        continue
-    add(name, claim, "ms", *(1e3 * statistics.median(sides[on]) for on in (False, True)), [a / b for a, b in zip(sides[False], sides[True])])
-
-shards = {row["operation"]: row["seconds"] for row in rows_of("bench", "shards", deck, *overrides, "--ranks", str(ranks))["rows"]}
-add("cached shards: all addresses of a step", "10 to 50 us per slice", "ns", *(1e9 * shards[key] for key in ("searched", "cached")),
-    [shards["searched"] / shards["cached"]])
-pool = {row["operation"]: row["seconds"] for row in rows_of("bench", "pool", "--bytes", "4194304")["rows"] if not row["touched"]}
-add("pooled scratch: a lease of 4 MiB", "100 us to 1 us", "ns", *(1e9 * pool[key] for key in ("allocate", "lease")),
-    [pool["allocate"] / pool["lease"]])
-state = [state_bytes([f"optimizer.sharded={word}"]) for word in ("false", "true")]
-add(f"sharded optimizer: moments per rank on {ranks}", "4 ranks: a quarter", "byte", *map(float, state), [state[0] / state[1]])
-for name, why in left_out:
-    print(f"left out: {name}: {why}")
-
-facts = {"deck": deck, "overrides": " ".join(overrides), "ranks": ranks, "turns": turns, "steps": steps, "warmup_steps": warmup,
-         "host": platform.node(), "cpus": os.cpu_count(), "load_before": load, "load_after": os.getloadavg()[0],
-         "program": " ".join(said_by([trireme, "--version"])[1].split("\n")[0].split()),
-         "date_and_time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")}
-columns = [("optimization", "", "What is compared."), ("claim", "", "What is known of it from elsewhere."), ("unit", "", "Of off and on."),
-           ("off", "unit", "Without it: the median over the turns."), ("on", "unit", "With it."),
-           ("ratio", "1", "off / on: the median over the turns."), ("lowest_ratio", "1", "Of a turn."), ("highest_ratio", "1", "Of a turn.")]
-with h5py.File(os.path.join(output, "ablation.h5"), "x") as file:
-    file.attrs.update({"filetype": "trireme-ablation", "version": [1, 0], **facts})
-    for (name, unit, text), values in zip(columns, zip(*table)):
-        column = file.create_dataset(f"ablation/{name}", data=list(values), dtype=h5py.string_dtype() if unit == "" else "f8")
-        column.attrs.update({"unit": unit, "help": text})
-with open(os.path.join(output, "ablation.md"), "x", encoding="utf-8") as file:
-    file.write("".join(f"- {name}: {value}\n" for name, value in facts.items() if value != ""))
-    file.write("\n| optimization | what is known of it | off | on | off / on | spread |\n|---|---|---|---|---|---|\n")
-    for name, claim, unit, off, on, ratio, low, high in table:
-        spread = f"{low:.3f} to {high:.3f}" if low != high else "-"
-        file.write(f"| {name} | {claim} | {off:.4g} {unit} | {on:.4g} {unit} | {ratio:.3f} | {spread} |\n")
-    file.write("".join(f"\nLeft out: {name}: {why}\n" for name, why in left_out))
-print(f"{output}/ablation.h5, {output}/ablation.md")
-END
+processor=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+python -m trireme_postproc.ablation_record "$folder" "$output" "machine=${processor:-$(uname -m)}, $(nproc) CPUs, load $(cut -d ' ' -f 1 /proc/loadavg) at the end" \
+  "deck=$deck ${*:2}" "ranks=$ranks" "steps=$steps" "rounds=$rounds" "trireme=$("$trireme" --version | head -n 1)"
+python -m trireme_postproc.cli ablation "$output" | tee "${output%.h5}.md"

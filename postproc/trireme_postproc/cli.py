@@ -44,6 +44,17 @@ def _rates(options):
     print(f"picture: {output}")
 
 
+def _ablation(options):
+    from .ablation import Ablation, table
+    from .ablation_picture import plot_ablation
+
+    output = options.output or os.path.splitext(options.file)[0] + ".png"
+    ablation = Ablation(options.file)
+    sys.stdout.write(table(ablation))
+    plot_ablation(ablation, output)
+    print(f"picture: {output}", file=sys.stderr)
+
+
 def _timeline(options):
     from . import timeline
 
@@ -128,6 +139,10 @@ def _add_verbs_of_one_run(verbs):
     rates.add_argument("file", metavar="FILE", help="the JSON file")
     rates.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with .png at its end")
     rates.set_defaults(call=_rates)
+    each = verbs.add_parser("ablation", help="each optimization against its absence, from the file of jobs/ablation.sh: a Markdown table and a picture")
+    each.add_argument("file", metavar="FILE", help="the HDF5 file")
+    each.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with .png at its end")
+    each.set_defaults(call=_ablation)
     line = verbs.add_parser("timeline", help="one step of every rank: compute, each bucket's reduction and gather, exposed gaps")
     line.add_argument("run", metavar="RUN", help=RUN_HELP)
     line.add_argument("--step", type=int, required=True, metavar="K", help="which step")

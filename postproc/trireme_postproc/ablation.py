@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each optimization against its absence, from the file that jobs/ablation.sh writes: a Markdown table."""
+
+import os
+
+import h5py
+import numpy as np
+
+from .ablation_record import FILETYPE, VERSION
+from .measures import Spread
+from .run_file import RunFileError
+from .texts import MISSING, number, size, with_unit
+
+HEADINGS = ("optimization", "what the literature claims", "off", "on", "ratio", "spread")
+FACTS = ("machine", "deck", "ranks", "steps", "rounds", "trireme")
+
+
+class Row:
+    """One optimization and one quantity. `ratio` is off over on, of medians: above 1 the optimization pays. `spread` has the quartiles of
+    the ratios of turns; its count is the number of turns, which is 1 for what does not vary (bytes of a plan)."""
+
+    def __init__(self, group):
+        texts = {name: str(group.attrs[name]) for name in ("title", "claim", "quantity", "unit", "off", "on")}
+        self.title, self.claim, self.quantity, self.unit = (texts[name] for name in ("title", "claim", "quantity", "unit"))
+        self.labels = texts["off"], texts["on"]
+        self.claimed = float(group.attrs["claimed_ratio"])
+        sides = [(group[side][:], group[f"{side}_turn"][:]) for side in ("off", "on")]
+        self.off, self.on = (Spread(values, self.unit) for values, _ in sides)
+        self.ratio = self.off.ratio(self.on)
+        turns = np.intersect1d(sides[0][1], sides[1][1])
+        medians = [[np.median(values[of == turn]) for turn in turns] for values, of in sides]
+        self.spread = Spread(np.divide(*medians))
+
+    def cells(self):
+        sides = [f"{label}: {_value(side.median, self.unit)}" for label, side in zip(self.labels, (self.off, self.on))]
+        spread = MISSING if self.spread.count < 2 else f"{number(self.spread.low, 3)} … {number(self.spread.high, 3)}"
+        return [f"{self.title}: {self.quantity}", self.claim or MISSING, *sides, number(self.ratio, 3), spread]
+
+
+def _value(value, unit):
+    if unit == "s" and 0 < value < 1e-4:
+        return f"{number(value * 1e6, 3)} µs" if value >= 1e-6 else f"{number(value * 1e9, 3)} ns"
+    return size(int(value), unit) if unit == "B" else with_unit(value, unit)
+
+
+class Ablation:
+    """The file: `facts` about how it was measured, and the rows in their order."""
+
+    def __init__(self, path):
+        if not os.path.exists(path):
+            raise RunFileError(f"{path}: does not exist")
+        try:
+            with h5py.File(path, "r") as file:
+                if str(file.attrs.get("filetype")) != FILETYPE:
+                    raise RunFileError(f"{path}: no file of jobs/ablation.sh: its filetype is not '{FILETYPE}'")
+                if int(file.attrs["version"][0]) != VERSION[0]:
+                    raise RunFileError(f"{path}: version {file.attrs['version'][0]}, this program reads {VERSION[0]}.x")
+                self.facts = [(name, str(file.attrs[name])) for name in FACTS if name in file.attrs]
+                self.rows = [Row(group) for group in sorted(file.values(), key=lambda group: group.attrs["position"])]
+        except (OSError, KeyError) as error:
+            raise RunFileError(f"{path}: cannot be read: {error}") from error
+
+
+def table(ablation):
+    """Markdown: how it was measured, then the rows."""
+    lines = [", ".join(f"{name}: {value.strip()}" for name, value in ablation.facts), ""] if ablation.facts else []
+    lines += ["| " + " | ".join(HEADINGS) + " |", "|---" * len(HEADINGS) + "|"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row.cells()) + " |" for row in ablation.rows]
+    return "\n".join(lines) + "\n"

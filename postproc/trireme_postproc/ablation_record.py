@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathers what jobs/ablation.sh measured into one HDF5 file: python3 -m trireme_postproc.ablation_record FOLDER FILE.h5 [NAME=VALUE …]
+
+FOLDER/rows.tsv has a line per row of the table: key, source, quantity, title, claim, ratio that the claim means (or nothing), off, on;
+tabs between. The files of a row lie in FOLDER/SOURCE: `off-TURN` and `on-TURN`, a run directory or JSON of `trireme plan`, or
+`both-TURN.json` of a bench that measures both. Off and on of a turn ran next to each other.
+
+The file: attributes filetype, version, and every NAME=VALUE; a group per row with attributes title, claim, claimed_ratio (NaN: none),
+off, on, quantity, unit and position; data sets off, off_turn, on, on_turn: every value and the turn it is of.
+"""
+
+import csv
+import glob
+import json
+import os
+import re
+import sys
+
+import h5py
+import numpy as np
+
+from .run_file import RunFile, RunFileError
+from .scaling import WARM_UP
+
+FILETYPE = "trireme-ablation"
+VERSION = (1, 0)
+FIELDS = ("key", "source", "quantity", "title", "claim", "claimed_ratio", "off", "on")
+STATE = ("master_bytes", "moment1_bytes", "moment2_bytes")
+
+
+def _json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _step(path, _):
+    """Seconds of every step after warm-up."""
+    seconds = RunFile(path).steps["seconds"].values[WARM_UP:]
+    if not len(seconds):
+        raise RunFileError(f"{path}: has no steps after the first {WARM_UP}: run more")
+    return seconds
+
+
+def _plan(*names):
+    return lambda path, _: [sum(_json(path)["per_rank"]["fp32"][name] for name in names)]
+
+
+def _bench(off, on, value=lambda row: row["seconds"]):
+    def read(path, side):
+        return [value(row) for row in _json(path)["rows"] if row["operation"] == {"off": off, "on": on}[side]]
+
+    return read
+
+
+def _lease(touched):
+    def read(path, side):
+        operation = {"off": "allocate", "on": "lease"}[side]
+        return [row["seconds"] for row in _json(path)["rows"] if row["operation"] == operation and row["touched"] == touched]
+
+    return read
+
+
+# What a row shows: how its files are read (file, "off" or "on" -> values) and the unit.
+QUANTITIES = {
+    "step": (_step, "s"),
+    "optimizer state per rank": (_plan(*STATE), "B"),
+    "gradients sent per rank and step": (_plan("gradient_wire_bytes"), "B"),
+    "gradient buckets per rank": (_plan("gradient_bytes"), "B"),
+    "shard address": (_bench("searched", "cached", lambda row: row["seconds"] / row["buckets"]), "s"),
+    "shard addresses of a step": (_bench("searched", "cached"), "s"),
+    "lease": (_lease(False), "s"),
+    "lease, every page written": (_lease(True), "s"),
+}
+
+
+def _values(folder, source, read, side):
+    """All values of one side and the turn that each is of."""
+    values, turns = [], []
+    for path in sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, source)), "*"))):
+        named = re.fullmatch(rf"(?:{side}|both)-(\d+)(?:\.json)?", os.path.basename(path))
+        if named:
+            found = read(path, side)
+            values.extend(found)
+            turns.extend([int(named[1])] * len(found))
+    if not values:
+        raise RunFileError(f"{os.path.join(folder, source)}: has no values for '{side}'")
+    return np.array(values, dtype=float), np.array(turns, dtype=np.int64)
+
+
+def gather(folder, output, facts):
+    """Writes the file `output` of the measurements in a folder; `facts`: texts about the machine and the way it was measured."""
+    with open(os.path.join(folder, "rows.tsv"), encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, FIELDS, delimiter="\t", quoting=csv.QUOTE_NONE))
+    with h5py.File(output, "w") as file:
+        file.attrs["filetype"] = FILETYPE
+        file.attrs["version"] = VERSION
+        file.attrs.update(facts)
+        for position, row in enumerate(rows):
+            if row["quantity"] not in QUANTITIES:
+                raise RunFileError(f"{folder}/rows.tsv: no quantity is called '{row['quantity']}'")
+            read, unit = QUANTITIES[row["quantity"]]
+            group = file.create_group(row["key"])
+            group.attrs.update({name: row[name] for name in ("title", "claim", "off", "on", "quantity")})
+            group.attrs.update({"unit": unit, "position": position, "claimed_ratio": float(row["claimed_ratio"] or "nan")})
+            for side in ("off", "on"):
+                group[side], group[f"{side}_turn"] = _values(folder, row["source"], read, side)
+
+
+if __name__ == "__main__":
+    try:
+        gather(sys.argv[1], sys.argv[2], dict(word.split("=", 1) for word in sys.argv[3:]))
+    except RunFileError as error:
+        sys.exit(f"error: {error}")
