@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient engine: it owns the buckets of gradients and parameters and drives each bucket
-// through its states.
+// The gradient engine: it drives each bucket through its states, between the store of gradients
+// (gradient_store.hpp) and that of parameters (parameter_store.hpp), which it owns.
 //
 //   filling -> ready -> reducing -> shard_ready -> updated -> gathering -> current
 //
@@ -19,8 +19,8 @@
 // With reduction: tree a step has several leaves per rank (reduce/leaves.hpp): each but the last
 // ends with next_leaf(), and gradients are reported ready in the last one only.
 //
-// Where gradient_dtype is bf16, the communication stream rounds a bucket into a second arena before
-// it reduces, and widens the result back after it.
+// Where gradient_dtype is bf16, the communication stream rounds a bucket into memory of its own
+// before it reduces, and widens the result back after it.
 //
 // There is one communication stream, so collectives run in the order of their enqueueing, and that
 // order is the same on all ranks: reductions in layout order, gathers in the order of

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reduce/collective_queue.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trireme::reduce {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+/// Writes down what begins.
+class Written final : public CollectiveQueue::Source {
+ public:
+  Written(std::vector<std::string>& begun, std::string name)
+      : begun_(begun), name_(std::move(name)) {}
+  void start(BucketIndex bucket) override { begun_.push_back(name_ + std::to_string(at(bucket))); }
+
+ private:
+  std::vector<std::string>& begun_;
+  std::string name_;
+};
+
+class QueueTest : public ::testing::Test {
+ protected:
+  void push(Written& source, int bucket) { queue_.push(source, static_cast<BucketIndex>(bucket)); }
+  void about_to_wait(Written& source, int bucket) {
+    queue_.about_to_wait(source, static_cast<BucketIndex>(bucket));
+  }
+
+  std::unique_ptr<device::Device> device_ = device::make_cpu_device(1);
+  CollectiveQueue queue_{*device_, false, 6};
+  std::vector<std::string> begun_;
+  Written gather_{begun_, "gather "}, reduce_{begun_, "reduce "};
+};
+
+TEST_F(QueueTest, BeginsAtOnceWhatIsNotHeld) {
+  push(reduce_, 0);
+  push(gather_, 2);
+  EXPECT_THAT(begun_, ElementsAre("reduce 0", "gather 2"));
+  about_to_wait(gather_, 2);
+  EXPECT_THAT(begun_, ::testing::SizeIs(2));
+}
+
+TEST_F(QueueTest, BeginsWhatIsHeldUpToWhatIsWaitedFor) {
+  queue_.hold(true);
+  for (const int bucket : {0, 1, 2}) push(reduce_, bucket);
+  push(gather_, 1);
+  EXPECT_THAT(begun_, IsEmpty());
+  about_to_wait(reduce_, 1);
+  EXPECT_THAT(begun_, ElementsAre("reduce 0", "reduce 1"));
+  about_to_wait(reduce_, 0);  // it has begun
+  EXPECT_THAT(begun_, ::testing::SizeIs(2));
+  about_to_wait(gather_, 1);  // and not the reduction of that bucket
+  EXPECT_THAT(begun_, ElementsAre("reduce 0", "reduce 1", "reduce 2", "gather 1"));
+}
+
+TEST_F(QueueTest, KeepsTheOrderWhenHoldingEnds) {
+  queue_.hold(true);
+  push(reduce_, 0);
+  queue_.hold(false);
+  EXPECT_THAT(begun_, IsEmpty());
+  about_to_wait(reduce_, 0);
+  push(reduce_, 1);
+  EXPECT_THAT(begun_, ElementsAre("reduce 0", "reduce 1"));
+}
+
+}  // namespace
+}  // namespace trireme::reduce
