@@ -22,7 +22,7 @@ struct HeadNormRows {
   [[nodiscard]] TRIREME_HOST_DEVICE const T* gain_of(std::int64_t head) const {
     return head < query_heads ? query_gain : key_gain;
   }
-  /// Cosines; sines lie channels / 2 behind.
+  /// Cosines; sines lie channels / 2 after them.
   [[nodiscard]] TRIREME_HOST_DEVICE const float* angles_of(std::int64_t row) const {
     return table + (positions != nullptr ? positions[row] : row % time) * channels;
   }
