@@ -59,7 +59,7 @@ class Saver {
     std::int64_t step = 0;
     double begin = 0;     ///< steady clock when the run was first held up for it
     double copy_s = 0;    ///< into the snapshot
-    double stall_s = 0;   ///< the run stood still for it, the copy included
+    double stall_s = 0;   ///< the run was paused for it, the copy included
     double needed_s = 0;  ///< what it would take alone: copy, files, commit
   };
 

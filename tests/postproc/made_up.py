@@ -24,7 +24,7 @@ SPANS = [
     ("model.forward", "", "Within model.train: forward."),
     ("model.backward", "", "Within model.train: backward."),
     ("reduce.bucket", "bucket", "Reduction of one bucket on the network."),
-    ("reduce.exposed", "bucket", "Within step: compute stood still."),
+    ("reduce.exposed", "bucket", "Within step: compute waited."),
     ("optim.step", "", "Within step: AdamW."),
     ("evaluate", "", "One evaluation."),
 ]

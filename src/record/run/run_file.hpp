@@ -125,7 +125,7 @@ struct CheckpointRow {
   std::int64_t step = 0;
   std::int64_t bytes = 0;  ///< of all ranks' files
   double copy_s = 0;       ///< of the state, before the run went on; 0: it was not copied
-  double stall_s = 0;      ///< the run stood still, the copy included
+  double stall_s = 0;      ///< the run was paused, the copy included
   double write_s = 0;      ///< from the first byte to the last fsync, without waits between steps
 };
 

@@ -75,7 +75,7 @@ inline constexpr Column<CheckpointRow, std::int64_t, double> checkpoint_columns[
     {"step", "steps", "Steps done when it was taken.", &CheckpointRow::step},
     {"bytes", "byte", "Files of all ranks.", &CheckpointRow::bytes},
     {"copy_s", "s", "Copying the state before the run went on.", &CheckpointRow::copy_s},
-    {"stall_s", "s", "The run stood still for it, the copy included.", &CheckpointRow::stall_s},
+    {"stall_s", "s", "The run was paused for it, the copy included.", &CheckpointRow::stall_s},
     {"write_s", "s", "From the first byte to the last fsync, without waits between steps.",
      &CheckpointRow::write_s},
 };
