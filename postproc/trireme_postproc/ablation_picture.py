@@ -2,7 +2,7 @@
 """The picture of an ablation: off over on of each row, with the quartiles of the turns and what the literature claims."""
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from .style import BLUE, GREY, INK, ORANGE, STYLE, expect_picture, plt
 from .texts import number
@@ -31,8 +31,8 @@ def _panel(axes, rows, title):
     shown = [value for row in rows for value in (row.spread.low, row.spread.high, row.claimed, 1.0) if np.isfinite(value)]
     axes.set_xlim(min(shown) / 1.25, max(shown) * 1.25)
     factor = max(shown) / min(shown)
-    subs = np.arange(1, 10, 0.1) if factor < FEW else (1, 2, 3, 5) if factor < MANY else (1,)
-    axes.xaxis.set_major_locator(LogLocator(subs=subs))
+    axes.xaxis.set_major_locator(FixedLocator(np.arange(1, 100) / 10) if factor < FEW
+                                 else LogLocator(subs=(1, 2, 3, 5) if factor < MANY else (1,)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel("off / on (above 1: the optimization pays)")
