@@ -57,7 +57,11 @@ record::RunHeader header_of(const Job& job,
     fact("tokenizer_kind", job.tokenizer->kind());
     header.tokenizer = job.tokenizer->serialized();
   }
-  fact("flops_formula", "per token: 6 * parameters + 6 * layers * heads * head_channels * context");
+  const bool windowed = job.shape.attention_window > 0;
+  fact("flops_formula",
+       fmt::format(
+           "per token: 6 * parameters + 6 * layers * heads * head_channels * {}",
+           windowed ? "w * (2 - w / context), w = min(attention_window, context)" : "context"));
   return header;
 }
 
