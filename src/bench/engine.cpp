@@ -9,16 +9,16 @@
 
 #include "base/quantile.hpp"
 
+#include "comm/control/temporary_directory.hpp"
 #include "data/batches.hpp"
-#include "ops/adamw.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/optimizer/adamw.hpp"
 
 #include "optim/adamw.hpp"
 
-#include "train/machine.hpp"
-#include "train/saver.hpp"
-#include "train/session.hpp"
-#include "train/temporary_directory.hpp"
+#include "session/machine.hpp"
+#include "session/saver.hpp"
+#include "session/session.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -28,7 +28,7 @@ constexpr int warmups = 3;
 /// The plain loop: everything flat, nothing but the arithmetic.
 class Plain {
  public:
-  Plain(const train::Job& job,
+  Plain(const session::Job& job,
         const data::Split& data,
         comm::World& world,
         device::Device& device,
@@ -39,7 +39,7 @@ class Plain {
  private:
   void update(std::int64_t number);
 
-  const train::Job& job_;
+  const session::Job& job_;
   const data::Split& data_;
   comm::World& world_;
   const data::Batches batches_;
@@ -48,7 +48,7 @@ class Plain {
   device::ScratchPool scratch_;
   model::Gpt model_;
   model::NoHooks hooks_;
-  train::MicroBatch micro_batch_;
+  session::MicroBatch micro_batch_;
   std::unique_ptr<comm::Communicator> communicator_;
   device::Buffer parameters_, gradients_, master_, m_, v_;
   std::unique_ptr<comm::Shards> whole_gradient_;
@@ -59,7 +59,7 @@ class Plain {
   device::Buffer words_, sum_, norm_;  // of squares_
 };
 
-Plain::Plain(const train::Job& job,
+Plain::Plain(const session::Job& job,
              const data::Split& data,
              comm::World& world,
              device::Device& device,
@@ -173,7 +173,7 @@ double timed(Action&& action) {
 }
 
 /// Whether the loop makes the additions that the engine makes.
-void expect_same_additions(const train::Job& job, const comm::World& world) {
+void expect_same_additions(const session::Job& job, const comm::World& world) {
   if (job.optimizer.kind != optim::Kind::adamw)
     throw UserError(
         fmt::format("bench engine compares with a loop of AdamW: optimizer.kind is {}, give adamw",
@@ -196,13 +196,13 @@ void expect_same_additions(const train::Job& job, const comm::World& world) {
 
 }  // namespace
 
-EngineBench bench_engine(const train::Job& job, comm::World& world, Log& log, int steps) {
+EngineBench bench_engine(const session::Job& job, comm::World& world, Log& log, int steps) {
   expect_same_additions(job, world);
-  omp_set_num_threads(train::choose_threads(job.run.threads, world));
-  const train::TemporaryDirectory cache(world);
+  omp_set_num_threads(session::choose_threads(job.run.threads, world));
+  const comm::TemporaryDirectory cache(world);
   const data::Split data = open_data(job, cache.path(), world, log);
-  train::Session session(job, data, world);
-  train::Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
+  session::Session session(job, data, world);
+  session::Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
       .initialize(*session.compute_stream);
   Plain plain(job, data, world, *session.device, session.dtype);
 
@@ -219,7 +219,7 @@ EngineBench bench_engine(const train::Job& job, comm::World& world, Log& log, in
     const auto run_engine = [&] {
       world.barrier();
       engine_took = timed([&] {
-        engine_loss = session.step(number, [] { return train::Requests{}; }).loss;
+        engine_loss = session.step(number, [] { return session::Requests{}; }).loss;
         session.engine.wait_for_parameters();
       });
       session.recorder.clear();

@@ -25,7 +25,7 @@
 
 #include "comm/control/world.hpp"
 
-#include "train/job.hpp"
+#include "session/job.hpp"
 
 namespace trireme::bench {
 
@@ -42,7 +42,7 @@ struct EngineBench {
 /// Collective; times are this rank's. Throws UserError when the deck's data or machine do not suit:
 /// several ranks must be on one host and add in an order of their own (shared memory, or
 /// parallel.reduction: ordered) in fp32.
-EngineBench bench_engine(const train::Job& job, comm::World& world, Log& log, int steps);
+EngineBench bench_engine(const session::Job& job, comm::World& world, Log& log, int steps);
 
 std::string engine_table(const EngineBench& result);
 /// {"rows": [{"operation": "engine" | "plain", "parameters": …, "buckets": …, "seconds": …}, …],

@@ -9,14 +9,14 @@
 #include <omp.h>
 
 #include "ops/activations.hpp"
-#include "ops/adamw.hpp"
 #include "ops/attention.hpp"
 #include "ops/cross_entropy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/embedding.hpp"
 #include "ops/head_norm.hpp"
 #include "ops/layer_norm.hpp"
-#include "ops/order_free_sum.hpp"
+#include "ops/optimizer/adamw.hpp"
+#include "ops/optimizer/order_free_sum.hpp"
 #include "ops/rotary.hpp"
 
 #include "nn/linear_products.hpp"

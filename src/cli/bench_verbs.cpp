@@ -22,8 +22,6 @@
 
 #include "model/gpt.hpp"
 
-#include "train/machine.hpp"
-
 #include "bench/engine.hpp"
 #include "bench/generate.hpp"
 #include "bench/ops.hpp"
@@ -33,6 +31,7 @@
 #include "cli/under_mpi.hpp"
 #include "deck/deck.hpp"
 #include "measure/matmul_bench.hpp"
+#include "session/machine.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -92,15 +91,15 @@ std::shared_ptr<DeckBench> declare_deck_bench(CLI::App& command, bool required) 
 ExitCode bench_deck(
     Arguments arguments,
     DeckBench asked,
-    const std::function<Report(const train::Job&, device::Device&, comm::World&)>& measure) {
+    const std::function<Report(const session::Job&, device::Device&, comm::World&)>& measure) {
   if (asked.deck.path.empty())
     asked.deck.path = "input/gpt2-124m.yaml";
   return bench_on_ranks(arguments, asked.json, [&](comm::World& world) {
     Report report;
-    with_deck(world, "bench", asked.deck, [&](const train::Job& job, Log& /*log*/) {
-      const int threads = train::choose_threads(job.run.threads, world);
+    with_deck(world, "bench", asked.deck, [&](const session::Job& job, Log& /*log*/) {
+      const int threads = session::choose_threads(job.run.threads, world);
       omp_set_num_threads(threads);
-      report = measure(job, *train::open_device(job, threads, world), world);
+      report = measure(job, *session::open_device(job, threads, world), world);
       return ExitCode::done;
     });
     return report;
@@ -137,8 +136,8 @@ Action declare_bench_reduce(CLI::App& command) {
       timed.repetitions = asked->repetitions.value_or(timed.repetitions);
       const bool on_gpus =
           std::ranges::find(timed.transports, comm::Transport::nccl) != timed.transports.end();
-      const auto device = train::open_device(
-          on_gpus ? train::DeviceChoice::cuda : train::DeviceChoice::cpu, 1, world);
+      const auto device = session::open_device(
+          on_gpus ? session::DeviceChoice::cuda : session::DeviceChoice::cpu, 1, world);
       const auto rows = comm::bench_reduce(world, *device, timed);
       const bool right = std::ranges::all_of(rows, [](const auto& row) { return row.wrong == 0; });
       return Report{comm::bench_table(rows), comm::bench_json(rows),
@@ -150,13 +149,14 @@ Action declare_bench_reduce(CLI::App& command) {
 Action declare_bench_matmul(CLI::App& command) {
   return [asked = declare_deck_bench(command, false)](Arguments arguments) {
     return bench_deck(
-        arguments, *asked, [&](const train::Job& job, device::Device& device, comm::World& world) {
+        arguments, *asked,
+        [&](const session::Job& job, device::Device& device, comm::World& world) {
           measure::MatmulBenchRequest request{.sequences = job.batch.sequences / world.size(),
                                               .micro_sequences = job.batch.micro_sequences,
                                               .threads = omp_get_max_threads()};
           request.repetitions = asked->repetitions.value_or(request.repetitions);
           const auto products = measure::bench_matmul(
-              job.shape, train::choose_dtype(job.run.precision, device, world), device, world,
+              job.shape, session::choose_dtype(job.run.precision, device, world), device, world,
               request);
           return Report{measure::matmul_table(products), measure::matmul_json(products)};
         });
@@ -166,7 +166,8 @@ Action declare_bench_matmul(CLI::App& command) {
 Action declare_bench_ops(CLI::App& command) {
   return [asked = declare_deck_bench(command, false)](Arguments arguments) {
     return bench_deck(
-        arguments, *asked, [&](const train::Job& job, device::Device& device, comm::World& world) {
+        arguments, *asked,
+        [&](const session::Job& job, device::Device& device, comm::World& world) {
           const auto parameters = model::parameter_table(job.shape);
           const layout::Plan plan(parameters,
                                   reduce::layout_options(job.parallel, parameters, world.size(),
@@ -178,7 +179,7 @@ Action declare_bench_ops(CLI::App& command) {
                                                                : plan.parameter_elements()};
           request.repetitions = asked->repetitions.value_or(request.repetitions);
           const auto operations =
-              bench::bench_ops(job.shape, train::choose_dtype(job.run.precision, device, world),
+              bench::bench_ops(job.shape, session::choose_dtype(job.run.precision, device, world),
                                device, world, request);
           return Report{bench::ops_table(operations), bench::ops_json(operations)};
         });
@@ -188,11 +189,12 @@ Action declare_bench_ops(CLI::App& command) {
 Action declare_bench_generate(CLI::App& command) {
   return [asked = declare_deck_bench(command, false)](Arguments arguments) {
     return bench_deck(
-        arguments, *asked, [&](const train::Job& job, device::Device& device, comm::World& world) {
+        arguments, *asked,
+        [&](const session::Job& job, device::Device& device, comm::World& world) {
           constexpr std::int64_t texts = 8;
           constexpr int turns = 3;
           const auto generating = bench::bench_generate(
-              job.shape, train::choose_dtype(job.run.precision, device, world), device, world,
+              job.shape, session::choose_dtype(job.run.precision, device, world), device, world,
               texts, asked->repetitions.value_or(turns));
           return Report{bench::generate_table(generating), bench::generate_json(generating)};
         });
@@ -203,7 +205,7 @@ Action declare_bench_engine(CLI::App& command) {
   return [asked = declare_deck_bench(command, true)](Arguments arguments) {
     return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
       Report report;
-      with_deck(world, "bench", asked->deck, [&](const train::Job& job, Log& log) {
+      with_deck(world, "bench", asked->deck, [&](const session::Job& job, Log& log) {
         const auto result =
             bench::bench_engine(job, world, log, asked->repetitions.value_or(repetitions));
         report = {bench::engine_table(result), bench::engine_json(result)};

@@ -71,7 +71,7 @@ Action declare_verify(CLI::App& command) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
   return [asked](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) {
-      return with_deck(world, "verify", asked->deck, [&](const train::Job& job, Log& log) {
+      return with_deck(world, "verify", asked->deck, [&](const session::Job& job, Log& log) {
         const auto verified = verify::verify(job, world, log, {asked->steps, {}});
         if (verified.difference.empty())
           return ExitCode::done;
@@ -100,9 +100,9 @@ Action declare_help(CLI::App& command) {
 ExitCode train_deck(Arguments arguments) {
   const double started_at = timing::steady_seconds();
   const DeckWords deck{arguments.argv[1], {arguments.argv + 2, arguments.argv + arguments.argc}};
-  train::SignalScope signals;  // before MPI starts threads
+  session::SignalScope signals;  // before MPI starts threads
   return under_mpi(arguments, [&](comm::World& world) {
-    return with_deck(world, "train", deck, [&](const train::Job& job, Log& log) {
+    return with_deck(world, "train", deck, [&](const session::Job& job, Log& log) {
       return train::train(job, world, log, signals, started_at);
     });
   });

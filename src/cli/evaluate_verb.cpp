@@ -13,22 +13,21 @@
 #include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
 
-#include "train/evaluate_run.hpp"
-
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
+#include "inference/evaluate_run.hpp"
 
 namespace trireme::cli {
 namespace {
 
 struct EvaluateWords {
-  train::EvaluateRequest request;
+  inference::EvaluateRequest request;
   std::string json;
 };
 
 ExitCode evaluate(comm::World& world, const EvaluateWords& asked) {
-  const train::EvaluateRequest& r = asked.request;
+  const inference::EvaluateRequest& r = asked.request;
   comm::expect_agreement(world, {{"MODEL", r.source.path},
                                  {"--step", fmt::format("{}", r.source.step.value_or(-1))},
                                  {"--text", fmt::format("{}", fmt::join(r.data.text, " "))},
@@ -41,11 +40,11 @@ ExitCode evaluate(comm::World& world, const EvaluateWords& asked) {
     throw UserError("nothing to evaluate on: give --text, --tokens or --multiple-choice");
   comm::on_first_rank(world, [&] { expect_new_file(asked.json); });
   Log log(false, fmt::format("rank {} {}", world.rank(), world.host()));
-  const train::Evaluated evaluated = train::evaluate_run(r, world, log);
+  const inference::Evaluated evaluated = inference::evaluate_run(r, world, log);
   comm::on_first_rank(world, [&] {
-    print(train::evaluation_table(evaluated));
+    print(inference::evaluation_table(evaluated));
     if (!asked.json.empty())
-      write_new_file(asked.json, train::evaluation_json(evaluated));
+      write_new_file(asked.json, inference::evaluation_json(evaluated));
   });
   return ExitCode::done;
 }
@@ -54,7 +53,7 @@ ExitCode evaluate(comm::World& world, const EvaluateWords& asked) {
 
 Action declare_evaluate(CLI::App& command) {
   const auto asked = std::make_shared<EvaluateWords>();
-  train::EvaluateRequest& request = asked->request;
+  inference::EvaluateRequest& request = asked->request;
   command
       .add_option("MODEL", request.source.path,
                   "A run directory, a checkpoint, a folder of Hugging Face's transformers, or a "

@@ -22,17 +22,17 @@
 
 #include "model/gpt.hpp"
 
-#include "train/machine.hpp"
-#include "train/saver.hpp"
 #include "train/span_sample.hpp"
 
 #include "cli/new_file.hpp"
+#include "session/machine.hpp"
+#include "session/saver.hpp"
 #include "text/terminal.hpp"
 
 namespace trireme::cli {
 namespace {
 
-using trireme::train::Precision;
+using trireme::session::Precision;
 
 /// What one rank holds or sends, by name; JSON keys and table rows are made of it.
 struct Amount {
@@ -138,7 +138,7 @@ std::string gpu_note(const DeckPlan& plan) {
 }
 
 /// Where the batch cannot be split over the ranks, what a run on so many needs; else nothing.
-std::string batch_note(const trireme::train::BatchConfig& batch, int ranks) {
+std::string batch_note(const trireme::session::BatchConfig& batch, int ranks) {
   const std::int64_t unit = batch.micro_sequences * ranks;
   const data::BatchSizes sizes = batch.sizes();
   for (const data::BatchSizes::Part& part : sizes.parts())
@@ -151,7 +151,7 @@ std::string batch_note(const trireme::train::BatchConfig& batch, int ranks) {
 }
 
 /// In the largest step.
-std::int64_t most_micro_steps(const trireme::train::BatchConfig& batch, int ranks) {
+std::int64_t most_micro_steps(const trireme::session::BatchConfig& batch, int ranks) {
   return data::Batches{batch.sizes().largest(), batch.micro_sequences, ranks}.micro_steps();
 }
 
@@ -181,8 +181,8 @@ std::string record_note(const deck::JobConfig& config, const layout::Plan& plan)
 
 DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   const deck::JobConfig& config = deck.config;
-  const auto kind = trireme::train::choose_kind(config.run.device, device::count_cuda_devices());
-  trireme::train::expect_served(config.optimizer.kind, kind);
+  const auto kind = trireme::session::choose_kind(config.run.device, device::count_cuda_devices());
+  trireme::session::expect_served(config.optimizer.kind, kind);
   const auto wire = kind == device::Kind::cuda ? reduce::Wire::gpus
                     : hosts == 1               ? reduce::Wire::inside_a_host
                                                : reduce::Wire::between_hosts;
@@ -224,7 +224,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
     result.dtypes.push_back(DType::bf16);
   const int partial_sums =
       reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, ranks));
-  const bool snapshot = trireme::train::holds_snapshot(config.checkpoint, result.device);
+  const bool snapshot = trireme::session::holds_snapshot(config.checkpoint, result.device);
   for (const DType dtype : result.dtypes) {
     result.budgets.push_back(layout::budget_of(result.plan, result.slots, dtype, result.sharded,
                                                reduce::dtype_of(config.parallel.gradient_dtype),

@@ -6,22 +6,21 @@
 
 #include "comm/control/together.hpp"
 
-#include "train/find_rate.hpp"
-
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
+#include "tune/find_rate.hpp"
 
 namespace trireme::cli {
 
 Action declare_find_rate(CLI::App& command) {
   struct Asked {
     DeckWords deck;
-    train::SweepRequest sweep;
+    tune::SweepRequest sweep;
     std::string json;
   };
   const auto asked = std::make_shared<Asked>();
-  train::SweepRequest& sweep = asked->sweep;
+  tune::SweepRequest& sweep = asked->sweep;
   add_deck(command, asked->deck)->required();
   command.add_option("--from", sweep.low, "Rate of the first step")->check(CLI::PositiveNumber);
   command.add_option("--to", sweep.high, "Rate of the last step")->check(CLI::PositiveNumber);
@@ -34,13 +33,13 @@ Action declare_find_rate(CLI::App& command) {
   command.add_option("--json", asked->json, "Write the curve into this new file as well");
   return [asked](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) {
-      return with_deck(world, "find-rate", asked->deck, [&](const train::Job& job, Log& log) {
+      return with_deck(world, "find-rate", asked->deck, [&](const session::Job& job, Log& log) {
         comm::on_first_rank(world, [&] { expect_new_file(asked->json); });
-        const train::RateCurve curve = train::find_rate(job, world, log, asked->sweep);
+        const tune::RateCurve curve = tune::find_rate(job, world, log, asked->sweep);
         comm::on_first_rank(world, [&] {
           if (!asked->json.empty())
-            write_new_file(asked->json, train::rate_json(curve));
-          print(train::rate_table(curve));
+            write_new_file(asked->json, tune::rate_json(curve));
+          print(tune::rate_table(curve));
         });
         return ExitCode::done;
       });

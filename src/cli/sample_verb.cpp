@@ -20,17 +20,16 @@
 #include "data/documents.hpp"
 #include "data/sources.hpp"
 
-#include "train/text_sample.hpp"
-
 #include "cli/new_file.hpp"
 #include "cli/under_mpi.hpp"
+#include "inference/text_sample.hpp"
 #include "text/terminal.hpp"
 
 namespace trireme::cli {
 namespace {
 
 struct SampleWords {
-  train::SampleRequest request;
+  inference::SampleRequest request;
   std::string prompt = "int main", prompts, field, json;
 };
 
@@ -62,7 +61,7 @@ std::vector<std::string> read_prompts(const std::string& path, const std::string
   return prompts;
 }
 
-std::string json_line(const train::Sampled& sampled,
+std::string json_line(const inference::Sampled& sampled,
                       const std::string& prompt,
                       std::uint64_t seed) {
   return fmt::format(
@@ -75,7 +74,7 @@ std::string json_line(const train::Sampled& sampled,
 /// Prints texts as they come; on the first rank.
 class Printer {
  public:
-  Printer(const SampleWords& asked, const train::SampleRequest& request)
+  Printer(const SampleWords& asked, const inference::SampleRequest& request)
       : asked_(asked),
         request_(request),
         only_json_(asked.json == "-"),
@@ -87,7 +86,7 @@ class Printer {
     begin();
     print(stream_.add(bytes));
   }
-  void finished(const train::Sampled& sampled) {
+  void finished(const inference::Sampled& sampled) {
     const std::string& prompt = request_.prompts.at(static_cast<std::size_t>(sampled.prompt));
     const std::string line = json_line(sampled, prompt, request_.rules.seed);
     if (only_json_) {
@@ -117,7 +116,7 @@ class Printer {
   }
 
   const SampleWords& asked_;
-  const train::SampleRequest& request_;
+  const inference::SampleRequest& request_;
   const bool only_json_, single_;
   text::Streamed stream_;
   std::string rows_;
@@ -125,7 +124,7 @@ class Printer {
 };
 
 std::vector<comm::Fact> facts_of(const SampleWords& asked) {
-  const train::SampleRequest& r = asked.request;
+  const inference::SampleRequest& r = asked.request;
   const generate::Distribution& d = r.rules.distribution;
   return {{"MODEL", r.source.path},
           {"--step", fmt::format("{}", r.source.step.value_or(-1))},
@@ -147,7 +146,7 @@ std::vector<comm::Fact> facts_of(const SampleWords& asked) {
 
 ExitCode sample(comm::World& world, const SampleWords& asked) {
   comm::expect_agreement(world, facts_of(asked));
-  train::SampleRequest request = asked.request;
+  inference::SampleRequest request = asked.request;
   comm::on_first_rank(world, [&] {
     if (asked.json != "-")
       expect_new_file(asked.json);
@@ -156,9 +155,9 @@ ExitCode sample(comm::World& world, const SampleWords& asked) {
   });
   Log log(false, fmt::format("rank {} {}", world.rank(), world.host()));  // standard output is text
   Printer printer(asked, request);
-  train::sample_run(request, world, log,
-                    {[&](const std::string& bytes) { printer.decided(bytes); },
-                     [&](const train::Sampled& sampled) { printer.finished(sampled); }});
+  inference::sample_run(request, world, log,
+                        {[&](const std::string& bytes) { printer.decided(bytes); },
+                         [&](const inference::Sampled& sampled) { printer.finished(sampled); }});
   comm::on_first_rank(world, [&] { printer.write(); });
   return ExitCode::done;
 }
@@ -168,7 +167,7 @@ std::string no_number(const std::string& word) {
 }
 
 void add_options(CLI::App& command, SampleWords& asked) {
-  train::SampleRequest& request = asked.request;
+  inference::SampleRequest& request = asked.request;
   generate::Rules& rules = request.rules;
   constexpr std::int64_t many = std::int64_t{1} << 30U;
   command

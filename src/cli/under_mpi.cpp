@@ -39,23 +39,23 @@ std::string as_text(const deck::Value& value) {
   return std::visit([](const auto& v) { return deck::yaml_text(v); }, value);
 }
 
-train::Job job_of(const deck::Deck& deck, const model::GptShape& shape) {
+session::Job job_of(const deck::Deck& deck, const model::GptShape& shape) {
   const deck::JobConfig& c = deck.config;
-  train::Job job{.run = c.run,
-                 .gpu = c.gpu,
-                 .shape = shape,
-                 .data = c.data,
-                 .batch = c.batch,
-                 .optimizer = c.optimizer,
-                 .parallel = c.parallel,
-                 .memory = c.memory,
-                 .record = c.record,
-                 .checkpoint = c.checkpoint,
-                 .evaluate = c.evaluate,
-                 .sample = c.sample,
-                 .resolved_deck = deck::echo(deck),
-                 .build = build_facts(),
-                 .tokenizer = deck.tokenizer_of_data()};
+  session::Job job{.run = c.run,
+                   .gpu = c.gpu,
+                   .shape = shape,
+                   .data = c.data,
+                   .batch = c.batch,
+                   .optimizer = c.optimizer,
+                   .parallel = c.parallel,
+                   .memory = c.memory,
+                   .record = c.record,
+                   .checkpoint = c.checkpoint,
+                   .evaluate = c.evaluate,
+                   .sample = c.sample,
+                   .resolved_deck = deck::echo(deck),
+                   .build = build_facts(),
+                   .tokenizer = deck.tokenizer_of_data()};
   const std::map<std::string, std::string> resolved = deck::resolved_model(shape);
   for (const deck::Entry& entry : deck::survey(c)) {
     const auto known = resolved.find(entry.path);  // what a preset or the tokenizer filled in
@@ -68,7 +68,7 @@ train::Job job_of(const deck::Deck& deck, const model::GptShape& shape) {
 }
 
 /// What every rank read from its own command line, and what it is made of.
-std::vector<comm::Fact> facts_of(const train::Job& job,
+std::vector<comm::Fact> facts_of(const session::Job& job,
                                  const char* verb,
                                  const std::string& deck_path) {
   using Owner = comm::Fact::Owner;
@@ -103,7 +103,7 @@ std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
 ExitCode with_deck(comm::World& world,
                    const char* verb,
                    const DeckWords& words,
-                   const std::function<ExitCode(const train::Job&, Log&)>& action) {
+                   const std::function<ExitCode(const session::Job&, Log&)>& action) {
   std::string bytes;
   comm::on_first_rank(world, [&] { bytes = deck::read_deck_file(words.path); });
   bytes = world.broadcast(std::move(bytes), 0);
@@ -116,7 +116,7 @@ ExitCode with_deck(comm::World& world,
   });
   world.limit_waiting(deck->config.parallel.deadline.seconds);
   const model::GptShape shape = deck->shape();
-  const train::Job job = job_of(*deck, shape);
+  const session::Job job = job_of(*deck, shape);
   comm::expect_agreement(world, facts_of(job, verb, words.path));
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   try {

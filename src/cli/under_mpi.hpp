@@ -12,10 +12,9 @@
 
 #include "record/run/name_values.hpp"
 
-#include "train/job.hpp"
-
 #include "cli/options.hpp"
 #include "cli/verb.hpp"
+#include "session/job.hpp"
 
 namespace trireme::cli {
 
@@ -32,6 +31,6 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
 ExitCode with_deck(comm::World& world,
                    const char* verb,
                    const DeckWords& words,
-                   const std::function<ExitCode(const train::Job&, Log&)>& action);
+                   const std::function<ExitCode(const session::Job&, Log&)>& action);
 
 }  // namespace trireme::cli

@@ -261,11 +261,11 @@ class Checker : Findings {
   }
 
   void machine_is_there() {
-    if (readable({"run.device"}) && config_.run.device == trireme::train::DeviceChoice::cuda &&
+    if (readable({"run.device"}) && config_.run.device == trireme::session::DeviceChoice::cuda &&
         !circumstances_.cuda)
       say("run.device", "cuda: this build has no CUDA");
     if (readable({"run.device", "optimizer.kind"}) &&
-        config_.run.device == trireme::train::DeviceChoice::cuda &&
+        config_.run.device == trireme::session::DeviceChoice::cuda &&
         config_.optimizer.kind == trireme::optim::Kind::muon)
       disagree({{"optimizer.kind", "muon computes on CPUs only, and run.device is cuda"},
                 {"run.device", "cuda, but optimizer.kind is muon, which computes on CPUs only"}});
@@ -273,7 +273,8 @@ class Checker : Findings {
         config_.parallel.transport == trireme::comm::Transport::nccl) {
       if (!circumstances_.cuda)
         say("parallel.transport", "nccl: this build has no CUDA");
-      else if (readable({"run.device"}) && config_.run.device == trireme::train::DeviceChoice::cpu)
+      else if (readable({"run.device"}) &&
+               config_.run.device == trireme::session::DeviceChoice::cpu)
         disagree({{"parallel.transport", "nccl carries memory of GPUs, and run.device is cpu"},
                   {"run.device", "cpu, but parallel.transport is nccl"}});
     }
@@ -358,7 +359,7 @@ class Checker : Findings {
 
   void checkpoints_are_one_runs() {
     if (!readable({"run.when_finished", "checkpoint.directory"}) ||
-        config_.run.when_finished != trireme::train::WhenFinished::renew ||
+        config_.run.when_finished != trireme::session::WhenFinished::renew ||
         config_.checkpoint.directory.empty())
       return;
     disagree({{"checkpoint.directory",

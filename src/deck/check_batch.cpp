@@ -90,7 +90,7 @@ class BatchChecker : Findings {
 
 }  // namespace
 
-std::vector<BatchSize> readable_sizes(const trireme::train::BatchConfig& batch,
+std::vector<BatchSize> readable_sizes(const trireme::session::BatchConfig& batch,
                                       const Places& places) {
   std::vector<BatchSize> sizes;
   if (places.readable("batch.sequences"))

@@ -19,7 +19,7 @@ struct BatchSize {
 };
 
 /// All that could be read: batch.sequences and those of batch.schedule.
-std::vector<BatchSize> readable_sizes(const trireme::train::BatchConfig& batch,
+std::vector<BatchSize> readable_sizes(const trireme::session::BatchConfig& batch,
                                       const Places& places);
 
 void check_batch(const JobConfig& config,

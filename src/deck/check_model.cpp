@@ -63,7 +63,7 @@ void heads_suit_the_kernels(const JobConfig& config, const GptShape& shape, Find
                       "positions cannot turn",
                       shape.channels, shape.heads, width)}});
   if (findings.readable({"run.device"}) &&
-      config.run.device == trireme::train::DeviceChoice::cuda && width > most_gpu_head_channels)
+      config.run.device == trireme::session::DeviceChoice::cuda && width > most_gpu_head_channels)
     findings.disagree({{shape.head_width != 0 ? "model.head_channels" : "model.heads",
                         fmt::format("heads of {} channels; attention on a GPU takes {} at most",
                                     width, most_gpu_head_channels)},
@@ -73,7 +73,7 @@ void heads_suit_the_kernels(const JobConfig& config, const GptShape& shape, Find
 }
 
 void windows_are_for_cpus(const JobConfig& config, const GptShape& shape, Findings& findings) {
-  if (shape.attention_window > 0 && config.run.device == trireme::train::DeviceChoice::cuda)
+  if (shape.attention_window > 0 && config.run.device == trireme::session::DeviceChoice::cuda)
     findings.disagree(
         {{"model.attention_window",
           "attention computes windows on CPUs only, and run.device is "

@@ -22,7 +22,7 @@ bool names_a_group(const std::string& name) {
 
 }  // namespace
 
-void check_evaluation_sets(const train::EvaluateConfig& config,
+void check_evaluation_sets(const session::EvaluateConfig& config,
                            const Places& places,
                            Findings& findings) {
   const auto& sets = config.sets;

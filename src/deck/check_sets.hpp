@@ -2,16 +2,15 @@
 // The cross-checks of evaluate.sets.
 #pragma once
 
-#include "train/config.hpp"
-
 #include "deck/deck.hpp"
 #include "deck/findings.hpp"
+#include "session/config.hpp"
 
 namespace trireme::deck {
 
 /// Adds a finding for each set without a name of its own that can name a group of run.h5, and for
 /// each that is not of exactly one thing.
-void check_evaluation_sets(const train::EvaluateConfig& config,
+void check_evaluation_sets(const session::EvaluateConfig& config,
                            const Places& places,
                            Findings& findings);
 

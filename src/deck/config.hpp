@@ -19,25 +19,24 @@
 #include "optim/config.hpp"
 #include "record/config.hpp"
 
-#include "train/config.hpp"
-
+#include "session/config.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme::deck {
 
 struct JobConfig {
-  trireme::train::RunConfig run;
-  trireme::train::GpuConfig gpu;
+  trireme::session::RunConfig run;
+  trireme::session::GpuConfig gpu;
   trireme::model::ModelConfig model;
   trireme::data::DataConfig data;
-  trireme::train::BatchConfig batch;
+  trireme::session::BatchConfig batch;
   trireme::optim::OptimizerConfig optimizer;
   trireme::reduce::ParallelConfig parallel;
   trireme::device::MemoryConfig memory;
   trireme::record::RecordConfig record;
   trireme::record::CheckpointConfig checkpoint;
-  trireme::train::EvaluateConfig evaluate;
-  trireme::train::SampleConfig sample;
+  trireme::session::EvaluateConfig evaluate;
+  trireme::session::SampleConfig sample;
 };
 
 template <class V>

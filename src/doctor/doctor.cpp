@@ -7,9 +7,8 @@
 
 #include "model/config.hpp"
 
-#include "train/machine.hpp"
-
 #include "measure/matmul_bench.hpp"
+#include "session/machine.hpp"
 
 namespace trireme::doctor {
 namespace {
@@ -38,17 +37,17 @@ std::vector<comm::BenchRow> measure_collectives(comm::World& world, device::Devi
 
 Report examine(comm::World& world, const Request& request) {
   Report report;
-  const int threads = train::choose_threads(request.threads, world);
+  const int threads = session::choose_threads(request.threads, world);
   const auto census = device::count_cuda_devices();
-  const auto device = train::open_device(train::DeviceChoice::automatic, threads, world);
+  const auto device = session::open_device(session::DeviceChoice::automatic, threads, world);
   report.mpi = comm::mpi_version();
   report.hosts = gather_facts(world);
   report.placement = comm::gather_placement(world, threads);
   report.device = device->description();
   report.no_gpu = census.why_none;
-  report.gpus = train::gpu_table(world, *device);
+  report.gpus = session::gpu_table(world, *device);
   report.fast_bf16 =
-      train::choose_dtype(train::Precision::automatic, *device, world) == DType::bf16;
+      session::choose_dtype(session::Precision::automatic, *device, world) == DType::bf16;
   report.memory_bytes_per_s = memory_bandwidth(world, threads);
 
   model::ModelConfig sizes;

@@ -11,7 +11,7 @@
 
 #include "comm/control/together.hpp"
 #include "data/read_ahead.hpp"
-#include "ops/order_free_sum.hpp"
+#include "ops/optimizer/order_free_sum.hpp"
 
 namespace trireme::evaluate {
 

@@ -75,7 +75,7 @@ struct Budget {
 };
 
 /// Elements, int64, in which the ranks add up the norm and the loss of a step: the words of two
-/// order-free sums (ops/order_free_words.hpp), and zeros until each rank has as many.
+/// order-free sums (ops/optimizer/order_free_words.hpp), and zeros until each rank has as many.
 inline constexpr std::int64_t words_of_step_sums = 142;
 constexpr std::int64_t step_sum_elements(int ranks) {
   return (words_of_step_sums + ranks - 1) / ranks * ranks;

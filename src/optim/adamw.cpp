@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "ops/adamw.hpp"
+#include "ops/optimizer/adamw.hpp"
 
 #include "optim/schedule.hpp"
 

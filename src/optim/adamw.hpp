@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW as a rule: two moments per element (ops/adamw.hpp has the formula), and numbers per group
+// AdamW as a rule: two moments per element (ops/optimizer/adamw.hpp has the formula), and numbers per group
 // that are computed once per step.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "ops/adamw_step.hpp"
+#include "ops/optimizer/adamw_step.hpp"
 
 #include "optim/rule.hpp"
 

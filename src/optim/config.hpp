@@ -9,7 +9,7 @@
 
 #include "base/key.hpp"
 
-#include "ops/orthogonalize_options.hpp"
+#include "ops/optimizer/orthogonalize_options.hpp"
 
 namespace trireme::optim {
 

@@ -30,7 +30,7 @@
 #include "comm/collective/hosts.hpp"
 #include "comm/collective/round_trip.hpp"
 #include "comm/control/world.hpp"
-#include "ops/orthogonalize.hpp"
+#include "ops/optimizer/orthogonalize.hpp"
 
 #include "reduce/engine.hpp"
 

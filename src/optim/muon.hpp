@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Muon as a rule: hidden matrices by their momentum, orthogonalized, all else by AdamW with the
-// same deck (ops/muon.hpp and ops/orthogonalize.hpp have the formulas).
+// same deck (ops/optimizer/muon.hpp and ops/optimizer/orthogonalize.hpp have the formulas).
 //
 // The state is AdamW's: the momentum is the first moment. A matrix has no second one.
 #pragma once
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/muon.hpp"
+#include "ops/optimizer/muon.hpp"
 
 #include "optim/adamw.hpp"
 

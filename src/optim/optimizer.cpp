@@ -11,7 +11,7 @@
 #include "layout/budget.hpp"
 
 #include "ops/elementwise.hpp"
-#include "ops/finite.hpp"
+#include "ops/optimizer/finite.hpp"
 
 #include "optim/schedule.hpp"
 

@@ -12,7 +12,7 @@
 // (none in fp32 runs, where the parameter itself is the master). Hidden matrices of Muon lack the
 // second moment (layout/state.hpp). Not sharded, every rank holds and updates everything, with the
 // same bits.
-// 2. The gradient norm is a sum without order (ops/order_free_sum.hpp) over parameter elements,
+// 2. The gradient norm is a sum without order (ops/optimizer/order_free_sum.hpp) over parameter elements,
 // never padding, so its bits depend on the summed gradients only: not on buckets, padding, sharding
 // or who owns what.
 // 3. Learning rate and weight decay are those of the parameter's group.
@@ -46,8 +46,8 @@
 
 #include "comm/communicator.hpp"
 #include "comm/control/world.hpp"
-#include "ops/gradient_norm.hpp"
-#include "ops/order_free_sum.hpp"
+#include "ops/optimizer/gradient_norm.hpp"
+#include "ops/optimizer/order_free_sum.hpp"
 
 #include "reduce/engine.hpp"
 

@@ -19,7 +19,7 @@
 #include "device/device.hpp"
 #include "layout/state.hpp"
 
-#include "ops/gradient_norm.hpp"
+#include "ops/optimizer/gradient_norm.hpp"
 
 #include "optim/config.hpp"
 #include "optim/groups.hpp"

@@ -57,7 +57,7 @@
 #include "layout/plan.hpp"
 
 #include "comm/communicator.hpp"
-#include "ops/order_free_sum.hpp"
+#include "ops/optimizer/order_free_sum.hpp"
 
 #include "reduce/bucket_times.hpp"
 #include "reduce/config.hpp"

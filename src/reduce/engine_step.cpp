@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 
-#include "ops/finite.hpp"
+#include "ops/optimizer/finite.hpp"
 
 #include "reduce/engine_impl.hpp"
 

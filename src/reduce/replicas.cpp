@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 
 #include "comm/control/agreement.hpp"
-#include "ops/hash.hpp"
+#include "ops/optimizer/hash.hpp"
 
 namespace trireme::reduce {
 

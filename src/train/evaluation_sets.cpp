@@ -16,7 +16,7 @@
 namespace trireme::train {
 namespace {
 
-EvaluationSource source_of(const EvaluationSet& set, std::size_t number) {
+inference::EvaluationSource source_of(const session::EvaluationSet& set, std::size_t number) {
   const std::string key = fmt::format("evaluate.sets[{}]", number);
   return {.text = set.text,
           .tokens = set.tokens,
@@ -28,15 +28,15 @@ EvaluationSource source_of(const EvaluationSet& set, std::size_t number) {
           .choice_key = key + ".multiple_choice"};
 }
 
-std::string files_of(const EvaluationSet& set) {
+std::string files_of(const session::EvaluationSet& set) {
   if (!set.multiple_choice.empty())
     return "multiple choice: " + set.multiple_choice;
   return set.text.empty() ? fmt::format("tokens: {}", fmt::join(set.tokens, " "))
                           : fmt::format("text: {}", fmt::join(set.text, " "));
 }
 
-std::vector<EvaluationData> read(const Job& job, comm::World& world) {
-  std::vector<EvaluationSource> sources;
+std::vector<inference::EvaluationData> read(const session::Job& job, comm::World& world) {
+  std::vector<inference::EvaluationSource> sources;
   for (std::size_t i = 0; i < job.evaluate.sets.size(); ++i) {
     sources.push_back(source_of(job.evaluate.sets[i], i));
     if (sources.back().is_text() && job.tokenizer == nullptr)
@@ -45,30 +45,31 @@ std::vector<EvaluationData> read(const Job& job, comm::World& world) {
                                   "text needs data.tokenizer, which does not say what made the "
                                   "tokens"}});
   }
-  return read_evaluation_data(sources, job.shape, job.tokenizer.get(), world);
+  return inference::read_evaluation_data(sources, job.shape, job.tokenizer.get(), world);
 }
 
 }  // namespace
 
-EvaluationSets::EvaluationSets(const Job& job, comm::World& world)
+EvaluationSets::EvaluationSets(const session::Job& job, comm::World& world)
     : job_(job),
       world_(world),
-      bytes_of_(bytes_of_all_tokens(job.tokenizer.get())),
+      bytes_of_(inference::bytes_of_all_tokens(job.tokenizer.get())),
       data_(read(job, world)) {}
 
 bool EvaluationSets::due(std::int64_t step) const {
   return std::ranges::any_of(job_.evaluate.sets,
-                             [&](const EvaluationSet& set) { return is_due(set, step); });
+                             [&](const session::EvaluationSet& set) { return is_due(set, step); });
 }
 
-std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step, Session& session) {
+std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step,
+                                                             session::Session& session) {
   session.engine.wait_for_parameters();
   model::NoHooks hooks;
   evaluate::Scorer scorer(*session.device, job_.shape, session.dtype, session.parameter_views(),
                           hooks, *session.compute_stream);
   std::vector<Result> results;
   for (std::size_t i = 0; i < data_.size(); ++i) {
-    const EvaluationSet& set = job_.evaluate.sets[i];
+    const session::EvaluationSet& set = job_.evaluate.sets[i];
     if (!is_due(set, step))
       continue;
     Result result;

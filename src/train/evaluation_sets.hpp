@@ -15,39 +15,39 @@
 
 #include "record/run/run_file.hpp"
 
-#include "train/config.hpp"
-#include "train/evaluation_data.hpp"
-#include "train/job.hpp"
-#include "train/session.hpp"
+#include "inference/evaluation_data.hpp"
+#include "session/config.hpp"
+#include "session/job.hpp"
+#include "session/session.hpp"
 
 namespace trireme::train {
 
 class EvaluationSets {
  public:
   struct Result {
-    const EvaluationSet* set = nullptr;
+    const session::EvaluationSet* set = nullptr;
     std::string of;  ///< the files
     record::EvaluationRow row;
     std::string text;  ///< for people
   };
 
   /// Collective. Throws UserError with all findings about all sets.
-  EvaluationSets(const Job& job, comm::World& world);
+  EvaluationSets(const session::Job& job, comm::World& world);
 
   /// Whether any set is due after `step`.
   [[nodiscard]] bool due(std::int64_t step) const;
   /// Collective. Those that are due after `step`.
-  std::vector<Result> evaluate(std::int64_t step, Session& session);
+  std::vector<Result> evaluate(std::int64_t step, session::Session& session);
 
  private:
-  [[nodiscard]] bool is_due(const EvaluationSet& set, std::int64_t step) const {
+  [[nodiscard]] bool is_due(const session::EvaluationSet& set, std::int64_t step) const {
     return step % set.every_steps == 0 || step == job_.run.steps;
   }
 
-  const Job& job_;
+  const session::Job& job_;
   comm::World& world_;
   const std::vector<std::int32_t> bytes_of_;
-  std::vector<EvaluationData> data_;  // of each set
+  std::vector<inference::EvaluationData> data_;  // of each set
 };
 
 }  // namespace trireme::train

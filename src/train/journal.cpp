@@ -37,7 +37,7 @@ std::vector<record::BucketRow> buckets_of(const layout::Plan& plan) {
   return rows;
 }
 
-record::RunHeader header_of(const Job& job,
+record::RunHeader header_of(const session::Job& job,
                             const layout::Plan& plan,
                             const device::Device& device,
                             DType dtype,
@@ -67,7 +67,7 @@ record::RunHeader header_of(const Job& job,
 
 }  // namespace
 
-Journal::Journal(const Job& job,
+Journal::Journal(const session::Job& job,
                  const layout::Plan& plan,
                  const device::Device& device,
                  DType dtype,
@@ -145,7 +145,7 @@ void Journal::add_times(std::span<const reduce::BucketTimes> times) {
   }
 }
 
-void Journal::step(const record::StepRow& row, const StepOutcome& outcome) {
+void Journal::step(const record::StepRow& row, const session::StepOutcome& outcome) {
   tokens_ += static_cast<double>(outcome.tokens);
   add_times(outcome.times.buckets);
   const auto note = [&](double begin, double waited) {
@@ -169,7 +169,7 @@ void Journal::skipped(std::int64_t step, const std::string& found) {
   write([step, found](record::RunFile& file) { file.append_skipped({step, found}); });
 }
 
-void Journal::validation(std::int64_t step, const Evaluation& found) {
+void Journal::validation(std::int64_t step, const session::Evaluation& found) {
   write([row = record::ValidationRow{step, found.loss, found.bits_per_byte}](
             record::RunFile& file) { file.append_validation(row); });
 }
@@ -191,7 +191,7 @@ void Journal::flush() {
   writer_->flush();
 }
 
-void Journal::checkpoint(const Saver::Saved& saved) {
+void Journal::checkpoint(const session::Saver::Saved& saved) {
   if (saved.copy_s > 0)
     recorder_.add(timing::Name::checkpoint_copy, 0, saved.begin, saved.copy_s);
   recorder_.add(timing::Name::checkpoint_stall, 0, saved.begin, saved.stall_s);
@@ -260,7 +260,7 @@ void Journal::collect(std::int64_t step) {
   recorder_.add(timing::Name::record_collect, 0, begin, timing::steady_seconds() - begin);
 }
 
-void Journal::compare_with_ceiling(const Session& session, Log& log) {
+void Journal::compare_with_ceiling(const session::Session& session, Log& log) {
   if (!recorder_.enabled())
     return;
   peak_ = peak_of(*session.device);  // measuring needs memory of its own
@@ -294,7 +294,7 @@ void Journal::compare_with_ceiling(const Session& session, Log& log) {
   });
 }
 
-void Journal::close(std::int64_t step, Session& session, const Saver& saver) {
+void Journal::close(std::int64_t step, session::Session& session, const session::Saver& saver) {
   add_times(session.engine.take_last_gathers());
   collect(step);
   const Peak peak = peak_ ? *peak_ : peak_of(*session.device);

@@ -27,10 +27,11 @@
 #include "record/run/run_file.hpp"
 #include "record/run/run_writer.hpp"
 
-#include "train/job.hpp"
-#include "train/saver.hpp"
-#include "train/session.hpp"
 #include "train/span_sample.hpp"
+
+#include "session/job.hpp"
+#include "session/saver.hpp"
+#include "session/session.hpp"
 
 namespace trireme::train {
 
@@ -38,7 +39,7 @@ class Journal {
  public:
   /// Collective. Opens run.h5: a new one, or the existing one continued after `resumed_step`.
   /// Writes deck.resolved.yaml. `origin`: where the run's first weights came from, for the record.
-  Journal(const Job& job,
+  Journal(const session::Job& job,
           const layout::Plan& plan,
           const device::Device& device,
           DType dtype,
@@ -50,10 +51,10 @@ class Journal {
           Log& log);
 
   /// A row of /steps when one is due, and the engine's bucket times as samples.
-  void step(const record::StepRow& row, const StepOutcome& outcome);
+  void step(const record::StepRow& row, const session::StepOutcome& outcome);
   /// The step's gradient was not finite, and nothing was updated.
   void skipped(std::int64_t step, const std::string& found);
-  void validation(std::int64_t step, const Evaluation& found);
+  void validation(std::int64_t step, const session::Evaluation& found);
   /// A row of /evaluation/SET; `of` says what the set is of.
   void evaluation(const std::string& set, const std::string& of, const record::EvaluationRow& row);
   void noise_scale(const record::NoiseScaleRow& row);
@@ -61,17 +62,17 @@ class Journal {
   /// visible before the rows of its steps: the run that resumes there would miss them.
   void flush();
   /// A row of /checkpoints, and its samples.
-  void checkpoint(const Saver::Saved& saved);
+  void checkpoint(const session::Saver::Saved& saved);
   /// Collective: brings what was measured until `step` to the file, statistics over all ranks and
   /// the whole spans of the sample. Called every few steps and at the end.
   void collect(std::int64_t step);
   /// Collective, about a second, without touching the run's state: measures what matrix products
   /// reach on this machine now, and says and records how much of it the median step achieved, or
   /// the mean one of a batch that changes. Nothing without spans.
-  void compare_with_ceiling(const Session& session, Log& log);
+  void compare_with_ceiling(const session::Session& session, Log& log);
   /// Collective: the last samples until `step`, memory figures, and the file closed. Requires:
   /// compute has waited for all parameters.
-  void close(std::int64_t step, Session& session, const Saver& saver);
+  void close(std::int64_t step, session::Session& session, const session::Saver& saver);
 
   /// Where the time of a step went, one line per span name; what lies inside another span is taken
   /// out of it, so the lines add up. Rank 0 only.
@@ -84,7 +85,7 @@ class Journal {
   /// is late.
   void write(record::RunWriter::Entry entry, std::size_t bytes = 0);
 
-  const Job& job_;
+  const session::Job& job_;
   comm::World& world_;
   timing::Recorder& recorder_;
   std::optional<record::RunWriter> writer_;  // rank 0 only

@@ -36,7 +36,7 @@ void set_aside(const std::string& path, std::int64_t steps, Log& log) {
 record::RunFile continued(const std::string& path,
                           const record::RunHeader& header,
                           std::int64_t step,
-                          const Job& job,
+                          const session::Job& job,
                           Log& log) {
   if (!std::filesystem::exists(path)) {
     if (step > 0)  // weights that were imported have no record
@@ -71,7 +71,7 @@ record::RunFile continued(const std::string& path,
 void also_write(record::RunFile& file,
                 const std::string& path,
                 std::optional<std::int64_t> resumed_step,
-                const Job& job,
+                const session::Job& job,
                 Log& log) {
   const auto formats = record::also_formats(job.record);
   if (formats.empty())
@@ -96,7 +96,7 @@ void also_write(record::RunFile& file,
 record::RunFile open_record(const std::string& path,
                             const record::RunHeader& header,
                             std::optional<std::int64_t> resumed_step,
-                            const Job& job,
+                            const session::Job& job,
                             Log& log) {
   if (!resumed_step)
     set_aside(path, job.run.steps, log);

@@ -17,7 +17,7 @@
 
 #include "record/run/run_file.hpp"
 
-#include "train/job.hpp"
+#include "session/job.hpp"
 
 namespace trireme::train {
 
@@ -26,7 +26,7 @@ namespace trireme::train {
 record::RunFile open_record(const std::string& path,
                             const record::RunHeader& header,
                             std::optional<std::int64_t> resumed_step,
-                            const Job& job,
+                            const session::Job& job,
                             Log& log);
 
 }  // namespace trireme::train

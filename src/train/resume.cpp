@@ -23,7 +23,7 @@ bool is_data(const std::string& key) {
 }
 
 /// Whether run.allow_changes names the key or a section around it.
-bool allowed(const Job& job, const std::string& key) {
+bool allowed(const session::Job& job, const std::string& key) {
   return std::ranges::any_of(job.run.allow_changes, [&](const std::string& word) {
     return key == word || key.starts_with(word + ".");
   });
@@ -60,7 +60,7 @@ void take(const record::NameValues& deck, const char* key, T& value) {
 /// The optimizer's section as an older deck had it, if it is there; `steps` becomes those of its
 /// schedule.
 optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
-                                      const Job& job,
+                                      const session::Job& job,
                                       std::int64_t& steps) {
   optim::OptimizerConfig then = job.optimizer;
   take(deck, "optimizer.learning_rate", then.learning_rate);
@@ -93,11 +93,11 @@ std::string fact_of(const record::NameValues& facts, const std::string& name) {
   return found == facts.end() ? "" : found->second;
 }
 
-std::string tokenizer_text(const Job& job) {
+std::string tokenizer_text(const session::Job& job) {
   return job.tokenizer ? fmt::format("{:016x}", job.tokenizer->hash()) : unknown_tokenizer;
 }
 
-Resumption Resumption::of(const Saver::Resumed& resumed) {
+Resumption Resumption::of(const session::Saver::Resumed& resumed) {
   const record::CheckpointFacts& facts = resumed.facts;
   return {resumed.directory,
           facts.step,
@@ -108,7 +108,7 @@ Resumption Resumption::of(const Saver::Resumed& resumed) {
           fact_of(facts.more, record::origin_path_fact)};
 }
 
-std::vector<DeckChange> deck_changes(const record::NameValues& then, const Job& job) {
+std::vector<DeckChange> deck_changes(const record::NameValues& then, const session::Job& job) {
   std::vector<DeckChange> changes;
   for (std::size_t i = 0; i < job.deck.size(); ++i) {
     const auto& [key, now] = job.deck[i];
@@ -120,7 +120,9 @@ std::vector<DeckChange> deck_changes(const record::NameValues& then, const Job& 
   return changes;
 }
 
-void expect_allowed(const Resumption& resumed, const Job& job, const std::string& data_hash) {
+void expect_allowed(const Resumption& resumed,
+                    const session::Job& job,
+                    const std::string& data_hash) {
   std::vector<Diagnostic> found;
   const bool data_known = !resumed.data_hash.empty();
   const bool same_data = data_known && resumed.data_hash == data_hash;
@@ -173,7 +175,7 @@ void expect_allowed(const Resumption& resumed, const Job& job, const std::string
 
 std::string choose_run_id(const record::RunDirectory& directory,
                           const std::optional<Resumption>& resumed,
-                          const Job& job) {
+                          const session::Job& job) {
   if (!resumed)
     return record::new_run_id();
   const std::string mine = directory.stored_id();
@@ -196,7 +198,7 @@ std::string choose_run_id(const record::RunDirectory& directory,
   return theirs.empty() ? record::new_run_id() : theirs;
 }
 
-std::vector<std::string> change_table(const Resumption& resumed, const Job& job) {
+std::vector<std::string> change_table(const Resumption& resumed, const session::Job& job) {
   const auto changes = deck_changes(resumed.deck, job);
   std::vector<std::string> lines;
   if (resumed.deck.empty() && resumed.step > 0)
@@ -218,7 +220,7 @@ std::vector<std::string> change_table(const Resumption& resumed, const Job& job)
   return lines;
 }
 
-std::string unread_weights(const Resumption& resumed, const Job& job) {
+std::string unread_weights(const Resumption& resumed, const session::Job& job) {
   if (job.run.initial_weights.empty())
     return "";
   return fmt::format(
@@ -226,7 +228,7 @@ std::string unread_weights(const Resumption& resumed, const Job& job) {
       resumed.step, resumed.origin.empty() ? "random weights" : "those of " + resumed.origin);
 }
 
-std::string rate_jump(const Resumption& resumed, const Job& job) {
+std::string rate_jump(const Resumption& resumed, const session::Job& job) {
   if (resumed.deck.empty() || resumed.step < 1)
     return "";
   std::int64_t steps = job.run.steps;

@@ -23,8 +23,8 @@
 #include "record/checkpoint/fact_names.hpp"
 #include "record/run/run_directory.hpp"
 
-#include "train/job.hpp"
-#include "train/saver.hpp"
+#include "session/job.hpp"
+#include "session/saver.hpp"
 
 namespace trireme::train {
 
@@ -35,7 +35,7 @@ using record::tokenizer_fact, record::unknown_tokenizer;
 inline constexpr const char* noise_scale_fact = "noise_scale";
 
 /// The value of tokenizer_fact for a run.
-std::string tokenizer_text(const Job& job);
+std::string tokenizer_text(const session::Job& job);
 
 /// The value of a fact; "" when it is absent.
 std::string fact_of(const record::NameValues& facts, const std::string& name);
@@ -55,33 +55,35 @@ struct Resumption {
   std::string tokenizer;
   std::string origin;  ///< the path of the run's first weights; "": random ones, or not told
 
-  static Resumption of(const Saver::Resumed& resumed);
+  static Resumption of(const session::Saver::Resumed& resumed);
 };
 
 /// Every key whose value differs, in the order of the deck; keys that the old deck did not know are
 /// left out.
-std::vector<DeckChange> deck_changes(const record::NameValues& then, const Job& job);
+std::vector<DeckChange> deck_changes(const record::NameValues& then, const session::Job& job);
 
 /// Throws UserError with all changes that the deck does not allow; `data_hash` is that of this
 /// start's data.
-void expect_allowed(const Resumption& resumed, const Job& job, const std::string& data_hash);
+void expect_allowed(const Resumption& resumed,
+                    const session::Job& job,
+                    const std::string& data_hash);
 
 /// The identity that the run has in this directory: a new one where nothing is gone on with. Throws
 /// UserError when the checkpoint is another run's, or may be. Rank 0.
 std::string choose_run_id(const record::RunDirectory& directory,
                           const std::optional<Resumption>& resumed,
-                          const Job& job);
+                          const session::Job& job);
 
 /// What changed, as lines of a table, for people; empty when nothing did. One line where the
 /// checkpoint does not tell.
-std::vector<std::string> change_table(const Resumption& resumed, const Job& job);
+std::vector<std::string> change_table(const Resumption& resumed, const session::Job& job);
 
 /// A sentence when the deck names weights, which only a new run reads, with those that the run
 /// began with; else nothing.
-std::string unread_weights(const Resumption& resumed, const Job& job);
+std::string unread_weights(const Resumption& resumed, const session::Job& job);
 
 /// A sentence when the learning rate jumps between the last step of the checkpoint and the next
 /// because its schedule follows run.steps; else nothing.
-std::string rate_jump(const Resumption& resumed, const Job& job);
+std::string rate_jump(const Resumption& resumed, const session::Job& job);
 
 }  // namespace trireme::train

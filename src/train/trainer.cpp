@@ -27,15 +27,15 @@
 #include "train/epochs.hpp"
 #include "train/evaluation_sets.hpp"
 #include "train/journal.hpp"
-#include "train/machine.hpp"
 #include "train/noise_scale.hpp"
 #include "train/progress.hpp"
 #include "train/resume.hpp"
-#include "train/saver.hpp"
-#include "train/session.hpp"
-#include "train/stop.hpp"
-#include "train/text_sample.hpp"
 
+#include "inference/text_sample.hpp"
+#include "session/machine.hpp"
+#include "session/saver.hpp"
+#include "session/session.hpp"
+#include "session/stop.hpp"
 #include "text/terminal.hpp"
 
 namespace trireme::train {
@@ -46,7 +46,7 @@ constexpr double assumed_bytes_per_s = 50e6;
 
 /// Whether the run in `path` has made all its steps: by its newest checkpoint, or by its record
 /// where the deck asks for no checkpoints.
-bool is_finished(const Job& job, const std::string& path) {
+bool is_finished(const session::Job& job, const std::string& path) {
   if (const auto newest = record::newest_checkpoint(path); newest && newest->step >= job.run.steps)
     return true;
   return !job.checkpoint.regular() &&
@@ -55,10 +55,10 @@ bool is_finished(const Job& job, const std::string& path) {
 
 /// The run directory, or the first of DIRECTORY-2, DIRECTORY-3, … that is not finished, when the
 /// deck wants a new run then.
-std::string choose_directory(const Job& job, comm::World& world) {
+std::string choose_directory(const session::Job& job, comm::World& world) {
   std::string path = job.run.directory;
   comm::on_first_rank(world, [&] {
-    if (job.run.when_finished == WhenFinished::renew)
+    if (job.run.when_finished == session::WhenFinished::renew)
       for (int number = 2; is_finished(job, path); ++number)
         path = fmt::format("{}-{}", job.run.directory, number);
   });
@@ -70,11 +70,11 @@ constexpr double slurm_margin_s = 5;
 
 /// Where the run must end, on the steady clock: run.walltime after `started_at`, or shortly before
 /// the end of the Slurm job, whichever comes first.
-std::optional<double> deadline_of(const Job& job, double started_at) {
+std::optional<double> deadline_of(const session::Job& job, double started_at) {
   std::optional<double> deadline;
   if (job.run.walltime.given())
     deadline = started_at + job.run.walltime.value->seconds;
-  if (const auto end = slurm_end()) {
+  if (const auto end = session::slurm_end()) {
     const double steady =
         timing::steady_seconds() + *end - slurm_margin_s - timing::calendar_seconds();
     deadline = std::min(deadline.value_or(steady), steady);
@@ -84,7 +84,11 @@ std::optional<double> deadline_of(const Job& job, double started_at) {
 
 class Trainer {
  public:
-  Trainer(const Job& job, comm::World& world, Log& log, SignalScope& signals, double started_at);
+  Trainer(const session::Job& job,
+          comm::World& world,
+          Log& log,
+          session::SignalScope& signals,
+          double started_at);
   ExitCode run();
 
  private:
@@ -92,7 +96,7 @@ class Trainer {
   void start();
   void open_files(const std::optional<Resumption>& before, const record::NameValues& origin);
   /// Step `number`, and a look at the one before.
-  Requests step(std::int64_t number);
+  session::Requests step(std::int64_t number);
   /// Records and prints the step that nobody has looked at yet, if there is one. Collective.
   void look();
   /// What is due after step `number`, in the order of the header.
@@ -104,7 +108,7 @@ class Trainer {
   void print_sample(std::int64_t step);
   /// Begins a checkpoint, after one that is under way, and waits for it where the run must.
   void save(std::int64_t step, bool wait);
-  void note(const Saver::Saved& saved);
+  void note(const session::Saver::Saved& saved);
   /// `whole`: the run has made its last step, so there is time to measure the machine.
   void finish(bool whole);
   ExitCode steps();
@@ -128,22 +132,22 @@ class Trainer {
       progress_->clear();
   }
 
-  const Job& job_;
+  const session::Job& job_;
   const double flops_per_token_ = model::flops_per_token(job_.shape);  // builds all layers
   comm::World& world_;
   Log& log_;
   record::RunDirectory directory_;
   std::optional<record::RunDirectory> checkpoints_;  // where the deck wants them elsewhere
   data::Split data_;
-  Session session_;
-  Saver saver_;
+  session::Session session_;
+  session::Saver saver_;
   std::optional<Journal> journal_;
   std::optional<Progress> progress_;  // rank 0 only
   std::optional<Epochs> epochs_;
   std::optional<EvaluationSets> sets_;     // where the deck has any
   std::optional<NoiseScale> noise_scale_;  // where the deck wants it
-  SignalScope& signals_;
-  Walltime walltime_;
+  session::SignalScope& signals_;
+  session::Walltime walltime_;
 
   bool finished_ = false;  ///< before it began: an earlier start made all its steps
   std::int64_t first_step_ = 1;
@@ -157,13 +161,16 @@ class Trainer {
   std::optional<double> first_validation_, last_validation_;
 };
 
-Trainer::Trainer(
-    const Job& job, comm::World& world, Log& log, SignalScope& signals, double started_at)
+Trainer::Trainer(const session::Job& job,
+                 comm::World& world,
+                 Log& log,
+                 session::SignalScope& signals,
+                 double started_at)
     : job_(job),
       world_(world),
       log_(log),
       directory_(choose_directory(job, world), world),
-      data_(open_data(job, directory_.file("tokens"), world, log)),
+      data_(session::open_data(job, directory_.file("tokens"), world, log)),
       session_(job, data_, world),
       saver_(job, session_.plan, session_.engine, session_.optimizer, *session_.device, world),
       signals_(signals),
@@ -175,7 +182,7 @@ void Trainer::start() {
     comm::on_first_rank(world_,
                         [&] { record::link_checkpoints(directory_.path(), checkpoints_->path()); });
   }
-  std::optional<Saver::Resumed> resumed;
+  std::optional<session::Saver::Resumed> resumed;
   {
     const timing::Span span(session_.recorder, timing::Name::checkpoint_read);
     resumed = saver_.load_newest(directory_.path(), log_, *session_.compute_stream);
@@ -255,7 +262,8 @@ void Trainer::open_files(const std::optional<Resumption>& before,
     for (const std::string& line : session_.choices) log_.warning("{}", line);
   if (!session_.without_graphs.empty())
     log_.info("gpu.graphs: off: {}", session_.without_graphs);
-  for (const std::string& line : gpu_table(world_, *session_.device)) log_.info("{}", line);
+  for (const std::string& line : session::gpu_table(world_, *session_.device))
+    log_.info("{}", line);
   log_.info("data: {} training tokens, {} validation tokens", count(data_.train.num_tokens()),
             data_.validation ? count(data_.validation->num_tokens()) : "no");
   epochs_.emplace(data_.train, static_cast<std::int64_t>(session_.next_sample));
@@ -264,10 +272,10 @@ void Trainer::open_files(const std::optional<Resumption>& before,
     progress_.emplace(log_, terminal_listens(), first_step_, job_.run.steps, flops_per_token_);
 }
 
-Requests Trainer::step(std::int64_t number) {
+session::Requests Trainer::step(std::int64_t number) {
   const std::uint64_t allocated = session_.scratch.num_allocations();
-  const Requests agreed = session_.enqueue(number, [&] {
-    Requests requests = signals_.take();
+  const session::Requests agreed = session_.enqueue(number, [&] {
+    session::Requests requests = signals_.take();
     const double now = timing::steady_seconds();
     if (world_.rank() == 0 && walltime_.ends(now, saver_.under_way()))
       requests.stop = 1;
@@ -300,7 +308,7 @@ void Trainer::look() {
   if (newest_.seen)
     return;
   newest_.seen = true;
-  const StepOutcome outcome = session_.outcome(newest_.step);
+  const session::StepOutcome outcome = session_.outcome(newest_.step);
   const double rate = static_cast<double>(outcome.tokens) / outcome.seconds;
   journal_->step({.step = newest_.step,
                   .loss = outcome.loss,
@@ -390,10 +398,10 @@ void Trainer::print_sample(std::int64_t step) {
   session_.engine.wait_for_parameters();
   comm::on_first_rank(world_, [&] {
     const auto text =
-        continue_text(session_.model, *session_.device, *job_.tokenizer,
-                      {job_.sample.prompt, job_.sample.tokens, job_.sample.temperature,
-                       static_cast<std::uint64_t>(job_.run.seed)},
-                      session_.hooks, *session_.compute_stream);
+        inference::continue_text(session_.model, *session_.device, *job_.tokenizer,
+                                 {job_.sample.prompt, job_.sample.tokens, job_.sample.temperature,
+                                  static_cast<std::uint64_t>(job_.run.seed)},
+                                 session_.hooks, *session_.compute_stream);
     clear_progress();
     log_.info("sample after step {}:\n{}{}\n", step, text::for_terminal(job_.sample.prompt),
               text::for_terminal(text));
@@ -417,7 +425,7 @@ void Trainer::save(std::int64_t step, bool wait) {
     note(saver_.finish());
 }
 
-void Trainer::note(const Saver::Saved& saved) {
+void Trainer::note(const session::Saver::Saved& saved) {
   journal_->checkpoint(saved);
   if (world_.rank() != 0)  // it knows what was saved, and when to end
     return;
@@ -491,7 +499,7 @@ ExitCode Trainer::steps() {
     evaluate_sets(0);
   for (std::int64_t number = first_step_; number <= job_.run.steps; ++number) {
     const double begin = timing::steady_seconds();
-    const Requests agreed = step(number);
+    const session::Requests agreed = step(number);
     const bool last = number == job_.run.steps, stops = agreed.stop > 0 && !last;
     const bool saves = due(number, job_.checkpoint.every_steps) || agreed.checkpoint > 0 ||
                        agreed.stop > 0 || (last && job_.checkpoint.regular());
@@ -523,9 +531,12 @@ ExitCode Trainer::steps() {
 
 }  // namespace
 
-ExitCode train(
-    const Job& job, comm::World& world, Log& log, SignalScope& signals, double started_at) {
-  const int threads = choose_threads(job.run.threads, world);
+ExitCode train(const session::Job& job,
+               comm::World& world,
+               Log& log,
+               session::SignalScope& signals,
+               double started_at) {
+  const int threads = session::choose_threads(job.run.threads, world);
   omp_set_num_threads(threads);
   const auto placement = comm::describe(comm::gather_placement(world, threads));
   for (const auto& [text, warning] : placement)

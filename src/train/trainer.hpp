@@ -25,14 +25,17 @@
 
 #include "comm/control/world.hpp"
 
-#include "train/job.hpp"
-#include "train/stop.hpp"
+#include "session/job.hpp"
+#include "session/stop.hpp"
 
 namespace trireme::train {
 
 /// Trains as `job` says. All ranks call. Returns `done`, or `requeue` when it stopped early after
 /// a checkpoint. `started_at` is the steady clock at process start, for run.walltime.
-ExitCode train(
-    const Job& job, comm::World& world, Log& log, SignalScope& signals, double started_at);
+ExitCode train(const session::Job& job,
+               comm::World& world,
+               Log& log,
+               session::SignalScope& signals,
+               double started_at);
 
 }  // namespace trireme::train

@@ -16,12 +16,12 @@
 
 #include "comm/control/world.hpp"
 
-#include "train/session.hpp"
+#include "session/session.hpp"
 
 namespace trireme::verify {
 
-using train::Session;
-using train::StepOutcome;
+using session::Session;
+using session::StepOutcome;
 
 struct Finding {
   /// Small is first: parameter and element where there are such.

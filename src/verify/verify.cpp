@@ -16,14 +16,13 @@
 
 #include "base/text.hpp"
 
+#include "comm/control/temporary_directory.hpp"
 #include "comm/control/together.hpp"
 
 #include "reduce/layout_options.hpp"
 
-#include "train/machine.hpp"
-#include "train/saver.hpp"
-#include "train/temporary_directory.hpp"
-
+#include "session/machine.hpp"
+#include "session/saver.hpp"
 #include "verify/checks.hpp"
 
 namespace trireme::verify {
@@ -32,7 +31,7 @@ namespace {
 /// The job with one combination put in, and nothing to write or to evaluate.
 Job with(const Combination& combination, Job job, std::int64_t steps) {
   job.run.steps = std::max(job.run.steps, steps);
-  job.run.device = train::DeviceChoice::cpu;
+  job.run.device = session::DeviceChoice::cpu;
   job.optimizer.sharded = combination.sharded;
   if (!combination.keeps_boundaries) {
     job.parallel.bucket_elements.value = combination.bucket_elements;
@@ -131,8 +130,8 @@ std::string Verifier::run_one(const Combination& combination) {
   if (std::string found = agree(world_, check_reduced_once(session)); !found.empty())
     return "before the first step, " + found;
   poison_foreign_parameters(session);
-  train::Saver(session.job, session.plan, session.engine, session.optimizer, *session.device,
-               world_)
+  session::Saver(session.job, session.plan, session.engine, session.optimizer, *session.device,
+                 world_)
       .initialize(*session.compute_stream);
   std::string found = train(session, combination);
   // Nobody takes memory away that a peer still reads.
@@ -149,7 +148,7 @@ std::string Verifier::train(Session& session, const Combination& combination) {
     session.engine.hold_collectives(held);
     StepOutcome outcome;
     try {
-      outcome = session.step(step, [] { return train::Requests{}; });
+      outcome = session.step(step, [] { return session::Requests{}; });
     } catch (const UserError& not_finite) {  // the same on all ranks, and here poison by our fault
       return fmt::format("in step {}, {}; or memory was read before it was written", step,
                          not_finite.findings().front().text);
@@ -247,16 +246,16 @@ std::vector<Combination> all_combinations(const Job& job) {
 }
 
 Verified verify(const Job& job, comm::World& world, Log& log, const VerifyRequest& request) {
-  if (job.run.device == train::DeviceChoice::cuda)
+  if (job.run.device == session::DeviceChoice::cuda)
     throw UserError("trireme verify compares bits on the CPU; use run.device: cpu");
   if (!job.data.train.text.empty() && !job.data.cache.given() && world.local_size() < world.size())
     throw UserError(
         "ranks on several hosts need a token cache that all of them see: give data.cache");
-  omp_set_num_threads(train::choose_threads(job.run.threads, world));
+  omp_set_num_threads(session::choose_threads(job.run.threads, world));
   std::optional<data::Split> data;
   {
-    const train::TemporaryDirectory cache(world);
-    data.emplace(train::open_data(job, cache.path(), world, log));  // mapped, so its file may go
+    const comm::TemporaryDirectory cache(world);
+    data.emplace(session::open_data(job, cache.path(), world, log));  // mapped, so its file may go
   }
   return Verifier(job, *data, world, log, request).run();
 }

@@ -39,13 +39,13 @@
 
 #include "comm/control/world.hpp"
 
-#include "train/job.hpp"
-#include "train/session.hpp"
+#include "session/job.hpp"
+#include "session/session.hpp"
 
 namespace trireme::verify {
 
-using train::Job;
-using train::Session;
+using session::Job;
+using session::Session;
 
 struct Combination {
   const char* buckets = "one bucket";

@@ -12,9 +12,9 @@
 
 #include "base/error.hpp"
 
-#include "train/saver.hpp"
-#include "train/session.hpp"
-#include "train/small_job.hpp"
+#include "session/saver.hpp"
+#include "session/session.hpp"
+#include "session/small_job.hpp"
 
 namespace trireme::train {
 namespace {
@@ -121,20 +121,20 @@ TEST(NoiseScale, GoesOnFromACheckpointToTheBit) {
 
 /// A session of `job`, its parameters initialized, whose first step begins with sample `first`.
 struct Started {
-  Started(const Job& job, const data::Split& data, comm::World& world, std::uint64_t first)
+  Started(const session::Job& job, const data::Split& data, comm::World& world, std::uint64_t first)
       : session(job, data, world) {
-    Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
+    session::Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
         .initialize(*session.compute_stream);
     session.next_sample = first;
   }
-  StepOutcome step(std::int64_t number) {
-    return session.step(number, [] { return Requests{}; });
+  session::StepOutcome step(std::int64_t number) {
+    return session.step(number, [] { return session::Requests{}; });
   }
-  Session session;
+  session::Session session;
 };
 
 /// The gradients of one step over the job's whole batch, mean over the sequences.
-std::vector<double> gradients(const Job& job,
+std::vector<double> gradients(const session::Job& job,
                               const data::Split& data,
                               comm::World& world,
                               std::uint64_t first) {
@@ -159,21 +159,21 @@ double square(const std::vector<double>& values) {
 TEST(NoiseScale, ComparesAStepWithItsLeaves) {
   const auto world = comm::make_self_world();
   Log log(false, "test");
-  Job job = small_job();
-  job.run.device = DeviceChoice::cpu;
+  session::Job job = session::small_job();
+  job.run.device = session::DeviceChoice::cpu;
   job.batch = {.sequences = 16, .micro_sequences = 2};
   job.parallel.reduction = comm::Reduction::tree;
   job.parallel.logical_shards.value = 4;  // of two micro-steps each
   job.evaluate.noise_scale.every_steps = 2;
-  const auto data = open_data(job, "unused", *world, log);
+  const auto data = session::open_data(job, "unused", *world, log);
   Started whole(job, data, *world, 0);
   EXPECT_FALSE(whole.step(1).leaf_norm_squared.has_value());
   EXPECT_TRUE(whole.step(2).leaf_norm_squared.has_value());
 
   // From the initial parameters, so that every leaf can be computed anew.
   job.evaluate.noise_scale.every_steps = 1;
-  const StepOutcome outcome = Started(job, data, *world, 0).step(1);
-  Job leaf = job;
+  const session::StepOutcome outcome = Started(job, data, *world, 0).step(1);
+  session::Job leaf = job;
   leaf.batch.sequences = 4;
   leaf.parallel.logical_shards.value = 1;
   leaf.evaluate.noise_scale.every_steps = 0;

@@ -12,8 +12,7 @@
 
 #include "comm/control/world.hpp"
 
-#include "train/small_job.hpp"
-
+#include "session/small_job.hpp"
 #include "support/scratch_directory.hpp"
 
 namespace trireme::train {
@@ -44,8 +43,8 @@ class Resume : public testing::Test {
                .tokenizer = {},
                .origin = {}};
   }
-  [[nodiscard]] Job job() const {
-    Job job = job_;
+  [[nodiscard]] session::Job job() const {
+    session::Job job = job_;
     job.deck = now_;
     job.rules = {Change::free, Change::never, Change::asked, Change::asked, Change::free};
     return job;
@@ -64,7 +63,7 @@ class Resume : public testing::Test {
     return "";
   }
 
-  Job job_ = small_job();
+  session::Job job_ = session::small_job();
   record::NameValues now_;
   Resumption before_;
 };
@@ -87,7 +86,7 @@ TEST_F(Resume, ADeckWithoutAKindOfOptimizerMeantAdamW) {
   now_.emplace_back("optimizer.kind", "adamw");
   EXPECT_THAT(change_table(before_, job()), IsEmpty());
   now_.back().second = "muon";
-  Job muon = job();
+  session::Job muon = job();
   muon.rules.push_back(Change::never);
   try {
     expect_allowed(before_, muon, seen);

@@ -10,8 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "train/small_job.hpp"
-
+#include "session/small_job.hpp"
 #include "verify/checks.hpp"
 
 namespace trireme::verify {
@@ -37,7 +36,7 @@ class VerifyTest : public ::testing::Test {
     return verify(job, *world, log, {2, std::move(meddle)});
   }
 
-  Job job = train::small_job();
+  Job job = session::small_job();
 };
 
 TEST_F(VerifyTest, RunsEveryCombinationOnce) {
@@ -111,7 +110,7 @@ TEST_F(VerifyTest, NamesTheCombinationWhenSomethingThrows) {
 }
 
 TEST_F(VerifyTest, RefusesAGpu) {
-  job.run.device = train::DeviceChoice::cuda;
+  job.run.device = session::DeviceChoice::cuda;
   EXPECT_THROW(verify_with({}), UserError);
 }
 

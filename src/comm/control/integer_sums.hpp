@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small sums of integers over all ranks: the norm and the loss of a step, 1.1 KB of words that add
-// up exactly (ops/order_free_words.hpp), so their order is MPI's own.
+// up exactly (ops/optimizer/order_free_words.hpp), so their order is MPI's own.
 //
 // MPI's non-blocking all-reduce, polled as every other collective is, sends a number of messages
 // per rank that grows as the logarithm of the ranks; every rank ends with the same bits.

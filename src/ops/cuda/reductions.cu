@@ -12,7 +12,7 @@
 
 #include "ops/cuda/loops.cuh"
 #include "ops/cuda/reductions.hpp"
-#include "ops/order_free_words.hpp"
+#include "ops/optimizer/order_free_words.hpp"
 
 namespace trireme::ops::cuda {
 namespace {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A directory for what a command builds on its way, such as a token cache: made by rank 0, known to
+// all ranks, gone with the object.
+#pragma once
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/error.hpp"
+
+#include "comm/control/together.hpp"
+#include "comm/control/world.hpp"
+
+namespace trireme::comm {
+
+class TemporaryDirectory {
+ public:
+  /// Collective.
+  explicit TemporaryDirectory(World& world) {
+    std::string path;
+    on_first_rank(world, [&] {
+      path = (std::filesystem::temp_directory_path() / "trireme-XXXXXX").string();
+      if (mkdtemp(path.data()) == nullptr)
+        throw StorageError("file system", "mkdtemp " + path, std::strerror(errno), __FILE__,
+                           __LINE__);
+      made_here_ = true;
+    });
+    path_ = world.broadcast(std::move(path), 0);
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    if (made_here_)
+      std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool made_here_ = false;
+};
+
+}  // namespace trireme::comm

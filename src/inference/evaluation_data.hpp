@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a model is evaluated on: text or tokens, or questions, read and checked by the first rank.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/control/world.hpp"
+#include "data/multiple_choice.hpp"
+#include "data/token_stream.hpp"
+
+#include "model/config.hpp"
+
+#include "text/tokenizer.hpp"
+
+namespace trireme::inference {
+
+/// Files, by the names under which findings speak of them.
+struct EvaluationSource {
+  std::vector<std::string> text, tokens;  ///< at most one of the two
+  std::string field;                      ///< of text: JSON lines
+  std::string multiple_choice;            ///< a file; empty: none
+  data::ChoiceFormat format = data::ChoiceFormat::hellaswag;
+  std::string text_key = "--text", tokens_key = "--tokens", choice_key = "--multiple-choice";
+
+  /// Whether it is read by way of a tokenizer.
+  [[nodiscard]] bool is_text() const {
+    return !text.empty() || (!multiple_choice.empty() && format == data::ChoiceFormat::jsonl);
+  }
+};
+
+struct EvaluationData {
+  std::unique_ptr<data::TokenStream> stream;  ///< null: none
+  std::vector<data::Question> questions;
+};
+
+/// Collective; one item for each source. `tokenizer` is null where it is not known, in which case
+/// no source is text. Throws UserError with the findings about all sources, StorageError.
+std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSource>& sources,
+                                                 const model::GptShape& shape,
+                                                 const text::Tokenizer* tokenizer,
+                                                 comm::World& world);
+
+/// Bytes of text of each token; empty where no tokenizer tells.
+std::vector<std::int32_t> bytes_of_all_tokens(const text::Tokenizer* tokenizer);
+
+}  // namespace trireme::inference

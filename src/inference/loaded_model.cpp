@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inference/loaded_model.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/error.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "session/machine.hpp"
+
+namespace trireme::inference {
+
+std::string LoadedModel::title() const {
+  return from_checkpoint() ? fmt::format("{}: step {}", stored.path, stored.step)
+                           : fmt::format("{}: weights of {}", stored.path, stored.format);
+}
+
+const text::Tokenizer& LoadedModel::known_tokenizer() const {
+  if (!tokenizer)
+    throw UserError(Place{stored.path},
+                    from_checkpoint()
+                        ? "the deck of this run does not tell what tokenizer made its tokens, so "
+                          "there is no text; go on with data.tokenizer in the deck, and use the "
+                          "next checkpoint"
+                        : "no tokenizer lies beside these weights, so there is no text; put its "
+                          "files there, or give `trireme import` a --tokenizer");
+  if (stored.shape.vocabulary < tokenizer->vocabulary())
+    throw UserError(Place{stored.path},
+                    fmt::format("a vocabulary of {} does not hold the tokenizer's {} tokens",
+                                stored.shape.vocabulary, tokenizer->vocabulary()));
+  return *tokenizer;
+}
+
+LoadedModel load_model(const ModelSource& source, comm::World& world, Log& log) {
+  std::string found;
+  comm::on_first_rank(world, [&] {
+    found = weights::packed(weights::open_model_of(source.path, source.step.value_or(-1)));
+  });
+  LoadedModel loaded;
+  loaded.stored = weights::unpacked(world.broadcast(std::move(found), 0));
+  const int threads = session::choose_threads({}, world);
+  omp_set_num_threads(threads);
+  comm::together(world, [&] {
+    loaded.tokenizer = weights::tokenizer_of(loaded.stored);
+    loaded.device = device::make_cpu_device(threads);
+    loaded.stream = loaded.device->make_stream(device::StreamMode::inlined, "compute");
+    loaded.parameters = weights::load_parameters(loaded.stored, *loaded.device, *loaded.stream);
+  });
+  log.info("{}", loaded.title());
+  return loaded;
+}
+
+}  // namespace trireme::inference

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inference/text_sample.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/packing.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "generate/next_logits.hpp"
+
+namespace trireme::inference {
+namespace {
+
+std::vector<std::int32_t> prompt_tokens(const text::Tokenizer& tokenizer,
+                                        const std::string& prompt) {
+  std::vector<std::int32_t> tokens;
+  tokenizer.encode(prompt, tokens);
+  if (tokens.empty() && tokenizer.end_of_text())
+    tokens.push_back(*tokenizer.end_of_text());
+  else if (tokens.empty())
+    tokenizer.encode("\n", tokens);
+  return tokens;
+}
+
+std::string decoded(const text::Tokenizer& tokenizer, std::span<const std::int32_t> tokens) {
+  std::string text;
+  tokenizer.decode(tokens, text);
+  return text;
+}
+
+/// What travels of a text: its number, why it ended, and its tokens.
+void pack(Packer& packer, std::int64_t number, const generate::Generated& text) {
+  packer.number(number);
+  packer.number(text.end);
+  packer.array(text.tokens);
+}
+
+std::vector<Sampled> unpacked(const std::vector<std::string>& of_ranks,
+                              std::int64_t samples,
+                              const text::Tokenizer& tokenizer) {
+  std::vector<Sampled> all;
+  for (const std::string& bytes : of_ranks)
+    for (Unpacker unpacker(bytes); !unpacker.empty();) {
+      const auto number = unpacker.number<std::int64_t>();
+      Sampled one;
+      one.prompt = number / samples;
+      one.sample = number % samples;
+      one.end = unpacker.number<generate::End>();
+      one.tokens = unpacker.array<std::int32_t>();
+      one.text = decoded(tokenizer, one.tokens);
+      all.push_back(std::move(one));
+    }
+  std::ranges::sort(all, [](const Sampled& a, const Sampled& b) {
+    return a.prompt != b.prompt ? a.prompt < b.prompt : a.sample < b.sample;
+  });
+  return all;
+}
+
+/// The first rank's prompts, on all.
+std::vector<std::string> broadcast(const std::vector<std::string>& prompts, comm::World& world) {
+  Packer packer;
+  for (const std::string& prompt : prompts) packer.text(prompt);
+  const std::string bytes = world.broadcast(packer.take(), 0);
+  std::vector<std::string> all;
+  for (Unpacker unpacker(bytes); !unpacker.empty();) all.push_back(unpacker.text());
+  return all;
+}
+
+/// The model in the form that was asked for.
+class Speaker {
+ public:
+  Speaker(LoadedModel& loaded, const SampleRequest& request, std::int64_t texts) {
+    if (request.cache) {
+      logits_ = generate::with_cache(
+          *loaded.device, loaded.shape(), DType::f32, loaded.parameters.views,
+          std::clamp<std::int64_t>(texts, 1, request.at_once), hooks_, *loaded.stream);
+      return;
+    }
+    gpt_.emplace(*loaded.device, loaded.shape(), DType::f32, 1, 0);
+    gpt_->bind(loaded.parameters.views, {});
+    logits_ = generate::without_cache(*gpt_, *loaded.device, hooks_, *loaded.stream);
+  }
+  generate::NextLogits& logits() { return *logits_; }
+
+ private:
+  model::NoHooks hooks_;
+  std::optional<model::Gpt> gpt_;
+  std::unique_ptr<generate::NextLogits> logits_;
+};
+
+}  // namespace
+
+std::string continue_text(model::Gpt& model,
+                          device::Device& device,
+                          const text::Tokenizer& tokenizer,
+                          const TextRequest& request,
+                          model::Hooks& hooks,
+                          device::Stream& stream) {
+  if (model.shape().vocabulary < tokenizer.vocabulary())
+    throw UserError(fmt::format("a vocabulary of {} does not hold the tokenizer's {} tokens",
+                                model.shape().vocabulary, tokenizer.vocabulary()));
+  const auto logits = generate::without_cache(model, device, hooks, stream);
+  const generate::Request text{prompt_tokens(tokenizer, request.prompt)};
+  const auto drawn = generate::generate(*logits, {&text, 1},
+                                        {.tokens = request.tokens,
+                                         .distribution = {.temperature = request.temperature},
+                                         .seed = request.seed,
+                                         .alphabet = tokenizer.vocabulary()});
+  return decoded(tokenizer, drawn.at(0).tokens);
+}
+
+void sample_run(const SampleRequest& request,
+                comm::World& world,
+                Log& log,
+                const SampleListener& listener) {
+  LoadedModel loaded = load_model(request.source, world, log);
+  const text::Tokenizer& tokenizer = loaded.known_tokenizer();
+  generate::Rules rules = request.rules;
+  rules.alphabet = tokenizer.vocabulary();
+  if (request.ends)
+    rules.end_of_text = tokenizer.end_of_text();
+  const std::vector<std::string> prompts = broadcast(request.prompts, world);
+  const std::int64_t texts = std::ssize(prompts) * request.samples;
+  const std::int64_t share = (texts + world.size() - 1) / world.size();
+  Speaker speaker(loaded, request, share);
+  // Each round is a few times what grows at once, so that what ends early makes room.
+  const std::int64_t round = world.size() * 4 * request.at_once;
+  for (std::int64_t begin = 0; begin < texts; begin += round) {
+    std::vector<generate::Request> mine;
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t i = begin; i < std::min(texts, begin + round); ++i)
+      if (i % world.size() == world.rank()) {
+        mine.push_back(
+            {prompt_tokens(tokenizer, prompts[static_cast<std::size_t>(i / request.samples)]),
+             static_cast<std::uint64_t>(i)});
+        numbers.push_back(i);
+      }
+    Packer packer;
+    comm::together(world, [&] {
+      const auto decided = [&](std::size_t /*text*/, std::int32_t token) {
+        if (texts == 1 && listener.decided)
+          listener.decided(decoded(tokenizer, {&token, 1}));
+      };
+      const auto made = generate::generate(speaker.logits(), mine, rules, decided);
+      for (std::size_t i = 0; i < made.size(); ++i) pack(packer, numbers[i], made[i]);
+    });
+    const auto of_ranks = world.gather(packer.take());
+    comm::on_first_rank(world, [&] {
+      for (const Sampled& one : unpacked(of_ranks, request.samples, tokenizer))
+        listener.finished(one);
+    });
+  }
+}
+
+}  // namespace trireme::inference

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A chunk is looked at as integers: the largest exponent of all its elements tells at once whether
+// any is not finite, and only then is it searched.
+#include "ops/cpu/optimizer/finite.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "ops/cpu/loops.hpp"
+
+namespace trireme::ops::cpu {
+namespace {
+
+constexpr std::uint32_t magnitude_bits = 0x7fffffffU;
+constexpr std::uint32_t infinity_bits = 0x7f800000U;
+
+TRIREME_CLONES bool all_finite(const float* values, std::int64_t count) {
+  std::uint32_t largest = 0;
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(values[i]) & magnitude_bits);
+  return largest < infinity_bits;
+}
+
+}  // namespace
+
+std::int64_t find_not_finite(const float* values, std::int64_t count) {
+  const std::int64_t chunks = (count + elements_per_chunk - 1) / elements_per_chunk;
+  std::int64_t first = count;
+#pragma omp parallel for schedule(static) reduction(min : first) if (chunks > 1)
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    const std::int64_t begin = c * elements_per_chunk;
+    const std::int64_t end = std::min(count, begin + elements_per_chunk);
+    if (all_finite(values + begin, end - begin))
+      continue;
+    std::int64_t i = begin;
+    while ((std::bit_cast<std::uint32_t>(values[i]) & magnitude_bits) < infinity_bits) ++i;
+    first = std::min(first, i);
+  }
+  return first == count ? -1 : first;
+}
+
+}  // namespace trireme::ops::cpu

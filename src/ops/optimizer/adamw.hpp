@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdamW on a contiguous range: one pass that reads and writes each state once.
+// Source: Loshchilov, Hutter 2019, algorithm 2, with bias correction; decay is multiplied by the
+// learning rate.
+//
+//   g  = norm.scale · gradient;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²
+//   master -= learning_rate · ( (m/correction1) / (sqrt(v/correction2) + epsilon) +
+//   weight_decay·master ) parameter = master, rounded to the parameter's dtype
+//
+// Where norm.finite is 0 when the stream comes to it, nothing is written.
+//
+// Shapes: all [n]; master, m, v, gradient fp32; parameter fp32 or bf16. In fp32 runs master and
+// parameter may be the same view. `norm` is memory of the stream's device.
+#pragma once
+
+#include "base/view.hpp"
+
+#include "device/device.hpp"
+
+#include "ops/optimizer/adamw_step.hpp"
+#include "ops/optimizer/gradient_norm.hpp"
+
+namespace trireme::ops {
+
+void adamw(View parameter,
+           View master,
+           View m,
+           View v,
+           ConstView gradient,
+           const AdamwStep& step,
+           const GradientNorm& norm,
+           device::Stream& stream);
+
+}  // namespace trireme::ops

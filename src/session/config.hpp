@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// The deck sections `run`, `gpu`, `batch`, `evaluate` and `sample`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/key.hpp"
+
+#include "data/batches.hpp"
+
+#include "session/evaluate_config.hpp"
+#include "weights/config.hpp"
+
+namespace trireme::session {
+
+enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
+enum class Precision : std::uint8_t { automatic, fp32, bf16 };
+
+/// What to do with a run directory whose run has made all its steps.
+enum class WhenFinished : std::uint8_t { keep, renew };
+
+struct RunConfig {
+  std::string name = "run";
+  std::string directory;
+  std::int64_t steps = 0;
+  std::int64_t seed = 1337;
+  std::string initial_weights;
+  weights::InitialRows initial_rows = weights::InitialRows::exact;
+  DeviceChoice device = DeviceChoice::automatic;
+  Precision precision = Precision::automatic;
+  Or<std::int64_t> threads;
+  WhenFinished when_finished = WhenFinished::keep;
+  Or<Duration> walltime{.value = std::nullopt, .keyword = "none"};
+  std::vector<std::string> allow_changes;
+};
+
+/// How a GPU computes. `graphs` alone concerns CPUs too, where it serves tests.
+struct GpuConfig {
+  bool timed_products = false;
+  bool fused_gelu = true;
+  bool deterministic_attention = true;
+  Or<bool> graphs;
+};
+
+/// One change of the batch's size.
+struct BatchChange {
+  std::int64_t step = 0;
+  std::int64_t sequences = 0;
+};
+
+struct BatchConfig {
+  std::int64_t sequences = 0;
+  std::int64_t micro_sequences = 0;
+  std::vector<BatchChange> schedule = {};
+
+  /// Of all steps. Requires: a deck that was checked.
+  [[nodiscard]] data::BatchSizes sizes() const {
+    std::vector<data::BatchSizes::Part> later;
+    for (const BatchChange& change : schedule) later.push_back({change.step, change.sequences});
+    return data::BatchSizes(sequences, later);
+  }
+};
+
+struct SampleConfig {
+  std::int64_t every_steps = 0;
+  std::int64_t tokens = 64;
+  std::string prompt;
+  double temperature = 0.8;
+};
+
+template <class V>
+void describe(V& v, RunConfig& c) {
+  v("name", c.name, {.help = "Names the run in the record and in plots."});
+  v("directory", c.directory,
+    {.help = "Everything the run writes lies here; a directory with a checkpoint resumes.",
+     .required = true});
+  v("steps", c.steps,
+    {.unit = "steps",
+     .help = "Optimizer steps in all.",
+     .min = 1,
+     .max = 1'000'000'000,
+     .required = true});
+  v("seed", c.seed,
+    {.help = "Initialization, sample order and dropout are functions of it.",
+     .min = 0,
+     .change = Change::never});
+  v("initial_weights", c.initial_weights,
+    {.help =
+         "Weights that a new run begins with instead of random ones: a folder of Hugging Face's "
+         "transformers, a model file of llm.c, a run directory (its newest checkpoint) or a "
+         "checkpoint. The optimizer and its schedule begin anew. A run that resumes does not "
+         "read them, and keeps telling what it began with; verify and bench begin with random "
+         "ones. Empty: random ones."});
+  v("initial_rows", c.initial_rows,
+    {.help =
+         "Where run.initial_weights has another vocabulary or context than the model: exact "
+         "refuses it; pad adds rows to the embeddings (of the vocabulary each the mean of those "
+         "that are there, of the positions random ones); cut leaves the last ones out; fit does "
+         "either."});
+  v("device", c.device, {.help = "Where to compute; auto: a GPU where one is present."});
+  v("precision", c.precision,
+    {.help = "fp32 or bf16; auto: bf16 where the hardware has matrix units for it (AMX, "
+             "tensor cores). bf16: weights, activations and the products' inputs are bf16, and the "
+             "optimizer keeps fp32 masters and moments. That is not autocast, which keeps fp32 "
+             "weights and rounds them for each product."});
+  v("threads", c.threads,
+    {.unit = "threads",
+     .help = "CPU threads per rank; auto: this rank's share of its host's cores.",
+     .min = 1,
+     .max = 1024});
+  v("when_finished", c.when_finished,
+    {.help = "A run directory that holds all its steps is left as it is (keep), or a new run is "
+             "made beside it in DIRECTORY-2, DIRECTORY-3, ... (new)."});
+  v("walltime", c.walltime,
+    {.unit = "seconds",
+     .help = "In time before this the run writes a checkpoint and ends with exit code 75, to be "
+             "started again. Under Slurm the end of the job counts as well; none: only that.",
+     .min = 0.0,
+     .above_min = true});
+  v("allow_changes", c.allow_changes,
+    {.help = "Keys or sections that may differ from those of the checkpoint that the run goes on "
+             "from, where a change makes it another experiment (data, batch, schedule)."});
+}
+
+template <class V>
+void describe(V& v, GpuConfig& c) {
+  v("timed_products", c.timed_products,
+    {.help = "Time what cuBLASLt offers for each matrix product in the first step and keep the "
+             "fastest; off: what its heuristics put first. What was fastest may differ between "
+             "runs and ranks, and with it the last bits."});
+  v("fused_gelu", c.fused_gelu,
+    {.help = "GELU and its gradient within the matrix products. It rounds once less; "
+             "model.recompute: gelu leaves it out in forward, so its bits differ."});
+  v("deterministic_attention", c.deterministic_attention,
+    {.help = "Attention's backward pass in bf16 adds up in one order, by way of a matrix of "
+             "context x context per head in memory; off: in the order of arrival, with less "
+             "memory and traffic, and no run repeats to the bit."});
+  v("graphs", c.graphs,
+    {.help = "Capture a micro-step once and launch it as a graph from then on, which spares a "
+             "GPU's host most of its calls. auto: on GPUs, with memory.pool. Never changes the "
+             "numbers."});
+}
+
+template <class V>
+void describe(V& v, BatchChange& c) {
+  v("step", c.step,
+    {.unit = "steps",
+     .help = "The first step with this batch.",
+     .min = 2,
+     .max = 1'000'000'000,
+     .required = true});
+  v("sequences", c.sequences,
+    {.unit = "sequences",
+     .help = "Global batch from that step on.",
+     .min = 1,
+     .max = 1 << 24,
+     .required = true});
+}
+
+template <class V>
+void describe(V& v, BatchConfig& c) {
+  v("sequences", c.sequences,
+    {.unit = "sequences",
+     .help = "Global batch of one step, over all ranks; batch.schedule changes it during a run.",
+     .min = 1,
+     .max = 1 << 24,
+     .required = true,
+     .change = Change::asked});
+  v("micro_sequences", c.micro_sequences,
+    {.unit = "sequences",
+     .help = "What one rank computes at a time; the number of micro-steps follows.",
+     .min = 1,
+     .max = 1 << 24,
+     .required = true});
+  v.list(
+      "schedule", c.schedule,
+      {.help = "Other batches from later steps on, in the order of the steps: more micro-steps "
+               "of the same size. Samples come in the same order with any batch. evaluate.batches "
+               "counts batches of batch.sequences.",
+       .change = Change::asked});
+}
+
+template <class V>
+void describe(V& v, SampleConfig& c) {
+  v("every_steps", c.every_steps,
+    {.unit = "steps",
+     .help = "Print a sample every so many steps and at the end. 0: never.",
+     .min = 0});
+  v("tokens", c.tokens, {.unit = "tokens", .help = "Length of the sample.", .min = 1});
+  v("prompt", c.prompt, {.help = "What the sample continues."});
+  v("temperature", c.temperature,
+    {.help = "0: always the most likely token; 1: the model's own distribution.",
+     .min = 0.0,
+     .max = 100.0});
+}
+
+}  // namespace trireme::session
+
+template <>
+struct trireme::EnumNames<trireme::session::DeviceChoice> {
+  using enum session::DeviceChoice;
+  static constexpr std::pair<session::DeviceChoice, const char*> table[] = {
+      {automatic, "auto"}, {cpu, "cpu"}, {cuda, "cuda"}};
+};
+template <>
+struct trireme::EnumNames<trireme::session::WhenFinished> {
+  using enum session::WhenFinished;
+  static constexpr std::pair<session::WhenFinished, const char*> table[] = {{keep, "keep"},
+                                                                            {renew, "new"}};
+};
+template <>
+struct trireme::EnumNames<trireme::session::Precision> {
+  using enum session::Precision;
+  static constexpr std::pair<session::Precision, const char*> table[] = {
+      {automatic, "auto"}, {fp32, "fp32"}, {bf16, "bf16"}};
+};

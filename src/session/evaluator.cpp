@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/evaluator.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numbers>
+
+#include "data/read_ahead.hpp"
+#include "ops/optimizer/order_free_sum.hpp"
+
+namespace trireme::session {
+
+Evaluator::Evaluator(const data::Dataset& validation,
+                     std::int64_t sequences,
+                     MicroBatch& micro_batch,
+                     std::span<const std::int32_t> bytes_of,
+                     comm::World& world)
+    : validation_(validation),
+      sequences_(sequences),
+      micro_batch_(micro_batch),
+      bytes_of_(bytes_of),
+      world_(world) {}
+
+double bits_per_byte(double nats, std::int64_t bytes) {
+  return bytes > 0 ? nats / (std::numbers::ln2 * static_cast<double>(bytes))
+                   : std::numeric_limits<double>::quiet_NaN();
+}
+
+Evaluation Evaluator::evaluate(model::Gpt& model, model::Hooks& hooks, device::Stream& stream) {
+  std::int64_t bytes = 0;
+  const std::int64_t micro = micro_batch_.sequences();
+  ops::StreamSum sum(stream.device());
+  for (std::int64_t first = world_.rank() * micro; first < sequences_;
+       first += world_.size() * micro) {
+    micro_batch_.load(validation_, first, std::min(micro, sequences_ - first), stream);
+    bytes += data::bytes_of_tokens(micro_batch_.targets(), bytes_of_);
+    model.evaluate(micro_batch_.batch(), micro_batch_.losses(), hooks, stream);
+    sum.add_values(micro_batch_.losses(), stream);
+  }
+  sum.fetch(stream);
+  stream.synchronize();
+  ops::OrderFreeSum& losses = sum.fetched();
+  losses.normalize();
+  world_.sum(losses.words());
+  world_.sum({&bytes, 1});
+  const double nats = losses.value();
+  return {nats / static_cast<double>(sequences_ * model.shape().context),
+          bits_per_byte(nats, bytes)};
+}
+
+}  // namespace trireme::session

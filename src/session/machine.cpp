@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/machine.hpp"
+
+#include <algorithm>
+
+#include "comm/control/placement.hpp"
+#include "comm/control/together.hpp"
+#include "ops/attention.hpp"
+#include "ops/matmul.hpp"
+
+namespace trireme::session {
+
+int choose_threads(const Or<std::int64_t>& asked, const comm::World& world) {
+  if (asked.given())
+    return static_cast<int>(*asked.value);
+  const comm::RankPlace here = comm::place_here(world.host(), 1);
+  const int usable = static_cast<int>(here.cpus.size());
+  return std::max(1, here.bound() ? usable : usable / world.local_size());
+}
+
+namespace {
+
+/// Whether every rank says `mine`. Where only some do, `notes` is given `lack` and the others.
+bool all_have(comm::World& world, bool mine, const char* lack, std::vector<std::string>* notes) {
+  std::int64_t having = mine ? 1 : 0;
+  world.sum({&having, 1});
+  if (having == world.size() || having == 0 || notes == nullptr)
+    return having == world.size();
+  std::vector<int> without;
+  std::string hosts;
+  const auto said = world.gather_all(mine ? "" : world.host());
+  for (std::size_t rank = 0; rank < said.size(); ++rank)
+    if (!said[rank].empty()) {
+      without.push_back(static_cast<int>(rank));
+      if (hosts.find(said[rank]) == std::string::npos)
+        hosts += (hosts.empty() ? "" : ", ") + said[rank];
+    }
+  notes->push_back(fmt::format("{} rank{} {} ({})", lack, without.size() == 1 ? "" : "s",
+                               comm::ranges_text(without), hosts));
+  return false;
+}
+
+int index_of_gpu(const device::CudaCensus& gpus, const comm::World& world) {
+  if (gpus.count == 0)
+    throw DeviceError("CUDA", "run.device: cuda on " + world.host(), gpus.why_none, __FILE__,
+                      __LINE__);
+  // A launcher that gives each rank its own GPU shows it as the only one.
+  if (gpus.count == 1)
+    return 0;
+  if (world.local_rank() >= gpus.count)
+    throw DeviceError("CUDA", "give each rank a GPU of " + world.host(),
+                      fmt::format("{} ranks and {} GPUs", world.local_size(), gpus.count), __FILE__,
+                      __LINE__);
+  return world.local_rank();
+}
+
+}  // namespace
+
+std::string isolation_note(comm::World& world, int visible, const std::string& gpu) {
+  const auto said = world.gather_all(visible == 1 ? world.host() + '\n' + gpu : "");
+  for (const std::string& mine : said) {
+    const std::string host = mine.substr(0, mine.find('\n') + 1);
+    const bool has_other = std::ranges::any_of(said, [&](const std::string& one) {
+      return !host.empty() && one.starts_with(host) && one != mine;
+    });
+    if (has_other)
+      return fmt::format(
+          "each rank on {} sees one GPU, and not the same one, so NCCL may go without NVLink: let "
+          "every rank see all GPUs of its host (Slurm: --gpus-per-node, not --gpus-per-task)",
+          host.substr(0, host.size() - 1));
+  }
+  return "";
+}
+
+device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus) {
+  const bool gpu =
+      choice == DeviceChoice::cuda || (choice == DeviceChoice::automatic && gpus.count > 0);
+  return gpu ? device::Kind::cuda : device::Kind::cpu;
+}
+
+void expect_served(optim::Kind optimizer, device::Kind device) {
+  if (optimizer == optim::Kind::muon && device == device::Kind::cuda)
+    throw UserError(
+        "optimizer.kind: muon computes on CPUs only, and this run would compute on GPUs; give "
+        "run.device: cpu");
+}
+
+std::unique_ptr<device::Device> open_device(DeviceChoice choice,
+                                            int threads,
+                                            comm::World& world,
+                                            std::vector<std::string>* notes) {
+  if (choice == DeviceChoice::cpu)
+    return device::make_cpu_device(threads);
+  const device::CudaCensus gpus = device::count_cuda_devices();
+  if (choice == DeviceChoice::automatic) {
+    if (!all_have(world, choose_kind(choice, gpus) == device::Kind::cuda,
+                  "run.device: auto is the CPU, because there is no GPU for", notes))
+      return device::make_cpu_device(threads);
+  }
+  std::unique_ptr<device::Device> opened;
+  comm::together(world, [&] { opened = device::make_cuda_device(index_of_gpu(gpus, world)); });
+  if (const std::string note = isolation_note(world, gpus.count, opened->description());
+      !note.empty() && notes != nullptr)
+    notes->push_back(note);
+  return opened;
+}
+
+std::unique_ptr<device::Device> open_device(const Job& job,
+                                            int threads,
+                                            comm::World& world,
+                                            std::vector<std::string>* notes) {
+  auto opened = open_device(job.run.device, threads, world, notes);
+  expect_served(job.optimizer.kind, opened->kind());
+  ops::set_product_options(*opened,
+                           {.timed = job.gpu.timed_products,
+                            .fused_gelu = job.gpu.fused_gelu,
+                            .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0))});
+  ops::set_attention_options(*opened, {.deterministic = job.gpu.deterministic_attention});
+  return opened;
+}
+
+std::vector<std::string> gpu_table(comm::World& world, const device::Device& device) {
+  if (device.kind() != device::Kind::cuda)
+    return {};
+  const auto mine = comm::place_here(world.host(), 1);
+  std::vector<std::string> lines = world.gather_all(fmt::format(
+      "{}: {}, CPUs {}", world.host(), device.description(), comm::ranges_text(mine.cpus)));
+  for (std::size_t rank = 0; rank < lines.size(); ++rank)
+    lines[rank] = fmt::format("rank {} on {}", rank, lines[rank]);
+  return lines;
+}
+
+DType choose_dtype(Precision precision,
+                   bool fast_bf16,
+                   comm::World& world,
+                   std::vector<std::string>* notes) {
+  switch (precision) {
+    case Precision::fp32:
+      return DType::f32;
+    case Precision::bf16:
+      return DType::bf16;
+    case Precision::automatic:
+      break;
+  }
+  const bool all =
+      all_have(world, fast_bf16,
+               "run.precision: auto is fp32, because bf16 matrix units are missing for", notes);
+  return all ? DType::bf16 : DType::f32;
+}
+
+DType choose_dtype(Precision precision,
+                   const device::Device& device,
+                   comm::World& world,
+                   std::vector<std::string>* notes) {
+  return choose_dtype(precision, ops::has_fast_bf16(device), world, notes);
+}
+
+}  // namespace trireme::session

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/micro_step_graphs.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace trireme::session {
+
+/// Leaves no stream in a capture that something broke off.
+class MicroStepGraphs::Capture {
+ public:
+  explicit Capture(device::Stream& stream) : stream_(&stream) { stream.begin_capture(); }
+  ~Capture() {
+    if (stream_ == nullptr)
+      return;
+    try {
+      static_cast<void>(stream_->end_capture());
+    } catch (const std::exception&) {
+      // The exception that is on its way tells.
+    }
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  std::unique_ptr<device::Graph> end() { return std::exchange(stream_, nullptr)->end_capture(); }
+
+ private:
+  device::Stream* stream_;
+};
+
+/// Listens to the model while it trains into a capture, and cuts.
+class MicroStepGraphs::Recorder final : public model::Hooks {
+ public:
+  Recorder(MicroStepGraphs& graphs, Recording& recording)
+      : graphs_(graphs), recording_(recording), used_(graphs.plan_.buckets().size()) {
+    for (const layout::Bucket& bucket : graphs.plan_.buckets())
+      unfinished_.push_back(bucket.parameters.size());
+    begin_piece();
+  }
+
+  void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*stream*/) override {
+    if (!recording_.first)
+      return;
+    bool cuts = false;
+    for (const ParameterIndex parameter : parameters)
+      if (const std::size_t bucket = bucket_of(parameter); !used_[bucket]) {
+        used_[bucket] = true;
+        cuts = true;
+      }
+    if (!cuts)
+      return;
+    recording_.pieces.back().used.assign(parameters.begin(), parameters.end());
+    end_piece();
+    begin_piece();
+  }
+
+  void gradient_ready(ParameterIndex parameter, device::Stream& /*stream*/) override {
+    recording_.pieces.back().ready.push_back(parameter);
+    if (--unfinished_[bucket_of(parameter)] > 0)
+      return;
+    end_piece();
+    begin_piece();
+  }
+
+  void end_piece() {
+    Piece& piece = recording_.pieces.back();
+    piece.graph = capture_->end();
+    capture_.reset();
+    graphs_.run(piece);
+  }
+
+ private:
+  void begin_piece() {
+    recording_.pieces.emplace_back();
+    capture_.emplace(graphs_.compute_);
+  }
+  [[nodiscard]] std::size_t bucket_of(ParameterIndex parameter) const {
+    return at(graphs_.plan_.placement(parameter).bucket);
+  }
+
+  MicroStepGraphs& graphs_;
+  Recording& recording_;
+  std::vector<bool> used_;               // by bucket: its parameters were asked for
+  std::vector<std::size_t> unfinished_;  // by bucket: gradients to come
+  std::optional<Capture> capture_;
+};
+
+MicroStepGraphs::MicroStepGraphs(model::Gpt& model,
+                                 const layout::Plan& plan,
+                                 model::Hooks& hooks,
+                                 device::Stream& compute)
+    : model_(model), plan_(plan), hooks_(hooks), compute_(compute) {
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p)
+    all_.push_back(static_cast<ParameterIndex>(p));
+}
+
+void MicroStepGraphs::train(const model::Batch& batch, View losses, bool first, bool last) {
+  // Compute has waited for all of them in the first micro-step, so this waits for nothing.
+  if (!first)
+    hooks_.before_use(all_, compute_);
+  for (const Recording& known : recordings_)
+    if (known.tokens == batch.tokens.data && known.losses == losses.data &&
+        known.rows == losses.elements && known.first == first && known.last == last) {
+      for (const Piece& piece : known.pieces) run(piece);
+      return;
+    }
+  Recording recording{batch.tokens.data, losses.data, losses.elements, first, last, {}};
+  Recorder recorder(*this, recording);
+  model_.train(batch, losses, last, recorder, compute_);
+  recorder.end_piece();
+  recordings_.push_back(std::move(recording));
+}
+
+void MicroStepGraphs::run(const Piece& piece) {
+  piece.graph->launch(compute_);
+  if (!piece.used.empty())
+    hooks_.before_use(piece.used, compute_);
+  for (const ParameterIndex parameter : piece.ready) hooks_.gradient_ready(parameter, compute_);
+}
+
+}  // namespace trireme::session

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wire between the model and the gradient engine.
+#pragma once
+
+#include "reduce/engine.hpp"
+
+#include "model/gpt.hpp"
+
+namespace trireme::session {
+
+class EngineHooks final : public model::Hooks {
+ public:
+  explicit EngineHooks(reduce::Engine& engine) : engine_(engine) {}
+
+  void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*stream*/) override {
+    engine_.before_use(parameters);
+  }
+  void gradient_ready(ParameterIndex parameter, device::Stream& /*stream*/) override {
+    engine_.mark_ready(parameter);
+  }
+
+ private:
+  reduce::Engine& engine_;
+};
+
+}  // namespace trireme::session

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that computes in a run, without anything that the run writes down: machine, data,
+// model, engine, optimizer, and the one step that all of them make together. The trainer wraps a
+// session in a record; `trireme verify` and tests run several sessions of one deck side by side and
+// compare them.
+//
+// A step: zero the gradients; for each micro-step load, forward and backward; where gradients are
+// added as a tree, set each leaf's aside; the engine reduces buckets as they become ready; the
+// optimizer adds up norm and loss over the ranks and updates what this rank owns; one small
+// exchange between the hosts says what was asked for.
+//
+// A step is enqueued, and what came of it is read later: the host waits for compute only there, and
+// in the loading of micro-batches for a copy that it made two before. Their tokens are read ahead
+// by a thread (data/read_ahead.hpp). On a CPU a step is over when it is enqueued.
+//
+// 1. Member order is construction order, and its reverse the order of teardown: what uses a stream
+// or a communicator goes first.
+// 2. Construction, enqueue(), outcome() and step() are collective.
+// 3. The first step warms the scratch pool up; after it the pool no longer grows, and micro-steps
+// may be captured and replayed (micro_step_graphs.hpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+
+#include "device/device.hpp"
+#include "device/pool.hpp"
+#include "layout/plan.hpp"
+
+#include "comm/communicator.hpp"
+#include "comm/control/world.hpp"
+#include "data/batches.hpp"
+#include "data/dataset.hpp"
+#include "data/read_ahead.hpp"
+#include "timing/recorder.hpp"
+
+#include "reduce/engine.hpp"
+#include "reduce/replicas.hpp"
+
+#include "model/gpt.hpp"
+#include "optim/optimizer.hpp"
+
+#include "session/evaluator.hpp"
+#include "session/job.hpp"
+#include "session/micro_step_graphs.hpp"
+#include "session/microbatch.hpp"
+#include "session/model_hooks.hpp"
+#include "session/stop.hpp"
+
+namespace trireme::session {
+
+struct StepOutcome {
+  double loss = 0;           ///< mean over the global batch
+  double bits_per_byte = 0;  ///< the same in bits per byte of text; NaN: not known
+  double grad_norm = 0;
+  /// Mean over the step's leaves of the squared norm of their mean gradients, before clipping; in
+  /// steps that evaluate.noise_scale measures.
+  std::optional<double> leaf_norm_squared;
+  double learning_rate = 0;
+  std::int64_t tokens = 0;
+  double seconds = 0;
+  double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
+  /// Compute waited for the ranks' sums, and for their agreement: when it began, for how long.
+  double sums_begin = 0, sums_waited = 0, control_begin = 0, control_waited = 0;
+  std::string not_finite;   ///< of a skipped step: where its gradient was not finite
+  reduce::StepTimes times;  ///< valid until the next outcome; exposed_s holds all of these waits
+};
+
+/// The data of a deck, the same on every rank: rank 0 looks at the files and builds the caches of
+/// text, and broadcasts it.
+/// Collective.
+data::Split open_data(const Job& job,
+                      const std::string& cache_directory,
+                      comm::World& world,
+                      Log& log);
+
+class Session {
+ public:
+  /// `job`, `data` and `world` outlive the session. `poison`: leased scratch is NaN until written.
+  Session(const Job& job, const data::Split& data, comm::World& world, bool poison = false);
+
+  /// Enqueues step number `number`, counted from 1, and gives what the ranks say together. `ask` is
+  /// called once, when all is enqueued, for what this rank says.
+  template <class Ask>
+  Requests enqueue(std::int64_t number, Ask&& ask) {
+    compute(number);
+    return finish_step(number, ask());
+  }
+  /// What came of step `number`, the last one or the one before; waits until it is over. Each step
+  /// is asked for once, and before the step after the next. Throws UserError, on all ranks alike,
+  /// when its gradient is not finite.
+  StepOutcome outcome(std::int64_t number);
+  /// Both, one after the other.
+  template <class Ask>
+  StepOutcome step(std::int64_t number, Ask&& ask) {
+    enqueue(number, ask);
+    return outcome(number);
+  }
+
+  /// What the recorder is given from now on belongs to the end of step `number`.
+  void record_for(std::int64_t number);
+
+  [[nodiscard]] data::Batches batches(std::int64_t step) const {
+    return {sizes.at(step), job.batch.micro_sequences, world.size()};
+  }
+
+  /// Validation loss; nothing when the deck asks for no evaluation or has no validation data.
+  std::optional<Evaluation> evaluate();
+
+  /// The parameters as they are bound now. Requires: compute has waited for all of them before it
+  /// reads them (Engine::wait_for_parameters).
+  [[nodiscard]] std::vector<ConstView> parameter_views() const;
+
+  /// Collective. Throws CommError on all ranks when their parameters differ after `step`.
+  void check_replicas(std::int64_t step);
+
+  const Job& job;
+  const data::Split& data;
+  comm::World& world;
+  const data::BatchSizes sizes;
+  /// What people should know of choices that the machine made, one line each.
+  std::vector<std::string> choices;
+  const std::unique_ptr<device::Device> device;
+  const DType dtype;
+  const std::unique_ptr<device::Stream> compute_stream;
+  device::ScratchPool scratch;
+  const layout::Plan plan;
+  const std::unique_ptr<comm::Communicator> communicator;
+  reduce::Engine engine;
+  model::Gpt model;
+  optim::Optimizer optimizer;
+  EngineHooks hooks;
+  std::optional<MicroStepGraphs> graphs;  ///< where gpu.graphs wants them
+  std::string without_graphs;             ///< why gpu.graphs: auto came to nothing on this GPU
+  timing::Recorder recorder;
+  /// Global index of the first sample not yet trained on.
+  std::uint64_t next_sample = 0;
+
+ private:
+  /// A rank with another plan would wait for collectives that never come.
+  void expect_equal_plans();
+  void choose_graphs();
+  void compute(std::int64_t number);
+  [[nodiscard]] bool measures_noise(std::int64_t number) const {
+    const std::int64_t every = job.evaluate.noise_scale.every_steps;
+    return every > 0 && number % every == 0;
+  }
+  void micro_steps(std::int64_t number);
+  void train_micro_step(bool first, bool last);
+  Requests finish_step(std::int64_t number, Requests mine);
+
+  /// When a step was where, on compute.
+  struct Marks {
+    std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; where some step wants them
+    std::int64_t engine_step = 0;
+    std::int64_t text_bytes = 0;  ///< that the step's targets stand for, of all ranks
+    double control_begin = 0, control_waited = 0;
+    std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, ended;
+  };
+  /// Collective: over the leaves of all ranks. Requires: compute has ended step `number`.
+  double leaf_norm_squared(std::int64_t number);
+  Marks& marks_of(std::int64_t number) {
+    return marks_[static_cast<std::size_t>(number) % marks_.size()];
+  }
+
+  reduce::Replicas replicas_;
+  const std::vector<std::int32_t> bytes_of_;  // text, of each token; empty: not known
+  data::ReadAhead read_ahead_;
+  std::int64_t text_bytes_ = 0;  // of this rank's targets in this step
+  MicroBatch micro_batch_;
+  std::optional<Evaluator> evaluator_;
+  ops::StreamSum losses_;
+  std::array<Marks, 2> marks_;  // by step, in turns
+};
+
+}  // namespace trireme::session

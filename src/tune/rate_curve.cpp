@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tune/rate_curve.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+#include "text/terminal.hpp"
+
+namespace trireme::tune {
+namespace {
+
+/// The line that fits the points of `rates` and `losses` best, at `center`: value and slope.
+void fit(RatePoint& center, std::span<const double> rates, std::span<const double> losses) {
+  const auto count = static_cast<double>(rates.size());
+  const double mean_loss = std::accumulate(losses.begin(), losses.end(), 0.0) / count;
+  double mean_x = 0;
+  for (const double rate : rates) mean_x += std::log(rate / center.rate) / count;
+  double xx = 0, xy = 0;
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    const double x = std::log(rates[i] / center.rate) - mean_x;
+    xx += x * x;
+    xy += x * (losses[i] - mean_loss);
+  }
+  center.slope = xx > 0 ? xy / xx : 0;
+  center.smoothed = mean_loss - center.slope * mean_x;
+}
+
+std::string optional_json(const std::optional<double>& value) {
+  return value ? text::json_number(*value) : "null";
+}
+
+template <class Get>
+std::string list_json(const RateCurve& curve, Get get) {
+  std::string list;
+  for (const RatePoint& point : curve.points)
+    list += (list.empty() ? "" : ", ") + text::json_number(get(point));
+  return "[" + list + "]";
+}
+
+}  // namespace
+
+RateCurve rate_curve(std::span<const double> rates,
+                     std::span<const double> losses,
+                     const SweepRequest& request,
+                     std::optional<double> not_finite) {
+  TRIREME_EXPECT(rates.size() == losses.size(), "{} rates of {} losses", rates.size(),
+                 losses.size());
+  RateCurve curve;
+  const auto window = static_cast<std::size_t>(request.window());
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    // As many on each side, so that the ends are not lines through half a window.
+    const std::size_t side = std::min({window, i, rates.size() - 1 - i});
+    RatePoint point{.rate = rates[i], .loss = losses[i]};
+    fit(point, rates.subspan(i - side, 2 * side + 1), losses.subspan(i - side, 2 * side + 1));
+    curve.points.push_back(point);
+  }
+  const auto& points = curve.points;
+  const auto lowest = std::ranges::min_element(points, {}, &RatePoint::smoothed);
+  Divergence divergence(request);
+  curve.diverges = not_finite;
+  if (const auto last =
+          std::ranges::find_if(losses, [&](double loss) { return divergence.add(loss); });
+      last != losses.end())
+    curve.diverges = rates[static_cast<std::size_t>(last - losses.begin()) - window / 2];
+  // Points near the beginning have no slope that means anything: too few are before them.
+  const auto first = points.begin() + std::min(std::ssize(points), request.window());
+  if (first < lowest)
+    if (const auto steepest = std::min_element(
+            first, lowest,
+            [](const RatePoint& a, const RatePoint& b) { return a.slope < b.slope; });
+        steepest->slope < 0)
+      curve.steepest = steepest->rate;
+  if (curve.steepest)
+    curve.suggested = std::min(*curve.steepest, curve.diverges.value_or(INFINITY) / 10);
+  return curve;
+}
+
+bool Divergence::add(double loss) {
+  losses_.push_back(loss);
+  const std::int64_t window = request_.window();
+  if (std::ssize(losses_) < window)
+    return false;
+  const double mean =
+      std::accumulate(losses_.end() - window, losses_.end(), 0.0) / static_cast<double>(window);
+  lowest_ = std::min(lowest_, mean);
+  return mean > request_.multiple * lowest_;
+}
+
+std::string rate_table(const RateCurve& curve) {
+  const std::size_t every = std::max<std::size_t>(1, (curve.points.size() + 19) / 20);
+  std::string text = fmt::format("{:>10} {:>10} {:>10}\n", "rate", "loss", "smoothed");
+  for (std::size_t i = 0; i < curve.points.size(); ++i)
+    if (const RatePoint& point = curve.points[i]; i % every == 0 || i + 1 == curve.points.size())
+      text +=
+          fmt::format("{:>10.3e} {:>10.4f} {:>10.4f}\n", point.rate, point.loss, point.smoothed);
+  if (!curve.ended.empty())
+    text += fmt::format("the sweep ended early: {}\n", curve.ended);
+  text += curve.steepest
+              ? fmt::format("the loss falls fastest at {:.3g}\n", *curve.steepest)
+              : "the loss does not fall in this range: sweep to higher rates, with more steps\n";
+  text += curve.diverges ? fmt::format("it diverges at {:.3g}; a tenth of that is {:.3g}\n",
+                                       *curve.diverges, *curve.diverges / 10)
+                         : "it does not diverge in this range\n";
+  if (curve.suggested)
+    text += fmt::format("suggested: optimizer.learning_rate={:.2g}\n", *curve.suggested);
+  return text;
+}
+
+std::string rate_json(const RateCurve& curve) {
+  return fmt::format(
+      "{{\"filetype\": \"trireme-rates\", \"version\": [1, 0], \"ended\": {},\n"
+      " \"suggested\": {}, \"steepest\": {}, \"diverges\": {},\n"
+      " \"rate\": {},\n \"loss\": {},\n \"smoothed\": {},\n \"slope\": {}}}\n",
+      text::json_string(curve.ended), optional_json(curve.suggested), optional_json(curve.steepest),
+      optional_json(curve.diverges), list_json(curve, [](const RatePoint& p) { return p.rate; }),
+      list_json(curve, [](const RatePoint& p) { return p.loss; }),
+      list_json(curve, [](const RatePoint& p) { return p.smoothed; }),
+      list_json(curve, [](const RatePoint& p) { return p.slope; }));
+}
+
+}  // namespace trireme::tune

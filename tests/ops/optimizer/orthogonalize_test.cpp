@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Orthogonalization against the same steps in double precision, and against what it promises of
+// singular values.
+#include "ops/optimizer/orthogonalize.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "base/error.hpp"
+
+#include "ops/tensors.hpp"
+
+namespace trireme::test {
+namespace {
+
+using ops::Coefficients;
+using ops::Orthogonalize;
+
+using Triple = std::array<double, 3>;
+
+/// As the sources have them; float copies of them are what the operation uses.
+std::vector<Triple> triples(Coefficients coefficients) {
+  if (coefficients == Coefficients::newton_schulz)
+    return std::vector<Triple>(5, {3.4445, -4.7750, 2.0315});
+  return {{8.156554524902461, -22.48329292557795, 15.878769915207462},
+          {4.042929935166739, -2.808917465908714, 0.5000178451051316},
+          {3.8916678022926607, -2.772484153217685, 0.5060648178503393},
+          {3.285753657755655, -2.3681294933425376, 0.46449024233003106},
+          {2.3465413258596377, -1.7097828382687081, 0.42323551169305323}};
+}
+
+struct Matrix {
+  std::int64_t rows = 0, columns = 0;
+  Values values;
+
+  [[nodiscard]] double operator()(std::int64_t i, std::int64_t j) const {
+    return values[static_cast<std::size_t>(i * columns + j)];
+  }
+  [[nodiscard]] Matrix transposed() const {
+    Matrix result{columns, rows, {}};
+    for (std::int64_t j = 0; j < columns; ++j)
+      for (std::int64_t i = 0; i < rows; ++i) result.values.push_back((*this)(i, j));
+    return result;
+  }
+};
+
+Matrix product(const Matrix& a, const Matrix& b) {
+  Matrix c{a.rows, b.columns, Values(static_cast<std::size_t>(a.rows * b.columns))};
+  for (std::int64_t i = 0; i < a.rows; ++i)
+    for (std::int64_t k = 0; k < a.columns; ++k)
+      for (std::int64_t j = 0; j < b.columns; ++j)
+        c.values[static_cast<std::size_t>(i * b.columns + j)] += a(i, k) * b(k, j);
+  return c;
+}
+
+Matrix reference(Matrix x, Coefficients coefficients) {
+  const bool express = coefficients == Coefficients::polar_express;
+  double squares = 0;
+  for (const double one : x.values) squares += one * one;
+  for (double& one : x.values)
+    one /= (express ? 1.01 : 1.0) * std::sqrt(squares) + (express ? 1e-6 : 1e-7);
+  for (const auto& [a, b, c] : triples(coefficients)) {
+    // X (a I + b XtX + c XtX XtX), which is the same from both sides.
+    const Matrix cubed = product(product(x, x.transposed()), x);
+    const Matrix fifth = product(product(x, x.transposed()), cubed);
+    for (std::size_t i = 0; i < x.values.size(); ++i)
+      x.values[i] = a * x.values[i] + b * cubed.values[i] + c * fifth.values[i];
+  }
+  return x;
+}
+
+/// What fp32 may differ by in one element. The partial sums of a product's element are at most the
+/// product of two norms, each at most 1.21 here, and their roundings have either sign: one unit in
+/// the last place of that, for each of the three products of a step. The steps after it multiply an
+/// error by their slope, which is at most `a`.
+double tolerance(Coefficients coefficients) {
+  double growth = 0;
+  for (const Triple& triple : triples(coefficients))
+    growth = (growth + 3 * 1.21 * 1.21) * triple[0];
+  return growth * 0x1.0p-23;
+}
+
+/// Squares of the singular values, by Jacobi's rotations.
+Values squared_singular_values(const Matrix& x) {
+  Matrix g = x.rows <= x.columns ? product(x, x.transposed()) : product(x.transposed(), x);
+  const std::int64_t n = g.rows;
+  const auto at = [&](std::int64_t i, std::int64_t j) -> double& {
+    return g.values[static_cast<std::size_t>(i * n + j)];
+  };
+  for (int sweep = 0; sweep < 12; ++sweep)
+    for (std::int64_t p = 0; p < n; ++p)
+      for (std::int64_t q = p + 1; q < n; ++q) {
+        const double angle = 0.5 * std::atan2(2 * at(p, q), at(q, q) - at(p, p));
+        const double c = std::cos(angle), s = std::sin(angle);
+        for (std::int64_t k = 0; k < n; ++k) {
+          const double one = at(k, p), other = at(k, q);
+          at(k, p) = c * one - s * other;
+          at(k, q) = s * one + c * other;
+        }
+        for (std::int64_t k = 0; k < n; ++k) {
+          const double one = at(p, k), other = at(q, k);
+          at(p, k) = c * one - s * other;
+          at(q, k) = s * one + c * other;
+        }
+      }
+  Values values;
+  for (std::int64_t i = 0; i < n; ++i) values.push_back(at(i, i));
+  return values;
+}
+
+class OrthogonalizeTest : public ::testing::Test {
+ protected:
+  OrthogonalizeTest() { omp_set_num_threads(1); }
+  ~OrthogonalizeTest() override { omp_set_num_threads(threads_); }
+  OrthogonalizeTest(const OrthogonalizeTest&) = delete;
+  OrthogonalizeTest& operator=(const OrthogonalizeTest&) = delete;
+
+  Matrix run(const Matrix& x,
+             Coefficients coefficients = Coefficients::newton_schulz,
+             float scale = 1) {
+    std::vector<float> matrix(x.values.begin(), x.values.end());
+    std::vector<float> scratch(
+        static_cast<std::size_t>(Orthogonalize::scratch_elements(x.rows, x.columns)),
+        std::nanf(""));
+    const Orthogonalize operation(*device_, x.rows, x.columns, {5, coefficients});
+    operation(view_of(matrix.data(), x.rows * x.columns),
+              view_of(scratch.data(), static_cast<std::int64_t>(scratch.size())), scale, *stream_);
+    return {x.rows, x.columns, Values(matrix.begin(), matrix.end())};
+  }
+
+  const int threads_ = omp_get_max_threads();
+  std::unique_ptr<device::Device> device_ = device::make_cpu_device(1);
+  std::unique_ptr<device::Stream> stream_ =
+      device_->make_stream(device::StreamMode::inlined, "compute");
+};
+
+/// With a diagonal that keeps even square ones away from singular.
+Matrix random_matrix(std::int64_t rows, std::int64_t columns) {
+  Matrix x{rows, columns, normals(5, rows * columns)};
+  for (std::int64_t i = 0; i < std::min(rows, columns); ++i)
+    x.values[static_cast<std::size_t>(i * columns + i)] +=
+        2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
+  x.values = rounded_to(DType::f32, x.values);
+  return x;
+}
+
+TEST_F(OrthogonalizeTest, FollowsTheReferenceInDouble) {
+  for (const auto coefficients : {Coefficients::newton_schulz, Coefficients::polar_express})
+    for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {1, 1}, {1, 7}, {9, 1}, {16, 48}, {48, 16}, {33, 33}, {65, 130}, {150, 120}}) {
+      SCOPED_TRACE(testing::Message() << rows << " x " << columns);
+      const Matrix x = random_matrix(rows, columns);
+      const Matrix expected = reference(x, coefficients), got = run(x, coefficients);
+      double worst = 0;
+      for (std::size_t i = 0; i < x.values.size(); ++i)
+        worst = std::max(worst, std::abs(got.values[i] - expected.values[i]));
+      EXPECT_LE(worst, tolerance(coefficients));
+    }
+}
+
+TEST_F(OrthogonalizeTest, BringsSingularValuesNearOneAndKeepsTheVectors) {
+  for (const auto coefficients : {Coefficients::newton_schulz, Coefficients::polar_express})
+    for (const auto& [rows, columns] :
+         std::vector<std::pair<std::int64_t, std::int64_t>>{{16, 48}, {48, 16}, {33, 33}}) {
+      const Matrix x = random_matrix(rows, columns);
+      const Matrix o = run(x, coefficients);
+      const double least = coefficients == Coefficients::newton_schulz ? 0.68 : 0.85;
+      const double most = coefficients == Coefficients::newton_schulz ? 1.21 : 1.15;
+      for (const double squared : squared_singular_values(o)) {
+        EXPECT_GT(squared, least * least);
+        EXPECT_LT(squared, most * most);
+      }
+      // Xt O = V (S f(S)) Vt is symmetric where the singular vectors are the same.
+      const Matrix both = product(x.transposed(), o);
+      const double norm = std::sqrt(static_cast<double>(rows * columns));
+      for (std::int64_t i = 0; i < columns; ++i)
+        for (std::int64_t j = 0; j < i; ++j)
+          ASSERT_NEAR(both(i, j), both(j, i), 4 * norm * tolerance(coefficients));
+    }
+}
+
+TEST_F(OrthogonalizeTest, DoesNotDependOnThreadsNorOnTheLengthOfTheMatrix) {
+  const Matrix x = random_matrix(70, 300);
+  const Matrix one = run(x);
+  for (const int count : {2, 3, 5}) {
+    omp_set_num_threads(count);
+    EXPECT_EQ(run(x).values, one.values) << count;
+  }
+  omp_set_num_threads(1);
+  Matrix longer = x;
+  for (double& value : longer.values) value *= 0x1p40;  // exact, and the guard is far away
+  const Matrix same = run(longer);
+  for (std::size_t i = 0; i < one.values.size(); ++i)
+    ASSERT_NEAR(same.values[i], one.values[i], tolerance(Coefficients::newton_schulz));
+}
+
+TEST_F(OrthogonalizeTest, ScalesAndLeavesZeroAlone) {
+  const Matrix x = random_matrix(16, 48);
+  const Matrix once = run(x), twice = run(x, Coefficients::newton_schulz, 2);
+  for (std::size_t i = 0; i < once.values.size(); ++i)
+    ASSERT_EQ(twice.values[i], 2 * once.values[i]);
+  EXPECT_EQ(run({3, 5, Values(15, 0)}).values, Values(15, 0));
+}
+
+TEST_F(OrthogonalizeTest, CountsItsWork) {
+  // Three products of 2 m n k each: 2 2 4, 2 2 2 and 2 2 4, five times.
+  EXPECT_EQ(Orthogonalize::flops(2, 4, 5), 5 * 2.0 * (16 + 8 + 16));
+  EXPECT_EQ(Orthogonalize::flops(4, 2, 5), 5 * 2.0 * (16 + 8 + 16));
+  EXPECT_EQ(Orthogonalize::scratch_elements(5, 4), 32 + 2 * 16);
+}
+
+TEST_F(OrthogonalizeTest, RefusesAnotherShape) {
+  const Orthogonalize operation(*device_, 4, 4, {});
+  std::vector<float> matrix(15), scratch(64);
+  EXPECT_THROW(operation(view_of(matrix.data(), 15), view_of(scratch.data(), 64), 1, *stream_),
+               ContractError);
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "session/machine.hpp"
+
+namespace trireme::session {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class Precisions : public ::testing::Test {
+ protected:
+  DType choose(Precision precision, bool fast_bf16) {
+    notes_.clear();
+    return choose_dtype(precision, fast_bf16, *world_, &notes_);
+  }
+  std::unique_ptr<comm::World> world_ = comm::make_mpi_world();
+  std::vector<std::string> notes_;
+};
+
+TEST_F(Precisions, AutoIsWhatEveryRankHas) {
+  EXPECT_EQ(choose(Precision::automatic, true), DType::bf16);
+  EXPECT_EQ(choose(Precision::automatic, false), DType::f32);
+  EXPECT_THAT(notes_, IsEmpty());
+}
+
+TEST_F(Precisions, AutoIsFp32WhereOneRankHasNoMatrixUnitsAndSaysWhose) {
+  if (world_->size() < 2)
+    return;
+  const int without = world_->size() - 1;
+  EXPECT_EQ(choose(Precision::automatic, world_->rank() != without), DType::f32);
+  EXPECT_THAT(notes_, ElementsAre("run.precision: auto is fp32, because bf16 matrix units are "
+                                  "missing for rank " +
+                                  std::to_string(without) + " (" + world_->host() + ")"));
+}
+
+TEST_F(Precisions, WhatTheDeckNamesHolds) {
+  EXPECT_EQ(choose(Precision::bf16, false), DType::bf16);
+  EXPECT_EQ(choose(Precision::fp32, true), DType::f32);
+  EXPECT_THAT(notes_, IsEmpty());
+}
+
+TEST(Isolation, IsNamedWhereRanksOfAHostSeeOneGpuEach) {
+  const auto world = comm::make_mpi_world();
+  const std::string own = "GPU " + std::to_string(world->rank());
+  EXPECT_EQ(isolation_note(*world, 1, "the GPU of all"), "");
+  EXPECT_EQ(isolation_note(*world, 8, own), "");
+  const std::string note = isolation_note(*world, 1, own);
+  if (world->size() == 1)
+    EXPECT_EQ(note, "");
+  else
+    EXPECT_THAT(note, ::testing::AllOf(::testing::HasSubstr("each rank on " + world->host()),
+                                       ::testing::HasSubstr("--gpus-per-node")));
+}
+
+}  // namespace
+}  // namespace trireme::session

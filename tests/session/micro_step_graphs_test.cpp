@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Captured micro-steps beside ones that are not: the same bits, whatever lies between two of them,
+// and the same words to the hooks at the same points of the work.
+#include "session/micro_step_graphs.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "model/small_model.hpp"
+
+#include "session/saver.hpp"
+#include "session/session.hpp"
+#include "session/small_job.hpp"
+#include "support/backends.hpp"
+#include "support/scratch_directory.hpp"
+
+namespace trireme::session {
+namespace {
+
+struct StepNumbers {
+  std::vector<double> losses, grad_norms, validations;
+  bool operator==(const StepNumbers&) const = default;
+};
+
+class GraphedSession : public ::testing::TestWithParam<test::Backend> {
+ protected:
+  GraphedSession() {
+    job_.shape = {
+        .layers = 2, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16, .dropout = 0.1};
+    job_.data.train.synthetic = 1000;
+    job_.parallel.bucket_elements.value = 600;
+    job_.evaluate = {.every_steps = 1, .batches = 1};
+    job_.optimizer.learning_rate = 0.02;
+    job_.run.device = on_gpu() ? DeviceChoice::cuda : DeviceChoice::cpu;
+    job_.run.precision = GetParam().dtype == DType::bf16 ? Precision::bf16 : Precision::fp32;
+  }
+
+  void set_micro_steps(std::int64_t count) {
+    job_.batch = {.sequences = count, .micro_sequences = 1};
+  }
+
+  /// Steps [first, last], from the checkpoint of the step before `first` if that is not the first
+  /// of all, with an evaluation after every second one, and a checkpoint after the last.
+  StepNumbers train(bool graphs, std::int64_t first, std::int64_t last) {
+    job_.gpu.graphs.value = graphs;
+    const auto world = comm::make_self_world();
+    Log log(false, "test");
+    const auto data = open_data(job_, "unused", *world, log);
+    Session session(job_, data, *world, true);
+    Saver saver(job_, session.plan, session.engine, session.optimizer, *session.device, *world);
+    const std::string directory = graphs ? directory_ / "graphs" : directory_ / "plain";
+    if (first == 1)
+      saver.initialize(*session.compute_stream);
+    else
+      session.next_sample =
+          saver.load_newest(directory, log, *session.compute_stream).value().facts.next_sample;
+    StepNumbers trained;
+    for (std::int64_t step = first; step <= last; ++step) {
+      const StepOutcome outcome = session.step(step, [] { return Requests{}; });
+      trained.losses.push_back(outcome.loss);
+      trained.grad_norms.push_back(outcome.grad_norm);
+      if (step % 2 == 0)
+        trained.validations.push_back(session.evaluate().value().loss);
+    }
+    EXPECT_EQ(session.graphs.has_value(), graphs);
+    num_recordings_ = graphs ? session.graphs->num_recordings() : 0;
+    if (last < num_steps) {
+      saver.prepare(directory, {});
+      saver.begin(last, session.next_sample, *session.compute_stream);
+      saver.finish();
+    }
+    return trained;
+  }
+  [[nodiscard]] static bool on_gpu() { return GetParam().kind == device::Kind::cuda; }
+
+  /// The first is not captured; batches take turns in the places of the others.
+  static constexpr std::int64_t num_steps = 5;
+  test::ScratchDirectory directory_;
+  Job job_ = small_job();
+  std::size_t num_recordings_ = 0;
+};
+
+TEST_P(GraphedSession, HasTheBitsOfOneWithout) {
+  for (const std::int64_t micro_steps : {1, 2, 3})
+    for (const bool sharded : {false, true}) {
+      if (on_gpu() && (micro_steps == 2 || sharded == (micro_steps == 1)))
+        continue;  // emulated GPUs are slow; the other test has two micro-steps
+      SCOPED_TRACE(testing::Message() << micro_steps << " micro-steps, sharded " << sharded);
+      set_micro_steps(micro_steps);
+      job_.optimizer.sharded = sharded;
+      job_.shape.recompute = sharded ? model::Recompute::block : model::Recompute::none;
+      const StepNumbers graphed = train(true, 1, num_steps);
+      const auto places = static_cast<std::size_t>(std::min<std::int64_t>(micro_steps, 3));
+      EXPECT_GE(num_recordings_, places);
+      EXPECT_LE(num_recordings_, places * (on_gpu() ? 2 : 1)) << "batches take turns on a GPU";
+      EXPECT_EQ(graphed, train(false, 1, num_steps));
+    }
+}
+
+TEST_P(GraphedSession, ResumesToTheSameBits) {
+  set_micro_steps(2);
+  const StepNumbers whole = train(false, 1, num_steps);
+  const StepNumbers before = train(true, 1, 2);
+  EXPECT_GT(num_recordings_, 0U);
+  const StepNumbers after = train(true, 3, num_steps);
+  EXPECT_GT(num_recordings_, 0U);
+  StepNumbers both = before;
+  both.losses.insert(both.losses.end(), after.losses.begin(), after.losses.end());
+  both.grad_norms.insert(both.grad_norms.end(), after.grad_norms.begin(), after.grad_norms.end());
+  both.validations.insert(both.validations.end(), after.validations.begin(),
+                          after.validations.end());
+  EXPECT_EQ(both, whole);
+}
+
+TEST_P(GraphedSession, AddsGradientsAsATree) {
+  if (on_gpu())
+    GTEST_SKIP() << "NCCL adds in one order only";
+  set_micro_steps(4);
+  job_.parallel.reduction = comm::Reduction::tree;
+  job_.parallel.logical_shards.value = 2;
+  EXPECT_EQ(train(true, 1, num_steps), train(false, 1, num_steps));
+}
+
+TRIREME_ON_BACKENDS(GraphedSession);
+
+/// What the hooks hear, and what the gradients are then.
+class Listener final : public model::Hooks {
+ public:
+  explicit Listener(model::testing::SmallModel& model) : model_(model) {}
+
+  void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*s*/) override {
+    groups.emplace_back(parameters.begin(), parameters.end());
+  }
+  void gradient_ready(ParameterIndex parameter, device::Stream& /*s*/) override {
+    ready.push_back(parameter);
+    gradients.push_back(model_.gradient_now(at(parameter)));
+  }
+
+  std::vector<std::vector<ParameterIndex>> groups;
+  std::vector<ParameterIndex> ready;
+  std::vector<std::vector<float>> gradients;
+
+ private:
+  model::testing::SmallModel& model_;
+};
+
+class GraphedModel : public ::testing::TestWithParam<test::Backend> {
+ protected:
+  GraphedModel()
+      : model_(model::testing::small_shape(), GetParam()),
+        plan_(model_.table, {.ranks = 1, .bucket_elements = 300}),
+        tokens_(model_.device.allocate_shared_with_host(rows() * sizeof(std::int32_t), "tokens")),
+        losses_(model_.device.allocate_shared_with_host(rows() * sizeof(float), "losses")) {
+    const auto tokens = model::testing::random_tokens(static_cast<std::int64_t>(rows()), 11, 1);
+    std::copy(tokens.begin(), tokens.end(), tokens_.view(DType::i32).as<std::int32_t>());
+    model_.train(tokens, tokens);  // makes products and scratch
+    model_.zero_gradients();
+  }
+  static std::size_t rows() { return 15; }
+  [[nodiscard]] model::Batch batch() const {
+    return {tokens_.view(DType::i32), tokens_.view(DType::i32)};
+  }
+
+  model::testing::SmallModel model_;
+  const layout::Plan plan_;
+  device::Buffer tokens_, losses_;
+};
+
+TEST_P(GraphedModel, TellsTheHooksWhatTheModelTold) {
+  Listener plain(model_);
+  model_.gpt.train(batch(), losses_.view(DType::f32), true, plain, *model_.stream);
+  ASSERT_GE(plan_.buckets().size(), 3U);
+  for (const bool first : {true, false}) {
+    Listener hooks(model_);
+    MicroStepGraphs graphs(model_.gpt, plan_, hooks, *model_.stream);
+    for (const char* run : {"recorded", "replayed", "replayed again"}) {
+      SCOPED_TRACE(testing::Message() << run << (first ? ", first" : ", not first"));
+      hooks.groups.clear();
+      hooks.ready.clear();
+      hooks.gradients.clear();
+      model_.zero_gradients();
+      graphs.train(batch(), losses_.view(DType::f32), first, true);
+      EXPECT_EQ(hooks.ready, plain.ready);
+      EXPECT_EQ(hooks.gradients, plain.gradients) << "a gradient was reported before it was final";
+      if (first) {
+        EXPECT_EQ(hooks.groups.front(), plain.groups.front());
+        std::vector<char> asked(plan_.buckets().size());
+        for (const auto& group : hooks.groups)
+          for (const ParameterIndex parameter : group)
+            asked[at(plan_.placement(parameter).bucket)] = 1;
+        EXPECT_EQ(asked, std::vector<char>(asked.size(), 1));
+      } else {
+        ASSERT_EQ(hooks.groups.size(), 1U);
+        EXPECT_EQ(hooks.groups.front().size(), plan_.parameters().size());
+      }
+    }
+    EXPECT_EQ(graphs.num_recordings(), 1U);
+  }
+}
+
+TEST_P(GraphedModel, LeavesTheStreamUsableWhenTheModelThrows) {
+  model::NoHooks hooks;
+  MicroStepGraphs graphs(model_.gpt, plan_, hooks, *model_.stream);
+  const View losses = losses_.view(DType::f32);
+  EXPECT_THROW(graphs.train(batch(), losses.slice(1, 3), true, true), ContractError);
+  EXPECT_EQ(graphs.num_recordings(), 0U);
+  model_.stream->synchronize();
+  graphs.train(batch(), losses, true, true);
+  EXPECT_EQ(graphs.num_recordings(), 1U);
+}
+
+TRIREME_ON_BACKENDS(GraphedModel);
+
+}  // namespace
+}  // namespace trireme::session
