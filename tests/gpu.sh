@@ -30,7 +30,7 @@ done
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
 
 items=(one-step train-cuda-fp32 train-cuda-bf16 test-ops test-device train-again train-without-graphs test-model test-reduce test-optim
-  test-train nccl-reduce-2 nccl-comm-2 train-nccl-2 train-nccl-2-unsharded nccl-optim-2 nccl-reduce-3 nccl-comm-3 train-nccl-3
+  test-session test-train nccl-reduce-2 nccl-comm-2 train-nccl-2 train-nccl-2-unsharded nccl-optim-2 nccl-reduce-3 nccl-comm-3 train-nccl-3
   train-plain-gelu train-timed-products train-unordered-attention bench-reduce bench-pool bench-matmul bench-ops memcheck racecheck
   initcheck)
 if [ -n "$list" ]; then
