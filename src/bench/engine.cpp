@@ -8,6 +8,7 @@
 #include <omp.h>
 
 #include "base/quantile.hpp"
+#include "base/round_up.hpp"
 
 #include "comm/control/temporary_directory.hpp"
 #include "data/batches.hpp"
@@ -88,10 +89,10 @@ Plain::Plain(const session::Job& job,
   constexpr std::int64_t aligned = 64;  // elements, as in the engine's buckets
   for (const layout::Parameter& parameter : table_) {
     begins_.push_back(elements_);
-    elements_ += (parameter.elements() + aligned - 1) / aligned * aligned;
+    elements_ += rounded_up(parameter.elements(), aligned);
   }
   const std::int64_t unit = aligned * world.size();
-  elements_ = (elements_ + unit - 1) / unit * unit;
+  elements_ = rounded_up(elements_, unit);
   const auto bytes = [&](DType type) {
     return static_cast<std::size_t>(elements_) * size_bytes(type);
   };

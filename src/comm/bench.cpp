@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/quantile.hpp"
+#include "base/round_up.hpp"
 
 #include "comm/bench_check.hpp"
 #include "comm/control/mpi_check.hpp"
@@ -49,7 +50,7 @@ BenchRow row_of(std::string operation,
 
 std::int64_t bucket_bytes(std::int64_t asked, int ranks) {
   const std::int64_t granule = shard_granule * ranks;
-  return std::max((asked + granule - 1) / granule, std::int64_t{1}) * granule;
+  return std::max(rounded_up(asked, granule), granule);
 }
 
 /// Sums of sums would overflow after some repetitions; small numbers do not, and denormals never

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/round_up.hpp"
 
 #include "comm/control/together.hpp"
 #include "data/read_ahead.hpp"
@@ -31,7 +32,7 @@ TokenLoss token_loss(Scorer& scorer,
   TRIREME_EXPECT(stream.size() >= 2, "the loss on {} tokens", stream.size());
   const std::int64_t T = scorer.shape().context;
   TokenLoss result{.tokens = stream.size() - 1};
-  const std::int64_t windows = (result.tokens + T - 1) / T;
+  const std::int64_t windows = divided_up(result.tokens, T);
   ops::OrderFreeSum sum;
   comm::together(world, [&] {
     std::vector<std::int32_t> both;

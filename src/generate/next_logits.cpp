@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/round_up.hpp"
 
 #include "model/decoder.hpp"
 
@@ -149,7 +150,7 @@ std::int64_t window_begin(std::int64_t length, std::int64_t context) {
   if (length <= context)
     return 0;
   const std::int64_t step = std::max<std::int64_t>(1, context / 2);
-  return (length - context + step - 1) / step * step;
+  return rounded_up(length - context, step);
 }
 
 std::unique_ptr<NextLogits> with_cache(device::Device& device,

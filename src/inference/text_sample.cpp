@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/packing.hpp"
+#include "base/round_up.hpp"
 
 #include "comm/control/together.hpp"
 
@@ -127,7 +128,7 @@ void sample_run(const SampleRequest& request,
     rules.end_of_text = tokenizer.end_of_text();
   const std::vector<std::string> prompts = broadcast(request.prompts, world);
   const std::int64_t texts = std::ssize(prompts) * request.samples;
-  const std::int64_t share = (texts + world.size() - 1) / world.size();
+  const std::int64_t share = divided_up(texts, world.size());
   Speaker speaker(loaded, request, share);
   // Each round is a few times what grows at once, so that what ends early makes room.
   const std::int64_t round = world.size() * 4 * request.at_once;

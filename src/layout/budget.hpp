@@ -15,6 +15,7 @@
 
 #include "base/dtype.hpp"
 #include "base/index.hpp"
+#include "base/round_up.hpp"
 
 #include "layout/plan.hpp"
 #include "layout/state.hpp"
@@ -78,7 +79,7 @@ struct Budget {
 /// order-free sums (ops/optimizer/order_free_words.hpp), and zeros until each rank has as many.
 inline constexpr std::int64_t words_of_step_sums = 142;
 constexpr std::int64_t step_sum_elements(int ranks) {
-  return (words_of_step_sums + ranks - 1) / ranks * ranks;
+  return rounded_up(words_of_step_sums, ranks);
 }
 
 /// The copy of the optimizer's state from which one rank writes a checkpoint: what it owns, sharded

@@ -10,15 +10,12 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/round_up.hpp"
 
 namespace trireme::layout {
 namespace {
 
 constexpr std::int64_t start_alignment = 64;
-
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 /// FNV-1a over bytes, with a length before every text, so that neighbours cannot run together.
 class Fingerprint {
@@ -116,7 +113,7 @@ void Plan::place() {
       close_bucket(open, end);
       end = open.begin;
     }
-    const std::int64_t begin = round_up(end, start_alignment);
+    const std::int64_t begin = rounded_up(end, start_alignment);
     const std::int64_t elements = parameter.elements();
     TRIREME_EXPECT(!__builtin_add_overflow(begin, elements, &end), "{} ends after element 2^63",
                    parameter.name);
@@ -139,11 +136,11 @@ void Plan::place() {
 // Leaves in `open` the next bucket, empty.
 void Plan::close_bucket(Bucket& open, std::int64_t end) {
   open.unpadded = end - open.begin;
-  open.elements = round_up(open.unpadded, granule_);
+  open.elements = rounded_up(open.unpadded, granule_);
   open.shard_elements = open.elements / options_.ranks;
   owned_begin_.push_back(
       owned_begin_.empty() ? 0 : owned_begin_.back() + buckets_.back().shard_elements);
-  const std::int64_t next = round_up(open.begin + open.elements, start_alignment);
+  const std::int64_t next = rounded_up(open.begin + open.elements, start_alignment);
   buckets_.push_back(std::move(open));
   open = Bucket{};
   open.begin = next;

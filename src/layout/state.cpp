@@ -3,13 +3,10 @@
 
 #include <algorithm>
 
+#include "base/round_up.hpp"
+
 namespace trireme::layout {
 namespace {
-
-/// Pieces begin at multiples of 64 bytes.
-constexpr std::int64_t padded(std::int64_t elements) {
-  return (elements + 15) / 16 * 16;
-}
 
 std::vector<Piece> updated_pieces(const Plan& plan, BucketIndex bucket, std::optional<int> rank) {
   return rank ? plan.find_pieces(bucket, *rank)
@@ -25,7 +22,7 @@ std::int64_t elements_of(const Plan& plan,
   std::int64_t elements = 0;
   for (const Piece& piece : updated_pieces(plan, bucket, rank))
     if (slot.has(plan.parameter(piece.parameter)))
-      elements += padded(piece.elements);
+      elements += whole_lines(piece.elements);
   return elements;
 }
 
@@ -49,7 +46,7 @@ std::vector<std::int64_t> places_in_slot(const Plan& plan,
     const bool kept = slot.has(plan.parameter(piece.parameter));
     places.push_back(slot.of_matrices ? begin + piece.shard_begin : kept ? begin : -1);
     if (!slot.of_matrices && kept)
-      begin += padded(piece.elements);
+      begin += whole_lines(piece.elements);
   }
   return places;
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/round_up.hpp"
+
 #include "ops/cross_entropy.hpp"
 #include "ops/elementwise.hpp"
 
@@ -29,12 +31,12 @@ std::int64_t rows_of_logits(const PlanSizes& sizes, std::int64_t vocabulary) {
   const std::int64_t fitting = std::max(most_logits(sizes) / vocabulary, even);
   if (fitting >= T) {
     const std::int64_t most = fitting / T;
-    const std::int64_t chunks = (sizes.sequences + most - 1) / most;
-    return (sizes.sequences + chunks - 1) / chunks * T;
+    const std::int64_t chunks = divided_up(sizes.sequences, most);
+    return divided_up(sizes.sequences, chunks) * T;
   }
   const std::int64_t most = fitting / even * even;
-  const std::int64_t parts = (T + most - 1) / most;
-  return std::min(T, ((T + parts - 1) / parts + even - 1) / even * even);
+  const std::int64_t parts = divided_up(T, most);
+  return std::min(T, rounded_up(divided_up(T, parts), even));
 }
 
 }  // namespace

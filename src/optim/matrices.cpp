@@ -5,14 +5,10 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/round_up.hpp"
 
 namespace trireme::optim {
 namespace {
-
-/// Parameters begin at multiples of 64 bytes.
-constexpr std::int64_t padded(std::int64_t elements) {
-  return (elements + 15) / 16 * 16;
-}
 
 std::vector<double> costs_of(const layout::Plan& plan, std::int64_t steps) {
   std::vector<double> costs;
@@ -50,7 +46,7 @@ std::optional<MatrixWork> matrix_work(const layout::Plan& plan, const OptimizerC
     work.flops += costs[p];
     if (!work.travels || work.homes.home(index) < 0)
       continue;
-    held[static_cast<std::size_t>(work.homes.home(index))] += padded(parameter.elements());
+    held[static_cast<std::size_t>(work.homes.home(index))] += whole_lines(parameter.elements());
     for (const layout::HomePiece& one : work.homes.pieces(plan, index))
       if (one.rank != one.home)
         for (const int rank : {one.rank, one.home})
@@ -129,7 +125,7 @@ void Matrices::find_pieces(const layout::Plan& plan, comm::World& world, device:
     View held;
     if (work_.homes.home(index) == mine) {
       held = held_.view(DType::f32).slice(begin, parameter.elements());
-      begin += padded(parameter.elements());
+      begin += whole_lines(parameter.elements());
       add_matrices(parameter, held, device);
     }
     for (const layout::HomePiece& one : work_.homes.pieces(plan, index)) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/round_up.hpp"
 #include "base/text.hpp"
 
 #include "timing/recorder.hpp"
@@ -29,8 +30,8 @@ SpanSample sample_of(const record::RecordConfig& config,
       sample.ranks * spans * static_cast<std::int64_t>(sizeof(timing::Sample));
   const std::int64_t bound = config.span_megabytes << 20U;
   const std::int64_t most_steps = std::max<std::int64_t>(1, bound / of_a_step);
-  sample.every_steps = (steps + most_steps - 1) / most_steps;
-  sample.bytes = (steps + sample.every_steps - 1) / sample.every_steps * of_a_step;
+  sample.every_steps = divided_up(steps, most_steps);
+  sample.bytes = divided_up(steps, sample.every_steps) * of_a_step;
   return sample;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/input_file.hpp"
+#include "base/round_up.hpp"
 
 #include "model/layers.hpp"
 
@@ -79,7 +80,7 @@ void expect_header(const std::string& path, const LlmcHeader& header) {
 }  // namespace
 
 std::int64_t llmc_rows(std::int64_t vocabulary) {
-  return (vocabulary + row_granule - 1) / row_granule * row_granule;
+  return rounded_up(vocabulary, row_granule);
 }
 
 std::vector<LlmcElement> llmc_order(const model::GptShape& shape, std::int64_t rows) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/round_up.hpp"
+
 #include "comm/control/requests.hpp"
 
 namespace trireme::comm {
@@ -25,7 +27,7 @@ struct Exchange::Run {
   View full;
   std::span<const std::ptrdiff_t> distances;
   std::int64_t shard;
-  std::int64_t chunks = (shard + table.chunk_elements - 1) / table.chunk_elements;
+  std::int64_t chunks = divided_up(shard, table.chunk_elements);
   std::int64_t continued = 0;  ///< visits that need messages, ended
   std::uint32_t made = 0;      ///< steps of the present one
   std::uint32_t ready = 0;     ///< steps whose messages are there

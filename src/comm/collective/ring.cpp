@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/round_up.hpp"
+
 #include "comm/collective/accumulate.hpp"
 #include "comm/control/requests.hpp"
 
@@ -27,7 +29,7 @@ struct Ring::Walk {
   std::int64_t chunk_elements;
   int first_sent;
   bool reduces;
-  std::int64_t num_chunks = (block_elements + chunk_elements - 1) / chunk_elements;  ///< per block
+  std::int64_t num_chunks = divided_up(block_elements, chunk_elements);  ///< per block
 
   [[nodiscard]] View chunk(std::int64_t k, int blocks_back) const {
     const auto size = static_cast<std::int64_t>(owners.size());

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/round_up.hpp"
+
 #include "comm/control/requests.hpp"
 
 namespace trireme::comm {
@@ -32,7 +34,7 @@ void Spread::all_gather(View full) {
     return;
   const Abandon sends(sending_), receives(receiving_);
   const auto elements = static_cast<std::int64_t>(chunk_bytes_ / size_bytes(full.dtype));
-  const std::int64_t chunks = (shard + elements - 1) / elements;
+  const std::int64_t chunks = divided_up(shard, elements);
   const auto piece = [&](int owner, std::int64_t chunk) {
     const std::int64_t begin = chunk * elements;
     return full.slice(owner * shard + begin, std::min(elements, shard - begin));

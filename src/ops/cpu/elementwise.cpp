@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/round_up.hpp"
+
 #include "ops/cpu/dropout.hpp"
 #include "ops/cpu/loops.hpp"
 #if defined(__x86_64__)
@@ -146,7 +148,7 @@ TRIREME_CLONES void cast_kernel(To* to, const From* from, std::int64_t count) {
 /// Calls body(row, begin, end) for pieces of each row.
 template <class Body>
 void for_pieces(std::int64_t rows, std::int64_t columns, const Body& body) {
-  const std::int64_t pieces = (columns + elements_per_chunk - 1) / elements_per_chunk;
+  const std::int64_t pieces = divided_up(columns, elements_per_chunk);
   // Short rows travel together.
   const std::int64_t together =
       pieces > 1 ? 1 : std::max<std::int64_t>(1, elements_per_chunk / columns);

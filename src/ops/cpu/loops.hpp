@@ -14,6 +14,7 @@
 
 #include "base/clones.hpp"
 #include "base/dtype.hpp"
+#include "base/round_up.hpp"
 
 #define TRIREME_INLINE inline __attribute__((always_inline))
 
@@ -33,7 +34,7 @@ inline bool has_avx512() {
 /// Calls body(begin, end) for each chunk of [0, count), on all threads.
 template <class Body>
 void for_chunks(std::int64_t count, std::int64_t chunk, const Body& body) {
-  const std::int64_t chunks = (count + chunk - 1) / chunk;
+  const std::int64_t chunks = divided_up(count, chunk);
 #pragma omp parallel for schedule(static) if (chunks > 1)
   for (std::int64_t c = 0; c < chunks; ++c) body(c * chunk, std::min(count, (c + 1) * chunk));
 }

@@ -14,6 +14,7 @@
 #include <omp.h>
 
 #include "base/error.hpp"
+#include "base/round_up.hpp"
 
 #include "device/buffer.hpp"
 #include "device/cpu/cpu_stream.hpp"
@@ -29,7 +30,7 @@ using dnnl::memory;
 /// One edge of the output, cut into equal pieces and a rest.
 struct Cut {
   std::int64_t total = 0, piece = 0;
-  [[nodiscard]] std::int64_t count() const { return (total + piece - 1) / piece; }
+  [[nodiscard]] std::int64_t count() const { return divided_up(total, piece); }
   [[nodiscard]] std::int64_t size(std::int64_t i) const {
     return std::min(piece, total - i * piece);
   }

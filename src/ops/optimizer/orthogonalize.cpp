@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "base/round_up.hpp"
+
 #include "ops/cpu/optimizer/orthogonalize.hpp"
 #include "ops/dispatch.hpp"
 
@@ -21,11 +23,6 @@ constexpr std::array<Polynomial, 5> polar_express{{
     {3.285753657755655F, -2.3681294933425376F, 0.46449024233003106F},
     {2.3465413258596377F, -1.7097828382687081F, 0.42323551169305323F},
 }};
-
-/// Regions of the scratch begin at multiples of 64 bytes.
-constexpr std::int64_t padded(std::int64_t elements) {
-  return (elements + 15) / 16 * 16;
-}
 
 MatmulShape gram_of(std::int64_t rows, std::int64_t columns) {
   const bool wide = rows <= columns;
@@ -55,7 +52,7 @@ Orthogonalize::Orthogonalize(device::Device& device,
 
 std::int64_t Orthogonalize::scratch_elements(std::int64_t rows, std::int64_t columns) {
   const std::int64_t inner = std::min(rows, columns);
-  return padded(rows * columns) + 2 * padded(inner * inner);
+  return whole_lines(rows * columns) + 2 * whole_lines(inner * inner);
 }
 
 double Orthogonalize::flops(std::int64_t rows, std::int64_t columns, std::int64_t steps) {
@@ -71,8 +68,8 @@ void Orthogonalize::operator()(View matrix,
   const std::int64_t elements = rows_ * columns_, square = inner_ * inner_;
   TRIREME_EXPECT(matrix.elements == elements, "{} elements in a matrix of {} x {}", matrix.elements,
                  rows_, columns_);
-  const View gram = scratch.slice(padded(elements), square);
-  const View polynomial = scratch.slice(padded(elements) + padded(square), square);
+  const View gram = scratch.slice(whole_lines(elements), square);
+  const View polynomial = scratch.slice(whole_lines(elements) + whole_lines(square), square);
   device::cpu::Stream& queue = on_cpu(stream, "orthogonalize");
   const bool express = options_.coefficients == Coefficients::polar_express;
   View from = matrix, to = scratch.slice(0, elements);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/round_up.hpp"
+
 #include "ops/cpu/loops.hpp"
 
 namespace trireme::ops::cpu {
@@ -25,7 +27,7 @@ TRIREME_CLONES bool all_finite(const float* values, std::int64_t count) {
 }  // namespace
 
 std::int64_t find_not_finite(const float* values, std::int64_t count) {
-  const std::int64_t chunks = (count + elements_per_chunk - 1) / elements_per_chunk;
+  const std::int64_t chunks = divided_up(count, elements_per_chunk);
   std::int64_t first = count;
 #pragma omp parallel for schedule(static) reduction(min : first) if (chunks > 1)
   for (std::int64_t c = 0; c < chunks; ++c) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/hash.hpp"
+#include "base/round_up.hpp"
 
 #include "ops/cpu/loops.hpp"
 
@@ -11,7 +12,7 @@ namespace trireme::ops::cpu {
 
 /// The sum has no order, so the threads' parts are simply added up.
 std::uint64_t hash_elements(ConstView values) {
-  const std::int64_t chunks = (values.elements + elements_per_chunk - 1) / elements_per_chunk;
+  const std::int64_t chunks = divided_up(values.elements, elements_per_chunk);
   std::uint64_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum) if (chunks > 1)
   for (std::int64_t c = 0; c < chunks; ++c) {

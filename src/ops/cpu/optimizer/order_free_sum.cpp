@@ -11,6 +11,8 @@
 #include <bit>
 #include <cmath>
 
+#include "base/round_up.hpp"
+
 #include "ops/cpu/loops.hpp"
 
 namespace trireme::ops::cpu {
@@ -74,7 +76,7 @@ TRIREME_CLONES void split_values(ChunkSums& sums, const float* values, std::size
 template <class Split, class Term>
 void add_terms(OrderFreeSum& sum, const float* values, std::int64_t count, Split split, Term term) {
   constexpr auto step = static_cast<std::int64_t>(terms_per_chunk);
-  const std::int64_t chunks = (count + step - 1) / step;
+  const std::int64_t chunks = divided_up(count, step);
 #pragma omp parallel if (chunks > 16)
   {
     OrderFreeSum mine;

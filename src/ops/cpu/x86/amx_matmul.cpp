@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include "base/error.hpp"
+#include "base/round_up.hpp"
 
 #include "device/buffer.hpp"
 #include "device/cpu/cpu_stream.hpp"
@@ -33,13 +34,6 @@ constexpr std::int64_t chunk_bytes = std::int64_t{4} << 20U, group_bytes = std::
 constexpr std::int64_t unit_bytes = sizeof(Unit);
 /// The most of C that is likely to be in the caches when it is read next.
 constexpr std::int64_t cached_bytes = std::int64_t{4} << 20U;
-
-constexpr std::int64_t divided_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-constexpr std::int64_t rounded_up(std::int64_t a, std::int64_t b) {
-  return divided_up(a, b) * b;
-}
 
 /// How a product is cut: along K by K alone, elsewhere it decides nothing but the order.
 struct Blocking {

@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include "base/error.hpp"
+#include "base/round_up.hpp"
 
 #include "device/buffer.hpp"
 #include "device/cpu/cpu_stream.hpp"
@@ -22,13 +23,6 @@ namespace {
 
 /// Half of the second-level cache of Zen 4; the rows of A need some of the other half.
 constexpr std::int64_t chunk_bytes = std::int64_t{512} << 10U;
-
-constexpr std::int64_t divided_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-constexpr std::int64_t rounded_up(std::int64_t a, std::int64_t b) {
-  return divided_up(a, b) * b;
-}
 
 /// How a product is cut, by shape alone but for the parts, which decide nothing but the order.
 struct Blocking {
