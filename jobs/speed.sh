@@ -4,26 +4,84 @@
 # 1024, in fp32 and bf16. Needs a build and nothing else to do for the machine; about four minutes on two cores. Keeps no files but the
 # table, where one is named.
 #   usage: bash jobs/speed.sh [RANKS [TABLE.h5]]
+#          bash jobs/speed.sh --against COMMIT [--rounds N] [RANKS]
+# --against: builds COMMIT beside, runs both in turns (one first in odd rounds, the other in even ones; 3 rounds, about eight
+# minutes each), and prints the ratio of their median steps. Each reads its own decks of input/. Needs h5py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-ranks=${1:-2} table=(${2:+--h5 "$2"})
+usage() { sed -n 's/^#   usage: //p; s/^#          bash/bash/p' "$0" >&2 && exit 2; }
+against='' rounds=3
+while [[ ${1:-} == --* ]]; do
+  [[ $# -ge 2 ]] || usage
+  case $1 in
+    --against) against=$2 ;;
+    --rounds)
+      [[ $2 =~ ^[1-9][0-9]*$ ]] || usage
+      rounds=$2
+      ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+ranks=${1:-2}
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap 'rm -rf "$folder"; git worktree prune' EXIT
 
-runs=()
-measure() { # deck, steps, sequences per rank and step, sequences at a time
-  local deck=$1 steps=$2 sequences=$3 at_a_time=$4 precision run
-  for precision in fp32 bf16; do
-    run=$folder/$(basename "$deck" .yaml)-$precision
-    echo "$deck $precision" >&2
-    bash jobs/mpirun.sh -n "$ranks" build/trireme "$deck" run.directory="$run" run.steps="$steps" \
-      run.precision="$precision" batch.sequences=$((ranks * sequences)) batch.micro_sequences="$at_a_time" \
-      optimizer.schedule.warmup_steps=0 checkpoint.every_steps=0 evaluate.every_steps=0 sample.every_steps=0 </dev/null >"$folder/log" ||
-      { cat "$folder/log" && exit 1; }
-    runs+=("$run")
-  done
+# Deck, precision, steps, sequences per rank and step, sequences at a time.
+decks=("quickstart fp32 60 24 4" "quickstart bf16 60 24 4" "gpt2-124m fp32 3 8 4" "gpt2-124m bf16 3 8 4")
+train() { # project, run directory, what a row of `decks` has
+  local project=$1 run=$2 deck=$3 precision=$4 steps=$5 sequences=$6 at_a_time=$7
+  (cd "$project" && bash jobs/mpirun.sh -n "$ranks" build/trireme "input/$deck.yaml" run.directory="$run" run.steps="$steps" \
+    run.precision="$precision" batch.sequences=$((ranks * sequences)) batch.micro_sequences="$at_a_time" data.cache="$run-tokens" \
+    optimizer.schedule.warmup_steps=0 checkpoint.every_steps=0 evaluate.every_steps=0 sample.every_steps=0) </dev/null >"$folder/log" 2>&1 ||
+    { cat "$folder/log" >&2 && exit 1; }
 }
 
-measure input/quickstart.yaml 60 24 4
-measure input/gpt2-124m.yaml 3 8 4
-build/trireme speed "${runs[@]}" "${table[@]}"
+if [[ -z $against ]]; then
+  runs=()
+  for row in "${decks[@]}"; do
+    read -ra fields <<<"$row"
+    echo "${fields[@]:0:2}" >&2
+    runs+=("$folder/${fields[0]}-${fields[1]}")
+    train . "${runs[-1]}" "${fields[@]}"
+  done
+  build/trireme speed "${runs[@]}" ${2:+--h5 "$2"}
+  exit
+fi
+
+commit=$(git rev-parse --verify --quiet "$against^{commit}") || { echo "jobs/speed.sh: git knows no commit '$against'" >&2 && exit 2; }
+git worktree add --quiet --detach "$folder/other" "$commit"
+echo "building ${commit:0:7}" >&2
+bash "$folder/other/jobs/build.sh" trireme >"$folder/log" 2>&1 || { tail -n 20 "$folder/log" >&2 && exit 3; }
+for ((round = 1; round <= rounds; ++round)); do
+  for row in "${decks[@]}"; do
+    read -ra fields <<<"$row"
+    echo "round $round of $rounds: ${fields[*]:0:2}" >&2
+    turns=(here other)
+    ((round % 2)) || turns=(other here)
+    for side in "${turns[@]}"; do
+      project=.
+      [[ $side == here ]] || project=$folder/other
+      train "$project" "$folder/${fields[0]}-${fields[1]}-$side-$round" "${fields[@]}"
+    done
+  done
+done
+echo "ratio of the median step here to that of ${commit:0:7}, $ranks ranks; under 1: here is faster"
+PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" - "$folder" "$rounds" "${decks[@]}" <<'END_OF_PYTHON'
+import sys
+
+import numpy as np
+from trireme_postproc.run_file import RunFile
+
+folder, rounds, rows = sys.argv[1], int(sys.argv[2]), [row.split() for row in sys.argv[3:]]
+print(f"{'deck':20}{'there':>10}{'here':>10}{'ratio':>8}{'lowest':>8}{'highest':>8}")
+for deck, precision, *_ in rows:
+    # The first step warms up.
+    there, here = (
+        [np.median(RunFile(f"{folder}/{deck}-{precision}-{side}-{i}").steps["seconds"].values[1:]) for i in range(1, rounds + 1)]
+        for side in ("other", "here")
+    )
+    ratios = np.array(here) / np.array(there)
+    times = "".join(f"{np.median(side):8.4g} s" for side in (there, here))
+    print(f"{deck + ' ' + precision:20}{times}{np.median(ratios):8.3f}{min(ratios):8.3f}{max(ratios):8.3f}")
+END_OF_PYTHON
