@@ -146,18 +146,33 @@ class Maker {
   }
 
   void add_attention() {
-    const nn::AttentionConfig config = model::attention_config(shape_);
+    const auto whole = static_cast<std::int64_t>(shape_.long_layers.count());
+    if (whole == 0) {
+      add_attention("attention", 0, shape_.layers);
+      return;
+    }
+    std::int64_t first_whole = 0, first_short = 0;
+    while (shape_.window_of(first_whole) > 0) ++first_whole;
+    while (shape_.window_of(first_short) == 0) ++first_short;
+    add_attention("attention", first_whole, whole);
+    add_attention("windowed_attention", first_short, shape_.layers - whole);
+  }
+
+  /// Of `layers` layers that are like `layer`.
+  void add_attention(const std::string& op, std::int64_t layer, std::int64_t layers) {
+    const nn::AttentionConfig config = model::attention_config(shape_, layer);
     const auto attention = std::make_shared<ops::Attention>(
-        device_, model::attention_shape(shape_, dtype_, request_.micro_sequences));
+        device_, model::attention_shape(shape_, layer, dtype_, request_.micro_sequences));
+    const double count = static_cast<double>(layers) * micro_steps_;
     const View qkv = tensor(rows_ * config.qkv_width()), out = tensor(rows_ * config.width());
     const View dout = tensor(out.elements), dqkv = tensor(qkv.elements);
     const View lse = tensor(DType::f32, rows_ * shape_.heads);
     const ops::Dropout dropout = this->dropout();
     device::Stream& s = stream_;
-    add_product("attention.forward", per_layer(1), attention->forward_flops(),
+    add_product(op + ".forward", count, attention->forward_flops(),
                 [=, &s] { attention->forward(out, lse, qkv, dropout, s); });
     // Scores again, dP, dV, dQ and dK: five products where forward has two.
-    add_product("attention.backward", per_layer(1), 2.5 * attention->forward_flops(),
+    add_product(op + ".backward", count, 2.5 * attention->forward_flops(),
                 [=, &s] { attention->backward(dqkv, dout, qkv, out, lse, dropout, s); });
   }
 
@@ -224,7 +239,7 @@ class Maker {
   /// Forward, and the gradient's way back.
   void add_rotation() {
     const ops::AttentionShape shape =
-        model::attention_shape(shape_, dtype_, request_.micro_sequences);
+        model::attention_shape(shape_, 0, dtype_, request_.micro_sequences);
     const ops::RotaryShape rotary{.time = shape.time,
                                   .heads = shape.heads + shape.key_value_heads(),
                                   .head_channels = shape.head_channels,
@@ -240,7 +255,7 @@ class Maker {
   /// With the rotation, where there is one.
   void add_head_norm() {
     const ops::AttentionShape attention =
-        model::attention_shape(shape_, dtype_, request_.micro_sequences);
+        model::attention_shape(shape_, 0, dtype_, request_.micro_sequences);
     const std::int64_t heads = attention.heads + attention.key_value_heads();
     const std::int64_t D = attention.head_channels, n = rows_ * heads * D;
     const ops::HeadNormShape shape{.rows = {.time = attention.time,

@@ -2,6 +2,7 @@
 #include "cli/check_command.hpp"
 
 #include <cstdint>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,33 @@
 #include "model/gpt.hpp"
 
 namespace trireme::cli {
+namespace {
+
+/// What of a model is not as its preset or family has it; its sizes and how it is trained aside.
+std::string differences(const model::ModelConfig& config, const model::GptShape& shape) {
+  model::ModelConfig usual;
+  usual.preset = config.preset;
+  usual.family = config.family;
+  usual.layers = shape.layers;
+  usual.heads = shape.heads;
+  usual.channels = shape.channels;
+  usual.context = shape.context;
+  usual.vocabulary = shape.vocabulary;
+  const auto known = deck::resolved_model(model::resolve(usual));
+  constexpr std::size_t section = std::string_view("model.").size();
+  std::string text;
+  for (const auto& [key, value] : deck::resolved_model(shape))
+    if (known.at(key) != value)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key.substr(section), value);
+  if (text.empty())
+    return text;
+  const std::string as = config.preset != model::Preset::none && !config.family.given()
+                             ? word(config.preset)
+                             : word(config.family.value_or(model::Family::gpt2));
+  return fmt::format("       otherwise than {}: {}\n", as, text);
+}
+
+}  // namespace
 
 std::string check_command(const std::string& deck_path,
                           const std::vector<std::string>& overrides,
@@ -41,6 +69,7 @@ std::string summary(const deck::Deck& deck, int ranks) {
         shape.embedding_norm ? " and of the embedding" : "", word(shape.activation),
         shape.mlp_channels(), word(shape.positions), shape.key_value_heads(), shape.head_channels(),
         word(shape.qk_norm));
+  text += differences(config.model, shape);
   for (const data::BatchSizes::Part& part : sizes.parts()) {
     const data::Batches batch{part.sequences, config.batch.micro_sequences, ranks};
     text += fmt::format(

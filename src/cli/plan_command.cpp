@@ -125,7 +125,7 @@ std::int64_t gpu_workspace(const deck::Deck& deck, DType dtype) {
   return static_cast<std::int64_t>(
       device::cuda::workspace_bytes +
       ops::Attention::gpu_scratch_bytes(
-          model::attention_shape(deck.shape(), dtype, config.batch.micro_sequences),
+          model::attention_shape(deck.shape(), 0, dtype, config.batch.micro_sequences),
           {.deterministic = config.gpu.deterministic_attention}));
 }
 

@@ -81,6 +81,33 @@ void windows_are_for_cpus(const JobConfig& config, const GptShape& shape, Findin
          {"run.device", "cuda, but model.attention_window is given, which computes on CPUs only"}});
 }
 
+/// A word of S and L that some layer takes a window from.
+void window_pattern_means_something(const JobConfig& config,
+                                    const GptShape& shape,
+                                    Findings& findings) {
+  constexpr const char* key = "model.window_pattern";
+  if (!config.model.window_pattern.given())
+    return;
+  const std::string& pattern = *config.model.window_pattern.value;
+  if (pattern.empty() || pattern.find_first_not_of("SL") != std::string::npos) {
+    findings.say(key, fmt::format("'{}' is no word of S (a layer has the window) and L (it sees "
+                                  "all that came before)",
+                                  pattern));
+    return;
+  }
+  if (findings.readable({"model.attention_window"}) && !config.model.attention_window.given())
+    findings.say(key, "without effect: model.attention_window is none");
+  else if (pattern.find('S') == std::string::npos)
+    findings.say(key, fmt::format("{}: no layer has model.attention_window", pattern));
+  if (findings.readable({"model.layers", "model.preset"}) && shape.layers > 0 &&
+      std::ssize(pattern) > shape.layers)
+    findings.disagree(
+        {{key, fmt::format("{}: {} letters for {} layers", pattern, pattern.size(), shape.layers)},
+         {"model.layers", fmt::format("{}, fewer than the {} letters of "
+                                      "model.window_pattern",
+                                      shape.layers, pattern.size())}});
+}
+
 /// What is said about rotary positions is said where there are some.
 void rotary_keys_mean_something(const JobConfig& config,
                                 const GptShape& shape,
@@ -128,6 +155,8 @@ void check_model(const JobConfig& config,
     rotary_keys_mean_something(config, shape, places, findings);
   if (findings.readable({"model.attention_window", "run.device"}))
     windows_are_for_cpus(config, shape, findings);
+  if (findings.readable({"model.window_pattern"}))
+    window_pattern_means_something(config, shape, findings);
   if (!findings.readable(
           {"model.preset", "model.heads", "model.channels", "model.head_channels"}) ||
       shape.heads == 0)

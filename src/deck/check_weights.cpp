@@ -67,7 +67,8 @@ void check_weights(const Deck& deck,
                                          "model.activation",     "model.mlp_channels",
                                          "model.positions",      "model.rotary_theta",
                                          "model.rotary_scaling", "model.bias",
-                                         "model.tied_head",      "data.tokenizer"},
+                                         "model.tied_head",      "model.attention_window",
+                                         "model.window_pattern", "data.tokenizer"},
       [&](const char* key) { return places.readable(key); });
   try {
     if (!circumstances.reads_weights || !sizes_known || resumes(config))

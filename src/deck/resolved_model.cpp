@@ -36,6 +36,10 @@ std::map<std::string, std::string> resolved_model(const trireme::model::GptShape
   if (shape.attention_window > 0)
     window.value = shape.attention_window;
   add("attention_window", window);
+  Or<std::string> pattern{.value = std::nullopt, .keyword = "none"};
+  if (shape.long_layers.any())
+    pattern.value = trireme::model::pattern_of(shape.long_layers, shape.layers);
+  add("window_pattern", pattern);
   add("logit_softcap", shape.logit_softcap);
   return known;
 }
@@ -58,6 +62,8 @@ std::string model_section(const trireme::model::GptShape& shape) {
         value("rotary_scaling.high_freq_factor"), value("rotary_scaling.original_context"));
   if (shape.attention_window > 0)
     text += fmt::format("attention_window: {}, ", value("attention_window"));
+  if (shape.long_layers.any())
+    text += fmt::format("window_pattern: {}, ", value("window_pattern"));
   if (shape.logit_softcap > 0)
     text += fmt::format("logit_softcap: {}, ", value("logit_softcap"));
   return fmt::format("model: {{{}bias: {}, tied_head: {}}}", text, value("bias"),

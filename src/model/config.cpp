@@ -43,7 +43,8 @@ GptShape resolve(const ModelConfig& config) {
     shape.rotary_scaling = scaling_of(config.rotary_scaling, preset);
   }
   shape.output_init = config.output_init.value_or(parts.output_init);
-  shape.attention_window = config.attention_window.value_or(0);
+  shape.set_attention_window(config.attention_window.value_or(0),
+                             long_layers(config.window_pattern.value_or(""), shape.layers));
   shape.logit_softcap = config.logit_softcap.value_or(parts.logit_softcap);
   shape.z_loss = config.z_loss;
   shape.set_key_value_heads(

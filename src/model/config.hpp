@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/key.hpp"
 
@@ -39,6 +40,7 @@ struct ModelConfig {
   Or<bool> tied_head{};
   Or<OutputInit> output_init{};
   Or<std::int64_t> attention_window{.value = std::nullopt, .keyword = "none"};
+  Or<std::string> window_pattern{.value = std::nullopt, .keyword = "none"};
   Or<double> logit_softcap{};
   double z_loss = 0.0;
   Recompute recompute = Recompute::none;
@@ -61,7 +63,7 @@ void describe(V& v, ModelConfig& c) {
     {.unit = "blocks",
      .help = "Transformer blocks. 0: from the preset.",
      .min = 0,
-     .max = 1000,
+     .max = most_layers,
      .change = Change::never});
   v("heads", c.heads,
     {.unit = "heads",
@@ -167,9 +169,15 @@ void describe(V& v, ModelConfig& c) {
      .change = Change::never});
   v("attention_window", c.attention_window,
     {.unit = "tokens",
-     .help = "How many tokens a token sees, itself among them; none: all up to itself. On CPUs.",
+     .help = "How many tokens a token sees, itself among them; none: all up to itself. In all "
+             "layers, or in those of window_pattern. On CPUs.",
      .min = 1,
      .max = 1 << 20,
+     .change = Change::never});
+  v("window_pattern", c.window_pattern,
+    {.help = "Which layers have attention_window: a letter S for one that has it, L for one that "
+             "sees all before it. As many letters as layers: each says it of its layer; fewer, as "
+             "nanochat's SSSL: they are repeated, and the last layer is an L. none: all have it.",
      .change = Change::never});
   v("logit_softcap", c.logit_softcap,
     {.help = "c: the model's logits are c tanh(logit / c), in training, evaluation and sampling; "

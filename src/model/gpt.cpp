@@ -21,6 +21,9 @@ const GptShape& checked(const GptShape& s) {
   TRIREME_EXPECT(s.positions == Positions::learned || s.head_channels() % 2 == 0,
                  "rotary positions of heads of {} channels", s.head_channels());
   TRIREME_EXPECT(s.attention_window >= 0, "an attention window of {}", s.attention_window);
+  TRIREME_EXPECT(s.layers <= most_layers, "{} layers", s.layers);
+  TRIREME_EXPECT((s.long_layers >> static_cast<std::size_t>(s.layers)).none(),
+                 "{} layers without a window of {} layers", s.long_layers.count(), s.layers);
   TRIREME_EXPECT(s.dropout >= 0 && s.dropout < 1, "dropout {}", s.dropout);
   // A dropout site has 2^42 elements per sample (ops/dropout.hpp).
   TRIREME_EXPECT(s.dropout == 0 || s.heads * s.context <= (std::int64_t{1} << 42U) / s.context,

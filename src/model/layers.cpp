@@ -39,7 +39,7 @@ nn::MlpConfig mlp_config(const GptShape& shape) {
 
 }  // namespace
 
-nn::AttentionConfig attention_config(const GptShape& shape) {
+nn::AttentionConfig attention_config(const GptShape& shape, std::int64_t layer) {
   return {.channels = shape.channels,
           .heads = shape.heads,
           .head_channels = shape.head_channels(),
@@ -50,7 +50,7 @@ nn::AttentionConfig attention_config(const GptShape& shape) {
           .grouped_heads = shape.grouped_heads,
           .qk_norm = shape.qk_norm,
           .epsilon = shape.norm_epsilon,
-          .window = shape.attention_window};
+          .window = shape.window_of(layer)};
 }
 
 ops::LossTerms loss_terms(const GptShape& shape) {
@@ -58,8 +58,11 @@ ops::LossTerms loss_terms(const GptShape& shape) {
           .z_loss = static_cast<float>(shape.z_loss)};
 }
 
-ops::AttentionShape attention_shape(const GptShape& shape, DType dtype, std::int64_t sequences) {
-  return attention_config(shape).shape({sequences, shape.context, dtype});
+ops::AttentionShape attention_shape(const GptShape& shape,
+                                    std::int64_t layer,
+                                    DType dtype,
+                                    std::int64_t sequences) {
+  return attention_config(shape, layer).shape({sequences, shape.context, dtype});
 }
 
 Layers::Layers(const GptShape& given) : shape(given) {
@@ -91,7 +94,7 @@ Layers::Layers(const GptShape& given) : shape(given) {
     Block block{.begin = residuals.size(), .first = registry.next()};
     auto ln_1 = layer_norm(scope, "ln_1");
     add(std::move(ln_1),
-        std::make_unique<nn::Attention>(registry, scope, attention_config(shape), rotary.get()));
+        std::make_unique<nn::Attention>(registry, scope, attention_config(shape, l), rotary.get()));
     auto ln_2 = layer_norm(scope, "ln_2");
     add(std::move(ln_2), std::make_unique<nn::Mlp>(registry, scope, mlp_config(shape)));
     block.end = residuals.size();

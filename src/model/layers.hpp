@@ -113,8 +113,8 @@ struct Layers {
 std::vector<layout::Parameter> parameter_table(const GptShape& shape);
 
 /// 6·parameters + 6·layers·heads·head_channels·context: multiply-adds of forward and backward,
-/// times two, causal half of attention only. Source: Kaplan et al. 2020, section 2.1, attention
-/// term as llm.c.
+/// times two, causal half of attention only, and in layers with a window what it shows. Source:
+/// Kaplan et al. 2020, section 2.1, attention term as llm.c.
 double flops_per_token(const GptShape& shape);
 
 /// What a model on such a device keeps and leases, for batches of up to `micro_sequences`.
@@ -132,8 +132,11 @@ std::vector<nn::ListedProduct> linear_products(const GptShape& shape,
 /// What the head computes beside the cross-entropy.
 ops::LossTerms loss_terms(const GptShape& shape);
 
-/// The attention of each block.
-nn::AttentionConfig attention_config(const GptShape& shape);
-ops::AttentionShape attention_shape(const GptShape& shape, DType dtype, std::int64_t sequences);
+/// The attention of block `layer`; blocks differ in their windows alone.
+nn::AttentionConfig attention_config(const GptShape& shape, std::int64_t layer);
+ops::AttentionShape attention_shape(const GptShape& shape,
+                                    std::int64_t layer,
+                                    DType dtype,
+                                    std::int64_t sequences);
 
 }  // namespace trireme::model

@@ -13,6 +13,8 @@
 #include "nn/qk_norm.hpp"
 #include "nn/recompute.hpp"
 
+#include "model/window_pattern.hpp"
+
 namespace trireme::model {
 
 enum class Norm : std::uint8_t { layer_norm, rms_norm };
@@ -50,6 +52,7 @@ struct GptShape {
   RotaryScaling rotary_scaling{};
   OutputInit output_init = OutputInit::scaled;
   std::int64_t attention_window = 0;  ///< tokens; 0: none
+  LongLayers long_layers{};           ///< which do without that window; not all of them
   double logit_softcap = 0;           ///< 0: none
   double z_loss = 0;                  ///< of training alone, as dropout
 
@@ -77,6 +80,17 @@ struct GptShape {
   void set_head_channels(std::int64_t count) { head_width = count * heads == channels ? 0 : count; }
   void set_mlp_channels(std::int64_t count) {
     hidden = count == default_mlp_channels() ? 0 : count;
+  }
+  /// 0 tokens: none. A window that no layer has is none.
+  void set_attention_window(std::int64_t tokens, const LongLayers& without) {
+    const bool none =
+        tokens == 0 || (layers > 0 && without.count() == static_cast<std::size_t>(layers));
+    attention_window = none ? 0 : tokens;
+    long_layers = none ? LongLayers{} : without;
+  }
+  /// Of a layer's attention, in tokens; 0: none.
+  [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {
+    return long_layers[static_cast<std::size_t>(layer)] ? 0 : attention_window;
   }
   /// A GPT-2 of these sizes: what is equal to it has no other part.
   [[nodiscard]] GptShape with_parts_of_gpt2() const {

@@ -146,8 +146,8 @@ void Session::choose_graphs() {
   bool wanted = job.gpu.graphs.value_or(device->kind() == device::Kind::cuda && job.memory.pool);
   comm::together(world, [&] {
     const std::string trouble =
-        wanted ? ops::capture_trouble(
-                     *device, model::attention_shape(job.shape, dtype, job.batch.micro_sequences))
+        wanted ? ops::capture_trouble(*device, model::attention_shape(job.shape, 0, dtype,
+                                                                      job.batch.micro_sequences))
                : std::string();
     if (trouble.empty())
       return;

@@ -37,6 +37,18 @@ std::vector<record::BucketRow> buckets_of(const layout::Plan& plan) {
   return rows;
 }
 
+std::string flops_formula(const model::GptShape& shape) {
+  const auto whole = static_cast<std::int64_t>(shape.long_layers.count());
+  std::string seen = "layers * heads * head_channels * context";
+  if (whole > 0)
+    seen = fmt::format("heads * head_channels * ({} * w * (2 - w / context) + {} * context)",
+                       shape.layers - whole, whole);
+  else if (shape.attention_window > 0)
+    seen = "layers * heads * head_channels * w * (2 - w / context)";
+  return fmt::format("per token: 6 * parameters + 6 * {}{}", seen,
+                     shape.attention_window > 0 ? ", w = min(attention_window, context)" : "");
+}
+
 record::RunHeader header_of(const session::Job& job,
                             const layout::Plan& plan,
                             const device::Device& device,
@@ -57,11 +69,7 @@ record::RunHeader header_of(const session::Job& job,
     fact("tokenizer_kind", job.tokenizer->kind());
     header.tokenizer = job.tokenizer->serialized();
   }
-  const bool windowed = job.shape.attention_window > 0;
-  fact("flops_formula",
-       fmt::format(
-           "per token: 6 * parameters + 6 * layers * heads * head_channels * {}",
-           windowed ? "w * (2 - w / context), w = min(attention_window, context)" : "context"));
+  fact("flops_formula", flops_formula(job.shape));
   return header;
 }
 

@@ -44,6 +44,7 @@ std::string before_the_key(const std::string& key, const std::string& now) {
       {"optimizer.kind", word(optim::Kind::adamw)},
       {"optimizer.weight_decay_schedule", word(optim::DecaySchedule::constant)},
       {"optimizer.muon.momentum_warmup_steps", "0"},
+      {"model.window_pattern", "none"},
       {"batch.schedule", "[]"}};
   const auto found = then.find(key);
   return found == then.end() ? now : found->second;

@@ -87,8 +87,9 @@ void expect_model(const model::GptShape& shape, const std::string& directory) {
   const auto within = [](std::int64_t size, std::int64_t most) {
     return size >= 1 && size <= most;
   };
-  if (!within(shape.layers, 1000) || !within(shape.heads, 1024) || !within(shape.channels, 65536) ||
-      !within(shape.context, 1 << 20) || !within(shape.vocabulary, 1 << 20) ||
+  if (!within(shape.layers, model::most_layers) || !within(shape.heads, 1024) ||
+      !within(shape.channels, 65536) || !within(shape.context, 1 << 20) ||
+      !within(shape.vocabulary, 1 << 20) ||
       (shape.head_width == 0 && shape.channels % shape.heads != 0) ||
       !within(shape.head_channels(), 65536) || !within(shape.key_value_heads(), shape.heads) ||
       shape.heads % shape.key_value_heads() != 0 || !within(shape.mlp_channels(), 1 << 20) ||
@@ -142,6 +143,8 @@ record::NameValues model_facts(const model::GptShape& shape) {
   add("rotary_high_freq_factor", scaling.high_freq_factor, none.high_freq_factor);
   add("rotary_original_context", scaling.original_context, none.original_context);
   add("attention_window", shape.attention_window, gpt2.attention_window);
+  if (shape.long_layers.any())
+    facts.emplace_back("window_pattern", model::pattern_of(shape.long_layers, shape.layers));
   add("logit_softcap", shape.logit_softcap, gpt2.logit_softcap);
   return facts;
 }
@@ -173,6 +176,11 @@ model::GptShape shape_from(const record::NameValues& facts, const std::string& d
   more.number("rotary_high_freq_factor", shape.rotary_scaling.high_freq_factor);
   more.number("rotary_original_context", shape.rotary_scaling.original_context);
   more.number("attention_window", shape.attention_window);
+  if (const std::string* pattern = more.find("window_pattern")) {
+    shape.long_layers = model::long_layers(*pattern, shape.layers);
+    if (*pattern != model::pattern_of(shape.long_layers, shape.layers))
+      more.refuse("window_pattern", *pattern);
+  }
   more.number("logit_softcap", shape.logit_softcap);
   return shape;
 }

@@ -70,16 +70,18 @@ class Exporter {
  private:
   /// Whether the format can say what the model is made of.
   void expect_known_parts() const {
-    if (shape_.attention_window > 0)
-      throw UserError(
-          {model_.shape_file},
-          fmt::format("model.attention_window is {}, which neither a config.json nor llm.c's "
-                      "files can say here",
-                      shape_.attention_window));
     const Family* family = find_family(shape_);
-    const bool says_caps = request_.format == ExportFormat::huggingface && family != nullptr &&
-                           family->kind == model::Family::nanochat;
-    if (shape_.logit_softcap > 0 && !says_caps)
+    const auto written_as = [&](model::Family kind) {
+      return request_.format == ExportFormat::huggingface && family != nullptr &&
+             family->kind == kind;
+    };
+    if (shape_.attention_window > 0 && !written_as(model::Family::qwen3))
+      throw UserError({model_.shape_file},
+                      fmt::format("model.attention_window is {}, which neither config.json of "
+                                  "GPT-2, Llama and nanochat nor llm.c's files can say: a program "
+                                  "that reads them would attend to more",
+                                  shape_.attention_window));
+    if (shape_.logit_softcap > 0 && !written_as(model::Family::nanochat))
       throw UserError({model_.shape_file},
                       fmt::format("model.logit_softcap is {}, which neither config.json of GPT-2, "
                                   "Llama and Qwen3 nor llm.c's files can say: a program that reads "

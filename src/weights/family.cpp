@@ -23,7 +23,7 @@ constexpr NameRule gpt2_names[] = {{"wte", {"wte"}},
                                    {"head", {"lm_head"}}};
 constexpr std::string_view gpt2_buffers[] = {"h.#.attn.bias", "h.#.attn.masked_bias"};
 constexpr SizeRule gpt2_sizes[] = {
-    {"n_layer", "model.layers", &GptShape::layers, 1000},
+    {"n_layer", "model.layers", &GptShape::layers, model::most_layers},
     {"n_head", "model.heads", &GptShape::heads, 1024},
     {"n_embd", "model.channels", &GptShape::channels, 65536},
     {"n_positions", "model.context", &GptShape::context, 1 << 20},
@@ -50,7 +50,7 @@ constexpr NameRule llama_names[] = {
     {"h.#.attn.k_norm", {"layers.#.self_attn.k_norm"}}};
 constexpr std::string_view llama_buffers[] = {"layers.#.self_attn.rotary_emb.inv_freq"};
 constexpr SizeRule llama_sizes[] = {
-    {"num_hidden_layers", "model.layers", &GptShape::layers, 1000},
+    {"num_hidden_layers", "model.layers", &GptShape::layers, model::most_layers},
     {"num_attention_heads", "model.heads", &GptShape::heads, 1024},
     {"hidden_size", "model.channels", &GptShape::channels, 65536},
     {"max_position_embeddings", "model.context", &GptShape::context, 1 << 20},
@@ -63,8 +63,7 @@ constexpr const char* llama_dropout[] = {"attention_dropout"};
 
 constexpr FixedRule qwen3_fixed[] = {
     {"hidden_act", R"("silu" or "swish")", true, "the MLP here is gated by SiLU"},
-    {"attention_bias", "false", false, "biases here are in the MLP as well, which has none there"},
-    {"use_sliding_window", "false", false, "attention here sees the whole context"}};
+    {"attention_bias", "false", false, "biases here are in the MLP as well, which has none there"}};
 
 constexpr NameRule nanochat_names[] = {
     {"wte", {"embed_tokens"}},

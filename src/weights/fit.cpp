@@ -45,6 +45,10 @@ class Comparison {
       say("model.attention_window",
           fmt::format("{} here, but {} in {} (0: none)", here.attention_window,
                       there.attention_window, stored_.shape_file));
+    else if (here.layers == there.layers && here.long_layers != there.long_layers)
+      say("model.window_pattern",
+          fmt::format("{} here, but {} in {}", model::pattern_of(here.long_layers, here.layers),
+                      model::pattern_of(there.long_layers, there.layers), stored_.shape_file));
     real("model.logit_softcap", here.logit_softcap, there.logit_softcap);
     if (here.positions == model::Positions::learned)
       rows("model.context", "positions", here.context, there.context);

@@ -3,6 +3,7 @@
 // positions have two spellings: `rope_theta` and `rope_scaling`, and from transformers 5 on
 // `rope_parameters` with both in it. Both are read; the first is written, which every version
 // reads.
+#include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
@@ -120,15 +121,46 @@ void write_common(OrderedJson& root, const model::GptShape& shape) {
                             {"original_max_position_embeddings", s.original_context}};
 }
 
-/// Attention of each layer, where a list says it.
-void expect_whole_context(ConfigReader& config) {
+constexpr const char *whole = "full_attention", *sliding = "sliding_attention";
+
+/// Of Qwen3. Where no list says which layers have the window, those from max_window_layers on do.
+/// Source: transformers, models/qwen3/configuration_qwen3.py.
+void read_windows(ConfigReader& config, model::GptShape& shape) {
+  model::LongLayers without;
   const Json& types = config.value("layer_types");
-  for (const Json& type : types.is_array() ? types : Json::array())
-    if (type != "full_attention")
+  const bool slides = config.flag("use_sliding_window", false);
+  const bool null = config.has("sliding_window") && config.value("sliding_window").is_null();
+  const std::int64_t window = slides && !null ? config.count("sliding_window", 4096, 1 << 20) : 0;
+  if (types.is_null()) {
+    const Json& first = config.value("max_window_layers");
+    const bool zero = first.is_number_unsigned() && first.get<std::uint64_t>() == 0;
+    const std::int64_t full = zero ? 0 : config.count("max_window_layers", 28, 1 << 20);
+    for (std::int64_t l = 0; l < std::min(shape.layers, full); ++l)
+      without.set(static_cast<std::size_t>(l));
+  } else if (!types.is_array() || std::ssize(types) != shape.layers) {
+    config.say("layer_types", fmt::format("no list of {} layers", shape.layers));
+  }
+  for (std::size_t l = 0; types.is_array() && l < types.size() && l < without.size(); ++l) {
+    if (types[l] != whole && (types[l] != sliding || window == 0))
       return config.say("layer_types",
-                        fmt::format("{}: attention here sees the whole context; it must be "
-                                    "\"full_attention\" in all layers",
-                                    text::shortened(type.dump())));
+                        fmt::format("{}: layers here have {}", text::shortened(types[l].dump()),
+                                    window == 0 ? "\"full_attention\" where use_sliding_window and "
+                                                  "sliding_window give no window"
+                                                : "\"full_attention\" or \"sliding_attention\""));
+    without[l] = types[l] == whole;
+  }
+  shape.set_attention_window(window, without);
+}
+
+void write_windows(OrderedJson& root, const model::GptShape& shape) {
+  const bool slides = shape.attention_window > 0;
+  root["use_sliding_window"] = slides;
+  root["sliding_window"] = slides ? OrderedJson(shape.attention_window) : OrderedJson(nullptr);
+  root["max_window_layers"] =
+      slides ? shape.long_layers.count() : static_cast<std::size_t>(shape.layers);
+  root["layer_types"] = OrderedJson::array();
+  for (std::int64_t l = 0; l < shape.layers; ++l)
+    root["layer_types"].push_back(shape.window_of(l) > 0 ? sliding : whole);
 }
 
 constexpr const char* soft_cap_key = "final_logit_softcapping";
@@ -146,7 +178,7 @@ void read_llama(ConfigReader& config, model::GptShape& shape) {
 
 void read_qwen3(ConfigReader& config, model::GptShape& shape) {
   read_common(config, shape, model::Family::qwen3);
-  expect_whole_context(config);
+  read_windows(config, shape);
 }
 
 void read_nanochat(ConfigReader& config, model::GptShape& shape) {
@@ -166,6 +198,7 @@ void write_llama(OrderedJson& root, const model::GptShape& shape) {
 
 void write_qwen3(OrderedJson& root, const model::GptShape& shape) {
   write_common(root, shape);
+  write_windows(root, shape);
 }
 
 void write_nanochat(OrderedJson& root, const model::GptShape& shape) {

@@ -66,7 +66,7 @@ void expect_header(const std::string& path, const LlmcHeader& header) {
   };
   bounded(2, "tokens of context", 1 << 20);
   bounded(3, "tokens in the vocabulary", 1 << 20);
-  bounded(4, "layers", 1000);
+  bounded(4, "layers", model::most_layers);
   bounded(5, "heads", 1024);
   bounded(6, "channels", 65536);
   bounded(7, "rows of the embedding", 1 << 21);

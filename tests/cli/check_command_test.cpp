@@ -45,5 +45,24 @@ TEST(CheckCommand, SaysOfWhichPartsAModelIs) {
   EXPECT_THAT(text({"model.preset=gpt2-124m"}), testing::Not(HasSubstr("qk_norm")));
 }
 
+TEST(CheckCommand, NamesWhatIsNotAsTheFamilyHasIt) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(path) << deck::completed("model: {preset: nanochat-d12}\n");
+  const auto text = [&](const std::vector<std::string>& overrides) {
+    return check_command(path, overrides, {.ranks = 1});
+  };
+  EXPECT_THAT(text({}), testing::Not(HasSubstr("otherwise than")));
+  EXPECT_THAT(text({"model.layers=2", "model.context=64"}),
+              testing::Not(HasSubstr("otherwise than")))
+      << "sizes are said in the line before";
+  EXPECT_THAT(text({"model.attention_window=8", "model.window_pattern=SSSL"}),
+              HasSubstr("otherwise than nanochat-d12: attention_window 8, window_pattern "
+                        "SSSLSSSLSSSL\n"));
+  EXPECT_THAT(text({"model.logit_softcap=0"}), HasSubstr("than nanochat-d12: logit_softcap 0\n"));
+  EXPECT_THAT(text({"model.family=gpt2", "model.logit_softcap=30", "model.bias=false"}),
+              HasSubstr("otherwise than gpt2: bias false, logit_softcap 30\n"));
+}
+
 }  // namespace
 }  // namespace trireme::cli

@@ -56,6 +56,9 @@ class Verify(TrainingTest):
     def test_a_window_of_attention(self):
         self.assert_all_equal(self.verify("model.attention_window=5", "model.layers=1", "--steps", "2", ranks=2), 2)
 
+    def test_a_window_in_one_of_two_layers(self):
+        self.assert_all_equal(self.verify("model.attention_window=5", "model.window_pattern=SL", "model.layers=2", "--steps", "1", ranks=2), 1)
+
     def test_capped_logits_and_a_z_loss(self):
         self.assert_all_equal(self.verify("model.logit_softcap=15", "model.z_loss=1e-4", "model.layers=1", "--steps", "2", ranks=2), 2)
 

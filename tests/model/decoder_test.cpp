@@ -99,9 +99,11 @@ TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
   GptShape windowed = longer_shape(), windowed_llama = longer_llama();
   windowed.attention_window = 70;
   windowed_llama.attention_window = 17;
+  GptShape pattern = windowed_llama;
+  pattern.long_layers = long_layers("SL", pattern.layers);
   for (const GptShape& shape :
        {small_shape(), longer_shape(), small_llama(), longer_llama(), longer_qwen3(),
-        longer_nanochat(), capped, windowed, windowed_llama}) {
+        longer_nanochat(), capped, windowed, windowed_llama, pattern}) {
     Pair pair(shape, GetParam(), 1);
     const Tokens text = random_tokens(shape.context, shape.vocabulary, 3);
     for (std::int64_t t = 0; t < shape.context; ++t) {

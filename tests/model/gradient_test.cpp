@@ -163,9 +163,12 @@ std::vector<GradientCase> cases_of(DType dtype) {
   GptShape window = small_shape(), windowed_llama = small_llama();
   window.attention_window = 2;
   windowed_llama.attention_window = 3;
+  GptShape pattern = windowed_llama;  // the second of two layers sees all
+  pattern.long_layers = long_layers("SL", 2);
   const GradientCase fp32_cases[] = {
       {.name = "window", .shape = window, .cpu_only = true},
       {.name = "window_llama", .dropout = 0.2, .shape = windowed_llama, .cpu_only = true},
+      {.name = "window_pattern", .bias = false, .tied = false, .shape = pattern, .cpu_only = true},
       {.name = "softcap", .shape = terms},
       {.name = "softcap_z_loss_untied", .dropout = 0.2, .tied = false, .shape = both},
       {.name = "llama", .bias = false, .tied = false, .shape = small_llama()},
@@ -192,6 +195,13 @@ std::vector<GradientCase> cases_of(DType dtype) {
   const GradientCase bf16_cases[] = {
       {.name = "window",
        .shape = window,
+       .loss_tolerance = 0.03,
+       .gradient_tolerance = 0.08,
+       .cpu_only = true},
+      {.name = "window_pattern",
+       .bias = false,
+       .tied = false,
+       .shape = pattern,
        .loss_tolerance = 0.03,
        .gradient_tolerance = 0.08,
        .cpu_only = true},

@@ -47,7 +47,7 @@ class ReferenceGpt {
       const std::string h = "h." + std::to_string(l) + ".";
       const auto site = static_cast<std::uint32_t>(3 * l);
       const Rows qkv = turned(normalized(linear(norm(x, h + "ln_1"), h + "attn.qkv"), h));
-      const Rows a = attention(qkv, site + 1, sample, dropout);
+      const Rows a = attention(qkv, l, site + 1, sample, dropout);
       add_branch(x, linear(a, h + "attn.proj"), site + 2, sample, dropout);
       Rows wide = linear(norm(x, h + "ln_2"), h + "mlp.fc");
       for (Row& row : wide) row = activated(row);
@@ -145,6 +145,7 @@ class ReferenceGpt {
   }
 
   [[nodiscard]] Rows attention(const Rows& qkv,
+                               std::int64_t layer,
                                std::uint32_t site,
                                std::uint64_t sample,
                                bool dropout) const {
@@ -158,7 +159,8 @@ class ReferenceGpt {
       for (std::size_t t = 0; t < T; ++t) {
         Row weight(t + 1);
         double sum = 0;
-        const auto window = static_cast<std::size_t>(shape_.attention_window);
+        const bool sees_all = shape_.long_layers[static_cast<std::size_t>(layer)];
+        const auto window = sees_all ? 0 : static_cast<std::size_t>(shape_.attention_window);
         for (std::size_t s = window > 0 && t >= window ? t - window + 1 : 0; s <= t; ++s) {
           double dot = 0;
           for (std::size_t d = 0; d < D; ++d) dot += qkv[t][h * D + d] * qkv[s][key + d];

@@ -16,6 +16,7 @@
 
 #include "weights/checkpoint_weights.hpp"
 #include "weights/folder.hpp"
+#include "weights/huggingface.hpp"
 #include "weights/import.hpp"
 #include "weights/open.hpp"
 #include "weights/tensor_reader.hpp"
@@ -74,11 +75,39 @@ TEST(Export, GivesBackALlamaAndWhatFollowedItThatWereImported) {
   }
 }
 
+TEST(Export, OnlyQwen3SaysWhichLayersHaveAWindow) {
+  model::GptShape shape = tiny_qwen3();
+  shape.attention_window = 3;
+  shape.tied_head = true;
+  shape.long_layers = model::long_layers("LS", 2);
+  Folder folder(shape);
+  folder.config = config_json(shape, {});
+  const test::ScratchDirectory directory;
+  const std::string run = imported(folder.write(), directory);
+  ExportRequest request = request_of(run, directory / "out");
+  export_model(request);
+  EXPECT_EQ(open_model(request.output).shape, shape);
+  request.output = directory / "llmc";
+  request.format = ExportFormat::llmc;
+  EXPECT_THAT(mistakes_of([&] { static_cast<void>(export_model(request)); }),
+              HasSubstr("model.attention_window is 3, which neither"));
+}
+
 TEST(Export, ACheckpointKeepsTheCapOfLogitsAndTheWindow) {
   model::GptShape shape = tiny_llama();
   shape.logit_softcap = 0.1;  // which no binary fraction is
   shape.attention_window = 3;
   EXPECT_EQ(shape_from(model_facts(shape), "run"), shape);
+  shape.long_layers = model::long_layers("LS", 2);
+  EXPECT_EQ(shape_from(model_facts(shape), "run"), shape);
+  for (const char* wrong : {"LSL", "Lx", ""}) {
+    auto facts = model_facts(shape);
+    std::ranges::find(facts, "window_pattern", &record::NameValues::value_type::first)->second =
+        wrong;
+    EXPECT_THAT(mistakes_of([&] { static_cast<void>(shape_from(facts, "run")); }),
+                HasSubstr("the model's window_pattern"));
+  }
+  shape.long_layers = {};
   shape.logit_softcap = 0;
   shape.attention_window = 0;
   EXPECT_EQ(shape_from(model_facts(shape), "run"), shape);

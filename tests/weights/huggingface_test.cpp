@@ -244,11 +244,22 @@ std::vector<BadFamily> bad_families() {
        {"Biased", R"("attention_bias": false)", R"("attention_bias": true)",
         "attention_bias: true: biases here are in the MLP as well"}},
       {qwen3,
-       {"Windows", R"("use_sliding_window": false)", R"("use_sliding_window": true)",
-        "use_sliding_window: true: attention here sees the whole context"}},
-      {qwen3,
        {"LayerTypes", R"(["full_attention",)", R"(["sliding_attention",)",
-        "layer_types: \"sliding_attention\": attention here sees the whole context"}},
+        "layer_types: \"sliding_attention\": layers here have \"full_attention\" where "
+        "use_sliding_window and sliding_window give no window"}},
+      {qwen3,
+       {"OtherLayerTypes",
+        R"("use_sliding_window": false, "sliding_window": null,
+ "layer_types": ["full_attention",)",
+        R"("use_sliding_window": true, "layer_types": ["chunked_attention",)",
+        "layer_types: \"chunked_attention\": layers here have \"full_attention\" or "
+        "\"sliding_attention\""}},
+      {qwen3,
+       {"FewerLayerTypes", R"(["full_attention", "full_attention"])", R"(["full_attention"])",
+        "layer_types: no list of 2 layers"}},
+      {qwen3,
+       {"NoWindow", R"("use_sliding_window": false, "sliding_window": null)",
+        R"("use_sliding_window": true, "sliding_window": 0)", "sliding_window: 0; it must be"}},
       {qwen3, {"OtherWidth", R"("head_dim": 6)", R"("head_dim": 4)", "needs [8, 8]"}},
       {qwen3, {"DefaultWidth", R"("head_dim": 6, )", "", "needs [256, 8]"}},
       {nanochat,
@@ -271,6 +282,48 @@ TEST(HuggingFace, ReadsQwen3AndNanochatFromTheirParts) {
       EXPECT_EQ(model.shape, shape);
       expect_values(model);
     }
+}
+
+/// The window and the layers of a Qwen3 whose config.json says `keys`.
+std::string windows_of(const std::string& keys) {
+  const std::string before = R"("use_sliding_window": false, "sliding_window": null,
+ "layer_types": ["full_attention", "full_attention"])";
+  const model::GptShape shape =
+      shape_of_config("c", replaced(qwen3_config(tiny_qwen3()), before, keys));
+  return fmt::format("{} {}", shape.attention_window,
+                     model::pattern_of(shape.long_layers, shape.layers));
+}
+
+TEST(HuggingFace, ReadsTheWindowsOfQwen3) {
+  EXPECT_EQ(windows_of(R"("use_sliding_window": true, "sliding_window": 9,
+                          "layer_types": ["sliding_attention", "full_attention"])"),
+            "9 SL");
+  EXPECT_EQ(windows_of(R"("use_sliding_window": true, "sliding_window": 9,
+                          "max_window_layers": 2,
+                          "layer_types": ["full_attention", "sliding_attention"])"),
+            "9 LS")
+      << "the list says it";
+  EXPECT_EQ(windows_of(R"("use_sliding_window": true, "sliding_window": 9,
+                          "max_window_layers": 1)"),
+            "9 LS");
+  EXPECT_EQ(windows_of(R"("use_sliding_window": true, "max_window_layers": 0)"), "4096 SS");
+  EXPECT_EQ(windows_of(R"("use_sliding_window": true)"), "0 SS") << "from layer 28 on";
+  EXPECT_EQ(windows_of(R"("use_sliding_window": false, "sliding_window": 9,
+                          "max_window_layers": 0)"),
+            "0 SS");
+  EXPECT_EQ(windows_of(R"("use_sliding_window": true, "sliding_window": null,
+                          "max_window_layers": 0)"),
+            "0 SS");
+}
+
+TEST(HuggingFace, WritesTheWindowsOfQwen3ThatItReads) {
+  model::GptShape shape = tiny_qwen3();
+  shape.attention_window = 3;
+  EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+  for (const char* pattern : {"SL", "LS"}) {
+    shape.long_layers = model::long_layers(pattern, 2);
+    EXPECT_EQ(shape_of_config("c", config_json(shape, {})), shape);
+  }
 }
 
 TEST(HuggingFace, WritesTheConfigsOfQwen3AndNanochatThatItReads) {
