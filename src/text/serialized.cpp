@@ -128,8 +128,7 @@ std::string to_text(const Vocabulary& vocabulary) {
 
 Vocabulary vocabulary_from(std::string_view text) {
   if (!text.starts_with(serialized_bpe))
-    throw UserError({"serialized tokenizer"},
-                    "it does not begin as one that this version of trireme wrote");
+    throw UserError({"serialized tokenizer"}, "it is no serialized vocabulary of byte pairs");
   Lines lines(text);
   lines.next();
   lines.next();
@@ -159,12 +158,6 @@ Vocabulary vocabulary_from(std::string_view text) {
   if (!lines.done())
     lines.refuse("text after the last merge");
   return vocabulary;
-}
-
-std::shared_ptr<const Tokenizer> tokenizer_from(std::string_view serialized) {
-  if (serialized == serialized_bytes)
-    return byte_tokenizer();
-  return make_tokenizer(vocabulary_from(serialized), "serialized tokenizer");
 }
 
 }  // namespace trireme::text
