@@ -25,6 +25,13 @@ struct Target {
   bool c_is_bf16 = false, bias_is_bf16 = false;
 };
 
+/// Lines of memory that are wanted next, brought near beside the sums: `lines` of them with every 16
+/// units, at `first` + step * i + stride * j, the distances in bytes.
+struct Ahead {
+  const std::byte* first = nullptr;
+  std::int64_t lines = 0, step = 0, stride = 0;
+};
+
 /// What is summed up: element (r, u) of A is a[r · row_stride + u · unit_stride].
 struct Terms {
   const Unit* a = nullptr;
@@ -32,6 +39,7 @@ struct Terms {
   const Unit* b = nullptr;      ///< a panel
   std::int64_t units = 0;
   bool half_unit = false;  ///< of A's last unit, one bf16 counts
+  Ahead ahead;
 };
 
 TRIREME_AVX512_BF16_INLINE __m512 load_bias(const Target& t, std::int64_t column, __mmask16 keep) {
@@ -96,13 +104,20 @@ TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target)
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) sum[r][0] = sum[r][1] = _mm512_setzero_ps();
   const Unit* b = terms.b;
-  for (std::int64_t u = 0; u < terms.units; ++u, b += panel_columns) {
-    const __m512i left = _mm512_loadu_si512(b), right = _mm512_loadu_si512(b + lanes);
+  const std::byte* ahead = terms.ahead.first;
+  for (std::int64_t line = 0; line < terms.units; line += lanes) {
+    for (std::int64_t i = 0; i < terms.ahead.lines; ++i)
+      __builtin_prefetch(ahead + i * terms.ahead.stride, 0, 2);
+    ahead += terms.ahead.step;
+    const std::int64_t end = std::min(line + lanes, terms.units);
+    for (std::int64_t u = line; u < end; ++u, b += panel_columns) {
+      const __m512i left = _mm512_loadu_si512(b), right = _mm512_loadu_si512(b + lanes);
 #pragma GCC unroll 12
-    for (int r = 0; r < rows; ++r) {
-      const Unit a = unit_at(terms, r, u);
-      sum[r][0] = multiply_add<pairs>(sum[r][0], a, left);
-      sum[r][1] = multiply_add<pairs>(sum[r][1], a, right);
+      for (int r = 0; r < rows; ++r) {
+        const Unit a = unit_at(terms, r, u);
+        sum[r][0] = multiply_add<pairs>(sum[r][0], a, left);
+        sum[r][1] = multiply_add<pairs>(sum[r][1], a, right);
+      }
     }
   }
   if (pairs && terms.half_unit) {
@@ -136,6 +151,7 @@ TRIREME_AVX512_BF16 inline void product_rows(Terms terms, Target target, std::in
     target.c += done * target.c_stride * (target.c_is_bf16 ? 2 : 4);
     if (target.addend != nullptr)
       target.addend += done * target.addend_stride;
+    terms.ahead.lines = 0;
     rows -= done;
   };
   if (rows >= 8) {

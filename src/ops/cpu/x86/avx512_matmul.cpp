@@ -132,10 +132,13 @@ class MatmulAvx512 final : public Matmul::Implementation {
       for (std::int64_t row = first_row; row < last_row; row += panel_rows) {
         const std::int64_t rows = std::min(panel_rows, last_row - row);
         Unit* own = scratch + blocking_.chunk_units();
-        const Terms terms = find_terms<pairs>(call, row, rows, begin, end, own);
-        for (std::int64_t panel = first_panel; panel < last_panel; ++panel)
+        Terms terms = find_terms<pairs>(call, row, rows, begin, end, own);
+        for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
+          terms.ahead = rows_ahead(call, row + rows, panel - first_panel, last_panel - first_panel,
+                                   begin, end - begin);
           multiply_block<pairs>(call, terms, scratch, row, rows, panel, panel - first_panel, begin,
                                 end);
+        }
       }
     }
   }
@@ -174,6 +177,37 @@ class MatmulAvx512 final : public Matmul::Implementation {
       terms.half_unit = true;
     }
     return terms;
+  }
+
+  /// Of the rows of A from `next` on, the lines that are fetched beside panel `place` of `places`.
+  [[nodiscard]] Ahead rows_ahead(const Call& call,
+                                 std::int64_t next,
+                                 std::int64_t place,
+                                 std::int64_t places,
+                                 std::int64_t begin,
+                                 std::int64_t units) const {
+    const MatmulShape& s = shape_;
+    const auto element = static_cast<std::int64_t>(size_bytes(s.a));
+    const std::int64_t in_unit = static_cast<std::int64_t>(sizeof(Unit)) / element;
+    if (!s.a_transposed) {  // each panel some of the rows, along K
+      const std::int64_t share = divided_up(panel_rows, places), first = next + place * share;
+      const std::int64_t end = std::min(next + panel_rows, s.m);
+      return {.first = call.a + (first * s.k + begin * in_unit) * element,
+              .lines = std::clamp<std::int64_t>(end - first, 0, share),
+              .step = lanes * static_cast<std::int64_t>(sizeof(Unit)),
+              .stride = s.k * element};
+    }
+    const std::int64_t last = std::min(next + panel_rows, s.m) - 1;
+    constexpr std::int64_t line = 64;
+    if (last < next || last * element / line == (next - 1) * element / line)
+      return {};  // it came with the rows before
+    const std::int64_t share = divided_up(units * in_unit, places);
+    const std::int64_t at_once = divided_up(share, divided_up(units, lanes));
+    const std::int64_t first = begin * in_unit + place * share;
+    return {.first = call.a + (first * s.m + last) * element,
+            .lines = at_once,
+            .step = at_once * s.m * element,
+            .stride = s.m * element};
   }
 
   template <bool pairs>
