@@ -3,7 +3,7 @@
 
 #include "ops/attention.hpp"
 #include "ops/attention_backend.hpp"
-#include "ops/cpu/x86/amx_attention.hpp"
+#include "ops/cpu/x86/bf16_attention.hpp"
 #include "ops/tensors.hpp"
 
 namespace trireme::test {
@@ -82,7 +82,7 @@ class CachedAttentionTest : public OpsTest {
 
   /// To the bit, where attention of whole sequences works in fp32.
   void expect_equal(const CachedAttentionShape& s, const Values& got, const Values& expected) {
-    if (ops::cpu::amx::attends(
+    if (ops::cpu::bf16_attention::attends(
             {s.sequences, s.positions, s.heads, s.head_channels, dtype(), false, s.grouped_heads}))
       expect_near(got, expected, tolerance().attention, "out");
     else {

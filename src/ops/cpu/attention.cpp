@@ -16,7 +16,7 @@
 
 #include "ops/attention_backend.hpp"
 #include "ops/cpu/attention_tiles.hpp"
-#include "ops/cpu/x86/amx_attention.hpp"
+#include "ops/cpu/x86/bf16_attention.hpp"
 
 namespace trireme::ops {
 namespace cpu {
@@ -401,10 +401,11 @@ std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& de
   if (shape.dtype == DType::f32)
     return std::make_unique<cpu::AttentionCpu<float>>(device, shape);
   std::unique_ptr<Attention::Implementation> general;
-  const bool tiles = cpu::amx::attends(shape);
+  const bool tiles = cpu::bf16_attention::attends(shape);
   if (shape.drops || !tiles)
     general = std::make_unique<cpu::AttentionCpu<Bf16>>(device, shape);
-  return tiles ? cpu::amx::make_attention(device, shape, std::move(general)) : std::move(general);
+  return tiles ? cpu::bf16_attention::make_attention(device, shape, std::move(general))
+               : std::move(general);
 }
 
 }  // namespace trireme::ops

@@ -170,7 +170,7 @@ class MatmulAmx final : public Matmul::Implementation {
         for (std::int64_t half = 0; half < block_edge; half += tile_rows) {
           Unit* to = own + (row + half - first_row) * stride;
           if (s.a_transposed)
-            pack_rows(to, stride, {call.a, s.k, s.m}, row + half, range.begin, range.end);
+            avx512::pack_rows(to, stride, {call.a, s.k, s.m}, row + half, range.begin, range.end);
           else
             copy_rows(to, stride, {call.a, s.m, s.k}, row + half, range);
         }

@@ -93,27 +93,4 @@ TRIREME_AMX_INLINE void multiply_tiles(float* c,
   _tile_stored(3, c_lower + tile_rows, c_bytes);
 }
 
-/// Sixteen rows of a transposed A from `row` on, units [begin, end); what a last group of 16 units
-/// has beyond is zero.
-TRIREME_AMX inline void pack_rows(Unit* to,
-                                  std::int64_t stride,
-                                  const avx512::Stored& a,
-                                  std::int64_t row,
-                                  std::int64_t begin,
-                                  std::int64_t end) {
-  const __mmask16 keep = avx512::first_lanes(a.columns - row);
-  for (std::int64_t unit = begin; unit < end; unit += lanes) {
-    __m512i line[16];
-    const std::int64_t count = std::min(lanes, end - unit);
-#pragma GCC unroll 16
-    for (std::int64_t i = 0; i < lanes; ++i)
-      line[i] =
-          i < count ? avx512::load_across<true>(a, unit + i, row, keep) : _mm512_setzero_si512();
-    avx512::transpose(line);
-#pragma GCC unroll 16
-    for (std::int64_t r = 0; r < tile_rows; ++r)
-      _mm512_storeu_si512(to + r * stride + unit - begin, line[r]);
-  }
-}
-
 }  // namespace trireme::ops::cpu::amx

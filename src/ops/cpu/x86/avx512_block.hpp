@@ -39,7 +39,7 @@ struct Terms {
   const Unit* b = nullptr;      ///< a panel
   std::int64_t units = 0;
   bool half_unit = false;  ///< of A's last unit, one bf16 counts
-  Ahead ahead;
+  Ahead ahead{};
 };
 
 TRIREME_AVX512_BF16_INLINE __m512 load_bias(const Target& t, std::int64_t column, __mmask16 keep) {

@@ -155,4 +155,26 @@ TRIREME_AVX512 inline void pack_a_transposed(
     _mm512_storeu_si512(to, load_across<pairs>(a, unit, row, keep));
 }
 
+/// Sixteen rows of a transposed A from `row` on, units [begin, end); what a last group of 16 units
+/// has beyond is zero.
+TRIREME_AVX512 inline void pack_rows(Unit* to,
+                                     std::int64_t stride,
+                                     const Stored& a,
+                                     std::int64_t row,
+                                     std::int64_t begin,
+                                     std::int64_t end) {
+  const __mmask16 keep = first_lanes(a.columns - row);
+  for (std::int64_t unit = begin; unit < end; unit += lanes) {
+    __m512i line[16];
+    const std::int64_t count = std::min(lanes, end - unit);
+#pragma GCC unroll 16
+    for (std::int64_t i = 0; i < lanes; ++i)
+      line[i] = i < count ? load_across<true>(a, unit + i, row, keep) : _mm512_setzero_si512();
+    transpose(line);
+#pragma GCC unroll 16
+    for (std::int64_t r = 0; r < lanes; ++r)
+      _mm512_storeu_si512(to + r * stride + unit - begin, line[r]);
+  }
+}
+
 }  // namespace trireme::ops::cpu::avx512

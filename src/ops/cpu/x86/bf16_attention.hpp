@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in bf16 by AMX tiles, where the sizes are those of tiles: whole tiles of 64 positions,
+// Attention in bf16 by AMX tiles or AVX-512's products of pairs, where the sizes are those of tiles: whole tiles of 64 positions,
 // heads of a multiple of 32 channels, each with keys of its own. Probabilities and their gradients
 // are rounded to bf16 between products; sums, the softmax and what is carried from tile to tile are
 // fp32.
@@ -9,7 +9,7 @@
 
 #include "ops/attention_backend.hpp"
 
-namespace trireme::ops::cpu::amx {
+namespace trireme::ops::cpu::bf16_attention {
 
 /// Whether this processor, these sizes and this dtype can.
 bool attends(const AttentionShape& shape);
@@ -21,4 +21,4 @@ std::unique_ptr<Attention::Implementation> make_attention(
     const AttentionShape& shape,
     std::unique_ptr<Attention::Implementation> general);
 
-}  // namespace trireme::ops::cpu::amx
+}  // namespace trireme::ops::cpu::bf16_attention

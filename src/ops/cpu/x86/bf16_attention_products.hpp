@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The products of attention in bf16, by AMX tiles or by AVX-512's dot products of pairs; what
+// stands around them is the same (bf16_attention.cpp). Tiles are 64 queries by 64 keys. A is read
+// in rows, B in panels of 32 columns (avx512_pack.hpp).
+//
+//   score     sums [64, 64] = rows (64, `row_bytes` apart) times 64 packed positions; blocks that
+//             causality leaves out are not computed: those above the diagonal, or below it where
+//             rows are keys
+//   gather    sums [64, channels] (+)= rows [64, 64] of bf16 times the packed channels of 64
+//             positions
+//
+// A sum runs over channels or positions in order, whatever the rows beside it. Calls of one thread
+// lie within a Scope; what they read was stored before stored().
+#pragma once
+
+#include <algorithm>
+
+#include "base/round_up.hpp"
+
+#include "ops/cpu/x86/amx_matmul.hpp"
+#include "ops/cpu/x86/amx_tiles.hpp"
+#include "ops/cpu/x86/avx512_block.hpp"
+#include "ops/cpu/x86/avx512_matmul.hpp"
+
+namespace trireme::ops::cpu::bf16_attention {
+
+using avx512::panel_columns;
+using avx512::Unit;
+
+inline constexpr std::int64_t tile = 64, pairs = tile / 2;
+/// Of a tile of bf16 with rows of 64.
+inline constexpr std::int64_t line_bytes = tile * 2;
+
+/// One (sample, head).
+struct Head {
+  std::int64_t time, channels;
+  std::int64_t qkv_stride, out_stride;  // in elements
+  float scale;
+
+  [[nodiscard]] std::int64_t panels() const { return channels / panel_columns; }
+  /// Units of a packed operand of [time, channels].
+  [[nodiscard]] std::int64_t units() const { return time * channels / 2; }
+};
+
+/// Of a tile of scores on the diagonal, what causality leaves.
+enum class Part : std::uint8_t { all, lower, upper };
+
+struct AmxProducts {
+  using Scope = amx::Tiles;
+  static bool available() { return amx::available(); }
+  static void stored() { amx::stored(); }
+
+  static TRIREME_AMX void score(float* sums,
+                                const Unit* rows,
+                                std::int64_t row_bytes,
+                                const Unit* positions,
+                                const Head& head,
+                                Part part) {
+    for (std::int64_t r = 0; r < tile; r += amx::block_edge)
+      for (std::int64_t c = 0; c < tile; c += amx::block_edge)
+        if (part == Part::all || (part == Part::lower ? c <= r : r <= c))
+          amx::multiply_tiles<false>(sums + r * tile + c, tile, rows + r * row_bytes / 4, row_bytes,
+                                     positions + c * head.channels / 2, head.channels / 2);
+  }
+
+  template <bool accumulate>
+  static TRIREME_AMX void gather(
+      float* sums, const Unit* rows, const Unit* channels, const Head& head, Part part) {
+    for (std::int64_t c = 0; c < head.channels; c += amx::block_edge)
+      for (std::int64_t r = 0; r < tile; r += amx::block_edge) {
+        const std::int64_t begin = part == Part::upper ? r / 2 : 0;
+        const std::int64_t end = part == Part::lower ? (r + amx::block_edge) / 2 : pairs;
+        amx::multiply_tiles<accumulate>(
+            sums + r * head.channels + c, head.channels, rows + r * pairs + begin, line_bytes,
+            channels + c * head.time / 2 + begin * panel_columns, end - begin);
+      }
+  }
+};
+
+class Avx512Products {
+ public:
+  struct Scope {
+    Scope() {}  // nothing is to be set up
+  };
+  static bool available() {
+    return avx512::multiplies({.a = DType::bf16, .b = DType::bf16, .c = DType::f32});
+  }
+  static void stored() {}
+
+  static TRIREME_AVX512_BF16 void score(float* sums,
+                                        const Unit* rows,
+                                        std::int64_t row_bytes,
+                                        const Unit* positions,
+                                        const Head& head,
+                                        Part part) {
+    for (std::int64_t c = 0; c < tile; c += panel_columns) {
+      const std::int64_t end = part == Part::upper ? c + panel_columns : tile;
+      for (std::int64_t r = part == Part::lower ? c : 0; r < end; r += count(end - r)) {
+        const avx512::Terms terms{.a = rows + r * row_bytes / 4,
+                                  .row_stride = row_bytes,
+                                  .b = positions + c * head.channels / 2,
+                                  .units = head.channels / 2};
+        multiply(terms, sums + r * tile + c, tile, false, count(end - r));
+      }
+    }
+  }
+
+  template <bool accumulate>
+  static TRIREME_AVX512_BF16 void gather(
+      float* sums, const Unit* rows, const Unit* channels, const Head& head, Part part) {
+    for (std::int64_t c = 0; c < head.channels; c += panel_columns)
+      for (std::int64_t r = 0; r < tile; r += count(tile - r)) {
+        const std::int64_t begin = part == Part::upper ? r / 2 : 0;
+        const std::int64_t end = part == Part::lower ? divided_up(r + count(tile - r), 2) : pairs;
+        const avx512::Terms terms{.a = rows + r * pairs + begin,
+                                  .row_stride = line_bytes,
+                                  .b = channels + c * head.time / 2 + begin * panel_columns,
+                                  .units = end - begin};
+        multiply(terms, sums + r * head.channels + c, head.channels, accumulate, count(tile - r));
+      }
+  }
+
+ private:
+  /// Rows that are multiplied at once where `left` are left: 64 are 4 x 12 and 2 x 8.
+  static std::int64_t count(std::int64_t left) {
+    return left >= 2 * avx512::panel_rows || left == avx512::panel_rows
+               ? avx512::panel_rows
+               : std::min<std::int64_t>(left, 8);
+  }
+  static TRIREME_AVX512_BF16 void multiply(const avx512::Terms& terms,
+                                           float* sums,
+                                           std::int64_t stride,
+                                           bool accumulate,
+                                           std::int64_t rows) {
+    avx512::product_rows<true, false>(terms,
+                                      {.c = reinterpret_cast<std::byte*>(sums),
+                                       .addend = accumulate ? sums : nullptr,
+                                       .c_stride = stride,
+                                       .addend_stride = stride},
+                                      rows);
+  }
+};
+
+}  // namespace trireme::ops::cpu::bf16_attention
