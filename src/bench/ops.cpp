@@ -158,6 +158,13 @@ class Maker {
     add_attention("windowed_attention", first_short, shape_.layers - whole);
   }
 
+  /// Of rows that are one document each; empty where the model does not ask for them.
+  View document_starts() {
+    const View starts = tensor(DType::i32, shape_.masks_documents() ? rows_ : 0);
+    device_.fill_zero(starts, stream_);
+    return starts;
+  }
+
   /// Of `layers` layers that are like `layer`.
   void add_attention(const std::string& op, std::int64_t layer, std::int64_t layers) {
     const nn::AttentionConfig config = model::attention_config(shape_, layer);
@@ -166,14 +173,14 @@ class Maker {
     const double count = static_cast<double>(layers) * micro_steps_;
     const View qkv = tensor(rows_ * config.qkv_width()), out = tensor(rows_ * config.width());
     const View dout = tensor(out.elements), dqkv = tensor(qkv.elements);
-    const View lse = tensor(DType::f32, rows_ * shape_.heads);
+    const View lse = tensor(DType::f32, rows_ * shape_.heads), starts = document_starts();
     const ops::Dropout dropout = this->dropout();
     device::Stream& s = stream_;
     add_product(op + ".forward", count, attention->forward_flops(),
-                [=, &s] { attention->forward(out, lse, qkv, dropout, s); });
+                [=, &s] { attention->forward(out, lse, qkv, starts, dropout, s); });
     // Scores again, dP, dV, dQ and dK: five products where forward has two.
     add_product(op + ".backward", count, 2.5 * attention->forward_flops(),
-                [=, &s] { attention->backward(dqkv, dout, qkv, out, lse, dropout, s); });
+                [=, &s] { attention->backward(dqkv, dout, qkv, out, lse, starts, dropout, s); });
   }
 
   void add_norms() {

@@ -13,7 +13,7 @@
 namespace trireme::cli {
 namespace {
 
-/// What of a model is not as its preset or family has it; its sizes and how it is trained aside.
+/// What of a model is not as its preset or family has it, its sizes aside.
 std::string differences(const model::ModelConfig& config, const model::GptShape& shape) {
   model::ModelConfig usual;
   usual.preset = config.preset;
@@ -26,9 +26,16 @@ std::string differences(const model::ModelConfig& config, const model::GptShape&
   const auto known = deck::resolved_model(model::resolve(usual));
   constexpr std::size_t section = std::string_view("model.").size();
   std::string text;
+  const auto add = [&](const std::string& key, const std::string& value) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, value);
+  };
   for (const auto& [key, value] : deck::resolved_model(shape))
     if (known.at(key) != value)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key.substr(section), value);
+      add(key.substr(section), value);
+  if (shape.masks_documents())
+    add("document_mask", "true");
+  if (shape.z_loss > 0)
+    add("z_loss", fmt::format("{}", shape.z_loss));
   if (text.empty())
     return text;
   const std::string as = config.preset != model::Preset::none && !config.family.given()

@@ -38,6 +38,8 @@ trireme::model::GptShape shape_of(const JobConfig& config,
   const bool follows = !config.data.in_bytes() || !has_token_files(config.data);
   if (shape.vocabulary == 0 && follows && tokenizer != nullptr)
     shape.vocabulary = tokenizer->vocabulary();
+  if (config.model.document_mask && tokenizer != nullptr)
+    shape.document_token = tokenizer->end_of_text().value_or(-1);
   return shape;
 }
 
@@ -62,6 +64,7 @@ class Checker : Findings {
     one_source();
     files_agree();
     documents_begin();
+    mask_finds_documents();
     vocabulary_holds_tokens();
     schedule_fits();
     momentum_warms_up();
@@ -171,6 +174,26 @@ class Checker : Findings {
                  "documents: data.tokenizer has no end-of-text token, which begins a document"},
                 {"data.tokenizer",
                  fmt::format("{} has no end-of-text token, as data.rows: documents needs",
+                             config_.data.tokenizer)}});
+  }
+
+  /// A mask of documents needs the token that begins them.
+  void mask_finds_documents() {
+    constexpr const char* key = "model.document_mask";
+    if (!readable({key}) || !config_.model.document_mask)
+      return;
+    if (readable({"run.device"}) && config_.run.device == trireme::session::DeviceChoice::cuda)
+      disagree({{key, "attention masks documents on CPUs only, and run.device is cuda"},
+                {"run.device",
+                 "cuda, but model.document_mask is true, which computes on CPUs "
+                 "only"}});
+    if (readable({"data.train"}) && config_.data.train.synthetic != 0)
+      disagree({{key, "synthetic data have no documents"},
+                {"data.train.synthetic", "it has no documents, as model.document_mask asks for"}});
+    else if (readable({"data.tokenizer"}) && tokenizer_ != nullptr && !tokenizer_->end_of_text())
+      disagree({{key, "data.tokenizer has no end-of-text token, which begins a document"},
+                {"data.tokenizer",
+                 fmt::format("{} has no end-of-text token, as model.document_mask needs",
                              config_.data.tokenizer)}});
   }
 

@@ -41,6 +41,7 @@ struct ModelConfig {
   Or<OutputInit> output_init{};
   Or<std::int64_t> attention_window{.value = std::nullopt, .keyword = "none"};
   Or<std::string> window_pattern{.value = std::nullopt, .keyword = "none"};
+  bool document_mask = false;
   Or<double> logit_softcap{};
   double z_loss = 0.0;
   Recompute recompute = Recompute::none;
@@ -179,6 +180,11 @@ void describe(V& v, ModelConfig& c) {
              "sees all before it. As many letters as layers: each says it of its layer; fewer, as "
              "nanochat's SSSL: they are repeated, and the last layer is an L. none: all have it.",
      .change = Change::never});
+  v("document_mask", c.document_mask,
+    {.help = "A token does not see the documents before its own in the row; the end-of-text token "
+             "begins a document. In training, evaluation and sampling. Positions count through "
+             "the row. On CPUs.",
+     .change = Change::asked});
   v("logit_softcap", c.logit_softcap,
     {.help = "c: the model's logits are c tanh(logit / c), in training, evaluation and sampling; "
              "0: they are not capped. auto: the family's, 15 in nanochat, else 0.",
@@ -198,7 +204,7 @@ void describe(V& v, ModelConfig& c) {
 }
 
 /// Fills what `config` leaves open from its preset and family. Sizes that stay 0 are the caller's
-/// to report.
+/// to report; the token of a document mask is the tokenizer's.
 GptShape resolve(const ModelConfig& config);
 
 }  // namespace trireme::model

@@ -42,6 +42,7 @@ Decoder::Decoder(device::Device& device,
                                   : own_scratch_.emplace(device, device::ScratchPool::Options{})),
       dtype_(dtype),
       cache_{.sequences = sequences, .positions = shape.context},
+      starts_(shape.masks_documents() ? static_cast<std::size_t>(sequences * shape.context) : 0),
       layers_(shape),
       plan_(layers_.plan(dtype, most_rows, device.kind(), cache_)),
       kernels_(device),
@@ -56,7 +57,7 @@ Decoder::Decoder(device::Device& device,
   device.fill_zero(buffer_.view(DType::u8), *stream);
   stream->synchronize();
   layers_.fill(buffer_, device);
-  rows_ = device.allocate_shared_with_host(3 * most_rows * sizeof(std::int32_t), "rows to decode");
+  rows_ = device.allocate_shared_with_host(4 * most_rows * sizeof(std::int32_t), "rows to decode");
   logits_ = device.allocate(
       static_cast<std::size_t>(filled_up(sequences) * shape.vocabulary) * sizeof(float),
       "logits of a decoder");
@@ -95,11 +96,22 @@ nn::Call Decoder::call_of(std::int64_t rows,
           .size = size_of(size, products)};
 }
 
+std::int32_t Decoder::start_of(const Row& row) {
+  const auto at = static_cast<std::size_t>(row.sequence * cache_.positions + row.position);
+  starts_[at] = row.token == layers_.shape.document_token ? row.position
+                : row.position == 0                       ? 0
+                                                          : starts_[at - 1];
+  return starts_[at];
+}
+
 View Decoder::forward(nn::Call& call, std::span<const Row> rows) {
   const View all = rows_.view(DType::i32);
   const View tokens = all.slice(0, call.sequences);
   const nn::Places places{all.slice(most_rows, call.sequences),
                           all.slice(2 * most_rows, call.sequences)};
+  const bool masks = layers_.shape.masks_documents();
+  if (masks)
+    call.document_starts = all.slice(3 * most_rows, call.sequences);
   call.stream.synchronize();  // nothing enqueued reads the rows of the call before
   auto* to = all.as<std::int32_t>();
   for (std::int64_t r = 0; r < call.sequences; ++r) {
@@ -115,6 +127,7 @@ View Decoder::forward(nn::Call& call, std::span<const Row> rows) {
     to[r] = row.token;
     to[most_rows + r] = row.sequence;
     to[2 * most_rows + r] = row.position;
+    to[3 * most_rows + r] = given && masks ? start_of(row) : 0;
   }
   const device::Lease narrow = call.lease(plan_.scratch().narrow);
   const device::Lease wide = call.lease(plan_.scratch().wide);

@@ -89,6 +89,8 @@ class Decoder {
   /// How a linear layer takes the rows of a call.
   enum class Products : bool { row_by_row, together };
   std::size_t size_of(std::int64_t rows, Products products);
+  /// Where the document of a row begins, which then is known to the next one of its sequence.
+  std::int32_t start_of(const Row& row);
   /// Up to the final norm; the rows are filled up. Returns the final norm's output for them all.
   View forward(nn::Call& call, std::span<const Row> rows);
   nn::Call call_of(std::int64_t rows, Products products, nn::Hooks& hooks, device::Stream& stream);
@@ -98,10 +100,11 @@ class Decoder {
   device::ScratchPool& scratch_;
   const DType dtype_;
   const nn::CacheSize cache_;
+  std::vector<std::int32_t> starts_;  // where its document begins: [sequences, positions]
   Layers layers_;
   const nn::ActivationPlan plan_;
   device::Buffer buffer_;
-  device::Buffer rows_;    // tokens, sequences and positions, most_rows each
+  device::Buffer rows_;    // tokens, sequences, positions and starts, most_rows each
   device::Buffer logits_;  // of rows that were filled up
   nn::Kernels kernels_;
   std::map<std::pair<std::int64_t, Products>, std::size_t> sizes_;

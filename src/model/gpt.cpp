@@ -120,6 +120,7 @@ void Gpt::Impl::train(
   const device::Lease wide = call.lease(plan_.scratch().wide);
   call.narrow = narrow.view();
   call.wide = wide.view();
+  call.document_starts = layers_.document_starts(call, batch.tokens);
   layers_.forward(call, batch.tokens);
   layers_.head->train(call, final_output(call), batch.targets, losses);
   backward(call, batch.tokens);
@@ -131,6 +132,7 @@ void Gpt::Impl::evaluate(const Batch& batch, View losses, Hooks& hooks, device::
   const device::Lease wide = call.lease(plan_.scratch().wide);
   call.narrow = narrow.view();
   call.wide = wide.view();
+  call.document_starts = layers_.document_starts(call, batch.tokens);
   layers_.forward(call, batch.tokens);
   layers_.head->evaluate(call, final_output(call), batch.targets, losses);
 }
@@ -153,6 +155,7 @@ void Gpt::Impl::next_logits(ConstView tokens, View logits, Hooks& hooks, device:
   const View window = call.view(layers_.window);
   device_.fill_zero(window, stream);
   device_.copy(window.slice(0, tokens.elements), tokens, stream);
+  call.document_starts = layers_.document_starts(call, window);
   layers_.forward(call, window);
   layers_.head->next_logits(
       call, final_output(call).slice((tokens.elements - 1) * s.channels, s.channels), logits);

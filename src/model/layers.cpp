@@ -9,6 +9,8 @@
 
 #include "base/error.hpp"
 
+#include "ops/document_starts.hpp"
+
 #include "nn/layer_norm.hpp"
 #include "nn/mlp.hpp"
 
@@ -50,7 +52,8 @@ nn::AttentionConfig attention_config(const GptShape& shape, std::int64_t layer) 
           .grouped_heads = shape.grouped_heads,
           .qk_norm = shape.qk_norm,
           .epsilon = shape.norm_epsilon,
-          .window = shape.window_of(layer)};
+          .window = shape.window_of(layer),
+          .documents = shape.masks_documents()};
 }
 
 ops::LossTerms loss_terms(const GptShape& shape) {
@@ -159,6 +162,8 @@ nn::ActivationPlan Layers::plan(DType dtype,
   x_last = planner.keep(nn::Keep::stream, "x_last", shape.channels);
   final_norm->plan(planner, nn::Keep::stream);
   window = planner.keep_one_sequence("tokens", 1, DType::i32);
+  if (shape.masks_documents() && !cache.given())
+    starts = planner.keep(nn::Keep::stream, "document_starts", 1, DType::i32);
   planner.need(&Scratch::narrow, shape.channels);
   planner.need(&Scratch::dx, shape.channels);
   if (shape.dropout > 0)
@@ -170,6 +175,14 @@ nn::ActivationPlan Layers::plan(DType dtype,
 void Layers::fill(const device::Buffer& memory, device::Device& device) const {
   if (rotary)
     rotary->fill(memory, device);
+}
+
+ConstView Layers::document_starts(const nn::Call& call, ConstView tokens) const {
+  if (!shape.masks_documents())
+    return call.document_starts;
+  const View found = call.view(starts);
+  ops::document_starts(found, tokens, shape.context, shape.document_token, call.stream);
+  return found;
 }
 
 void Layers::expect_values(const std::vector<ConstView>& values, DType dtype) const {

@@ -61,6 +61,8 @@ struct Layers {
   /// Before the first call with such a batch; sizes count from 0 in the order of these calls.
   void prepare(nn::Kernels& kernels, const nn::BatchSize& size);
 
+  /// Of Call; empty where attention does not ask for it. Once per call of whole sequences.
+  [[nodiscard]] ConstView document_starts(const nn::Call& call, ConstView tokens) const;
   /// From tokens to the output of the final norm, with before_use in forward order
   /// (layers_forward).
   void forward(const nn::Call& call, ConstView tokens) const;
@@ -93,6 +95,7 @@ struct Layers {
   std::unique_ptr<nn::Head> head;
   nn::Slot x_last;  ///< the stream that leaves the last block
   nn::Slot window;  ///< [T] int32, the padded window of next_logits
+  nn::Slot starts;  ///< [T] int32 for each sequence, where documents begin
 
  private:
   void add(std::unique_ptr<nn::Norm> norm, std::unique_ptr<nn::Branch> branch);

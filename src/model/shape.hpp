@@ -53,8 +53,11 @@ struct GptShape {
   OutputInit output_init = OutputInit::scaled;
   std::int64_t attention_window = 0;  ///< tokens; 0: none
   LongLayers long_layers{};           ///< which do without that window; not all of them
-  double logit_softcap = 0;           ///< 0: none
-  double z_loss = 0;                  ///< of training alone, as dropout
+  /// The token that begins a document, inside of which attention stays; -1: it sees all. Weights do
+  /// not depend on it.
+  std::int32_t document_token = -1;
+  double logit_softcap = 0;  ///< 0: none
+  double z_loss = 0;         ///< of training alone, as dropout
 
   /// Of one head; those of all heads together may be more or fewer than `channels`.
   [[nodiscard]] std::int64_t head_channels() const {
@@ -88,6 +91,7 @@ struct GptShape {
     attention_window = none ? 0 : tokens;
     long_layers = none ? LongLayers{} : without;
   }
+  [[nodiscard]] bool masks_documents() const { return document_token >= 0; }
   /// Of a layer's attention, in tokens; 0: none.
   [[nodiscard]] std::int64_t window_of(std::int64_t layer) const {
     return long_layers[static_cast<std::size_t>(layer)] ? 0 : attention_window;
@@ -104,6 +108,7 @@ struct GptShape {
             .tied_head = tied_head,
             .recompute = recompute,
             .output_init = output_init,
+            .document_token = document_token,
             .z_loss = z_loss};
   }
   bool operator==(const GptShape&) const = default;

@@ -84,7 +84,8 @@ void Attention::list(ProductList& list) const {
 
 /// Two products per pair of a query and a key forward, twice as many backward, and half the pairs:
 /// the attention term of llm.c. With a window the pairs of whole windows, W for each token but the
-/// first W, which have the half: W (2 T - W) of T T.
+/// first W, which have the half: W (2 T - W) of T T. What documents hide depends on the data, and is
+/// counted.
 double Attention::flops_per_token(std::int64_t context) const {
   const auto time = static_cast<double>(context);
   const double window =
@@ -114,10 +115,10 @@ void Attention::forward_inside(const Call& call, ConstView x) const {
   prepare_heads(call, packed);
   if (call.places != nullptr) {
     decoding_->forward(call.view(result_), call.whole(cache_), packed, call.places->sequences,
-                       call.places->positions, call.stream);
+                       call.places->positions, call.document_starts, call.stream);
     return;
   }
-  attention_[call.size]->forward(call.view(result_), call.view(lse_), packed,
+  attention_[call.size]->forward(call.view(result_), call.view(lse_), packed, call.document_starts,
                                  call.dropout_at(dropout_site_), call.stream);
 }
 
@@ -132,7 +133,8 @@ void Attention::backward(const Call& call, ConstView dy, ConstView x) const {
   output_.backward_parameters(call, dy, result);
   output_.backward_input(call, d_result, dy);
   attention_[call.size]->backward(d_packed, d_result, packed, result, call.view(lse_),
-                                  call.dropout_at(dropout_site_), call.stream);
+                                  call.document_starts, call.dropout_at(dropout_site_),
+                                  call.stream);
   prepare_heads_backward(call, d_packed);
   qkv_.backward_parameters(call, d_packed, x);
   qkv_.backward_input(call, call.narrow_of(config_.channels), d_packed);

@@ -33,6 +33,7 @@ struct AttentionConfig {
   QkNorm qk_norm = QkNorm::none;
   double epsilon = 0;       ///< of that norm
   std::int64_t window = 0;  ///< positions that a token sees; 0: all up to its own
+  bool documents = false;   ///< it sees those of its document only (Call::document_starts)
 
   /// Of what attention gives to the output layer.
   [[nodiscard]] std::int64_t width() const { return heads * head_channels; }
@@ -46,7 +47,8 @@ struct AttentionConfig {
             .dtype = size.dtype,
             .drops = drops,
             .grouped_heads = grouped_heads,
-            .window = window};
+            .window = window,
+            .documents = documents};
   }
   [[nodiscard]] ops::CachedAttentionShape cached_shape(const CacheSize& cache, DType dtype) const {
     return {.sequences = cache.sequences,
@@ -55,7 +57,8 @@ struct AttentionConfig {
             .head_channels = head_channels,
             .dtype = dtype,
             .grouped_heads = grouped_heads,
-            .window = window};
+            .window = window,
+            .documents = documents};
   }
 };
 

@@ -56,6 +56,9 @@ struct Call {
   View narrow{}, wide{};  ///< scratch, as large as planned
   /// Decoding: context is 1, and keys and values of earlier positions lie in the layers' caches.
   const Places* places = nullptr;
+  /// Attention stays inside of documents: where that of each row begins, a position of its
+  /// sequence, [rows] int32 (ops/document_starts.hpp). Empty: it does not.
+  ConstView document_starts{nullptr, 0, DType::i32};
 
   [[nodiscard]] std::int64_t rows() const { return sequences * context; }
   [[nodiscard]] View view(const Slot& slot) const {

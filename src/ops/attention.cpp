@@ -25,17 +25,23 @@ std::unique_ptr<Attention::Implementation> make(device::Device& device, const At
   TRIREME_EXPECT(s.window >= 0, "a window of {}", s.window);
   if (device.kind() == device::Kind::cpu)
     return make_attention_cpu(device, s);
-  if (s.window > 0)
-    throw DeviceError(device.description(), "attention", "windows are for CPUs only", __FILE__,
-                      __LINE__);
+  if (s.window > 0 || s.documents)
+    throw DeviceError(
+        device.description(), "attention",
+        s.window > 0 ? "windows are for CPUs only" : "masks of documents are for CPUs only",
+        __FILE__, __LINE__);
   if constexpr (device::cuda::in_this_build)
     return make_attention_cuda(device, s);
   throw DeviceError(device.description(), "attention", "this build has the CPU's operations only",
                     __FILE__, __LINE__);
 }
 
-void expect_sizes(
-    const AttentionShape& s, ConstView qkv, ConstView out, ConstView lse, const Dropout& dropout) {
+void expect_sizes(const AttentionShape& s,
+                  ConstView qkv,
+                  ConstView out,
+                  ConstView lse,
+                  ConstView starts,
+                  const Dropout& dropout) {
   const std::int64_t elements = s.batch * s.time * s.heads * s.head_channels;
   const std::int64_t packed = s.batch * s.time * s.packed_width();
   TRIREME_EXPECT(qkv.elements == packed && qkv.dtype == s.dtype, "QKV is {} {}, not {} {}",
@@ -45,6 +51,10 @@ void expect_sizes(
   TRIREME_EXPECT(lse.elements == s.batch * s.heads * s.time && lse.dtype == DType::f32,
                  "lse is {} {}, not {} fp32", lse.elements, name(lse.dtype),
                  s.batch * s.heads * s.time);
+  TRIREME_EXPECT(starts.elements == (s.documents ? s.batch * s.time : 0) &&
+                     (!s.documents || starts.dtype == DType::i32),
+                 "starts of {} {}, {} documents", starts.elements, name(starts.dtype),
+                 s.documents ? "with" : "without");
   expect_valid(dropout);
   TRIREME_EXPECT(s.drops || !dropout.active(), "dropout in attention that was made without");
 }
@@ -57,10 +67,14 @@ Attention::~Attention() = default;
 Attention::Attention(Attention&&) noexcept = default;
 Attention& Attention::operator=(Attention&&) noexcept = default;
 
-void Attention::forward(
-    View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) const {
-  expect_sizes(shape_, qkv, out, lse, dropout);
-  implementation_->forward(out, lse, qkv, dropout, stream);
+void Attention::forward(View out,
+                        View lse,
+                        ConstView qkv,
+                        ConstView starts,
+                        const Dropout& dropout,
+                        device::Stream& stream) const {
+  expect_sizes(shape_, qkv, out, lse, starts, dropout);
+  implementation_->forward(out, lse, qkv, starts, dropout, stream);
 }
 
 void Attention::backward(View dqkv,
@@ -68,11 +82,12 @@ void Attention::backward(View dqkv,
                          ConstView qkv,
                          ConstView out,
                          ConstView lse,
+                         ConstView starts,
                          const Dropout& dropout,
                          device::Stream& stream) const {
-  expect_sizes(shape_, qkv, out, lse, dropout);
-  expect_sizes(shape_, dqkv, dout, lse, dropout);
-  implementation_->backward(dqkv, dout, qkv, out, lse, dropout, stream);
+  expect_sizes(shape_, qkv, out, lse, starts, dropout);
+  expect_sizes(shape_, dqkv, dout, lse, starts, dropout);
+  implementation_->backward(dqkv, dout, qkv, out, lse, starts, dropout, stream);
 }
 
 std::size_t Attention::scratch_bytes() const {

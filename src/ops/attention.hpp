@@ -4,9 +4,10 @@
 //
 // Shapes: qkv, dqkv = [B, T, H + 2 G, D], all queries, then all keys, then all values, with G heads
 // of keys and values; out, dout = [B, T, H, D] of one dtype T; lse = [B, H, T] fp32, the log of
-// each row's sum of exponentials, which forward leaves for backward. Rows attend to positions <=
-// their own; with a window of W only to the last W of these. Dropout acts on the probabilities; its
-// element index within a sample is (h·T + t)·T + s.
+// each row's sum of exponentials, which forward leaves for backward; starts = [B, T] int32. Rows
+// attend to positions <= their own; with a window of W only to the last W of these; with documents
+// to none before starts[b, t] (document_starts.hpp). Dropout acts on the probabilities; its element
+// index within a sample is (h·T + t)·T + s.
 // 1. Work is tiled by query block, and tiles that no query sees are not computed; no more than a
 // tile of scores per thread exists at a time.
 // 2. Results do not depend on the number of threads.
@@ -35,6 +36,8 @@ struct AttentionShape {
   std::int64_t grouped_heads = 0;
   /// Positions that a row sees, its own among them. 0: all up to its own. CPUs alone.
   std::int64_t window = 0;
+  /// Calls say where documents begin; without it none may. CPUs alone.
+  bool documents = false;
 
   [[nodiscard]] std::int64_t key_value_heads() const {
     return grouped_heads != 0 ? grouped_heads : heads;
@@ -69,14 +72,20 @@ class Attention {
   Attention(Attention&&) noexcept;
   Attention& operator=(Attention&&) noexcept;
 
-  void forward(
-      View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) const;
+  /// `starts`: empty where the shape has no documents.
+  void forward(View out,
+               View lse,
+               ConstView qkv,
+               ConstView starts,
+               const Dropout& dropout,
+               device::Stream& stream) const;
   /// Overwrites dqkv.
   void backward(View dqkv,
                 ConstView dout,
                 ConstView qkv,
                 ConstView out,
                 ConstView lse,
+                ConstView starts,
                 const Dropout& dropout,
                 device::Stream& stream) const;
 
@@ -89,7 +98,8 @@ class Attention {
   /// Source: cudnn-frontend 1.18, scaled_dot_product_flash_attention.h.
   static std::size_t gpu_scratch_bytes(const AttentionShape& shape,
                                        const AttentionOptions& options = {});
-  /// Multiply-adds of forward counted as 2, causal half only: 2 · 2 · B·H·D·T·(T+1)/2.
+  /// Multiply-adds of forward counted as 2, causal half only: 2 · 2 · B·H·D·T·(T+1)/2. Documents
+  /// are not known: counted as one.
   [[nodiscard]] double forward_flops() const;
 
   struct Implementation;

@@ -51,6 +51,7 @@ void CachedAttention::forward(View out,
                               ConstView qkv,
                               ConstView sequences,
                               ConstView positions,
+                              ConstView starts,
                               device::Stream& stream) const {
   const std::int64_t rows = sequences.elements;
   const std::int64_t elements = rows * shape_.heads * shape_.head_channels;
@@ -58,6 +59,10 @@ void CachedAttention::forward(View out,
                      positions.dtype == DType::i32,
                  "{} {} sequences and {} {} positions", rows, name(sequences.dtype),
                  positions.elements, name(positions.dtype));
+  TRIREME_EXPECT(starts.elements == (shape_.documents ? rows : 0) &&
+                     (!shape_.documents || starts.dtype == DType::i32),
+                 "starts of {} {} for {} rows, {} documents", starts.elements, name(starts.dtype),
+                 rows, shape_.documents ? "with" : "without");
   const std::int64_t packed = rows * shape_.packed_width();
   TRIREME_EXPECT(qkv.elements == packed && qkv.dtype == shape_.dtype, "QKV is {} {}, not {} {}",
                  qkv.elements, name(qkv.dtype), packed, name(shape_.dtype));
@@ -66,7 +71,7 @@ void CachedAttention::forward(View out,
   TRIREME_EXPECT(cache.elements == cache_elements(shape_) && cache.dtype == DType::f32,
                  "the cache is {} {}, not {} fp32", cache.elements, name(cache.dtype),
                  cache_elements(shape_));
-  implementation_->forward(out, cache, qkv, sequences, positions, stream);
+  implementation_->forward(out, cache, qkv, sequences, positions, starts, stream);
 }
 
 }  // namespace trireme::ops

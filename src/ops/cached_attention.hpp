@@ -4,12 +4,13 @@
 // of up to so many positions; a row of a call is one position of one of them.
 //
 // Shapes: qkv = [R, H + 2 G, D], out = [R, H, D] of one dtype T, as in attention.hpp with one
-// position per row; sequences, positions = [R] int32; cache = [cache_elements] fp32. A row with a
-// negative sequence is room to spare: nothing of it is stored, and its output is 0.
+// position per row; sequences, positions, starts = [R] int32; cache = [cache_elements] fp32. A row
+// with a negative sequence is room to spare: nothing of it is stored, and its output is 0.
 //
 // 1. A call stores the keys and values of its rows, and then lets each row attend to the positions
-//    0 ... its own of its sequence, or to the last `window` of these. Requires: those before it
-//    were stored by this call or earlier ones; a position stored again replaces the old one.
+//    0 ... its own of its sequence, or to the last `window` of these, and with documents to none
+//    before its start. Requires: those before it were stored by this call or earlier ones; a
+//    position stored again replaces the old one. Starts never fall along a sequence.
 // 2. The bits of a row depend on its sequence's rows alone, not on the other rows of the call. In
 //    fp32 they are those of Attention::forward. In bf16 they are that function's where it works in
 //    fp32 as well (ops/cpu/README.md): AMX and AVX-512 BF16 round probabilities to bf16.
@@ -32,6 +33,7 @@ struct CachedAttentionShape {
   DType dtype = DType::f32;
   std::int64_t grouped_heads = 0;  ///< G, of keys and values; 0: as many as heads
   std::int64_t window = 0;         ///< as in attention.hpp
+  bool documents = false;          ///< as in attention.hpp
 
   [[nodiscard]] std::int64_t key_value_heads() const {
     return grouped_heads != 0 ? grouped_heads : heads;
@@ -66,6 +68,7 @@ class CachedAttention {
                ConstView qkv,
                ConstView sequences,
                ConstView positions,
+               ConstView starts,
                device::Stream& stream) const;
 
   [[nodiscard]] const CachedAttentionShape& shape() const { return shape_; }
@@ -86,6 +89,7 @@ struct CachedAttention::Implementation {
                        ConstView qkv,
                        ConstView sequences,
                        ConstView positions,
+                       ConstView starts,
                        device::Stream& stream) = 0;
 };
 

@@ -45,8 +45,9 @@ std::string flops_formula(const model::GptShape& shape) {
                        shape.layers - whole, whole);
   else if (shape.attention_window > 0)
     seen = "layers * heads * head_channels * w * (2 - w / context)";
-  return fmt::format("per token: 6 * parameters + 6 * {}{}", seen,
-                     shape.attention_window > 0 ? ", w = min(attention_window, context)" : "");
+  return fmt::format("per token: 6 * parameters + 6 * {}{}{}", seen,
+                     shape.attention_window > 0 ? ", w = min(attention_window, context)" : "",
+                     shape.masks_documents() ? ", what document_mask hides included" : "");
 }
 
 record::RunHeader header_of(const session::Job& job,

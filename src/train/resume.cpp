@@ -45,6 +45,7 @@ std::string before_the_key(const std::string& key, const std::string& now) {
       {"optimizer.weight_decay_schedule", word(optim::DecaySchedule::constant)},
       {"optimizer.muon.momentum_warmup_steps", "0"},
       {"model.window_pattern", "none"},
+      {"model.document_mask", "false"},
       {"batch.schedule", "[]"}};
   const auto found = then.find(key);
   return found == then.end() ? now : found->second;

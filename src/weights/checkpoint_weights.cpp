@@ -204,9 +204,13 @@ StoredModel open_checkpoint(const std::string& directory) {
   model.tokenizer = tokenizer_of_facts(manifest.facts);
   model.tokenizer_place = model.shape_file;
   expect_model(model.shape, directory);
-  for (const auto& [key, value] : manifest.facts.deck)
+  for (const auto& [key, value] : manifest.facts.deck) {
     if (key == "model.dropout")
       std::from_chars(value.data(), value.data() + value.size(), model.shape.dropout);
+    if (key == "model.document_mask" && value == "true" && !model.tokenizer.empty())
+      model.shape.document_token =
+          text::tokenizer_from(model.tokenizer)->end_of_text().value_or(-1);
+  }
   std::vector<std::uint32_t> ranks(manifest.file_bytes.size());
   std::iota(ranks.begin(), ranks.end(), 0U);
   record::check_rank_files(directory, manifest, ranks);

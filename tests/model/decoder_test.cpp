@@ -101,9 +101,12 @@ TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
   windowed_llama.attention_window = 17;
   GptShape pattern = windowed_llama;
   pattern.long_layers = long_layers("SL", pattern.layers);
-  for (const GptShape& shape :
-       {small_shape(), longer_shape(), small_llama(), longer_llama(), longer_qwen3(),
-        longer_nanochat(), capped, windowed, windowed_llama, pattern}) {
+  GptShape documents = longer_shape(), windowed_documents = pattern;
+  documents.document_token = 3;
+  windowed_documents.document_token = 3;
+  for (const GptShape& shape : {small_shape(), longer_shape(), small_llama(), longer_llama(),
+                                longer_qwen3(), longer_nanochat(), capped, windowed, windowed_llama,
+                                pattern, documents, windowed_documents}) {
     Pair pair(shape, GetParam(), 1);
     const Tokens text = random_tokens(shape.context, shape.vocabulary, 3);
     for (std::int64_t t = 0; t < shape.context; ++t) {
@@ -124,6 +127,30 @@ TEST_P(DecoderTest, AQwen3ReadsAPromptAtOnce) {
     const Tokens prompt(text.begin(), text.begin() + length);
     expect_equal(pair, pair.read(1, 0, prompt), pair.model.next_logits(prompt));
   }
+}
+
+TEST_P(DecoderTest, DocumentsArePartOfWhatASequenceKeeps) {
+  GptShape shape = longer_shape();
+  shape.document_token = 3;
+  Pair pair(shape, GetParam(), 2);
+  Tokens text(300, 1), other(300, 2);
+  for (const std::size_t begin : {50, 128, 200}) text[begin] = 3;
+  for (std::size_t t = 0; t < text.size(); ++t) text[t] += static_cast<int>(t % 7) * 5 % 31;
+  for (const std::size_t begin : {50, 128, 200}) text[begin] = 3;
+  other[70] = 3;
+  const auto part = [](const Tokens& of, long begin, long end) {
+    return Tokens(of.begin() + begin, of.begin() + end);
+  };
+  // In pieces that begin inside of documents, with another sequence between them.
+  pair.read(0, 0, part(text, 0, 40));
+  pair.read(1, 0, part(other, 0, 90));
+  pair.read(0, 40, part(text, 40, 180));
+  expect_equal(pair, pair.read(0, 180, part(text, 180, 300)), pair.model.next_logits(text));
+  expect_equal(pair, pair.read(1, 90, part(other, 90, 91)),
+               pair.model.next_logits(part(other, 0, 91)));
+  // Read again from the middle of a document.
+  text[250] = 30;
+  expect_equal(pair, pair.read(0, 250, part(text, 250, 300)), pair.model.next_logits(text));
 }
 
 TEST_P(DecoderTest, APromptIsReadAtOnceOrInPieces) {

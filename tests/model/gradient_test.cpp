@@ -48,6 +48,10 @@ class WholeModel : public ::testing::TestWithParam<GradientCase> {
         tokens(random_tokens(2 * shape.context, shape.vocabulary, 1)),
         targets(random_tokens(2 * shape.context, shape.vocabulary, 2)) {
     reference.parameters = model.exact_values();
+    if (shape.masks_documents()) {
+      // One row's second document begins inside of it; the other row has three.
+      tokens = {4, 1, 4, 7, 2, 9, 4, 0, 10, 4};
+    }
   }
 
   static GptShape shape_of(const GradientCase& c) {
@@ -165,7 +169,14 @@ std::vector<GradientCase> cases_of(DType dtype) {
   windowed_llama.attention_window = 3;
   GptShape pattern = windowed_llama;  // the second of two layers sees all
   pattern.long_layers = long_layers("SL", 2);
+  GptShape documents = small_shape(),
+           documents_llama = pattern;  // a row of 5 has some of 11 tokens
+  documents.document_token = 4;
+  documents_llama.document_token = 4;
   const GradientCase fp32_cases[] = {
+      {.name = "documents", .shape = documents, .cpu_only = true},
+      {.name = "documents_dropout", .dropout = 0.2, .shape = documents, .cpu_only = true},
+      {.name = "documents_window_pattern_llama", .shape = documents_llama, .cpu_only = true},
       {.name = "window", .shape = window, .cpu_only = true},
       {.name = "window_llama", .dropout = 0.2, .shape = windowed_llama, .cpu_only = true},
       {.name = "window_pattern", .bias = false, .tied = false, .shape = pattern, .cpu_only = true},
@@ -193,6 +204,11 @@ std::vector<GradientCase> cases_of(DType dtype) {
       {.name = "dropout", .dropout = 0.2},
       {.name = "dropout_untied_without_bias", .bias = false, .dropout = 0.4, .tied = false}};
   const GradientCase bf16_cases[] = {
+      {.name = "documents",
+       .shape = documents,
+       .loss_tolerance = 0.03,
+       .gradient_tolerance = 0.08,
+       .cpu_only = true},
       {.name = "window",
        .shape = window,
        .loss_tolerance = 0.03,

@@ -313,6 +313,16 @@ TEST(ActivationPlan, KeepsWhatLlamaNeeds) {
   EXPECT_EQ(found, 3);
 }
 
+TEST(ActivationPlan, KeepsWhereDocumentsBeginForEveryTokenOnce) {
+  GptShape shape = preset(Preset::gpt2_124m);
+  const auto without = activation_plan(shape, DType::bf16, 3, device::Kind::cpu);
+  shape.document_token = 50256;
+  const auto with = activation_plan(shape, DType::bf16, 3, device::Kind::cpu);
+  EXPECT_EQ(with.items().size(), without.items().size() + 1);
+  EXPECT_EQ(with.bytes(), without.bytes() + 3 * 1024 * sizeof(std::int32_t));
+  EXPECT_EQ(flops_per_token(shape), flops_per_token(preset(Preset::gpt2_124m)));
+}
+
 TEST(LinearProducts, AreTheFlopsOfTheWeightsTheyMultiply) {
   for (const Preset which : {Preset::gpt2_124m, Preset::gpt2_350m})
     for (const device::Kind kind : {device::Kind::cpu, device::Kind::cuda}) {

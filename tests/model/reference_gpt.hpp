@@ -47,7 +47,7 @@ class ReferenceGpt {
       const std::string h = "h." + std::to_string(l) + ".";
       const auto site = static_cast<std::uint32_t>(3 * l);
       const Rows qkv = turned(normalized(linear(norm(x, h + "ln_1"), h + "attn.qkv"), h));
-      const Rows a = attention(qkv, l, site + 1, sample, dropout);
+      const Rows a = attention(qkv, tokens, site + 1, sample, dropout);
       add_branch(x, linear(a, h + "attn.proj"), site + 2, sample, dropout);
       Rows wide = linear(norm(x, h + "ln_2"), h + "mlp.fc");
       for (Row& row : wide) row = activated(row);
@@ -145,7 +145,7 @@ class ReferenceGpt {
   }
 
   [[nodiscard]] Rows attention(const Rows& qkv,
-                               std::int64_t layer,
+                               const std::int32_t* tokens,
                                std::uint32_t site,
                                std::uint64_t sample,
                                bool dropout) const {
@@ -153,15 +153,17 @@ class ReferenceGpt {
     const auto C = static_cast<std::size_t>(shape_.heads) * D;
     const auto G = static_cast<std::size_t>(shape_.key_value_heads());
     const std::size_t T = qkv.size(), group = C / D / G;
+    const std::size_t window = shape_.long_layers[site / 3] ? 0 : shape_.attention_window;
     Rows y(T, Row(C));
     for (std::size_t h = 0; h * D < C; ++h) {
       const std::size_t key = C + h / group * D, value = key + G * D;
       for (std::size_t t = 0; t < T; ++t) {
         Row weight(t + 1);
         double sum = 0;
-        const bool sees_all = shape_.long_layers[static_cast<std::size_t>(layer)];
-        const auto window = sees_all ? 0 : static_cast<std::size_t>(shape_.attention_window);
-        for (std::size_t s = window > 0 && t >= window ? t - window + 1 : 0; s <= t; ++s) {
+        std::size_t first = window > 0 && t >= window ? t - window + 1 : 0;
+        for (std::size_t u = t; shape_.document_token >= 0 && u > first; --u)
+          first = tokens[u] == shape_.document_token ? u : first;
+        for (std::size_t s = first; s <= t; ++s) {
           double dot = 0;
           for (std::size_t d = 0; d < D; ++d) dot += qkv[t][h * D + d] * qkv[s][key + d];
           weight[s] = std::exp(dot / std::sqrt(static_cast<double>(D)));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.hpp"
 
+#include <limits>
+
 #include "ops/attention_backend.hpp"
 #include "ops/tensors.hpp"
 
@@ -19,6 +21,7 @@ std::size_t ix(std::int64_t i) {
 struct AttentionReference {
   AttentionShape s;
   Dropout dropout;
+  Values starts = {};  // [B, T], with documents
 
   [[nodiscard]] std::int64_t packed(std::int64_t b,
                                     std::int64_t t,
@@ -58,8 +61,9 @@ struct AttentionReference {
     const std::int64_t D = s.head_channels;
     Values p(ix(t + 1), -1e300);
     double largest = -1e300, sum = 0;
-    for (std::int64_t u = s.window > 0 ? std::max<std::int64_t>(0, t - s.window + 1) : 0; u <= t;
-         ++u) {
+    const std::int64_t start =
+        s.documents ? static_cast<std::int64_t>(starts[ix(b * s.time + t)]) : 0;
+    for (std::int64_t u = s.window > 0 ? std::max(start, t - s.window + 1) : start; u <= t; ++u) {
       p[ix(u)] = dot(qkv, packed(b, t, 0, h), qkv, packed(b, u, 1, h), D) /
                  std::sqrt(static_cast<double>(D));
       largest = std::max(largest, p[ix(u)]);
@@ -109,6 +113,24 @@ struct AttentionReference {
   }
 };
 
+/// Where documents of `lengths`, over and over, begin in each row; the first one of row b is b
+/// positions shorter.
+Values starts_of(std::int64_t batch, std::int64_t time, const std::vector<std::int64_t>& lengths) {
+  Values starts;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    std::size_t document = 0;
+    std::int64_t start = 0, end = std::max<std::int64_t>(1, lengths[0] - b);
+    for (std::int64_t t = 0; t < time; ++t) {
+      if (t == end) {
+        start = t;
+        end += lengths[++document % lengths.size()];
+      }
+      starts.push_back(static_cast<double>(start));
+    }
+  }
+  return starts;
+}
+
 class AttentionTest : public OpsTest {
  protected:
   Dropout dropped(float rate, std::uint64_t further = 0) {
@@ -122,11 +144,15 @@ class AttentionTest : public OpsTest {
              std::int64_t channels,
              float rate,
              std::int64_t grouped_heads = 0,
-             std::int64_t window = 0) {
+             std::int64_t window = 0,
+             const std::vector<std::int64_t>& documents = {}) {
     SCOPED_TRACE(fmt::format("{} x {} x {} x {}, dropout {}, {} heads of keys", batch, time, heads,
                              channels, rate, grouped_heads));
-    const AttentionShape s{batch, time, heads, channels, dtype(), rate > 0, grouped_heads, window};
-    const AttentionReference reference{s, dropped(rate)};
+    const AttentionShape s{batch,    time,          heads,  channels,          dtype(),
+                           rate > 0, grouped_heads, window, !documents.empty()};
+    const Values where = s.documents ? starts_of(batch, time, documents) : Values{};
+    const AttentionReference reference{s, dropped(rate), where};
+    const auto starts = tensor(DType::i32, where);
     const std::int64_t elements = batch * time * heads * channels;
     const std::int64_t packed = batch * time * s.packed_width();
     const auto qkv_values = rounded_to(dtype(), normals(1, packed));
@@ -135,9 +161,9 @@ class AttentionTest : public OpsTest {
     auto out = tensor(dtype(), elements), lse = tensor(DType::f32, batch * heads * time);
     auto dqkv = tensor(dtype(), normals(3, packed));
     const Attention attention(device(), s);
-    attention.forward(out.view(), lse.view(), qkv.view(), dropped(rate), stream());
-    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), dropped(rate),
-                       stream());
+    attention.forward(out.view(), lse.view(), qkv.view(), starts.view(), dropped(rate), stream());
+    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), starts.view(),
+                       dropped(rate), stream());
     const auto [expected_out, expected_lse] = reference.forward(qkv_values);
     expect_near(out.values(), expected_out, tolerance().attention, "out");
     expect_near(lse.values(), expected_lse, 1e-6, "lse");
@@ -152,7 +178,7 @@ TEST_P(AttentionTest, AttendsByHand) {
   const AttentionShape s{1, 2, 1, 1, dtype()};
   const auto qkv = tensor(dtype(), Values{0, 3, 4, 0, -1, 8});
   auto out = tensor(dtype(), 2), lse = tensor(DType::f32, 2);
-  Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), {}, stream());
+  Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), {}, {}, stream());
   EXPECT_EQ(out.values(), (Values{4, 6}));
   expect_near(lse.values(), {0, std::log(2.0)}, 1e-6, "lse");
 }
@@ -198,9 +224,112 @@ TEST_P(AttentionTest, SeesAWindow) {
   check(2, 150, 4, 12, 0.3F, 2, 70);
 }
 
+TEST_P(AttentionTest, StaysInsideOfDocuments) {
+  if (device().kind() != device::Kind::cpu) {
+    EXPECT_THROW(Attention(device(), {1, 8, 1, 8, dtype(), false, 0, 0, true}), DeviceError);
+    return;
+  }
+  for (const std::int64_t time : {1, 63, 128, 150, 200})
+    for (const std::vector<std::int64_t>& lengths : std::vector<std::vector<std::int64_t>>{
+             {1}, {2}, {17, 40}, {64}, {63, 65}, {128, 1}, {500}}) {
+      SCOPED_TRACE(fmt::format("{} of {}", fmt::join(lengths, ", "), time));
+      check(2, time, 2, 16, 0, 0, 0, lengths);
+      check(2, time, 1, 16, 0, 0, 30, lengths);
+    }
+  check(2, 150, 4, 12, 0.3F, 2, 70, {90, 20});
+}
+
+TEST_P(AttentionTest, OtherDocumentsDoNotChangeABit) {
+  if (device().kind() != device::Kind::cpu)
+    return;
+  const AttentionShape s{1, 200, 4, 16, dtype(), false, 2, 0, true};
+  const std::int64_t width = s.packed_width(), out_width = s.heads * s.head_channels;
+  // Of the positions [begin, end), what forward and backward say; the others hold `elsewhere` times
+  // what they held.
+  const auto run = [&](std::int64_t first, std::int64_t begin, std::int64_t end, double elsewhere) {
+    const auto drawn = [&](std::uint64_t seed, std::int64_t columns) {
+      Values values = normals(seed, s.time * columns);
+      for (std::int64_t t = 0; t < s.time; ++t)
+        for (std::int64_t c = 0; c < columns && (t < begin || t >= end); ++c)
+          values[ix(t * columns + c)] *= elsewhere;
+      return tensor(dtype(), values);
+    };
+    const auto qkv = drawn(1, width), dout = drawn(2, out_width);
+    const auto out = tensor(dtype(), dout.view().elements),
+               dqkv = tensor(dtype(), qkv.view().elements);
+    const auto lse = tensor(DType::f32, s.heads * s.time);
+    const auto starts = tensor(DType::i32, starts_of(1, s.time, {first, s.time}));
+    const Attention attention(device(), s);
+    attention.forward(out.view(), lse.view(), qkv.view(), starts.view(), {}, stream());
+    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), starts.view(),
+                       {}, stream());
+    const Values all_out = out.values(), all_dqkv = dqkv.values();
+    Values found(all_out.begin() + begin * out_width, all_out.begin() + end * out_width);
+    found.insert(found.end(), all_dqkv.begin() + begin * width, all_dqkv.begin() + end * width);
+    return found;
+  };
+  for (const std::int64_t first : {100, 128}) {
+    EXPECT_EQ(run(first, first, s.time, 1), run(first, first, s.time, -9));
+    EXPECT_EQ(run(first, 0, first, 1), run(first, 0, first, -9));
+    EXPECT_NE(run(first, first - 1, s.time, 1), run(first, first - 1, s.time, -9));
+  }
+  // What lies in whole tiles of another document is not even read.
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(run(128, 128, s.time, 1), run(128, 128, s.time, nan));
+  EXPECT_EQ(run(128, 0, 128, 1), run(128, 0, 128, nan));
+}
+
+TEST_P(AttentionTest, OneDocumentIsNoMask) {
+  if (device().kind() != device::Kind::cpu || dtype() != DType::f32)
+    return;  // bf16 by tiles of pairs is for attention without documents
+  const auto run = [&](bool documents) {
+    const AttentionShape s{2, 150, 2, 16, dtype(), false, 0, 0, documents};
+    const auto qkv = tensor(dtype(), normals(1, s.batch * s.time * s.packed_width()));
+    const auto starts = tensor(DType::i32, Values(documents ? 300 : 0));
+    const auto out = tensor(dtype(), s.batch * s.time * 32);
+    const auto lse = tensor(DType::f32, s.batch * s.heads * s.time);
+    Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), starts.view(), {}, stream());
+    return joined({&out, &lse});
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST_P(AttentionTest, DocumentsDependOnNeitherThreadsNorTheMicroBatch) {
+  if (device().kind() != device::Kind::cpu)
+    return;
+  const AttentionShape s{3, 130, 2, 24, dtype(), false, 0, 0, true};
+  const std::int64_t row = s.time * s.heads * s.head_channels, B = s.batch;
+  const auto qkv = tensor(dtype(), normals(1, 3 * B * row)),
+             dout = tensor(dtype(), normals(2, B * row));
+  const auto starts = tensor(DType::i32, starts_of(B, s.time, {50, 31}));
+  auto out = tensor(dtype(), B * row), lse = tensor(DType::f32, B * s.heads * s.time);
+  auto dqkv = tensor(dtype(), 3 * B * row);
+  // Rows [b, b + n) of all.
+  const auto run = [&](const Attention& attention, std::int64_t b, std::int64_t n) {
+    const View o = out.view().slice(b * row, n * row), d = dout.view().slice(b * row, n * row);
+    const View packed = qkv.view().slice(3 * b * row, 3 * n * row);
+    const View sums = lse.view().slice(b * s.heads * s.time, n * s.heads * s.time);
+    const View where = starts.view().slice(b * s.time, n * s.time);
+    attention.forward(o, sums, packed, where, {}, stream());
+    attention.backward(dqkv.view().slice(3 * b * row, 3 * n * row), d, packed, o, sums, where, {},
+                       stream());
+  };
+  const Attention together(device(), s);
+  expect_same_on_threads([&] {
+    run(together, 0, B);
+    return joined({&out, &lse, &dqkv});
+  });
+  const auto all = joined({&out, &lse, &dqkv});
+  AttentionShape one = s;
+  one.batch = 1;
+  const Attention alone(device(), one);
+  for (std::int64_t b = 0; b < B; ++b) run(alone, b, 1);
+  EXPECT_EQ(joined({&out, &lse, &dqkv}), all);
+}
+
 TEST_P(AttentionTest, AWindowOfAllIsNone) {
   if (device().kind() != device::Kind::cpu || dtype() != DType::f32)
-    return;  // bf16 by AMX tiles is for attention without windows
+    return;  // bf16 by tiles of pairs is for attention without windows
   const auto run = [&](std::int64_t window) {
     const AttentionShape s{2, 150, 2, 16, dtype(), false, 0, window};
     const auto qkv = tensor(dtype(), normals(1, s.batch * s.time * s.packed_width()));
@@ -209,8 +338,9 @@ TEST_P(AttentionTest, AWindowOfAllIsNone) {
                dqkv = tensor(dtype(), qkv.view().elements);
     const auto lse = tensor(DType::f32, s.batch * s.heads * s.time);
     const Attention attention(device(), s);
-    attention.forward(out.view(), lse.view(), qkv.view(), {}, stream());
-    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), {}, stream());
+    attention.forward(out.view(), lse.view(), qkv.view(), {}, {}, stream());
+    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), {}, {},
+                       stream());
     return joined({&out, &lse, &dqkv});
   };
   EXPECT_EQ(run(0), run(150));
@@ -232,7 +362,7 @@ TEST_P(AttentionTest, SharedKeysAreKeysThatAreThereTwice) {
   const auto forward = [&](const AttentionShape& s, const Values& values) {
     auto out = tensor(dtype(), 67 * 32), lse = tensor(DType::f32, 4 * 67);
     Attention(device(), s)
-        .forward(out.view(), lse.view(), tensor(dtype(), values).view(), {}, stream());
+        .forward(out.view(), lse.view(), tensor(dtype(), values).view(), {}, {}, stream());
     return out.values();
   };
   expect_near(forward(grouped, all), forward(plain, twice), tolerance().attention, "out");
@@ -243,7 +373,7 @@ TEST_P(AttentionTest, SurvivesLargeScores) {
   const auto values = rounded_to(dtype(), normals(1, 3 * 280, 30));
   const auto qkv = tensor(dtype(), values);
   auto out = tensor(dtype(), 280), lse = tensor(DType::f32, 70);
-  Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), {}, stream());
+  Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), {}, {}, stream());
   const auto [expected, expected_lse] = AttentionReference{s, {}}.forward(values);
   // Scores reach thousands, where fp32 resolves 1e-4: so much may the probabilities differ.
   expect_near(out.values(), expected, std::max(1e-3, tolerance().attention), "out");
@@ -262,8 +392,8 @@ TEST_P(AttentionTest, DoesNotDependOnThreads) {
       expect_same_on_threads([&] {
         auto out = tensor(dtype(), elements), lse = tensor(DType::f32, s.batch * s.heads * s.time);
         auto dqkv = tensor(dtype(), 3 * elements);
-        attention.forward(out.view(), lse.view(), qkv.view(), dropped(rate), stream());
-        attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(),
+        attention.forward(out.view(), lse.view(), qkv.view(), {}, dropped(rate), stream());
+        attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), {},
                            dropped(rate), stream());
         return joined({&out, &lse, &dqkv});
       });
@@ -277,7 +407,7 @@ TEST_P(AttentionTest, DoesNotDependOnTheMicroBatch) {
   const auto qkv = tensor(dtype(), both);
   auto out = tensor(dtype(), 2 * elements), lse = tensor(DType::f32, 2 * heads * time);
   Attention(device(), {2, time, heads, channels, dtype(), true})
-      .forward(out.view(), lse.view(), qkv.view(), dropped(0.3F), stream());
+      .forward(out.view(), lse.view(), qkv.view(), {}, dropped(0.3F), stream());
   const Attention single(device(), {1, time, heads, channels, dtype(), true});
   auto joined_out = tensor(dtype(), 2 * elements),
        joined_lse = tensor(DType::f32, 2 * heads * time);
@@ -285,7 +415,7 @@ TEST_P(AttentionTest, DoesNotDependOnTheMicroBatch) {
     const auto dropout = dropped(0.3F, static_cast<std::uint64_t>(b));
     single.forward(joined_out.view().slice(b * elements, elements),
                    joined_lse.view().slice(b * heads * time, heads * time),
-                   qkv.view().slice(3 * b * elements, 3 * elements), dropout, stream());
+                   qkv.view().slice(3 * b * elements, 3 * elements), {}, dropout, stream());
   }
   EXPECT_EQ(out.values(), joined_out.values());
   EXPECT_EQ(lse.values(), joined_lse.values());
@@ -295,12 +425,25 @@ TEST_P(AttentionTest, RejectsWrongViews) {
   const AttentionShape s{1, 2, 1, 3, dtype()};
   const auto qkv = tensor(dtype(), 18), out = tensor(dtype(), 6), lse = tensor(DType::f32, 2);
   const Attention attention(device(), s);
-  EXPECT_THROW(attention.forward(qkv.view(), lse.view(), qkv.view(), {}, stream()), ContractError);
-  EXPECT_THROW(attention.forward(out.view(), lse.view(), out.view(), {}, stream()), ContractError);
-  EXPECT_THROW(attention.forward(out.view(), out.view(), qkv.view(), {}, stream()), ContractError);
-  EXPECT_THROW(Attention(device(), {1, 0, 1, 1, dtype()}), ContractError);
-  EXPECT_THROW(attention.forward(out.view(), lse.view(), qkv.view(), dropped(0.1F), stream()),
+  EXPECT_THROW(attention.forward(qkv.view(), lse.view(), qkv.view(), {}, {}, stream()),
                ContractError);
+  EXPECT_THROW(attention.forward(out.view(), lse.view(), out.view(), {}, {}, stream()),
+               ContractError);
+  EXPECT_THROW(attention.forward(out.view(), out.view(), qkv.view(), {}, {}, stream()),
+               ContractError);
+  EXPECT_THROW(Attention(device(), {1, 0, 1, 1, dtype()}), ContractError);
+  EXPECT_THROW(attention.forward(out.view(), lse.view(), qkv.view(), {}, dropped(0.1F), stream()),
+               ContractError);
+  const auto starts = tensor(DType::i32, 2);
+  EXPECT_THROW(attention.forward(out.view(), lse.view(), qkv.view(), starts.view(), {}, stream()),
+               ContractError);
+  if (device().kind() != device::Kind::cpu)
+    return;
+  AttentionShape masked = s;
+  masked.documents = true;
+  EXPECT_THROW(
+      Attention(device(), masked).forward(out.view(), lse.view(), qkv.view(), {}, {}, stream()),
+      ContractError);
 }
 
 TEST_P(AttentionTest, TakesScratchForWhatItIsAskedToDo) {
@@ -392,6 +535,13 @@ TEST(AttentionReference, BackwardIsTheGradientOfForward) {
       const auto out = windowed.forward(x).first;
       return AttentionReference::dot(out, 0, sums, 0, static_cast<std::int64_t>(out.size()));
     };
+    const AttentionReference apart{
+        {1, 4, 4, 3, DType::f32, false, 2, 0, true}, reference.dropout, {0, 0, 2, 2}};
+    const auto apart_loss = [&](const Values& x) {
+      const auto out = apart.forward(x).first;
+      return AttentionReference::dot(out, 0, sums, 0, static_cast<std::int64_t>(out.size()));
+    };
+    expect_gradient(apart_loss, shared, apart.backward(shared, sums), "dqkv of documents");
     expect_gradient(windowed_loss, shared, windowed.backward(shared, sums), "dqkv of a window");
     expect_gradient(grouped_loss, shared, grouped.backward(shared, sums), "dqkv of groups");
   }

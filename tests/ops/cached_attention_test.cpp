@@ -26,14 +26,15 @@ class CachedAttentionTest : public OpsTest {
   }
 
   /// What attention of whole sequences makes of `qkv`, [B, T, H + 2 G, D], as the values of T.
-  Values whole(const CachedAttentionShape& s, const Values& qkv) {
+  Values whole(const CachedAttentionShape& s, const Values& qkv, const Values& starts = {}) {
     const auto packed = tensor(dtype(), qkv);
     const std::int64_t rows = s.sequences * s.positions;
     auto out = tensor(dtype(), rows * s.heads * s.head_channels);
     auto lse = tensor(DType::f32, rows * s.heads);
     ops::Attention(device(), {s.sequences, s.positions, s.heads, s.head_channels, dtype(), false,
-                              s.grouped_heads})
-        .forward(out.view(), lse.view(), packed.view(), {}, stream());
+                              s.grouped_heads, s.window, s.documents})
+        .forward(out.view(), lse.view(), packed.view(), tensor(DType::i32, starts).view(), {},
+                 stream());
     return out.values();
   }
 
@@ -41,14 +42,15 @@ class CachedAttentionTest : public OpsTest {
     return tensor(DType::f32, Values(static_cast<std::size_t>(ops::cache_elements(s))));
   }
 
-  /// One call with `rows` of `qkv`, and what comes out for each.
+  /// One call with `rows` of `qkv`, and what comes out for each; `starts`: [B, T], or empty.
   Values call(const CachedAttention& attention,
               const Tensor& cache,
               const Values& qkv,
-              const std::vector<CachedRow>& rows) {
+              const std::vector<CachedRow>& rows,
+              const Values& starts = {}) {
     const CachedAttentionShape& s = attention.shape();
     const std::int64_t width = s.packed_width();
-    Values packed, sequences, positions;
+    Values packed, sequences, positions, where;
     for (const CachedRow& row : rows) {
       for (std::int64_t c = 0; c < width; ++c)
         packed.push_back(row.sequence < 0
@@ -57,11 +59,16 @@ class CachedAttentionTest : public OpsTest {
                                    (row.sequence * s.positions + row.position) * width + c)]);
       sequences.push_back(static_cast<double>(row.sequence));
       positions.push_back(static_cast<double>(row.position));
+      if (!starts.empty())
+        where.push_back(
+            row.sequence < 0
+                ? 0
+                : starts[static_cast<std::size_t>(row.sequence * s.positions + row.position)]);
     }
     auto out = tensor(dtype(), normals(9, std::ssize(rows) * s.heads * s.head_channels));
     attention.forward(out.view(), cache.view(), tensor(dtype(), packed).view(),
                       tensor(DType::i32, sequences).view(), tensor(DType::i32, positions).view(),
-                      stream());
+                      tensor(DType::i32, where).view(), stream());
     return out.values();
   }
 
@@ -82,8 +89,8 @@ class CachedAttentionTest : public OpsTest {
 
   /// To the bit, where attention of whole sequences works in fp32.
   void expect_equal(const CachedAttentionShape& s, const Values& got, const Values& expected) {
-    if (ops::cpu::bf16_attention::attends(
-            {s.sequences, s.positions, s.heads, s.head_channels, dtype(), false, s.grouped_heads}))
+    if (ops::cpu::bf16_attention::attends({s.sequences, s.positions, s.heads, s.head_channels,
+                                           dtype(), false, s.grouped_heads, s.window, s.documents}))
       expect_near(got, expected, tolerance().attention, "out");
     else {
       EXPECT_EQ(got, expected);
@@ -109,6 +116,25 @@ TEST_P(CachedAttentionTest, ReadPositionByPositionItIsAttentionOfTheWholeSequenc
       for (std::int64_t b = s.sequences; b-- > 0;) rows.push_back({b, t});
       expect_equal(s, call(attention, cache, qkv, rows), rows_of(s, expected, rows));
     }
+  }
+}
+
+TEST_P(CachedAttentionTest, StaysInsideOfDocumentsAndWindows) {
+  const CachedAttentionShape s{2, 200, 4, 24, dtype(), 2, 70, true};
+  const auto qkv = rounded_to(dtype(), normals(1, s.sequences * s.positions * s.packed_width()));
+  Values starts;  // documents of 50 positions in one sequence, of 90 in the other
+  for (const int length : {50, 90})
+    for (int t = 0; t < 200; ++t) starts.push_back(t / length * length);
+  const Values expected = whole(s, qkv, starts);
+  const CachedAttention attention(device(), s);
+  const auto cache = cache_of(s);
+  std::int64_t begin = 0;
+  for (const std::int64_t count : {1, 60, 1, 3, 70, 65}) {
+    std::vector<CachedRow> rows;
+    for (const std::int64_t sequence : {0, 1})
+      for (std::int64_t i = 0; i < count; ++i) rows.push_back({sequence, begin + i});
+    expect_equal(s, call(attention, cache, qkv, rows, starts), rows_of(s, expected, rows));
+    begin += count;
   }
 }
 
@@ -169,12 +195,13 @@ TEST_P(CachedAttentionTest, RejectsWrongViewsAndPlaces) {
   const auto cache = cache_of(s);
   EXPECT_THROW(call(attention, tensor(DType::f32, 1), qkv, {{0, 0}}), ContractError);
   EXPECT_THROW(CachedAttention(device(), {0, 4, 1, 3, dtype()}), ContractError);
+  EXPECT_THROW(call(attention, cache, qkv, {{0, 0}}, Values(8)), ContractError);
   const auto out = tensor(dtype(), 3), packed = tensor(dtype(), 9);
   for (const CachedRow& row : {CachedRow{2, 0}, CachedRow{0, 4}, CachedRow{0, -1}})
     EXPECT_THROW(
         attention.forward(out.view(), cache.view(), packed.view(),
                           tensor(DType::i32, Values{static_cast<double>(row.sequence)}).view(),
-                          tensor(DType::i32, Values{static_cast<double>(row.position)}).view(),
+                          tensor(DType::i32, Values{static_cast<double>(row.position)}).view(), {},
                           stream()),
         ContractError)
         << row.sequence << ", " << row.position;

@@ -46,7 +46,7 @@ TRIREME_INLINE void forward_body(T* out,
     load_rows<level>(s.v, k + head.to_value, head.qkv_stride, keys, head, 1.0F);
     tile_product<level, false>(s.scores, tile, {s.q, head.width}, {s.k, tile}, rows, tile,
                                head.channels, diagonal ? Triangle::result : Triangle::none, false);
-    hide_before_window(s.scores, rows, query, key, head);
+    hide_unseen(s.scores, rows, query, key, head);
     softmax_tile<level>(s, maximum.data(), total.data(), rows, query, key, head, *dropout);
     tile_product<level, false>(s.sums, head.width, {s.scores, tile}, {s.v, head.width}, rows,
                                head.width, keys, diagonal ? Triangle::depth_to_row : Triangle::none,
@@ -215,7 +215,7 @@ TRIREME_INLINE void backward_body(const HeadGradient<T>* gradient,
                                  head.channels, result, false);
       tile_product<level, false>(s.dscores, tile, {s.dout, width}, {s.v_transposed, tile}, rows,
                                  tile, head.channels, result, false);
-      hide_before_window(s.scores, rows, query, key, head);
+      hide_unseen(s.scores, rows, query, key, head);
       softmax_backward_tile<level>(s, g.lse, rows, query, key, head, *dropout);
       tile_product<level, true>(s.dv, width, {s.scores, tile}, {s.dout, width}, keys, width, rows,
                                 from_row, !diagonal);
@@ -295,11 +295,15 @@ class AttentionCpu final : public Attention::Implementation {
 #endif
   }
 
-  void forward(
-      View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) override {
+  void forward(View out,
+               View lse,
+               ConstView qkv,
+               ConstView starts,
+               const Dropout& dropout,
+               device::Stream& stream) override {
     device::cpu::stream_of(stream).run([this, to = out.as<T>(), sums = lse.as<float>(),
-                                        from = qkv.as<T>(),
-                                        dropout] { run_forward(to, sums, from, dropout); });
+                                        from = qkv.as<T>(), starts = starts_of(starts),
+                                        dropout] { run_forward(to, sums, from, starts, dropout); });
   }
 
   void backward(View dqkv,
@@ -307,11 +311,13 @@ class AttentionCpu final : public Attention::Implementation {
                 ConstView qkv,
                 ConstView out,
                 ConstView lse,
+                ConstView starts,
                 const Dropout& dropout,
                 device::Stream& stream) override {
     const HeadGradient<T> all{dqkv.as<T>(),    dout.as<T>(), qkv.as<T>(), out.as<T>(),
                               lse.as<float>(), nullptr,      true,        true};
-    device::cpu::stream_of(stream).run([this, all, dropout] { run_backward(all, dropout); });
+    device::cpu::stream_of(stream).run(
+        [this, all, starts = starts_of(starts), dropout] { run_backward(all, starts, dropout); });
   }
 
   [[nodiscard]] std::size_t scratch_bytes() const override {
@@ -319,7 +325,12 @@ class AttentionCpu final : public Attention::Implementation {
   }
 
  private:
-  [[nodiscard]] AttentionHead head_of(std::int64_t sample, std::int64_t h) const {
+  static const std::int32_t* starts_of(ConstView starts) {
+    return starts.empty() ? nullptr : starts.as<std::int32_t>();
+  }
+  [[nodiscard]] AttentionHead head_of(std::int64_t sample,
+                                      std::int64_t h,
+                                      const std::int32_t* starts) const {
     const auto& s = shape_;
     const std::int64_t row = s.heads * s.head_channels;
     const std::int64_t keys = h / s.group() * s.head_channels;
@@ -333,7 +344,8 @@ class AttentionCpu final : public Attention::Implementation {
             sample,
             h * s.time * s.time,
             1.0F / std::sqrt(static_cast<float>(s.head_channels)),
-            s.window};
+            s.window,
+            starts == nullptr ? nullptr : starts + sample * s.time};
   }
   [[nodiscard]] float* scratch() const {
     return scratch_.view(DType::f32).as<float>() + omp_get_thread_num() * scratch_elements_;
@@ -342,7 +354,8 @@ class AttentionCpu final : public Attention::Implementation {
     return std::min(threads_, omp_get_max_threads());
   }
 
-  void run_forward(T* out, float* lse, const T* qkv, const Dropout& dropout) const {
+  void run_forward(
+      T* out, float* lse, const T* qkv, const std::int32_t* starts, const Dropout& dropout) const {
     const auto& s = shape_;
     const std::int64_t tiles = (s.time + tile - 1) / tile;
     const std::int64_t row = s.heads * s.head_channels;
@@ -351,7 +364,7 @@ class AttentionCpu final : public Attention::Implementation {
     for (std::int64_t i = 0; i < s.batch * s.heads * tiles; ++i) {
       const std::int64_t query = (tiles - 1 - i / (s.batch * s.heads)) * tile;
       const std::int64_t sample = i % (s.batch * s.heads) / s.heads, h = i % s.heads;
-      const AttentionHead head = head_of(sample, h);
+      const AttentionHead head = head_of(sample, h, starts);
       const std::int64_t first = sample * s.time * row + h * s.head_channels;
       forward_(out + first, lse + (sample * s.heads + h) * s.time,
                qkv + sample * s.time * s.packed_width() + h * s.head_channels, &head, &dropout,
@@ -359,7 +372,9 @@ class AttentionCpu final : public Attention::Implementation {
     }
   }
 
-  void run_backward(const HeadGradient<T>& all, const Dropout& dropout) const {
+  void run_backward(const HeadGradient<T>& all,
+                    const std::int32_t* starts,
+                    const Dropout& dropout) const {
     const auto& s = shape_;
     const std::int64_t row = s.heads * s.head_channels;
 #pragma omp parallel for schedule(dynamic) num_threads(threads())
@@ -367,7 +382,7 @@ class AttentionCpu final : public Attention::Implementation {
       const std::int64_t sample = i / s.key_value_heads();
       const std::int64_t begin = i % s.key_value_heads() * s.group(), end = begin + s.group();
       for (std::int64_t h = begin; h < end; ++h) {
-        const AttentionHead head = head_of(sample, h);
+        const AttentionHead head = head_of(sample, h, starts);
         const std::int64_t first = sample * s.time * row + h * s.head_channels;
         const std::int64_t packed = sample * s.time * s.packed_width() + h * s.head_channels;
         const HeadGradient<T> mine{all.dqkv + packed,

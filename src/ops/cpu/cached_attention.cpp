@@ -98,7 +98,7 @@ TRIREME_INLINE void run_body(T* out,
     const std::int64_t keys = key == query ? before + run.rows : tile;
     tile_product<level, false>(s.scores, tile, {s.q, head.width}, {layout->keys(cache, key), tile},
                                run.rows, tile, head.channels, Triangle::none, false);
-    hide_before_window(s.scores, run.rows, run.position, key, head);
+    hide_unseen(s.scores, run.rows, run.position, key, head);
     softmax_tile<level>(s, maximum.data(), total.data(), run.rows, query, key, head, none, before);
     if (key == query)
       for (std::int64_t r = 0; r < run.rows; ++r)
@@ -158,11 +158,13 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
                ConstView qkv,
                ConstView sequences,
                ConstView positions,
+               ConstView starts,
                device::Stream& stream) override {
     device::cpu::stream_of(stream).run(
         [this, to = out.as<T>(), kept = cache.as<float>(), from = qkv.as<T>(),
          s = sequences.as<std::int32_t>(), p = positions.as<std::int32_t>(),
-         rows = sequences.elements] { run(to, kept, from, s, p, rows); });
+         d = starts.empty() ? nullptr : starts.as<std::int32_t>(),
+         rows = sequences.elements] { run(to, kept, from, s, p, d, rows); });
   }
 
  private:
@@ -176,6 +178,7 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
            const T* qkv,
            const std::int32_t* sequences,
            const std::int32_t* positions,
+           const std::int32_t* starts,
            std::int64_t rows) const {
     const std::int64_t H = shape_.heads, D = shape_.head_channels, row = H * D;
     const std::int64_t G = shape_.key_value_heads(), width = shape_.packed_width();
@@ -215,8 +218,11 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
     for (std::int64_t task = 0; task < tasks; ++task) {
       const Run& one = runs[static_cast<std::size_t>(task / H)];
       const std::int64_t h = task % H;
+      AttentionHead mine = head;
+      mine.starts = starts == nullptr ? nullptr : starts + one.row;
+      mine.starts_at = one.position;
       kernel_(out + one.row * row + h * D, qkv + one.row * width + h * D,
-              head_of(cache, one.sequence, h / shape_.group()), &layout_, &head, &one,
+              head_of(cache, one.sequence, h / shape_.group()), &layout_, &mine, &one,
               scratch_.view(DType::f32).as<float>() + omp_get_thread_num() * scratch_elements_);
     }
   }

@@ -183,8 +183,12 @@ class AttentionCuda final : public Attention::Implementation {
                                "attention backward");
   }
 
-  void forward(
-      View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) override {
+  void forward(View out,
+               View lse,
+               ConstView qkv,
+               ConstView /*starts*/,
+               const Dropout& dropout,
+               device::Stream& stream) override {
     if (forward_ && !dropout.active()) {
       Pointers pointers{{Uid::out, out.data}, {Uid::stats, lse.data}};
       add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
@@ -201,6 +205,7 @@ class AttentionCuda final : public Attention::Implementation {
                 ConstView qkv,
                 ConstView out,
                 ConstView lse,
+                ConstView /*starts*/,
                 const Dropout& dropout,
                 device::Stream& stream) override {
     if (backward_) {

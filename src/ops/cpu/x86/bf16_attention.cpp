@@ -180,10 +180,14 @@ class PairedAttention final : public Attention::Implementation {
                                  "attention scratch")),
         general_(std::move(general)) {}
 
-  void forward(
-      View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) override {
+  void forward(View out,
+               View lse,
+               ConstView qkv,
+               ConstView starts,
+               const Dropout& dropout,
+               device::Stream& stream) override {
     if (dropout.active()) {
-      general_->forward(out, lse, qkv, dropout, stream);
+      general_->forward(out, lse, qkv, starts, dropout, stream);
       return;
     }
     device::cpu::stream_of(stream).run(
@@ -200,10 +204,11 @@ class PairedAttention final : public Attention::Implementation {
                 ConstView qkv,
                 ConstView out,
                 ConstView lse,
+                ConstView starts,
                 const Dropout& dropout,
                 device::Stream& stream) override {
     if (dropout.active()) {
-      general_->backward(dqkv, dout, qkv, out, lse, dropout, stream);
+      general_->backward(dqkv, dout, qkv, out, lse, starts, dropout, stream);
       return;
     }
     const Gradient all{dqkv.as<Bf16>(), dout.as<Bf16>(), qkv.as<Bf16>(), out.as<Bf16>(),
@@ -259,7 +264,7 @@ class PairedAttention final : public Attention::Implementation {
 bool attends(const AttentionShape& shape) {
   return shape.dtype == DType::bf16 && shape.time % tile == 0 &&
          shape.head_channels % panel_columns == 0 && shape.group() == 1 && shape.window == 0 &&
-         (AmxProducts::available() || Avx512Products::available());
+         !shape.documents && (AmxProducts::available() || Avx512Products::available());
 }
 
 std::unique_ptr<Attention::Implementation> make_attention(
