@@ -7,7 +7,7 @@
 # A round is four runs of every pair. Steps include the three of warm-up, which do not count.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-unsharded="optimizer.sharded=false" sharded="optimizer.sharded=true"
+unsharded="parallel.shard=none" sharded="parallel.shard=optimizer"
 
 ranks=2 steps=16 rounds=2 output=runs/ablation.h5
 usage() { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }

@@ -182,7 +182,7 @@ run_item() {
     train-plain-gelu) compared "$1" 0.05 cuda-bf16 plain-gelu 1 "${bf16[@]:2}" gpu.fused_gelu=false ;;
     train-timed-products) compared "$1" 0.05 cuda-bf16 timed-products 1 "${bf16[@]:2}" gpu.timed_products=true parallel.product_blocks=64 ;;
     train-unordered-attention) compared "$1" 0.05 cuda-bf16 unordered-attention 1 "${bf16[@]:2}" gpu.deterministic_attention=false ;;
-    train-nccl-2-unsharded) compared "$1" 0 nccl-2 nccl-2-unsharded 2 "${fp32[@]:2}" "${small[@]}" optimizer.sharded=false ;;
+    train-nccl-2-unsharded) compared "$1" 0 nccl-2 nccl-2-unsharded 2 "${fp32[@]:2}" "${small[@]}" parallel.shard=none ;;
     train-nccl-*) compared "$1" 0.001 cpu "${1#train-}" "${1##*-}" "${fp32[@]:2}" "${small[@]}" ;;
     test-*) unit "$1" "${1#test-}" 1 ;;
     nccl-optim-2) unit "$1" optim_nccl 2 ;;

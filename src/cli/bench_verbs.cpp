@@ -174,7 +174,7 @@ Action declare_bench_ops(CLI::App& command) {
                                                          reduce::wire_of(world, device)));
           bench::OpsBenchRequest request{.sequences = job.batch.sequences / world.size(),
                                          .micro_sequences = job.batch.micro_sequences,
-                                         .owned_elements = job.optimizer.sharded
+                                         .owned_elements = job.parallel.sharded()
                                                                ? plan.owned_elements()
                                                                : plan.parameter_elements()};
           request.repetitions = asked->repetitions.value_or(request.repetitions);

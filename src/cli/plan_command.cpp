@@ -189,7 +189,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   const auto parameters = model::parameter_table(deck.shape());
   DeckPlan result{
       layout::Plan(parameters, reduce::layout_options(config.parallel, parameters, ranks, wire)),
-      config.optimizer.sharded,
+      config.parallel.sharded(),
       {},
       {},
       {},
@@ -208,7 +208,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
        .schedule_steps = config.optimizer.schedule.steps.value_or(config.run.steps),
        .sizes = config.batch.sizes(),
        .context = deck.shape().context});
-  result.matrices = optim::matrix_work(result.plan, config.optimizer);
+  result.matrices = optim::matrix_work(result.plan, config.optimizer, result.sharded);
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
   if (result.matrices)
     result.host_matrix_bytes = optim::matrix_bytes_between(placed, result.plan, *result.matrices);

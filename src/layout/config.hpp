@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The granule rules that a bucket's end can be padded to. What each guarantees, with golden
-// numbers: tests/layout.
+// The choices of a layout: order and padding of buckets, and what is held in shards. What each
+// padding guarantees, with golden numbers: tests/layout.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,10 @@ enum class Padding : std::uint8_t { aligned, megatron, megatron_high_bandwidth, 
 /// complete last, and the others wait for it.
 enum class BucketOrder : std::uint8_t { reverse, registration };
 
+/// What a rank holds of its part only. none: nothing, every rank holds and updates everything.
+/// optimizer: the optimizer's state (ZeRO stage 1).
+enum class Shard : std::uint8_t { none, optimizer };
+
 }  // namespace trireme::layout
 
 template <>
@@ -37,4 +41,10 @@ struct trireme::EnumNames<trireme::layout::BucketOrder> {
   using enum layout::BucketOrder;
   static constexpr std::pair<layout::BucketOrder, const char*> table[] = {
       {reverse, "reverse"}, {registration, "registration"}};
+};
+template <>
+struct trireme::EnumNames<trireme::layout::Shard> {
+  using enum layout::Shard;
+  static constexpr std::pair<layout::Shard, const char*> table[] = {{none, "none"},
+                                                                    {optimizer, "optimizer"}};
 };

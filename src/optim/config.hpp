@@ -70,7 +70,6 @@ struct OptimizerConfig {
   DecaySchedule weight_decay_schedule = DecaySchedule::constant;
   std::vector<GroupRule> groups;
   double clip_norm = 1.0;
-  bool sharded = true;
   OnNonFinite on_non_finite = OnNonFinite::stop;
   std::int64_t max_skipped_steps = 10;
 };
@@ -181,8 +180,6 @@ void describe(V& v, OptimizerConfig& c) {
                   "that its name matches; trireme plan prints the groups."});
   v("clip_norm", c.clip_norm,
     {.help = "Largest L2 norm of the gradient; 0: no clipping.", .min = 0.0});
-  v("sharded", c.sharded,
-    {.help = "Each rank keeps master weights and moments of what it owns only (ZeRO-1)."});
   v("on_non_finite", c.on_non_finite,
     {.help = "When the gradient of a step is NaN or infinite, nothing is updated, and the run "
              "stops, or skips the step: it is recorded in /skipped, and step count, data and "

@@ -27,12 +27,14 @@ std::int64_t MatrixWork::bytes() const {
   return (held_elements + scratch_elements) * static_cast<std::int64_t>(sizeof(float));
 }
 
-std::optional<MatrixWork> matrix_work(const layout::Plan& plan, const OptimizerConfig& config) {
+std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
+                                      const OptimizerConfig& config,
+                                      bool sharded) {
   if (config.kind != Kind::muon)
     return std::nullopt;
   const std::vector<double> costs = costs_of(plan, config.muon.steps);
   MatrixWork work{.homes = layout::Ownership(plan, costs)};
-  work.travels = config.sharded && plan.ranks() > 1;
+  work.travels = sharded && plan.ranks() > 1;
   const auto ranks = static_cast<std::size_t>(plan.ranks());
   std::vector<std::int64_t> held(ranks), sent(ranks);
   for (std::size_t p = 0; p < costs.size(); ++p) {

@@ -53,7 +53,9 @@ struct MatrixWork {
 };
 
 /// Nothing for kinds that need no whole matrices.
-std::optional<MatrixWork> matrix_work(const layout::Plan& plan, const OptimizerConfig& config);
+std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
+                                      const OptimizerConfig& config,
+                                      bool sharded);
 
 /// What matrices send to other hosts in a step, there and back, by the host that sends most.
 std::int64_t matrix_bytes_between(const comm::Hosts& hosts,

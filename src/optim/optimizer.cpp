@@ -40,10 +40,9 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       squares_(device) {
   const layout::Plan& plan = engine_.plan();
   TRIREME_EXPECT(slots().size() <= most_slots, "{} state slots", slots().size());
-  TRIREME_EXPECT(config_.sharded == engine_.sharded() && world_.size() == plan.ranks(),
-                 "an optimizer ({} ranks, sharded {}) on an engine ({} ranks, sharded {})",
-                 world_.size(), config_.sharded, plan.ranks(), engine_.sharded());
-  if (auto work = matrix_work(plan, config_))
+  TRIREME_EXPECT(world_.size() == plan.ranks(), "an optimizer of {} ranks on an engine of {}",
+                 world_.size(), plan.ranks());
+  if (auto work = matrix_work(plan, config_, engine_.sharded()))
     matrices_.emplace(config_, std::move(*work), engine_, world_, device);
   for (const layout::StateSlot& slot : slots()) {
     begins_.push_back(layout::slot_begins(

@@ -37,6 +37,7 @@ struct CheckReplicasConfig {
 };
 
 struct ParallelConfig {
+  layout::Shard shard = layout::Shard::optimizer;
   comm::Transport transport = comm::Transport::automatic;
   Or<std::int64_t> bucket_elements;
   layout::BucketOrder bucket_order = layout::BucketOrder::reverse;
@@ -56,6 +57,8 @@ struct ParallelConfig {
   Or<std::int64_t> nccl_blocks;
   Or<std::int64_t> product_blocks;
   Duration deadline{600};
+
+  [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
 };
 
 template <class V>
@@ -71,6 +74,9 @@ void describe(V& v, CheckReplicasConfig& c) {
 
 template <class V>
 void describe(V& v, ParallelConfig& c) {
+  v("shard", c.shard,
+    {.help = "What a rank keeps of its own part only. none: nothing, every rank holds and updates "
+             "everything. optimizer: master weights and moments (ZeRO-1)."});
   v("transport", c.transport,
     {.help =
          "How buckets travel between ranks; auto chooses by rank placement: shared memory on one "

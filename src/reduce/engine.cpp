@@ -20,21 +20,19 @@ bool overlaps(const ParallelConfig& config, const comm::Communicator& communicat
 
 Engine::Impl::Impl(const layout::Plan& plan,
                    DType parameter_dtype,
-                   bool sharded,
                    const ParallelConfig& config,
                    comm::Communicator& communicator,
                    device::Device& device,
                    device::Stream& compute)
     : plan_(plan),
-      sharded_(sharded),
       config_(config),
       communicator_(communicator),
       device_(device),
       compute_(compute),
       // A bucket is held once for its reduction and once for its gather.
       queue_(device, overlaps(config, communicator), 2 * plan.buckets().size()),
-      parameters_(plan_, parameter_dtype, sharded, config_, communicator, device, compute, queue_),
-      gradients_(plan_, sharded, config_, communicator, device),
+      parameters_(plan_, parameter_dtype, config_, communicator, device, compute, queue_),
+      gradients_(plan_, config_, communicator, device),
       leaves_(leaves_per_rank(config, plan.ranks()), plan_, gradients_.all(), device),
       owned_(plan.buckets().size()),
       buckets_(plan.buckets().size()),
@@ -73,13 +71,11 @@ void Engine::Impl::find_owned(BucketIndex bucket) {
 
 Engine::Engine(const layout::Plan& plan,
                DType parameter_dtype,
-               bool sharded,
                const ParallelConfig& config,
                comm::Communicator& communicator,
                device::Device& device,
                device::Stream& compute)
-    : impl_(std::make_unique<Impl>(
-          plan, parameter_dtype, sharded, config, communicator, device, compute)) {}
+    : impl_(std::make_unique<Impl>(plan, parameter_dtype, config, communicator, device, compute)) {}
 
 Engine::~Engine() = default;
 
@@ -155,7 +151,7 @@ const layout::Plan& Engine::plan() const {
   return impl_->plan_;
 }
 bool Engine::sharded() const {
-  return impl_->sharded_;
+  return impl_->config_.sharded();
 }
 bool Engine::cached_shards() const {
   return impl_->config_.cached_shards;

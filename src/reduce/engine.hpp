@@ -89,10 +89,9 @@ class Engine {
  public:
   /// Requires: plan.ranks() == communicator.size(). The communicator, the device and the compute
   /// stream outlive the engine. Collective, because it allocates from the communicator.
-  /// `sharded`: reduce-scatter and gather; else all-reduce, and every rank updates whole buckets.
+  /// Sharded: reduce-scatter and gather; else all-reduce, and every rank updates whole buckets.
   Engine(const layout::Plan& plan,
          DType parameter_dtype,
-         bool sharded,
          const ParallelConfig& config,
          comm::Communicator& communicator,
          device::Device& device,

@@ -47,7 +47,6 @@ class Engine::Impl final : private CollectiveQueue::Source {
  public:
   Impl(const layout::Plan& plan,
        DType parameter_dtype,
-       bool sharded,
        const ParallelConfig& config,
        comm::Communicator& communicator,
        device::Device& device,
@@ -70,7 +69,6 @@ class Engine::Impl final : private CollectiveQueue::Source {
   std::span<const BucketTimes> take_last_gathers();
 
   const layout::Plan plan_;
-  const bool sharded_;
   const ParallelConfig config_;
   comm::Communicator& communicator_;
   device::Device& device_;

@@ -8,12 +8,11 @@
 namespace trireme::reduce {
 
 GradientStore::GradientStore(const layout::Plan& plan,
-                             bool sharded,
                              const ParallelConfig& config,
                              comm::Communicator& communicator,
                              device::Device& device)
     : plan_(plan),
-      sharded_(sharded),
+      sharded_(config.sharded()),
       rounds_(config.gradient_dtype != GradientDType::fp32 && communicator.size() > 1),
       communicator_(communicator),
       device_(device) {

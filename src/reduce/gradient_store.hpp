@@ -32,7 +32,6 @@ class GradientStore {
  public:
   /// All of these outlive the store. Collective, because it allocates from the communicator.
   GradientStore(const layout::Plan& plan,
-                bool sharded,
                 const ParallelConfig& config,
                 comm::Communicator& communicator,
                 device::Device& device);

@@ -7,7 +7,6 @@ namespace trireme::reduce {
 
 ParameterStore::ParameterStore(const layout::Plan& plan,
                                DType dtype,
-                               bool sharded,
                                const ParallelConfig& config,
                                comm::Communicator& communicator,
                                device::Device& device,
@@ -15,7 +14,7 @@ ParameterStore::ParameterStore(const layout::Plan& plan,
                                CollectiveQueue& queue)
     : plan_(plan),
       dtype_(dtype),
-      sharded_(sharded),
+      sharded_(config.sharded()),
       overlaps_(config.overlap_parameters),
       cached_(config.cached_shards),
       communicator_(communicator),

@@ -41,7 +41,6 @@ class ParameterStore final : private CollectiveQueue::Source {
   /// All of these outlive the store. Collective, because it allocates from the communicator.
   ParameterStore(const layout::Plan& plan,
                  DType dtype,
-                 bool sharded,
                  const ParallelConfig& config,
                  comm::Communicator& communicator,
                  device::Device& device,

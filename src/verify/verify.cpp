@@ -32,7 +32,7 @@ namespace {
 Job with(const Combination& combination, Job job, std::int64_t steps) {
   job.run.steps = std::max(job.run.steps, steps);
   job.run.device = session::DeviceChoice::cpu;
-  job.optimizer.sharded = combination.sharded;
+  job.parallel.shard = combination.shard;
   if (!combination.keeps_boundaries) {
     job.parallel.bucket_elements.value = combination.bucket_elements;
     job.parallel.bucket_boundaries.clear();
@@ -208,11 +208,11 @@ void Verifier::end_group() {
 
 std::string Combination::text() const {
   return fmt::format(
-      "parallel.bucket_elements={} parallel.padding={} optimizer.sharded={} "
+      "parallel.bucket_elements={} parallel.padding={} parallel.shard={} "
       "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
       "memory.pool={}",
-      bucket_elements, word(padding), sharded, overlap_gradients, overlap_parameters, cached_shards,
-      pool);
+      bucket_elements, word(padding), word(shard), overlap_gradients, overlap_parameters,
+      cached_shards, pool);
 }
 
 std::vector<Combination> all_combinations(const Job& job) {
@@ -239,8 +239,9 @@ std::vector<Combination> all_combinations(const Job& job) {
     for (const auto& [padding, word] : EnumNames<layout::Padding>::table)
       for (unsigned bits = 0; bits < 32; ++bits) {
         const auto on = [&](unsigned bit) { return (bits >> bit & 1U) != 0; };
-        all.push_back({name, elements, padding, on(4), on(0), on(1), on(2), on(3),
-                       !job.parallel.bucket_boundaries.empty() && elements == several});
+        all.push_back({name, elements, padding,
+                       on(4) ? layout::Shard::optimizer : layout::Shard::none, on(0), on(1), on(2),
+                       on(3), !job.parallel.bucket_boundaries.empty() && elements == several});
       }
   return all;
 }

@@ -3,9 +3,10 @@
 // first steps are trained once under every combination of
 //
 //   buckets: one | several | one per parameter      padding: each of the four
-//   sharded x overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
+//   shard: none | optimizer
+//   overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
 //
-// which are 3 x 4 x 2^5 = 384, on the CPU, with a reduction in a fixed order (`sum` becomes
+// which are 3 x 4 x 2 x 2^4 = 384, on the CPU, with a reduction in a fixed order (`sum` becomes
 // `ordered`). The first combination is the plainest one: not sharded, so every rank computes all of
 // it, and with every switch off. What each of the others gives must equal it to the bit.
 //
@@ -51,7 +52,7 @@ struct Combination {
   const char* buckets = "one bucket";
   std::int64_t bucket_elements = 1;
   layout::Padding padding = layout::Padding::aligned;
-  bool sharded = false;
+  layout::Shard shard = layout::Shard::none;
   bool overlap_gradients = false;
   bool overlap_parameters = false;
   bool cached_shards = false;

@@ -95,7 +95,7 @@ TEST(PlanCommand, CountsWhatMuonTakes) {
     optim::OptimizerConfig config;
     config.kind = optim::Kind::muon;
     return config;
-  }());
+  }(), true);
   const Node json = read_json(plan_json(plan));
   const Node fp32 = member(member(json, "per_rank"), "fp32");
   EXPECT_EQ(number(fp32, "matrix_bytes"), work->bytes());
@@ -185,7 +185,7 @@ TEST(PlanCommand, TellsWhatAHostSendsToOthers) {
   EXPECT_EQ(bf16.host_traffic[0].gradient_bytes, 4 * shard * 4) << "sums of a host are fp32";
   EXPECT_EQ(traffic({"parallel.gradient_dtype=bf16"}, 2, 2).host_traffic[0].gradient_bytes,
             traffic({}, 2, 2).host_traffic[0].gradient_bytes / 2);
-  const DeckPlan flat = traffic({"parallel.transport=mpi", "optimizer.sharded=false"}, 8, 2);
+  const DeckPlan flat = traffic({"parallel.transport=mpi", "parallel.shard=none"}, 8, 2);
   EXPECT_EQ(flat.host_traffic[0].gradient_bytes, 2 * 7 * shard * 4) << "one edge of the ring";
   EXPECT_EQ(flat.host_traffic[0].parameter_bytes, 0);
   EXPECT_THAT(plan_text(fp32), HasSubstr("sent to other hosts per step, 2 hosts, hierarchical"));
@@ -209,7 +209,7 @@ TEST(PlanCommand, FollowsTheDeck) {
   EXPECT_EQ(planned(2).dtypes.size(), 2U) << "auto: both";
   EXPECT_EQ(planned(2, {"run.precision=bf16"}).dtypes, std::vector{DType::bf16});
   EXPECT_EQ(planned(2, {"parallel.padding=megatron_high_bandwidth"}).plan.granule(), 65536);
-  EXPECT_EQ(planned(2, {"optimizer.sharded=false"}).budgets[0].all_state_bytes(),
+  EXPECT_EQ(planned(2, {"parallel.shard=none"}).budgets[0].all_state_bytes(),
             2 * planned(2).budgets[0].all_state_bytes());
   const auto snapshot = [](const std::vector<std::string>& overrides) {
     return planned(2, overrides).budgets[0].snapshot_bytes;

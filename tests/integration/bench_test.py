@@ -83,7 +83,7 @@ class Bench(TrainingTest):
 
     def test_engine_on_several_ranks(self):
         """The same bits as one all-reduce of the whole gradient and every rank updating everything."""
-        for words in ([], ["parallel.transport=mpi"], ["optimizer.sharded=false"]):
+        for words in ([], ["parallel.transport=mpi"], ["parallel.shard=none"]):
             path = self.path("engine-%d.json" % len(os.listdir(self.folder)))
             run = start("bench", "engine", *self.words("run", words), "--repetitions", "3", "--json", path, ranks=2)
             self.assertEqual(run.code, 0, run)

@@ -22,7 +22,7 @@ class EmulatedGpu(TrainingTest):
     def test_losses_and_bits(self):
         self.train_well(*SMALL, "run.device=cpu", ranks=1, name="cpu")
         self.train_well(*SMALL, "run.device=cuda", ranks=2, name="sharded")
-        plain = ("optimizer.sharded=false", "parallel.overlap_gradients=false", "parallel.overlap_parameters=false",
+        plain = ("parallel.shard=none", "parallel.overlap_gradients=false", "parallel.overlap_parameters=false",
                  "parallel.cached_shards=false", "parallel.register_buffers=false", "gpu.graphs=false", "parallel.bucket_elements=2000")
         self.train_well(*SMALL, "run.device=cuda", *plain, ranks=2, name="whole")
         self.assert_losses_near("sharded", "cpu", 1e-6)

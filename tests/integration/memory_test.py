@@ -49,8 +49,8 @@ class Memory(TrainingTest):
             self.assertLess(plan["padding_elements"], plan["parameter_elements"] / 10)
 
     def test_matrices_of_muon_are_held_as_planned(self):
-        for ranks, sharded in ((1, "true"), (2, "false"), (3, "true")):
-            _, record = self.compared(ranks, "optimizer.kind=muon", f"optimizer.sharded={sharded}")
+        for ranks, shard in ((1, "optimizer"), (2, "none"), (3, "optimizer")):
+            _, record = self.compared(ranks, "optimizer.kind=muon", f"parallel.shard={shard}")
             self.assertGreater(record["matrices"], 0)
 
     def test_every_family_is_held_as_planned(self):
@@ -76,7 +76,7 @@ class Memory(TrainingTest):
         self.assertEqual(record["parameters"], 2 * (plan["parameter_elements"] + plan["padding_elements"]))
 
     def test_an_optimizer_that_is_not_sharded_is_held_whole(self):
-        plan, record = self.compared(2, "optimizer.sharded=false")
+        plan, record = self.compared(2, "parallel.shard=none")
         self.assertEqual(record["optimizer"], 8 * (plan["parameter_elements"] + plan["padding_elements"]))
 
     def test_a_snapshot_is_held_where_the_run_does_not_wait(self):

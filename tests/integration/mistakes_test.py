@@ -125,7 +125,7 @@ class Disagreement(TrainingTest):
                                   check=False))
 
     def test_keys_that_differ_are_named_with_their_ranks(self):
-        for key, first, second in (("run.seed", "1", "2"), ("run.precision", "fp32", "bf16"), ("optimizer.sharded", "true", "false")):
+        for key, first, second in (("run.seed", "1", "2"), ("run.precision", "fp32", "bf16"), ("parallel.shard", "optimizer", "none")):
             with self.subTest(key=key):
                 run = self.train_each(self.words("run", [f"{key}={first}"]), self.words("run", [f"{key}={second}"]))
                 self.assert_refused(run, USER, f"{key}: differs between ranks", "on rank 0", "on rank 1")

@@ -56,7 +56,7 @@ class Bits(TrainingTest):
         self.train_well(ranks=2, name="reference")
         for switch in ("parallel.overlap_gradients=false", "parallel.overlap_parameters=false", "parallel.cached_shards=false",
                        "parallel.bucket_elements=1000000", "parallel.bucket_elements=1", "parallel.padding=none",
-                       "optimizer.sharded=false", "parallel.bucket_elements=auto", "parallel.bucket_order=registration",
+                       "parallel.shard=none", "parallel.bucket_elements=auto", "parallel.bucket_order=registration",
                        "parallel.bucket_elements=auto parallel.bucket_boundaries=[h.0.mlp.proj.bias]"):
             name = switch.replace("=", "-")
             self.train_well(*switch.split(" "), ranks=2, name=name)
@@ -70,7 +70,7 @@ class Bits(TrainingTest):
         for ours, theirs in zip(self.losses("micro_step"), self.losses("step"), strict=True):
             self.assertAlmostEqual(ours, theirs, delta=1e-5)
         self.assertNotEqual(self.weights(12, "micro_step"), self.weights(12, "step"))
-        for switch in ("optimizer.sharded=false", "parallel.overlap_gradients=false", "parallel.bucket_elements=1", "gpu.graphs=true",
+        for switch in ("parallel.shard=none", "parallel.overlap_gradients=false", "parallel.bucket_elements=1", "gpu.graphs=true",
                        "parallel.cached_shards=false"):
             name = switch.replace("=", "-")
             self.train_well(every, switch, ranks=2, name=name)
@@ -255,7 +255,7 @@ class Tree(TrainingTest):
     def test_switches_and_transports_do_not_change_the_bits(self):
         one = self.trained(1, 4)
         for switches in (["parallel.overlap_gradients=false", "parallel.overlap_parameters=false"],
-                         ["optimizer.sharded=false"], ["parallel.transport=mpi"],
+                         ["parallel.shard=none"], ["parallel.transport=mpi"],
                          ["parallel.bucket_elements=1", "parallel.padding=none", "parallel.cached_shards=false"]):
             self.assert_same(self.trained(2, 4, *switches), one, switches)
 

@@ -146,7 +146,7 @@ class InitialWeights(WeightsTest):
     def test_sharded_or_not_it_is_the_same_run(self):
         folder = self.trained()
         losses = []
-        for name, words in (("sharded", ()), ("whole", ("optimizer.sharded=false",)), ("small", ("parallel.bucket_elements=1000",))):
+        for name, words in (("sharded", ()), ("whole", ("parallel.shard=none",)), ("small", ("parallel.bucket_elements=1000",))):
             self.train_well(f"run.initial_weights={folder}", "run.steps=3", "optimizer.schedule.warmup_steps=1", *words, ranks=2, name=name)
             losses.append((self.losses(name), self.more(3, name)["initial_weights_hash"]))
         self.assertEqual(losses[0], losses[1])

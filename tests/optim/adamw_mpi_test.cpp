@@ -47,7 +47,7 @@ TEST_P(AdamWOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
         dtype == DType::f32 ? reduce::GradientDType::fp32 : reduce::GradientDType::bf16;
     const auto reference = train(setting, comm::Transport::mpi);
     for (int bits = 0; bits < 16; ++bits) {
-      setting.sharded = (bits & 1) != 0;
+      setting.parallel.shard = (bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none;
       setting.parallel.overlap_gradients = (bits & 2) != 0;
       setting.parallel.overlap_parameters = (bits & 4) != 0;
       setting.parallel.cached_shards = (bits & 8) != 0;

@@ -125,7 +125,7 @@ TEST_P(AdamWAtRanks, GivesTheSameBitsShardedOrWholeWithAnyBucketsAndSwitches) {
     setting.dtype = dtype;
     const auto reference = train(GetParam(), setting);
     for (int bits = 0; bits < 16; ++bits) {
-      setting.sharded = (bits & 1) != 0;
+      setting.parallel.shard = (bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none;
       setting.parallel.overlap_gradients = (bits & 2) != 0;
       setting.parallel.overlap_parameters = (bits & 4) != 0;
       setting.parallel.cached_shards = (bits & 8) != 0;
@@ -166,13 +166,13 @@ TEST_P(AdamWAtRanks, AllocatesExactlyTheBytesOfTheBudget) {
   const int ranks = GetParam();
   run_ranks(ranks, [&](ThreadRank& rank) {
     for (const DType dtype : {DType::f32, DType::bf16})
-      for (const bool sharded : {true, false}) {
+      for (const auto& [shard, text] : EnumNames<layout::Shard>::table) {
         TrainingSetting setting;
-        setting.sharded = sharded;
+        setting.parallel.shard = shard;
         setting.dtype = dtype;
         Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
-        const layout::Budget budget =
-            layout::budget_of(training.plan(), state_slots(setting.optimizer()), dtype, sharded);
+        const layout::Budget budget = layout::budget_of(
+            training.plan(), state_slots(setting.optimizer()), dtype, setting.parallel.sharded());
         const Optimizer& optimizer = training.optimizer();
         for (std::size_t slot = 0; slot < optimizer.slots().size(); ++slot)
           ASSERT_EQ(static_cast<std::int64_t>(optimizer.slot_bytes(slot)),
@@ -272,9 +272,9 @@ std::vector<float> all_state(Training& training) {
 }
 
 TEST(AdamW, GivesTheResultsOfAStepBehindTheNextOne) {
-  for (const bool sharded : {true, false}) {
+  for (const auto& [shard, text] : EnumNames<layout::Shard>::table) {
     TrainingSetting setting;
-    setting.sharded = sharded;
+    setting.parallel.shard = shard;
     setting.parallel.bucket_elements.value = 350;
     const TrainingResult expected = train(3, setting);
     run_ranks(3, [&](ThreadRank& rank) {
@@ -298,10 +298,10 @@ TEST(AdamW, GivesTheResultsOfAStepBehindTheNextOne) {
 
 TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItBehindTheNextOne) {
   for (const bool checks : {true, false})
-    for (const bool sharded : {true, false})
+    for (const auto& [shard, text] : EnumNames<layout::Shard>::table)
       run_ranks(3, [&](ThreadRank& rank) {
         TrainingSetting setting;
-        setting.sharded = sharded;
+        setting.parallel.shard = shard;
         setting.parallel.bucket_elements.value = 350;
         setting.parallel.check_gradients = checks;
         Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
@@ -417,18 +417,6 @@ TEST(AdamW, ClipsToTheNorm) {
         squares += std::pow(static_cast<double>(piece.slots[1].as<float>()[i]), 2);
     const auto all = rank.world.gather_all(std::span<const double>(&squares, 1));
     ASSERT_NEAR(std::sqrt(all[0] + all[1]), 0.5, 1e-6);
-  });
-}
-
-TEST(AdamW, RefusesAnEngineOfTheOtherKind) {
-  run_ranks(1, [](ThreadRank& rank) {
-    TrainingSetting setting;
-    Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
-    OptimizerConfig config = setting.optimizer();
-    config.sharded = false;
-    ASSERT_THROW(Optimizer(config, training.engine(), rank.communicator, rank.world, *rank.device,
-                           *rank.compute),
-                 ContractError);
   });
 }
 

@@ -42,10 +42,10 @@ class OptimizerOnGpu : public ::testing::TestWithParam<DType> {
 };
 
 TEST_P(OptimizerOnGpu, NormsAreTheCpusToTheBitAndParametersNearly) {
-  for (const bool sharded : {true, false})
+  for (const auto& [shard, name] : EnumNames<layout::Shard>::table)
     for (const double clip_norm : {1.0, 0.0}) {
-      SCOPED_TRACE(::testing::Message() << "sharded " << sharded << ", clip " << clip_norm);
-      setting_.sharded = sharded;
+      SCOPED_TRACE(::testing::Message() << "shard " << name << ", clip " << clip_norm);
+      setting_.parallel.shard = shard;
       setting_.clip_norm = clip_norm;
       const auto got = train(*gpu_, setting_), expected = train(*cpu_, setting_);
       EXPECT_EQ(got.grad_norms, expected.grad_norms);
@@ -63,7 +63,7 @@ TEST_P(OptimizerOnGpu, GivesTheSameBitsWithEverySwitch) {
   const auto reference = train(*gpu_, setting_);
   for (int bits = 0; bits < 8; ++bits) {
     SCOPED_TRACE(bits);
-    setting_.sharded = (bits & 1) != 0;
+    setting_.parallel.shard = (bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none;
     setting_.parallel.cached_shards = (bits & 2) != 0;
     setting_.parallel.bucket_elements.value = (bits & 4) != 0 ? 1 : 40'000;
     const auto result = train(*gpu_, setting_);

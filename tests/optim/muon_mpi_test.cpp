@@ -23,7 +23,7 @@ TrainingSetting muon_setting() {
   TrainingSetting setting;
   setting.kind = Kind::muon;
   setting.table = matrix_table();
-  setting.sharded = false;
+  setting.parallel.shard = layout::Shard::none;
   setting.parallel.reduction = comm::Reduction::ordered;
   setting.parallel.bucket_elements.value = 700;
   return setting;
@@ -37,13 +37,13 @@ TrainingResult train_muon(const TrainingSetting& setting, comm::Transport transp
   const auto communicator =
       comm::make_communicator(transport, setting.parallel.reduction, *world, *device);
   Training training(setting, *world, *communicator, *device, *compute);
-  const auto work = matrix_work(training.plan(), setting.optimizer());
+  const auto work = matrix_work(training.plan(), setting.optimizer(), setting.parallel.sharded());
   EXPECT_EQ(static_cast<std::int64_t>(training.optimizer().matrix_bytes()), work->bytes());
-  EXPECT_EQ(work->travels, setting.sharded && world->size() > 1);
+  EXPECT_EQ(work->travels, setting.parallel.sharded() && world->size() > 1);
   std::int64_t second[] = {static_cast<std::int64_t>(training.optimizer().slot_bytes(2))};
   world->max(second);
-  EXPECT_EQ(second[0],
-            4 * layout::most_slot_elements(training.plan(), Muon::state()[2], setting.sharded));
+  EXPECT_EQ(second[0], 4 * layout::most_slot_elements(training.plan(), Muon::state()[2],
+                                                      setting.parallel.sharded()));
   return training.run();
 }
 
@@ -56,7 +56,7 @@ TEST_P(MuonOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
     setting.steps = 2;
     const auto reference = train_muon(setting, comm::Transport::mpi);
     for (const int bits : {0, 1, 3, 5, 8, 11, 13, 15}) {
-      setting.sharded = (bits & 1) != 0;
+      setting.parallel.shard = (bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none;
       setting.parallel.overlap_gradients = (bits & 2) != 0;
       setting.parallel.overlap_parameters = (bits & 4) != 0;
       setting.parallel.cached_shards = (bits & 8) != 0;
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(,
 /// Matrices then stay where they are, on all ranks alike, and travel again in the next step.
 TEST(MuonOverMpi, AStepThatIsNotFiniteOnOneRankIsSkippedByAll) {
   TrainingSetting setting = muon_setting();
-  setting.sharded = true;
+  setting.parallel.shard = layout::Shard::optimizer;
   setting.on_non_finite = OnNonFinite::skip;
   omp_set_num_threads(1);
   const auto world = comm::make_mpi_world();
@@ -108,7 +108,7 @@ TEST(MuonOverMpi, AStepThatIsNotFiniteOnOneRankIsSkippedByAll) {
 /// not depend on how many there are.
 TEST(MuonOverMpi, GivesTheBitsOfOneRank) {
   TrainingSetting setting = muon_setting();
-  setting.sharded = true;
+  setting.parallel.shard = layout::Shard::optimizer;
   const auto world = comm::make_mpi_world();
   if ((world->size() & (world->size() - 1)) != 0)
     GTEST_SKIP() << "a mean over " << world->size() << " ranks is rounded";

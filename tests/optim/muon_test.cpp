@@ -31,7 +31,7 @@ TrainingSetting muon_setting() {
   TrainingSetting setting;
   setting.kind = Kind::muon;
   setting.table = matrix_table();
-  setting.sharded = false;
+  setting.parallel.shard = layout::Shard::none;
   setting.exact_sums = true;
   setting.parallel.bucket_elements.value = 700;
   return setting;
@@ -242,8 +242,8 @@ TEST(Muon, AllocatesTheBytesOfTheBudget) {
         rank.world.barrier();
       });
       const layout::Plan plan(setting.table, {ranks, 700, layout::Padding::aligned});
-      const layout::Budget budget =
-          layout::budget_of(plan, state_slots(setting.optimizer()), dtype, setting.sharded);
+      const layout::Budget budget = layout::budget_of(plan, state_slots(setting.optimizer()), dtype,
+                                                      setting.parallel.sharded());
       for (const auto& mine : bytes)
         for (std::size_t slot = 0; slot < mine.size(); ++slot)
           EXPECT_EQ(static_cast<std::int64_t>(mine[slot]), budget.state_bytes[slot]);
@@ -255,7 +255,7 @@ TEST(MatrixWork, CountsWhatTravelsBetweenHosts) {
   OptimizerConfig config;
   config.kind = Kind::muon;
   const layout::Plan plan(matrix_table(), {4, 700, layout::Padding::aligned});
-  const auto work = matrix_work(plan, config);
+  const auto work = matrix_work(plan, config, true);
   EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 1), plan, *work), 0);
   // Where every rank is a host, the host that sends most is the rank that does.
   EXPECT_EQ(matrix_bytes_between(comm::Hosts::apart(4), plan, *work), work->sent_bytes);
@@ -270,10 +270,10 @@ TEST(MatrixWork, CountsWhatTravelsBetweenHosts) {
 TEST(MatrixWork, AddsUpByHand) {
   OptimizerConfig config;
   const layout::Plan two(matrix_table(), {2, 700, layout::Padding::aligned});
-  EXPECT_FALSE(matrix_work(two, config).has_value());
+  EXPECT_FALSE(matrix_work(two, config, true).has_value());
   config.kind = Kind::muon;
   const auto alone =
-      matrix_work(layout::Plan(matrix_table(), {1, 700, layout::Padding::aligned}), config);
+      matrix_work(layout::Plan(matrix_table(), {1, 700, layout::Padding::aligned}), config, true);
   ASSERT_TRUE(alone);
   EXPECT_EQ(alone->matrices, 7);
   EXPECT_FALSE(alone->travels);
@@ -289,7 +289,7 @@ TEST(MatrixWork, AddsUpByHand) {
   // The largest: X of 37 x 20 in 752 elements of whole lines, twice 400.
   EXPECT_EQ(alone->scratch_elements, std::max<std::int64_t>(752 + 2 * 400, 3 * 576));
 
-  const auto sharded = matrix_work(two, config);
+  const auto sharded = matrix_work(two, config, true);
   // The most expensive first, each to the rank that has less: square, fc, proj, qkv, row.
   double load[2] = {square, mlp + mlp};
   load[0] += qkv;
@@ -299,8 +299,7 @@ TEST(MatrixWork, AddsUpByHand) {
   EXPECT_EQ(sharded->bytes(), 4 * (sharded->held_elements + sharded->scratch_elements));
   // Rank 1 has fc and proj, 740 elements each in 752; rank 0 qkv (820 in 832), square and row.
   EXPECT_EQ(sharded->held_elements, std::max<std::int64_t>(832 + 576 + 80, 2 * 752));
-  config.sharded = false;
-  EXPECT_EQ(matrix_work(two, config)->held_elements, 0);
+  EXPECT_EQ(matrix_work(two, config, false)->held_elements, 0);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(AdamWOverNccl, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
   for (const std::string& other : world.gather_all(mine)) EXPECT_EQ(other, mine);
   for (int bits = 0; bits < 8; ++bits) {
     SCOPED_TRACE(bits);
-    setting.sharded = (bits & 1) != 0;
+    setting.parallel.shard = (bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none;
     setting.parallel.overlap_gradients = (bits & 2) != 0;
     setting.parallel.overlap_parameters = (bits & 4) != 0;
     setting.parallel.register_buffers = (bits & 4) == 0;

@@ -35,7 +35,6 @@ inline std::vector<layout::Parameter> matrix_table() {
 }
 
 struct TrainingSetting {
-  bool sharded = true;
   reduce::ParallelConfig parallel;
   DType dtype = DType::f32;
   double clip_norm = 1.0;
@@ -56,7 +55,6 @@ struct TrainingSetting {
     config.weight_decay_schedule = weight_decay_schedule;
     config.muon.momentum_warmup_steps = momentum_warmup_steps;
     config.clip_norm = clip_norm;
-    config.sharded = sharded;
     config.on_non_finite = on_non_finite;
     config.max_skipped_steps = 2;
     return config;
@@ -102,8 +100,7 @@ class Training {
         plan_(setting.table,
               {world.size(), setting.parallel.bucket_elements.value_or(40'000'000),
                setting.parallel.padding}),
-        engine_(
-            plan_, setting.dtype, setting.sharded, setting.parallel, communicator, device, compute),
+        engine_(plan_, setting.dtype, setting.parallel, communicator, device, compute),
         optimizer_(setting.optimizer(), engine_, communicator, world, device, compute) {
     for (const optim::StatePiece& piece : optimizer_.state()) {
       std::vector<float> values;

@@ -53,13 +53,12 @@ void step(Engine& engine) {
   }
 }
 
-long allocations_of_steps(const ParallelConfig& config, bool sharded) {
+long allocations_of_steps(const ParallelConfig& config) {
   long counted = 0;
   run_ranks(2, [&](ThreadRank& rank) {
     const std::vector<layout::Parameter> table{{"a", {3, 50}}, {"b", {70}}, {"c", {200}}};
     const layout::Plan plan(table, {2, 100, layout::Padding::aligned});
-    Engine engine(plan, DType::f32, sharded, config, rank.communicator, *rank.device,
-                  *rank.compute);
+    Engine engine(plan, DType::f32, config, rank.communicator, *rank.device, *rank.compute);
     step(engine);
     engine.wait_for_parameters();
     rank.world.barrier();
@@ -75,21 +74,23 @@ long allocations_of_steps(const ParallelConfig& config, bool sharded) {
 }
 
 TEST(Allocations, AreNoneInAStep) {
-  EXPECT_EQ(allocations_of_steps({}, true), 0);
-  EXPECT_EQ(allocations_of_steps({}, false), 0);
+  EXPECT_EQ(allocations_of_steps({}), 0);
+  ParallelConfig whole;
+  whole.shard = layout::Shard::none;
+  EXPECT_EQ(allocations_of_steps(whole), 0);
   ParallelConfig inlined;
   inlined.overlap_gradients = inlined.overlap_parameters = false;
-  EXPECT_EQ(allocations_of_steps(inlined, true), 0);
+  EXPECT_EQ(allocations_of_steps(inlined), 0);
   ParallelConfig tree;
   tree.reduction = comm::Reduction::tree;
   tree.logical_shards.value = 8;
-  EXPECT_EQ(allocations_of_steps(tree, true), 0);
+  EXPECT_EQ(allocations_of_steps(tree), 0);
 }
 
 TEST(Allocations, AreCountedWhenShardsAreLookedUpEveryStep) {
   ParallelConfig searching;
   searching.cached_shards = false;
-  EXPECT_GT(allocations_of_steps(searching, true), 0);
+  EXPECT_GT(allocations_of_steps(searching), 0);
 }
 
 }  // namespace

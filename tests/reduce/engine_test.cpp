@@ -56,7 +56,7 @@ TEST_P(EngineAtRanks, TrainsAsAPlainLoopWithEverySwitch) {
     const auto expected = train_plainly({.dtype = dtype}, steps, ranks);
     for (Setting setting : settings_of_every_switch()) {
       setting.dtype = dtype;
-      if (!setting.sharded && setting.overlap_parameters)
+      if (setting.shard == layout::Shard::none && setting.overlap_parameters)
         setting.padding = layout::Padding::none;
       ASSERT_EQ(train(ranks, setting, steps), expected) << setting.text() << ", " << name(dtype);
     }
@@ -92,7 +92,7 @@ TEST_P(EngineAtRanks, EnqueuesTheSameCollectivesInTheSameOrderOnAllRanks) {
   hub.keep_calls(100);
   run_ranks(hub, [&](ThreadRank& rank) {
     const layout::Plan plan(table(), options(ranks));
-    Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
+    Engine engine(plan, DType::f32, {}, rank.communicator, *rank.device, *rank.compute);
     Steps(engine, *rank.device, *rank.compute).run(0);
     engine.wait_for_parameters();
   });
@@ -105,7 +105,7 @@ TEST_P(EngineAtRanks, EnqueuesTheSameCollectivesInTheSameOrderOnAllRanks) {
 TEST_P(EngineAtRanks, KeepsPaddingZero) {
   run_ranks(GetParam(), [](ThreadRank& rank) {
     const layout::Plan plan(table(), options(rank.world.size()));
-    Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
+    Engine engine(plan, DType::f32, {}, rank.communicator, *rank.device, *rank.compute);
     Steps steps(engine, *rank.device, *rank.compute);
     steps.initialize();
     for (int step = 0; step < 3; ++step) steps.run(step);
@@ -131,9 +131,9 @@ INSTANTIATE_TEST_SUITE_P(, EngineAtRanks, ::testing::Values(1, 2, 3, 5));
 
 class OneRank : public ::testing::Test {
  protected:
-  Engine& make(const ParallelConfig& config = {}, bool sharded = true) {
-    engine_ = std::make_unique<Engine>(plan_, DType::f32, sharded, config, rank_.communicator,
-                                       *rank_.device, *rank_.compute);
+  Engine& make(const ParallelConfig& config = {}) {
+    engine_ = std::make_unique<Engine>(plan_, DType::f32, config, rank_.communicator, *rank_.device,
+                                       *rank_.compute);
     return *engine_;
   }
   Steps steps_of(Engine& engine) { return {engine, *rank_.device, *rank_.compute}; }
@@ -231,7 +231,7 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
             const layout::Plan plan(table(), {ranks, 350, padding});
             ParallelConfig config;
             config.gradient_dtype = wire;
-            const Engine engine(plan, dtype, true, config, rank.communicator, *rank.device,
+            const Engine engine(plan, dtype, config, rank.communicator, *rank.device,
                                 *rank.compute);
             const auto budget = layout::budget_of(plan, {}, dtype, true, dtype_of(wire));
             ASSERT_EQ(static_cast<std::int64_t>(engine.gradient_bytes()), budget.gradient_bytes);
@@ -266,7 +266,7 @@ TEST(Times, ShowWhoWaitedForWhom) {
       setting.overlap_gradients = (bits & 1) != 0;
       setting.overlap_parameters = (bits & 2) != 0;
       const layout::Plan plan(table(), options(2));
-      Engine engine(plan, DType::f32, true, setting.config(), rank.communicator, *rank.device,
+      Engine engine(plan, DType::f32, setting.config(), rank.communicator, *rank.device,
                     *rank.compute);
       Steps steps(engine, *rank.device, *rank.compute);
       for (int step = 0; step < 3; ++step) {
@@ -322,7 +322,7 @@ TEST(Times, OfTheStepBeforeAreStillThere) {
       Setting setting;
       setting.overlap_gradients = setting.overlap_parameters = overlap;
       const layout::Plan plan(table(), options(2));
-      Engine engine(plan, DType::f32, true, setting.config(), rank.communicator, *rank.device,
+      Engine engine(plan, DType::f32, setting.config(), rank.communicator, *rank.device,
                     *rank.compute);
       Steps steps(engine, *rank.device, *rank.compute);
       std::vector<double> begins(1);
@@ -351,7 +351,7 @@ TEST(Times, OfTheStepBeforeAreStillThere) {
 TEST(Hold, AGatherStartsOnlyWhenComputeWaitsForItOrALaterOne) {
   run_ranks(2, [](ThreadRank& rank) {
     const layout::Plan plan(table(), options(2));
-    Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
+    Engine engine(plan, DType::f32, {}, rank.communicator, *rank.device, *rank.compute);
     Steps steps(engine, *rank.device, *rank.compute);
     steps.initialize();
     const auto foreign = [&](BucketIndex bucket) {
@@ -385,7 +385,7 @@ TEST(Overlap, LetsComputeGoOnWhileABucketIsReduced) {
   std::atomic<bool> went_on{false};
   run_ranks(2, [&](ThreadRank& rank) {
     const layout::Plan plan(table(), options(2));
-    Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
+    Engine engine(plan, DType::f32, {}, rank.communicator, *rank.device, *rank.compute);
     engine.begin_step();
     if (rank.world.rank() == 1)
       went_on.wait(false);
@@ -408,7 +408,7 @@ TEST(Overlap, LetsComputeGoOnWhileABucketIsReduced) {
 TEST(Publish, TakesEachShardFromItsOwner) {
   run_ranks(3, [](ThreadRank& rank) {
     const layout::Plan plan(table(), options(3));
-    Engine engine(plan, DType::f32, true, {}, rank.communicator, *rank.device, *rank.compute);
+    Engine engine(plan, DType::f32, {}, rank.communicator, *rank.device, *rank.compute);
     for (const OwnedShard& shard : engine.owned())
       for (std::int64_t i = 0; i < shard.parameter.elements; ++i)
         shard.parameter.as<float>()[i] = static_cast<float>(rank.world.rank() + 1);

@@ -45,8 +45,7 @@ TEST_P(EngineOnGpu, TrainsAsAPlainLoopWithEverySwitch) {
 TEST_P(EngineOnGpu, TellsTimesInOrder) {
   const Setting setting{.dtype = GetParam()};
   const layout::Plan plan(table(), {1, setting.bucket_elements, setting.padding});
-  Engine engine(plan, setting.dtype, setting.sharded, setting.config(), *communicator_, *device_,
-                *compute_);
+  Engine engine(plan, setting.dtype, setting.config(), *communicator_, *device_, *compute_);
   Steps steps(engine, *device_, *compute_);
   steps.initialize();
   // An event's place on the host's clock is as exact as a round trip to the GPU.

@@ -22,7 +22,7 @@ void set_all(View view, float value) {
 
 /// How gradients are reduced; rank r writes (r + 1) times what the others would.
 struct Rounds {
-  bool sharded = true;
+  layout::Shard shard = layout::Shard::optimizer;
   ReduceEvery every = ReduceEvery::step;
   GradientDType wire = GradientDType::fp32;
 };
@@ -31,9 +31,10 @@ void expect_sums(const Rounds& rounds) {
   run_ranks(3, [&](ThreadRank& rank) {
     const layout::Plan plan(table(), {3, 350, layout::Padding::aligned});
     ParallelConfig config;
+    config.shard = rounds.shard;
     config.reduce_every = rounds.every;
     config.gradient_dtype = rounds.wire;
-    GradientStore store(plan, rounds.sharded, config, rank.communicator, *rank.device);
+    GradientStore store(plan, config, rank.communicator, *rank.device);
     const auto stream = rank.device->make_stream(device::StreamMode::inlined, "test");
     const auto terms = static_cast<float>(1 + 2 + 3);
     const int times = rounds.every == ReduceEvery::micro_step ? 3 : 1;
@@ -47,8 +48,8 @@ void expect_sums(const Rounds& rounds) {
     for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
       const auto bucket = static_cast<BucketIndex>(b);
       const View own = store.own(bucket);
-      ASSERT_EQ(own.elements,
-                rounds.sharded ? plan.bucket(bucket).shard_elements : plan.bucket(bucket).elements);
+      ASSERT_EQ(own.elements, config.sharded() ? plan.bucket(bucket).shard_elements
+                                               : plan.bucket(bucket).elements);
       const float expected =
           static_cast<float>(b + 1) * terms * static_cast<float>((1 << times) - 1);
       for (std::int64_t i = 0; i < own.elements; ++i)
@@ -59,15 +60,15 @@ void expect_sums(const Rounds& rounds) {
 }
 
 TEST(GradientStore, LeavesTheSumOverTheRanks) {
-  for (const bool sharded : {true, false})
+  for (const auto& [shard, text] : EnumNames<layout::Shard>::table)
     for (const GradientDType wire : {GradientDType::fp32, GradientDType::bf16})
-      expect_sums({.sharded = sharded, .wire = wire});
+      expect_sums({.shard = shard, .wire = wire});
 }
 
 TEST(GradientStore, AddsUpTheSumsOfMicroSteps) {
-  for (const bool sharded : {true, false})
+  for (const auto& [shard, text] : EnumNames<layout::Shard>::table)
     for (const GradientDType wire : {GradientDType::fp32, GradientDType::bf16})
-      expect_sums({.sharded = sharded, .every = ReduceEvery::micro_step, .wire = wire});
+      expect_sums({.shard = shard, .every = ReduceEvery::micro_step, .wire = wire});
 }
 
 TEST(GradientStore, KeepsSumsOfMicroStepsApartFromWhatBackwardWrites) {
@@ -75,7 +76,7 @@ TEST(GradientStore, KeepsSumsOfMicroStepsApartFromWhatBackwardWrites) {
     const layout::Plan plan(table(), {1, 350, layout::Padding::aligned});
     ParallelConfig config;
     config.reduce_every = ReduceEvery::micro_step;
-    GradientStore store(plan, true, config, rank.communicator, *rank.device);
+    GradientStore store(plan, config, rank.communicator, *rank.device);
     const auto stream = rank.device->make_stream(device::StreamMode::inlined, "test");
     const BucketIndex first{0};
     set_all(store.bucket(first), 2);

@@ -108,11 +108,11 @@ TEST_P(LeavesOnRanks, AddUpToTheSameTree) {
     Hub hub(GetParam(), comm::Reduction::tree);
     run_ranks(hub, [&](ThreadRank& rank) {
       ParallelConfig config = tree();
+      config.shard = (bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none;
       config.overlap_gradients = (bits & 2) != 0;
       config.cached_shards = (bits & 4) != 0;
       const layout::Plan plan(leaf_table, {hub.size(), 200, layout::Padding::aligned});
-      Engine engine(plan, DType::f32, (bits & 1) != 0, config, rank.communicator, *rank.device,
-                    *rank.compute);
+      Engine engine(plan, DType::f32, config, rank.communicator, *rank.device, *rank.compute);
       ASSERT_EQ(engine.leaves(), num_leaves / hub.size());
       for (int step = 0; step < 3; ++step) {
         accumulate(engine, rank.world.rank(), step);
@@ -129,7 +129,7 @@ TEST_P(LeavesOnRanks, AreMeasuredByThemselves) {
   Hub hub(GetParam(), comm::Reduction::tree);
   run_ranks(hub, [&](ThreadRank& rank) {
     const layout::Plan plan(leaf_table, {hub.size(), 200, layout::Padding::aligned});
-    Engine engine(plan, DType::f32, true, tree(), rank.communicator, *rank.device, *rank.compute);
+    Engine engine(plan, DType::f32, tree(), rank.communicator, *rank.device, *rank.compute);
     ops::StreamSum squares(*rank.device);
     for (int step = 0; step < 3; ++step) {
       squares.clear(*rank.compute);
@@ -177,8 +177,8 @@ TEST(Leaves, AreCountedFromTheDeck) {
 class LeavesOfOneRank : public ::testing::Test {
  protected:
   Engine& make(const ParallelConfig& config) {
-    engine_ = std::make_unique<Engine>(plan_, DType::f32, true, config, rank_.communicator,
-                                       *rank_.device, *rank_.compute);
+    engine_ = std::make_unique<Engine>(plan_, DType::f32, config, rank_.communicator, *rank_.device,
+                                       *rank_.compute);
     return *engine_;
   }
   template <class F>

@@ -29,9 +29,9 @@ class EngineOverNccl : public test::OverNccl {
 };
 
 TEST_P(EngineOverNccl, TrainsAsAPlainLoop) {
-  for (const bool sharded : {true, false})
+  for (const auto& [shard, text] : EnumNames<layout::Shard>::table)
     for (const bool overlaps : {true, false})
-      expect_the_plain_loop({.sharded = sharded,
+      expect_the_plain_loop({.shard = shard,
                              .overlap_gradients = overlaps,
                              .overlap_parameters = overlaps,
                              .cached_shards = overlaps});

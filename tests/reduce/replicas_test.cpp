@@ -34,8 +34,8 @@ std::vector<std::string> said(int ranks, const Setting& setting, const Spoil& sp
   std::vector<std::string> all(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](ThreadRank& rank) {
     const layout::Plan plan(table(setting.tied), {ranks, setting.bucket_elements, setting.padding});
-    Engine engine(plan, setting.dtype, setting.sharded, setting.config(), rank.communicator,
-                  *rank.device, *rank.compute);
+    Engine engine(plan, setting.dtype, setting.config(), rank.communicator, *rank.device,
+                  *rank.compute);
     Steps training(engine, *rank.device, *rank.compute);
     training.initialize();
     Replicas replicas(engine, rank.world, *rank.device, *rank.compute);

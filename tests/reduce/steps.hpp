@@ -37,7 +37,8 @@ inline std::vector<layout::Parameter> table(Tied tied = Tied::first) {
 }
 
 struct Setting {
-  bool sharded = true, overlap_gradients = true, overlap_parameters = true, cached_shards = true;
+  layout::Shard shard = layout::Shard::optimizer;
+  bool overlap_gradients = true, overlap_parameters = true, cached_shards = true;
   std::int64_t bucket_elements = 350;
   layout::Padding padding = layout::Padding::aligned;
   reduce::GradientDType gradient_dtype = reduce::GradientDType::fp32;
@@ -46,6 +47,7 @@ struct Setting {
 
   [[nodiscard]] reduce::ParallelConfig config() const {
     reduce::ParallelConfig c;
+    c.shard = shard;
     c.overlap_gradients = overlap_gradients;
     c.overlap_parameters = overlap_parameters;
     c.cached_shards = cached_shards;
@@ -53,9 +55,9 @@ struct Setting {
     return c;
   }
   [[nodiscard]] std::string text() const {
-    std::string all = "bucket_elements " + std::to_string(bucket_elements);
-    for (const auto& [name, on] : {std::pair{"sharded", sharded},
-                                   {"overlap_gradients", overlap_gradients},
+    std::string all =
+        "bucket_elements " + std::to_string(bucket_elements) + ", shard " + word(shard);
+    for (const auto& [name, on] : {std::pair{"overlap_gradients", overlap_gradients},
                                    {"overlap_parameters", overlap_parameters},
                                    {"cached_shards", cached_shards}})
       all += std::string(on ? ", " : ", not ") + name;
@@ -68,8 +70,8 @@ inline std::vector<Setting> settings_of_every_switch() {
   std::vector<Setting> all;
   for (int bits = 0; bits < 16; ++bits)
     for (const std::int64_t bucket_elements : {1, 350, 100'000})
-      all.push_back(
-          {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0, bucket_elements});
+      all.push_back({(bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none,
+                     (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0, bucket_elements});
   return all;
 }
 
@@ -185,8 +187,7 @@ inline std::vector<float> train(const Setting& setting,
                                 device::Stream& compute) {
   const layout::Plan plan(table(setting.tied),
                           {communicator.size(), setting.bucket_elements, setting.padding});
-  reduce::Engine engine(plan, setting.dtype, setting.sharded, setting.config(), communicator,
-                        device, compute);
+  reduce::Engine engine(plan, setting.dtype, setting.config(), communicator, device, compute);
   Steps training(engine, device, compute);
   training.initialize();
   for (int step = 0; step < steps; ++step) training.run(step);

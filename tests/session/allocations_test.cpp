@@ -133,9 +133,11 @@ Counted count_steps(const Job& job, comm::World& world) {
 
 TEST(Allocations, AStepAloneTakesNothingFromTheHeap) {
   const auto world = comm::make_self_world();
-  for (const auto& [sharded, graphs] : {std::pair{true, false}, {false, false}, {true, true}}) {
+  for (const auto& [shard, graphs] : {std::pair{layout::Shard::optimizer, false},
+                                      {layout::Shard::none, false},
+                                      {layout::Shard::optimizer, true}}) {
     Job job = small_job();
-    job.optimizer.sharded = sharded;
+    job.parallel.shard = shard;
     job.gpu.graphs.value = graphs;
     const Counted counted = count_steps(job, *world);
     EXPECT_EQ(counted.mallocs, 0);
@@ -159,12 +161,12 @@ TEST(Allocations, ABatchThatChangesTakesNothingFromTheHeap) {
 
 TEST(Allocations, AStepOfMuonTakesNothingFromTheHeap) {
   const auto alone = comm::make_self_world(), ranks = comm::make_mpi_world();
-  for (const bool sharded : {true, false}) {
+  for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
     Job job = small_job();
     job.optimizer.kind = optim::Kind::muon;
-    job.optimizer.sharded = sharded;
-    EXPECT_EQ(count_steps(job, *alone).mallocs, 0) << "sharded " << sharded;
-    EXPECT_EQ(count_steps(job, *ranks).news, 0) << "sharded " << sharded;
+    job.parallel.shard = shard;
+    EXPECT_EQ(count_steps(job, *alone).mallocs, 0) << "shard " << name;
+    EXPECT_EQ(count_steps(job, *ranks).news, 0) << "shard " << name;
   }
 }
 
@@ -188,15 +190,15 @@ TEST(Allocations, AStepOfEveryFamilyTakesNothingFromTheHeap) {
 TEST(Allocations, AStepUnderMpiTakesNothingFromTheHeap) {
   const auto world = comm::make_mpi_world();
   for (const auto transport : {comm::Transport::automatic, comm::Transport::mpi})
-    for (const bool sharded : {true, false})
+    for (const auto& [shard, name] : EnumNames<layout::Shard>::table)
       for (const bool overlap : {true, false}) {
         Job job = small_job();
-        job.optimizer.sharded = sharded;
+        job.parallel.shard = shard;
         job.parallel.transport = transport;
         job.parallel.overlap_gradients = job.parallel.overlap_parameters = overlap;
         const Counted counted = count_steps(job, *world);
         EXPECT_EQ(counted.news, 0)
-            << word(transport) << ", sharded " << sharded << ", overlap " << overlap;
+            << word(transport) << ", shard " << name << ", overlap " << overlap;
         EXPECT_EQ(counted.scratch, 0U);
       }
 }

@@ -86,7 +86,7 @@ TEST_P(SessionTest, SwitchesChangeNoBits) {
     if (GetParam().kind == device::Kind::cuda && bits != 1 && bits != 6)
       continue;
     SCOPED_TRACE(bits);
-    job_.optimizer.sharded = (bits & 1) != 0;
+    job_.parallel.shard = (bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none;
     job_.memory.pool = (bits & 2) != 0;
     job_.parallel.overlap_gradients = job_.parallel.overlap_parameters = (bits & 4) != 0;
     job_.parallel.cached_shards = job_.record.spans = (bits & 4) == 0;

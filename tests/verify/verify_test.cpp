@@ -46,7 +46,7 @@ TEST_F(VerifyTest, RunsEveryCombinationOnce) {
     seen.insert(combination.text());
     ++steps;
     EXPECT_EQ(session.job.memory.pool, combination.pool);
-    EXPECT_EQ(session.engine.sharded(), combination.sharded);
+    EXPECT_EQ(session.job.parallel.shard, combination.shard);
     EXPECT_EQ(session.engine.cached_shards(), combination.cached_shards);
     EXPECT_EQ(session.plan.options().padding, combination.padding);
     EXPECT_EQ(session.job.parallel.reduction, comm::Reduction::ordered);
@@ -82,7 +82,7 @@ TEST_F(VerifyTest, SeesPaddingThatIsNotZero) {
 
 TEST_F(VerifyTest, SeesAnUpdateThatTheNextStepReads) {
   const auto verified = verify_with([](Session& session, const Combination& combination, auto) {
-    if (combination.sharded)
+    if (combination.shard == layout::Shard::optimizer)
       session.next_sample += 1;
   });
   EXPECT_THAT(verified.difference, HasSubstr("after step 2, on rank 0, the loss is "));
@@ -102,7 +102,7 @@ TEST_F(VerifyTest, TakesAGradientThatIsNotFiniteForADifference) {
 TEST_F(VerifyTest, NamesTheCombinationWhenSomethingThrows) {
   ::testing::internal::CaptureStdout();
   EXPECT_THROW(verify_with([](Session&, const Combination& combination, auto) {
-                 TRIREME_EXPECT(!combination.sharded, "made up");
+                 TRIREME_EXPECT(combination.shard == layout::Shard::none, "made up");
                }),
                ContractError);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(),
