@@ -27,6 +27,7 @@
 #include "comm/collective/ring.hpp"
 #include "comm/collective/spread.hpp"
 #include "comm/control/integer_sums.hpp"
+#include "comm/transport/covered.hpp"
 #include "comm/transport/node_barrier.hpp"
 #include "comm/transport/transports.hpp"
 
@@ -82,7 +83,7 @@ class NodeShards final : public Shards {
   }
 
   std::vector<std::ptrdiff_t> distances;  ///< [local]: from this rank's bucket to that one's
-  // Whether other ranks' memory was read for a sum, and for a gather: parts that do not overlap.
+  // Whether other ranks' memory was read for a sum, and for a gather, and counted.
   mutable bool read_to_sum = false, read_to_gather = false;
 };
 
@@ -202,7 +203,7 @@ class NodeCommunicator final : public Communicator {
     }
     barrier_.meet();
     if (!std::exchange(s.read_to_sum, true))
-      count_read(s, num_others() * held_[static_cast<std::size_t>(grid_.local_rank)].size());
+      count_read(s, grid_.local_rank, read_to_sum_, num_others());
     const bool in_rings =
         grid_.has_columns() && reduction_ == Reduction::sum && s.full.dtype == DType::f32;
     if (grid_.num_rows() > 1 && !in_rings) {
@@ -227,8 +228,9 @@ class NodeCommunicator final : public Communicator {
       spread_.all_gather(s.full);
     barrier_.reach();
     if (!std::exchange(s.read_to_gather, true))
-      count_read(s, static_cast<std::size_t>(size_) -
-                        held_[static_cast<std::size_t>(grid_.local_rank)].size());
+      for (int local = 0; local < grid_.num_local(); ++local)
+        if (local != grid_.local_rank)
+          count_read(s, local, read_to_gather_, 1);
     for (int step = 1; step < grid_.num_local(); ++step) {
       const auto local = static_cast<std::size_t>((grid_.local_rank + step) % grid_.num_local());
       barrier_.wait_for(static_cast<int>(local));
@@ -242,9 +244,12 @@ class NodeCommunicator final : public Communicator {
   [[nodiscard]] std::size_t num_others() const {
     return static_cast<std::size_t>(grid_.num_local() - 1);
   }
-  void count_read(const NodeShards& s, std::size_t shards) {
-    if (num_others() > 0)
-      peer_bytes_ += shards * s.own.bytes();
+  /// The shards that rank `local` of the host holds were read, of so many other ranks.
+  void count_read(const NodeShards& s, int local, Covered& covered, std::size_t others) {
+    if (others == 0)
+      return;
+    for (const int owner : held_[static_cast<std::size_t>(local)])
+      peer_bytes_ += others * covered.add(s.of(owner).data, s.own.bytes());
   }
 
   Transport transport_;
@@ -260,6 +265,9 @@ class NodeCommunicator final : public Communicator {
   std::vector<std::vector<int>> held_;     // [local]: whose shards that rank has for the host
   std::vector<const std::byte*> sources_;  // [local]
   std::atomic<std::size_t> peer_bytes_{0};
+  // By this rank's own addresses, as far from a bucket's begin as the other ranks'; what is read to
+  // sum and what is read to gather does not overlap.
+  Covered read_to_sum_, read_to_gather_;
   Ring ring_;
   Exchange exchange_;
   Spread spread_;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory pieces cover that may overlap, each byte counted once: buckets that use the same
+// memory one after another are read from the same pages.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <map>
+
+namespace trireme::comm {
+
+class Covered {
+ public:
+  /// Bytes of [begin, begin + bytes) that no piece before covered.
+  std::size_t add(const std::byte* begin, std::size_t bytes) {
+    const std::byte* end = begin + bytes;
+    auto next = ends_.upper_bound(begin);
+    if (next != ends_.begin() && std::prev(next)->second >= begin)
+      --next;
+    std::size_t known = 0;
+    while (next != ends_.end() && next->first <= end) {
+      known += static_cast<std::size_t>(next->second - next->first);
+      begin = std::min(begin, next->first);
+      end = std::max(end, next->second);
+      next = ends_.erase(next);
+    }
+    ends_.emplace(begin, end);
+    return static_cast<std::size_t>(end - begin) - known;
+  }
+
+ private:
+  std::map<const std::byte*, const std::byte*> ends_;  // of disjoint pieces, by their begin
+};
+
+}  // namespace trireme::comm
