@@ -97,8 +97,8 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
   auto gradients =
       comm::reduce_scatter_traffic(transport, config.parallel.reduction, wire, hosts, shard);
   const auto gathered =
-      comm::all_gather_traffic(transport, plan.sharded ? parameter_dtype : wire, hosts, shard);
-  if (plan.sharded)
+      comm::all_gather_traffic(transport, plan.sharded() ? parameter_dtype : wire, hosts, shard);
+  if (plan.sharded())
     return {times * std::ranges::max(gradients), std::ranges::max(gathered)};
   std::ranges::transform(gradients, gathered, gradients.begin(), std::plus{});
   return {times * std::ranges::max(gradients), 0};
@@ -155,6 +155,55 @@ std::int64_t most_micro_steps(const trireme::session::BatchConfig& batch, int ra
   return data::Batches{batch.sizes().largest(), batch.micro_sequences, ranks}.micro_steps();
 }
 
+/// Requires: `plan` has everything but budgets.
+layout::BudgetOptions budget_options(const deck::JobConfig& config,
+                                     const DeckPlan& plan,
+                                     DType parameter_dtype) {
+  layout::BudgetOptions options{
+      .parameter_dtype = parameter_dtype,
+      .shard = plan.shard,
+      .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
+      .partial_sums =
+          reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, plan.plan.ranks())),
+      .snapshot = trireme::session::holds_snapshot(config.checkpoint, plan.device)};
+  if (config.parallel.reduces_micro_steps())
+    options.micro_step_reductions = plan.reductions_per_step;
+  return options;
+}
+
+/// What each choice of parallel.shard would hold and send.
+std::string shardings_text(const DeckPlan& plan) {
+  std::string text = fmt::format("\n{:<32}", "each rank with parallel.shard");
+  for (const DType dtype : plan.dtypes)
+    text += fmt::format("{:>12}{:>12}", fmt::format("held, {}", name(dtype)), "sent a step");
+  text += '\n';
+  for (const DeckPlan::Sharding& one : plan.shardings) {
+    text += fmt::format("{:<32}", fmt::format("{}{}", word(one.shard),
+                                              one.shard == plan.shard ? ", as in the deck" : ""));
+    for (const layout::Budget& budget : one.budgets)
+      text += fmt::format("{:>12}{:>12}", bytes_text(static_cast<double>(budget.held_bytes())),
+                          bytes_text(static_cast<double>(budget.wire_bytes())));
+    text += one.budgets.empty() ? "  not with this reduction or order of buckets\n" : "\n";
+  }
+  return text;
+}
+
+/// The same for programs.
+std::string shardings_json(const DeckPlan& plan) {
+  std::string text = "{";
+  const char* comma = "";
+  for (const DeckPlan::Sharding& one : plan.shardings) {
+    text += fmt::format("{}\n    \"{}\": {{", comma, word(one.shard));
+    for (std::size_t i = 0; i < one.budgets.size(); ++i)
+      text += fmt::format("{}\"{}\": {{\"held_bytes\": {}, \"wire_bytes\": {}}}",
+                          i == 0 ? "" : ", ", name(plan.dtypes[i]), one.budgets[i].held_bytes(),
+                          one.budgets[i].wire_bytes());
+    text += '}';
+    comma = ",";
+  }
+  return text + "\n  }";
+}
+
 /// What an optimizer of whole matrices computes.
 std::string matrices_text(const DeckPlan& plan) {
   if (!plan.matrices)
@@ -177,9 +226,7 @@ std::string record_note(const deck::JobConfig& config, const layout::Plan& plan)
       trireme::train::collect_every_steps);
 }
 
-}  // namespace
-
-DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
+DeckPlan plan_with_its_shard(const deck::Deck& deck, int ranks, int hosts) {
   const deck::JobConfig& config = deck.config;
   const auto kind = trireme::session::choose_kind(config.run.device, device::count_cuda_devices());
   trireme::session::expect_served(config.optimizer.kind, kind);
@@ -189,7 +236,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   const auto parameters = model::parameter_table(deck.shape());
   DeckPlan result{
       layout::Plan(parameters, reduce::layout_options(config.parallel, parameters, ranks, wire)),
-      config.parallel.sharded(),
+      config.parallel.shard,
       {},
       {},
       {},
@@ -208,7 +255,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
        .schedule_steps = config.optimizer.schedule.steps.value_or(config.run.steps),
        .sizes = config.batch.sizes(),
        .context = deck.shape().context});
-  result.matrices = optim::matrix_work(result.plan, config.optimizer, result.sharded);
+  result.matrices = optim::matrix_work(result.plan, config.optimizer, result.sharded());
   const auto placed = comm::Hosts::in_blocks(ranks, hosts);
   if (result.matrices)
     result.host_matrix_bytes = optim::matrix_bytes_between(placed, result.plan, *result.matrices);
@@ -222,33 +269,42 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
     result.dtypes.push_back(DType::f32);
   if (config.run.precision != Precision::fp32)
     result.dtypes.push_back(DType::bf16);
-  const int partial_sums =
-      reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, ranks));
-  const bool snapshot = trireme::session::holds_snapshot(config.checkpoint, result.device);
+  if (config.parallel.reduces_micro_steps())
+    result.reductions_per_step = most_micro_steps(config.batch, ranks);
   for (const DType dtype : result.dtypes) {
-    result.budgets.push_back(layout::budget_of(result.plan, result.slots, dtype, result.sharded,
-                                               reduce::dtype_of(config.parallel.gradient_dtype),
-                                               partial_sums, snapshot));
+    const layout::BudgetOptions options = budget_options(config, result, dtype);
+    layout::Budget& budget =
+        result.budgets.emplace_back(layout::budget_of(result.plan, result.slots, options));
     if (result.matrices) {
-      result.budgets.back().matrix_bytes = result.matrices->bytes();
-      result.budgets.back().matrix_wire_bytes = result.matrices->sent_bytes;
+      budget.matrix_bytes = result.matrices->bytes();
+      budget.matrix_wire_bytes = result.matrices->sent_bytes;
     }
-    if (config.parallel.reduce_every == reduce::ReduceEvery::micro_step) {
-      const std::int64_t updated =
-          result.plan.owned_elements() * (result.sharded ? 1 : result.plan.ranks());
-      result.budgets.back().gradient_bytes += updated * std::int64_t{sizeof(float)};
-      result.reductions_per_step = most_micro_steps(config.batch, ranks);
-      result.budgets.back().gradient_wire_bytes *= result.reductions_per_step;
-    }
+    if (transport == comm::Transport::shared_memory || transport == comm::Transport::hierarchical)
+      budget.peer_bytes =
+          layout::peer_bytes(result.plan, options, static_cast<int>(placed.members(0).size()));
     result.activations.push_back(
         model::activation_plan(deck.shape(), dtype, config.batch.micro_sequences, result.device));
     const bool gpu = result.device == device::Kind::cuda;
     result.workspaces.push_back(gpu ? gpu_workspace(deck, dtype) : 0);
     result.host_traffic.push_back(host_traffic(config, result, transport, placed, dtype));
-    if (transport == comm::Transport::shared_memory || transport == comm::Transport::hierarchical)
-      result.budgets.back().peer_bytes = layout::peer_bytes(
-          result.plan, dtype, result.sharded, reduce::dtype_of(config.parallel.gradient_dtype),
-          static_cast<int>(placed.members(0).size()));
+  }
+  return result;
+}
+
+}  // namespace
+
+DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
+  DeckPlan result = plan_with_its_shard(deck, ranks, hosts);
+  for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
+    DeckPlan::Sharding& one = result.shardings.emplace_back();
+    one.shard = shard;
+    if (shard == layout::Shard::gradients && !deck.config.parallel.can_shard_gradients())
+      continue;
+    deck::Deck other = deck;
+    other.config.parallel.shard = shard;
+    if (shard == layout::Shard::gradients)
+      other.config.parallel.reduce_every = reduce::ReduceEvery::automatic;
+    one.budgets = plan_with_its_shard(other, ranks, hosts).budgets;
   }
   return result;
 }
@@ -260,11 +316,11 @@ std::string plan_text(const DeckPlan& deck_plan) {
   std::string text = fmt::format(
       "{} elements of {} parameters in {} buckets ({}); {} elements of padding ({:.4f} %), padding "
       "{} "
-      "(granule {}), {} {}, optimizer {}\n\n",
+      "(granule {}), {} {}, shard: {}\n\n",
       plan.parameter_elements(), plan.parameters().size(), plan.buckets().size(),
       deck_plan.bucket_text, padding, percent(padding, plan.flat_elements()),
       word(plan.options().padding), plan.granule(), plan.ranks(),
-      plan.ranks() == 1 ? "rank" : "ranks", deck_plan.sharded ? "sharded" : "not sharded");
+      plan.ranks() == 1 ? "rank" : "ranks", word(deck_plan.shard));
 
   text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", "bucket", "parameters",
                       "elements", "padding", "shard", "aligned", "idle ranks", "first .. last");
@@ -279,7 +335,7 @@ std::string plan_text(const DeckPlan& deck_plan) {
                             (row.first == row.last ? "" : " .. " + plan.parameter(row.last).name));
   }
 
-  if (deck_plan.sharded)
+  if (deck_plan.sharded())
     text += "rank r owns elements [r * shard, (r + 1) * shard) of each bucket\n";
 
   text += fmt::format("\n{:<32}", "each rank, parameters in");
@@ -298,8 +354,8 @@ std::string plan_text(const DeckPlan& deck_plan) {
                           bytes_text(static_cast<double>(amounts_of(deck_plan, i)[row].bytes)));
     text += '\n';
   }
-  return text + "\n" + optim::groups_text(deck_plan.groups) + matrices_text(deck_plan) +
-         gpu_note(deck_plan);
+  return text + shardings_text(deck_plan) + "\n" + optim::groups_text(deck_plan.groups) +
+         matrices_text(deck_plan) + gpu_note(deck_plan);
 }
 
 std::string plan_json(const DeckPlan& deck_plan) {
@@ -307,12 +363,12 @@ std::string plan_json(const DeckPlan& deck_plan) {
   std::string text = fmt::format(
       "{{\n  \"ranks\": {},\n  \"hosts\": {},\n  \"transport\": \"{}\",\n  \"padding\": \"{}\",\n  "
       "\"granule\": {},\n  \"bucket_elements\": "
-      "{},\n  \"sharded\": {},\n  \"parameter_elements\": {},\n  \"padding_elements\": {},\n  "
+      "{},\n  \"shard\": \"{}\",\n  \"parameter_elements\": {},\n  \"padding_elements\": {},\n  "
       "\"flat_elements\": {},\n  \"owned_elements\": {},\n  \"fingerprint\": \"{:016x}\",\n",
       plan.ranks(), deck_plan.hosts, deck_plan.transport, word(plan.options().padding),
-      plan.granule(), plan.options().bucket_elements, deck_plan.sharded, plan.parameter_elements(),
-      padding_of(deck_plan.budgets.front()), plan.flat_elements(), plan.owned_elements(),
-      plan.fingerprint());
+      plan.granule(), plan.options().bucket_elements, word(deck_plan.shard),
+      plan.parameter_elements(), padding_of(deck_plan.budgets.front()), plan.flat_elements(),
+      plan.owned_elements(), plan.fingerprint());
   text += "  \"buckets\": [";
   const char* comma = "";
   for (const layout::BucketRow& row : deck_plan.budgets.front().buckets) {
@@ -353,7 +409,8 @@ std::string plan_json(const DeckPlan& deck_plan) {
     text += fmt::format("{}\n    \"{}\": {{{}}}", comma, name(deck_plan.dtypes[i]), amounts);
     comma = ",";
   }
-  return text + "\n  },\n  \"schedule\": " + report::schedule_json(deck_plan.schedule) + "\n}\n";
+  return text + "\n  },\n  \"shard_choices\": " + shardings_json(deck_plan) +
+         ",\n  \"schedule\": " + report::schedule_json(deck_plan.schedule) + "\n}\n";
 }
 
 deck::Deck parse_for_plan(const std::string& deck_path,

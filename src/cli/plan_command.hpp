@@ -28,7 +28,7 @@ namespace trireme::cli {
 
 struct DeckPlan {
   layout::Plan plan;
-  bool sharded = true;
+  layout::Shard shard = layout::Shard::optimizer;
   std::vector<DType> dtypes;                    ///< of the parameters, one or both
   std::vector<layout::Budget> budgets;          ///< one per dtype
   std::vector<nn::ActivationPlan> activations;  ///< one per dtype
@@ -49,6 +49,15 @@ struct DeckPlan {
   report::ScheduleTable schedule = {};             ///< of rate, decay, momentum and batch
   std::optional<optim::MatrixWork> matrices = {};  ///< of an optimizer that needs whole ones
   std::int64_t host_matrix_bytes = 0;  ///< sent to others by the host that sends most of them
+
+  /// What the deck would take with this parallel.shard; one of them is the deck's own.
+  struct Sharding {
+    layout::Shard shard{};
+    std::vector<layout::Budget> budgets;  ///< one per dtype; none: the deck does not go with it
+  };
+  std::vector<Sharding> shardings = {};
+
+  [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
 };
 
 /// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,

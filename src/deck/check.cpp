@@ -19,6 +19,7 @@
 #include "deck/check_batch.hpp"
 #include "deck/check_model.hpp"
 #include "deck/check_sets.hpp"
+#include "deck/check_shard.hpp"
 #include "deck/check_tree.hpp"
 #include "deck/findings.hpp"
 #include "deck/survey.hpp"
@@ -73,6 +74,7 @@ class Checker : Findings {
     machine_is_there();
     boundaries_are_parameters();
     check_tree(config_, circumstances_, *this);
+    check_shard(config_, *this);
     walltime_can_checkpoint();
     checkpoints_are_one_runs();
     sample_can_begin();

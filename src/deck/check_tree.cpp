@@ -36,7 +36,7 @@ class TreeChecker : Findings {
       return;
     leaves_are_equal(*config_.parallel.logical_shards.value);
     if (readable({"parallel.reduce_every"}) &&
-        config_.parallel.reduce_every != trireme::reduce::ReduceEvery::step)
+        config_.parallel.reduce_every == trireme::reduce::ReduceEvery::micro_step)
       disagree({{"parallel.reduce_every",
                  "micro_step adds sums over the ranks, and parallel.reduction = tree adds those of "
                  "leaves before; step works"},

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -42,7 +43,8 @@ struct Budget {
   std::vector<BucketRow> buckets;
 
   // Bytes that one rank holds.
-  /// fp32; also the copy that travels where it is not fp32, and the partial sums of a tree.
+  /// fp32; also the copy that travels where it is not fp32, the partial sums of a tree, and the sums
+  /// of micro-steps. With Shard::gradients of a few buckets (ring.hpp) and the sums.
   std::int64_t gradient_bytes = 0;
   std::int64_t parameter_bytes = 0;
   /// The optimizer's, by slot. That of the masters is 0 in fp32 runs, where the parameters are the
@@ -60,7 +62,7 @@ struct Budget {
   // Bytes that one rank sends per step, and receives: every element that another rank owns once per
   // collective, which is the least that a reduce-scatter or an all-gather can do. Source: Chan et
   // al., "Collective communication: theory, practice, and experience", 2007, table 1.
-  std::int64_t gradient_wire_bytes = 0;   ///< reduce-scatter; not sharded: all-reduce
+  std::int64_t gradient_wire_bytes = 0;   ///< reduce-scatters; not sharded: all-reduces
   std::int64_t parameter_wire_bytes = 0;  ///< all-gather; not sharded: 0
   std::int64_t matrix_wire_bytes = 0;     ///< there and back, by the rank that sends most of them
 
@@ -73,6 +75,20 @@ struct Budget {
   [[nodiscard]] std::int64_t wire_bytes() const {
     return gradient_wire_bytes + parameter_wire_bytes + matrix_wire_bytes;
   }
+};
+
+/// What bytes depend on beside the plan. Gradients and state are fp32.
+struct BudgetOptions {
+  DType parameter_dtype = DType::f32;
+  Shard shard = Shard::optimizer;
+  DType wire_dtype = DType::f32;  ///< what gradients travel as
+  int partial_sums = 0;           ///< further gradient arenas, to add up a rank's leaves
+  bool snapshot = false;          ///< checkpoints are written from a copy
+  /// How many micro-steps of a step are reduced by themselves and added up in memory of their own;
+  /// none: a step is reduced once, where gradients are. Requires: some with Shard::gradients.
+  std::optional<std::int64_t> micro_step_reductions{};
+
+  [[nodiscard]] bool sharded() const { return shard != Shard::none; }
 };
 
 /// Elements, int64, in which the ranks add up the norm and the loss of a step: the words of two
@@ -89,20 +105,11 @@ std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots);
 /// What a rank reads of the `host_ranks` - 1 others on its host, over which the shards of all ranks
 /// are spread evenly. Sharded: of every other rank's gradients the shards that this rank adds up,
 /// and of its parameters those that it has; not sharded: both of the gradients. And so of the
-/// step's sums.
-std::int64_t peer_bytes(
-    const Plan& plan, DType parameter_dtype, bool sharded, DType wire_dtype, int host_ranks);
+/// step's sums. Buckets that take turns in one piece of memory are read from the same pages, as far
+/// as their shards lie at the same place; what is counted is what the first rank of a host reads.
+std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host_ranks);
 
-/// All but peer_bytes and what is of matrices. Gradients and state are fp32; `wire_dtype` is what
-/// gradients travel as. `sharded`: the optimizer's state covers owned elements only.
-/// `partial_sums`: how many further gradient arenas a rank needs to add up its leaves. `snapshot`:
-/// checkpoints are written from a copy.
-Budget budget_of(const Plan& plan,
-                 const StateSlots& slots,
-                 DType parameter_dtype,
-                 bool sharded,
-                 DType wire_dtype = DType::f32,
-                 int partial_sums = 0,
-                 bool snapshot = false);
+/// All but peer_bytes and what is of matrices.
+Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions& options);
 
 }  // namespace trireme::layout

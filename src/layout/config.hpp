@@ -22,8 +22,8 @@ enum class Padding : std::uint8_t { aligned, megatron, megatron_high_bandwidth, 
 enum class BucketOrder : std::uint8_t { reverse, registration };
 
 /// What a rank holds of its part only. none: nothing, every rank holds and updates everything.
-/// optimizer: the optimizer's state (ZeRO stage 1).
-enum class Shard : std::uint8_t { none, optimizer };
+/// optimizer: the optimizer's state (ZeRO stage 1). gradients: those as well (stage 2).
+enum class Shard : std::uint8_t { none, optimizer, gradients };
 
 }  // namespace trireme::layout
 
@@ -45,6 +45,6 @@ struct trireme::EnumNames<trireme::layout::BucketOrder> {
 template <>
 struct trireme::EnumNames<trireme::layout::Shard> {
   using enum layout::Shard;
-  static constexpr std::pair<layout::Shard, const char*> table[] = {{none, "none"},
-                                                                    {optimizer, "optimizer"}};
+  static constexpr std::pair<layout::Shard, const char*> table[] = {
+      {none, "none"}, {optimizer, "optimizer"}, {gradients, "gradients"}};
 };

@@ -15,8 +15,6 @@
 namespace trireme::layout {
 namespace {
 
-constexpr std::int64_t start_alignment = 64;
-
 /// FNV-1a over bytes, with a length before every text, so that neighbours cannot run together.
 class Fingerprint {
  public:

@@ -145,6 +145,9 @@ class Plan {
   std::shared_ptr<PieceCache> cache_;  // per rank, filled on first use, behind its own mutex
 };
 
+/// Parameters and buckets begin at multiples of so many elements.
+inline constexpr std::int64_t start_alignment = 64;
+
 /// The granule of `padding` at `ranks`.
 std::int64_t granule(Padding padding, int ranks);
 

@@ -77,8 +77,12 @@ struct Call {
   [[nodiscard]] ConstView value(ParameterIndex index) const {
     return index == absent ? ConstView(nullptr, 0, bound.dtype) : bound.values[at(index)];
   }
+  /// To be written by the op that follows; empty as above.
   [[nodiscard]] View gradient(ParameterIndex index) const {
-    return index == absent ? View(nullptr, 0, DType::f32) : bound.gradients[at(index)];
+    if (index == absent)
+      return {nullptr, 0, DType::f32};
+    hooks.before_write(index, stream);
+    return bound.gradients[at(index)];
   }
   /// The last write to this gradient is enqueued.
   void ready(ParameterIndex index) const {

@@ -2,7 +2,9 @@
 // What a trainer hears from the layers while they run.
 //
 // 1. before_use comes once per group of parameters, before the first op that reads them.
-// 2. gradient_ready comes once per parameter, on the last micro-step of a step, in exactly reverse
+// 2. before_write comes in backward before the op that first writes to a gradient in a micro-step,
+// and may come again before later ones.
+// 3. gradient_ready comes once per parameter, on the last micro-step of a step, in exactly reverse
 // registration order (registry.hpp), when the last write to this gradient has been enqueued.
 #pragma once
 
@@ -19,6 +21,8 @@ class Hooks {
   virtual ~Hooks() = default;
   /// The ops that follow on `stream` read these parameters.
   virtual void before_use(std::span<const ParameterIndex> parameters, device::Stream& stream) = 0;
+  /// An op that follows on `stream` writes to this gradient.
+  virtual void before_write(ParameterIndex parameter, device::Stream& stream) = 0;
   /// The last write to this gradient in this step has been enqueued on `stream`.
   virtual void gradient_ready(ParameterIndex parameter, device::Stream& stream) = 0;
 };
@@ -28,6 +32,7 @@ class NoHooks final : public Hooks {
  public:
   void before_use(std::span<const ParameterIndex> /*parameters*/,
                   device::Stream& /*stream*/) override {}
+  void before_write(ParameterIndex /*parameter*/, device::Stream& /*stream*/) override {}
   void gradient_ready(ParameterIndex /*parameter*/, device::Stream& /*stream*/) override {}
 };
 

@@ -97,8 +97,13 @@ Matrices::Matrices(const OptimizerConfig& config,
     find_pieces(plan, world, device);
     return;
   }
-  for (std::size_t p = 0; p < plan.parameters().size(); ++p)
-    add_matrices(plan.parameters()[p], engine_.gradient(static_cast<ParameterIndex>(p)), device);
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
+    const layout::Placement& place = plan.placement(static_cast<ParameterIndex>(p));
+    const View owned = engine_.owned()[at(place.bucket)].gradient;  // the whole bucket
+    add_matrices(plan.parameters()[p],
+                 owned.slice(place.begin - plan.bucket(place.bucket).begin, place.elements),
+                 device);
+  }
 }
 
 void Matrices::add_matrices(const layout::Parameter& parameter, View at, device::Device& device) {

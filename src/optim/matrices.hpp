@@ -8,7 +8,7 @@
 // balanced by FLOP). The ranks' pieces travel there from the gradient shards, in whose place the
 // rule has left its directions, are orthogonalized, and travel back into the same places: each
 // piece crosses the network once in each direction. Nothing overlaps.
-// 3. Otherwise every rank has whole gradients: there it orthogonalizes all matrices, in place.
+// 3. Otherwise every rank owns whole gradients: there it orthogonalizes all matrices, in place.
 // 4. A matrix is always whole where it is orthogonalized, by operations whose bits do not depend on
 // threads; so results have the same bits on any number of ranks, over any transport, sharded or
 // not.

@@ -20,20 +20,13 @@ void CollectiveQueue::push(Source& source, BucketIndex bucket) {
 }
 
 void CollectiveQueue::about_to_wait(const Source& source, BucketIndex bucket) {
-  const auto last =
-      std::find_if(held_.begin() + static_cast<std::ptrdiff_t>(next_), held_.end(),
-                   [&](const Held& one) { return one.source == &source && one.bucket == bucket; });
+  const auto last = std::find_if(held_.begin(), held_.end(), [&](const Held& one) {
+    return one.source == &source && one.bucket == bucket;
+  });
   if (last == held_.end())
     return;
-  const auto end = static_cast<std::size_t>(last - held_.begin()) + 1;
-  while (next_ < end) {
-    const Held next = held_[next_++];
-    next.source->start(next.bucket);
-  }
-  if (next_ == held_.size()) {
-    held_.clear();
-    next_ = 0;
-  }
+  for (auto next = held_.begin(); next <= last; ++next) next->source->start(next->bucket);
+  held_.erase(held_.begin(), last + 1);
 }
 
 }  // namespace trireme::reduce

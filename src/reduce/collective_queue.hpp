@@ -50,8 +50,7 @@ class CollectiveQueue {
 
   std::unique_ptr<device::Stream> stream_;
   bool holds_ = false;
-  std::vector<Held> held_;  // in order, from next_ on
-  std::size_t next_ = 0;
+  std::vector<Held> held_;  // in order
 };
 
 }  // namespace trireme::reduce

@@ -24,7 +24,7 @@ enum class GradientDType : std::uint8_t { fp32, bf16 };
 
 /// step: micro-steps are added up on each rank first. micro_step: each is reduced, and its sums
 /// over the ranks are added up.
-enum class ReduceEvery : std::uint8_t { step, micro_step };
+enum class ReduceEvery : std::uint8_t { automatic, step, micro_step };
 
 constexpr DType dtype_of(GradientDType choice) {
   return choice == GradientDType::bf16 ? DType::bf16 : DType::f32;
@@ -46,7 +46,7 @@ struct ParallelConfig {
   comm::Reduction reduction = comm::Reduction::sum;
   Or<std::int64_t> logical_shards{.value = std::nullopt, .keyword = "none"};
   GradientDType gradient_dtype = GradientDType::fp32;
-  ReduceEvery reduce_every = ReduceEvery::step;
+  ReduceEvery reduce_every = ReduceEvery::automatic;
   bool overlap_gradients = true;
   bool overlap_parameters = true;
   bool cached_shards = true;
@@ -59,6 +59,15 @@ struct ParallelConfig {
   Duration deadline{600};
 
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
+  /// Whether shard: gradients goes with the other keys; reduce_every apart, which follows.
+  [[nodiscard]] bool can_shard_gradients() const {
+    return reduction != comm::Reduction::tree && bucket_order == layout::BucketOrder::reverse;
+  }
+  /// Whether each micro-step is reduced by itself.
+  [[nodiscard]] bool reduces_micro_steps() const {
+    return reduce_every == ReduceEvery::micro_step ||
+           (reduce_every == ReduceEvery::automatic && shard == layout::Shard::gradients);
+  }
 };
 
 template <class V>
@@ -76,7 +85,10 @@ template <class V>
 void describe(V& v, ParallelConfig& c) {
   v("shard", c.shard,
     {.help = "What a rank keeps of its own part only. none: nothing, every rank holds and updates "
-             "everything. optimizer: master weights and moments (ZeRO-1)."});
+             "everything. optimizer: master weights and moments (ZeRO-1). gradients: their sums as "
+             "well (ZeRO-2): each bucket is reduced in every micro-step, and its memory used again "
+             "by the next ones; buckets have to be small beside the model. With one micro-step the "
+             "bits are those of optimizer. `trireme plan` compares bytes held and sent."});
   v("transport", c.transport,
     {.help =
          "How buckets travel between ranks; auto chooses by rank placement: shared memory on one "
@@ -84,10 +96,12 @@ void describe(V& v, ParallelConfig& c) {
          "mpi."});
   v("bucket_elements", c.bucket_elements,
     {.unit = "elements",
-     .help = "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
-             "more overlap; 1: one collective per parameter. auto: 40 million, or more where a "
-             "rank's shard of a bucket would be less than one message (512 KiB on one host, 60 KiB "
-             "between hosts, 4 MB on GPUs); never more than the model.",
+     .help =
+         "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
+         "more overlap; 1: one collective per parameter. auto: 40 million, or more where a "
+         "rank's shard of a bucket would be less than one message (512 KiB on one host, 60 KiB "
+         "between hosts, 4 MB on GPUs); never more than the model. With shard: gradients a 16th of "
+         "the model in place of 40 million, where that is less.",
      .min = 1});
   v("bucket_order", c.bucket_order,
     {.help =
@@ -119,7 +133,8 @@ void describe(V& v, ParallelConfig& c) {
          "step: gradients are reduced once, in the last micro-step. micro_step: in each of them, "
          "as "
          "without gradient accumulation; sends as many times the bytes, takes a further fp32 copy "
-         "of what a rank updates, and rounds differently. A baseline."});
+         "of what a rank updates, and rounds differently. auto: step, but micro_step with shard: "
+         "gradients, which needs it."});
   v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward goes on."});
   v("overlap_parameters", c.overlap_parameters,
     {.help = "Gather updated parameters while the next forward already runs."});
@@ -168,5 +183,5 @@ template <>
 struct trireme::EnumNames<trireme::reduce::ReduceEvery> {
   using enum reduce::ReduceEvery;
   static constexpr std::pair<reduce::ReduceEvery, const char*> table[] = {
-      {step, "step"}, {micro_step, "micro_step"}};
+      {automatic, "auto"}, {step, "step"}, {micro_step, "micro_step"}};
 };

@@ -36,6 +36,7 @@ Engine::Impl::Impl(const layout::Plan& plan,
       leaves_(leaves_per_rank(config, plan.ranks()), plan_, gradients_.all(), device),
       owned_(plan.buckets().size()),
       buckets_(plan.buckets().size()),
+      tenants_(gradients_.ring() ? gradients_.ring()->num_slots() : 0),
       times_(plan.buckets().size()),
       reported_(plan.parameters().size()) {
   TRIREME_EXPECT(plan_.ranks() == communicator_.size(),
@@ -44,6 +45,11 @@ Engine::Impl::Impl(const layout::Plan& plan,
   TRIREME_EXPECT(
       config_.reduction != comm::Reduction::tree || config_.gradient_dtype == GradientDType::fp32,
       "the partial sums of a tree are fp32, not {}", word(config_.gradient_dtype));
+  TRIREME_EXPECT(config_.shard != layout::Shard::gradients ||
+                     (config_.can_shard_gradients() && config_.reduces_micro_steps()),
+                 "shard: gradients reduces every micro-step by itself, here with reduction: {} and "
+                 "reduce_every: {}",
+                 word(config_.reduction), word(config_.reduce_every));
   for (EventPtr& event : step_began_) event = device_.make_event();
   const std::size_t count = turns * buckets_.size();
   findings_ =
@@ -103,6 +109,12 @@ void Engine::next_leaf() {
 }
 void Engine::next_micro_step() {
   impl_->next_micro_step();
+}
+void Engine::before_write(ParameterIndex parameter) {
+  impl_->before_write(parameter);
+}
+bool Engine::takes_turns() const {
+  return impl_->gradients_.ring().has_value();
 }
 void Engine::mark_ready(ParameterIndex parameter) {
   impl_->mark_ready(parameter);

@@ -31,6 +31,8 @@
 // predecessor waits for it. With reduce_every: micro_step one per micro-step, which reports all its
 // gradients ready and, unless it is the last, ends with next_micro_step(); the sums over the ranks
 // are added up in the order of micro-steps. What check_gradients finds is then of the last one.
+// With shard: gradients buckets take turns in the memory of a few (layout/ring.hpp), every micro-step
+// is reduced so, and before_write() makes compute wait for the reduction that was there before.
 // 2. Padding is zero when a step starts and stays zero.
 // 3. After construction no call allocates and, with cached shards, none computes an address.
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at
@@ -100,14 +102,15 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Views of one parameter inside its bucket. Valid for the engine's life.
+  /// Views of one parameter inside its bucket. Valid for the engine's life; with shard: gradients
+  /// those of buckets that take turns overlap.
   [[nodiscard]] View gradient(ParameterIndex parameter) const;
   [[nodiscard]] View parameter(ParameterIndex parameter) const;
   /// Whole buckets, padding included: for checks between steps.
   [[nodiscard]] View bucket_gradients(BucketIndex bucket) const;
   [[nodiscard]] View bucket_parameters(BucketIndex bucket) const;
 
-  /// Zeroes the gradients. Call before the first micro-step.
+  /// Zeroes the gradients, but those whose memory takes turns. Call before the first micro-step.
   void begin_step();
   /// In the present step, until the next begins: adds the squares of every leaf's gradient on this
   /// rank, as it is before leaves are added to one another, to `squares` on the compute stream.
@@ -122,6 +125,13 @@ class Engine {
   /// After every micro-step but the last, with reduce_every: micro_step: adds what was reduced to
   /// what was before, and zeroes the gradients. Requires: every gradient was reported ready.
   void next_micro_step();
+  /// Compute is given the first write to this gradient in a micro-step next; later calls of the
+  /// micro-step are cheap. With shard: gradients compute waits until the memory is free, and zeroes
+  /// the bucket; else nothing happens. Requires: all gradients of the bucket that had the memory
+  /// before were reported ready.
+  void before_write(ParameterIndex parameter);
+  /// Whether before_write() does anything.
+  [[nodiscard]] bool takes_turns() const;
   /// The last write to this gradient has been enqueued on the compute stream. Starts the bucket's
   /// reduction when it is the last.
   void mark_ready(ParameterIndex parameter);
@@ -166,8 +176,8 @@ class Engine {
   [[nodiscard]] DType parameter_dtype() const;
   /// Whose shards owned() are.
   [[nodiscard]] int rank() const;
-  /// fp32 gradients, the copy that travels where gradient_dtype is not fp32, and the partial sums
-  /// of a tree.
+  /// fp32 gradients, the copy that travels where gradient_dtype is not fp32, sums of micro-steps, and
+  /// the partial sums of a tree.
   [[nodiscard]] std::size_t gradient_bytes() const;
   [[nodiscard]] std::size_t parameter_bytes() const;
 

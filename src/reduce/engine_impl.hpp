@@ -40,6 +40,7 @@ struct BucketRun {
   std::size_t num_pending = 0;                                 // parameters not yet reported ready
   std::size_t reduced_round = 0;                               // of the latest reduction
   Phase phase = Phase::updated;
+  bool begun = false;   // its turn in this round has come; where buckets take turns
   bool awaits = false;  // compute has yet to wait for the latest reduction
 };
 
@@ -59,6 +60,7 @@ class Engine::Impl final : private CollectiveQueue::Source {
   void measure_leaves(ops::StreamSum& squares);
   void next_leaf();
   void next_micro_step();
+  void before_write(ParameterIndex parameter);
   void mark_ready(ParameterIndex parameter);
   void finish_reduction() const;
   [[nodiscard]] std::optional<NotFinite> first_not_finite(std::int64_t step) const;
@@ -98,13 +100,14 @@ class Engine::Impl final : private CollectiveQueue::Source {
   }
 
   std::vector<BucketRun> buckets_;
-  std::vector<BucketTimes> times_;               // by bucket
-  ops::StreamSum* leaf_squares_ = nullptr;       // where this step's leaves are measured
-  device::Buffer findings_;                      // what not_finite_ is a span of
-  std::span<std::int64_t> not_finite_;           // [turn][bucket]: first element, or -1
-  std::vector<char> reported_;                   // by parameter, in this round
-  std::size_t round_ = 0;                        // reductions of this step that are over
-  std::array<std::size_t, turns> num_rounds_{};  // of the steps
+  std::vector<std::optional<BucketIndex>> tenants_;  // of the slots, the latest ones
+  std::vector<BucketTimes> times_;                   // by bucket
+  ops::StreamSum* leaf_squares_ = nullptr;           // where this step's leaves are measured
+  device::Buffer findings_;                          // what not_finite_ is a span of
+  std::span<std::int64_t> not_finite_;               // [turn][bucket]: first element, or -1
+  std::vector<char> reported_;                       // by parameter, in this round
+  std::size_t round_ = 0;                            // reductions of this step that are over
+  std::array<std::size_t, turns> num_rounds_{};      // of the steps
   std::size_t next_to_reduce_ = 0;
   std::size_t num_updated_ = 0;
   std::array<EventPtr, turns> step_began_;

@@ -27,8 +27,10 @@ void Engine::Impl::begin_step() {
 void Engine::Impl::begin_round() {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     BucketRun& run = buckets_[b];
-    await_reduction(static_cast<BucketIndex>(b));
+    if (!gradients_.ring())
+      await_reduction(static_cast<BucketIndex>(b));
     run.phase = Phase::filling;
+    run.begun = false;
     run.num_pending = plan_.buckets()[b].parameters.size();
     if (run.reductions[turn()].size() == round_)
       add_round(run);
@@ -36,7 +38,8 @@ void Engine::Impl::begin_round() {
   num_rounds_[turn()] = round_ + 1;
   reported_.assign(reported_.size(), 0);
   next_to_reduce_ = 0;
-  device_.fill_zero(gradients_.all(), compute_);
+  if (!gradients_.ring())
+    device_.fill_zero(gradients_.all(), compute_);
 }
 
 void Engine::Impl::measure_leaves(ops::StreamSum& squares) {
@@ -60,11 +63,29 @@ void Engine::Impl::next_leaf() {
 }
 
 void Engine::Impl::next_micro_step() {
-  TRIREME_EXPECT(config_.reduce_every == ReduceEvery::micro_step,
-                 "a micro-step of its own with reduce_every: {}", word(config_.reduce_every));
+  TRIREME_EXPECT(config_.reduces_micro_steps(), "a micro-step of its own with reduce_every: {}",
+                 word(config_.reduce_every));
   finish_reduction();
   ++round_;
   begin_round();
+}
+
+void Engine::Impl::before_write(ParameterIndex parameter) {
+  const BucketIndex bucket = plan_.placement(parameter).bucket;
+  BucketRun& run = run_of(bucket);
+  if (!gradients_.ring() || run.begun)
+    return;
+  std::optional<BucketIndex>& tenant = tenants_[gradients_.ring()->slot(bucket)];
+  if (tenant) {
+    const BucketRun& before = run_of(*tenant);
+    TRIREME_EXPECT(!before.begun || before.phase == Phase::reducing,
+                   "{} is written, in the memory of bucket {}, which is {}",
+                   plan_.parameter(parameter).name, at(*tenant), name(before.phase));
+    await_reduction(*tenant);
+  }
+  tenant = bucket;
+  run.begun = true;
+  device_.fill_zero(gradients_.bucket(bucket), compute_);
 }
 
 void Engine::Impl::mark_ready(ParameterIndex parameter) {
@@ -77,6 +98,9 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
   TRIREME_EXPECT(leaves_.in_last(),
                  "the gradient of {} was reported ready in leaf {} of a step of {}",
                  plan_.parameter(parameter).name, leaves_.finished(), leaves_.per_step());
+  TRIREME_EXPECT(run.begun || !gradients_.ring(),
+                 "the gradient of {} was reported ready, and nobody has asked to write it",
+                 plan_.parameter(parameter).name);
   reported_[at(parameter)] = 1;
   if (leaf_squares_ != nullptr)
     leaf_squares_->add_squares(gradients_.gradient(parameter), compute_);

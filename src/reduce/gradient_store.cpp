@@ -14,23 +14,26 @@ GradientStore::GradientStore(const layout::Plan& plan,
     : plan_(plan),
       sharded_(config.sharded()),
       rounds_(config.gradient_dtype != GradientDType::fp32 && communicator.size() > 1),
+      ring_(config.shard == layout::Shard::gradients ? std::optional<layout::Ring>(plan)
+                                                     : std::nullopt),
       communicator_(communicator),
       device_(device) {
   allocate(config);
   for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
     const layout::Placement& place = plan_.placement(static_cast<ParameterIndex>(p));
-    views_.push_back(all().slice(place.begin, place.elements));
+    views_.push_back(
+        find(place.bucket).slice(place.begin - plan_.bucket(place.bucket).begin, place.elements));
   }
   std::int64_t sums_begin = 0;
   for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
     const auto index = static_cast<BucketIndex>(b);
     const layout::Bucket& place = plan_.bucket(index);
     Bucket& bucket = buckets_.emplace_back();
-    bucket.whole = all().slice(place.begin, place.elements);
+    bucket.whole = find(index);
     bucket.wire =
         rounds_ ? wire_.view(dtype_of(config.gradient_dtype), 0, place.elements) : bucket.whole;
     find_shards(index);
-    if (config.reduce_every == ReduceEvery::step)
+    if (!config.reduces_micro_steps())
       continue;
     const std::int64_t own_elements = reduced(index).elements;
     bucket.sums = sums_.view(DType::f32).slice(sums_begin, own_elements);
@@ -42,7 +45,8 @@ void GradientStore::allocate(const ParallelConfig& config) {
   const auto bytes = [](std::int64_t elements, DType dtype) {
     return static_cast<std::size_t>(elements) * size_bytes(dtype);
   };
-  const std::size_t all_bytes = bytes(plan_.flat_elements(), DType::f32);
+  const std::size_t all_bytes =
+      bytes(ring_ ? ring_->elements() : plan_.flat_elements(), DType::f32);
   // Only what travels comes from the communicator.
   if (rounds_) {
     arena_ = device_.allocate(all_bytes, "gradients");
@@ -51,10 +55,15 @@ void GradientStore::allocate(const ParallelConfig& config) {
   } else {
     arena_ = communicator_.allocate(all_bytes, "gradients");
   }
-  if (config.reduce_every == ReduceEvery::micro_step)
+  if (config.reduces_micro_steps())
     sums_ =
         device_.allocate(bytes(plan_.owned_elements() * (sharded_ ? 1 : plan_.ranks()), DType::f32),
                          "sums of micro-steps");
+}
+
+View GradientStore::find(BucketIndex bucket) const {
+  const layout::Bucket& place = plan_.bucket(bucket);
+  return all().slice(ring_ ? ring_->begin(bucket) : place.begin, place.elements);
 }
 
 View GradientStore::reduced(BucketIndex bucket) const {

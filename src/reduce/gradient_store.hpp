@@ -6,7 +6,11 @@
 // own where gradient_dtype is not fp32, reduced, widened back, and, where every micro-step is
 // reduced by itself, added to the sums of the micro-steps before.
 //
-// 1. Views are valid for the store's life.
+// With shard: gradients the buckets take turns in a few slots (layout/ring.hpp), and each micro-step
+// is reduced by itself: whole gradients exist while a bucket is written and reduced, and what is
+// kept is the sum that this rank owns.
+//
+// 1. Views are valid for the store's life; those of buckets of one slot overlap.
 // 2. The copy that travels has the memory of one bucket: reductions use it one after another.
 // 3. Where micro-steps are reduced by themselves a bucket's memory is free again when its reduction
 // is over, and own() lies apart from it. The sums are added up in the order of micro-steps.
@@ -15,12 +19,14 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/view.hpp"
 
 #include "device/device.hpp"
 #include "layout/plan.hpp"
+#include "layout/ring.hpp"
 
 #include "comm/communicator.hpp"
 
@@ -42,7 +48,9 @@ class GradientStore {
   /// What the optimizer reads, after the last reduction: this rank's shard, or the whole bucket
   /// where nothing is sharded.
   [[nodiscard]] View own(BucketIndex bucket) const;
-  /// Of all buckets, padding included.
+  /// How buckets share memory; none where each has its own.
+  [[nodiscard]] const std::optional<layout::Ring>& ring() const { return ring_; }
+  /// The memory of all buckets, padding included.
   [[nodiscard]] View all() const { return arena_.view(DType::f32); }
   /// fp32 gradients, the copy that travels, and the sums of micro-steps.
   [[nodiscard]] std::size_t bytes() const { return arena_.bytes() + wire_.bytes() + sums_.bytes(); }
@@ -62,11 +70,13 @@ class GradientStore {
   };
 
   void allocate(const ParallelConfig& config);
+  [[nodiscard]] View find(BucketIndex bucket) const;
   /// Of whole: what a reduction leaves on this rank.
   [[nodiscard]] View reduced(BucketIndex bucket) const;
 
   const layout::Plan& plan_;
   const bool sharded_, rounds_;
+  const std::optional<layout::Ring> ring_;
   comm::Communicator& communicator_;
   device::Device& device_;
   device::Buffer arena_, wire_, sums_;

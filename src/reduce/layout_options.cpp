@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::int64_t usual_elements = 40'000'000;
 constexpr std::int64_t least_shard_on_gpus = 1'000'000;
+/// Of the model, where buckets take turns: three of them are memory that gradients need anyway.
+constexpr std::int64_t buckets_that_take_turns = 16;
 
 std::int64_t least_shard(const ParallelConfig& config, Wire wire) {
   if (wire == Wire::gpus)
@@ -38,7 +40,10 @@ std::int64_t bucket_elements(const ParallelConfig& config,
     return *config.bucket_elements.value;
   std::int64_t all = 0;
   for (const layout::Parameter& parameter : parameters) all += parameter.elements();
-  return std::min(std::max(usual_elements, ranks * least_shard(config, wire)), all);
+  const std::int64_t usual = config.shard == layout::Shard::gradients
+                                 ? std::min(usual_elements, all / buckets_that_take_turns)
+                                 : usual_elements;
+  return std::min(std::max(usual, ranks * least_shard(config, wire)), all);
 }
 
 layout::Options layout_options(const ParallelConfig& config,

@@ -10,6 +10,9 @@
 //   GPUs, NCCL                  4 MB      1 million elements of fp32. Source: Megatron-LM,
 //                                         distributed_data_parallel_config.py: max(40M, 1M * ranks)
 //
+// With shard: gradients three buckets are held beside the sums, so there a 16th of the model stands
+// for 40 million where it is less.
+//
 // So 40 million hold up to 305 ranks of one host, 2604 on several hosts and 40 GPUs. The choice is
 // arithmetic on what all ranks know alike. Where a bucket ends changes no number: checkpoints hold
 // parameters, not buckets, and may be read with any other choice.

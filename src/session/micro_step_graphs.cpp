@@ -35,7 +35,10 @@ class MicroStepGraphs::Capture {
 class MicroStepGraphs::Recorder final : public model::Hooks {
  public:
   Recorder(MicroStepGraphs& graphs, Recording& recording)
-      : graphs_(graphs), recording_(recording), used_(graphs.plan_.buckets().size()) {
+      : graphs_(graphs),
+        recording_(recording),
+        used_(graphs.plan_.buckets().size()),
+        written_(used_) {
     for (const layout::Bucket& bucket : graphs.plan_.buckets())
       unfinished_.push_back(bucket.parameters.size());
     begin_piece();
@@ -53,6 +56,16 @@ class MicroStepGraphs::Recorder final : public model::Hooks {
     if (!cuts)
       return;
     recording_.pieces.back().used.assign(parameters.begin(), parameters.end());
+    end_piece();
+    begin_piece();
+  }
+
+  void before_write(ParameterIndex parameter, device::Stream& /*stream*/) override {
+    const std::size_t bucket = bucket_of(parameter);
+    if (!graphs_.takes_turns_ || written_[bucket])
+      return;
+    written_[bucket] = true;
+    recording_.pieces.back().written = parameter;
     end_piece();
     begin_piece();
   }
@@ -84,6 +97,7 @@ class MicroStepGraphs::Recorder final : public model::Hooks {
   MicroStepGraphs& graphs_;
   Recording& recording_;
   std::vector<bool> used_;               // by bucket: its parameters were asked for
+  std::vector<bool> written_;            // by bucket: its gradients were
   std::vector<std::size_t> unfinished_;  // by bucket: gradients to come
   std::optional<Capture> capture_;
 };
@@ -91,8 +105,9 @@ class MicroStepGraphs::Recorder final : public model::Hooks {
 MicroStepGraphs::MicroStepGraphs(model::Gpt& model,
                                  const layout::Plan& plan,
                                  model::Hooks& hooks,
-                                 device::Stream& compute)
-    : model_(model), plan_(plan), hooks_(hooks), compute_(compute) {
+                                 device::Stream& compute,
+                                 bool takes_turns)
+    : model_(model), plan_(plan), hooks_(hooks), compute_(compute), takes_turns_(takes_turns) {
   for (std::size_t p = 0; p < plan.parameters().size(); ++p)
     all_.push_back(static_cast<ParameterIndex>(p));
 }
@@ -119,6 +134,8 @@ void MicroStepGraphs::run(const Piece& piece) {
   if (!piece.used.empty())
     hooks_.before_use(piece.used, compute_);
   for (const ParameterIndex parameter : piece.ready) hooks_.gradient_ready(parameter, compute_);
+  if (piece.written)
+    hooks_.before_write(*piece.written, compute_);
 }
 
 }  // namespace trireme::session

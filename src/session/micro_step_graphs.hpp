@@ -4,7 +4,8 @@
 // graph one.
 //
 // The host has to act in between, though: compute waits for the gather of a bucket before forward
-// first reads from it, and a bucket's reduction starts when its last gradient is there. So a
+// first reads from it, a bucket's reduction starts when its last gradient is there, and where buckets
+// take turns in memory (parallel.shard: gradients), compute waits until it is free. So a
 // recording is a list of pieces, a graph each, cut where that happens; after a piece the real
 // hooks are called, outside of any capture, with what the model said when it was recorded:
 //
@@ -12,6 +13,8 @@
 //   last micro-step              a cut after the last gradient of each bucket; the other gradients
 //                                of the bucket are reported there as well, in their order
 //   any other                    one piece
+//   where buckets take turns     every micro-step is a last one; and a cut before the first write to
+//                                each bucket's gradients
 //
 // 1. Cuts follow from the plan and from the micro-step's place in the step, never from what was
 //    current or finished while recording: a recording holds for every later step. It is found by
@@ -32,6 +35,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/device.hpp"
@@ -44,11 +48,13 @@ namespace trireme::session {
 class MicroStepGraphs {
  public:
   /// All of them outlive the graphs. `hooks` hears of parameters in the groups in which the model
-  /// asks for them; before later micro-steps, of all at once.
+  /// asks for them; before later micro-steps, of all at once; and of writes to gradients where these
+  /// take turns, once per bucket.
   MicroStepGraphs(model::Gpt& model,
                   const layout::Plan& plan,
                   model::Hooks& hooks,
-                  device::Stream& compute);
+                  device::Stream& compute,
+                  bool takes_turns = false);
 
   /// As model.train(): records a micro-step that is not known yet while it runs, else replays it.
   /// `first`, `last`: its place in the step.
@@ -61,6 +67,7 @@ class MicroStepGraphs {
   struct Piece {
     std::unique_ptr<device::Graph> graph;
     std::vector<ParameterIndex> used, ready;  ///< what the hooks hear after it
+    std::optional<ParameterIndex> written;    ///< and then
   };
   struct Recording {
     const std::byte* tokens = nullptr;
@@ -78,6 +85,7 @@ class MicroStepGraphs {
   const layout::Plan& plan_;
   model::Hooks& hooks_;
   device::Stream& compute_;
+  const bool takes_turns_;
   std::vector<ParameterIndex> all_;
   std::vector<Recording> recordings_;
 };

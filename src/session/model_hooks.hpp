@@ -15,6 +15,9 @@ class EngineHooks final : public model::Hooks {
   void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*stream*/) override {
     engine_.before_use(parameters);
   }
+  void before_write(ParameterIndex parameter, device::Stream& /*stream*/) override {
+    engine_.before_write(parameter);
+  }
   void gradient_ready(ParameterIndex parameter, device::Stream& /*stream*/) override {
     engine_.mark_ready(parameter);
   }

@@ -153,7 +153,7 @@ void Session::choose_graphs() {
   if (!wanted)
     return;
   TRIREME_EXPECT(job.memory.pool, "graphs of scratch that is freed: {}", "memory.pool is off");
-  graphs.emplace(model, plan, hooks, *compute_stream);
+  graphs.emplace(model, plan, hooks, *compute_stream, engine.takes_turns());
 }
 
 void Session::expect_equal_plans() {
@@ -166,7 +166,7 @@ void Session::micro_steps(std::int64_t number) {
   const auto first = static_cast<std::int64_t>(next_sample);
   const data::Batches batch = batches(number);
   const std::int64_t per_leaf = batch.micro_steps() / engine.leaves();
-  const bool reduces_each = job.parallel.reduce_every == reduce::ReduceEvery::micro_step;
+  const bool reduces_each = job.parallel.reduces_micro_steps();
   for (std::int64_t micro = 0; micro < batch.micro_steps(); ++micro) {
     if (micro > 0 && micro % per_leaf == 0)
       engine.next_leaf();

@@ -91,11 +91,14 @@ TEST(PlanCommand, AddsUp) {
 
 TEST(PlanCommand, CountsWhatMuonTakes) {
   const auto plan = planned(2, {"optimizer.kind=muon"});
-  const auto work = optim::matrix_work(plan.plan, [] {
-    optim::OptimizerConfig config;
-    config.kind = optim::Kind::muon;
-    return config;
-  }(), true);
+  const auto work = optim::matrix_work(
+      plan.plan,
+      [] {
+        optim::OptimizerConfig config;
+        config.kind = optim::Kind::muon;
+        return config;
+      }(),
+      true);
   const Node json = read_json(plan_json(plan));
   const Node fp32 = member(member(json, "per_rank"), "fp32");
   EXPECT_EQ(number(fp32, "matrix_bytes"), work->bytes());
@@ -205,6 +208,34 @@ TEST(PlanCommand, TellsWhatMatricesSendBetweenHosts) {
   EXPECT_THAT(plan_text(traffic({}, 8, 2)), testing::Not(HasSubstr("by a host, for matrices")));
 }
 
+TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
+  const auto plan = planned(8, {"parallel.bucket_elements=5000", "batch.micro_sequences=2"});
+  ASSERT_EQ(plan.shardings.size(), 3U);
+  const auto held = [&](std::size_t i) { return plan.shardings[i].budgets[0].held_bytes(); };
+  const auto sent = [&](std::size_t i) { return plan.shardings[i].budgets[0].wire_bytes(); };
+  EXPECT_EQ(held(1), plan.budgets[0].held_bytes()) << "that of the deck";
+  EXPECT_GT(held(0), held(1));
+  EXPECT_GT(held(1), held(2));
+  // Four micro-steps: gradients four times and parameters once, of as many bytes.
+  EXPECT_EQ(sent(0), sent(1));
+  EXPECT_EQ(2 * sent(2), 5 * sent(1));
+
+  const auto own = planned(
+      8, {"parallel.bucket_elements=5000", "batch.micro_sequences=2", "parallel.shard=gradients"});
+  EXPECT_EQ(own.budgets[0].held_bytes(), held(2));
+  EXPECT_EQ(own.budgets[0].wire_bytes(), sent(2));
+  EXPECT_THAT(plan_text(own), HasSubstr("\ngradients, as in the deck "));
+  const Node json = read_json(plan_json(own));
+  EXPECT_EQ(member(json, "shard").word, "gradients");
+  EXPECT_EQ(number(member(member(member(json, "shard_choices"), "none"), "fp32"), "held_bytes"),
+            held(0));
+
+  const auto tree = planned(8, {"parallel={reduction: tree, logical_shards: 8}"});
+  EXPECT_TRUE(tree.shardings[2].budgets.empty());
+  EXPECT_THAT(plan_text(tree), HasSubstr("not with this reduction or order of buckets"));
+  EXPECT_FALSE(tree.shardings[0].budgets.empty());
+}
+
 TEST(PlanCommand, FollowsTheDeck) {
   EXPECT_EQ(planned(2).dtypes.size(), 2U) << "auto: both";
   EXPECT_EQ(planned(2, {"run.precision=bf16"}).dtypes, std::vector{DType::bf16});
@@ -220,7 +251,7 @@ TEST(PlanCommand, FollowsTheDeck) {
   EXPECT_GT(snapshot({"checkpoint.asynchronous=false", "run.device=cuda"}), 0)
       << "files are written from memory of the host";
   const std::string text = plan_text(planned(2, {"parallel.bucket_elements=30000"}));
-  EXPECT_THAT(text, HasSubstr("2 ranks, optimizer sharded"));
+  EXPECT_THAT(text, HasSubstr("2 ranks, shard: optimizer"));
   EXPECT_THAT(text, HasSubstr("wte.weight\n"));
   EXPECT_THAT(text, HasSubstr("ln_f.bias .. "));
 }
@@ -245,7 +276,7 @@ TEST(PlanCommand, PlansForRanksThatTheBatchCannotBeSplitOver) {
   const std::string deck = std::string(TRIREME_INPUT) + "/gpt2-124m.yaml";
   for (const int ranks : {3, 7, 512, 4096}) {
     const std::string text = plan_command(deck, {}, {.ranks = ranks}, {});
-    EXPECT_THAT(text, HasSubstr(fmt::format("{} ranks, optimizer sharded", ranks)));
+    EXPECT_THAT(text, HasSubstr(fmt::format("{} ranks, shard: optimizer", ranks)));
     EXPECT_THAT(text, HasSubstr(fmt::format("a run on {} ranks needs another batch", ranks)));
   }
   EXPECT_THAT(plan_command(deck, {}, {.ranks = 64}, {}), testing::Not(HasSubstr("another batch")));

@@ -70,6 +70,26 @@ class Memory(TrainingTest):
         self.assertGreater(planned, 2 * small["peak_resident"])
         self.assertLess(abs(beside - small["peak_resident"]), 0.03 * planned, (planned, record["peak_resident"], small["peak_resident"]))
 
+    def test_shards_of_gradients_are_held_as_planned(self):
+        for ranks, words in ((1, ()), (2, ("parallel.bucket_elements=1",)), (4, ()), (3, ("parallel.gradient_dtype=bf16",)),
+                             (2, ("optimizer.kind=muon",))):
+            plan, record = self.compared(ranks, "parallel.shard=gradients", *words)
+            own = plan["shard_choices"]["gradients"]["fp32"]["held_bytes"]
+            self.assertEqual(own, plan["per_rank"]["fp32"]["held_bytes"])
+
+    def test_gradients_that_take_turns_are_not_resident(self):
+        _, small = self.compared(2, "parallel.shard=gradients")
+        overrides = ("model.channels=768", "model.layers=6", "batch.sequences=2", "checkpoint.every_steps=0")
+        resident = {}
+        for shard in ("optimizer", "gradients"):
+            plan, record = self.compared(2, *overrides, f"parallel.shard={shard}")
+            rank = plan["per_rank"]["fp32"]
+            resident[shard] = record["peak_resident"]
+            planned = rank["whole_bytes"] + rank["peer_bytes"]
+            beside = record["peak_resident"] - planned
+            self.assertLess(abs(beside - small["peak_resident"]), 0.03 * planned, (shard, planned, record["peak_resident"]))
+        self.assertLess(resident["gradients"], resident["optimizer"])
+
     def test_bf16_has_masters_beside_half_the_parameters(self):
         plan, record = self.compared(2, precision="bf16")
         self.assertEqual(record["optimizer"] * 2, 12 * (plan["parameter_elements"] + plan["padding_elements"]))

@@ -80,6 +80,30 @@ class Bits(TrainingTest):
         self.train_well(*whole, every, ranks=2, name="whole-each")
         self.assertEqual(self.weights(12, "whole-each"), self.weights(12, "whole"))
 
+    def test_gradients_in_shards_have_the_bits_of_one_reduction_per_micro_step(self):
+        self.train_well("parallel.reduce_every=micro_step", ranks=2, name="micro_step")
+        for switch in ("parallel.overlap_gradients=false", "parallel.bucket_elements=1", "parallel.bucket_elements=auto",
+                       "gpu.graphs=true", "parallel.cached_shards=false", "parallel.transport=mpi parallel.reduction=ordered"):
+            name = switch.replace("=", "-")
+            self.train_well("parallel.shard=gradients", *switch.split(" "), ranks=2, name=name)
+            self.assertEqual(self.weights(12, name), self.weights(12, "micro_step"), switch)
+        whole = ("batch.micro_sequences=6",)
+        self.train_well(*whole, ranks=2, name="whole")
+        self.train_well(*whole, "parallel.shard=gradients", ranks=2, name="whole-gradients")
+        self.assertEqual(self.weights(12, "whole-gradients"), self.weights(12, "whole"))
+
+    def test_a_run_goes_on_with_other_shards(self):
+        """Checkpoints know no buckets: with one reduction per micro-step the bits do not tell what was in shards, and since when."""
+        every = "parallel.reduce_every=micro_step"
+        self.train_well(every, ranks=2, name="whole")
+        shards = ("optimizer", "gradients", "none")
+        for first in shards:
+            for second in shards:
+                name = f"{first}-{second}"
+                self.train_well(every, f"parallel.shard={first}", "run.steps=6", "optimizer.schedule.steps=12", ranks=2, name=name)
+                self.train_well(every, f"parallel.shard={second}", ranks=2, name=name)
+                self.assertEqual(self.weights(12, name), self.weights(12, "whole"), name)
+
     def test_threads_do_not_change_the_numbers(self):
         for threads in (1, 2, 3):
             self.train_well(f"run.threads={threads}", name=f"t{threads}")

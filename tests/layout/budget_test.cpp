@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layout/budget.hpp"
 
+#include <vector>
+
 #include <gtest/gtest.h>
+
+#include "base/error.hpp"
 
 #include "layout/models.hpp"
 
@@ -15,7 +19,7 @@ const StateSlots adam_slots = {{"master", ""}, {"moment1", ""}, {"moment2", ""}}
 TEST(Budget, OfASmallPlanIsWhatAPencilSays) {
   // Two buckets: p1 alone (200 -> 256 elements at two ranks), p0 alone (100 -> 128).
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
-  const Budget budget = budget_of(plan, adam_slots, DType::bf16, true);
+  const Budget budget = budget_of(plan, adam_slots, {.parameter_dtype = DType::bf16});
   ASSERT_EQ(budget.buckets.size(), 2U);
   EXPECT_EQ(budget.buckets[0].first, ParameterIndex{1});
   EXPECT_EQ(budget.buckets[0].elements, 256);
@@ -32,7 +36,7 @@ TEST(Budget, OfASmallPlanIsWhatAPencilSays) {
   EXPECT_EQ(budget.gradient_wire_bytes, 192 * 4);
   EXPECT_EQ(budget.parameter_wire_bytes, 192 * 2);
 
-  const Budget whole = budget_of(plan, adam_slots, DType::f32, false);
+  const Budget whole = budget_of(plan, adam_slots, {.shard = Shard::none});
   EXPECT_EQ(whole.state_bytes, (std::vector<std::int64_t>{0, 384 * 4, 384 * 4}));
   EXPECT_EQ(whole.gradient_wire_bytes, 2 * 192 * 4);
   EXPECT_EQ(whole.parameter_wire_bytes, 0);
@@ -40,13 +44,13 @@ TEST(Budget, OfASmallPlanIsWhatAPencilSays) {
 
 TEST(Budget, OfNarrowGradientsHoldsACopyAndSendsHalf) {
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
-  const Budget budget = budget_of(plan, adam_slots, DType::f32, true, DType::bf16);
+  const Budget budget = budget_of(plan, adam_slots, {.wire_dtype = DType::bf16});
   // The copy has the memory of one bucket.
   EXPECT_EQ(budget.gradient_bytes, 384 * 4 + plan.largest_bucket() * 2);
   EXPECT_LT(plan.largest_bucket(), 384);
   EXPECT_EQ(budget.gradient_wire_bytes, 192 * 2);
   const Plan alone(table_of({100, 200}), {1, 150, Padding::aligned});
-  EXPECT_EQ(budget_of(alone, adam_slots, DType::f32, true, DType::bf16).gradient_bytes, 384 * 4);
+  EXPECT_EQ(budget_of(alone, adam_slots, {.wire_dtype = DType::bf16}).gradient_bytes, 384 * 4);
 }
 
 TEST(Budget, OfOtherRanksCountsWhatIsReadOfThem) {
@@ -54,28 +58,57 @@ TEST(Budget, OfOtherRanksCountsWhatIsReadOfThem) {
   const std::int64_t elements = plan.flat_elements();
   const std::int64_t sums = step_sum_elements(4) * 8;
   // All ranks on one host: a quarter of each other rank's wire and parameters; its sums twice.
-  EXPECT_EQ(peer_bytes(plan, DType::f32, true, DType::bf16, 4),
+  EXPECT_EQ(peer_bytes(plan, {.wire_dtype = DType::bf16}, 4),
             3 * (plan.largest_bucket() / 4 * 2 + elements / 4 * 4 + 2 * sums / 4));
   // Two hosts: a half of the one other rank's.
-  EXPECT_EQ(peer_bytes(plan, DType::bf16, true, DType::f32, 2), elements / 2 * (4 + 2) + sums);
+  EXPECT_EQ(peer_bytes(plan, {.parameter_dtype = DType::bf16}, 2), elements / 2 * (4 + 2) + sums);
   // Not sharded: sums of gradients are gathered, and parameters are nobody's business.
-  EXPECT_EQ(peer_bytes(plan, DType::bf16, false, DType::f32, 4),
+  EXPECT_EQ(peer_bytes(plan, {.parameter_dtype = DType::bf16, .shard = Shard::none}, 4),
             3 * (elements / 4 * (4 + 4) + 2 * sums / 4));
-  EXPECT_EQ(peer_bytes(plan, DType::f32, true, DType::f32, 1), 0);
+  EXPECT_EQ(peer_bytes(plan, {}, 1), 0);
+}
+
+TEST(Budget, OfShardsOfGradientsHoldsAFewBucketsAndTheSumsOfOneRank) {
+  // Seven buckets of 128 to 640 elements at two ranks, and one apart, which backward begins first.
+  std::vector<Parameter> table = table_of({640, 128, 128, 384, 128, 256, 128});
+  table.insert(table.begin(), {"tied", {1024}, true});
+  const Plan plan(table, {2, 1, Padding::aligned});
+  const BudgetOptions options{.shard = Shard::gradients, .micro_step_reductions = 3};
+  const Budget budget = budget_of(plan, adam_slots, options);
+  // In the order of backward 128 256 128 | 384 128 128 | 640: the slots are 640, 256 and 128.
+  const std::int64_t ring = 640 + 256 + 128 + 1024, owned = plan.flat_elements() / 2;
+  EXPECT_EQ(budget.gradient_bytes, 4 * (ring + owned));
+  EXPECT_EQ(budget.gradient_wire_bytes, 3 * 4 * owned);
+  EXPECT_EQ(budget.parameter_wire_bytes, 4 * owned);
+  EXPECT_EQ(budget.state_bytes, budget_of(plan, adam_slots, {}).state_bytes);
+  EXPECT_EQ(budget.buckets[4].begin, 128 + 256 + 128 + 384);
+  EXPECT_EQ(budget.buckets[4].gradient_alignment_bytes, 256) << "begins at 640, shards of 64";
+  EXPECT_EQ(peer_bytes(plan, options, 2),
+            4 * (ring / 2 + owned) + 2 * step_sum_elements(2) / 2 * 8);
+  EXPECT_THROW(static_cast<void>(budget_of(plan, adam_slots, {.shard = Shard::gradients})),
+               ContractError);
+  // Sums of micro-steps beside whole gradients, where only the reduction is per micro-step.
+  EXPECT_EQ(budget_of(plan, adam_slots, {.micro_step_reductions = 3}).gradient_bytes,
+            4 * (plan.flat_elements() + owned));
+  EXPECT_EQ(budget_of(plan, adam_slots, {.shard = Shard::none, .micro_step_reductions = 3})
+                .gradient_bytes,
+            2 * 4 * plan.flat_elements());
 }
 
 TEST(Budget, OfPartialSumsHoldsOneMoreArenaEachAndSendsNoMore) {
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
-  const Budget budget = budget_of(plan, adam_slots, DType::f32, true, DType::f32, 3);
+  const Budget budget = budget_of(plan, adam_slots, {.partial_sums = 3});
   EXPECT_EQ(budget.gradient_bytes, 384 * 4 * 4);
   EXPECT_EQ(budget.gradient_wire_bytes, 192 * 4);
 }
 
 TEST(Budget, OfASnapshotHoldsThreeCopiesOfWhatIsOwnedShardedOrNot) {
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
-  for (const bool sharded : {true, false}) {
-    const Budget without = budget_of(plan, adam_slots, DType::bf16, sharded);
-    const Budget with = budget_of(plan, adam_slots, DType::bf16, sharded, DType::f32, 0, true);
+  for (const Shard shard : {Shard::optimizer, Shard::none}) {
+    const Budget without =
+        budget_of(plan, adam_slots, {.parameter_dtype = DType::bf16, .shard = shard});
+    const Budget with = budget_of(
+        plan, adam_slots, {.parameter_dtype = DType::bf16, .shard = shard, .snapshot = true});
     EXPECT_EQ(without.snapshot_bytes, 0);
     EXPECT_EQ(with.snapshot_bytes, 192 * 4 * 3);
     EXPECT_EQ(with.held_bytes(), without.held_bytes() + 192 * 12);
@@ -84,8 +117,10 @@ TEST(Budget, OfASnapshotHoldsThreeCopiesOfWhatIsOwnedShardedOrNot) {
 
 TEST(Budget, OfOneRankSendsNothing) {
   const Plan plan(table_of({100, 200}), {1, 150, Padding::aligned});
-  EXPECT_EQ(budget_of(plan, adam_slots, DType::bf16, true).wire_bytes(), 0);
-  EXPECT_EQ(budget_of(plan, adam_slots, DType::bf16, false).wire_bytes(), 0);
+  EXPECT_EQ(budget_of(plan, adam_slots, {.parameter_dtype = DType::bf16}).wire_bytes(), 0);
+  EXPECT_EQ(budget_of(plan, adam_slots, {.parameter_dtype = DType::bf16, .shard = Shard::none})
+                .wire_bytes(),
+            0);
 }
 
 TEST(Budget, ShowsShardsThatLoseTheirAlignment) {
@@ -93,8 +128,9 @@ TEST(Budget, ShowsShardsThatLoseTheirAlignment) {
   const auto table = gpt2_table(gpt2_1558m);
   const auto worst = [&](Padding padding) {
     std::int64_t bytes = 1 << 30;
-    for (const BucketRow& row :
-         budget_of(Plan(table, {128, 128'000'000, padding}), adam_slots, DType::bf16, true).buckets)
+    for (const BucketRow& row : budget_of(Plan(table, {128, 128'000'000, padding}), adam_slots,
+                                          {.parameter_dtype = DType::bf16})
+                                    .buckets)
       bytes = std::min(bytes, row.parameter_alignment_bytes);
     return bytes;
   };
@@ -104,14 +140,14 @@ TEST(Budget, ShowsShardsThatLoseTheirAlignment) {
 
 TEST(Budget, CountsRanksThatOwnPaddingOnly) {
   const Plan plan(table_of({100}), {4, 1000, Padding::aligned});
-  EXPECT_EQ(budget_of(plan, adam_slots, DType::f32, true).buckets[0].num_padding_only_ranks, 2);
+  EXPECT_EQ(budget_of(plan, adam_slots, {}).buckets[0].num_padding_only_ranks, 2);
 }
 
 TEST(Budget, OfTheOptimizerFallsAsOneOverRanks) {
   const auto table = gpt2_table(gpt2_124m);
   const auto state = [&](int ranks) {
     const Budget budget = budget_of(Plan(table, {ranks, 40'000'000, Padding::aligned}), adam_slots,
-                                    DType::bf16, true);
+                                    {.parameter_dtype = DType::bf16});
     return budget.all_state_bytes();
   };
   const std::int64_t one = state(1);

@@ -95,7 +95,7 @@ TEST(StateSlots, WithoutMatricesHoldAllElseOnceAndApart) {
 TEST(StateSlots, WithoutMatricesMakeBudgetAndSnapshotSmaller) {
   const Plan plan = plan_of(2);
   const StateSlots slots = {{"master", ""}, of_all, of_others};
-  const Budget budget = budget_of(plan, slots, DType::bf16, true);
+  const Budget budget = budget_of(plan, slots, {.parameter_dtype = DType::bf16});
   EXPECT_EQ(budget.state_bytes[1], 4 * plan.owned_elements());
   EXPECT_EQ(budget.state_bytes[2], 4 * most_slot_elements(plan, of_others, true));
   EXPECT_LT(budget.state_bytes[2], budget.state_bytes[1]);

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "layout/ring.hpp"
+
 #include "model/counting_device.hpp"
 #include "model/small_model.hpp"
 
@@ -134,6 +136,7 @@ TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
   class Snapshots final : public Hooks {
    public:
     void before_use(std::span<const ParameterIndex> /*p*/, device::Stream& /*s*/) override {}
+    void before_write(ParameterIndex /*p*/, device::Stream& /*s*/) override {}
     void gradient_ready(ParameterIndex parameter, device::Stream& /*s*/) override {
       taken.emplace_back(at(parameter), model->gradient_now(at(parameter)));
     }
@@ -149,6 +152,46 @@ TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
     ASSERT_EQ(hooks.taken.size(), model.table.size());
     for (const auto& [i, gradient] : hooks.taken)
       EXPECT_EQ(gradient, model.gradients[i]) << model.table[i].name;
+  }
+}
+
+/// Gradients may take turns in memory (layout/ring.hpp): one is asked for before it is written, and not
+/// while three before it in backward are unfinished, but for one with a bucket of its own.
+TEST_P(GptTest, AGradientIsAskedForBeforeItIsWrittenAndWhenItsTurnCanCome) {
+  class Turns final : public Hooks {
+   public:
+    explicit Turns(SmallModel& model) : asked(model.table.size()), model_(model) {}
+    void before_use(std::span<const ParameterIndex> /*p*/, device::Stream& /*s*/) override {}
+    void before_write(ParameterIndex parameter, device::Stream& /*s*/) override {
+      const std::size_t p = at(parameter);
+      if (asked[p] != 0)
+        return;
+      asked[p] = 1;
+      for (const float value : model_.gradient_now(p))
+        ASSERT_EQ(value, 0.0F) << model_.table[p].name;
+      const auto before =
+          std::count_if(model_.table.begin() + static_cast<std::ptrdiff_t>(p) + 1,
+                        model_.table.end(), [](const auto& other) { return !other.own_bucket; });
+      if (!model_.table[p].own_bucket)
+        EXPECT_LT(before - num_ready_, std::int64_t{layout::Ring::slots_in_turns})
+            << model_.table[p].name;
+    }
+    void gradient_ready(ParameterIndex parameter, device::Stream& /*s*/) override {
+      EXPECT_TRUE(asked[at(parameter)]);
+      num_ready_ += model_.table[at(parameter)].own_bucket ? 0 : 1;
+    }
+
+    std::vector<char> asked;  // by parameter
+
+   private:
+    SmallModel& model_;
+    std::int64_t num_ready_ = 0;
+  };
+  for (const GptShape& shape : small_shapes()) {
+    SmallModel model(shape, GetParam());
+    Turns hooks(model);
+    model.train(tokens, targets, 0, true, &hooks);
+    EXPECT_EQ(hooks.asked, std::vector<char>(model.table.size(), 1));
   }
 }
 

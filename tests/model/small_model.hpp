@@ -71,6 +71,7 @@ class RecordingHooks final : public Hooks {
     if (!ready.empty())
       used_after_ready = true;
   }
+  void before_write(ParameterIndex /*p*/, device::Stream& /*s*/) override {}
   void gradient_ready(ParameterIndex parameter, device::Stream& /*s*/) override {
     ready.push_back(parameter);
   }

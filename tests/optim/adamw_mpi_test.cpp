@@ -46,11 +46,11 @@ TEST_P(AdamWOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
     setting.parallel.gradient_dtype =
         dtype == DType::f32 ? reduce::GradientDType::fp32 : reduce::GradientDType::bf16;
     const auto reference = train(setting, comm::Transport::mpi);
-    for (int bits = 0; bits < 16; ++bits) {
-      setting.parallel.shard = (bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none;
-      setting.parallel.overlap_gradients = (bits & 2) != 0;
-      setting.parallel.overlap_parameters = (bits & 4) != 0;
-      setting.parallel.cached_shards = (bits & 8) != 0;
+    for (int bits = 0; bits < 24; ++bits) {
+      setting.parallel.shard = EnumNames<layout::Shard>::table[bits / 8].first;
+      setting.parallel.overlap_gradients = (bits & 1) != 0;
+      setting.parallel.overlap_parameters = (bits & 2) != 0;
+      setting.parallel.cached_shards = (bits & 4) != 0;
       setting.parallel.bucket_elements.value = bits % 3 == 0 ? 1 : bits % 3 == 1 ? 350 : 40'000;
       SCOPED_TRACE(bits);
       expect_equal(train(setting, GetParam()), reference);

@@ -124,11 +124,11 @@ TEST_P(AdamWAtRanks, GivesTheSameBitsShardedOrWholeWithAnyBucketsAndSwitches) {
     TrainingSetting setting;
     setting.dtype = dtype;
     const auto reference = train(GetParam(), setting);
-    for (int bits = 0; bits < 16; ++bits) {
-      setting.parallel.shard = (bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none;
-      setting.parallel.overlap_gradients = (bits & 2) != 0;
-      setting.parallel.overlap_parameters = (bits & 4) != 0;
-      setting.parallel.cached_shards = (bits & 8) != 0;
+    for (int bits = 0; bits < 24; ++bits) {
+      setting.parallel.shard = EnumNames<layout::Shard>::table[bits / 8].first;
+      setting.parallel.overlap_gradients = (bits & 1) != 0;
+      setting.parallel.overlap_parameters = (bits & 2) != 0;
+      setting.parallel.cached_shards = (bits & 4) != 0;
       for (const layout::Padding padding : {layout::Padding::aligned, layout::Padding::none})
         for (const std::int64_t bucket_elements : {1, 350, 40'000}) {
           setting.parallel.padding = padding;
@@ -172,7 +172,8 @@ TEST_P(AdamWAtRanks, AllocatesExactlyTheBytesOfTheBudget) {
         setting.dtype = dtype;
         Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
         const layout::Budget budget = layout::budget_of(
-            training.plan(), state_slots(setting.optimizer()), dtype, setting.parallel.sharded());
+            training.plan(), state_slots(setting.optimizer()),
+            {.parameter_dtype = dtype, .shard = shard, .micro_step_reductions = 1});
         const Optimizer& optimizer = training.optimizer();
         for (std::size_t slot = 0; slot < optimizer.slots().size(); ++slot)
           ASSERT_EQ(static_cast<std::int64_t>(optimizer.slot_bytes(slot)),

@@ -55,8 +55,8 @@ TEST_P(MuonOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
     setting.dtype = dtype;
     setting.steps = 2;
     const auto reference = train_muon(setting, comm::Transport::mpi);
-    for (const int bits : {0, 1, 3, 5, 8, 11, 13, 15}) {
-      setting.parallel.shard = (bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none;
+    for (const int bits : {0, 1, 2, 3, 5, 8, 11, 13, 15}) {
+      setting.parallel.shard = EnumNames<layout::Shard>::table[bits % 3].first;
       setting.parallel.overlap_gradients = (bits & 2) != 0;
       setting.parallel.overlap_parameters = (bits & 4) != 0;
       setting.parallel.cached_shards = (bits & 8) != 0;

@@ -212,6 +212,20 @@ TEST(Muon, WritesNothingInAStepThatIsNotFinite) {
   });
 }
 
+/// Where sums of micro-steps lie apart from what backward writes, they are what is orthogonalized.
+TEST(Muon, HasTheSameBitsWhereGradientsAreReducedPerMicroStep) {
+  omp_set_num_threads(1);
+  TrainingSetting setting = muon_setting();
+  const auto reference = train_muon(1, setting);
+  setting.parallel.reduce_every = reduce::ReduceEvery::micro_step;
+  for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
+    setting.parallel.shard = shard;
+    const auto result = train_muon(1, setting);
+    EXPECT_EQ(result.parameters, reference.parameters) << name;
+    EXPECT_EQ(result.grad_norms, reference.grad_norms) << name;
+  }
+}
+
 TEST(Muon, MatricesHaveNoSecondMoment) {
   run_ranks(1, [](ThreadRank& rank) {
     omp_set_num_threads(1);
@@ -242,8 +256,9 @@ TEST(Muon, AllocatesTheBytesOfTheBudget) {
         rank.world.barrier();
       });
       const layout::Plan plan(setting.table, {ranks, 700, layout::Padding::aligned});
-      const layout::Budget budget = layout::budget_of(plan, state_slots(setting.optimizer()), dtype,
-                                                      setting.parallel.sharded());
+      const layout::Budget budget =
+          layout::budget_of(plan, state_slots(setting.optimizer()),
+                            {.parameter_dtype = dtype, .shard = setting.parallel.shard});
       for (const auto& mine : bytes)
         for (std::size_t slot = 0; slot < mine.size(); ++slot)
           EXPECT_EQ(static_cast<std::int64_t>(mine[slot]), budget.state_bytes[slot]);

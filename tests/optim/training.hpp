@@ -121,6 +121,7 @@ class Training {
     engine_.wait_for_parameters();
     for (std::size_t p = plan_.parameters().size(); p-- > 0;) {
       const auto index = static_cast<ParameterIndex>(p);
+      engine_.before_write(index);
       const View gradient = engine_.gradient(index);
       std::vector<float> values = read(gradient);
       for (std::int64_t i = 0; i < gradient.elements; ++i)

@@ -45,7 +45,10 @@ void step(Engine& engine) {
   engine.begin_step();
   engine.wait_for_parameters();
   for (std::int64_t leaf = 1; leaf < engine.leaves(); ++leaf) engine.next_leaf();
-  for (std::int32_t p = count; p-- > 0;) engine.mark_ready(ParameterIndex{p});
+  for (std::int32_t p = count; p-- > 0;) {
+    engine.before_write(ParameterIndex{p});
+    engine.mark_ready(ParameterIndex{p});
+  }
   engine.finish_reduction();
   for (std::size_t b = engine.owned().size(); b-- > 0;) {
     engine.wait_for_shard(static_cast<BucketIndex>(b));
@@ -75,9 +78,11 @@ long allocations_of_steps(const ParallelConfig& config) {
 
 TEST(Allocations, AreNoneInAStep) {
   EXPECT_EQ(allocations_of_steps({}), 0);
-  ParallelConfig whole;
-  whole.shard = layout::Shard::none;
-  EXPECT_EQ(allocations_of_steps(whole), 0);
+  for (const layout::Shard shard : {layout::Shard::none, layout::Shard::gradients}) {
+    ParallelConfig config;
+    config.shard = shard;
+    EXPECT_EQ(allocations_of_steps(config), 0) << word(shard);
+  }
   ParallelConfig inlined;
   inlined.overlap_gradients = inlined.overlap_parameters = false;
   EXPECT_EQ(allocations_of_steps(inlined), 0);

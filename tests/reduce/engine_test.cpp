@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 
 #include "layout/budget.hpp"
+#include "layout/ring.hpp"
 
 #include "reduce/steps.hpp"
 #include "reduce/thread_ranks.hpp"
@@ -86,6 +87,21 @@ TEST_P(EngineAtRanks, RoundsGradientsThatTravelAsBf16) {
   }
 }
 
+TEST_P(EngineAtRanks, AddsUpMicroStepsThatAreReducedByThemselves) {
+  const int ranks = GetParam(), steps = 2;
+  for (const GradientDType wire : {GradientDType::fp32, GradientDType::bf16}) {
+    const Setting plain{.gradient_dtype = wire, .micro_steps = 3};
+    const auto expected = train_plainly(plain, steps, ranks);
+    for (Setting setting : settings_of_every_switch()) {
+      setting.gradient_dtype = wire;
+      setting.micro_steps = 3;
+      if (setting.shard != layout::Shard::gradients)
+        setting.reduce_every = ReduceEvery::micro_step;
+      ASSERT_EQ(train(ranks, setting, steps), expected) << setting.text() << ", " << word(wire);
+    }
+  }
+}
+
 TEST_P(EngineAtRanks, EnqueuesTheSameCollectivesInTheSameOrderOnAllRanks) {
   const int ranks = GetParam();
   Hub hub(ranks);
@@ -100,6 +116,27 @@ TEST_P(EngineAtRanks, EnqueuesTheSameCollectivesInTheSameOrderOnAllRanks) {
     EXPECT_THAT(hub.calls(rank),
                 ::testing::ElementsAre("reduce_scatter 0", "reduce_scatter 1", "reduce_scatter 2",
                                        "all_gather 2", "all_gather 1", "all_gather 0"));
+}
+
+TEST_P(EngineAtRanks, ReducesBucketsThatTakeTurnsInEveryMicroStepInTheSameOrder) {
+  const int ranks = GetParam();
+  const Setting setting{.shard = layout::Shard::gradients, .bucket_elements = 1, .micro_steps = 2};
+  Hub hub(ranks);
+  hub.keep_calls(100);
+  run_ranks(hub, [&](ThreadRank& rank) {
+    const layout::Plan plan(table(), options(ranks, 1));
+    Engine engine(plan, DType::f32, setting.config(), rank.communicator, *rank.device,
+                  *rank.compute);
+    engine.hold_collectives(rank.world.rank() == 0);
+    Steps(engine, *rank.device, *rank.compute, setting).run(0);
+    engine.wait_for_parameters();
+  });
+  std::vector<std::string> expected;
+  for (int micro = 0; micro < setting.micro_steps; ++micro)
+    for (int bucket = 0; bucket < 6; ++bucket)
+      expected.push_back("reduce_scatter " + std::to_string(bucket));
+  for (int bucket = 6; bucket-- > 0;) expected.push_back("all_gather " + std::to_string(bucket));
+  for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(hub.calls(rank), expected);
 }
 
 TEST_P(EngineAtRanks, KeepsPaddingZero) {
@@ -198,6 +235,55 @@ TEST_F(OneRank, RefusesAGradientComputedFromParametersThatNobodyWaitedFor) {
               ::testing::HasSubstr("nobody has waited for its parameters"));
 }
 
+TEST_F(OneRank, RefusesWritesOutOfTurn) {
+  plan_ = layout::Plan(table(), options(1, 1));  // e, d, c, b, a and, apart, wte
+  ParallelConfig config;
+  config.shard = layout::Shard::gradients;
+  Engine& engine = make(config);
+  const ParameterIndex wte{0}, a{1}, b{2}, c{3}, d{4}, e{5};
+  engine.begin_step();
+  EXPECT_THAT(message_of([&] { engine.mark_ready(e); }),
+              ::testing::HasSubstr("nobody has asked to write it"));
+  for (const ParameterIndex begun : {wte, e, d, c}) engine.before_write(begun);
+  EXPECT_THAT(message_of([&] { engine.before_write(b); }),
+              ::testing::HasSubstr("b is written, in the memory of bucket 0, which is filling"));
+  engine.mark_ready(e);
+  engine.before_write(b);
+  EXPECT_THAT(message_of([&] { engine.before_write(a); }),
+              ::testing::HasSubstr("a is written, in the memory of bucket 1"));
+}
+
+TEST_F(OneRank, ZeroesMemoryWhoseTurnComes) {
+  plan_ = layout::Plan(table(), options(1, 1));
+  ParallelConfig config;
+  config.shard = layout::Shard::gradients;
+  Engine& engine = make(config);
+  engine.begin_step();
+  for (std::int32_t p = 5; p >= 0; --p) {
+    const ParameterIndex parameter{p};
+    const View bucket = engine.bucket_gradients(plan_.placement(parameter).bucket);
+    std::fill_n(bucket.as<float>(), bucket.elements, 9.0F);
+    engine.before_write(parameter);
+    EXPECT_EQ(std::count(bucket.as<float>(), bucket.as<float>() + bucket.elements, 0.0F),
+              bucket.elements);
+    engine.gradient(parameter).as<float>()[0] = 1;
+    engine.before_write(parameter);
+    EXPECT_EQ(engine.gradient(parameter).as<float>()[0], 1.0F) << "only when its turn begins";
+    engine.mark_ready(parameter);
+  }
+}
+
+TEST_F(OneRank, RefusesShardsOfGradientsThatAreReducedOncePerStep) {
+  ParallelConfig config;
+  config.shard = layout::Shard::gradients;
+  config.reduce_every = ReduceEvery::step;
+  EXPECT_THAT(message_of([&] { make(config); }), ::testing::HasSubstr("reduce_every: step"));
+  config.reduce_every = ReduceEvery::automatic;
+  config.reduction = comm::Reduction::tree;
+  config.logical_shards.value = 1;
+  EXPECT_THAT(message_of([&] { make(config); }), ::testing::HasSubstr("reduction: tree"));
+}
+
 TEST_F(OneRank, RefusesAPlanForAnotherNumberOfRanks) {
   plan_ = layout::Plan(table(), options(2));
   EXPECT_THAT(message_of([&] { make(); }), ::testing::HasSubstr("plan for 2 ranks"));
@@ -227,22 +313,32 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const layout::Padding padding : {layout::Padding::aligned, layout::Padding::none})
         for (const GradientDType wire : {GradientDType::fp32, GradientDType::bf16})
-          run_ranks(ranks, [&](ThreadRank& rank) {
-            const layout::Plan plan(table(), {ranks, 350, padding});
-            ParallelConfig config;
-            config.gradient_dtype = wire;
-            const Engine engine(plan, dtype, config, rank.communicator, *rank.device,
-                                *rank.compute);
-            const auto budget = layout::budget_of(plan, {}, dtype, true, dtype_of(wire));
-            ASSERT_EQ(static_cast<std::int64_t>(engine.gradient_bytes()), budget.gradient_bytes);
-            ASSERT_EQ(static_cast<std::int64_t>(engine.parameter_bytes()), budget.parameter_bytes);
-            // What travels comes from the communicator, and nothing else does.
-            const bool rounds = ranks > 1 && wire != GradientDType::fp32;
-            const std::int64_t elements = rounds ? plan.largest_bucket() : plan.flat_elements();
-            const std::size_t on_wire = size_bytes(rounds ? dtype_of(wire) : DType::f32);
-            ASSERT_EQ(rank.communicator.allocated_bytes(),
-                      static_cast<std::size_t>(elements) * on_wire + engine.parameter_bytes());
-          });
+          for (const auto& [shard, shard_name] : EnumNames<layout::Shard>::table)
+            run_ranks(ranks, [&, shard = shard](ThreadRank& rank) {
+              const layout::Plan plan(table(), {ranks, 1, padding});
+              ParallelConfig config;
+              config.shard = shard;
+              config.gradient_dtype = wire;
+              layout::BudgetOptions options{
+                  .parameter_dtype = dtype, .shard = shard, .wire_dtype = dtype_of(wire)};
+              if (config.reduces_micro_steps())
+                options.micro_step_reductions = 1;
+              const Engine engine(plan, dtype, config, rank.communicator, *rank.device,
+                                  *rank.compute);
+              const auto budget = layout::budget_of(plan, {}, options);
+              ASSERT_EQ(static_cast<std::int64_t>(engine.gradient_bytes()), budget.gradient_bytes);
+              ASSERT_EQ(static_cast<std::int64_t>(engine.parameter_bytes()),
+                        budget.parameter_bytes);
+              // What travels comes from the communicator, and nothing else does.
+              const bool rounds = ranks > 1 && wire != GradientDType::fp32;
+              const bool turns = shard == layout::Shard::gradients;
+              const std::int64_t elements = rounds  ? plan.largest_bucket()
+                                            : turns ? layout::Ring(plan).elements()
+                                                    : plan.flat_elements();
+              const std::size_t on_wire = size_bytes(rounds ? dtype_of(wire) : DType::f32);
+              ASSERT_EQ(rank.communicator.allocated_bytes(),
+                        static_cast<std::size_t>(elements) * on_wire + engine.parameter_bytes());
+            });
 }
 
 TEST_F(OneRank, LooksShardsUpOnceOrEveryStep) {

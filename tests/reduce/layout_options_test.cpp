@@ -23,6 +23,16 @@ TEST(AutoBuckets, HoldFortyMillionUntilAShardWouldBeLessThanAMessage) {
   EXPECT_EQ(elements(512, Wire::gpus), 512'000'000);
 }
 
+TEST(AutoBuckets, AreASixteenthOfTheModelWhereTheyTakeTurns) {
+  ParallelConfig config;
+  config.shard = layout::Shard::gradients;
+  const std::vector<layout::Parameter> middle{{"w", {16, 20'000'000}}};
+  EXPECT_EQ(bucket_elements(config, middle, 2, Wire::inside_a_host), 20'000'000);
+  EXPECT_EQ(bucket_elements(config, large, 2, Wire::inside_a_host), 40'000'000);
+  EXPECT_EQ(bucket_elements(config, small, 2, Wire::inside_a_host), 2 * 131'072) << "a message";
+  EXPECT_EQ(bucket_elements(config, small, 8, Wire::inside_a_host), 834'000);
+}
+
 TEST(AutoBuckets, CountTheBytesThatTravel) {
   ParallelConfig config;
   config.gradient_dtype = GradientDType::bf16;

@@ -44,6 +44,8 @@ struct Setting {
   reduce::GradientDType gradient_dtype = reduce::GradientDType::fp32;
   Tied tied = Tied::first;
   DType dtype = DType::f32;  ///< of the parameters
+  int micro_steps = 1;
+  reduce::ReduceEvery reduce_every = reduce::ReduceEvery::automatic;
 
   [[nodiscard]] reduce::ParallelConfig config() const {
     reduce::ParallelConfig c;
@@ -52,6 +54,7 @@ struct Setting {
     c.overlap_parameters = overlap_parameters;
     c.cached_shards = cached_shards;
     c.gradient_dtype = gradient_dtype;
+    c.reduce_every = reduce_every;
     return c;
   }
   [[nodiscard]] std::string text() const {
@@ -65,20 +68,20 @@ struct Setting {
   }
 };
 
-/// Four switches, one per bit, at three sizes of buckets.
+/// What is sharded, and three switches, one per bit, at three sizes of buckets.
 inline std::vector<Setting> settings_of_every_switch() {
   std::vector<Setting> all;
-  for (int bits = 0; bits < 16; ++bits)
-    for (const std::int64_t bucket_elements : {1, 350, 100'000})
-      all.push_back({(bits & 1) != 0 ? layout::Shard::optimizer : layout::Shard::none,
-                     (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0, bucket_elements});
+  for (const auto& [shard, name] : EnumNames<layout::Shard>::table)
+    for (int bits = 0; bits < 8; ++bits)
+      for (const std::int64_t bucket_elements : {1, 350, 100'000})
+        all.push_back({shard, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, bucket_elements});
   return all;
 }
 
 inline float initial_value(std::size_t parameter, std::int64_t element) {
   return static_cast<float>(static_cast<int>(parameter) * 10 + element % 5);
 }
-/// The part of a gradient that does not depend on the parameter. The other part is (rank + 1) times
+/// The part of a micro-step's gradient that does not depend on the parameter. The other part is (rank + 1) times
 /// its value; an update adds the sum over ranks.
 inline float pattern(int step, std::int64_t element) {
   return static_cast<float>((element + step) * 7 % 13);
@@ -87,8 +90,15 @@ inline float pattern(int step, std::int64_t element) {
 /// One rank's engine at work.
 class Steps {
  public:
-  Steps(reduce::Engine& engine, device::Device& device, device::Stream& compute)
-      : engine_(engine), device_(device), compute_(compute) {
+  Steps(reduce::Engine& engine,
+        device::Device& device,
+        device::Stream& compute,
+        const Setting& setting = {})
+      : engine_(engine),
+        device_(device),
+        compute_(compute),
+        micro_steps_(setting.micro_steps),
+        reduces_each_(setting.config().reduces_micro_steps()) {
     const auto fp32 = [&](std::int64_t elements) {
       return device.allocate(static_cast<std::size_t>(elements) * sizeof(float), "test");
     };
@@ -121,9 +131,14 @@ class Steps {
       const auto parameter = static_cast<ParameterIndex>(p);
       engine_.before_use({&parameter, 1});
     }
-    for (std::size_t p = count(); p-- > 0;) {
-      write_gradient(static_cast<ParameterIndex>(p), step);
-      engine_.mark_ready(static_cast<ParameterIndex>(p));
+    for (int micro = 0; micro < micro_steps_; ++micro) {
+      if (micro > 0 && reduces_each_)
+        engine_.next_micro_step();
+      for (std::size_t p = count(); p-- > 0;) {
+        write_gradient(static_cast<ParameterIndex>(p), step * micro_steps_ + micro);
+        if (reduces_each_ || micro + 1 == micro_steps_)
+          engine_.mark_ready(static_cast<ParameterIndex>(p));
+      }
     }
     engine_.finish_reduction();
     for (std::size_t b = engine_.owned().size(); b-- > 0;) {
@@ -160,12 +175,13 @@ class Steps {
     ops::cast(values, parameter, compute_);
     return values;
   }
-  void write_gradient(ParameterIndex parameter, int step) {
+  void write_gradient(ParameterIndex parameter, int micro_step) {
+    engine_.before_write(parameter);
     const View gradient = engine_.gradient(parameter);
     const View values = values_of(engine_.parameter(parameter));
     for (int times = 0; times <= engine_.rank(); ++times) ops::add(gradient, values, compute_);
     const View patterns = patterns_.view(DType::f32);
-    ops::add(gradient, patterns.slice(step % period, gradient.elements), compute_);
+    ops::add(gradient, patterns.slice(micro_step % period, gradient.elements), compute_);
   }
   /// Between host and device.
   void copy(View to, ConstView from) {
@@ -176,6 +192,8 @@ class Steps {
   reduce::Engine& engine_;
   device::Device& device_;
   device::Stream& compute_;
+  const int micro_steps_;
+  const bool reduces_each_;
   device::Buffer values_, patterns_;
 };
 
@@ -188,13 +206,13 @@ inline std::vector<float> train(const Setting& setting,
   const layout::Plan plan(table(setting.tied),
                           {communicator.size(), setting.bucket_elements, setting.padding});
   reduce::Engine engine(plan, setting.dtype, setting.config(), communicator, device, compute);
-  Steps training(engine, device, compute);
+  Steps training(engine, device, compute, setting);
   training.initialize();
   for (int step = 0; step < steps; ++step) training.run(step);
   return training.parameters();
 }
 
-/// The same element by element.
+/// The same element by element, each micro-step summed over the ranks by itself.
 inline std::vector<float> train_plainly(const Setting& setting, int steps, int ranks) {
   const auto rounded = [](float value, bool rounds) {
     return rounds ? static_cast<float>(Bf16(value)) : value;
@@ -206,10 +224,16 @@ inline std::vector<float> train_plainly(const Setting& setting, int steps, int r
     for (std::int64_t i = 0; i < parameters[p].elements(); ++i) {
       float value = initial_value(p, i);
       for (int step = 0; step < steps; ++step) {
-        float sum = 0;
-        for (int rank = 0; rank < ranks; ++rank)
-          sum += rounded(static_cast<float>(rank + 1) * value + pattern(step, i), travels_rounded);
-        value = rounded(value + rounded(sum, travels_rounded), setting.dtype == DType::bf16);
+        float gradient = 0;
+        for (int micro = 0; micro < setting.micro_steps; ++micro) {
+          float sum = 0;
+          for (int rank = 0; rank < ranks; ++rank)
+            sum += rounded(static_cast<float>(rank + 1) * value +
+                               pattern(step * setting.micro_steps + micro, i),
+                           travels_rounded);
+          gradient += rounded(sum, travels_rounded);
+        }
+        value = rounded(value + gradient, setting.dtype == DType::bf16);
       }
       all.push_back(value);
     }

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cross-checks of parallel.shard: gradients, whose buckets are reduced in every micro-step as
+// soon as backward is through with them.
+#pragma once
+
+#include "deck/findings.hpp"
+
+namespace trireme::deck {
+
+void check_shard(const JobConfig& config, Findings& findings);
+
+}  // namespace trireme::deck
