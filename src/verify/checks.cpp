@@ -41,7 +41,7 @@ double value_of(const std::byte* data, DType dtype) {
   return static_cast<double>(static_cast<float>(value));
 }
 
-/// The first element in which `mine` differs from what the first combination has in its place.
+/// The first element in which `mine` differs from what the plain combination has in its place.
 std::optional<Finding> compare(const layout::Plan& plan,
                                ParameterIndex parameter,
                                std::int64_t begin,
@@ -57,7 +57,7 @@ std::optional<Finding> compare(const layout::Plan& plan,
   const std::int64_t at_element = (differ.first - mine.data) / static_cast<std::ptrdiff_t>(size);
   const std::size_t at_byte = static_cast<std::size_t>(at_element) * size;
   return Finding{order_of(parameter, begin + at_element),
-                 fmt::format("{}[{}] is {:.9g}, and {:.9g} in the first combination",
+                 fmt::format("{}[{}] is {:.9g}, and {:.9g} in the plain combination",
                              plan.parameter(parameter).name, begin + at_element,
                              value_of(mine.data + at_byte, mine.dtype),
                              value_of(theirs + at_byte, mine.dtype))};
@@ -147,7 +147,7 @@ void Reference::keep_step(const Session& session, const StepOutcome& outcome) {
   for (const optim::StatePiece& piece : session.optimizer.state()) {
     TRIREME_EXPECT(piece.parameter_begin == 0 &&
                        piece.elements() == session.plan.placement(piece.parameter).elements,
-                   "the first combination holds a part of {} only",
+                   "the plain combination holds a part of {} only",
                    session.plan.parameter(piece.parameter).name);
     for (std::size_t slot = 0; slot < step.state.size(); ++slot)
       step.state[slot][at(piece.parameter)] = bytes_of(piece.slots[slot]);
@@ -165,10 +165,10 @@ std::optional<Finding> Reference::compare_step(const Session& session,
                                                std::int64_t step) const {
   const Step& kept = steps_[static_cast<std::size_t>(step - 1)];
   if (!same_bits(outcome.loss, kept.loss))
-    return Finding{0, fmt::format("the loss is {:.17g}, and {:.17g} in the first combination",
+    return Finding{0, fmt::format("the loss is {:.17g}, and {:.17g} in the plain combination",
                                   outcome.loss, kept.loss)};
   if (!same_bits(outcome.grad_norm, kept.grad_norm))
-    return Finding{0, fmt::format("the gradient norm is {:.17g}, and {:.17g} in the first "
+    return Finding{0, fmt::format("the gradient norm is {:.17g}, and {:.17g} in the plain "
                                   "combination",
                                   outcome.grad_norm, kept.grad_norm)};
   std::optional<Finding> first;
@@ -232,6 +232,7 @@ std::optional<Finding> check_zero(const std::vector<View>& padding) {
 void poison_gradients(Session& session) {
   for (std::size_t b = 0; b < session.plan.buckets().size(); ++b)
     make_nan(session.engine.bucket_gradients(static_cast<BucketIndex>(b)));
+  for (const reduce::OwnedShard& owned : session.engine.owned()) make_nan(owned.gradient);
 }
 
 void poison_foreign_parameters(Session& session) {
@@ -260,6 +261,7 @@ std::optional<Finding> check_reduced_once(Session& session) {
       engine.next_leaf();
     for (std::size_t p = session.plan.parameters().size(); p-- > 0;) {
       const auto parameter = static_cast<ParameterIndex>(p);
+      engine.before_write(parameter);
       const View gradient = engine.gradient(parameter);
       std::fill_n(gradient.as<float>(), gradient.elements, share);
       if (leaf + 1 == engine.leaves())

@@ -32,10 +32,11 @@ struct Finding {
 /// Collective. The finding of smallest order, with the rank that has it; empty when none has one.
 std::string agree(comm::World& world, const std::optional<Finding>& mine);
 
-/// What the first combination computed.
+/// What a plain combination computed.
 class Reference {
  public:
   void keep_step(const Session& session, const StepOutcome& outcome);
+  [[nodiscard]] bool empty() const { return steps_.empty(); }
   /// Requires: the parameters are current.
   void keep_gathered(const Session& session);
 

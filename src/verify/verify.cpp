@@ -2,6 +2,7 @@
 #include "verify/verify.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -33,6 +34,7 @@ Job with(const Combination& combination, Job job, std::int64_t steps) {
   job.run.steps = std::max(job.run.steps, steps);
   job.run.device = session::DeviceChoice::cpu;
   job.parallel.shard = combination.shard;
+  job.parallel.reduce_every = combination.reduce_every;
   if (!combination.keeps_boundaries) {
     job.parallel.bucket_elements.value = combination.bucket_elements;
     job.parallel.bucket_boundaries.clear();
@@ -75,7 +77,12 @@ class Verifier {
            comm::World& world,
            Log& log,
            const VerifyRequest& request)
-      : job_(job), data_(data), world_(world), log_(log), request_(request) {}
+      : job_(job), data_(data), world_(world), log_(log), request_(request) {
+    for (std::int64_t step = 1; step <= request.steps; ++step)
+      if (data::Batches{job.batch.sizes().at(step), job.batch.micro_sequences, world.size()}
+              .micro_steps() > 1)
+        several_micro_steps_ = true;
+  }
 
   Verified run();
 
@@ -92,7 +99,16 @@ class Verifier {
   comm::World& world_;
   Log& log_;
   const VerifyRequest& request_;
-  Reference reference_;
+  /// Of combinations that must have the same bits.
+  struct Plain {
+    std::string text;
+    Reference reference;
+  };
+  Plain& plain() { return plain_[adds_sums_ ? 1 : 0]; }
+
+  bool several_micro_steps_ = false;
+  bool adds_sums_ = false;  // the present combination, over the ranks, of several micro-steps
+  std::array<Plain, 2> plain_;
   int num_run_ = 0;
 
   // The line of the table that is being gathered.
@@ -102,15 +118,17 @@ class Verifier {
 };
 
 Verified Verifier::run() {
-  const auto all = all_combinations(job_);
+  const auto all = all_combinations(job_, several_micro_steps_);
   const double began = timing::steady_seconds();
   log_.info("{} combinations of {} steps, {} {}", all.size(), request_.steps, world_.size(),
             world_.size() == 1 ? "rank" : "ranks");
   for (const Combination& combination : all) {
     std::string difference = run_one(combination);
     if (!difference.empty())
-      return {num_run_, fmt::format("{}\n  under     {}{}", difference, combination.text(),
-                                    num_run_ == 1 ? "" : "\n  but not   " + all.front().text())};
+      return {
+          num_run_,
+          fmt::format("{}\n  under     {}{}", difference, combination.text(),
+                      plain().text == combination.text() ? "" : "\n  but not   " + plain().text)};
   }
   end_group();
   log_.info(
@@ -124,6 +142,9 @@ Verified Verifier::run() {
 std::string Verifier::run_one(const Combination& combination) {
   const Witness witness(log_, combination);
   const Job job = with(combination, job_, request_.steps);
+  adds_sums_ = several_micro_steps_ && job.parallel.reduces_micro_steps();
+  if (plain().text.empty())
+    plain().text = combination.text();
   Session session(job, data_, world_, true);
   begin_group(combination, session);
   ++num_run_;
@@ -140,7 +161,8 @@ std::string Verifier::run_one(const Combination& combination) {
 }
 
 std::string Verifier::train(Session& session, const Combination& combination) {
-  const bool first = num_run_ == 1;
+  Reference& reference = plain().reference;
+  const bool first = reference.empty();
   const auto padding = owned_padding(session);
   for (std::int64_t step = 1; step <= request_.steps; ++step) {
     poison_gradients(session);
@@ -157,9 +179,9 @@ std::string Verifier::train(Session& session, const Combination& combination) {
       request_.meddle(session, combination, step);
     std::optional<Finding> mine = check_zero(padding);
     if (first)
-      reference_.keep_step(session, outcome);
+      reference.keep_step(session, outcome);
     else if (!mine)
-      mine = reference_.compare_step(session, outcome, step);
+      mine = reference.compare_step(session, outcome, step);
     if (std::string found = agree(world_, mine); !found.empty())
       return fmt::format("after step {}, {}", step, found);
     if (held && combination.overlap_parameters)
@@ -169,15 +191,16 @@ std::string Verifier::train(Session& session, const Combination& combination) {
 }
 
 std::string Verifier::check_last(Session& session, bool first) {
+  Reference& reference = plain().reference;
   session.engine.wait_for_parameters();
   std::optional<Finding> mine = check_zero(gathered_padding(session));
   if (first) {
-    reference_.keep_gathered(session);
-    for (const std::string& hash : world_.gather_all(std::to_string(reference_.hash())))
-      if (hash != std::to_string(reference_.hash()))
+    reference.keep_gathered(session);
+    for (const std::string& hash : world_.gather_all(std::to_string(reference.hash())))
+      if (hash != std::to_string(reference.hash()))
         mine = Finding{0, "parameters differ from another rank's, though each computed all"};
   } else if (!mine) {
-    mine = reference_.compare_gathered(session);
+    mine = reference.compare_gathered(session);
   }
   std::string found = agree(world_, mine);
   return found.empty() ? found : "after the last step's gathers, " + found;
@@ -208,14 +231,23 @@ void Verifier::end_group() {
 
 std::string Combination::text() const {
   return fmt::format(
-      "parallel.bucket_elements={} parallel.padding={} parallel.shard={} "
+      "parallel.bucket_elements={} parallel.padding={} parallel.shard={} parallel.reduce_every={} "
       "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
       "memory.pool={}",
-      bucket_elements, word(padding), word(shard), overlap_gradients, overlap_parameters,
-      cached_shards, pool);
+      bucket_elements, word(padding), word(shard), word(reduce_every), overlap_gradients,
+      overlap_parameters, cached_shards, pool);
 }
 
-std::vector<Combination> all_combinations(const Job& job) {
+namespace {
+
+Combination plain_of_micro_steps(Combination plain) {
+  plain.reduce_every = reduce::ReduceEvery::micro_step;
+  return plain;
+}
+
+}  // namespace
+
+std::vector<Combination> all_combinations(const Job& job, bool several) {
   const auto table = model::parameter_table(job.shape);
   const auto num_buckets = [&](std::int64_t elements) {
     return layout::Plan(table, {1, elements, layout::Padding::aligned}).buckets().size();
@@ -231,18 +263,29 @@ std::vector<Combination> all_combinations(const Job& job) {
     const char* name;
     std::int64_t elements;
   };
-  const std::int64_t several = own_are_several ? own_elements : (all_elements + 3) / 4;
-  const Size sizes[] = {
-      {"one bucket", all_elements}, {"several buckets", several}, {"one per parameter", 1}};
+  const std::int64_t several_elements = own_are_several ? own_elements : (all_elements + 3) / 4;
+  const Size sizes[] = {{"one bucket", all_elements},
+                        {"several buckets", several_elements},
+                        {"one per parameter", 1}};
+  std::vector<layout::Shard> shards{layout::Shard::none, layout::Shard::optimizer};
+  if (job.parallel.can_shard_gradients())
+    shards.push_back(layout::Shard::gradients);
+  const auto own_every = job.parallel.reduce_every;
+  const bool reduces_each = own_every == reduce::ReduceEvery::micro_step;
   std::vector<Combination> all;
   for (const auto& [name, elements] : sizes)
     for (const auto& [padding, word] : EnumNames<layout::Padding>::table)
-      for (unsigned bits = 0; bits < 32; ++bits) {
-        const auto on = [&](unsigned bit) { return (bits >> bit & 1U) != 0; };
-        all.push_back({name, elements, padding,
-                       on(4) ? layout::Shard::optimizer : layout::Shard::none, on(0), on(1), on(2),
-                       on(3), !job.parallel.bucket_boundaries.empty() && elements == several});
-      }
+      for (const layout::Shard shard : shards)
+        for (unsigned bits = 0; bits < 16; ++bits) {
+          const auto on = [&](unsigned bit) { return (bits >> bit & 1U) != 0; };
+          const bool gradients = shard == layout::Shard::gradients;
+          if (gradients && several && !reduces_each && all.size() == 32)
+            all.push_back(plain_of_micro_steps(all.front()));
+          all.push_back({name, elements, padding, shard,
+                         gradients ? reduce::ReduceEvery::automatic : own_every, on(0), on(1),
+                         on(2), on(3),
+                         !job.parallel.bucket_boundaries.empty() && elements == several_elements});
+        }
   return all;
 }
 

@@ -3,12 +3,18 @@
 // first steps are trained once under every combination of
 //
 //   buckets: one | several | one per parameter      padding: each of the four
-//   shard: none | optimizer
+//   shard: none | optimizer | gradients
 //   overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
 //
-// which are 3 x 4 x 2 x 2^4 = 384, on the CPU, with a reduction in a fixed order (`sum` becomes
+// which are 3 x 4 x 3 x 2^4 = 576, on the CPU, with a reduction in a fixed order (`sum` becomes
 // `ordered`). The first combination is the plainest one: not sharded, so every rank computes all of
 // it, and with every switch off. What each of the others gives must equal it to the bit.
+//
+// Where a step has several micro-steps, shard: gradients reduces each of them and adds up the sums,
+// and everything else adds them up first, which rounds otherwise. Then there is one more plain
+// combination, with reduce_every: micro_step, and those with shard: gradients must equal it to the
+// bit. With one micro-step they must equal the first. A deck whose reduction or order of buckets
+// shard: gradients does not go with has the other 384.
 //
 // Per combination and rank:
 //
@@ -53,6 +59,7 @@ struct Combination {
   std::int64_t bucket_elements = 1;
   layout::Padding padding = layout::Padding::aligned;
   layout::Shard shard = layout::Shard::none;
+  reduce::ReduceEvery reduce_every = reduce::ReduceEvery::automatic;
   bool overlap_gradients = false;
   bool overlap_parameters = false;
   bool cached_shards = false;
@@ -65,7 +72,8 @@ struct Combination {
 
 /// All of them; those with equal buckets and padding are neighbours. `several` are the deck's own
 /// buckets where these are several, else a quarter of the parameters each.
-std::vector<Combination> all_combinations(const Job& job);
+/// `several`: some step has several micro-steps.
+std::vector<Combination> all_combinations(const Job& job, bool several);
 
 struct VerifyRequest {
   std::int64_t steps = 3;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`trireme verify`: every combination of switches gives the same bits, at any rank count."""
 import os
+import re
 import unittest
 
 from harness import DECK, TrainingTest, start
@@ -13,18 +14,20 @@ class Verify(TrainingTest):
         self.assertFalse(os.path.exists(self.path("run")), "verify writes no run directory")
         return run
 
-    def assert_all_equal(self, run, steps):
+    def assert_all_equal(self, run, steps, combinations=577):
+        """577: a step has several micro-steps; 576: it has one; 384: shard: gradients does not go with the deck."""
         self.assertEqual(run.code, 0, run)
-        self.assertEqual(run.out.count("32 settings equal"), 12, run)
-        self.assertIn(f"384 combinations gave the same bits: loss, gradient norm and all parameters after each of {steps} steps",
-                      run.out)
+        settings = [int(number) for number in re.findall(r"(\d+) settings equal", run.out)]
+        self.assertEqual((len(settings), sum(settings)), (12, combinations), run)
+        self.assertIn(f"{combinations} combinations gave the same bits: loss, gradient norm and all parameters after each of {steps} "
+                      "steps", run.out)
 
     def test_all_combinations_on_1_and_4_ranks(self):
         # The tests below have 2 and 3.
-        for ranks in (1, 4):
+        for ranks, steps in ((1, 3), (4, 2)):
             with self.subTest(ranks=ranks):
                 # One layer: a bucket per parameter, padded to 2^16 elements, is a lot of memory for many of them.
-                self.assert_all_equal(self.verify("model.layers=1", ranks=ranks), 3)
+                self.assert_all_equal(self.verify("model.layers=1", "--steps", str(steps), ranks=ranks), steps)
 
     def test_micro_steps_launched_as_graphs(self):
         # They are captured in step 2; what the replays of step 4 read was held back in step 3.
@@ -34,16 +37,22 @@ class Verify(TrainingTest):
         self.assert_all_equal(self.verify("model.layers=1", "run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps", "2", ranks=2), 2)
 
     def test_messages_instead_of_shared_memory(self):
-        self.assert_all_equal(self.verify("parallel.transport=mpi", "model.layers=1","batch.sequences=3", "--steps", "2", ranks=3), 2)
+        self.assert_all_equal(self.verify("parallel.transport=mpi", "model.layers=1","batch.sequences=3", "--steps", "2", ranks=3), 2, combinations=576)
 
     def test_a_tree_of_leaves(self):
         tree = ("model.layers=1", "parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=8", "--steps", "2")
         for ranks in (1, 2):
-            self.assert_all_equal(self.verify(*tree, ranks=ranks), 2)
+            self.assert_all_equal(self.verify(*tree, ranks=ranks), 2, combinations=384)
+
+    def test_one_micro_step(self):
+        for ranks in (1, 2):
+            self.assert_all_equal(self.verify("model.layers=1", f"batch.sequences={2 * ranks}", "batch.micro_sequences=2", "--steps", "2",
+                                              ranks=ranks), 2, combinations=576)
 
     def test_muon(self):
         for ranks in (1, 3):
-            self.assert_all_equal(self.verify("optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=ranks), 2)
+            self.assert_all_equal(self.verify("optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=ranks), 2,
+                                  combinations=577 if ranks == 1 else 576)
 
     def test_families(self):
         one = ("model.layers=1", "model.dropout=0", "--steps", "2")

@@ -52,9 +52,38 @@ TEST_F(VerifyTest, RunsEveryCombinationOnce) {
     EXPECT_EQ(session.job.parallel.reduction, comm::Reduction::ordered);
   });
   EXPECT_THAT(verified.difference, IsEmpty());
+  EXPECT_EQ(verified.combinations, 577);
+  EXPECT_EQ(seen.size(), 577U);
+  EXPECT_EQ(steps, 577 * 2);
+}
+
+/// With one micro-step all of them have the bits of the first combination.
+TEST_F(VerifyTest, NeedsNoFurtherPlainCombinationForOneMicroStep) {
+  job.batch = {2, 2};
+  job.parallel.reduce_every = reduce::ReduceEvery::step;  // of what is not sharded so
+  const auto verified = verify_with({});
+  EXPECT_THAT(verified.difference, IsEmpty());
+  EXPECT_EQ(verified.combinations, 576);
+}
+
+TEST_F(VerifyTest, LeavesOutWhatATreeDoesNotGoWith) {
+  job.parallel.reduction = comm::Reduction::tree;
+  job.parallel.logical_shards.value = 2;
+  const auto verified = verify_with({});
+  EXPECT_THAT(verified.difference, IsEmpty());
   EXPECT_EQ(verified.combinations, 384);
-  EXPECT_EQ(seen.size(), 384U);
-  EXPECT_EQ(steps, 384 * 2);
+}
+
+TEST_F(VerifyTest, ComparesShardsOfGradientsWithSumsOfMicroSteps) {
+  const auto verified = verify_with([](Session& session, const Combination& combination, auto) {
+    if (combination.shard == layout::Shard::gradients)
+      session.next_sample += 1;
+  });
+  EXPECT_THAT(verified.difference, HasSubstr("after step 2, on rank 0, the loss is "));
+  EXPECT_THAT(verified.difference, HasSubstr("under     parallel.bucket_elements="));
+  EXPECT_THAT(verified.difference, HasSubstr("shard=gradients parallel.reduce_every=auto"));
+  EXPECT_THAT(verified.difference, HasSubstr("shard=none parallel.reduce_every=micro_step"));
+  EXPECT_EQ(verified.combinations, 34);
 }
 
 TEST_F(VerifyTest, NamesCombinationStepParameterAndElement) {
