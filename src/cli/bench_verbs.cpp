@@ -25,6 +25,7 @@
 #include "bench/engine.hpp"
 #include "bench/generate.hpp"
 #include "bench/ops.hpp"
+#include "cli/fit_command.hpp"
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/plan_command.hpp"
@@ -111,26 +112,48 @@ ExitCode bench_deck(
 Action declare_bench_reduce(CLI::App& command) {
   struct Asked : Common {
     comm::BenchRequest request;
+    DeckWords deck;
+    std::string fit;
   };
   static constexpr std::pair<DType, const char*> dtypes[] = {{DType::f32, "fp32"},
                                                              {DType::bf16, "bf16"}};
   const auto asked = std::make_shared<Asked>();
   comm::BenchRequest& request = asked->request;
   add_common(command, *asked);
-  command.add_option("--bytes", request.bytes, "Sizes of a bucket")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  add_choice(command, "--transport", "As parallel.transport", EnumNames<comm::Transport>::table,
-             [&request](const auto& chosen) { request.transports = chosen; })
-      ->delimiter(',');
-  add_choice(command, "--reduction", "As parallel.reduction", EnumNames<comm::Reduction>::table,
-             [&request](const auto& chosen) { request.reduction = chosen.back(); })
-      ->expected(1);
-  add_choice(command, "--dtype", "fp32, bf16", dtypes, [&request](const auto& chosen) {
-    request.dtypes = chosen;
-  })->delimiter(',');
-  command.add_flag("!--no-baselines", request.baselines, "Without MPI's functions and memcpy");
-  return [asked](Arguments arguments) {
+  const CLI::Option* bytes = command.add_option("--bytes", request.bytes, "Sizes of a bucket")
+                                 ->delimiter(',')
+                                 ->allow_extra_args(false)
+                                 ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  const std::vector<CLI::Option*> of_the_deck = {
+      add_choice(command, "--transport", "As parallel.transport", EnumNames<comm::Transport>::table,
+                 [&request](const auto& chosen) { request.transports = chosen; })
+          ->delimiter(',')
+          ->allow_extra_args(false),
+      add_choice(command, "--reduction", "As parallel.reduction", EnumNames<comm::Reduction>::table,
+                 [&request](const auto& chosen) { request.reduction = chosen.back(); })
+          ->expected(1),
+      add_choice(command, "--dtype", "fp32, bf16", dtypes,
+                 [&request](const auto& chosen) { request.dtypes = chosen; })
+          ->delimiter(',')
+          ->allow_extra_args(false),
+      command.add_flag("!--no-baselines", request.baselines, "Without MPI's functions and memcpy")};
+  CLI::Option* deck = add_deck(command, asked->deck);
+  CLI::Option* fit =
+      command
+          .add_option("--fit", asked->fit,
+                      "Measure what `plan --machine` needs for DECK, and keep it in this file")
+          ->needs(deck);
+  deck->needs(fit);
+  fit->excludes(command.get_option("--json"));
+  for (CLI::Option* option : of_the_deck) fit->excludes(option);
+  return [asked, bytes](Arguments arguments) {
+    if (!asked->fit.empty()) {
+      bench::FitRequest request{.collectives = asked->request, .chooses_sizes = bytes->empty()};
+      request.collectives.repetitions =
+          asked->repetitions.value_or(request.collectives.repetitions);
+      request.steps = asked->repetitions.value_or(request.steps);
+      return fit_command(arguments, asked->deck, asked->fit, request);
+    }
     return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
       comm::BenchRequest timed = asked->request;
       timed.repetitions = asked->repetitions.value_or(timed.repetitions);

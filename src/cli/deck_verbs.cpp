@@ -39,23 +39,36 @@ Action declare_check(CLI::App& command) {
 Action declare_plan(CLI::App& command) {
   struct Asked {
     DeckWords deck;
-    int ranks = 1;
+    std::vector<int> ranks = {1};
     int hosts = 1;
-    std::string json;
-    bool schedule = false;
+    PlanOutput output;
   };
   const auto asked = std::make_shared<Asked>();
   add_deck(command, asked->deck)->required();
-  add_ranks(command, asked->ranks);
+  command
+      .add_option(
+          "--ranks", asked->ranks,
+          "Ranks that the run will have; with --machine several, N,N,...: the first is that "
+          "of the plan")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(1, 1 << 20));
+  command.add_option(
+      "--machine", asked->output.machine_path,
+      "Predict the step on more and more ranks from this file of `bench reduce --fit`");
   command
       .add_option("--hosts", asked->hosts, "Hosts that they will be on, consecutive ranks together")
       ->check(CLI::Range(1, 1 << 20));
-  command.add_option("--json", asked->json, "Write the plan into this new file as well");
-  command.add_flag("--schedule", asked->schedule, "Draw the learning rate over the run as well");
+  command.add_option("--json", asked->output.json_path,
+                     "Write the plan into this new file as well");
+  command.add_flag("--schedule", asked->output.schedule,
+                   "Draw the learning rate over the run as well");
   return [asked](Arguments) {
+    if (asked->ranks.size() > 1 && asked->output.machine_path.empty())
+      throw UserError("--ranks: several numbers of ranks need --machine");
+    asked->output.scaling_ranks = asked->ranks;
     print(plan_command(asked->deck.path, asked->deck.overrides,
-                       circumstances_of(asked->ranks, asked->hosts),
-                       {asked->json, asked->schedule}));
+                       circumstances_of(asked->ranks.front(), asked->hosts), asked->output));
     return ExitCode::done;
   };
 }

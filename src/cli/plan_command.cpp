@@ -25,6 +25,8 @@
 #include "train/span_sample.hpp"
 
 #include "cli/new_file.hpp"
+#include "cli/scaling.hpp"
+#include "deck/machine_file.hpp"
 #include "session/machine.hpp"
 #include "session/saver.hpp"
 #include "text/terminal.hpp"
@@ -53,14 +55,14 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
         {plan.slots[slot].name + "_bytes", plan.slots[slot].label, budget.state_bytes[slot]});
   if (plan.matrices)
     amounts.push_back({"matrix_bytes", "whole matrices and scratch", budget.matrix_bytes});
-  for (Amount& amount : std::vector<Amount>{
-           {"snapshot_bytes", "snapshot for checkpoints", budget.snapshot_bytes},
-           {"held_bytes", "together, without activations", budget.held_bytes()},
-           {"activation_bytes", "activations", kept},
-           {"scratch_bytes", "scratch of the model", scratch},
-           {"workspace_bytes", "workspace of a GPU's libraries", workspace},
-           {"whole_bytes", "all together", budget.held_bytes() + kept + scratch + workspace},
-           {"peer_bytes", "read of other ranks of its host", budget.peer_bytes}})
+  for (Amount& amount :
+       std::vector<Amount>{{"snapshot_bytes", "snapshot for checkpoints", budget.snapshot_bytes},
+                           {"held_bytes", "together, without activations", budget.held_bytes()},
+                           {"activation_bytes", "activations", kept},
+                           {"scratch_bytes", "scratch of the model", scratch},
+                           {"workspace_bytes", "workspace of a GPU's libraries", workspace},
+                           {"whole_bytes", "all together", whole_bytes(plan, i)},
+                           {"peer_bytes", "read of other ranks of its host", budget.peer_bytes}})
     amounts.push_back(std::move(amount));
   if (plan.matrices)
     amounts.push_back(
@@ -309,6 +311,13 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   return result;
 }
 
+std::int64_t whole_bytes(const DeckPlan& plan, std::size_t dtype) {
+  return plan.budgets[dtype].held_bytes() +
+         static_cast<std::int64_t>(plan.activations[dtype].bytes()) +
+         static_cast<std::int64_t>(plan.activations[dtype].scratch().bytes()) +
+         plan.workspaces[dtype];
+}
+
 std::string plan_text(const DeckPlan& deck_plan) {
   const layout::Plan& plan = deck_plan.plan;
   const layout::Budget& first = deck_plan.budgets.front();
@@ -358,7 +367,7 @@ std::string plan_text(const DeckPlan& deck_plan) {
          matrices_text(deck_plan) + gpu_note(deck_plan);
 }
 
-std::string plan_json(const DeckPlan& deck_plan) {
+std::string plan_json(const DeckPlan& deck_plan, const std::string& scaling) {
   const layout::Plan& plan = deck_plan.plan;
   std::string text = fmt::format(
       "{{\n  \"ranks\": {},\n  \"hosts\": {},\n  \"transport\": \"{}\",\n  \"padding\": \"{}\",\n  "
@@ -409,8 +418,9 @@ std::string plan_json(const DeckPlan& deck_plan) {
     text += fmt::format("{}\n    \"{}\": {{{}}}", comma, name(deck_plan.dtypes[i]), amounts);
     comma = ",";
   }
-  return text + "\n  },\n  \"shard_choices\": " + shardings_json(deck_plan) +
-         ",\n  \"schedule\": " + report::schedule_json(deck_plan.schedule) + "\n}\n";
+  text += "\n  },\n  \"shard_choices\": " + shardings_json(deck_plan) +
+          ",\n  \"schedule\": " + report::schedule_json(deck_plan.schedule);
+  return text + (scaling.empty() ? "" : ",\n  \"scaling\": " + scaling) + "\n}\n";
 }
 
 deck::Deck parse_for_plan(const std::string& deck_path,
@@ -429,10 +439,15 @@ std::string plan_command(const std::string& deck_path,
     throw UserError(fmt::format("--hosts {}: {} {} cannot be on so many", circumstances.hosts,
                                 circumstances.ranks, circumstances.ranks == 1 ? "rank" : "ranks"));
   const DeckPlan plan = plan_of(deck, circumstances.ranks, circumstances.hosts);
+  std::optional<Scaling> scaling;
+  if (!output.machine_path.empty())
+    scaling = scaling_of(deck, deck::read_machine(output.machine_path), output.scaling_ranks,
+                         circumstances.hosts);
   if (!output.json_path.empty())
-    write_new_file(output.json_path, plan_json(plan));
+    write_new_file(output.json_path, plan_json(plan, scaling ? scaling_json(*scaling) : ""));
   return plan_text(plan) + (output.schedule ? "\n" + report::schedule_text(plan.schedule) : "") +
-         record_note(deck.config, plan.plan) + batch_note(deck.config.batch, circumstances.ranks);
+         record_note(deck.config, plan.plan) + batch_note(deck.config.batch, circumstances.ranks) +
+         (scaling ? "\n" + scaling_text(*scaling) : "");
 }
 
 }  // namespace trireme::cli

@@ -64,10 +64,14 @@ struct DeckPlan {
 /// its batch aside; hosts <= ranks.
 DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts = 1);
 
+/// All that one rank holds, with parameters in plan.dtypes[dtype].
+std::int64_t whole_bytes(const DeckPlan& plan, std::size_t dtype);
+
 /// The bucket table and the bytes per rank, for people.
 std::string plan_text(const DeckPlan& plan);
-/// The same numbers, and more digits of them, for programs.
-std::string plan_json(const DeckPlan& plan);
+/// The same numbers, and more digits of them, for programs. `scaling`: as scaling_json() gives it;
+/// empty: none.
+std::string plan_json(const DeckPlan& plan, const std::string& scaling = "");
 
 /// Reads and checks a deck for a plan: all but whether the batch can be split over the ranks.
 deck::Deck parse_for_plan(const std::string& deck_path,
@@ -75,11 +79,13 @@ deck::Deck parse_for_plan(const std::string& deck_path,
                           deck::Circumstances circumstances);
 
 struct PlanOutput {
-  std::string json_path;  ///< of a new file for plan_json(); empty: none
-  bool schedule = false;  ///< schedule_text() as well
+  std::string json_path;           ///< of a new file for plan_json(); empty: none
+  bool schedule = false;           ///< schedule_text() as well
+  std::string machine_path;        ///< of a machine file for scaling_text(); empty: none
+  std::vector<int> scaling_ranks;  ///< for it; the first is that of the plan
 };
 
-/// `trireme plan`: reads, checks all but the batch, and plans; says so when the batch cannot be
+/// `trireme plan`: reads, checks all but the batch, plans and predicts; says so when the batch cannot be
 /// split over the ranks. Throws UserError, also when that file exists, and StorageError.
 std::string plan_command(const std::string& deck_path,
                          const std::vector<std::string>& overrides,

@@ -18,8 +18,10 @@ std::span<const Verb> verbs() {
   static constexpr Verb table[] = {
       {"check", "DECK [section.key=value ...] [--ranks N]",
        "Find every mistake in a deck; needs no MPI", declare_check},
-      {"plan", "DECK [section.key=value ...] [--ranks N] [--hosts H] [--json FILE] [--schedule]",
-       "Buckets, padding, and the bytes that each rank holds", declare_plan},
+      {"plan",
+       "DECK [section.key=value ...] [--ranks N,...] [--hosts H] [--json FILE] [--schedule]\n"
+       "[--machine FILE]",
+       "Buckets, padding, the bytes that each rank holds, and what a step will take", declare_plan},
       {"verify", "DECK [section.key=value ...] [--steps K]    under mpirun",
        "Train under every switch and compare the bits", declare_verify},
       {"doctor", "[--directory DIR] [--threads N] [--json FILE]    alone or under mpirun",
@@ -58,8 +60,9 @@ std::span<const Verb> verbs() {
        "A byte-pair vocabulary from text", declare_tokenizer_train},
       {"bench reduce",
        "[--bytes N,...] [--transport T,...] [--dtype fp32,bf16]\n"
-       "[--reduction R] [--no-baselines]    under mpirun",
-       "Collectives beside MPI's own, under mpirun", declare_bench_reduce},
+       "[--reduction R] [--no-baselines] [DECK [section.key=value ...] --fit FILE]    under mpirun",
+       "Collectives beside MPI's own; what a deck's step costs on this machine",
+       declare_bench_reduce},
       {"bench engine", "DECK [section.key=value ...]    alone or under mpirun",
        "A step beside the same step without the engine", declare_bench_engine},
       {"bench shards", "DECK [section.key=value ...] [--ranks N]",

@@ -99,17 +99,17 @@ Place Places::of(const std::string& path) const {
   }
 }
 
-std::string read_deck_file(const std::string& path) {
+std::string read_deck_file(const std::string& path, const char* kind) {
   const auto refuse = [&](const std::string& text) { throw UserError(Place{path, 0, 0}, text); };
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
-    refuse("this is a directory; a deck is a YAML file");
+    refuse(fmt::format("this is a directory; a {} is a YAML file", kind));
   // A pipe is fine, as from `<(…)`, but not one that nobody writes into.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) {
     const int error = errno;
     expect_about_the_path(error, "open " + path);
-    refuse(fmt::format("cannot read the deck: {}", std::strerror(error)));
+    refuse(fmt::format("cannot read the {}: {}", kind, std::strerror(error)));
   }
   int failed = 0;
   std::string bytes, problem;
@@ -133,11 +133,11 @@ std::string read_deck_file(const std::string& path) {
     problem = std::strerror(failed);
   }
   if (!problem.empty())
-    refuse(fmt::format("cannot read the deck: {}", problem));
+    refuse(fmt::format("cannot read the {}: {}", kind, problem));
   if (bytes.size() > largest_deck)
     throw UserError(Place{path, 0, 0},
-                    fmt::format("this is longer than {}; a deck is a short YAML file",
-                                bytes_text(static_cast<double>(largest_deck))));
+                    fmt::format("this is longer than {}; a {} is a short YAML file",
+                                bytes_text(static_cast<double>(largest_deck)), kind));
   return bytes;
 }
 

@@ -83,8 +83,9 @@ struct Circumstances {
   bool reads_weights = true;
 };
 
-/// The bytes of the file at `path`. Throws UserError when it is missing, unreadable or no deck.
-std::string read_deck_file(const std::string& path);
+/// The bytes of the file at `path`. Throws UserError, which calls it a `kind`, when it is missing,
+/// unreadable or too long for one.
+std::string read_deck_file(const std::string& path, const char* kind = "deck");
 
 /// Reads every key; `path` only names the deck in messages. Appends all findings in the order in
 /// which they were met and never throws.

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/fit.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/error.hpp"
+#include "base/quantile.hpp"
+
+#include "layout/budget.hpp"
+
+#include "timing/recorder.hpp"
+
+#include "reduce/layout_options.hpp"
+
+#include "model/layers.hpp"
+
+#include "bench/lone_step.hpp"
+#include "predict/fit.hpp"
+#include "session/machine.hpp"
+#include "session/stop.hpp"
+
+namespace trireme::bench {
+namespace {
+
+using predict::Link;
+using predict::Machine;
+
+constexpr int warmups = 3;
+constexpr std::int64_t least_bytes = 1 << 10;
+constexpr std::int64_t size_factor = 4;
+
+double now() {
+  return timing::steady_seconds();
+}
+
+/// The slowest rank's time of `action`, which all ranks begin together.
+double slowest(comm::World& world, const std::function<void()>& action) {
+  world.barrier();
+  const double begin = now();
+  action();
+  const auto all = world.gather_all(std::array{now() - begin});
+  return *std::ranges::max_element(all);
+}
+
+double median_of_slowest(comm::World& world, int repetitions, const std::function<void()>& action) {
+  std::vector<double> seconds;
+  for (int i = -warmups; i < repetitions; ++i) {
+    const double took = slowest(world, action);
+    if (i >= 0)
+      seconds.push_back(took);
+  }
+  return median(seconds);
+}
+
+/// 1 KiB, 4 KiB, … and at last the deck's largest bucket.
+std::vector<std::int64_t> sizes_for(std::int64_t largest) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = least_bytes; bytes < largest; bytes *= size_factor)
+    sizes.push_back(bytes);
+  sizes.push_back(std::max(largest, least_bytes));
+  return sizes;
+}
+
+std::int64_t largest_bucket_bytes(const session::Job& job,
+                                  const comm::World& world,
+                                  const device::Device& device) {
+  const auto parameters = model::parameter_table(job.shape);
+  const layout::Plan plan(parameters, reduce::layout_options(job.parallel, parameters, world.size(),
+                                                             reduce::wire_of(world, device)));
+  return plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
+}
+
+int hosts_of(comm::World& world) {
+  auto hosts = world.gather_all(world.host());
+  std::ranges::sort(hosts);
+  return static_cast<int>(std::unique(hosts.begin(), hosts.end()) - hosts.begin());
+}
+
+/// One link per transport, with fits.
+std::vector<Link> links_of(const std::vector<comm::BenchRow>& rows,
+                           comm::Reduction reduction,
+                           int hosts) {
+  std::vector<Link> links;
+  for (const comm::BenchRow& row : rows) {
+    const auto with_name = [&](const auto& known) { return row.transport == known.second; };
+    const auto transport = std::ranges::find_if(EnumNames<comm::Transport>::table, with_name);
+    const auto operation =
+        std::ranges::find(EnumNames<predict::Operation>::table, row.operation,
+                          [](const auto& known) { return std::string(known.second); });
+    auto link = std::ranges::find(links, transport->first, &Link::transport);
+    if (link == links.end())
+      link = links.insert(link, Link{.transport = transport->first,
+                                     .reduction = reduction,
+                                     .hosts = hosts,
+                                     .ranks = row.ranks,
+                                     .collectives = {}});
+    const predict::Numbers dtype = predict::numbers_of(row.dtype);
+    auto collective = std::ranges::find_if(link->collectives, [&](const auto& one) {
+      return one.operation == operation->first && one.dtype == dtype;
+    });
+    if (collective == link->collectives.end())
+      collective = link->collectives.insert(
+          collective,
+          predict::Collective{.operation = operation->first, .dtype = dtype, .points = {}});
+    if (collective->points.empty() || collective->points.back().bytes < row.bytes)
+      collective->points.push_back({row.bytes, row.seconds});
+  }
+  for (Link& link : links)
+    for (predict::Collective& collective : link.collectives) {
+      const predict::Line line = predict::fit_line(collective.points);
+      collective.latency_s = line.latency_s;
+      collective.seconds_per_byte = line.seconds_per_byte;
+      collective.residual = line.residual;
+    }
+  return links;
+}
+
+/// Buckets that travel beside a step.
+class Traffic {
+ public:
+  Traffic(comm::Communicator& communicator, device::Device& device, std::int64_t elements)
+      : communicator_(communicator),
+        buffer_(communicator.allocate(static_cast<std::size_t>(elements) * sizeof(float),
+                                      "buckets beside a step")),
+        shards_(communicator.shards(buffer_.view(DType::f32))),
+        begin_(device.make_event()),
+        end_(device.make_event()),
+        stream_(device.make_stream(device::StreamMode::concurrent, "communication")) {}
+
+  void enqueue(int times) {
+    stream_->record(*begin_);
+    for (int i = 0; i < times; ++i)
+      communicator_.reduce_scatter(*shards_, BucketIndex{0}, *stream_);
+    stream_->record(*end_);
+  }
+  /// Waits for what was enqueued; how long it took.
+  double seconds() {
+    stream_->synchronize();
+    return end_->seconds() - begin_->seconds();
+  }
+
+ private:
+  comm::Communicator& communicator_;
+  device::Buffer buffer_;
+  std::unique_ptr<comm::Shards> shards_;
+  std::unique_ptr<device::Event> begin_, end_;
+  std::unique_ptr<device::Stream> stream_;
+};
+
+/// What a step and collectives take from each other, of the slowest ranks: `link.compute_lost` and
+/// `link.stretch`. Collectives fill about half of the step.
+void measure_sharing(Link& link,
+                     LoneStep& lone,
+                     comm::Communicator& communicator,
+                     comm::World& world,
+                     std::int64_t largest_bytes,
+                     int rounds) {
+  const auto step = [&] { lone.step(); };
+  const double step_s = median_of_slowest(world, rounds, step);
+  const predict::Collective& price = link.collectives.front();
+  std::int64_t bytes = largest_bytes;
+  while (bytes > least_bytes &&
+         predict::measured_seconds(price, static_cast<double>(bytes)) > step_s / 8)
+    bytes /= 2;
+  constexpr std::int64_t granule = 64;
+  const std::int64_t unit = granule * world.size();
+  const std::int64_t elements = (bytes / 4 + unit - 1) / unit * unit;
+  Traffic traffic(communicator, lone.device(), elements);
+  const double one = predict::measured_seconds(price, static_cast<double>(4 * elements));
+  const int times = static_cast<int>(std::clamp(step_s / 2 / one, 1.0, 1000.0));
+  std::vector<double> lost, stretch;
+  for (int round = -warmups; round < rounds; ++round) {
+    world.barrier();
+    traffic.enqueue(times);
+    const double quiet = traffic.seconds();
+    world.barrier();
+    const double alone_from = now();
+    step();
+    const double alone_s = now() - alone_from;
+    world.barrier();
+    const double from = now();
+    traffic.enqueue(times);
+    step();
+    const double beside_s = now() - from;
+    const double busy = traffic.seconds();
+    const auto all = world.gather_all(std::array{quiet, alone_s, beside_s, busy});
+    std::array<double, 4> most{};
+    for (std::size_t i = 0; i < all.size(); ++i) most[i % 4] = std::max(most[i % 4], all[i]);
+    if (round < 0)
+      continue;
+    lost.push_back((most[2] - most[1]) / std::min(most[3], most[2]));
+    stretch.push_back(most[3] / most[0]);
+  }
+  link.compute_lost = std::clamp(median(lost), 0.0, 1.0);
+  link.stretch = std::max(median(stretch), 1.0);
+}
+
+void measure_exchanges(Link& link,
+                       comm::Communicator& communicator,
+                       device::Device& device,
+                       comm::World& world,
+                       int repetitions) {
+  const auto stream = device.make_stream(device::StreamMode::inlined, "exchanges");
+  const std::int64_t words = layout::step_sum_elements(world.size());
+  const auto buffer = communicator.allocate(static_cast<std::size_t>(words) * sizeof(std::int64_t),
+                                            "sums of a step");
+  const auto shards = communicator.shards(buffer.view(DType::i64));
+  link.sums_s = median_of_slowest(world, repetitions, [&] {
+    communicator.all_reduce(*shards, comm::sums_of_the_step, *stream);
+    stream->synchronize();
+  });
+  link.control_s =
+      median_of_slowest(world, repetitions, [&] { session::agree(world, session::Requests{}); });
+}
+
+}  // namespace
+
+Machine measure_machine(const session::Job& job,
+                        comm::World& world,
+                        Log& log,
+                        const FitRequest& request) {
+  if (job.run.device == session::DeviceChoice::cuda)
+    throw UserError("bench reduce --fit measures CPUs: give run.device=cpu");
+  const int threads = session::choose_threads(job.run.threads, world);
+  omp_set_num_threads(threads);
+  const auto device = session::open_device(session::DeviceChoice::cpu, threads, world);
+  const DType dtype = session::choose_dtype(job.run.precision, *device, world);
+  Machine machine{.processor = device->description(), .links = {}, .compute = {}};
+  machine.cpus =
+      std::min<std::int64_t>(std::int64_t{session::choose_threads({}, world)} * world.local_size(),
+                             std::max(std::thread::hardware_concurrency(), 1U));
+  machine.ranks_per_host = world.local_size();
+  LoneStep lone(job, world, log, dtype);
+  machine.compute.push_back(lone.measure(request.steps));
+  if (world.size() == 1)
+    return machine;
+
+  const std::int64_t largest = largest_bucket_bytes(job, world, *device);
+  comm::BenchRequest bench = request.collectives;
+  bench.baselines = false;
+  bench.transports = {job.parallel.transport};
+  bench.reduction = job.parallel.reduction;
+  bench.dtypes = {DType::f32};
+  if (dtype == DType::bf16 || job.parallel.gradient_dtype == reduce::GradientDType::bf16)
+    bench.dtypes.push_back(DType::bf16);
+  if (request.chooses_sizes)
+    bench.bytes = sizes_for(largest);
+  std::ranges::sort(bench.bytes);
+  machine.links =
+      links_of(comm::bench_reduce(world, *device, bench), bench.reduction, hosts_of(world));
+  for (Link& link : machine.links) {
+    const auto communicator =
+        comm::make_communicator(link.transport, link.reduction, world, *device, bench.options);
+    measure_exchanges(link, *communicator, *device, world, bench.repetitions);
+    measure_sharing(link, lone, *communicator, world, largest, request.steps);
+  }
+  return machine;
+}
+
+}  // namespace trireme::bench

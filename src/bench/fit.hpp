@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trireme bench reduce DECK --fit FILE`: measures what a prediction of the deck's step needs
+// (predict/machine.hpp) on the ranks that it is started with.
+//
+//   collectives  every operation at sizes up to the deck's largest bucket (comm/bench.hpp), and the
+//                two small exchanges of a step
+//   compute      the deck's step on every rank by itself, all at the same time, with a bucket for
+//                each parameter, which tells when its gradient is complete
+//   sharing      that step once more with collectives beside it: what each takes from the other
+//
+// 1. Ranks begin each repetition together, and the slowest one counts, as in training, where ranks
+// wait for each other in every step.
+// 2. No step here waits for another rank: what compute and communication cost by themselves is
+// measured, and putting them together is left to the prediction.
+// 3. CPUs only.
+#pragma once
+
+#include <vector>
+
+#include "base/log.hpp"
+
+#include "comm/bench.hpp"
+#include "comm/control/world.hpp"
+
+#include "predict/machine.hpp"
+#include "session/job.hpp"
+
+namespace trireme::bench {
+
+struct FitRequest {
+  /// Transport, reduction, repetitions; sizes where they are given, else chosen by the deck.
+  comm::BenchRequest collectives;
+  bool chooses_sizes = true;
+  int steps = 15;
+};
+
+/// Without storage_bytes_per_s and processor. Collective; the same on every rank. Throws UserError
+/// when the deck asks for GPUs or a transport does not fit the world.
+predict::Machine measure_machine(const session::Job& job,
+                                 comm::World& world,
+                                 Log& log,
+                                 const FitRequest& request);
+
+}  // namespace trireme::bench

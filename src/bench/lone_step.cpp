@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/lone_step.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/quantile.hpp"
+
+#include "timing/recorder.hpp"
+
+#include "model/layers.hpp"
+
+#include "session/saver.hpp"
+
+namespace trireme::bench {
+namespace {
+
+constexpr int warmups = 3;
+/// Where a piece is too short for the clock.
+constexpr double least_s = 1e-9;
+
+session::Job alone(const session::Job& job, DType dtype) {
+  session::Job one = job;
+  one.run.device = session::DeviceChoice::cpu;
+  one.run.threads.value = omp_get_max_threads();
+  one.run.precision = dtype == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
+  one.batch.sequences = 2 * job.batch.micro_sequences;
+  one.batch.schedule.clear();
+  one.parallel = {};
+  one.parallel.bucket_elements.value = 1;
+  one.parallel.check_gradients = job.parallel.check_gradients;
+  one.parallel.shard = layout::Shard::optimizer;
+  one.evaluate.every_steps = 0;
+  one.evaluate.noise_scale.every_steps = 0;
+  one.record.spans = true;
+  return one;
+}
+
+}  // namespace
+
+LoneStep::LoneStep(const session::Job& job, comm::World& world, Log& log, DType dtype)
+    : world_(world),
+      job_(alone(job, dtype)),
+      self_(comm::make_self_world()),
+      cache_(world),
+      data_(session::open_data(job_, cache_.path(), world, log)),
+      session_(job_, data_, *self_) {
+  session::Saver(job_, session_.plan, session_.engine, session_.optimizer, *session_.device, *self_)
+      .initialize(*session_.compute_stream);
+}
+
+StepPieces LoneStep::step() {
+  session_.recorder.clear();
+  const session::StepOutcome outcome = session_.step(++number_, [] { return session::Requests{}; });
+  StepPieces pieces{.step = outcome.seconds, .ready = {}};
+  double last_began = 0;
+  for (const timing::Sample& sample : session_.recorder.samples())
+    switch (static_cast<timing::Name>(sample.name)) {
+      case timing::Name::model_train:
+        (sample.micro == 0 ? pieces.micro_step : pieces.last_micro_step) = sample.duration_s;
+        last_began = session_.recorder.anchor() + sample.begin_s;
+        break;
+      case timing::Name::optim_step:
+        pieces.update += sample.duration_s;
+        break;
+      case timing::Name::optim_matrices:
+        pieces.matrices = sample.duration_s;
+        break;
+      default:
+        break;
+    }
+  pieces.norm = outcome.sums_begin - outcome.optimizer_began;
+  pieces.update -= pieces.norm + pieces.matrices;
+  for (const reduce::BucketTimes& bucket : outcome.times.buckets)
+    pieces.ready.push_back(
+        std::clamp((bucket.ready - last_began) / pieces.last_micro_step, 0.0, 1.0));
+  return pieces;
+}
+
+StepPieces LoneStep::slowest() {
+  world_.barrier();
+  const StepPieces mine = step();
+  std::vector<double> values = {mine.step, mine.micro_step, mine.last_micro_step,
+                                mine.norm, mine.update,     mine.matrices};
+  const auto singles = static_cast<std::ptrdiff_t>(values.size());
+  values.insert(values.end(), mine.ready.begin(), mine.ready.end());
+  const auto all = world_.gather_all(values);
+  auto slowest = all.begin();
+  const auto each = static_cast<std::ptrdiff_t>(values.size());
+  for (auto rank = all.begin(); rank != all.end(); rank += each)
+    if (*rank > *slowest)
+      slowest = rank;
+  return {slowest[0],
+          slowest[1],
+          slowest[2],
+          slowest[3],
+          slowest[4],
+          slowest[5],
+          {slowest + singles, slowest + each}};
+}
+
+predict::Compute LoneStep::measure(int steps) {
+  std::vector<StepPieces> all;
+  for (int i = -warmups; i < steps; ++i) {
+    StepPieces pieces = slowest();
+    if (i >= 0)
+      all.push_back(std::move(pieces));
+  }
+  const auto middle = [&](const auto& value) {
+    std::vector<double> values;
+    for (const StepPieces& pieces : all) values.push_back(value(pieces));
+    return std::max(median(values), least_s);
+  };
+  const layout::Plan& plan = session_.plan;
+  const auto elements = static_cast<double>(plan.parameter_elements());
+  const auto tokens = static_cast<double>(job_.batch.micro_sequences * job_.shape.context);
+  predict::Compute row{
+      .model = model_text(job_.shape),
+      .precision = predict::numbers_of(session_.dtype),
+      .threads = omp_get_max_threads(),
+      .micro_sequences = job_.batch.micro_sequences,
+      .ranks_on_host = world_.local_size(),
+      .micro_step_flops = tokens * model::flops_per_token(job_.shape),
+      .micro_step_s = middle([](const StepPieces& p) { return p.micro_step; }),
+      .last_micro_step_s = middle([](const StepPieces& p) { return p.last_micro_step; }),
+      .rest_s = middle([](const StepPieces& p) { return p.rest(); }),
+      .norm_s_per_element = middle([](const StepPieces& p) { return p.norm; }) / elements,
+      .update_s_per_element = middle([](const StepPieces& p) { return p.update; }) / elements,
+      .ready = {}};
+  if (session_.optimizer.matrix_bytes() > 0)
+    row.matrices_s = middle([](const StepPieces& p) { return p.matrices; });
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+    for (const ParameterIndex parameter : plan.buckets()[b].parameters)
+      row.ready.push_back({plan.parameter(parameter).name,
+                           middle([b](const StepPieces& p) { return p.ready[b]; })});
+  return row;
+}
+
+std::string model_text(const model::GptShape& shape) {
+  std::int64_t parameters = 0;
+  for (const layout::Parameter& parameter : model::parameter_table(shape))
+    parameters += parameter.elements();
+  return fmt::format("{} parameters, {} layers, context {}, {:.0f} FLOP per token, recompute {}",
+                     parameters, shape.layers, shape.context, model::flops_per_token(shape),
+                     word(shape.recompute));
+}
+
+}  // namespace trireme::bench

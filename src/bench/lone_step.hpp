@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A deck's step on every rank by itself: no rank waits for another inside of it. What compute costs
+// without communication is measured so, while the other ranks of the host compute as well.
+//
+// The step has two micro-steps, of which only the second reports gradients, and a bucket for each
+// parameter, which tells when its gradient is complete.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/log.hpp"
+
+#include "comm/control/temporary_directory.hpp"
+#include "comm/control/world.hpp"
+#include "data/dataset.hpp"
+
+#include "predict/machine.hpp"
+#include "session/job.hpp"
+#include "session/session.hpp"
+
+namespace trireme::bench {
+
+/// Seconds of one step.
+struct StepPieces {
+  double step = 0;
+  double micro_step = 0, last_micro_step = 0;
+  double norm = 0, update = 0, matrices = 0;
+  std::vector<double> ready;  ///< by bucket: share of the last micro-step
+
+  [[nodiscard]] double rest() const {
+    return step - micro_step - last_micro_step - norm - update - matrices;
+  }
+};
+
+class LoneStep {
+ public:
+  /// On the threads that OpenMP has, on a CPU. Collective.
+  LoneStep(const session::Job& job, comm::World& world, Log& log, DType dtype);
+
+  /// One more step of this rank.
+  StepPieces step();
+  /// All ranks begin one together: the pieces of the one that was slowest. Collective.
+  StepPieces slowest();
+  /// Medians of slowest(). Collective; the same on every rank.
+  predict::Compute measure(int steps);
+
+  [[nodiscard]] device::Device& device() { return *session_.device; }
+
+ private:
+  comm::World& world_;
+  const session::Job job_;
+  const std::unique_ptr<comm::World> self_;
+  const comm::TemporaryDirectory cache_;
+  const data::Split data_;
+  session::Session session_;
+  std::int64_t number_ = 0;
+};
+
+/// How a machine file calls what decides the time of a micro-step beside precision, threads and
+/// micro-batch.
+std::string model_text(const model::GptShape& shape);
+
+}  // namespace trireme::bench

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/fit_command.hpp"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "comm/control/together.hpp"
+
+#include "cli/new_file.hpp"
+#include "cli/under_mpi.hpp"
+#include "deck/machine_file.hpp"
+#include "doctor/measurements.hpp"
+
+namespace trireme::cli {
+namespace {
+
+/// All hosts together, each writing one file.
+double storage_bytes_per_s(comm::World& world, const std::filesystem::path& file) {
+  const std::string directory = file.has_parent_path() ? file.parent_path().string() : ".";
+  double sum = 0;
+  for (const doctor::FileSystem& files : doctor::measure_file_systems(world, directory))
+    sum += files.write_bytes_per_s;
+  return sum;
+}
+
+void replace_file(const std::string& path, const std::string& text) {
+  const std::string fresh = path + ".new";
+  std::filesystem::remove(fresh);  // of a command that was killed
+  write_new_file(fresh, text);
+  std::filesystem::rename(fresh, path);
+}
+
+}  // namespace
+
+ExitCode fit_command(Arguments arguments,
+                     const DeckWords& deck,
+                     const std::string& path,
+                     const bench::FitRequest& request) {
+  return under_mpi(arguments, [&](comm::World& world) {
+    predict::Machine older;
+    comm::on_first_rank(world, [&] {
+      if (std::filesystem::exists(path))
+        older = deck::read_machine(path);
+    });
+    return with_deck(world, "bench", deck, [&](const session::Job& job, Log& log) {
+      predict::Machine fresh = bench::measure_machine(job, world, log, request);
+      fresh.storage_bytes_per_s = storage_bytes_per_s(world, path);
+      comm::on_first_rank(world, [&] {
+        print(predict::machine_table(fresh));
+        replace_file(path, deck::machine_text(predict::merged(older, fresh)));
+      });
+      return ExitCode::done;
+    });
+  });
+}
+
+}  // namespace trireme::cli

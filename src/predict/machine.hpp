@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a machine file says: the measured costs from which the time of a step is predicted.
+// `trireme bench reduce --fit` writes one, `trireme plan --machine` reads it
+// (deck/machine_file.hpp); people may read it and change it. Every key has its unit in its name or
+// beside it.
+//
+// 1. A link is one way of communicating among a number of ranks on a number of hosts. Its
+// collectives are measured at several sizes; bytes are those of the whole bucket.
+// 2. A compute row is the step of one deck on one rank, without communication, measured while
+// `ranks_on_host` ranks of a host did the same. Its model is named by what decides its time.
+// 3. What was measured on the slowest rank is what is written: ranks wait for it in every step.
+// 4. `version` counts the formats: a reader refuses those that it does not know.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "base/key.hpp"
+
+#include "comm/config.hpp"
+
+namespace trireme::predict {
+
+inline constexpr std::int64_t machine_version = 1;
+
+enum class Operation : std::uint8_t { reduce_scatter, all_gather, all_reduce };
+enum class Numbers : std::uint8_t { fp32, bf16 };
+
+constexpr Numbers numbers_of(DType dtype) {
+  return dtype == DType::bf16 ? Numbers::bf16 : Numbers::fp32;
+}
+
+/// A median.
+struct Point {
+  std::int64_t bytes = 0;
+  double seconds = 0;
+};
+
+struct Collective {
+  Operation operation = Operation::reduce_scatter;
+  Numbers dtype = Numbers::fp32;
+  double latency_s = 0;
+  double seconds_per_byte = 0;
+  double residual = 0;
+  std::vector<Point> points;  ///< sizes ascend
+};
+
+struct Link {
+  comm::Transport transport = comm::Transport::shared_memory;
+  comm::Reduction reduction = comm::Reduction::sum;
+  std::int64_t hosts = 1;
+  std::int64_t ranks = 2;
+  double sums_s = 0;
+  double control_s = 0;
+  double compute_lost = 0;
+  double stretch = 1;
+  std::vector<Collective> collectives;
+};
+
+struct ReadyAt {
+  std::string parameter;
+  double share = 0;
+};
+
+struct Compute {
+  std::string model;
+  Numbers precision = Numbers::fp32;
+  std::int64_t threads = 1;
+  std::int64_t micro_sequences = 1;
+  std::int64_t ranks_on_host = 1;
+  double micro_step_flops = 0;
+  double micro_step_s = 0;
+  double last_micro_step_s = 0;
+  double rest_s = 0;
+  double norm_s_per_element = 0;
+  double update_s_per_element = 0;
+  double matrices_s = 0;
+  std::vector<ReadyAt> ready;
+};
+
+struct Machine {
+  std::int64_t version = machine_version;
+  std::string processor;
+  std::int64_t cpus = 1;
+  std::int64_t ranks_per_host = 1;
+  double storage_bytes_per_s = 0;
+  std::vector<Link> links;
+  std::vector<Compute> compute;
+};
+
+/// `older` with what was measured now: links and compute rows of the same kind give way.
+Machine merged(Machine older, const Machine& newer);
+
+/// For people: links with their fits, compute rows.
+std::string machine_table(const Machine& machine);
+
+template <class V>
+void describe(V& v, Point& p) {
+  v("bytes", p.bytes, {.unit = "bytes", .help = "Of the bucket.", .min = 1, .required = true});
+  v("seconds", p.seconds,
+    {.unit = "s",
+     .help = "Median over repetitions of the slowest rank's time.",
+     .min = 0.0,
+     .max = 1e6,
+     .above_min = true,
+     .required = true});
+}
+
+template <class V>
+void describe(V& v, Collective& c) {
+  v("operation", c.operation, {.help = "Which.", .required = true});
+  v("dtype", c.dtype, {.help = "Of what travels.", .required = true});
+  v("latency_s", c.latency_s,
+    {.unit = "s", .help = "Of the fit.", .min = 0.0, .max = 1e6, .required = true});
+  v("seconds_per_byte", c.seconds_per_byte,
+    {.unit = "s/byte", .help = "Of the fit.", .min = 0.0, .max = 1.0, .required = true});
+  v("residual", c.residual,
+    {.unit = "1", .help = "Root mean square of the fit's relative errors.", .min = 0.0});
+  v.list("points", c.points, {.help = "What was measured; sizes ascend."});
+}
+
+template <class V>
+void describe(V& v, Link& l) {
+  v("transport", l.transport, {.help = "As parallel.transport, without auto.", .required = true});
+  v("reduction", l.reduction, {.help = "As parallel.reduction."});
+  v("hosts", l.hosts, {.help = "That the ranks were on.", .min = 1, .required = true});
+  v("ranks", l.ranks, {.help = "That took part.", .min = 2, .max = 1 << 20, .required = true});
+  v("sums_s", l.sums_s,
+    {.unit = "s", .help = "To add up norm and loss of a step.", .min = 0.0, .max = 1e6});
+  v("control_s", l.control_s,
+    {.unit = "s", .help = "To agree on what is to be done after a step.", .min = 0.0, .max = 1e6});
+  v("compute_lost", l.compute_lost,
+    {.unit = "1",
+     .help = "Share of its pace that compute loses while a collective runs beside it.",
+     .min = 0.0,
+     .max = 1.0});
+  v("stretch", l.stretch,
+    {.unit = "1",
+     .help = "How many times as long a collective takes beside compute.",
+     .min = 1.0,
+     .max = 1e6});
+  v.list("collectives", l.collectives, {.help = "What they cost."});
+}
+
+template <class V>
+void describe(V& v, ReadyAt& r) {
+  v("parameter", r.parameter, {.help = "Its name.", .required = true});
+  v("share", r.share,
+    {.unit = "1",
+     .help = "Of the last micro-step, when the gradient is complete.",
+     .min = 0.0,
+     .max = 1.0,
+     .required = true});
+}
+
+template <class V>
+void describe(V& v, Compute& c) {
+  v("model", c.model, {.help = "What decides its time.", .required = true});
+  v("precision", c.precision, {.help = "fp32 or bf16.", .required = true});
+  v("threads", c.threads, {.help = "Of a rank.", .min = 1, .required = true});
+  v("micro_sequences", c.micro_sequences,
+    {.help = "As batch.micro_sequences.", .min = 1, .required = true});
+  v("ranks_on_host", c.ranks_on_host,
+    {.help = "That computed at the same time.", .min = 1, .required = true});
+  v("micro_step_flops", c.micro_step_flops,
+    {.unit = "FLOP",
+     .help = "Of one rank, by the model's formula.",
+     .min = 0.0,
+     .above_min = true,
+     .required = true});
+  v("micro_step_s", c.micro_step_s,
+    {.unit = "s",
+     .help = "Forward and backward.",
+     .min = 0.0,
+     .max = 1e6,
+     .above_min = true,
+     .required = true});
+  v("last_micro_step_s", c.last_micro_step_s,
+    {.unit = "s",
+     .help = "The same where gradients are reported ready.",
+     .min = 0.0,
+     .max = 1e6,
+     .above_min = true,
+     .required = true});
+  v("rest_s", c.rest_s,
+    {.unit = "s",
+     .help = "Of a step outside of micro-steps and optimizer: zeros, data.",
+     .min = 0.0,
+     .max = 1e6});
+  v("norm_s_per_element", c.norm_s_per_element,
+    {.unit = "s", .help = "Squares of a gradient that a rank owns.", .min = 0.0, .max = 1.0});
+  v("update_s_per_element", c.update_s_per_element,
+    {.unit = "s", .help = "Update of an element that a rank owns.", .min = 0.0, .max = 1.0});
+  v("matrices_s", c.matrices_s,
+    {.unit = "s", .help = "Muon: all matrices on one rank.", .min = 0.0, .max = 1e6});
+  v.list("ready", c.ready, {.help = "When gradients are complete, in backward's order."});
+}
+
+template <class V>
+void describe(V& v, Machine& m) {
+  v("version", m.version, {.help = "Of this format.", .required = true});
+  v("processor", m.processor, {.help = "Of rank 0's host."});
+  v("cpus", m.cpus, {.help = "Of a host, that its ranks may use.", .min = 1});
+  v("ranks_per_host", m.ranks_per_host, {.help = "Where a plan does not say.", .min = 1});
+  v("storage_bytes_per_s", m.storage_bytes_per_s,
+    {.unit = "bytes/s", .help = "All hosts together, until it is on the disk.", .min = 0.0});
+  v.list("links", m.links, {.help = "Ways in which ranks communicate."});
+  v.list("compute", m.compute, {.help = "What ranks compute."});
+}
+
+}  // namespace trireme::predict
+
+template <>
+struct trireme::EnumNames<trireme::predict::Operation> {
+  using enum predict::Operation;
+  static constexpr std::pair<predict::Operation, const char*> table[] = {
+      {reduce_scatter, "reduce_scatter"}, {all_gather, "all_gather"}, {all_reduce, "all_reduce"}};
+};
+template <>
+struct trireme::EnumNames<trireme::predict::Numbers> {
+  using enum predict::Numbers;
+  static constexpr std::pair<predict::Numbers, const char*> table[] = {{fp32, "fp32"},
+                                                                       {bf16, "bf16"}};
+};
