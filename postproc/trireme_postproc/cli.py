@@ -55,6 +55,17 @@ def _ablation(options):
     print(f"picture: {output}", file=sys.stderr)
 
 
+def _prediction(options):
+    from .prediction import Prediction, table
+    from .prediction_picture import plot_prediction
+
+    output = options.output or os.path.splitext(options.file)[0] + ".png"
+    prediction = Prediction(options.file)
+    sys.stdout.write(table(prediction))
+    plot_prediction(prediction, output)
+    print(f"picture: {output}", file=sys.stderr)
+
+
 def _timeline(options):
     from . import timeline
 
@@ -143,6 +154,10 @@ def _add_verbs_of_one_run(verbs):
     each.add_argument("file", metavar="FILE", help="the HDF5 file")
     each.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with .png at its end")
     each.set_defaults(call=_ablation)
+    beside = verbs.add_parser("prediction", help="predicted beside measured steps, from the file of jobs/prediction.sh: a Markdown table and a picture")
+    beside.add_argument("file", metavar="FILE", help="the JSON file")
+    beside.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: FILE with .png at its end")
+    beside.set_defaults(call=_prediction)
     line = verbs.add_parser("timeline", help="one step of every rank: compute, each bucket's reduction and gather, exposed gaps")
     line.add_argument("run", metavar="RUN", help=RUN_HELP)
     line.add_argument("--step", type=int, required=True, metavar="K", help="which step")

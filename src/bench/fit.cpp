@@ -37,6 +37,7 @@ using predict::Machine;
 constexpr int warmups = 3;
 constexpr std::int64_t least_bytes = 1 << 10;
 constexpr std::int64_t size_factor = 4;
+constexpr std::int64_t row_bytes = 4 << 20;
 
 double now() {
   return timing::steady_seconds();
@@ -247,6 +248,7 @@ Machine measure_machine(const session::Job& job,
   const std::int64_t largest = largest_bucket_bytes(job, world, *device);
   comm::BenchRequest bench = request.collectives;
   bench.baselines = false;
+  bench.row_bytes = row_bytes;
   bench.transports = {job.parallel.transport};
   bench.reduction = job.parallel.reduction;
   bench.dtypes = {DType::f32};

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# How far predictions are from measurements on this machine: for each number of ranks `bench reduce --fit` measures the machine, `plan
+# --machine` predicts the step, and runs are timed, with overlap and without, in rounds that take turns. A Markdown table, a JSON file with
+# every value, and a picture. Needs a build, h5py and matplotlib; CPUs only.
+#   usage: bash jobs/prediction.sh [--ranks N,…] [--hosts NAME,…] [--steps N] [--rounds N] [--output FILE.json] [DECK [section.key=value …]]
+# --hosts: one rank on each, the first ones for fewer ranks, as inside of tests/network/hosts.sh, which makes hosts and a slow link:
+#   bash tests/network/hosts.sh --rate 1gbit bash jobs/prediction.sh --hosts north,south --ranks 2 tests/network/overlap.yaml …
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+ranks=1,2,4 hosts="" steps=40 rounds=3 output=runs/prediction.json
+usage() { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
+while [[ ${1:-} == --* ]]; do
+  [[ $# -ge 2 ]] || usage
+  case $1 in
+    --steps | --rounds)
+      [[ $2 =~ ^[1-9][0-9]*$ ]] || usage
+      declare "${1#--}=$2"
+      ;;
+    --ranks)
+      [[ $2 =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$ ]] || usage
+      ranks=$2
+      ;;
+    --hosts) hosts=$2 ;;
+    --output) output=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+deck=${1:-input/quickstart.yaml}
+common=("${@:2}")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir -p "$(dirname "$output")"
+trireme=${TRIREME:-build/trireme}
+python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
+quietly() { "$@" </dev/null >"$folder/log" 2>&1 || { cat "$folder/log" >&2 && exit 1; }; }
+
+launch() { # number of ranks, command
+  if [[ -z $hosts ]]; then
+    quietly bash jobs/mpirun.sh -n "$1" "${@:2}"
+  else
+    quietly mpirun -q -H "$(cut -d , -f "1-$1" <<<"$hosts" | sed 's/,\|$/:1&/g')" --bind-to none -n "$1" "${@:2}"
+  fi
+}
+settings=("overlap|" "no overlap|parallel.overlap_gradients=false parallel.overlap_parameters=false")
+for ((round = 1; round <= rounds; ++round)); do
+  for count in ${ranks//,/ }; do
+    echo "round $round of $rounds: $count ranks" >&2
+    place=$folder/$round/$count
+    mkdir -p "$place"
+    launch "$count" "$trireme" bench reduce "$deck" "${common[@]}" run.directory="$folder" data.cache="$folder/tokens" --fit "$place/machine.yaml"
+    for setting in "${settings[@]}"; do
+      IFS='|' read -r name overrides <<<"$setting"
+      quietly "$trireme" plan "$deck" "${common[@]}" run.directory="$folder" $overrides --ranks "$count" --hosts "$([[ $hosts ]] && echo "$count" || echo 1)" \
+        --machine "$place/machine.yaml" --json "$place/$name.json"
+      launch "$count" "$trireme" "$deck" "${common[@]}" run.directory="$place/$name" run.steps="$steps" data.cache="$folder/tokens" \
+        optimizer.schedule.warmup_steps=0 checkpoint.every_steps=0 evaluate.every_steps=0 sample.every_steps=0 $overrides
+    done
+  done
+done
+
+processor=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+python -m trireme_postproc.prediction_record "$folder" "$output" "machine=${processor:-$(uname -m)}, $(nproc) CPUs, load $(cut -d ' ' -f 1 /proc/loadavg) at the end" \
+  "deck=$deck ${common[*]}" "link=${TRIREME_LINK:-${hosts:-shared memory}}" "steps=$steps" "rounds=$rounds" "trireme=$("$trireme" --version | head -n 1)"
+python -m trireme_postproc.cli prediction "$output" | tee "${output%.json}.md"

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture of predictions: predicted over measured time of a step, with the line on which both are equal and 10 % on either side."""
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from .style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, SKY, STYLE, expect_picture, plt
+
+MARKS = (("o", BLUE), ("D", ORANGE), ("s", GREEN), ("^", RED), ("v", PURPLE), ("P", SKY))
+GOAL = 0.1
+
+
+def _times(axes, cases):
+    values = np.concatenate([np.concatenate([case.measured_low, case.measured_high, case.predicted]) for case in cases]) * 1e3
+    low, high = values.min() / 1.3, values.max() * 1.3
+    axes.fill_between([low, high], [low * (1 - GOAL), high * (1 - GOAL)], [low * (1 + GOAL), high * (1 + GOAL)], color=GREY, alpha=0.35,
+                      linewidth=0, label=f"within {100 * GOAL:.0f} %")
+    axes.plot([low, high], [low, high], color=INK, linewidth=1)
+    for case, (marker, color) in zip(cases, MARKS * len(cases)):
+        error = np.array([case.measured - case.measured_low, case.measured_high - case.measured]) * 1e3
+        axes.errorbar(case.measured * 1e3, case.predicted * 1e3, xerr=error, color=color, marker=marker, markersize=6, linestyle="none",
+                      elinewidth=1, alpha=0.9, label=_name(case))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel("measured step [ms]: medians of runs, quartiles of steps")
+    axes.set_ylabel("predicted step [ms]")
+    axes.set_title("Time of a step")
+    axes.legend(loc="upper left")
+
+
+def _errors(axes, cases):
+    axes.axvspan(-100 * GOAL, 100 * GOAL, color=GREY, alpha=0.35, linewidth=0)
+    axes.axvline(0, color=INK, linewidth=1)
+    places = np.arange(len(cases))[::-1]
+    for place, case, (marker, color) in zip(places, cases, MARKS * len(cases)):
+        axes.plot(100 * case.errors, [place] * len(case.errors), color=color, marker=marker, markersize=5, linestyle="none", alpha=0.6)
+        axes.plot([100 * case.error] * 2, [place - 0.25, place + 0.25], color=color, linewidth=2.5)
+    axes.set_yticks(places, [_name(case) for case in cases])
+    axes.set_ylim(-0.6, len(cases) - 0.4)
+    axes.set_xlabel("predicted over measured, less one [%]: rounds and their median")
+    axes.set_title("Error")
+
+
+def _name(case):
+    return f"{case.ranks} {'rank' if case.ranks == 1 else 'ranks'}, {case.setting}"
+
+
+def plot_prediction(prediction, output):
+    """Writes the picture; its kind follows from the name's ending."""
+    expect_picture(output)
+    with plt.rc_context(STYLE):
+        figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2), dpi=130, layout="constrained")
+        _times(left, prediction.cases)
+        _errors(right, prediction.cases)
+        try:
+            figure.savefig(output)
+        finally:
+            plt.close(figure)

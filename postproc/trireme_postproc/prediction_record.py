@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathers what jobs/prediction.sh made into one JSON file: python3 -m trireme_postproc.prediction_record FOLDER FILE.json [NAME=VALUE …]
+
+FOLDER/ROUND/RANKS has SETTING.json, a plan with its scaling, and SETTING, the run directory, for every setting.
+
+The file: filetype, version, every NAME=VALUE in `facts`, and `rows` of round, ranks, setting, predicted and measured seconds of a step
+(measured: the median over the steps after the warm-up, and quartiles), and seconds of it that are exposed.
+"""
+
+import glob
+import json
+import os
+import sys
+
+import numpy as np
+
+from .run_file import RunFile, RunFileError
+from .scaling import WARM_UP
+
+FILETYPE = "trireme-prediction"
+VERSION = 1
+
+
+def _row(path, round_number, ranks):
+    setting = os.path.basename(path)[: -len(".json")]
+    with open(path, encoding="utf-8") as file:
+        found = [row["strong"] for row in json.load(file)["scaling"] if row["ranks"] == ranks]
+    if not found or found[0] is None:
+        raise RunFileError(f"{path}: predicts nothing for {ranks} ranks")
+    steps = RunFile(path[: -len(".json")]).steps
+    seconds = steps["seconds"].values[WARM_UP:]
+    if not len(seconds):
+        raise RunFileError(f"{path}: its run has no steps after the first {WARM_UP}: run more")
+    low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
+    return {"round": round_number, "ranks": ranks, "setting": setting, "predicted_s": found[0]["step_s"],
+            "predicted_exposed_s": found[0]["exposed_s"], "measured_s": middle, "measured_low_s": low, "measured_high_s": high,
+            "measured_exposed_s": float(np.median(steps["exposed_s"].values[WARM_UP:]))}
+
+
+def gather(folder, output, facts):
+    """Writes the file `output`; `facts`: texts about the machine and the way it was measured."""
+    rows = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "*", "*.json"))):
+        ranks, round_number = (int(os.path.basename(part)) for part in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))))
+        rows.append(_row(path, round_number, ranks))
+    if not rows:
+        raise RunFileError(f"{folder}: has no predictions")
+    with open(output, "w", encoding="utf-8") as file:
+        json.dump({"filetype": FILETYPE, "version": VERSION, "facts": facts, "rows": rows}, file, indent=1)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    try:
+        gather(sys.argv[1], sys.argv[2], dict(word.split("=", 1) for word in sys.argv[3:]))
+    except RunFileError as error:
+        sys.exit(f"error: {error}")

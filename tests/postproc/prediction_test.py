@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import tempfile
+import unittest
+
+from cli_test import png_size, run
+
+
+def row(round_number, ranks, setting, predicted, measured):
+    return {"round": round_number, "ranks": ranks, "setting": setting, "predicted_s": predicted, "predicted_exposed_s": 0.001,
+            "measured_s": measured, "measured_low_s": 0.9 * measured, "measured_high_s": 1.1 * measured, "measured_exposed_s": 0.002}
+
+
+class PredictionTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.path = os.path.join(temporary.name, "made_up.json")
+        self.write(filetype="trireme-prediction", version=1, facts={"deck": "made_up.yaml"}, rows=[
+            row(1, 2, "overlap", 0.10, 0.10), row(2, 2, "overlap", 0.21, 0.20), row(3, 2, "overlap", 0.33, 0.30),
+            row(1, 1, "no overlap", 0.19, 0.20)])
+
+    def write(self, **content):
+        with open(self.path, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+
+    def test_table_and_picture(self):
+        code, out, _ = run("prediction", self.path)
+        self.assertEqual(code, 0)
+        self.assertEqual(out.splitlines(), [
+            "deck: made_up.yaml", "",
+            "| ranks | setting | predicted | measured | error | errors of rounds | exposed: predicted | measured |",
+            "|---|---|---|---|---|---|---|---|",
+            "| 1 | no overlap | 190.0 ms | 200.0 ms | -5.0 % | -5.0 … -5.0 % | 1.000 ms | 2.000 ms |",
+            "| 2 | overlap | 210.0 ms | 200.0 ms | +5.0 % | +0.0 … +10.0 % | 1.000 ms | 2.000 ms |"])
+        self.assertGreater(min(png_size(self.path[:-5] + ".png")), 300)
+
+    def test_refuses_other_files(self):
+        for content, said in (({"filetype": "else"}, "its filetype is not 'trireme-prediction'"),
+                              ({"filetype": "trireme-prediction", "version": 9}, "version 9, this program reads 1"),
+                              ({"filetype": "trireme-prediction", "version": 1}, "cannot be read")):
+            self.write(**content)
+            code, _, err = run("prediction", self.path)
+            self.assertEqual(code, 2)
+            self.assertIn(said, err)
+
+
+if __name__ == "__main__":
+    unittest.main()
