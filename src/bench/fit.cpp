@@ -117,6 +117,10 @@ std::vector<Link> links_of(const std::vector<comm::BenchRow>& rows,
   }
   for (Link& link : links)
     for (predict::Collective& collective : link.collectives) {
+      // Disturbances only add: a bucket takes no longer than a larger one.
+      for (std::size_t i = collective.points.size() - 1; i > 0; --i)
+        collective.points[i - 1].seconds =
+            std::min(collective.points[i - 1].seconds, collective.points[i].seconds);
       const predict::Line line = predict::fit_line(collective.points);
       collective.latency_s = line.latency_s;
       collective.seconds_per_byte = line.seconds_per_byte;

@@ -90,16 +90,15 @@ StepPieces LoneStep::slowest() {
   const auto all = world_.gather_all(values);
   auto slowest = all.begin();
   const auto each = static_cast<std::ptrdiff_t>(values.size());
-  for (auto rank = all.begin(); rank != all.end(); rank += each)
+  double sum = 0;
+  for (auto rank = all.begin(); rank != all.end(); rank += each) {
+    sum += *rank;
     if (*rank > *slowest)
       slowest = rank;
-  return {slowest[0],
-          slowest[1],
-          slowest[2],
-          slowest[3],
-          slowest[4],
-          slowest[5],
-          {slowest + singles, slowest + each}};
+  }
+  const double waiting = *slowest - sum / world_.size();
+  return {slowest[0], slowest[1], slowest[2], slowest[3],
+          slowest[4], slowest[5], waiting,    {slowest + singles, slowest + each}};
 }
 
 predict::Compute LoneStep::measure(int steps) {
@@ -129,6 +128,7 @@ predict::Compute LoneStep::measure(int steps) {
       .rest_s = middle([](const StepPieces& p) { return p.rest(); }),
       .norm_s_per_element = middle([](const StepPieces& p) { return p.norm; }) / elements,
       .update_s_per_element = middle([](const StepPieces& p) { return p.update; }) / elements,
+      .waiting_share = middle([](const StepPieces& p) { return p.waiting / p.step; }),
       .ready = {}};
   if (session_.optimizer.matrix_bytes() > 0)
     row.matrices_s = middle([](const StepPieces& p) { return p.matrices; });

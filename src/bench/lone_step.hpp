@@ -29,6 +29,7 @@ struct StepPieces {
   double step = 0;
   double micro_step = 0, last_micro_step = 0;
   double norm = 0, update = 0, matrices = 0;
+  double waiting = 0;         ///< how much less the ranks' mean step takes than the slowest
   std::vector<double> ready;  ///< by bucket: share of the last micro-step
 
   [[nodiscard]] double rest() const {

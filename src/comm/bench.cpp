@@ -20,7 +20,7 @@ namespace trireme::comm {
 namespace {
 
 constexpr int warmups = 3;
-constexpr std::int64_t most_in_a_row = 64;
+constexpr std::int64_t most_in_a_row = 1024;
 /// Bytes of a shard are a multiple of this, so that every dtype and rank count gets whole elements.
 constexpr std::int64_t shard_granule = 128;
 

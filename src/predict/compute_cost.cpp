@@ -84,6 +84,7 @@ void fill_compute(StepModel& model,
   model.reducing_micro_step_s = row.last_micro_step_s * cost.slower;
   model.rest_s = row.rest_s * cost.crowded;
   model.matrices_s = row.matrices_s * cost.slower * matrices_part;
+  model.waiting_share = row.waiting_share;
   const std::vector<double> shares = ready_shares(cost, plan);
   model.buckets.assign(plan.buckets().size(), {});
   for (std::size_t b = 0; b < model.buckets.size(); ++b) {

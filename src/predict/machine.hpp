@@ -33,7 +33,7 @@ constexpr Numbers numbers_of(DType dtype) {
   return dtype == DType::bf16 ? Numbers::bf16 : Numbers::fp32;
 }
 
-/// A median.
+/// A median, or the least of those of larger buckets where that is less.
 struct Point {
   std::int64_t bytes = 0;
   double seconds = 0;
@@ -78,6 +78,7 @@ struct Compute {
   double norm_s_per_element = 0;
   double update_s_per_element = 0;
   double matrices_s = 0;
+  double waiting_share = 0;
   std::vector<ReadyAt> ready;
 };
 
@@ -196,6 +197,11 @@ void describe(V& v, Compute& c) {
     {.unit = "s", .help = "Update of an element that a rank owns.", .min = 0.0, .max = 1.0});
   v("matrices_s", c.matrices_s,
     {.unit = "s", .help = "Muon: all matrices on one rank.", .min = 0.0, .max = 1e6});
+  v("waiting_share", c.waiting_share,
+    {.unit = "1",
+     .help = "Of a step: what the ranks would wait for the slowest of them, on average.",
+     .min = 0.0,
+     .max = 1.0});
   v.list("ready", c.ready, {.help = "When gradients are complete, in backward's order."});
 }
 

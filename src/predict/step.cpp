@@ -134,6 +134,8 @@ StepPrediction predict_step(const StepModel& model) {
     if (step > 0 && as_before)
       break;
   }
+  if (result.communication_s > 0)
+    result.exposed_s += model.waiting_share * result.compute_s;
   return result;
 }
 

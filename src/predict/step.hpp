@@ -37,6 +37,8 @@ struct StepModel {
   double reducing_micro_step_s = 0;  ///< of one in which buckets are reduced: the last one
   double rest_s = 0, sums_s = 0, control_s = 0;
   double matrices_s = 0;  ///< Muon's, between sums and update
+  /// Of the slowest rank's compute: what the others do not need, on average, and wait.
+  double waiting_share = 0;
   bool overlap_gradients = true, overlap_parameters = true;
   bool reduces_each = false;  ///< every micro-step reduces
   Sharing sharing;
@@ -44,7 +46,7 @@ struct StepModel {
 
 struct StepPrediction {
   double step_s = 0;
-  double exposed_s = 0;        ///< in which compute waited, both exchanges included
+  double exposed_s = 0;        ///< in which compute waited, both exchanges and ranks included
   double compute_s = 0;        ///< a step without communication
   double communication_s = 0;  ///< of the collectives by themselves, and both exchanges
 

@@ -100,6 +100,16 @@ TEST(Step, IsAsLongAsCommunicationWhereThatIsMost) {
   EXPECT_LE(step.step_s, step.communication_s + step.compute_s);
 }
 
+/// A tenth of 10 s of compute; the step is the slowest rank's already.
+TEST(Step, CountsTheWaitForTheSlowestRankAsExposed) {
+  StepModel model = two_buckets();
+  model.waiting_share = 0.1;
+  EXPECT_DOUBLE_EQ(predict_step(model).exposed_s, 2.5 + 1);
+  EXPECT_DOUBLE_EQ(step_s(model), 12.5);
+  for (BucketCost& bucket : model.buckets) bucket.reduce_s = bucket.gather_s = 0;
+  EXPECT_EQ(predict_step(model).exposed_s, 0);
+}
+
 TEST(Step, NeedsAMicroStep) {
   StepModel model = two_buckets();
   model.micro_steps = 0;
