@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/quantile.hpp"
+#include "base/round_up.hpp"
 
 #include "layout/budget.hpp"
 
@@ -177,8 +178,7 @@ void measure_sharing(Link& link,
          predict::measured_seconds(price, static_cast<double>(bytes)) > step_s / 8)
     bytes /= 2;
   constexpr std::int64_t granule = 64;
-  const std::int64_t unit = granule * world.size();
-  const std::int64_t elements = (bytes / 4 + unit - 1) / unit * unit;
+  const std::int64_t elements = rounded_up(bytes / 4, granule * world.size());
   Traffic traffic(communicator, lone.device(), elements);
   const double one = predict::measured_seconds(price, static_cast<double>(4 * elements));
   const int times = static_cast<int>(std::clamp(step_s / 2 / one, 1.0, 1000.0));

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/round_up.hpp"
 #include "base/text.hpp"
 
 #include "comm/collective/traffic.hpp"
@@ -114,8 +115,10 @@ ScalingRow row_of(const deck::Deck& deck,
                   std::int64_t weak_micro_steps) {
   const deck::JobConfig& config = deck.config;
   const DeckPlan plan = plan_of(deck, ranks, hosts);
-  ScalingRow row{.ranks = ranks, .hosts = hosts, .missing = {}};
-  const auto [dtype, compute] = compute_of(deck, machine, plan, (ranks + hosts - 1) / hosts);
+  ScalingRow row;
+  row.ranks = ranks;
+  row.hosts = hosts;
+  const auto [dtype, compute] = compute_of(deck, machine, plan, divided_up(ranks, hosts));
   const auto links = predict::LinkCost::find(machine, wire_of(config, ranks, hosts));
   row.memory_bytes = whole_bytes(plan, dtype);
   row.checkpoint_s = checkpoint_seconds(machine, plan);
@@ -186,10 +189,8 @@ Scaling scaling_of(const deck::Deck& deck,
                    int hosts) {
   const trireme::session::BatchConfig& batch = deck.config.batch;
   const int first = ranks.front();
-  const auto per_host =
-      hosts > 1 ? (first + hosts - 1) / hosts : static_cast<int>(machine.ranks_per_host);
-  const std::int64_t unit = batch.micro_sequences * first;
-  const std::int64_t micro_steps = (batch.sequences + unit - 1) / unit;
+  const std::int64_t per_host = hosts > 1 ? divided_up(first, hosts) : machine.ranks_per_host;
+  const std::int64_t micro_steps = divided_up(batch.sequences, batch.micro_sequences * first);
   if (ranks.size() == 1)
     for (int power = 1; power <= most_ranks; power *= 2) ranks.push_back(power);
   std::ranges::sort(ranks);
@@ -198,7 +199,7 @@ Scaling scaling_of(const deck::Deck& deck,
   Scaling scaling{.sequences = batch.sequences, .context = deck.shape().context, .rows = {}};
   for (const int count : ranks)
     scaling.rows.push_back(
-        row_of(deck, machine, count, (count + per_host - 1) / per_host, micro_steps));
+        row_of(deck, machine, count, static_cast<int>(divided_up(count, per_host)), micro_steps));
   return scaling;
 }
 

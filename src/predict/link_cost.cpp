@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/round_up.hpp"
 
 #include "predict/fit.hpp"
 
@@ -80,7 +81,7 @@ LinkCost LinkCost::find(const Machine& machine, const Wire& wire) {
   cost.missing_ = in_words(wire);
   if (wire.transport != Transport::hierarchical)
     return cost;
-  const std::int64_t on_a_host = (wire.ranks + wire.hosts - 1) / wire.hosts;
+  const std::int64_t on_a_host = divided_up(wire.ranks, wire.hosts);
   const Wire inside{Transport::shared_memory, wire.reduction, on_a_host, 1};
   const Wire between{Transport::mpi, wire.reduction, wire.hosts, wire.hosts};
   if ((on_a_host == 1 || cost.add(machine, inside)) && cost.add(machine, between)) {
