@@ -93,6 +93,8 @@ std::vector<Link> links_of(const std::vector<comm::BenchRow>& rows,
                            int hosts) {
   std::vector<Link> links;
   for (const comm::BenchRow& row : rows) {
+    TRIREME_EXPECT(row.wrong == 0, "{} elements are wrong after {} by {}", row.wrong, row.operation,
+                   row.transport);
     const auto with_name = [&](const auto& known) { return row.transport == known.second; };
     const auto transport = std::ranges::find_if(EnumNames<comm::Transport>::table, with_name);
     const auto operation =
@@ -252,7 +254,9 @@ Machine measure_machine(const session::Job& job,
   const std::int64_t largest = largest_bucket_bytes(job, world, *device);
   comm::BenchRequest bench = request.collectives;
   bench.baselines = false;
-  bench.row_bytes = row_bytes;
+  const int hosts = hosts_of(world);
+  if (hosts > 1)  // on one host the later ones of a row would find their bucket in the caches
+    bench.row_bytes = row_bytes;
   bench.transports = {job.parallel.transport};
   bench.reduction = job.parallel.reduction;
   bench.dtypes = {DType::f32};
@@ -261,8 +265,7 @@ Machine measure_machine(const session::Job& job,
   if (request.chooses_sizes)
     bench.bytes = sizes_for(largest);
   std::ranges::sort(bench.bytes);
-  machine.links =
-      links_of(comm::bench_reduce(world, *device, bench), bench.reduction, hosts_of(world));
+  machine.links = links_of(comm::bench_reduce(world, *device, bench), bench.reduction, hosts);
   for (Link& link : machine.links) {
     const auto communicator =
         comm::make_communicator(link.transport, link.reduction, world, *device, bench.options);
