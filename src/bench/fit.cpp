@@ -35,7 +35,7 @@ namespace {
 using predict::Link;
 using predict::Machine;
 
-constexpr int warmups = 3;
+constexpr int fit_warmups = 3;
 constexpr std::int64_t least_bytes = 1 << 10;
 constexpr std::int64_t size_factor = 4;
 constexpr std::int64_t row_bytes = 4 << 20;
@@ -55,7 +55,7 @@ double slowest(comm::World& world, const std::function<void()>& action) {
 
 double median_of_slowest(comm::World& world, int repetitions, const std::function<void()>& action) {
   std::vector<double> seconds;
-  for (int i = -warmups; i < repetitions; ++i) {
+  for (int i = -fit_warmups; i < repetitions; ++i) {
     const double took = slowest(world, action);
     if (i >= 0)
       seconds.push_back(took);
@@ -185,7 +185,7 @@ void measure_sharing(Link& link,
   const double one = predict::measured_seconds(price, static_cast<double>(4 * elements));
   const int times = static_cast<int>(std::clamp(step_s / 2 / one, 1.0, 1000.0));
   std::vector<double> lost, stretch;
-  for (int round = -warmups; round < rounds; ++round) {
+  for (int round = -fit_warmups; round < rounds; ++round) {
     world.barrier();
     traffic.enqueue(times);
     const double quiet = traffic.seconds();

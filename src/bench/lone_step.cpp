@@ -18,7 +18,7 @@
 namespace trireme::bench {
 namespace {
 
-constexpr int warmups = 3;
+constexpr int lone_warmups = 3;
 /// Where a piece is too short for the clock.
 constexpr double least_s = 1e-9;
 
@@ -103,7 +103,7 @@ StepPieces LoneStep::slowest() {
 
 predict::Compute LoneStep::measure(int steps) {
   std::vector<StepPieces> all;
-  for (int i = -warmups; i < steps; ++i) {
+  for (int i = -lone_warmups; i < steps; ++i) {
     StepPieces pieces = slowest();
     if (i >= 0)
       all.push_back(std::move(pieces));
