@@ -79,10 +79,10 @@ deck::Deck parse_for_plan(const std::string& deck_path,
                           deck::Circumstances circumstances);
 
 struct PlanOutput {
-  std::string json_path;           ///< of a new file for plan_json(); empty: none
-  bool schedule = false;           ///< schedule_text() as well
-  std::string machine_path;        ///< of a machine file for scaling_text(); empty: none
-  std::vector<int> scaling_ranks;  ///< for it; the first is that of the plan
+  std::string json_path;                ///< of a new file for plan_json(); empty: none
+  bool schedule = false;                ///< schedule_text() as well
+  std::string machine_path = {};        ///< of a machine file for scaling_text(); empty: none
+  std::vector<int> scaling_ranks = {};  ///< for it; the first is that of the plan
 };
 
 /// `trireme plan`: reads, checks all but the batch, plans and predicts; says so when the batch cannot be

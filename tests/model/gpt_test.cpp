@@ -172,9 +172,10 @@ TEST_P(GptTest, AGradientIsAskedForBeforeItIsWrittenAndWhenItsTurnCanCome) {
       const auto before =
           std::count_if(model_.table.begin() + static_cast<std::ptrdiff_t>(p) + 1,
                         model_.table.end(), [](const auto& other) { return !other.own_bucket; });
-      if (!model_.table[p].own_bucket)
+      if (!model_.table[p].own_bucket) {
         EXPECT_LT(before - num_ready_, std::int64_t{layout::Ring::slots_in_turns})
             << model_.table[p].name;
+      }
     }
     void gradient_ready(ParameterIndex parameter, device::Stream& /*s*/) override {
       EXPECT_TRUE(asked[at(parameter)]);
