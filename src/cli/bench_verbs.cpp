@@ -148,11 +148,10 @@ Action declare_bench_reduce(CLI::App& command) {
   for (CLI::Option* option : of_the_deck) fit->excludes(option);
   return [asked, bytes](Arguments arguments) {
     if (!asked->fit.empty()) {
-      bench::FitRequest request{.collectives = asked->request, .chooses_sizes = bytes->empty()};
-      request.collectives.repetitions =
-          asked->repetitions.value_or(request.collectives.repetitions);
-      request.steps = asked->repetitions.value_or(request.steps);
-      return fit_command(arguments, asked->deck, asked->fit, request);
+      bench::FitRequest fitted{.collectives = asked->request, .chooses_sizes = bytes->empty()};
+      fitted.collectives.repetitions = asked->repetitions.value_or(fitted.collectives.repetitions);
+      fitted.steps = asked->repetitions.value_or(fitted.steps);
+      return fit_command(arguments, asked->deck, asked->fit, fitted);
     }
     return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
       comm::BenchRequest timed = asked->request;
