@@ -62,4 +62,4 @@ class Documents(TrainingTest):
             run = start("verify", DECK, f"run.directory={self.path('run')}", f"data.train.text=[{self.text}]", *self.mask,
                         "model.layers=1", "batch.sequences=6", "--steps", "1", ranks=ranks)
             self.assertEqual(run.code, 0, run)
-            self.assertIn("384 combinations gave the same bits", run.out)
+            self.assertRegex(run.out, "57[67] combinations gave the same bits")  # 577 with several micro-steps
