@@ -7,7 +7,8 @@
 // the deck's products (matmul_bench.hpp), or of copying 256 MiB from memory to memory, read and
 // written bytes counted. Small tensors stay in the caches, so their share can exceed 100 %.
 //
-// Attention's FLOP are the causal half, and a row is one document. All ranks measure at the same time (race.hpp).
+// Attention's FLOP are the causal half, and a row is one document. All ranks measure at the same
+// time (race.hpp).
 #pragma once
 
 #include <cstdint>

@@ -85,8 +85,8 @@ struct PlanOutput {
   std::vector<int> scaling_ranks = {};  ///< for it; the first is that of the plan
 };
 
-/// `trireme plan`: reads, checks all but the batch, plans and predicts; says so when the batch cannot be
-/// split over the ranks. Throws UserError, also when that file exists, and StorageError.
+/// `trireme plan`: reads, checks all but the batch, plans and predicts; says so when the batch
+/// cannot be split over the ranks. Throws UserError, also when that file exists, and StorageError.
 std::string plan_command(const std::string& deck_path,
                          const std::vector<std::string>& overrides,
                          const deck::Circumstances& circumstances,

@@ -33,9 +33,9 @@ struct BenchRequest {
   std::vector<DType> dtypes{DType::f32};  ///< f32, bf16
   Reduction reduction = Reduction::sum;
   int repetitions = 21;
-  /// A repetition makes as many collectives in a row as hold so many bytes, at most 1024; seconds are
-  /// those of one. Buckets travel so in a step, and buffers on the way that swallow the first of
-  /// them count for less.
+  /// A repetition makes as many collectives in a row as hold so many bytes, at most 1024; seconds
+  /// are those of one. Buckets travel so in a step, and buffers on the way that swallow the first
+  /// of them count for less.
   std::int64_t row_bytes = 0;
   bool baselines = true;
   Options options{};  ///< of the transports

@@ -58,10 +58,11 @@ void describe(V& v, JobConfig& c) {
 /// Equal in every key.
 bool operator==(const JobConfig& a, const JobConfig& b);
 
-/// The model, with the tokenizer's end-of-text token where documents are masked. Its sizes: as given, else from the preset; the vocabulary, if neither says it, from the
-/// tokenizer: of text and synthetic data any, of token files one that is not `bytes`, which is what
-/// a deck has that says nothing. Sizes that nothing fills stay 0 (check() reports them).
-/// `tokenizer`: null where it could not be read.
+/// The model, with the tokenizer's end-of-text token where documents are masked. Its sizes: as
+/// given, else from the preset; the vocabulary, if neither says it, from the tokenizer: of text and
+/// synthetic data any, of token files one that is not `bytes`, which is what a deck has that says
+/// nothing. Sizes that nothing fills stay 0 (check() reports them). `tokenizer`: null where it
+/// could not be read.
 trireme::model::GptShape shape_of(const JobConfig& config,
                                   const trireme::text::Tokenizer* tokenizer);
 

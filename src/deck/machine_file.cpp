@@ -115,8 +115,7 @@ predict::Machine read_machine(const std::string& path) {
 std::string machine_text(const predict::Machine& machine) {
   std::string text =
       "# Written by `trireme bench reduce --fit`, read by `trireme plan --machine`: see \"What a "
-      "run "
-      "will take\" in docs/user-guide.md.\n";
+      "run will take\" in docs/user-guide.md.\n";
   predict::Machine copy = machine;  // visitors may change what they visit
   Writer writer("", "", text);
   describe(writer, copy);

@@ -43,8 +43,8 @@ struct Budget {
   std::vector<BucketRow> buckets;
 
   // Bytes that one rank holds.
-  /// fp32; also the copy that travels where it is not fp32, the partial sums of a tree, and the sums
-  /// of micro-steps. With Shard::gradients of a few buckets (ring.hpp) and the sums.
+  /// fp32; also the copy that travels where it is not fp32, the partial sums of a tree, and the
+  /// sums of micro-steps. With Shard::gradients of a few buckets (ring.hpp) and the sums.
   std::int64_t gradient_bytes = 0;
   std::int64_t parameter_bytes = 0;
   /// The optimizer's, by slot. That of the masters is 0 in fp32 runs, where the parameters are the

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where gradients lie whose memory takes turns (parallel.shard: gradients). A bucket that is reduced
-// as soon as it is complete needs memory only while it is written and reduced, so the buckets of a
-// model share a few slots.
+// Where gradients lie whose memory takes turns (parallel.shard: gradients). A bucket that is
+// reduced as soon as it is complete needs memory only while it is written and reduced, so the
+// buckets of a model share a few slots.
 //
 // Backward completes buckets in the order of the layout. While one is written the next one may be
 // begun already (the backward of a norm writes the bias of the layer before it), and the one before
 // is being reduced: hence three slots, which the buckets take one after another. A bucket whose
-// parameter has a bucket of its own (a tied embedding: the head writes it first, the embedding last)
-// keeps a slot for itself.
+// parameter has a bucket of its own (a tied embedding: the head writes it first, the embedding
+// last) keeps a slot for itself.
 //
 // 1. A slot is as large as the largest bucket that lies in it; so are views of a bucket that never
 // change, whose turn it is or not.

@@ -84,8 +84,8 @@ void Attention::list(ProductList& list) const {
 
 /// Two products per pair of a query and a key forward, twice as many backward, and half the pairs:
 /// the attention term of llm.c. With a window the pairs of whole windows, W for each token but the
-/// first W, which have the half: W (2 T - W) of T T. What documents hide depends on the data, and is
-/// counted.
+/// first W, which have the half: W (2 T - W) of T T. What documents hide depends on the data, and
+/// is counted.
 double Attention::flops_per_token(std::int64_t context) const {
   const auto time = static_cast<double>(context);
   const double window =

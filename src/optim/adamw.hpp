@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW as a rule: two moments per element (ops/optimizer/adamw.hpp has the formula), and numbers per group
-// that are computed once per step.
+// AdamW as a rule: two moments per element (ops/optimizer/adamw.hpp has the formula), and numbers
+// per group that are computed once per step.
 #pragma once
 
 #include <cstdint>

@@ -12,9 +12,9 @@
 // (none in fp32 runs, where the parameter itself is the master). Hidden matrices of Muon lack the
 // second moment (layout/state.hpp). Not sharded, every rank holds and updates everything, with the
 // same bits.
-// 2. The gradient norm is a sum without order (ops/optimizer/order_free_sum.hpp) over parameter elements,
-// never padding, so its bits depend on the summed gradients only: not on buckets, padding, sharding
-// or who owns what.
+// 2. The gradient norm is a sum without order (ops/optimizer/order_free_sum.hpp) over parameter
+// elements, never padding, so its bits depend on the summed gradients only: not on buckets,
+// padding, sharding or who owns what.
 // 3. Learning rate and weight decay are those of the parameter's group.
 // Muon's hidden matrices are brought together and orthogonalized between norm and updates
 // (matrices.hpp), in the memory of their gradients; on a CPU not in a step that is not finite.

@@ -31,8 +31,9 @@
 // predecessor waits for it. With reduce_every: micro_step one per micro-step, which reports all its
 // gradients ready and, unless it is the last, ends with next_micro_step(); the sums over the ranks
 // are added up in the order of micro-steps. What check_gradients finds is then of the last one.
-// With shard: gradients buckets take turns in the memory of a few (layout/ring.hpp), every micro-step
-// is reduced so, and before_write() makes compute wait for the reduction that was there before.
+// With shard: gradients buckets take turns in the memory of a few (layout/ring.hpp), every
+// micro-step is reduced so, and before_write() makes compute wait for the reduction that was there
+// before.
 // 2. Padding is zero when a step starts and stays zero.
 // 3. After construction no call allocates and, with cached shards, none computes an address.
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at
@@ -176,8 +177,8 @@ class Engine {
   [[nodiscard]] DType parameter_dtype() const;
   /// Whose shards owned() are.
   [[nodiscard]] int rank() const;
-  /// fp32 gradients, the copy that travels where gradient_dtype is not fp32, sums of micro-steps, and
-  /// the partial sums of a tree.
+  /// fp32 gradients, the copy that travels where gradient_dtype is not fp32, sums of micro-steps,
+  /// and the partial sums of a tree.
   [[nodiscard]] std::size_t gradient_bytes() const;
   [[nodiscard]] std::size_t parameter_bytes() const;
 

@@ -6,9 +6,9 @@
 // own where gradient_dtype is not fp32, reduced, widened back, and, where every micro-step is
 // reduced by itself, added to the sums of the micro-steps before.
 //
-// With shard: gradients the buckets take turns in a few slots (layout/ring.hpp), and each micro-step
-// is reduced by itself: whole gradients exist while a bucket is written and reduced, and what is
-// kept is the sum that this rank owns.
+// With shard: gradients the buckets take turns in a few slots (layout/ring.hpp), and each
+// micro-step is reduced by itself: whole gradients exist while a bucket is written and reduced, and
+// what is kept is the sum that this rank owns.
 //
 // 1. Views are valid for the store's life; those of buckets of one slot overlap.
 // 2. The copy that travels has the memory of one bucket: reductions use it one after another.

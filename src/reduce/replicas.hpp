@@ -3,9 +3,9 @@
 // a transport that mixes up memory, or a bit that flips, makes replicas drift apart, and the loss
 // shows it late or never.
 //
-// A check hashes every bucket where it lies (ops/optimizer/hash.hpp) and compares the hashes over the ranks
-// in one logarithmic maximum. Only where they differ are parameters hashed one by one, to name the
-// bucket, the parameter and the ranks.
+// A check hashes every bucket where it lies (ops/optimizer/hash.hpp) and compares the hashes over
+// the ranks in one logarithmic maximum. Only where they differ are parameters hashed one by one, to
+// name the bucket, the parameter and the ranks.
 //
 // Threads: the host thread that owns the compute stream. check() is collective and waits for all
 // gathers.

@@ -4,8 +4,8 @@
 // graph one.
 //
 // The host has to act in between, though: compute waits for the gather of a bucket before forward
-// first reads from it, a bucket's reduction starts when its last gradient is there, and where buckets
-// take turns in memory (parallel.shard: gradients), compute waits until it is free. So a
+// first reads from it, a bucket's reduction starts when its last gradient is there, and where
+// buckets take turns in memory (parallel.shard: gradients), compute waits until it is free. So a
 // recording is a list of pieces, a graph each, cut where that happens; after a piece the real
 // hooks are called, outside of any capture, with what the model said when it was recorded:
 //
@@ -13,8 +13,8 @@
 //   last micro-step              a cut after the last gradient of each bucket; the other gradients
 //                                of the bucket are reported there as well, in their order
 //   any other                    one piece
-//   where buckets take turns     every micro-step is a last one; and a cut before the first write to
-//                                each bucket's gradients
+//   where buckets take turns     every micro-step is a last one; and a cut before the first write
+//                                to each bucket's gradients
 //
 // 1. Cuts follow from the plan and from the micro-step's place in the step, never from what was
 //    current or finished while recording: a recording holds for every later step. It is found by
@@ -48,8 +48,8 @@ namespace trireme::session {
 class MicroStepGraphs {
  public:
   /// All of them outlive the graphs. `hooks` hears of parameters in the groups in which the model
-  /// asks for them; before later micro-steps, of all at once; and of writes to gradients where these
-  /// take turns, once per bucket.
+  /// asks for them; before later micro-steps, of all at once; and of writes to gradients where
+  /// these take turns, once per bucket.
   MicroStepGraphs(model::Gpt& model,
                   const layout::Plan& plan,
                   model::Hooks& hooks,

@@ -155,8 +155,8 @@ TEST_P(GptTest, AReportedGradientIsNotWrittenAgain) {
   }
 }
 
-/// Gradients may take turns in memory (layout/ring.hpp): one is asked for before it is written, and not
-/// while three before it in backward are unfinished, but for one with a bucket of its own.
+/// Gradients may take turns in memory (layout/ring.hpp): one is asked for before it is written, and
+/// not while three before it in backward are unfinished, but for one with a bucket of its own.
 TEST_P(GptTest, AGradientIsAskedForBeforeItIsWrittenAndWhenItsTurnCanCome) {
   class Turns final : public Hooks {
    public:

@@ -81,8 +81,8 @@ inline std::vector<Setting> settings_of_every_switch() {
 inline float initial_value(std::size_t parameter, std::int64_t element) {
   return static_cast<float>(static_cast<int>(parameter) * 10 + element % 5);
 }
-/// The part of a micro-step's gradient that does not depend on the parameter. The other part is (rank + 1) times
-/// its value; an update adds the sum over ranks.
+/// The part of a micro-step's gradient that does not depend on the parameter. The other part is
+/// (rank + 1) times its value; an update adds the sum over ranks.
 inline float pattern(int step, std::int64_t element) {
   return static_cast<float>((element + step) * 7 % 13);
 }

@@ -67,8 +67,8 @@ struct AttentionHead {
   }
 };
 
-/// Hides the scores of keys that a query does not see. The score that takes their place is finite: a
-/// row that sees nothing of its first tile gathers finite numbers there, and the first score that
+/// Hides the scores of keys that a query does not see. The score that takes their place is finite:
+/// a row that sees nothing of its first tile gathers finite numbers there, and the first score that
 /// it sees, at the latest its own, shrinks them to 0.
 TRIREME_INLINE void hide_unseen(float* scores,
                                 std::int64_t rows,

@@ -25,8 +25,8 @@ struct Target {
   bool c_is_bf16 = false, bias_is_bf16 = false;
 };
 
-/// Lines of memory that are wanted next, brought near beside the sums: `lines` of them with every 16
-/// units, at `first` + step * i + stride * j, the distances in bytes.
+/// Lines of memory that are wanted next, brought near beside the sums: `lines` of them with every
+/// 16 units, at `first` + step * i + stride * j, the distances in bytes.
 struct Ahead {
   const std::byte* first = nullptr;
   std::int64_t lines = 0, step = 0, stride = 0;

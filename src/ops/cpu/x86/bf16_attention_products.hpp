@@ -37,7 +37,6 @@ struct Head {
   std::int64_t qkv_stride, out_stride;  // in elements
   float scale;
 
-  [[nodiscard]] std::int64_t panels() const { return channels / panel_columns; }
   /// Units of a packed operand of [time, channels].
   [[nodiscard]] std::int64_t units() const { return time * channels / 2; }
 };
