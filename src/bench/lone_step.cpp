@@ -140,12 +140,9 @@ predict::Compute LoneStep::measure(int steps) {
 }
 
 std::string model_text(const model::GptShape& shape) {
-  std::int64_t parameters = 0;
-  for (const layout::Parameter& parameter : model::parameter_table(shape))
-    parameters += parameter.elements();
   return fmt::format("{} parameters, {} layers, context {}, {:.0f} FLOP per token, recompute {}",
-                     parameters, shape.layers, shape.context, model::flops_per_token(shape),
-                     word(shape.recompute));
+                     layout::total_elements(model::parameter_table(shape)), shape.layers,
+                     shape.context, model::flops_per_token(shape), word(shape.recompute));
 }
 
 }  // namespace trireme::bench

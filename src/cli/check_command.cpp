@@ -59,9 +59,7 @@ std::string check_command(const std::string& deck_path,
 std::string summary(const deck::Deck& deck, int ranks) {
   const deck::JobConfig& config = deck.config;
   const model::GptShape shape = deck.shape();
-  std::int64_t parameters = 0;
-  for (const layout::Parameter& parameter : model::parameter_table(shape))
-    parameters += parameter.elements();
+  const std::int64_t parameters = layout::total_elements(model::parameter_table(shape));
   const data::BatchSizes sizes = config.batch.sizes();
   const auto count = [](auto number) { return count_text(static_cast<double>(number)); };
   std::string text = fmt::format(

@@ -39,9 +39,7 @@ BucketRow row_of(const Plan& plan,
   row.num_parameters = static_cast<std::int64_t>(bucket.parameters.size());
   row.begin = bucket.begin;
   row.elements = bucket.elements;
-  row.padding = bucket.elements;
-  for (const ParameterIndex parameter : bucket.parameters)
-    row.padding -= plan.placement(parameter).elements;
+  row.padding = plan.padding(index);
   row.shard_elements = bucket.shard_elements;
   // Shard starts are begin + r·shard; with one rank there is only `begin`.
   const auto alignment = [&](std::int64_t begin, std::int64_t element_bytes) {

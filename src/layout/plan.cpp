@@ -46,6 +46,12 @@ std::int64_t Parameter::elements() const {
   return product;
 }
 
+std::int64_t total_elements(std::span<const Parameter> parameters) {
+  std::int64_t sum = 0;
+  for (const Parameter& parameter : parameters) sum += parameter.elements();
+  return sum;
+}
+
 std::int64_t granule(Padding padding, int ranks) {
   TRIREME_EXPECT(ranks >= 1, "{} ranks", ranks);
   const std::int64_t n = ranks;
@@ -149,9 +155,14 @@ std::int64_t Plan::flat_elements() const {
 }
 
 std::int64_t Plan::parameter_elements() const {
-  std::int64_t sum = 0;
-  for (const Placement& placement : placements_) sum += placement.elements;
-  return sum;
+  return total_elements(parameters_);
+}
+
+std::int64_t Plan::padding(BucketIndex bucket) const {
+  std::int64_t padding = buckets_[at(bucket)].elements;
+  for (const ParameterIndex parameter : buckets_[at(bucket)].parameters)
+    padding -= placements_[at(parameter)].elements;
+  return padding;
 }
 
 std::int64_t Plan::largest_bucket() const {

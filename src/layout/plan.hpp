@@ -26,6 +26,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,9 @@ struct Parameter {
 
   [[nodiscard]] std::int64_t elements() const;
 };
+
+/// Of all of them, without padding.
+std::int64_t total_elements(std::span<const Parameter> parameters);
 
 struct Options {
   int ranks = 1;
@@ -106,6 +110,8 @@ class Plan {
   [[nodiscard]] std::int64_t parameter_elements() const;
   /// Elements of the largest bucket, padding included.
   [[nodiscard]] std::int64_t largest_bucket() const;
+  /// Elements of `bucket` that belong to no parameter, between parameters and at its end.
+  [[nodiscard]] std::int64_t padding(BucketIndex bucket) const;
   /// Elements that each rank owns: the sum of shard_elements.
   [[nodiscard]] std::int64_t owned_elements() const;
   /// Begin of `bucket`'s shard in a rank's own buffers (master, moments), which hold the shards one

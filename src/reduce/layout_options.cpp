@@ -38,8 +38,7 @@ std::int64_t bucket_elements(const ParallelConfig& config,
                              Wire wire) {
   if (config.bucket_elements.given())
     return *config.bucket_elements.value;
-  std::int64_t all = 0;
-  for (const layout::Parameter& parameter : parameters) all += parameter.elements();
+  const std::int64_t all = layout::total_elements(parameters);
   const std::int64_t usual = config.shard == layout::Shard::gradients
                                  ? std::min(usual_elements, all / buckets_that_take_turns)
                                  : usual_elements;

@@ -26,13 +26,11 @@ namespace {
 
 std::vector<record::BucketRow> buckets_of(const layout::Plan& plan) {
   std::vector<record::BucketRow> rows;
-  for (const layout::Bucket& bucket : plan.buckets()) {
-    std::int64_t used = 0;
-    for (const ParameterIndex parameter : bucket.parameters)
-      used += plan.parameter(parameter).elements();
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
+    const layout::Bucket& bucket = plan.buckets()[b];
     rows.push_back({plan.parameter(bucket.parameters.front()).name,
                     plan.parameter(bucket.parameters.back()).name, bucket.elements,
-                    bucket.elements - used, bucket.shard_elements});
+                    plan.padding(static_cast<BucketIndex>(b)), bucket.shard_elements});
   }
   return rows;
 }

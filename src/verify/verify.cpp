@@ -252,8 +252,7 @@ std::vector<Combination> all_combinations(const Job& job, bool several) {
   const auto num_buckets = [&](std::int64_t elements) {
     return layout::Plan(table, {1, elements, layout::Padding::aligned}).buckets().size();
   };
-  std::int64_t all_elements = 0;
-  for (const layout::Parameter& parameter : table) all_elements += parameter.elements();
+  const std::int64_t all_elements = layout::total_elements(table);
   const std::int64_t own_elements =
       reduce::bucket_elements(job.parallel, table, 1, reduce::Wire::inside_a_host);
   const std::size_t own = num_buckets(own_elements);

@@ -265,9 +265,7 @@ class Exporter {
     file.close();
     exported_.files.push_back(name);
     exported_.bytes += file.bytes();
-    exported_.parameters = 0;
-    for (const layout::Parameter& parameter : model::parameter_table(shape_))
-      exported_.parameters += parameter.elements();
+    exported_.parameters = layout::total_elements(model::parameter_table(shape_));
   }
 
   const ExportRequest& request_;

@@ -14,9 +14,7 @@ namespace trireme::model {
 namespace {
 
 std::int64_t count_of(const GptShape& shape) {
-  std::int64_t count = 0;
-  for (const layout::Parameter& p : parameter_table(shape)) count += p.elements();
-  return count;
+  return layout::total_elements(parameter_table(shape));
 }
 
 GptShape preset(Preset which) {
