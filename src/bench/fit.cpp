@@ -18,6 +18,7 @@
 
 #include "layout/budget.hpp"
 
+#include "comm/control/placement.hpp"
 #include "timing/recorder.hpp"
 
 #include "reduce/layout_options.hpp"
@@ -25,6 +26,7 @@
 #include "model/layers.hpp"
 
 #include "bench/lone_step.hpp"
+#include "measure/race.hpp"
 #include "predict/fit.hpp"
 #include "session/machine.hpp"
 #include "session/stop.hpp"
@@ -44,23 +46,13 @@ double now() {
   return timing::steady_seconds();
 }
 
-/// The slowest rank's time of `action`, which all ranks begin together.
-double slowest(comm::World& world, const std::function<void()>& action) {
-  world.barrier();
-  const double begin = now();
-  action();
-  const auto all = world.gather_all(std::array{now() - begin});
-  return *std::ranges::max_element(all);
-}
-
-double median_of_slowest(comm::World& world, int repetitions, const std::function<void()>& action) {
-  std::vector<double> seconds;
-  for (int i = -fit_warmups; i < repetitions; ++i) {
-    const double took = slowest(world, action);
-    if (i >= 0)
-      seconds.push_back(took);
-  }
-  return median(seconds);
+/// The median of the slowest rank's times of `action`.
+double seconds_of(const std::function<void()>& action,
+                  device::Stream& stream,
+                  comm::World& world,
+                  int repetitions) {
+  const measure::RaceLimits limits{.repetitions = repetitions, .warmups = fit_warmups};
+  return measure::race({action}, stream, world, limits).front();
 }
 
 /// 1 KiB, 4 KiB, … and at last the deck's largest bucket.
@@ -79,12 +71,6 @@ std::int64_t largest_bucket_bytes(const session::Job& job,
   const layout::Plan plan(parameters, reduce::layout_options(job.parallel, parameters, world.size(),
                                                              reduce::wire_of(world, device)));
   return plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
-}
-
-int hosts_of(comm::World& world) {
-  auto hosts = world.gather_all(world.host());
-  std::ranges::sort(hosts);
-  return static_cast<int>(std::unique(hosts.begin(), hosts.end()) - hosts.begin());
 }
 
 /// One link per transport, with fits.
@@ -173,7 +159,8 @@ void measure_sharing(Link& link,
                      std::int64_t largest_bytes,
                      int rounds) {
   const auto step = [&] { lone.step(); };
-  const double step_s = median_of_slowest(world, rounds, step);
+  const auto inlined = lone.device().make_stream(device::StreamMode::inlined, "steps");
+  const double step_s = seconds_of(step, *inlined, world, rounds);
   const predict::Collective& price = link.collectives.front();
   std::int64_t bytes = largest_bytes;
   while (bytes > least_bytes &&
@@ -199,9 +186,8 @@ void measure_sharing(Link& link,
     step();
     const double beside_s = now() - from;
     const double busy = traffic.seconds();
-    const auto all = world.gather_all(std::array{quiet, alone_s, beside_s, busy});
-    std::array<double, 4> most{};
-    for (std::size_t i = 0; i < all.size(); ++i) most[i % 4] = std::max(most[i % 4], all[i]);
+    const std::vector<double> most =
+        comm::largest_of_ranks(world, std::array{quiet, alone_s, beside_s, busy});
     if (round < 0)
       continue;
     lost.push_back((most[2] - most[1]) / std::min(most[3], most[2]));
@@ -221,12 +207,10 @@ void measure_exchanges(Link& link,
   const auto buffer = communicator.allocate(static_cast<std::size_t>(words) * sizeof(std::int64_t),
                                             "sums of a step");
   const auto shards = communicator.shards(buffer.view(DType::i64));
-  link.sums_s = median_of_slowest(world, repetitions, [&] {
-    communicator.all_reduce(*shards, comm::sums_of_the_step, *stream);
-    stream->synchronize();
-  });
-  link.control_s =
-      median_of_slowest(world, repetitions, [&] { session::agree(world, session::Requests{}); });
+  const auto sums = [&] { communicator.all_reduce(*shards, comm::sums_of_the_step, *stream); };
+  const auto control = [&] { session::agree(world, session::Requests{}); };
+  link.sums_s = seconds_of(sums, *stream, world, repetitions);
+  link.control_s = seconds_of(control, *stream, world, repetitions);
 }
 
 }  // namespace
@@ -254,7 +238,7 @@ Machine measure_machine(const session::Job& job,
   const std::int64_t largest = largest_bucket_bytes(job, world, *device);
   comm::BenchRequest bench = request.collectives;
   bench.baselines = false;
-  const int hosts = hosts_of(world);
+  const auto hosts = static_cast<int>(comm::gather_placement(world, threads).hosts().size());
   if (hosts > 1)  // on one host the later ones of a row would find their bucket in the caches
     bench.row_bytes = row_bytes;
   bench.transports = {job.parallel.transport};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "measure/race.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
@@ -26,8 +25,7 @@ double timed(const std::function<void()>& run, device::Stream& stream, comm::Wor
   for (int i = 0; i < runs; ++i) run();
   stream.synchronize();
   const std::array mine{(timing::steady_seconds() - begin) / runs};
-  const auto all = world.gather_all(mine);
-  return *std::ranges::max_element(all);
+  return comm::largest_of_ranks(world, mine).front();
 }
 
 }  // namespace
@@ -38,7 +36,7 @@ std::vector<double> race(const std::vector<std::function<void()>>& entrants,
                          const RaceLimits& limits) {
   std::vector<std::vector<double>> seconds(entrants.size());
   double spent = 0;  // the same on all ranks, as every turn's time is
-  for (int repetition = -1; repetition < limits.repetitions; ++repetition) {
+  for (int repetition = -limits.warmups; repetition < limits.repetitions; ++repetition) {
     if (repetition > 1 && spent > limits.seconds)
       break;
     for (std::size_t i = 0; i < entrants.size(); ++i) {

@@ -16,12 +16,13 @@ namespace trireme::measure {
 
 struct RaceLimits {
   int repetitions = 7;
+  /// Repetitions before them, which do not count.
+  int warmups = 1;
   /// No further repetition begins after so long, once there were two.
   double seconds = 1e9;
 };
 
-/// Seconds per entrant, in their order; the same on all ranks. Collective. One repetition more goes
-/// before, uncounted.
+/// Seconds per entrant, in their order; the same on all ranks. Collective.
 std::vector<double> race(const std::vector<std::function<void()>>& entrants,
                          device::Stream& stream,
                          comm::World& world,

@@ -16,6 +16,7 @@ namespace trireme::comm {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(MpiWorld, KnowsWhoTakesPart) {
@@ -55,6 +56,8 @@ TEST(MpiWorld, GathersNumbersAndTextsInRankOrder) {
     EXPECT_EQ(numbers[static_cast<std::size_t>(2 * r)], r + 0.5);
     EXPECT_EQ(numbers[static_cast<std::size_t>(2 * r + 1)], r * 2.0);
   }
+  EXPECT_THAT(largest_of_ranks(world, std::array{world.rank() + 0.5, world.rank() * -2.0}),
+              ElementsAre(world.size() - 0.5, 0.0));
   // Lengths differ, rank 0's text is empty.
   const auto texts = world.gather_all(std::string(static_cast<std::size_t>(3 * world.rank()), 'x'));
   EXPECT_EQ(world.gather(std::string(static_cast<std::size_t>(3 * world.rank()), 'x')),

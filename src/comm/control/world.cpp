@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/control/world.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <utility>
@@ -46,6 +47,16 @@ class SelfWorld final : public World {
 
 std::unique_ptr<World> make_self_world() {
   return std::make_unique<SelfWorld>();
+}
+
+std::vector<double> largest_of_ranks(World& world, std::span<const double> values) {
+  std::vector<double> largest(values.begin(), values.end());
+  const std::vector<double> all = world.gather_all(values);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    double& most = largest[i % values.size()];
+    most = std::max(most, all[i]);
+  }
+  return largest;
 }
 
 }  // namespace trireme::comm

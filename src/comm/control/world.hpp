@@ -81,6 +81,9 @@ class World {
 
 std::unique_ptr<World> make_self_world();
 
+/// The largest of each of `values` (equal lengths) over all ranks, on every rank. Collective.
+std::vector<double> largest_of_ranks(World& world, std::span<const double> values);
+
 /// MPI_Init_thread(MULTIPLE) in the constructor, MPI_Finalize in the destructor; one per process,
 /// the first thing in main. Throws CommError when MPI cannot give the thread level.
 class MpiScope {
