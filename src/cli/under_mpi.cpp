@@ -40,24 +40,14 @@ std::string as_text(const deck::Value& value) {
 }
 
 session::Job job_of(const deck::Deck& deck, const model::GptShape& shape) {
-  const deck::JobConfig& c = deck.config;
-  session::Job job{.run = c.run,
-                   .gpu = c.gpu,
-                   .shape = shape,
-                   .data = c.data,
-                   .batch = c.batch,
-                   .optimizer = c.optimizer,
-                   .parallel = c.parallel,
-                   .memory = c.memory,
-                   .record = c.record,
-                   .checkpoint = c.checkpoint,
-                   .evaluate = c.evaluate,
-                   .sample = c.sample,
-                   .resolved_deck = deck::echo(deck),
-                   .build = build_facts(),
-                   .tokenizer = deck.tokenizer_of_data()};
+  const session::Sections& sections = deck.config;
+  session::Job job{sections};
+  job.shape = shape;
+  job.resolved_deck = deck::echo(deck);
+  job.build = build_facts();
+  job.tokenizer = deck.tokenizer_of_data();
   const std::map<std::string, std::string> resolved = deck::resolved_model(shape);
-  for (const deck::Entry& entry : deck::survey(c)) {
+  for (const deck::Entry& entry : deck::survey(deck.config)) {
     const auto known = resolved.find(entry.path);  // what a preset or the tokenizer filled in
     job.deck.emplace_back(entry.path,
                           known == resolved.end() ? as_text(entry.value) : known->second);

@@ -9,34 +9,15 @@
 #include <map>
 #include <string>
 
-#include "device/config.hpp"
-
-#include "data/config.hpp"
-
-#include "reduce/config.hpp"
-
 #include "model/config.hpp"
-#include "optim/config.hpp"
-#include "record/config.hpp"
 
-#include "session/config.hpp"
+#include "session/sections.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme::deck {
 
-struct JobConfig {
-  trireme::session::RunConfig run;
-  trireme::session::GpuConfig gpu;
+struct JobConfig : trireme::session::Sections {
   trireme::model::ModelConfig model;
-  trireme::data::DataConfig data;
-  trireme::session::BatchConfig batch;
-  trireme::optim::OptimizerConfig optimizer;
-  trireme::reduce::ParallelConfig parallel;
-  trireme::device::MemoryConfig memory;
-  trireme::record::RecordConfig record;
-  trireme::record::CheckpointConfig checkpoint;
-  trireme::session::EvaluateConfig evaluate;
-  trireme::session::SampleConfig sample;
 };
 
 template <class V>
