@@ -14,7 +14,7 @@
 #include "model/layers.hpp"
 
 #include "bench/lone_step.hpp"
-#include "cli/plan_command.hpp"
+#include "cli/deck_plan.hpp"
 #include "predict/compute_cost.hpp"
 #include "predict/link_cost.hpp"
 #include "text/terminal.hpp"

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/plan_text.hpp"
 #include "deck/bad_deck.hpp"
 #include "deck/yaml.hpp"
 #include "support/scratch_directory.hpp"
