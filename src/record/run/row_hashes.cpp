@@ -100,10 +100,10 @@ void make_blocks(const h5::File& file) {
   const auto whole = h5::type_of<std::int64_t>();
   add_dataset(blocks.get(), "table", whole, chunk_blocks, "table",
               "0: /steps, 1: /validation, 2: /checkpoints, 3: /timings/samples, 4: /noise_scale.");
-  add_dataset(blocks.get(), "begin", whole, chunk_blocks, "rows", "The first row of the block …");
-  add_dataset(blocks.get(), "count", whole, chunk_blocks, "rows", "… and how many it has.");
+  add_dataset(blocks.get(), "begin", whole, chunk_blocks, "rows", "First row of the block.");
+  add_dataset(blocks.get(), "count", whole, chunk_blocks, "rows", "Number of rows of the block.");
   add_dataset(blocks.get(), "hash", h5::type_of<std::uint64_t>(), chunk_blocks, "",
-              "XXH64 of their columns' bytes, one column after the other.");
+              "XXH64 of the bytes of the block's rows, one column after the other.");
 }
 
 void hash_rows(const h5::File& file, HashedTable table, std::int64_t count) {

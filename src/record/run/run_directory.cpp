@@ -80,7 +80,7 @@ std::string RunDirectory::stored_id() const {
   if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos)
     throw UserError(Place{name},
                     fmt::format("this does not name a run: remove it, and the run takes the name "
-                                "that its checkpoint in {} tells",
+                                "of its checkpoint in {}",
                                 path_));
   return text;
 }
@@ -119,7 +119,7 @@ void RunDirectory::expect_in_place() const {
           ? "it was removed while the run used it, with all that the run wrote into it"
           : fmt::format("it was moved away while the run used it{}; what the run wrote is in {}",
                         there ? ", and another one is in its place" : "",
-                        now.empty() ? "a place that nobody can tell" : now),
+                        now.empty() ? "an unknown place" : now),
       __FILE__, __LINE__);
 }
 

@@ -22,7 +22,7 @@ namespace trireme::record {
 
 class RunDirectory {
  public:
-  /// Collective: rank 0 creates and locks, all ranks learn the outcome.
+  /// Collective: rank 0 creates and locks, all ranks get the outcome.
   ///
   /// Throws on every rank (comm::together): UserError when a file is in the way or another run
   /// holds the lock (with its process id and host); StorageError when the directory cannot be

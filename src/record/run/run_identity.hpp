@@ -12,7 +12,7 @@ namespace trireme::record {
 
 /// What to do about a run file that cannot be continued: the end of a message.
 inline constexpr const char* move_away =
-    "move it away, and the run goes on with a new record from here";
+    "move it away, and the run resumes with a new record from here";
 
 /// Also over those of an older version.
 void write_identity(const h5::File& file);

@@ -44,8 +44,9 @@ void make_noise_scale(const h5::File& file) {
 void make_buckets(const h5::File& file) {
   const h5::Group buckets = h5::open_group(file.get(), "buckets");
   const auto whole = h5::type_of<std::int64_t>();
-  add_dataset(buckets.get(), "first_step", whole, chunk_few, "steps", "From this step on …");
-  add_dataset(buckets.get(), "bucket", whole, chunk_few, "bucket", "… this bucket holds:");
+  add_dataset(buckets.get(), "first_step", whole, chunk_few, "steps",
+              "First step with these buckets; they are in use up to the next such step.");
+  add_dataset(buckets.get(), "bucket", whole, chunk_few, "bucket", "Number of the bucket, from 0.");
   add_columns(buckets.get(), bucket_columns, chunk_few);
 }
 
@@ -147,22 +148,27 @@ void make_datasets(const h5::File& file) {
   add_dataset(sessions.get(), "date_and_time", text, chunk_few, "", "When the session began, UTC.");
   add_dataset(sessions.get(), "first_step", whole, chunk_few, "steps",
               "The first step of the session.");
-  add_dataset(sessions.get(), "ranks", whole, chunk_few, "ranks", "How many took part.");
-  add_dataset(sessions.get(), "machine", text, chunk_few, "", "Hosts, in rank order.");
-  add_dataset(sessions.get(), "facts", text, chunk_few, "", "Versions and the like, one per line.");
+  add_dataset(sessions.get(), "ranks", whole, chunk_few, "ranks",
+              "Number of ranks of the session.");
+  add_dataset(sessions.get(), "machine", text, chunk_few, "", "Hosts of the ranks, in rank order.");
+  add_dataset(sessions.get(), "facts", text, chunk_few, "",
+              "Versions and settings of the session, one per line.");
   make_session_decks(file);
 
   const h5::Group timings = h5::open_group(file.get(), "timings");
   add_dataset(timings.get(), "samples", sample_type(), chunk_samples,
               "begin_s: s since the rank's anchor; duration_s: s",
               "Measured intervals; `name` is a row of names, `index` counts what that row says.");
-  add_dataset(timings.get(), "names", text, chunk_few, "", "Names by id.");
+  add_dataset(timings.get(), "names", text, chunk_few, "", "Names of spans, by id.");
   bring_names(file);
   make_rank_spans(file);
   const h5::Group anchors = h5::open_group(file.get(), "timings/anchors");
-  add_dataset(anchors.get(), "first_step", whole, chunk_few, "steps", "From this step on …");
-  add_dataset(anchors.get(), "rank", whole, chunk_few, "rank", "… samples of this rank …");
-  add_dataset(anchors.get(), "calendar_s", real, chunk_few, "s since 1970 UTC", "… begin here.");
+  add_dataset(anchors.get(), "first_step", whole, chunk_few, "steps",
+              "First step of a session; its anchors hold up to the next such step.");
+  add_dataset(anchors.get(), "rank", whole, chunk_few, "rank",
+              "Rank whose clock the anchor belongs to.");
+  add_dataset(anchors.get(), "calendar_s", real, chunk_few, "s since 1970 UTC",
+              "Calendar time at which begin_s of the rank's samples is 0.");
   h5::write_attribute(h5::open_group(file.get(), "memory").get(), "unit", "byte");
   make_blocks(file);
 }

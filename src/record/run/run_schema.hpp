@@ -18,8 +18,9 @@
 namespace trireme::record {
 
 inline constexpr Column<StepRow, std::int64_t, double> step_columns[] = {
-    {"step", "steps", "Counts from 1.", &StepRow::step},
-    {"loss", "nat/token", "Mean over the global batch, before the step's update.", &StepRow::loss},
+    {"step", "steps", "Number of the step, from 1.", &StepRow::step},
+    {"loss", "nat/token", "Mean loss over the global batch, before the step's update.",
+     &StepRow::loss},
     {"bits_per_byte", "bit/byte",
      "The loss over the bytes of text that the predicted tokens stand for; a special token has "
      "none. "
@@ -27,21 +28,23 @@ inline constexpr Column<StepRow, std::int64_t, double> step_columns[] = {
      &StepRow::bits_per_byte},
     {"grad_norm", "1", "Euclidean norm of the whole gradient, before clipping.",
      &StepRow::grad_norm},
-    {"learning_rate", "1", "As the step used it.", &StepRow::learning_rate},
-    {"tokens", "tokens", "Trained on since the run began, this step included.", &StepRow::tokens},
+    {"learning_rate", "1", "Learning rate of the step.", &StepRow::learning_rate},
+    {"tokens", "tokens", "Tokens trained on since the run began, this step included.",
+     &StepRow::tokens},
     {"seconds", "s", "Wall time of the step, without evaluation and checkpoints.",
      &StepRow::seconds},
-    {"tokens_per_s", "tokens/s", "All ranks together.", &StepRow::tokens_per_s},
-    {"flops_per_s", "FLOP/s", "All ranks together, by the model's FLOP formula.",
+    {"tokens_per_s", "tokens/s", "Tokens per second of all ranks together.",
+     &StepRow::tokens_per_s},
+    {"flops_per_s", "FLOP/s", "FLOP per second of all ranks together, by the model's FLOP formula.",
      &StepRow::flops_per_s},
-    {"exposed_s", "s", "Compute waited for the network, on rank 0.", &StepRow::exposed_s},
+    {"exposed_s", "s", "Time that compute waited for the network, on rank 0.", &StepRow::exposed_s},
     {"allocations", "allocations", "Scratch requests that the pool could not serve.",
      &StepRow::allocations},
 };
 
 inline constexpr Column<ValidationRow, std::int64_t, double> validation_columns[] = {
-    {"step", "steps", "Steps done when it was measured.", &ValidationRow::step},
-    {"loss", "nat/token", "Mean over the validation batches.", &ValidationRow::loss},
+    {"step", "steps", "Steps done when the loss was measured.", &ValidationRow::step},
+    {"loss", "nat/token", "Mean loss over the validation batches.", &ValidationRow::loss},
     {"bits_per_byte", "bit/byte",
      "The loss over the bytes of text that the predicted tokens stand for; a special token has "
      "none. "
@@ -50,38 +53,41 @@ inline constexpr Column<ValidationRow, std::int64_t, double> validation_columns[
 };
 
 inline constexpr Column<EvaluationRow, std::int64_t, double> evaluation_columns[] = {
-    {"step", "steps", "Steps done when it was measured.", &EvaluationRow::step},
-    {"loss", "nat/token", "Mean over every token but the first. NaN: questions.",
+    {"step", "steps", "Steps done when the set was evaluated.", &EvaluationRow::step},
+    {"loss", "nat/token", "Mean loss of all tokens but the first. NaN: questions.",
      &EvaluationRow::loss},
     {"bits_per_byte", "bit/byte",
      "The loss over the bytes of text that the predicted tokens stand for. NaN: not known.",
      &EvaluationRow::bits_per_byte},
     {"accuracy", "fraction",
-     "Of questions whose right choice has the smallest loss. NaN: no questions.",
+     "Share of questions whose right choice has the smallest loss. NaN: no questions.",
      &EvaluationRow::accuracy},
-    {"accuracy_error", "fraction", "Its standard error.", &EvaluationRow::accuracy_error},
-    {"accuracy_per_token", "fraction", "The same, of losses divided by the choice's tokens.",
+    {"accuracy_error", "fraction", "Standard error of accuracy.", &EvaluationRow::accuracy_error},
+    {"accuracy_per_token", "fraction",
+     "Share of questions whose right choice has the smallest loss per token. NaN: no questions.",
      &EvaluationRow::accuracy_per_token},
-    {"accuracy_per_token_error", "fraction", "Its standard error.",
+    {"accuracy_per_token_error", "fraction", "Standard error of accuracy_per_token.",
      &EvaluationRow::accuracy_per_token_error},
     {"accuracy_per_byte", "fraction",
-     "The same, of losses divided by the choice's bytes. NaN: not known.",
+     "Share of questions whose right choice has the smallest loss per byte. NaN: not known.",
      &EvaluationRow::accuracy_per_byte},
-    {"accuracy_per_byte_error", "fraction", "Its standard error.",
+    {"accuracy_per_byte_error", "fraction", "Standard error of accuracy_per_byte.",
      &EvaluationRow::accuracy_per_byte_error},
 };
 
 inline constexpr Column<CheckpointRow, std::int64_t, double> checkpoint_columns[] = {
-    {"step", "steps", "Steps done when it was taken.", &CheckpointRow::step},
-    {"bytes", "byte", "Files of all ranks.", &CheckpointRow::bytes},
-    {"copy_s", "s", "Copying the state before the run went on.", &CheckpointRow::copy_s},
-    {"stall_s", "s", "The run was paused for it, the copy included.", &CheckpointRow::stall_s},
-    {"write_s", "s", "From the first byte to the last fsync, without waits between steps.",
+    {"step", "steps", "Steps done when the checkpoint was taken.", &CheckpointRow::step},
+    {"bytes", "byte", "Size of the files of all ranks.", &CheckpointRow::bytes},
+    {"copy_s", "s", "Time to copy the state, while the run was paused.", &CheckpointRow::copy_s},
+    {"stall_s", "s", "Time that the run was paused for the checkpoint, copy_s included.",
+     &CheckpointRow::stall_s},
+    {"write_s", "s", "Time from the first byte to the last fsync, without waits between steps.",
      &CheckpointRow::write_s},
 };
 
 inline constexpr Column<NoiseScaleRow, std::int64_t, double> noise_scale_columns[] = {
-    {"step", "steps", "Counts from 1; its gradients were measured.", &NoiseScaleRow::step},
+    {"step", "steps", "Number of the step whose gradients were measured, from 1.",
+     &NoiseScaleRow::step},
     {"leaf_norm_squared", "1", "Squared norm of a leaf's mean gradient, mean over the leaves.",
      &NoiseScaleRow::leaf_norm_squared},
     {"norm_squared", "1", "Squared norm of the step's mean gradient, before clipping.",
@@ -99,34 +105,45 @@ inline constexpr Column<NoiseScaleRow, std::int64_t, double> noise_scale_columns
      "The simple noise scale: smoothed_trace over smoothed_gradient_squared. NaN while one of them "
      "is not positive.",
      &NoiseScaleRow::sequences},
-    {"tokens", "tokens", "The same in tokens: sequences times their length.",
+    {"tokens", "tokens", "The simple noise scale in tokens: sequences times their length.",
      &NoiseScaleRow::tokens},
 };
 
 inline constexpr Column<RankSpanRow, std::int64_t, double> rank_span_columns[] = {
-    {"first_step", "steps", "From this step …", &RankSpanRow::first_step},
-    {"last_step", "steps", "… to this one …", &RankSpanRow::last_step},
-    {"name", "", "… in spans of this row of names …", &RankSpanRow::name},
-    {"index", "", "… with this index, ranks spent:", &RankSpanRow::index},
-    {"min_s", "s", "The rank that spent the least.", &RankSpanRow::min_s},
-    {"median_s", "s", "The lower median, at most 1/128 too large.", &RankSpanRow::median_s},
-    {"max_s", "s", "The rank that spent the most …", &RankSpanRow::max_s},
-    {"max_rank", "rank", "… and which it is, the first of several.", &RankSpanRow::max_rank},
+    {"first_step", "steps", "First step of the interval.", &RankSpanRow::first_step},
+    {"last_step", "steps", "Last step of the interval.", &RankSpanRow::last_step},
+    {"name", "", "Name of the spans: a row of /timings/names.", &RankSpanRow::name},
+    {"index", "", "Index of the spans: what that name counts, such as buckets, else 0.",
+     &RankSpanRow::index},
+    {"min_s", "s", "Time that the rank with the least spent in these spans.", &RankSpanRow::min_s},
+    {"median_s", "s",
+     "Lower median over the ranks of the time in these spans, at most 1/128 too large.",
+     &RankSpanRow::median_s},
+    {"max_s", "s", "Time that the rank with the most spent in these spans.", &RankSpanRow::max_s},
+    {"max_rank", "rank", "Rank that spent the most time in these spans, the first of several.",
+     &RankSpanRow::max_rank},
 };
 
 inline constexpr Column<SkippedRow, std::int64_t, std::string> skipped_columns[] = {
-    {"step", "steps", "Its gradient was not finite, and it updated nothing.", &SkippedRow::step},
+    {"step", "steps", "Step that updated nothing, because its gradient was not finite.",
+     &SkippedRow::step},
     {"found", "", "The first element that was not finite, and the rank that found it.",
      &SkippedRow::found},
 };
 
 inline constexpr Column<BucketRow, std::int64_t, std::string> bucket_columns[] = {
-    {"first_parameter", "", "The first that backward finishes.", &BucketRow::first_parameter},
-    {"last_parameter", "", "The last; those between them lie between them in the model.",
+    {"first_parameter", "",
+     "The bucket's first parameter, in the order in which backward finishes them.",
+     &BucketRow::first_parameter},
+    {"last_parameter", "",
+     "The bucket's last parameter in the order of backward; the bucket holds all between first and "
+     "last.",
      &BucketRow::last_parameter},
-    {"elements", "elements", "Padding included.", &BucketRow::elements},
-    {"padding", "elements", "Between parameters and at the end.", &BucketRow::padding},
-    {"shard_elements", "elements", "Of one rank.", &BucketRow::shard_elements},
+    {"elements", "elements", "Elements of the bucket, padding included.", &BucketRow::elements},
+    {"padding", "elements", "Elements of the bucket between parameters and at its end.",
+     &BucketRow::padding},
+    {"shard_elements", "elements", "Elements of the bucket that one rank owns.",
+     &BucketRow::shard_elements},
 };
 
 /// The compound of timing::Sample.
