@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # How fast this disk takes checkpoints, beside `dd conv=fsync` of as many random bytes onto the same disk; the two take turns. Prints
-# medians of the write while the steps go on, of the write while the run waits, of dd, and how long the run stood still beyond the copy.
+# medians of the write while the steps go on, of the write while the run waits, of dd, and how long the run was paused beyond the copy.
 # Needs a build, and nothing else to do for the machine; about two minutes on two cores. Keeps no files.
 #   usage: bash jobs/checkpoint-speed.sh [FOLDER [RANKS [TURNS]]]      the folder's disk is measured; default: runs/ here
 set -euo pipefail
@@ -49,6 +49,6 @@ for what, times in (("dd conv=fsync", dd), ("written while the run waits", waiti
     median = statistics.median(times)
     print(f"{what:<28} median {median:.3f} s of {len(times)} ({min(times):.3f} to {max(times):.3f}), {size / median / 1e6:6.0f} MB/s, "
           f"{statistics.median(dd) / median:.2f} of dd's bandwidth")
-print(f"the run stood still beyond the copy: median {1e3 * statistics.median(beyond):.1f} ms, at most {1e3 * max(beyond):.1f} ms; "
+print(f"the run was paused beyond the copy: median {1e3 * statistics.median(beyond):.1f} ms, at most {1e3 * max(beyond):.1f} ms; "
       f"a tenth of a step: {100 * step:.1f} ms")
 END

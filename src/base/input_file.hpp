@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file that is read and nothing else: opened without blocking, and only when it is a regular
 // file. A FIFO, a directory or a device in the place of a file is refused with the word for what it
-// is; opening one of them blindly would wait for ever, or fail later with a word that names
+// is; opening one of them blindly would never return, or fail later with a message that names
 // nothing.
 //
 // 1. Reads are by position (pread), so several threads may read one file; EINTR and short reads are

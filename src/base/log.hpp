@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run's voice: one Log object, made in main, handed down by reference. Rank 0 speaks on the
-// terminal and, once the run directory is known, in a log file; the other ranks speak only when
-// something is wrong. Thread-safe (spdlog's multi-threaded sinks).
+// Log messages of a run: one Log object, made in main, handed down by reference. Rank 0 writes to
+// the terminal and, once the run directory is known, to a log file; the other ranks write warnings
+// and errors only. Thread-safe (spdlog's multi-threaded sinks).
 #pragma once
 
 #include <memory>

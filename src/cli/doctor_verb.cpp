@@ -21,8 +21,9 @@ Action declare_doctor(CLI::App& command) {
   };
   const auto asked = std::make_shared<Asked>();
   command
-      .add_option("--directory", asked->request.directory,
-                  "Where checkpoints will go: written to for some seconds, nothing stays")
+      .add_option(
+          "--directory", asked->request.directory,
+          "Directory for checkpoints: test files are written for some seconds, then removed")
       ->capture_default_str();
   command.add_option("--threads", asked->threads, "Of each rank, as run.threads")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{4096}));

@@ -82,7 +82,8 @@ std::string quoted(const std::string& name) {
 std::string gpu_note(const DeckPlan& plan) {
   if (plan.device == device::Kind::cpu)
     return {};
-  return "\nnote: cuDNN's workspace is reckoned from the shapes, since only a GPU tells it; CUDA's "
+  return "\nnote: cuDNN's workspace is estimated from the shapes, since only a GPU reports it; "
+         "CUDA's "
          "context and NCCL's buffers are not counted, and the snapshot lies in the host's memory\n";
 }
 

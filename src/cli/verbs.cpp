@@ -25,7 +25,7 @@ std::span<const Verb> verbs() {
       {"verify", "DECK [section.key=value ...] [--steps K]    under mpirun",
        "Train under every switch and compare the bits", declare_verify},
       {"doctor", "[--directory DIR] [--threads N] [--json FILE]    alone or under mpirun",
-       "What this machine is, what it reaches, and what stands in a run's way", declare_doctor},
+       "Hardware, limits and speed of this machine, and problems for a run", declare_doctor},
       {"find-rate",
        "DECK [section.key=value ...] [--from R] [--to R] [--steps K]\n"
        "[--stop-above M] [--json FILE]    alone or under mpirun",
@@ -51,7 +51,7 @@ std::span<const Verb> verbs() {
        "[--multiple-choice FILE --format hellaswag|jsonl]    alone or under mpirun",
        "A trained model's loss, and its answers to multiple choice", declare_evaluate},
       {"checkpoints", "RUN_DIR [--verify] [--json]",
-       "What checkpoints a run has, and whether every byte of them is well", declare_checkpoints},
+       "The checkpoints of a run; with --verify, every byte against its hash", declare_checkpoints},
       {"speed", "RUN_DIR ... [--goal NAME=TOKENS_PER_S ...] [--warmup K] [--h5 FILE]",
        "How fast finished runs were, from their records", declare_speed},
       {"tokenizer train",

@@ -62,7 +62,7 @@ ExitCode run_import(comm::World& world, const ImportWords& words) {
   comm::together(world, [&] {
     if (mine != first)
       throw UserError(
-          fmt::format("rank {} was started with other words than rank 0", world.rank()));
+          fmt::format("rank {} was started with other arguments than rank 0", world.rank()));
   });
   request.without_tokenizer = words.tokenizer == "none";
   std::string serialized;
@@ -82,7 +82,7 @@ ExitCode run_import(comm::World& world, const ImportWords& words) {
            world.size() == 1 ? "1 rank" : fmt::format("{} ranks", world.size()),
            duration_text(clock.seconds()));
   log.info(
-      "{} layers, {} heads, {} channels, context {}, vocabulary {}; a deck goes on from here "
+      "{} layers, {} heads, {} channels, context {}, vocabulary {}; continue with a deck of "
       "with these sizes, run.directory: {} and run.seed: {}",
       shape.layers, shape.heads, shape.channels, shape.context, shape.vocabulary, request.output,
       request.seed);
@@ -134,7 +134,8 @@ Action declare_import(CLI::App& command) {
   command.add_option("--tokenizer", words->tokenizer,
                      "Instead of the one that lies beside the weights; none: the model will not be "
                      "given text");
-  command.add_option("--seed", words->request.seed, "run.seed of the run that goes on from here");
+  command.add_option("--seed", words->request.seed,
+                     "run.seed of the run that starts from these weights");
   return [words](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) { return run_import(world, *words); });
   };

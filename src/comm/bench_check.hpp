@@ -28,7 +28,7 @@ enum class Outcome : std::uint8_t {
 struct Trial {
   Outcome outcome = Outcome::copied;
   View from;                ///< where this rank's numbers go before the call
-  View to;                  ///< where to look behind it; may lie in `from`, or hold it
+  View to;                  ///< where its result is; may lie in `from`, or hold it
   std::int64_t from_first;  ///< which element of the bucket is the first of `from`
   std::int64_t to_first;
   std::int64_t shard;  ///< elements

@@ -94,7 +94,7 @@ void describe(V& v, SourceConfig& c) {
       "mixture", c.mixture,
       {.help = "Several sources, as in [{weight: 3, text: [a]}, {weight: 1, tokens: [b.bin]}]: of "
                "each 4096 samples in a row, every part gives its share. A part that is also in the "
-               "mixture of the run's checkpoint goes on where it was.",
+               "mixture of the run's checkpoint continues where it was.",
        .change = Change::asked});
 }
 
@@ -108,10 +108,11 @@ void describe(V& v, DataConfig& c) {
              "directory with one. With token files: the tokenizer that made them.",
      .change = Change::never});
   v("rows", c.rows,
-    {.help = "stream: rows follow one another in the stream of tokens, whatever documents they "
-             "meet. documents: a row begins with a document, or goes on where the row before ended "
-             "in the same one; what follows a document fills its last row up. Costs 8 bytes of "
-             "memory per row on every rank.",
+    {.help =
+         "stream: rows follow one another in the stream of tokens, whatever documents they "
+         "meet. documents: a row begins with a document, or continues where the row before ended "
+         "in the same one; what follows a document fills its last row up. Costs 8 bytes of "
+         "memory per row on every rank.",
      .change = Change::asked});
   v("validation_fraction", c.validation_fraction,
     {.unit = "fraction",

@@ -48,7 +48,7 @@ trireme::model::GptShape shape_of(const JobConfig& config,
                                   const trireme::text::Tokenizer* tokenizer);
 
 /// The keys of section `model` that a preset, the family or the tokenizer fill in, as the deck
-/// would say them: what a run that goes on compares, however its deck says it.
+/// would say them: what a run that resumes compares, however its deck says it.
 std::map<std::string, std::string> resolved_model(const trireme::model::GptShape& shape);
 
 /// Section `model` of a deck for such a model, on one line.

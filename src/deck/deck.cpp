@@ -117,7 +117,7 @@ std::string read_deck_file(const std::string& path, const char* kind) {
   while (problem.empty() && bytes.size() <= largest_deck) {
     pollfd ready{file, POLLIN, 0};
     if (::poll(&ready, 1, deck_patience_ms) == 0) {
-      problem = "nobody writes into this pipe";
+      problem = "no process writes into this pipe";
       break;
     }
     const auto count = ::read(file, block.data(), block.size());

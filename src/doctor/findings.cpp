@@ -26,7 +26,7 @@ void find_slow_ranks(const Report& report,
       found.push_back(
           {fmt::format("rank {} on {} reaches {:.0f} % of the ranks' median in {}", rank,
                        report.placement.ranks[rank].host, 100 * rates[rank] / middle, what),
-           "look for other programs, a lower clock or fewer memory modules on this host; every "
+           "check for other programs, a lower clock or fewer memory modules on this host; every "
            "step waits for its slowest rank"});
 }
 

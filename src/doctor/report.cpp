@@ -77,7 +77,7 @@ std::string report_text(const Report& report) {
                         files.host);
 
   const auto findings = findings_of(report);
-  text += findings.empty() ? "\nnothing stands in a run's way\n" : "\n";
+  text += findings.empty() ? "\nno problems found\n" : "\n";
   for (const Finding& finding : findings)
     text += fmt::format("warning: {}{}{}\n", finding.text, finding.remedy.empty() ? "" : ": ",
                         finding.remedy);

@@ -17,7 +17,7 @@ namespace trireme::layout {
 enum class Padding : std::uint8_t { aligned, megatron, megatron_high_bandwidth, none };
 
 /// reverse: in the order in which backward finishes parameters, so that the first bucket can be
-/// reduced while backward goes on. registration: in the order of forward; then the first bucket is
+/// reduced while backward runs. registration: in the order of forward; then the first bucket is
 /// complete last, and the others wait for it.
 enum class BucketOrder : std::uint8_t { reverse, registration };
 

@@ -81,8 +81,8 @@ class Operands {
       bias_buffer_;
 };
 
-/// Who runs: everybody, or those only that have a chance to be the fastest.
-enum class Field : std::uint8_t { everybody, likely };
+/// Which kernels run: all, or those only that may be the fastest.
+enum class Field : std::uint8_t { all, likely };
 
 /// The three products of one layer, each by its contestants.
 class LayerBench {
@@ -226,9 +226,9 @@ MatmulBench bench_matmul(const model::GptShape& shape,
       model::linear_products(shape, dtype, request.micro_sequences, device.kind());
   MatmulBench bench{dtype, world.size(), request.threads, {}, 0, {}, 0, 0, 0};
   if (request.threads > 1)
-    bench.rows = measure(products, dtype, device, world, 1, Field::everybody,
+    bench.rows = measure(products, dtype, device, world, 1, Field::all,
                          {.repetitions = request.repetitions});
-  for (auto& row : measure(products, dtype, device, world, request.threads, Field::everybody,
+  for (auto& row : measure(products, dtype, device, world, request.threads, Field::all,
                            {.repetitions = request.repetitions}))
     bench.rows.push_back(std::move(row));
   const double micro_steps =

@@ -177,7 +177,7 @@ void describe(V& v, ModelConfig& c) {
      .change = Change::never});
   v("window_pattern", c.window_pattern,
     {.help = "Which layers have attention_window: a letter S for one that has it, L for one that "
-             "sees all before it. As many letters as layers: each says it of its layer; fewer, as "
+             "sees all before it. As many letters as layers: one for each layer; fewer, as "
              "nanochat's SSSL: they are repeated, and the last layer is an L. none: all have it.",
      .change = Change::never});
   v("document_mask", c.document_mask,

@@ -92,7 +92,7 @@ class Attention {
   [[nodiscard]] const AttentionShape& shape() const { return shape_; }
   /// Of all threads.
   [[nodiscard]] std::size_t scratch_bytes() const;
-  /// What scratch_bytes() comes to on a GPU, reckoned from the shape: cuDNN itself can only be
+  /// What scratch_bytes() comes to on a GPU, estimated from the shape: cuDNN itself can only be
   /// asked where there is one. A sum per row in fp32; where backward is cuDNN's, for the
   /// deterministic one dP in bf16, B·H·T² with T rounded up to 64, for the other one dQ in fp32.
   /// Source: cudnn-frontend 1.18, scaled_dot_product_flash_attention.h.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind an Attention, one class per backend.
+// Implementations of Attention, one class per backend.
 #pragma once
 
 #include <memory>

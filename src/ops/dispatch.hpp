@@ -39,7 +39,7 @@ bool on_cuda(device::Stream& stream, Body&& body) {
   return false;
 }
 
-/// The CPU stream behind `stream`. Throws DeviceError when `operation` has no body for its device.
+/// `stream` as a CPU stream. Throws DeviceError when `operation` has no body for its device.
 inline device::cpu::Stream& on_cpu(device::Stream& stream, const char* operation) {
   if (stream.device().kind() != device::Kind::cpu)
     throw DeviceError(stream.device().description(), operation,

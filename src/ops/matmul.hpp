@@ -3,7 +3,7 @@
 // Matmul object per (shape, dtypes, transposes), made once by whoever owns the layer and called
 // every step.
 //
-// 1. Matrices are row-major and dense. "Transposed" speaks of how an operand is stored:
+// 1. Matrices are row-major and dense. "Transposed" is how an operand is stored:
 // a_transposed means A is stored as [K, M].
 // 2. Arithmetic is fp32 or better, whatever the dtypes; the result is rounded once.
 // 3. The work is cut into pieces by shape alone, never by the number of threads, so results have

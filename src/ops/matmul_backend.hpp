@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind a Matmul, one class per backend.
+// Implementations of Matmul, one class per backend.
 #pragma once
 
 #include <memory>

@@ -100,7 +100,7 @@ void describe(V& v, ScheduleConfig& c) {
   v("steps", c.steps,
     {.unit = "steps",
      .help = "Where the schedule ends; auto: with the run, so that raising run.steps of a run that "
-             "goes on makes the rate jump. After it the rate stays what it is there.",
+             "resumes makes the rate jump. After its end the rate is constant.",
      .min = 1,
      .max = 1'000'000'000});
 }
@@ -171,7 +171,7 @@ void describe(V& v, OptimizerConfig& c) {
   v("weight_decay", c.weight_decay,
     {.help = "Decoupled decay of matrices; biases and gains have none.", .min = 0.0, .max = 10.0});
   v("weight_decay_schedule", c.weight_decay_schedule,
-    {.help = "What becomes of weight_decay, that of groups included: constant; linear and cosine "
+    {.help = "How weight_decay changes, that of groups included: constant; linear and cosine "
              "fall to 0 at the schedule's last step; rate: in proportion to the learning rate, "
              "warm-up included.",
      .change = Change::asked});
@@ -183,7 +183,7 @@ void describe(V& v, OptimizerConfig& c) {
   v("on_non_finite", c.on_non_finite,
     {.help = "When the gradient of a step is NaN or infinite, nothing is updated, and the run "
              "stops, or skips the step: it is recorded in /skipped, and step count, data and "
-             "learning rate go on."});
+             "learning rate advance."});
   v("max_skipped_steps", c.max_skipped_steps,
     {.unit = "steps",
      .help = "With on_non_finite: skip, so many steps in a row are skipped; the next one stops the "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deck sections `record` and `checkpoint`: what a run leaves behind, and how often.
+// The deck sections `record` and `checkpoint`: what a run writes, and how often.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ void describe(V& v, RecordConfig& c) {
      .min = 1,
      .max = 1 << 20});
   v("also", c.also,
-    {.help = "Copies of the rows of /steps and /validation, written while the run goes on: jsonl "
+    {.help = "Copies of the rows of /steps and /validation, written during the run: jsonl "
              "(steps.jsonl, validation.jsonl), csv (steps.csv, validation.csv), tensorboard (event "
              "files in tensorboard/). run.h5 stays the record."});
 }
@@ -81,8 +81,9 @@ void describe(V& v, CheckpointConfig& c) {
              "written as a milestone stays one when this changes. 0: none.",
      .min = 0});
   v("asynchronous", c.asynchronous,
-    {.help = "The run goes on while a copy of its state is written; false: it waits, and needs no "
-             "memory for the copy."});
+    {.help =
+         "Steps continue while a copy of the state is written; false: they wait, which needs no "
+         "memory for a copy."});
   v("directory", c.directory,
     {.help = "Where checkpoints lie; run.directory/checkpoints then is a link to it. Empty: in "
              "run.directory/checkpoints itself."});

@@ -7,7 +7,7 @@
 //
 // Both add up every address, so both touch all of it. A transport's own look-ups (registered
 // memory, peers' windows) are not in it, so `searched` is the least that it costs. Needs neither
-// MPI nor the ranks that it speaks of.
+// MPI nor the ranks that it describes.
 #pragma once
 
 #include <cstddef>

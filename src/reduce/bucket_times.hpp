@@ -2,7 +2,7 @@
 // When things happened to a bucket, and the events that say so.
 //
 // Events are made once and recorded again every few steps: sets of them take turns. The times of a
-// step are read when the next one may be on its way, and those of a gather belong to the step after
+// step are read when the next one may have begun, and those of a gather belong to the step after
 // it, so a third step must not touch them yet.
 #pragma once
 

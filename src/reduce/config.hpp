@@ -135,12 +135,13 @@ void describe(V& v, ParallelConfig& c) {
          "without gradient accumulation; sends as many times the bytes, takes a further fp32 copy "
          "of what a rank updates, and rounds differently. auto: step, but micro_step with shard: "
          "gradients, which needs it."});
-  v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward goes on."});
+  v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward runs."});
   v("overlap_parameters", c.overlap_parameters,
-    {.help = "Gather updated parameters while the next forward already runs."});
-  v("cached_shards", c.cached_shards, {.help = "Look shard addresses up once; off: every step."});
+    {.help = "Gather updated parameters while the next forward runs."});
+  v("cached_shards", c.cached_shards,
+    {.help = "Compute shard addresses once; off: in every step."});
   v("check_gradients", c.check_gradients,
-    {.help = "Look for NaN and infinities before a bucket is reduced, to name the rank that made "
+    {.help = "Check for NaN and infinities before a bucket is reduced, to name the rank that made "
              "them."});
   v.section("check_replicas", c.check_replicas);
   v("register_buffers", c.register_buffers,
@@ -157,8 +158,8 @@ void describe(V& v, ParallelConfig& c) {
      .max = 64});
   v("product_blocks", c.product_blocks,
     {.unit = "multiprocessors",
-     .help = "GPU: for how many matrix products are laid out, so that collectives find the others "
-             "free; auto: all.",
+     .help = "GPU: multiprocessors available to matrix products; the rest serve collectives. auto: "
+             "all.",
      .min = 1,
      .max = 4096});
   v("deadline", c.deadline,

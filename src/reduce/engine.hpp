@@ -43,7 +43,7 @@
 // before sums over ranks can hide who made a NaN. The engine only remembers; the optimizer, which
 // sees the norm fail on all ranks at once, asks and tells.
 // 7. A step never waits for compute. What it leaves for the host, times and findings, is kept until
-// the end of the next one, so that it can be read when that is on its way; who reads it waits.
+// the end of the next one, so that it can be read when that has begun; who reads it waits.
 // 8. Measuring leaves reads gradients and writes none: a step has the same bits with it.
 // 9. All members are called from one host thread, the one that enqueues on the compute stream.
 #pragma once
@@ -136,7 +136,7 @@ class Engine {
   /// The last write to this gradient has been enqueued on the compute stream. Starts the bucket's
   /// reduction when it is the last.
   void mark_ready(ParameterIndex parameter);
-  /// Checks that every bucket is on its way to wait_for_shard. Never blocks.
+  /// Checks that the reduction of every bucket has begun. Never blocks.
   void finish_reduction();
   /// The first finding of the present step or the one before, in layout order; none with
   /// check_gradients off. Requires: finish_reduction() was called in that step, and the host has

@@ -75,7 +75,7 @@ template <class V>
 void describe(V& v, RunConfig& c) {
   v("name", c.name, {.help = "Names the run in the record and in plots."});
   v("directory", c.directory,
-    {.help = "Everything the run writes lies here; a directory with a checkpoint resumes.",
+    {.help = "Directory of all files of the run; with a checkpoint in it, the run resumes.",
      .required = true});
   v("steps", c.steps,
     {.unit = "steps",
@@ -91,8 +91,8 @@ void describe(V& v, RunConfig& c) {
     {.help =
          "Weights that a new run begins with instead of random ones: a folder of Hugging Face's "
          "transformers, a model file of llm.c, a run directory (its newest checkpoint) or a "
-         "checkpoint. The optimizer and its schedule begin anew. A run that resumes does not "
-         "read them, and keeps telling what it began with; verify and bench begin with random "
+         "checkpoint. The optimizer and its schedule start from zero. A run that resumes does not "
+         "read them; its record names what it began with; verify and bench begin with random "
          "ones. Empty: random ones."});
   v("initial_rows", c.initial_rows,
     {.help =
@@ -116,13 +116,13 @@ void describe(V& v, RunConfig& c) {
              "made beside it in DIRECTORY-2, DIRECTORY-3, ... (new)."});
   v("walltime", c.walltime,
     {.unit = "seconds",
-     .help = "In time before this the run writes a checkpoint and ends with exit code 75, to be "
-             "started again. Under Slurm the end of the job counts as well; none: only that.",
+     .help = "Shortly before this the run writes a checkpoint and ends with exit code 75; start it "
+             "again to resume. The end of a Slurm job counts as well; none: only that.",
      .min = 0.0,
      .above_min = true});
   v("allow_changes", c.allow_changes,
-    {.help = "Keys or sections that may differ from those of the checkpoint that the run goes on "
-             "from, where a change makes it another experiment (data, batch, schedule)."});
+    {.help = "Keys or sections that may differ from those of the checkpoint that the run "
+             "resumes, where a change makes it another experiment (data, batch, schedule)."});
 }
 
 template <class V>

@@ -19,7 +19,7 @@ class MicroStepGraphs::Capture {
     try {
       static_cast<void>(stream_->end_capture());
     } catch (const std::exception&) {
-      // The exception that is on its way tells.
+      // The exception in flight is the report.
     }
   }
   Capture(const Capture&) = delete;

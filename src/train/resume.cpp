@@ -226,7 +226,7 @@ std::string unread_weights(const Resumption& resumed, const session::Job& job) {
   if (job.run.initial_weights.empty())
     return "";
   return fmt::format(
-      "run.initial_weights: not read, since the run goes on from step {}; it began with {}",
+      "run.initial_weights: not read, since the run resumes from step {}; it began with {}",
       resumed.step, resumed.origin.empty() ? "random weights" : "those of " + resumed.origin);
 }
 

@@ -472,13 +472,14 @@ ExitCode Trainer::run() {
   if (finished_ && first_step_ <= job_.run.steps) {
     log_.info(
         "the run in {} is finished: run.h5 holds all {} steps, and the deck asks for no checkpoint "
-        "of the last. To start anew, name another run.directory",
+        "of the last. To start over, name another run.directory",
         directory_.path(), job_.run.steps);
     return ExitCode::done;
   }
   if (finished_) {
     log_.info(
-        "the run in {} is finished: step {} of {}. To go on, raise run.steps; to start anew, name "
+        "the run in {} is finished: step {} of {}. To continue, raise run.steps; to start over, "
+        "name "
         "another run.directory",
         directory_.path(), first_step_ - 1, job_.run.steps);
     return ExitCode::done;
@@ -519,8 +520,7 @@ ExitCode Trainer::steps() {
     if (stops) {
       finish(false);
       log_.info(
-          "stopped after step {} of {}, and a checkpoint is saved; start the same command again to "
-          "go on",
+          "stopped after step {} of {}: checkpoint saved; run the same command again to resume",
           number, job_.run.steps);
       return ExitCode::requeue;
     }

@@ -32,7 +32,7 @@ std::int64_t number(const record::NameValues& facts,
       return read;
   }
   throw UserError({directory, 0, 0},
-                  fmt::format("the checkpoint does not tell the model's {}", name));
+                  fmt::format("the checkpoint does not contain the model's {}", name));
 }
 
 bool rotary_is_possible(const model::GptShape& shape) {

@@ -160,7 +160,7 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
   EXPECT_EQ(cpu.workspaces, (std::vector<std::int64_t>{0, 0}));
   EXPECT_EQ(gpu.budgets[0].peer_bytes, 0);
   EXPECT_GT(cpu.budgets[0].peer_bytes, 0);
-  EXPECT_THAT(plan_text(gpu), HasSubstr("note: cuDNN's workspace is reckoned"));
+  EXPECT_THAT(plan_text(gpu), HasSubstr("note: cuDNN's workspace is estimated"));
   EXPECT_THAT(plan_text(cpu), testing::Not(HasSubstr("note:")));
   const Node json = read_json(plan_json(gpu));
   const Node bf16 = member(member(json, "per_rank"), "bf16");
@@ -179,7 +179,7 @@ DeckPlan traffic(const std::vector<std::string>& overrides, int ranks, int hosts
   return plan_of(deck, ranks, hosts);
 }
 
-TEST(PlanCommand, TellsWhatAHostSendsToOthers) {
+TEST(PlanCommand, CountsWhatAHostSendsToOthers) {
   const DeckPlan fp32 = traffic({}, 8, 2);
   const std::int64_t shard = fp32.plan.owned_elements();
   EXPECT_EQ(fp32.transport, "hierarchical");
@@ -196,7 +196,7 @@ TEST(PlanCommand, TellsWhatAHostSendsToOthers) {
   EXPECT_THAT(plan_text(traffic({}, 8, 1)), testing::Not(HasSubstr("other hosts")));
 }
 
-TEST(PlanCommand, TellsWhatMatricesSendBetweenHosts) {
+TEST(PlanCommand, CountsWhatMatricesSendBetweenHosts) {
   const auto plan = traffic({"optimizer.kind=muon"}, 8, 2);
   EXPECT_GT(plan.host_matrix_bytes, 0);
   EXPECT_LE(plan.host_matrix_bytes, 4 * plan.matrices->sent_bytes) << "of four ranks";

@@ -218,7 +218,7 @@ class Damage(FaultTest):
             with open(path, "wb") as file:
                 file.write(damaged)
             self.assert_refused(self.resume(), USER, "manifest.h5" if name == "manifest.xxh64" else name,
-                                "remove step-00000012 to go on from step-00000006")
+                                "remove step-00000012 to resume from step-00000006")
             with open(path, "wb") as file:
                 file.write(whole)
         print(f"{len(files)} flipped bits tried, {len(files)} found and named")
@@ -266,7 +266,7 @@ class Damage(FaultTest):
         self.train_well("run.steps=17", ranks=2)
         self.assertEqual(self.column("step", "steps"), [17])
 
-    def test_a_finished_run_tells_that_its_record_is_damaged(self):
+    def test_a_finished_run_reports_that_its_record_is_damaged(self):
         os.truncate(self.path("run/run.h5"), 3000)
         run = self.train_well(ranks=2)
         self.assertIn("is finished: step 12 of 12", run.out)
@@ -337,7 +337,7 @@ class Damage(FaultTest):
         return Run(subprocess.run([TRIREME, "checkpoints", self.path("run"), "--verify"], capture_output=True, text=True,
                                   timeout=TIMEOUT_S, check=False, env={**os.environ, **(environment or {})}))
 
-    def test_verify_tells_damage_from_what_cannot_be_read(self):
+    def test_verify_distinguishes_damage_from_what_cannot_be_read(self):
         library = fail_call.compile_into(self.folder)
         for name in ("manifest.h5", "manifest.xxh64", "rank-00001.h5"):
             path = os.path.join(self.checkpoint, name)

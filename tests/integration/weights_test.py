@@ -186,7 +186,7 @@ class InitialWeights(WeightsTest):
         self.assertIn("no mistakes", self.good("check", *self.words("next", [f"run.initial_weights={moved}"])).out)
         run = self.train_well(f"run.initial_weights={moved}", schedule, ranks=2, name="next")
         self.assertRegex(run.out, r"run\.initial_weights +\S*hf -> \S*moved\n")
-        self.assertIn(f"run.initial_weights: not read, since the run goes on from step 6; it began with those of {folder}\n", run.out)
+        self.assertIn(f"run.initial_weights: not read, since the run resumes from step 6; it began with those of {folder}\n", run.out)
         self.assertEqual(self.losses("next"), self.losses("straight"))
         self.assertTrue(self.weights(12, "next") == self.weights(12, "straight"))
         run = self.train_well("run.steps=13", ranks=2, name="next")
@@ -200,7 +200,7 @@ class InitialWeights(WeightsTest):
             self.assertEqual(file.attrs["initial_weights_hash"], first["initial_weights_hash"])
         # A run that began with random weights says so.
         run = self.train_well(f"run.initial_weights={moved}", "run.steps=13", ranks=2)
-        self.assertIn("run.initial_weights: not read, since the run goes on from step 12; it began with random weights\n", run.out)
+        self.assertIn("run.initial_weights: not read, since the run resumes from step 12; it began with random weights\n", run.out)
         self.assertNotIn("initial_weights", self.more(13, "run"))
 
     def test_rows_are_added_and_left_out_as_the_deck_says(self):

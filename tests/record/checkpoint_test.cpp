@@ -344,7 +344,7 @@ TEST(Pruning, ADamagedMilestoneIsLeftAndNotCounted) {
               ElementsAre("latest", "step-00000200", "step-00000300", "step-00000400"));
 }
 
-TEST(Checkpoint, ListTellsWhatTheManifestSays) {
+TEST(Checkpoint, ListShowsWhatTheManifestSays) {
   const test::ScratchDirectory scratch;
   save_on(3, scratch.path(), 100, {0, 200});
   save_on(2, scratch.path(), 200, {0, 200});
@@ -418,14 +418,15 @@ TEST(Damage, OfAPieceIsNamedWithTheWayOut) {
       ++flipped;
     }
   ASSERT_EQ(flipped, 1);
-  EXPECT_THAT(refusal_of(directory),
-              AllOf(HasSubstr("step-00000500/rank-0000"),
-                    HasSubstr("error: the checkpoint is damaged: moment1/h.0.fc.weight does not "
-                              "match its checksum"),
-                    HasSubstr("remove step-00000500 to go on from step-00000400, which is whole")));
+  EXPECT_THAT(
+      refusal_of(directory),
+      AllOf(HasSubstr("step-00000500/rank-0000"),
+            HasSubstr("error: the checkpoint is damaged: moment1/h.0.fc.weight does not "
+                      "match its checksum"),
+            HasSubstr("remove step-00000500 to resume from step-00000400, which is whole")));
 }
 
-TEST(Damage, OfAPieceThatNobodyReadsWholeIsNamedAsWell) {
+TEST(Damage, OfAPieceThatNoRankReadsWholeIsNamedAsWell) {
   const test::ScratchDirectory scratch;
   save_on(1, scratch.path(), 500);
   const std::string directory = scratch / "checkpoints/step-00000500";
@@ -503,7 +504,7 @@ TEST(Damage, OfAnyBitIsFoundAndNamedWithTheWayOut) {
       const std::string named = std::string(name) == "/manifest.xxh64" ? "/manifest.h5" : name;
       ASSERT_THAT(refusal_of(directory, 1),
                   AllOf(HasSubstr("step-00000005" + named), HasSubstr("damaged"),
-                        HasSubstr("remove step-00000005 to go on from step-00000004")))
+                        HasSubstr("remove step-00000005 to resume from step-00000004")))
           << "byte " << position;
     }
     test::write_bytes(directory + name, whole);

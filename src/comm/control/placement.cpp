@@ -126,10 +126,11 @@ void add_warnings(const HostSummary& host, std::vector<PlacementLine>& lines) {
                      true});
   }
   if (host.ranks.size() > host.cpus.size())
-    lines.push_back({fmt::format("{} share {} on {}: they take turns, and times say little",
-                                 counted(host.ranks.size(), "rank"),
-                                 counted(host.cpus.size(), "CPU"), host.host),
-                     true});
+    lines.push_back(
+        {fmt::format("{} share {} on {}: they take turns, so measured times mean little",
+                     counted(host.ranks.size(), "rank"), counted(host.cpus.size(), "CPU"),
+                     host.host),
+         true});
   else if (starved.empty() && host.threads > static_cast<int>(host.cpus.size()))
     lines.push_back({fmt::format("{} of all ranks share {} on {}: lower run.threads",
                                  counted(static_cast<std::size_t>(host.threads), "thread"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a rank waits for its peers inside a collective: attentive at first, then out of the way, and
-// not for ever. All collectives of a run wait like this, those of the World and those of buckets.
+// not forever. All collectives of a run wait like this, those of the World and those of buckets.
 //
 // Open MPI moves messages only while somebody calls it, so waiting means polling. The cores are
 // shared with compute threads, so polling must not keep one busy: after a few microseconds the
@@ -15,7 +15,7 @@
 //
 // 1. One collective at a time per object, from any thread; two at once are a ContractError.
 // 2. While everything moves, no clock is read and nothing is sent.
-// 3. Time in which this process itself stood still (SIGSTOP, a suspended job) does not count.
+// 3. Time in which this process itself was stopped (SIGSTOP, a suspended job) does not count.
 #pragma once
 
 #include <atomic>

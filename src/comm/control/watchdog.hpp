@@ -19,10 +19,10 @@
 //
 // A rank is silent when it has not answered for a tenth of the deadline, at least 5 s: a virtual
 // machine may keep a rank that is well from its core for seconds. Time in which the caller itself
-// stood still does not count.
+// was stopped does not count.
 //
 // 1. Nothing is sent while collectives go well.
-// 2. Being at work (World::AtWork) stretches the deadline for everybody, as long as all ranks
+// 2. Being at work (World::AtWork) stretches the deadline for all ranks, as long as all ranks
 // answer.
 // 3. When one lane has failed, the others of this rank fail too, at their next nap.
 // 4. Any thread may call any member; one check at a time runs per rank.

@@ -9,8 +9,8 @@
 // call is a CommError with the
 //    statement and MPI's own words.
 // 4. abort() ends every rank of the job at once; it is how a rank that failed alone keeps the
-// others from waiting for ever.
-// 5. Nobody waits for ever. When nothing moves for the deadline, a member throws a CommError that
+// others from waiting without end.
+// 5. No rank waits forever. When nothing moves for the deadline, a member throws a CommError that
 // names the ranks which are gone or late (comm/control/watchdog.hpp). A rank that is busy for a
 // time that nobody can bound, with files say, holds an AtWork meanwhile: then the others wait for
 // as long as it lives. together() and on_first_rank() do so. Left to MPI, which waits without end,

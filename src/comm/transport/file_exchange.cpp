@@ -61,7 +61,7 @@ class Mailbox {
       mine.fail(errno, "open a socket for the ranks of the node");
   }
 
-  /// Whether the message is on its way; not while the peer's queue is full. Failures are reported.
+  /// Whether the message was sent; not while the peer's queue is full. Failures are reported.
   bool send(const OwnedFile& file, std::size_t peer, const Nonce& to) {
     Message message;
     message.nonce = mine_.nonce;

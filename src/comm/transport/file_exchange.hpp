@@ -10,7 +10,7 @@
 // from MPI. Messages of anybody else are dropped.
 // 2. Nobody waits for a message before all ranks know that all messages were sent: a rank that
 // cannot send is an error on every rank, and not a wait.
-// 3. Nothing is left behind in a file system.
+// 3. Nothing is left in a file system.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One NCCL communicator, its errors and the thread that monitors it.
 //
-// A collective of NCCL runs on the GPU: when a peer is gone, its kernel waits for ever, and so does
+// A collective of NCCL runs on the GPU: when a peer is gone, its kernel never ends, and neither does
 // whoever waits for the stream. So a thread of its own looks every tenth of a second at NCCL's
 // asynchronous error and at the events after the collectives. When the oldest collective has not
 // ended for the deadline it asks the ranks (comm/control/watchdog.hpp), as a host does that waits:

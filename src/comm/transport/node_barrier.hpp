@@ -30,7 +30,7 @@ class NodeBarrier {
   void reach();
   /// Until that rank has come to the point that this rank reached last.
   void wait_for(int local_rank);
-  /// reach(), then wait for everybody.
+  /// reach(), then wait for all ranks.
   void meet();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that all ranks of a node map: one piece per rank, each in its own memory file.
 //
-// A memory file (memfd) has no name and no place in a file system: nothing is left behind when a
+// A memory file (memfd) has no name and no place in a file system: nothing is left when a
 // rank is killed, and a container's small /dev/shm does not limit it. The peers get it as an open
 // file (comm/transport/file_exchange.hpp). Its pages are taken at construction, so that a full node
 // is an error here and not a SIGBUS in the middle of a step; each rank takes its own, close to its

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transports behind make_communicator, one factory each.
+// The transports of make_communicator, one factory each.
 #pragma once
 
 #include <memory>

@@ -183,7 +183,7 @@ class Stream final : public device::Stream {
   std::thread worker_;                // last: starts when all else is ready
 };
 
-/// The CPU stream behind `stream`. Throws ContractError when it belongs to another device.
+/// `stream` as a CPU stream. Throws ContractError when it belongs to another device.
 Stream& stream_of(device::Stream& stream);
 
 }  // namespace trireme::device::cpu

@@ -114,7 +114,7 @@ class Stream final : public device::Stream {
   Buffer workspace_;
 };
 
-/// The CUDA stream behind `stream`. Throws ContractError when it belongs to another device.
+/// `stream` as a CUDA stream. Throws ContractError when it belongs to another device.
 Stream& stream_of(device::Stream& stream);
 
 }  // namespace trireme::device::cuda

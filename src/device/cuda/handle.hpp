@@ -23,7 +23,7 @@ inline constexpr bool in_this_build = true;
 inline constexpr bool in_this_build = false;
 #endif
 
-/// The CUDA stream behind `stream`. Throws ContractError when it belongs to another device.
+/// `stream` as a CUDA stream. Throws ContractError when it belongs to another device.
 RawStream handle_of(device::Stream& stream);
 
 /// Scratch of workspace_bytes on `stream`. Allocated at the first call for a stream.

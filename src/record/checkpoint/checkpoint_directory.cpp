@@ -306,7 +306,7 @@ std::string way_out(const std::string& directory) {
         "no older whole checkpoint is left; choose another run.directory, or "
         "remove {} to start again",
         name);
-  return fmt::format("remove {} to go on from {}, which is whole", name, older);
+  return fmt::format("remove {} to resume from {}, which is whole", name, older);
 }
 
 }  // namespace trireme::record

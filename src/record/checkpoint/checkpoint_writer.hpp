@@ -12,7 +12,7 @@
 // and the temporary directory is gone; a writer may then start again.
 // 3. The bytes and hashes do not depend on who waits when.
 // 4. What is not finite is not made visible: a UserError on all ranks says what it was.
-// 5. The destructor ends what is under way: what is not whole stays behind as step-N.tmp, which the
+// 5. The destructor ends what is in progress: what is not whole stays as step-N.tmp, which the
 // next start() removes.
 #pragma once
 
