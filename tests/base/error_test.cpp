@@ -76,7 +76,7 @@ TEST(VerdictTest, OurOwnBugIsFour) {
   EXPECT_EQ(verdict_when_thrown(std::runtime_error("who knows")).code, ExitCode::contract);
 }
 
-TEST(ContractTest, AnExpectationTellsTheStatementAndItsValues) {
+TEST(ContractTest, AnExpectationReportsTheStatementAndItsValues) {
   const int have = 3, want = 4;
   try {
     TRIREME_EXPECT(have == want, "have {}, want {}", have, want);
@@ -109,7 +109,7 @@ TEST(Diagnostic, QuotesBothEndsOfWhatIsTooLong) {
   EXPECT_EQ(line.back(), '!');
 }
 
-TEST(Verdict, TellsHowMuchMemoryThereWas) {
+TEST(Verdict, ReportsHowMuchMemoryThereWas) {
   const Verdict verdict = verdict_of(std::bad_alloc());
   EXPECT_EQ(verdict.code, ExitCode::environment);
   EXPECT_NE(verdict.lines.at(0).find("error: out of memory; the process has "), std::string::npos);

@@ -35,7 +35,7 @@ class LogTest : public testing::Test {
   const std::filesystem::path folder_ = scratch_.path();
 };
 
-TEST_F(LogTest, TheSpeakerTellsEverything) {
+TEST_F(LogTest, TheFirstRankPrintsEverything) {
   testing::internal::CaptureStdout();
   Log log(true, "rank 0 here");
   log.also_to_file(path());

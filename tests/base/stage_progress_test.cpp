@@ -28,7 +28,7 @@ class StageProgressTest : public testing::Test {
   const StageProgress::Clock::time_point begin_{};
 };
 
-TEST_F(StageProgressTest, TellsAtMostEveryFiveSecondsWithTheTimeThatIsLeft) {
+TEST_F(StageProgressTest, ReportsAtMostEveryFiveSecondsWithTheTimeThatIsLeft) {
   EXPECT_EQ(told("counting", 0, 400, seconds(0)), "");
   EXPECT_EQ(told("counting", 90, 400, milliseconds(4999)), "");
   EXPECT_THAT(told("counting", 100, 400, seconds(5)), HasSubstr("counting: 25.0 %, 15.0 s left\n"));

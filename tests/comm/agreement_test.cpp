@@ -26,7 +26,7 @@ TEST(Agreement, RanksThatAgreeGoOn) {
       expect_agreement(*world, {{"run.seed", "1", Owner::user}, {"build", "", Owner::machine}}));
 }
 
-TEST(Agreement, TellsWhichValuesDiffer) {
+TEST(Agreement, ReportsWhichValuesDiffer) {
   const auto world = make_mpi_world();
   const bool alone = world->size() == 1, last = world->rank() == world->size() - 1;
   // Of both signs as signed numbers, and next to one another.

@@ -113,7 +113,7 @@ TEST_P(BucketDeadline, NamesTheBucketAndTheRankThatNeverArrived) {
         << "on rank " << r;
 }
 
-TEST_P(BucketDeadline, TellsWhereARankIsThatWaitsElsewhere) {
+TEST_P(BucketDeadline, ReportsWhereARankIsThatWaitsElsewhere) {
   if (tested_->size() == 1)
     return;
   std::array<std::int64_t, 1> value{1};

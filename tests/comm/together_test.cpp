@@ -27,7 +27,7 @@ extern "C" int MPI_Iallgather(const void* send,
 namespace trireme::comm {
 namespace {
 
-TEST(Together, PassesWhenNobodyFails) {
+TEST(Together, PassesWhenNoRankFails) {
   const auto world = make_mpi_world();
   int done = 0;
   together(*world, [&] { ++done; });
@@ -78,7 +78,7 @@ TEST(Together, AUserErrorOfTheLastRankIsTheSameOnAllRanks) {
   }
 }
 
-TEST(Together, AnEnvironmentErrorSpeaksOnceWhoeverMetIt) {
+TEST(Together, AnEnvironmentErrorIsPrintedOnceWhoeverMetIt) {
   const auto world = make_mpi_world();
   for (const bool all : {false, true}) {
     const int speaker = all ? 0 : world->size() - 1;

@@ -94,7 +94,7 @@ TEST_F(TextFileBlocksTest, JsonLinesAreATextEach) {
               HasSubstr("a.jsonl:1:1: error: the line has no key 'body'"));
 }
 
-TEST_F(TextFileBlocksTest, BinaryFilesThatNobodyNamedAreSkipped) {
+TEST_F(TextFileBlocksTest, BinaryFilesThatWereNotNamedAreSkipped) {
   const std::string binary = "text" + std::string(1, '\0') + words_and_more(200);
   write("d/a.bin", binary);
   write("d/b.txt", "words");

@@ -125,7 +125,7 @@ TEST_F(JsonLines, TakesTheNamesOfTheKnownSetsAndJoinsWithASpace) {
   EXPECT_EQ(questions[2].label, 0);
 }
 
-TEST_F(JsonLines, TellsEveryWrongLineAtOnce) {
+TEST_F(JsonLines, ReportsEveryWrongLineAtOnce) {
   const std::string said = refused(
       "{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"label\": 0}\n"
       "nothing\n"

@@ -44,7 +44,7 @@ TEST(SyntheticTokens, StayInTheVocabularyAndFollowTheSeed) {
 
 // With a vocabulary so large that tokens name their place in the book, the token before tells the
 // next one within a phrase; the entropy left is that of the choice of a phrase.
-TEST(SyntheticTokens, TheTokenBeforeTellsTheNext) {
+TEST(SyntheticTokens, TheTokenBeforePredictsTheNext) {
   const std::int64_t size = 64'000;
   const auto tokens = read(SyntheticTokens(size, 1 << 24, 7), 0, static_cast<std::size_t>(size));
   std::map<std::int32_t, std::map<std::int32_t, double>> next;

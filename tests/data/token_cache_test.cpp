@@ -163,7 +163,7 @@ TEST_F(TokenCache, AnotherVersionForeignOrDamaged) {
   }
 }
 
-TEST_F(TokenCache, EveryFlippedBitBehindTheHeaderIsFound) {
+TEST_F(TokenCache, EveryFlippedBitAfterTheHeaderIsFound) {
   // Three blocks, the last one short.
   std::string text(static_cast<std::size_t>(2 * block_bytes + 1000), ' ');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(1 + i * 7919 % 255);

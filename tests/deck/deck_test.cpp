@@ -78,7 +78,7 @@ TEST(Deck, TakesAnyWordAsText) {
   EXPECT_EQ(parsed({"run.name='null'"}).config.run.name, "null");
 }
 
-TEST(Deck, TellsAKeywordFromTheSameTextInQuotes) {
+TEST(Deck, DistinguishesAKeywordFromTheSameTextInQuotes) {
   EXPECT_FALSE(parsed({"data.cache=auto"}).config.data.cache.given());
   EXPECT_EQ(parsed({"data.cache='auto'"}).config.data.cache.value, "auto");
   EXPECT_EQ(parsed({"run.threads=3"}).config.run.threads.value, 3);

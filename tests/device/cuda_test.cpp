@@ -128,7 +128,7 @@ TEST_F(OnGpu, OrdersStreamsByEvents) {
   }
 }
 
-TEST_F(OnGpu, TellsTimeOnTheHostsClock) {
+TEST_F(OnGpu, ReportsTimeOnTheHostsClock) {
   const auto begin = device_->make_event(), end = device_->make_event();
   const Buffer memory = device_->allocate(std::size_t{1} << 26U, "memory");
   const double before = now_seconds();

@@ -112,7 +112,7 @@ TEST_F(PoolTest, GrowsByTheFactorAskedFor) {
   }
 }
 
-TEST_F(PoolTest, TellsTheHighWaterOfEachName) {
+TEST_F(PoolTest, ReportsTheHighWaterOfEachName) {
   ScratchPool pool(*device_, {});
   (void)pool.lease("x", DType::f32, 100, *stream_);
   (void)pool.lease("x", DType::f32, 50, *stream_);

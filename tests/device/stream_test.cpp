@@ -419,7 +419,7 @@ TEST_F(StreamTest, TheFirstFailureIsTheOneThatIsTold) {
   EXPECT_THROW(first->synchronize(), std::runtime_error);
 }
 
-TEST_F(StreamTest, AFullRingBehindAFailureStillDrains) {
+TEST_F(StreamTest, AFullRingAfterAFailureStillDrains) {
   auto stream = make();
   Gate gate;
   std::atomic<int> ran{0};
@@ -454,7 +454,7 @@ TEST_F(StreamTest, ManyThreadsMayWaitForOneFailure) {
   EXPECT_EQ(told.load(), 4);
 }
 
-TEST_F(StreamTest, AFailureNobodyAskedForIsPrinted) {
+TEST_F(StreamTest, AFailureThatWasNotCollectedIsPrinted) {
   testing::internal::CaptureStderr();
   {
     run(*make("mute"), [] { throw std::runtime_error("unheard"); });
@@ -469,7 +469,7 @@ TEST_F(StreamTest, AFailureNobodyAskedForIsPrinted) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-TEST_F(StreamTest, AFailingInlineTaskTellsItsCaller) {
+TEST_F(StreamTest, AFailingInlineTaskThrowsInItsCaller) {
   auto stream = make("inline", StreamMode::inlined);
   auto event = device_->make_event();
   EXPECT_THROW(run(*stream, [] { throw std::runtime_error("now"); }), std::runtime_error);

@@ -61,7 +61,7 @@ class EmulatedNccl : public ::testing::Test {
   float* memory_ = nullptr;
 };
 
-TEST_F(EmulatedNccl, TellsEveryRankOfCountsThatDiffer) {
+TEST_F(EmulatedNccl, FailsOnEveryRankWhenCountsDiffer) {
   ncclComm_t comm = nullptr;
   ASSERT_EQ(start(comm), ncclSuccess);
   ASSERT_EQ(all_reduce(comm, world_.rank() == 0 ? 8 : 16), ncclSuccess);

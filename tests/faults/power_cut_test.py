@@ -79,7 +79,7 @@ class PowerCut(TrainingTest):
         return Run(subprocess.run([TRIREME, *self.words_of(name)], stdin=subprocess.DEVNULL, timeout=TIMEOUT_S,
                                   capture_output=True, text=True, errors="replace", check=False))
 
-    def test_after_every_power_cut_the_run_goes_on_to_the_same_bits(self):
+    def test_after_every_power_cut_the_run_resumes_to_the_same_bits(self):
         cuts = self.cuts()
         names = [f"cut-{number}" for number in range(len(cuts))]
         with ThreadPoolExecutor(2) as pool:

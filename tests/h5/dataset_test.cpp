@@ -38,7 +38,7 @@ TEST(Dataset, GrowsByAppendingAndShrinks) {
             (std::vector<std::int64_t>{1, 2, 3, 4, 9}));
 }
 
-TEST(Dataset, TellsALengthThatIsNotTrueBeforeItAsksForMemory) {
+TEST(Dataset, RefusesALengthThatIsNotTrueBeforeItAsksForMemory) {
   const test::ScratchDirectory scratch;
   const File file = create_file(scratch / "a.h5");
   Dataset numbers = Dataset::create_extendible(file.get(), "x", type_of<std::int64_t>(), 3);

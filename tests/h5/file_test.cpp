@@ -69,7 +69,7 @@ TEST(File, NamesTheStatementTheReasonAndTheFileOnFailure) {
               HasSubstr("HDF5: H5Aopen of /answer in " + scratch / "some.h5"));
 }
 
-TEST(File, TellsDamageFromARefusalOfTheSystem) {
+TEST(File, DistinguishesDamageFromARefusalOfTheSystem) {
   const test::ScratchDirectory scratch;
   {
     const File file = create_file(scratch / "some.h5");
@@ -162,7 +162,7 @@ TEST(File, PrintsNothingOfItsOwn) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-TEST(Probe, TellsTheKindsApart) {
+TEST(Probe, DistinguishesTheKinds) {
   const test::ScratchDirectory scratch;
   EXPECT_EQ(probe(scratch / "absent.h5"), Probe::absent);
   test::write_bytes(scratch / "text.h5", "this is no HDF5 file at all");

@@ -36,7 +36,7 @@ class Documents(TrainingTest):
         with h5py.File(os.path.join(self.path("on-1"), "run.h5"), "r") as file:
             self.assertIn("what document_mask hides included", file.attrs["flops_formula"])
 
-    def test_a_run_goes_on_with_another_mask_only_where_that_is_allowed(self):
+    def test_a_run_resumes_with_another_mask_only_where_that_is_allowed(self):
         self.train_well(*self.mask)
         shutil.rmtree(os.path.join(self.path("run"), "checkpoints", "step-00000012"))
         self.assert_refused(self.train(*self.data), 2, "model.document_mask: false here", "run.allow_changes=[model.document_mask]")

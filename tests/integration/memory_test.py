@@ -106,7 +106,7 @@ class Memory(TrainingTest):
         _, record = self.compared(2, held, "checkpoint.asynchronous=false")
         self.assertEqual(record["snapshot"], 0)
 
-    def test_the_record_tells_the_buckets_of_every_start(self):
+    def test_the_record_has_the_buckets_of_every_start(self):
         self.train_well("run.steps=6", "evaluate.every_steps=0", ranks=2)
         self.train_well("run.steps=8", "evaluate.every_steps=0", ranks=3)
         with h5py.File(self.path("run/run.h5"), "r") as file:

@@ -19,7 +19,7 @@ class OldRun(TrainingTest):
         with tarfile.open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "old_run.tar.xz")) as file:
             file.extractall(self.path(name))
 
-    def test_it_goes_on_to_the_same_losses(self):
+    def test_it_resumes_to_the_same_losses(self):
         for ranks in (1, 3):
             name = f"run-{ranks}"
             self.unpack(name)

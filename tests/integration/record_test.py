@@ -199,7 +199,7 @@ class Checkpoints(TrainingTest):
         self.assertIn("does not match its checksum", done.stderr)
         self.assertEqual(done.stdout.count("verified"), 3)
 
-    def test_reads_beside_a_run_that_goes_on(self):
+    def test_reads_during_a_run(self):
         running = self.popen(*ENDLESS[:2], "checkpoint.every_steps=5", "checkpoint.keep=2", ranks=2)
         self.wait_for_line(running, "checkpoints/step-00000040 ")
         for _ in range(5):

@@ -92,7 +92,7 @@ class Bits(TrainingTest):
         self.train_well(*whole, "parallel.shard=gradients", ranks=2, name="whole-gradients")
         self.assertEqual(self.weights(12, "whole-gradients"), self.weights(12, "whole"))
 
-    def test_a_run_goes_on_with_other_shards(self):
+    def test_a_run_resumes_with_other_shards(self):
         """Checkpoints know no buckets: with one reduction per micro-step the bits do not tell what was in shards, and since when."""
         every = "parallel.reduce_every=micro_step"
         self.train_well(every, ranks=2, name="whole")
@@ -435,7 +435,7 @@ class RunDirectory(TrainingTest):
         run = self.train_well(name="saved")
         self.assertIn("deck.resolved.yaml, checkpoints/", run.out)
 
-    def test_a_longer_deck_goes_on(self):
+    def test_a_longer_deck_resumes(self):
         self.train_well()
         run = self.train_well("run.steps=18")
         self.assertIn("resumed from", run.out)
@@ -483,7 +483,7 @@ class RunDirectory(TrainingTest):
         self.assertGreater(len(saved), 2)
         self.assertEqual(self.losses("shaken")[:120], self.losses("calm"))
 
-    def test_a_stop_signal_ends_behind_a_checkpoint_and_the_run_goes_on(self):
+    def test_a_stop_signal_ends_after_a_checkpoint_and_the_run_resumes(self):
         # No end in sight: the signal finds it on its way however late it comes. No checkpoint but this one: its snapshot is made then.
         schedule = "optimizer.schedule={kind: constant}"
         running = self.popen("run.steps=1000000", "checkpoint.every_steps=0", schedule, ranks=2, name="stopped")
@@ -545,7 +545,7 @@ class RunDirectory(TrainingTest):
         other = self.train(elsewhere, "run.steps=16", ranks=2, name="other")
         self.assert_refused(other, 2, "holds another run's checkpoints")
 
-    def test_the_walltime_stops_behind_a_checkpoint(self):
+    def test_the_walltime_stops_after_a_checkpoint(self):
         run = self.train("run.steps=100000", "run.walltime=3", ranks=2)
         self.assertEqual(run.code, 75, run)
         steps = self.column("step", "steps")

@@ -272,7 +272,7 @@ TEST(Order, OfRegistrationIsTheReverseOfTheUsualOne) {
   EXPECT_NE(usual.fingerprint(), forward.fingerprint());
 }
 
-TEST(Boundaries, CloseBucketsBehindTheNamedParametersAndNowhereElse) {
+TEST(Boundaries, CloseBucketsAfterTheNamedParametersAndNowhereElse) {
   const std::vector<Parameter> table{
       {"tied", {64}, true}, {"a", {64}}, {"b", {128}}, {"c", {64}}, {"d", {192}}};
   const Plan plan(table, {2, 1, Padding::aligned, BucketOrder::reverse, {"c"}});

@@ -430,7 +430,7 @@ TEST_P(GptTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(Gpt(model.device, odd, dtype(), 1, 1), ContractError);
 }
 
-TEST_P(GptTest, LearnsOneBatchByHeart) {
+TEST_P(GptTest, OverfitsOneBatch) {
   GptShape shape{.layers = 2, .heads = 2, .channels = 32, .context = 8, .vocabulary = 17};
   SmallModel model(shape, GetParam(), 4);
   for (std::size_t i = 0; i < model.values.size(); ++i)

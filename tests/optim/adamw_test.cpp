@@ -272,7 +272,7 @@ std::vector<float> all_state(Training& training) {
   return all;
 }
 
-TEST(AdamW, GivesTheResultsOfAStepBehindTheNextOne) {
+TEST(AdamW, GivesTheResultsOfAStepAfterTheNextOne) {
   for (const auto& [shard, text] : EnumNames<layout::Shard>::table) {
     TrainingSetting setting;
     setting.parallel.shard = shard;
@@ -297,7 +297,7 @@ TEST(AdamW, GivesTheResultsOfAStepBehindTheNextOne) {
   }
 }
 
-TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItBehindTheNextOne) {
+TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItAfterTheNextOne) {
   for (const bool checks : {true, false})
     for (const auto& [shard, text] : EnumNames<layout::Shard>::table)
       run_ranks(3, [&](ThreadRank& rank) {

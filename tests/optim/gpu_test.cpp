@@ -91,7 +91,7 @@ TEST_P(OptimizerOnGpu, NamesTheGradientThatIsNoNumber) {
   }
 }
 
-TEST_P(OptimizerOnGpu, WritesNothingInAStepThatIsNotFiniteAndNamesItBehindTheNextOne) {
+TEST_P(OptimizerOnGpu, WritesNothingInAStepThatIsNotFiniteAndNamesItAfterTheNextOne) {
   const auto world = comm::make_self_world();
   const auto compute = gpu_->make_stream(device::StreamMode::inlined, "compute");
   const auto communicator =

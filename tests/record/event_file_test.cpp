@@ -62,7 +62,7 @@ TEST(EventFile, HoldsAScalar) {
 }
 
 /// By hand: 09 wall_time, 10 step 300 as the varint ac 02, 3a session_log of 2 bytes: 08 01.
-TEST(EventFile, TellsARestart) {
+TEST(EventFile, MarksARestart) {
   const std::string record = restart_event(0, 300);
   const std::string data = record.substr(12, record.size() - 16);
   EXPECT_EQ(hex(data), "09000000000000000010ac023a020801");

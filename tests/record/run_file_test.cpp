@@ -198,7 +198,7 @@ TEST(RunFile, DropsRowsBeyondTheResumedStep) {
   EXPECT_THAT(steps, ElementsAre(1, 2, 6, 6));
 }
 
-TEST(RunFile, TellsTheBucketsOfEveryStart) {
+TEST(RunFile, HasTheBucketsOfEveryStart) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
   {
@@ -284,7 +284,7 @@ TEST(RunFile, CompletesTheNamesOfAnOlderVersionAndRefusesOthers) {
   EXPECT_EQ(names().size(), 4U) << "touched although refused";
 }
 
-TEST(RunFile, TellsItsLastStepAndWhatIsNotItsOwn) {
+TEST(RunFile, ReportsItsLastStepAndRefusesOtherFiles) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
   EXPECT_EQ(RunFile::last_step(path), std::nullopt);
@@ -403,7 +403,7 @@ TEST(RunFile, RefusesTheRecordOfAnotherRun) {
   }
 }
 
-TEST(RunFile, TellsRowsThatAreNotWhatWasWritten) {
+TEST(RunFile, ReportsRowsThatAreNotWhatWasWritten) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
   const auto fresh = [&] {
@@ -458,7 +458,7 @@ TEST(RunFile, TakesALengthThatTheFileCannotHoldForDamage) {
   EXPECT_THROW(RunFile::resume(path, run_header, 7), h5::DamagedError);
 }
 
-TEST(RunFile, TellsWhichRowsAColumnThatEndsEarlyCosts) {
+TEST(RunFile, ReportsWhichRowsAColumnThatEndsEarlyCosts) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
   {
@@ -478,7 +478,7 @@ TEST(RunFile, TellsWhichRowsAColumnThatEndsEarlyCosts) {
               ElementsAre("column step of /steps ends before the others: 3 rows are dropped"));
 }
 
-TEST(RunFile, TellsDamageThatNoResumeCouldReadOver) {
+TEST(RunFile, ReportsDamageThatNoResumeCouldReadOver) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5";
   EXPECT_EQ(RunFile::damage(path), "") << "not there";
@@ -511,7 +511,7 @@ TEST(RunFile, TellsDamageThatNoResumeCouldReadOver) {
   EXPECT_EQ(RunFile::damage(path), "") << "not ours: resume() refuses it";
 }
 
-TEST(RunFile, LeavesNothingBehindWhenItCannotBeCreated) {
+TEST(RunFile, LeavesNoFileWhenItCannotBeCreated) {
   const test::ScratchDirectory scratch;
   const auto fill = [&] { RunFile::create(scratch / "run.h5", run_header); };
   EXPECT_EXIT(test::exit_with_a_full_disk(4'000, fill), testing::ExitedWithCode(3),

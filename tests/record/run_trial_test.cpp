@@ -44,7 +44,7 @@ class RunTrial : public testing::Test {
   const std::string path_ = scratch_ / "run.h5";
 };
 
-TEST_F(RunTrial, TellsDamageWhenItsProcessCrashesOverTheFile) {
+TEST_F(RunTrial, ReportsDamageWhenItsProcessCrashesOverTheFile) {
   for (const char* signal : {"SEGV", "BUS", "ABRT", "FPE", "ILL"}) {
     const RunFindings found = after(std::string("printf b; kill -") + signal + " $$");
     EXPECT_THAT(found.damage, HasSubstr("HDF5 itself crashes when it reads it")) << signal;
@@ -62,7 +62,7 @@ TEST_F(RunTrial, BelievesWhatItsProcessFound) {
   EXPECT_EQ(after("printf 'bf3\\n'; kill -SEGV $$").last_step, 3) << "it had ended with the file";
 }
 
-TEST_F(RunTrial, TellsNoDamageForWhatTheFileDidNotCause) {
+TEST_F(RunTrial, ReportsNoDamageForWhatTheFileDidNotCause) {
   for (const char* script :
        {"kill -SEGV $$", "exit 3", "printf b; kill -KILL $$", "printf b; kill -TERM $$",
         "printf 'b?'", "printf 'b?'; kill -SEGV $$", "printf bf3", ""}) {

@@ -79,7 +79,7 @@ TEST_F(VerifyCheckpoint, NamesEveryDamagedPieceAndFileAtOnce) {
   EXPECT_THAT(damage_of(directory_), testing::ElementsAreArray(expected));
 }
 
-TEST_F(VerifyCheckpoint, TellsWhatIsMissingCutOrRenamed) {
+TEST_F(VerifyCheckpoint, ReportsWhatIsMissingCutOrRenamed) {
   fs::resize_file(file("rank-00000.h5"), 100);
   fs::remove(file("rank-00001.h5"));
   EXPECT_THAT(damage_of(directory_),

@@ -226,7 +226,7 @@ TEST_F(OneRank, RefusesStepsOutOfOrder) {
               ::testing::HasSubstr("a step begins while bucket 0 is reducing"));
 }
 
-TEST_F(OneRank, RefusesAGradientComputedFromParametersThatNobodyWaitedFor) {
+TEST_F(OneRank, RefusesAGradientOfParametersThatWereNotWaitedFor) {
   Engine& engine = make();
   steps_of(engine).run(0);
   engine.begin_step();

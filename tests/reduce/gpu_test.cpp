@@ -42,7 +42,7 @@ TEST_P(EngineOnGpu, TrainsAsAPlainLoopWithEverySwitch) {
   }
 }
 
-TEST_P(EngineOnGpu, TellsTimesInOrder) {
+TEST_P(EngineOnGpu, ReportsTimesInOrder) {
   const Setting setting{.dtype = GetParam()};
   const layout::Plan plan(table(), {1, setting.bucket_elements, setting.padding});
   Engine engine(plan, setting.dtype, setting.config(), *communicator_, *device_, *compute_);

@@ -71,7 +71,7 @@ TEST(Replicas, OneBitOnOneRankIsNamedWithBucketParameterAndRanks) {
                          HasSubstr("on rank 2"), Not(HasSubstr("; b in")), Not(HasSubstr("wte")))));
 }
 
-TEST(Replicas, OneRankHasNobodyToDifferFrom) {
+TEST(Replicas, OneRankHasNoOtherToDifferFrom) {
   EXPECT_THAT(said(1, {}, [](int, Engine& engine) { flip(engine, ParameterIndex{0}, 0); }),
               Each(IsEmpty()));
 }

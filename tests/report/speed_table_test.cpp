@@ -62,7 +62,7 @@ std::string refusal(const SpeedRequest& request) {
   return "accepted";
 }
 
-TEST(SpeedTable, TakesTheMedianBehindTheWarmupBesideGoalAndCeiling) {
+TEST(SpeedTable, TakesTheMedianAfterTheWarmupBesideGoalAndCeiling) {
   const test::ScratchDirectory scratch;
   const std::string run = recorded(scratch / "a", "gpt2-124m", {1, 100, 400, 300, 200, 500});
   {

@@ -191,7 +191,7 @@ class GraphedModel : public ::testing::TestWithParam<test::Backend> {
   device::Buffer tokens_, losses_;
 };
 
-TEST_P(GraphedModel, TellsTheHooksWhatTheModelTold) {
+TEST_P(GraphedModel, CallsTheHooksAsTheModelDid) {
   Listener plain(model_);
   model_.gpt.train(batch(), losses_.view(DType::f32), true, plain, *model_.stream);
   ASSERT_GE(plan_.buckets().size(), 3U);

@@ -108,7 +108,7 @@ TEST(Llmc, RefusesHeadersThatLie) {
   EXPECT_THAT(llmc_refusal(cut), HasSubstr("bytes; a fp32 model of 2 layers"));
 }
 
-TEST(Llmc, TellsAllSizesThatAreNone) {
+TEST(Llmc, ReportsAllWrongSizesAtOnce) {
   std::string file = with_word(4, 0);
   const std::int32_t none = 0;
   std::memcpy(file.data() + 24, &none, sizeof none);

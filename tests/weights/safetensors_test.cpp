@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(All, BadHeaders, ::testing::ValuesIn(bad_headers), [](c
   return one.param.name;
 });
 
-TEST(Safetensors, TellsAllMistakesAtOnce) {
+TEST(Safetensors, ReportsAllMistakesAtOnce) {
   const std::string told = header_refusal(safetensors_of(
       R"({"a":{"dtype":"F99","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})",
       "x"));
