@@ -39,12 +39,4 @@ std::vector<HomePiece> Ownership::pieces(const Plan& plan, ParameterIndex parame
   return all;
 }
 
-std::int64_t Ownership::moved_elements(const Plan& plan) const {
-  std::int64_t sum = 0;
-  for (std::size_t p = 0; p < homes_.size(); ++p)
-    for (const HomePiece& one : pieces(plan, static_cast<ParameterIndex>(p)))
-      sum += one.rank == one.home ? 0 : one.piece.elements;
-  return sum;
-}
-
 }  // namespace trireme::layout

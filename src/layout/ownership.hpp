@@ -43,8 +43,6 @@ class Ownership {
   [[nodiscard]] double load(int rank) const { return loads_[static_cast<std::size_t>(rank)]; }
   /// The pieces of `parameter` on all ranks, in its own order; empty without a home.
   [[nodiscard]] std::vector<HomePiece> pieces(const Plan& plan, ParameterIndex parameter) const;
-  /// Elements that travel to another rank's home, once in each direction, over all ranks.
-  [[nodiscard]] std::int64_t moved_elements(const Plan& plan) const;
 
  private:
   std::vector<int> homes_;

@@ -8,7 +8,7 @@
 // The letters used here and in ops: B batch rows of a micro-step, T time = context, C channels, L
 // layers, H heads, V vocabulary.
 //
-// 1. Parameters and gradients are views bound from outside (rule 2 of the design): the model owns
+// 1. Parameters and gradients are views bound from outside (reduce's stores): the model owns
 // activations only.
 // 2. Forward asks `before_use` once per group of parameters, in forward order, before the first op
 //    that reads them: the embeddings; each block; the final norm with an untied head. A tied head

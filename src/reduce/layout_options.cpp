@@ -12,7 +12,6 @@
 namespace trireme::reduce {
 namespace {
 
-constexpr std::int64_t usual_elements = 40'000'000;
 constexpr std::int64_t least_shard_on_gpus = 1'000'000;
 /// Of the model, where buckets take turns: three of them are memory that gradients need anyway.
 constexpr std::int64_t buckets_that_take_turns = 16;
@@ -39,6 +38,7 @@ std::int64_t bucket_elements(const ParallelConfig& config,
   if (config.bucket_elements.given())
     return *config.bucket_elements.value;
   const std::int64_t all = layout::total_elements(parameters);
+  const std::int64_t usual_elements = layout::Options{}.bucket_elements;
   const std::int64_t usual = config.shard == layout::Shard::gradients
                                  ? std::min(usual_elements, all / buckets_that_take_turns)
                                  : usual_elements;
