@@ -30,7 +30,7 @@ unsupported() { # says what to install, and ends
       "Python 3.9: h5py, numpy," "python3-h5py" python-h5py \
       "  matplotlib, venv, pip" "python3-matplotlib" python-matplotlib
     echo "Older versions were not tried, and names may differ between releases. On a cluster take them from modules, or from modules/spack. Without oneDNN, configure with"
-    echo "-DTRIREME_ONEDNN=OFF on processors with AVX-512. When they are there, go on with"
+    echo "-DTRIREME_ONEDNN=OFF on processors with AVX-512. When they are there, continue with"
     echo "  TRIREME_SETUP=skip bash jobs/quickstart.sh"
   } >&2
   exit 3

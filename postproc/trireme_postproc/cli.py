@@ -165,7 +165,7 @@ def _add_verbs_of_one_run(verbs):
     line.add_argument("--png", metavar="FILE", help="draw it; PDF and SVG by the name's ending")
     line.add_argument("--trace", metavar="FILE", help="write it as JSON that Perfetto and chrome://tracing open")
     line.set_defaults(call=_timeline)
-    live = verbs.add_parser("watch", help="follow a run that goes on: step, loss, speed, remaining time, validation, checkpoint")
+    live = verbs.add_parser("watch", help="follow a run in progress: step, loss, speed, remaining time, validation, checkpoint")
     live.add_argument("run", metavar="RUN", help=RUN_HELP)
     live.add_argument("--once", action="store_true", help="show it once and end")
     live.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look; default: %(default)s")

@@ -90,7 +90,7 @@ def points_of(run, name):
         raise RunFileError(f"{run.path}: has no steps: give runs that have trained")
     ranks = ranks_of_steps(run)
     if not np.all(ranks > 0):
-        raise RunFileError(f"{run.path}: does not tell its number of ranks (/sessions/ranks): leave it out")
+        raise RunFileError(f"{run.path}: does not state its number of ranks (/sessions/ranks): leave it out")
     since, found = _starts(run), []
     for count in np.unique(ranks):
         chosen = ranks == count

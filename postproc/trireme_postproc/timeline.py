@@ -110,7 +110,7 @@ def step_timeline(run, step, ranks=None):
     """The StepTimeline of a step, of all recorded ranks or of those in the set `ranks`."""
     there = recorded_steps(run)
     if not len(there):
-        raise RunFileError(f"{run.path}: has no spans of steps: run with record.spans: true; a run that goes on records spans later than losses")
+        raise RunFileError(f"{run.path}: has no spans of steps: run with record.spans: true; during a run spans are recorded later than losses")
     if step not in there:
         raise RunFileError(f"{run.path}: has no spans of step {step}, but of the steps {ranges(there)}: choose one with --step")
     samples = run.samples[(run.samples["step"] == step) & (run.samples["name"] < len(run.spans))]

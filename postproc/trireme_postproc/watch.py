@@ -161,7 +161,7 @@ def ended(run, previous, word, quiet_s, patience_s):
     """Why the run is over, as a word for people; "" while it may go on. `previous`: the word of the look before, `quiet_s`: since when
     the record has not changed."""
     if word == ENDED and (previous == ENDED or run.finished()):
-        return "finished" if run.finished() else "it ended before its last step; the same command goes on from the newest checkpoint"
+        return "finished" if run.finished() else "it ended before its last step; run the same command again to resume from the newest checkpoint"
     if run.finished() and word == UNKNOWN and quiet_s > min(10.0, patience_s):
         return "finished"
     if quiet_s > patience_s and word != RUNNING:

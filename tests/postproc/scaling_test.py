@@ -102,7 +102,7 @@ class ScalingTest(unittest.TestCase):
         self.assertIn("bytes/h", self.refused(first, other))
         with h5py.File(other + "/run.h5", "a") as file:
             del file["sessions"]
-        self.assertIn("does not tell its number of ranks", self.refused(first, other))
+        self.assertIn("does not state its number of ranks", self.refused(first, other))
         with h5py.File(other + "/run.h5", "a") as file:
             for column in file["steps"].values():
                 column.resize((0,))
