@@ -80,7 +80,7 @@ def main():
     if arguments.ranks[0] == 2:  # the only count here that has a core for each rank
         per_message = columns["least_us"][0][1] / columns["messages"][0][1]
         print(f"a core for each rank: {per_message:.1f} us per message at 2 ranks; times the messages at 4096 ranks "
-              f"{per_message * 3 * math.log2(4096):.0f} us, which is reckoned, not measured")
+              f"{per_message * 3 * math.log2(4096):.0f} us, which is calculated, not measured")
     print("load average after:", *os.getloadavg())
 
 

@@ -95,7 +95,7 @@ class Surroundings(TrainingTest):
         writer.join()
         self.assertEqual(run.code, 0, run)
         run = Run(subprocess.run([TRIREME, "check", pipe], capture_output=True, text=True, timeout=TIMEOUT_S, check=False))
-        self.assert_refused(run, USER, "deck.yaml", "nobody writes into this pipe")
+        self.assert_refused(run, USER, "deck.yaml", "no process writes into this pipe")
 
     def test_a_deep_deck_is_told_in_words(self):
         path = self.path("deep.yaml")
