@@ -23,6 +23,23 @@ namespace {
 
 using trireme::session::Precision;
 
+/// Requires: `plan` has everything but budgets.
+layout::BudgetOptions budget_options(const deck::JobConfig& config,
+                                     const DeckPlan& plan,
+                                     DType parameter_dtype) {
+  layout::BudgetOptions options{
+      .parameter_dtype = parameter_dtype,
+      .shard = plan.shard,
+      .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
+      .partial_sums =
+          reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, plan.plan.ranks())),
+      .snapshot = trireme::session::holds_snapshot(config.checkpoint, plan.device)};
+  options.prefetch = config.parallel.gathered_ahead();
+  if (config.parallel.reduces_micro_steps())
+    options.micro_step_reductions = plan.reductions_per_step;
+  return options;
+}
+
 /// Of the host that sends most. Formulas are linear in the shard, so all buckets are one.
 DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
                                    const DeckPlan& plan,
@@ -32,12 +49,16 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
   if (transport != comm::Transport::mpi && transport != comm::Transport::hierarchical)
     return {};
   const std::int64_t shard = plan.plan.owned_elements();
+  const std::int64_t gathered_shards =
+      budget_options(config, plan, parameter_dtype).gathered_elements(plan.plan) /
+      plan.plan.ranks();
   const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
   const std::int64_t times = plan.reductions_per_step;
   auto gradients =
       comm::reduce_scatter_traffic(transport, config.parallel.reduction, wire, hosts, shard);
   const auto gathered =
-      comm::all_gather_traffic(transport, plan.sharded() ? parameter_dtype : wire, hosts, shard);
+      plan.sharded() ? comm::all_gather_traffic(transport, parameter_dtype, hosts, gathered_shards)
+                     : comm::all_gather_traffic(transport, wire, hosts, shard);
   if (plan.sharded())
     return {times * std::ranges::max(gradients), std::ranges::max(gathered)};
   std::ranges::transform(gradients, gathered, gradients.begin(), std::plus{});
@@ -52,22 +73,6 @@ std::int64_t gpu_workspace(const deck::Deck& deck, DType dtype) {
       ops::Attention::gpu_scratch_bytes(
           model::attention_shape(deck.shape(), 0, dtype, config.batch.micro_sequences),
           {.deterministic = config.gpu.deterministic_attention}));
-}
-
-/// Requires: `plan` has everything but budgets.
-layout::BudgetOptions budget_options(const deck::JobConfig& config,
-                                     const DeckPlan& plan,
-                                     DType parameter_dtype) {
-  layout::BudgetOptions options{
-      .parameter_dtype = parameter_dtype,
-      .shard = plan.shard,
-      .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
-      .partial_sums =
-          reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, plan.plan.ranks())),
-      .snapshot = trireme::session::holds_snapshot(config.checkpoint, plan.device)};
-  if (config.parallel.reduces_micro_steps())
-    options.micro_step_reductions = plan.reductions_per_step;
-  return options;
 }
 
 DeckPlan plan_with_its_shard(const deck::Deck& deck, int ranks, int hosts) {
@@ -149,11 +154,11 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
     DeckPlan::Sharding& one = result.shardings.emplace_back();
     one.shard = shard;
-    if (shard == layout::Shard::gradients && !deck.config.parallel.can_shard_gradients())
+    if (layout::shards_gradients(shard) && !deck.config.parallel.can_shard_gradients())
       continue;
     deck::Deck other = deck;
     other.config.parallel.shard = shard;
-    if (shard == layout::Shard::gradients)
+    if (layout::shards_gradients(shard))
       other.config.parallel.reduce_every = reduce::ReduceEvery::automatic;
     one.budgets = plan_with_its_shard(other, ranks, hosts).budgets;
   }

@@ -124,6 +124,8 @@ ScalingRow row_of(const deck::Deck& deck,
   row.checkpoint_s = checkpoint_seconds(machine, plan);
   row.weak_sequences = weak_micro_steps * ranks * config.batch.micro_sequences;
   row.missing = compute.row == nullptr ? "a step in this precision" : links.missing();
+  if (config.parallel.shard == layout::Shard::parameters)
+    row.missing = "steps that gather layer by layer (parallel.shard: parameters)";
   if (!row.missing.empty())
     return row;
   row.links_carried_over = links.extrapolated();

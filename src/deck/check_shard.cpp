@@ -1,40 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "deck/check_shard.hpp"
 
+#include <string>
+
 namespace trireme::deck {
 
 void check_shard(const JobConfig& config, Findings& findings) {
   const trireme::reduce::ParallelConfig& parallel = config.parallel;
-  if (!findings.readable({"parallel.shard"}) || parallel.shard != trireme::layout::Shard::gradients)
+  if (!findings.readable({"parallel.shard"}) || !trireme::layout::shards_gradients(parallel.shard))
     return;
+  const std::string shard = word(parallel.shard);
   if (findings.readable({"parallel.reduction"}) &&
       parallel.reduction == trireme::comm::Reduction::tree)
     findings.disagree(
         {{"parallel.shard",
-          "gradients reduces every micro-step by itself, and parallel.reduction = tree adds up the "
-          "micro-steps of a leaf before; optimizer works"},
-         {"parallel.reduction",
-          "tree adds up the micro-steps of a leaf, which parallel.shard = gradients does not keep; "
-          "ordered and sum work"}});
+          shard + " reduces every micro-step by itself, and parallel.reduction = tree adds up the "
+                  "micro-steps of a leaf before; optimizer works"},
+         {"parallel.reduction", "tree adds up the micro-steps of a leaf, which parallel.shard = " +
+                                    shard + " does not keep; ordered and sum work"}});
   if (findings.readable({"parallel.reduce_every"}) &&
       parallel.reduce_every == trireme::reduce::ReduceEvery::step)
     findings.disagree(
         {{"parallel.shard",
-          "gradients keeps nothing of a micro-step but sums over the ranks, and "
-          "parallel.reduce_every = step adds micro-steps up before; optimizer works"},
+          shard + " keeps nothing of a micro-step but sums over the ranks, and "
+                  "parallel.reduce_every = step adds micro-steps up before; optimizer works"},
          {"parallel.reduce_every",
-          "step needs whole gradients from micro-step to micro-step, which parallel.shard = "
-          "gradients does not keep; auto works"}});
+          "step needs whole gradients from micro-step to micro-step, which parallel.shard = " +
+              shard + " does not keep; auto works"}});
   if (findings.readable({"parallel.bucket_order"}) &&
       parallel.bucket_order == trireme::layout::BucketOrder::registration)
     findings.disagree(
         {{"parallel.shard",
-          "gradients uses the memory of a bucket again when it is reduced, and "
-          "parallel.bucket_order = registration reduces none before the last is complete; "
-          "optimizer works"},
+          shard + " uses the memory of a bucket again when it is reduced, and "
+                  "parallel.bucket_order = registration reduces none before the last is complete; "
+                  "optimizer works"},
          {"parallel.bucket_order",
-          "registration lets all buckets wait for the first, and parallel.shard = gradients has "
-          "memory for a few; reverse works"}});
+          "registration lets all buckets wait for the first, and parallel.shard = " + shard +
+              " has memory for a few; reverse works"}});
+  // How many passes a rank makes over a set depends on its questions, and gathers are of all ranks.
+  if (parallel.shard == trireme::layout::Shard::parameters &&
+      findings.readable({"evaluate.sets"}) && !config.evaluate.sets.empty())
+    findings.disagree(
+        {{"parallel.shard",
+          "parameters has no rank hold the whole model, which each needs for its part of "
+          "evaluate.sets; gradients works"},
+         {"evaluate.sets",
+          "each rank computes another part of a set, and with parallel.shard = parameters none "
+          "holds the whole model; leave them out, and `trireme evaluate` the checkpoints"}});
 }
 
 }  // namespace trireme::deck

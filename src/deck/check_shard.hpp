@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cross-checks of parallel.shard: gradients, whose buckets are reduced in every micro-step as
-// soon as backward is through with them.
+// The cross-checks of parallel.shard: gradients and parameters. Their buckets are reduced in every
+// micro-step as soon as backward is through with them, and with parameters no rank has a whole
+// model.
 #pragma once
 
 #include "deck/findings.hpp"

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 
+#include "layout/residency.hpp"
 #include "layout/ring.hpp"
 
 namespace trireme::layout {
@@ -18,7 +21,13 @@ std::int64_t largest_power_of_two_in(std::int64_t value) {
 }
 
 std::optional<Ring> ring_of(const Plan& plan, const BudgetOptions& options) {
-  return options.shard == Shard::gradients ? std::optional<Ring>(plan) : std::nullopt;
+  return shards_gradients(options.shard) ? std::optional<Ring>(plan) : std::nullopt;
+}
+
+/// Whole parameters, those of all buckets or of a few.
+std::int64_t parameter_elements(const Plan& plan, const BudgetOptions& options) {
+  return options.shard == Shard::parameters ? Residency(plan, options.prefetch).ring().elements()
+                                            : plan.flat_elements();
 }
 
 /// That backward writes to.
@@ -30,6 +39,7 @@ std::int64_t gradient_elements(const Plan& plan, const BudgetOptions& options) {
 BucketRow row_of(const Plan& plan,
                  BucketIndex index,
                  std::int64_t gradient_begin,
+                 std::int64_t parameter_begin,
                  std::int64_t parameter_element_bytes) {
   const Bucket& bucket = plan.bucket(index);
   BucketRow row;
@@ -47,7 +57,7 @@ BucketRow row_of(const Plan& plan,
     return largest_power_of_two_in((stride == 0 ? plan.granule() : stride) * element_bytes);
   };
   row.gradient_alignment_bytes = alignment(gradient_begin, fp32_bytes);
-  row.parameter_alignment_bytes = alignment(bucket.begin, parameter_element_bytes);
+  row.parameter_alignment_bytes = alignment(parameter_begin, parameter_element_bytes);
   // Parameters follow one another with fewer than 64 elements between them, so a shard can lie in
   // such a gap; only looking shows it.
   for (int rank = 0; rank < plan.ranks(); ++rank)
@@ -56,7 +66,46 @@ BucketRow row_of(const Plan& plan,
   return row;
 }
 
+using Range = std::pair<std::int64_t, std::int64_t>;  // begin, end
+
+std::int64_t covered(std::vector<Range> ranges) {
+  std::ranges::sort(ranges);
+  std::int64_t sum = 0, end = 0;
+  for (const Range& range : ranges) {
+    sum += std::max<std::int64_t>(0, range.second - std::max(range.first, end));
+    end = std::max(end, range.second);
+  }
+  return sum;
+}
+
+/// What a rank reads of others' slots of parameters: shards of buckets of several sizes, which lie
+/// side by side only in part.
+std::int64_t elements_read_in_turns(const Plan& plan,
+                                    const BudgetOptions& options,
+                                    int host_ranks) {
+  const Residency residency(plan, options.prefetch);
+  std::int64_t sum = 0;
+  for (int local = 1; local < host_ranks; ++local) {
+    std::vector<Range> read;
+    for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+      for (int owner = local; owner < plan.ranks(); owner += host_ranks) {
+        const std::int64_t shard = plan.buckets()[b].shard_elements;
+        const std::int64_t begin =
+            residency.ring().begin(static_cast<BucketIndex>(b)) + owner * shard;
+        read.emplace_back(begin, begin + shard);
+      }
+    sum += covered(std::move(read));
+  }
+  return sum;
+}
+
 }  // namespace
+
+std::int64_t BudgetOptions::gathered_elements(const Plan& plan) const {
+  if (shard == Shard::parameters)
+    return layout::gathered_elements(plan, prefetch, micro_step_reductions.value_or(1));
+  return sharded() ? plan.owned_elements() * plan.ranks() : 0;
+}
 
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
   // Slots of all parameters are as large on every rank, so the most of all is that of each.
@@ -67,29 +116,38 @@ std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
 
 std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host_ranks) {
   const auto bytes = [](DType dtype) { return static_cast<std::int64_t>(size_bytes(dtype)); };
-  // Of one other rank: the part of the shards that falls to one rank of the host.
-  const auto part = [&](std::int64_t elements) { return elements / host_ranks; };
-  const std::int64_t sums = 2 * part(step_sum_elements(plan.ranks())) * bytes(DType::i64);
+  // Of all other ranks: the part of the shards that falls to one rank of the host.
+  const auto parts = [&](std::int64_t elements) {
+    return (host_ranks - 1) * (elements / host_ranks);
+  };
+  const std::int64_t sums = 2 * parts(step_sum_elements(plan.ranks())) * bytes(DType::i64);
   // What is rounded travels from the memory of one bucket, again and again.
   const std::int64_t travels =
       options.wire_dtype == DType::f32 ? gradient_elements(plan, options) : plan.largest_bucket();
-  const std::int64_t gradients = part(travels) * bytes(options.wire_dtype);
-  const std::int64_t gathered =
-      options.sharded() ? part(plan.flat_elements()) * bytes(options.parameter_dtype) : gradients;
-  return (host_ranks - 1) * (gradients + gathered + sums);
+  const std::int64_t gradients = parts(travels) * bytes(options.wire_dtype);
+  if (!options.sharded())
+    return gradients + gradients + sums;
+  const std::int64_t gathered = options.shard == Shard::parameters
+                                    ? elements_read_in_turns(plan, options, host_ranks)
+                                    : parts(plan.flat_elements());
+  return gradients + gathered * bytes(options.parameter_dtype) + sums;
 }
 
 Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions& options) {
-  TRIREME_EXPECT(options.shard != Shard::gradients || options.micro_step_reductions,
+  TRIREME_EXPECT(!shards_gradients(options.shard) || options.micro_step_reductions,
                  "shards of {} without sums of micro-steps", word(options.shard));
   const auto parameter_element_bytes =
       static_cast<std::int64_t>(size_bytes(options.parameter_dtype));
   const std::optional<Ring> ring = ring_of(plan, options);
+  const bool in_shards = options.shard == Shard::parameters;
+  const std::optional<Residency> residency =
+      in_shards ? std::optional<Residency>(std::in_place, plan, options.prefetch) : std::nullopt;
   Budget budget;
   for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
     const auto index = static_cast<BucketIndex>(b);
-    budget.buckets.push_back(row_of(plan, index,
-                                    ring ? ring->begin(index) : plan.bucket(index).begin,
+    const std::int64_t begin = plan.bucket(index).begin;
+    budget.buckets.push_back(row_of(plan, index, ring ? ring->begin(index) : begin,
+                                    residency ? residency->ring().begin(index) : begin,
                                     parameter_element_bytes));
   }
 
@@ -100,7 +158,9 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
       gradient_elements(plan, options) * fp32_bytes * (1 + options.partial_sums) +
       (copies ? plan.largest_bucket() * wire_element_bytes : 0) +
       (options.micro_step_reductions ? updated * fp32_bytes : 0);
-  budget.parameter_bytes = plan.flat_elements() * parameter_element_bytes;
+  budget.parameter_bytes =
+      (parameter_elements(plan, options) + (in_shards ? plan.owned_elements() : 0)) *
+      parameter_element_bytes;
   for (const StateSlot& slot : slots)
     budget.state_bytes.push_back(most_slot_elements(plan, slot, options.sharded()) * fp32_bytes);
   if (options.parameter_dtype == DType::f32 && !slots.empty())
@@ -110,7 +170,8 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
   const std::int64_t foreign = plan.owned_elements() * (plan.ranks() - 1);
   budget.gradient_wire_bytes = foreign * wire_element_bytes * (options.sharded() ? 1 : 2) *
                                options.micro_step_reductions.value_or(1);
-  budget.parameter_wire_bytes = options.sharded() ? foreign * parameter_element_bytes : 0;
+  const std::int64_t gathered = options.gathered_elements(plan);
+  budget.parameter_wire_bytes = (gathered - gathered / plan.ranks()) * parameter_element_bytes;
   return budget;
 }
 

@@ -44,8 +44,9 @@ struct Budget {
 
   // Bytes that one rank holds.
   /// fp32; also the copy that travels where it is not fp32, the partial sums of a tree, and the
-  /// sums of micro-steps. With Shard::gradients of a few buckets (ring.hpp) and the sums.
+  /// sums of micro-steps. Where gradients are sharded of a few buckets (ring.hpp) and the sums.
   std::int64_t gradient_bytes = 0;
+  /// Whole ones; with Shard::parameters of a few buckets (residency.hpp), and the rank's shards.
   std::int64_t parameter_bytes = 0;
   /// The optimizer's, by slot. That of the masters is 0 in fp32 runs, where the parameters are the
   /// masters.
@@ -85,10 +86,13 @@ struct BudgetOptions {
   int partial_sums = 0;           ///< further gradient arenas, to add up a rank's leaves
   bool snapshot = false;          ///< checkpoints are written from a copy
   /// How many micro-steps of a step are reduced by themselves and added up in memory of their own;
-  /// none: a step is reduced once, where gradients are. Requires: some with Shard::gradients.
+  /// none: a step is reduced once, where gradients are. Requires: some where gradients are sharded.
   std::optional<std::int64_t> micro_step_reductions{};
+  std::int64_t prefetch = 1;  ///< buckets that Shard::parameters gathers ahead
 
   [[nodiscard]] bool sharded() const { return shard != Shard::none; }
+  /// Of the buckets that a step gathers, each time that it does, padding included.
+  [[nodiscard]] std::int64_t gathered_elements(const Plan& plan) const;
 };
 
 /// Elements, int64, in which the ranks add up the norm and the loss of a step: the words of two
@@ -106,7 +110,8 @@ std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots);
 /// are spread evenly. Sharded: of every other rank's gradients the shards that this rank adds up,
 /// and of its parameters those that it has; not sharded: both of the gradients. And so of the
 /// step's sums. Buckets that take turns in one piece of memory are read from the same pages, as far
-/// as their shards lie at the same place; what is counted is what the first rank of a host reads.
+/// as their shards lie at the same place; what is counted is what the first rank of a host reads,
+/// where hosts have equally many ranks in a row.
 std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host_ranks);
 
 /// All but peer_bytes and what is of matrices.

@@ -22,8 +22,14 @@ enum class Padding : std::uint8_t { aligned, megatron, megatron_high_bandwidth, 
 enum class BucketOrder : std::uint8_t { reverse, registration };
 
 /// What a rank holds of its part only. none: nothing, every rank holds and updates everything.
-/// optimizer: the optimizer's state (ZeRO stage 1). gradients: those as well (stage 2).
-enum class Shard : std::uint8_t { none, optimizer, gradients };
+/// optimizer: the optimizer's state (ZeRO stage 1). gradients: those as well (stage 2). parameters:
+/// these as well (stage 3).
+enum class Shard : std::uint8_t { none, optimizer, gradients, parameters };
+
+/// Whether whole gradients exist for a few buckets at a time only.
+constexpr bool shards_gradients(Shard shard) {
+  return shard == Shard::gradients || shard == Shard::parameters;
+}
 
 }  // namespace trireme::layout
 
@@ -45,6 +51,8 @@ struct trireme::EnumNames<trireme::layout::BucketOrder> {
 template <>
 struct trireme::EnumNames<trireme::layout::Shard> {
   using enum layout::Shard;
-  static constexpr std::pair<layout::Shard, const char*> table[] = {
-      {none, "none"}, {optimizer, "optimizer"}, {gradients, "gradients"}};
+  static constexpr std::pair<layout::Shard, const char*> table[] = {{none, "none"},
+                                                                    {optimizer, "optimizer"},
+                                                                    {gradients, "gradients"},
+                                                                    {parameters, "parameters"}};
 };

@@ -98,9 +98,29 @@ Plan::Plan(std::vector<Parameter> parameters, Options options)
 void Plan::check_parameters() const {
   TRIREME_EXPECT(!parameters_.empty(), "a plan of no parameters");
   std::unordered_set<std::string_view> names;
-  for (const Parameter& parameter : parameters_)
+  int group = 0;
+  for (const Parameter& parameter : parameters_) {
     TRIREME_EXPECT(names.insert(parameter.name).second, "two parameters are named {}",
                    parameter.name);
+    TRIREME_EXPECT(parameter.group >= group, "{} is of group {}, after one of group {}",
+                   parameter.name, parameter.group, group);
+    group = parameter.group;
+  }
+}
+
+bool Plan::ends_with_group(std::size_t index, std::int64_t elements) const {
+  const std::ptrdiff_t step = options_.order == BucketOrder::reverse ? -1 : 1;
+  const auto count = std::ssize(parameters_);
+  auto next = static_cast<std::ptrdiff_t>(index) + step;
+  const auto of = [&](std::ptrdiff_t i) -> const Parameter& {
+    return parameters_[static_cast<std::size_t>(i)];
+  };
+  if (next < 0 || next >= count || of(next).group == parameters_[index].group)
+    return false;
+  for (const int group = of(next).group; next >= 0 && next < count && of(next).group == group;
+       next += step)
+    elements += of(next).own_bucket ? 0 : of(next).elements();
+  return elements > options_.bucket_elements;
 }
 
 void Plan::place() {
@@ -126,7 +146,9 @@ void Plan::place() {
     const bool is_boundary = boundaries.contains(parameter.name);
     boundaries_met += is_boundary ? 1 : 0;
     const bool is_full = boundaries.empty() && end - open.begin >= options_.bucket_elements;
-    if (parameter.own_bucket || is_boundary || is_full) {
+    const bool is_layer =
+        options_.whole_groups && boundaries.empty() && ends_with_group(i, end - open.begin);
+    if (parameter.own_bucket || is_boundary || is_full || is_layer) {
       close_bucket(open, end);
       end = open.begin;
     }
@@ -223,6 +245,8 @@ std::uint64_t Plan::fingerprint() const {
     print.add(static_cast<std::int64_t>(parameter.shape.size()));
     for (const std::int64_t extent : parameter.shape) print.add(extent);
     print.add((parameter.own_bucket ? 2 : 0) + (parameter.decay ? 1 : 0));
+    if (options_.whole_groups)
+      print.add(parameter.group);
     print.add(placements_[i].begin);
   }
   for (const Bucket& bucket : buckets_) {

@@ -12,6 +12,8 @@
 // 2. Every parameter starts at a multiple of 64 elements and lies in one bucket, whole.
 // 3. A bucket closes when it holds bucket_elements or more, or, where boundaries are given, after
 // each of these parameters and nowhere else; a parameter marked own_bucket is alone in its bucket.
+// With whole_groups, and without boundaries, it closes as well at the end of a group where with all
+// of the next one it would hold more than bucket_elements.
 // 4. A bucket's size is padded to the granule, a multiple of the rank count, so its `ranks` shards
 // are equal and contiguous. With Padding::none alone the next bucket may begin after a gap of fewer
 // than 64 elements, which rule 2 asks for and which belongs to no bucket.
@@ -46,6 +48,9 @@ struct Parameter {
   /// other, such as those of queries, keys and values; one height when it is one matrix. Empty for
   /// everything else, embeddings and heads included.
   std::vector<std::int64_t> matrices{};
+  /// The layer: what forward and backward read at the same time has the same number. Never falls
+  /// in registration order.
+  int group = 0;
 
   [[nodiscard]] std::int64_t elements() const;
 };
@@ -59,6 +64,7 @@ struct Options {
   Padding padding = Padding::aligned;
   BucketOrder order = BucketOrder::reverse;
   std::vector<std::string> boundaries{};  ///< names of parameters; in any order
+  bool whole_groups = false;  ///< close a bucket rather than begin a group that it cannot hold
 };
 
 /// Where one parameter lies.
@@ -86,8 +92,8 @@ struct Piece {
 
 class Plan {
  public:
-  /// Requires: at least one parameter, no parameter empty, unique names, options.ranks >= 1,
-  /// bucket_elements >= 1, boundaries are names of parameters.
+  /// Requires: at least one parameter, no parameter empty, unique names, groups that
+  /// never fall, options.ranks >= 1, bucket_elements >= 1, boundaries are names of parameters.
   Plan(std::vector<Parameter> parameters, Options options);
 
   [[nodiscard]] const Options& options() const { return options_; }
@@ -100,6 +106,11 @@ class Plan {
   [[nodiscard]] const Bucket& bucket(BucketIndex index) const { return buckets_[at(index)]; }
   [[nodiscard]] const Placement& placement(ParameterIndex index) const {
     return placements_[at(index)];
+  }
+
+  /// Whether it holds one parameter that has a bucket of its own.
+  [[nodiscard]] bool for_itself(const Bucket& bucket) const {
+    return parameter(bucket.parameters.front()).own_bucket;
   }
 
   /// The granule that bucket ends are padded to.
@@ -140,6 +151,9 @@ class Plan {
 
   void check_parameters() const;
   void place();
+  /// With whole_groups: a group ends with parameter `index`, and the next one is too much for a
+  /// bucket that holds so many elements.
+  [[nodiscard]] bool ends_with_group(std::size_t index, std::int64_t elements) const;
   void close_bucket(Bucket& open, std::int64_t end);
 
   Options options_;

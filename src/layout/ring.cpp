@@ -8,14 +8,14 @@
 
 namespace trireme::layout {
 
-Ring::Ring(const Plan& plan) : slot_of_(plan.buckets().size()) {
+Ring::Ring(const Plan& plan, std::size_t slots_in_turns) : slot_of_(plan.buckets().size()) {
   TRIREME_EXPECT(plan.options().order == BucketOrder::reverse,
                  "memory takes turns where buckets are in {} order", word(plan.options().order));
-  const auto for_itself = [&](const Bucket& bucket) {
-    return plan.parameter(bucket.parameters.front()).own_bucket;
-  };
+  const auto for_itself = [&](const Bucket& bucket) { return plan.for_itself(bucket); };
   const auto taking_turns = plan.buckets().size() - static_cast<std::size_t>(std::ranges::count_if(
                                                         plan.buckets(), for_itself));
+  TRIREME_EXPECT(slots_in_turns > 0 || taking_turns == 0, "{} buckets take turns in no slot",
+                 taking_turns);
   slots_.resize(std::min(taking_turns, slots_in_turns));
   std::size_t next = 0;
   for (std::size_t b = 0; b < slot_of_.size(); ++b) {

@@ -12,8 +12,10 @@
 // activations only.
 // 2. Forward asks `before_use` once per group of parameters, in forward order, before the first op
 //    that reads them: the embeddings; each block; the final norm with an untied head. A tied head
-//    is not asked for again. Training reports `gradient_ready` once per parameter on the last
-//    micro-step, in exactly reverse registration order, which puts the token embedding last.
+//    is not asked for again. Backward asks again, for each block in reverse order and for a norm of
+//    the embeddings; what forward asked for last it reads without asking. Training reports
+//    `gradient_ready` once per parameter on the last micro-step, in exactly reverse registration
+//    order, which puts the token embedding last.
 // 3. Gradients are added to; whoever owns them zeroes them at the start of a step.
 // 4. Everything is planned at construction: activations, matmuls, scratch. A step allocates
 //    nothing, once the scratch pool is warm.

@@ -18,6 +18,7 @@ void Gpt::Impl::backward(const nn::Call& call, ConstView tokens) const {
                                layers_.stream(call, layers_.residuals.size()), false);
   for (std::size_t l = layers_.blocks.size(); l-- > 0;) {
     const Block& block = layers_.blocks[l];
+    layers_.announce_backward(call, l);
     // Of the last block forward has left everything in place.
     if (layers_.shape.recompute == Recompute::block && l + 1 < layers_.blocks.size())
       forward_again(call, block);
@@ -27,6 +28,7 @@ void Gpt::Impl::backward(const nn::Call& call, ConstView tokens) const {
     layers_.embedding->backward(call, dx, tokens);
     return;
   }
+  layers_.announce_embedding_norm(call);
   const View d_embedded = call.narrow_of(layers_.shape.channels);
   layers_.embedding_norm->backward(call, d_embedded, dx, layers_.embedded(call), false);
   layers_.embedding->backward(call, d_embedded, tokens);

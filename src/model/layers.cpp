@@ -90,10 +90,12 @@ Layers::Layers(const GptShape& given) : shape(given) {
                                                                     .shared = shape.tied_head,
                                                                     .deviation = deviation,
                                                                     .positions = learned});
+  first_of_embedding_norm = registry.next();
   if (shape.embedding_norm)
     embedding_norm = layer_norm("", "ln_e");
   for (std::int64_t l = 0; l < shape.layers; ++l) {
     const std::string scope = fmt::format("h.{}.", l);
+    registry.next_group();
     Block block{.begin = residuals.size(), .first = registry.next()};
     auto ln_1 = layer_norm(scope, "ln_1");
     add(std::move(ln_1),
@@ -104,6 +106,7 @@ Layers::Layers(const GptShape& given) : shape(given) {
     block.count = at(registry.next()) - at(block.first);
     blocks.push_back(block);
   }
+  registry.next_group();
   first_after_blocks = registry.next();
   final_norm = layer_norm("", "ln_f");
   head = std::make_unique<nn::Head>(

@@ -68,6 +68,10 @@ struct Layers {
   void forward(const nn::Call& call, ConstView tokens) const;
   /// The output of residual i's branch into the stream, and the norm after it.
   void add_and_normalize(const nn::Call& call, std::size_t i) const;
+  /// before_use of the parameters of block l, of which backward reads next.
+  void announce_backward(const nn::Call& call, std::size_t l) const;
+  /// The same of the embedding's norm.
+  void announce_embedding_norm(const nn::Call& call) const;
   /// Throws ContractError for views that are not those of the parameter table, of `dtype`.
   void expect_values(const std::vector<ConstView>& values, DType dtype) const;
 
@@ -87,7 +91,8 @@ struct Layers {
   nn::Registry registry;
   std::unique_ptr<nn::Rotary> rotary;  ///< null where positions are learned
   std::unique_ptr<nn::Embedding> embedding;
-  std::unique_ptr<nn::Norm> embedding_norm;  ///< null: none
+  std::unique_ptr<nn::Norm> embedding_norm;             ///< null: none
+  ParameterIndex first_of_embedding_norm = nn::absent;  ///< to that of the first block
   std::vector<Residual> residuals;
   std::vector<Block> blocks;
   std::unique_ptr<nn::Norm> final_norm;

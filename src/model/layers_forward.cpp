@@ -17,6 +17,16 @@ void Layers::announce_at(const nn::Call& call, std::size_t i) const {
     announce(call, first_after_blocks, indices_.size() - at(first_after_blocks));
 }
 
+void Layers::announce_backward(const nn::Call& call, std::size_t l) const {
+  announce(call, blocks[l].first, blocks[l].count);
+}
+
+void Layers::announce_embedding_norm(const nn::Call& call) const {
+  const std::size_t count = at(blocks.front().first) - at(first_of_embedding_norm);
+  if (count > 0)
+    announce(call, first_of_embedding_norm, count);
+}
+
 void Layers::forward(const nn::Call& call, ConstView tokens) const {
   announce(call, ParameterIndex{}, at(blocks.front().first));
   embedding->forward(call, embedded(call), tokens);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a trainer hears from the layers while they run.
 //
-// 1. before_use comes once per group of parameters, before the first op that reads them.
+// 1. before_use comes once per group of parameters in forward, before the first op that reads them,
+// and again in backward, but for the group that forward read last. Of those that were asked for
+// before nothing is read any more, but for a tied embedding, which the head reads too.
 // 2. before_write comes in backward before the op that first writes to a gradient in a micro-step,
 // and may come again before later ones.
 // 3. gradient_ready comes once per parameter, on the last micro-step of a step, in exactly reverse

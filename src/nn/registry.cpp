@@ -17,6 +17,7 @@ ParameterIndex Registry::add(std::string name,
   layout::Parameter parameter{.name = std::move(name), .shape = std::move(shape)};
   parameter.own_bucket = own_bucket;
   parameter.decay = parameter.shape.size() >= 2;
+  parameter.group = group_;
   table_.push_back(std::move(parameter));
   initial_.push_back(start);
   return index;

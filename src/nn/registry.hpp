@@ -41,6 +41,8 @@ class Registry {
   /// What layout::Parameter::matrices says of it. Requires: a parameter [rows, columns] whose rows
   /// are the sum of `heights`.
   void set_matrices(ParameterIndex parameter, std::vector<std::int64_t> heights);
+  /// What is added from now on belongs to another layout::Parameter::group.
+  void next_group() { ++group_; }
   /// Sites count from 0 in registration order; the masks of a site depend on its number.
   std::uint32_t add_dropout_site() { return num_sites_++; }
 
@@ -59,6 +61,7 @@ class Registry {
   std::vector<layout::Parameter> table_;
   std::vector<Initial> initial_;  // as table_
   std::uint32_t num_sites_ = 0;
+  int group_ = 0;
 };
 
 }  // namespace trireme::nn

@@ -17,14 +17,16 @@ namespace trireme::reduce {
 /// When things happened to one bucket in one step, in seconds of the host's steady clock.
 ///
 /// The gather of a step's update belongs to the step in which compute waited for it: with
-/// overlap_parameters that is the next step, whose forward reads the parameters. Zero where nothing
-/// happened (unsharded, or the first step).
+/// overlap_parameters that is the next step, whose forward reads the parameters. With shard:
+/// parameters a step gathers a bucket several times, and times are those of the last one. Zero where
+/// nothing happened (unsharded, or the first step).
 struct BucketTimes {
   double ready = 0, start = 0, end = 0;  ///< gradient path
   double wait_begin = 0, waited = 0;     ///< compute waited for this bucket's reductions; with
                                          ///< one per micro-step the other times are the last one's
   double gather_start = 0, gather_end = 0;
-  double gather_wait_begin = 0, gather_waited = 0;  ///< compute waited for its parameters
+  double gather_wait_begin = 0, gather_waited = 0;  ///< compute waited for its parameters;
+                                                    ///< the sum of all gathers
 
   [[nodiscard]] bool reduced() const { return end > 0; }
   [[nodiscard]] bool gathered() const { return gather_end > 0; }

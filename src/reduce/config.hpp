@@ -49,6 +49,7 @@ struct ParallelConfig {
   ReduceEvery reduce_every = ReduceEvery::automatic;
   bool overlap_gradients = true;
   bool overlap_parameters = true;
+  std::int64_t prefetch = 1;
   bool cached_shards = true;
   bool check_gradients = true;
   CheckReplicasConfig check_replicas;
@@ -59,15 +60,17 @@ struct ParallelConfig {
   Duration deadline{600};
 
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
-  /// Whether shard: gradients goes with the other keys; reduce_every apart, which follows.
+  /// Whether gradients can be sharded with the other keys; reduce_every apart, which follows.
   [[nodiscard]] bool can_shard_gradients() const {
     return reduction != comm::Reduction::tree && bucket_order == layout::BucketOrder::reverse;
   }
   /// Whether each micro-step is reduced by itself.
   [[nodiscard]] bool reduces_micro_steps() const {
     return reduce_every == ReduceEvery::micro_step ||
-           (reduce_every == ReduceEvery::automatic && shard == layout::Shard::gradients);
+           (reduce_every == ReduceEvery::automatic && layout::shards_gradients(shard));
   }
+  /// Buckets of parameters, with shard: parameters.
+  [[nodiscard]] std::int64_t gathered_ahead() const { return overlap_parameters ? prefetch : 0; }
 };
 
 template <class V>
@@ -84,11 +87,14 @@ void describe(V& v, CheckReplicasConfig& c) {
 template <class V>
 void describe(V& v, ParallelConfig& c) {
   v("shard", c.shard,
-    {.help = "What a rank keeps of its own part only. none: nothing, every rank holds and updates "
-             "everything. optimizer: master weights and moments (ZeRO-1). gradients: their sums as "
-             "well (ZeRO-2): each bucket is reduced in every micro-step, and its memory used again "
-             "by the next ones; buckets have to be small beside the model. With one micro-step the "
-             "bits are those of optimizer. `trireme plan` compares bytes held and sent."});
+    {.help =
+         "What a rank keeps of its own part only. none: nothing, every rank holds and updates "
+         "everything. optimizer: master weights and moments (ZeRO-1). gradients: their sums as "
+         "well (ZeRO-2): each bucket is reduced in every micro-step, and its memory used again "
+         "by the next ones; buckets have to be small beside the model. parameters: these as well "
+         "(ZeRO-3): a layer's are gathered before its forward and its backward, and their "
+         "memory is used again by the next ones. With one micro-step the bits are those of "
+         "optimizer. `trireme plan` compares bytes held and sent."});
   v("transport", c.transport,
     {.help =
          "How buckets travel between ranks; auto chooses by rank placement: shared memory on one "
@@ -96,12 +102,12 @@ void describe(V& v, ParallelConfig& c) {
          "mpi."});
   v("bucket_elements", c.bucket_elements,
     {.unit = "elements",
-     .help =
-         "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
-         "more overlap; 1: one collective per parameter. auto: 40 million, or more where a "
-         "rank's shard of a bucket would be less than one message (512 KiB on one host, 60 KiB "
-         "between hosts, 4 MB on GPUs); never more than the model. With shard: gradients a 16th of "
-         "the model in place of 40 million, where that is less.",
+     .help = "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
+             "more overlap; 1: one collective per parameter. auto: 40 million, or more where a "
+             "rank's shard of a bucket would be less than one message (512 KiB on one host, 60 KiB "
+             "between hosts, 4 MB on GPUs); never more than the model. With shard: gradients or "
+             "parameters a 16th of the model in place of 40 million, where that is less; with "
+             "parameters at least a layer, and a bucket ends with a layer.",
      .min = 1});
   v("bucket_order", c.bucket_order,
     {.help =
@@ -134,10 +140,17 @@ void describe(V& v, ParallelConfig& c) {
          "as "
          "without gradient accumulation; sends as many times the bytes, takes a further fp32 copy "
          "of what a rank updates, and rounds differently. auto: step, but micro_step with shard: "
-         "gradients, which needs it."});
+         "gradients and parameters, which need it."});
   v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward runs."});
   v("overlap_parameters", c.overlap_parameters,
-    {.help = "Gather updated parameters while the next forward runs."});
+    {.help =
+         "Gather parameters while forward, and with shard: parameters backward, already runs."});
+  v("prefetch", c.prefetch,
+    {.unit = "buckets",
+     .help = "With shard: parameters, how many buckets are gathered ahead of the layer that "
+             "computes; each takes the memory of one more. 0, or overlap_parameters: false: none.",
+     .min = 0,
+     .max = 1 << 16});
   v("cached_shards", c.cached_shards,
     {.help = "Compute shard addresses once; off: in every step."});
   v("check_gradients", c.check_gradients,

@@ -45,11 +45,11 @@ Engine::Impl::Impl(const layout::Plan& plan,
   TRIREME_EXPECT(
       config_.reduction != comm::Reduction::tree || config_.gradient_dtype == GradientDType::fp32,
       "the partial sums of a tree are fp32, not {}", word(config_.gradient_dtype));
-  TRIREME_EXPECT(config_.shard != layout::Shard::gradients ||
+  TRIREME_EXPECT(!layout::shards_gradients(config_.shard) ||
                      (config_.can_shard_gradients() && config_.reduces_micro_steps()),
-                 "shard: gradients reduces every micro-step by itself, here with reduction: {} and "
+                 "shard: {} reduces every micro-step by itself, here with reduction: {} and "
                  "reduce_every: {}",
-                 word(config_.reduction), word(config_.reduce_every));
+                 word(config_.shard), word(config_.reduction), word(config_.reduce_every));
   for (EventPtr& event : step_began_) event = device_.make_event();
   const std::size_t count = turns * buckets_.size();
   findings_ =
@@ -115,6 +115,9 @@ void Engine::before_write(ParameterIndex parameter) {
 }
 bool Engine::takes_turns() const {
   return impl_->gradients_.ring().has_value();
+}
+bool Engine::parameters_take_turns() const {
+  return impl_->parameters_.takes_turns();
 }
 void Engine::mark_ready(ParameterIndex parameter) {
   impl_->mark_ready(parameter);

@@ -31,9 +31,10 @@
 // predecessor waits for it. With reduce_every: micro_step one per micro-step, which reports all its
 // gradients ready and, unless it is the last, ends with next_micro_step(); the sums over the ranks
 // are added up in the order of micro-steps. What check_gradients finds is then of the last one.
-// With shard: gradients buckets take turns in the memory of a few (layout/ring.hpp), every
-// micro-step is reduced so, and before_write() makes compute wait for the reduction that was there
-// before.
+// With shard: gradients or parameters buckets take turns in the memory of a few (layout/ring.hpp),
+// every micro-step is reduced so, and before_write() makes compute wait for the reduction that was
+// there before. With shard: parameters whole parameters take turns as well (layout/residency.hpp):
+// before_use() gathers what is not there, and the bucket that comes next.
 // 2. Padding is zero when a step starts and stays zero.
 // 3. After construction no call allocates and, with cached shards, none computes an address.
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at
@@ -103,11 +104,12 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Views of one parameter inside its bucket. Valid for the engine's life; with shard: gradients
-  /// those of buckets that take turns overlap.
+  /// Views of one parameter inside its bucket. Valid for the engine's life; those of buckets that
+  /// take turns overlap.
   [[nodiscard]] View gradient(ParameterIndex parameter) const;
   [[nodiscard]] View parameter(ParameterIndex parameter) const;
-  /// Whole buckets, padding included: for checks between steps.
+  /// Whole buckets, padding included: for checks between steps. Where parameters take turns,
+  /// before_use() brings them there.
   [[nodiscard]] View bucket_gradients(BucketIndex bucket) const;
   [[nodiscard]] View bucket_parameters(BucketIndex bucket) const;
 
@@ -127,8 +129,8 @@ class Engine {
   /// what was before, and zeroes the gradients. Requires: every gradient was reported ready.
   void next_micro_step();
   /// Compute is given the first write to this gradient in a micro-step next; later calls of the
-  /// micro-step are cheap. With shard: gradients compute waits until the memory is free, and zeroes
-  /// the bucket; else nothing happens. Requires: all gradients of the bucket that had the memory
+  /// micro-step are cheap. Where gradients take turns compute waits until the memory is free, and
+  /// zeroes the bucket; else nothing happens. Requires: all gradients of the bucket that had the memory
   /// before were reported ready.
   void before_write(ParameterIndex parameter);
   /// Whether before_write() does anything.
@@ -148,12 +150,16 @@ class Engine {
   void wait_for_shard(BucketIndex bucket);
   /// The optimizer has enqueued its writes to this shard; starts the gather (sharded).
   void mark_updated(BucketIndex bucket);
-  /// Compute waits until these parameters are current. Cheap when they are.
+  /// Compute waits until these parameters are current. Cheap when they are. Where parameters take
+  /// turns it gathers them, all ranks alike, and ends the use of those that were asked for before.
   void before_use(std::span<const ParameterIndex> parameters);
-  /// Compute waits until all parameters are current.
+  /// Whether parameters do so (shard: parameters).
+  [[nodiscard]] bool parameters_take_turns() const;
+  /// Compute waits for all gathers under way: until all parameters are current, but where these
+  /// take turns.
   void wait_for_parameters();
   /// After parameters were written from outside (initialization, a checkpoint): gathers from the
-  /// owners, or declares them current.
+  /// owners, or declares them current, or, where they take turns, forgets what was gathered.
   void publish_parameters();
 
   /// For proofs. A collective that an overlap switch would let run beside compute, and that comes

@@ -21,6 +21,7 @@ void Engine::Impl::begin_step() {
   num_updated_ = 0;
   leaves_.begin_step();
   leaf_squares_ = nullptr;
+  parameters_.begin_step(steps_begun_);
   begin_round();
 }
 
@@ -68,6 +69,7 @@ void Engine::Impl::next_micro_step() {
   finish_reduction();
   ++round_;
   begin_round();
+  parameters_.begin_forward();
 }
 
 void Engine::Impl::before_write(ParameterIndex parameter) {

@@ -26,18 +26,18 @@ StepTimes Engine::Impl::times(std::int64_t step) {
     for (std::size_t round = 0; round + 1 < rounds; ++round)
       times.waited += seconds_of(*all[round].wait_end) - seconds_of(*all[round].wait_begin);
     result.exposed_s += times.waited;
-    parameters_.take_times(static_cast<BucketIndex>(b), step, times);
-    if (times.gathered() && times.gather_wait_begin >= began)
-      result.exposed_s += times.gather_waited;
+    result.exposed_s += parameters_.take_times(static_cast<BucketIndex>(b), step, began, times);
   }
   result.buckets = times_;
   return result;
 }
 
 std::span<const BucketTimes> Engine::Impl::take_last_gathers() {
+  TRIREME_EXPECT(!parameters_.gathering(), "buckets are still being gathered after step {}",
+                 steps_begun_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     times_[b] = {};
-    parameters_.take_last_times(static_cast<BucketIndex>(b), times_[b]);
+    parameters_.take_times(static_cast<BucketIndex>(b), steps_begun_ + 1, 0, times_[b]);
   }
   return times_;
 }

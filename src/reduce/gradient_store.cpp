@@ -14,8 +14,8 @@ GradientStore::GradientStore(const layout::Plan& plan,
     : plan_(plan),
       sharded_(config.sharded()),
       rounds_(config.gradient_dtype != GradientDType::fp32 && communicator.size() > 1),
-      ring_(config.shard == layout::Shard::gradients ? std::optional<layout::Ring>(plan)
-                                                     : std::nullopt),
+      ring_(layout::shards_gradients(config.shard) ? std::optional<layout::Ring>(plan)
+                                                   : std::nullopt),
       communicator_(communicator),
       device_(device) {
   allocate(config);

@@ -6,7 +6,7 @@
 // own where gradient_dtype is not fp32, reduced, widened back, and, where every micro-step is
 // reduced by itself, added to the sums of the micro-steps before.
 //
-// With shard: gradients the buckets take turns in a few slots (layout/ring.hpp), and each
+// With shard: gradients or parameters the buckets take turns in a few slots (layout/ring.hpp), and each
 // micro-step is reduced by itself: whole gradients exist while a bucket is written and reduced, and
 // what is kept is the sum that this rank owns.
 //

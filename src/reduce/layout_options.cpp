@@ -23,6 +23,22 @@ std::int64_t least_shard(const ParallelConfig& config, Wire wire) {
                                    size_bytes(dtype_of(config.gradient_dtype)));
 }
 
+/// Elements of the largest layer but the first and the last, which have the embeddings.
+std::int64_t largest_inner_layer(const std::vector<layout::Parameter>& parameters) {
+  std::int64_t largest = 0, sum = 0;
+  const int first = parameters.front().group, last = parameters.back().group;
+  int group = first;
+  for (const layout::Parameter& parameter : parameters) {
+    sum = parameter.group == group ? sum : 0;
+    group = parameter.group;
+    if (group == first || group == last)
+      continue;
+    sum += parameter.elements();
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
+
 }  // namespace
 
 Wire wire_of(const comm::World& world, const device::Device& device) {
@@ -38,10 +54,11 @@ std::int64_t bucket_elements(const ParallelConfig& config,
   if (config.bucket_elements.given())
     return *config.bucket_elements.value;
   const std::int64_t all = layout::total_elements(parameters);
-  const std::int64_t usual_elements = layout::Options{}.bucket_elements;
-  const std::int64_t usual = config.shard == layout::Shard::gradients
-                                 ? std::min(usual_elements, all / buckets_that_take_turns)
-                                 : usual_elements;
+  std::int64_t usual = layout::Options{}.bucket_elements;
+  if (layout::shards_gradients(config.shard))
+    usual = std::min(usual, all / buckets_that_take_turns);
+  if (config.shard == layout::Shard::parameters)
+    usual = std::max(usual, largest_inner_layer(parameters));
   return std::min(std::max(usual, ranks * least_shard(config, wire)), all);
 }
 
@@ -49,8 +66,12 @@ layout::Options layout_options(const ParallelConfig& config,
                                const std::vector<layout::Parameter>& parameters,
                                int ranks,
                                Wire wire) {
-  return {ranks, bucket_elements(config, parameters, ranks, wire), config.padding,
-          config.bucket_order, config.bucket_boundaries};
+  return {ranks,
+          bucket_elements(config, parameters, ranks, wire),
+          config.padding,
+          config.bucket_order,
+          config.bucket_boundaries,
+          config.shard == layout::Shard::parameters};
 }
 
 std::string bucket_text(const ParallelConfig& config, const layout::Plan& plan) {

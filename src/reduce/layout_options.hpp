@@ -10,8 +10,9 @@
 //   GPUs, NCCL                  4 MB      1 million elements of fp32. Source: Megatron-LM,
 //                                         distributed_data_parallel_config.py: max(40M, 1M * ranks)
 //
-// With shard: gradients three buckets are held beside the sums, so there a 16th of the model stands
-// for 40 million where it is less.
+// Where gradients are sharded three buckets are held beside the sums, so there a 16th of the model
+// stands for 40 million where it is less. With shard: parameters a bucket holds at least a layer
+// (that of an embedding apart) and ends with one, so that few buckets are whole at a time.
 //
 // So 40 million hold up to 305 ranks of one host, 2604 on several hosts and 40 GPUs. The choice is
 // arithmetic on what all ranks know alike. Where a bucket ends changes no number: checkpoints hold

@@ -5,6 +5,17 @@
 
 namespace trireme::reduce {
 
+namespace {
+
+template <class Gather>
+void make_events(Gather& gather, device::Device& device) {
+  for (EventPtr* event :
+       {&gather.updated, &gather.start, &gather.end, &gather.wait_begin, &gather.wait_end})
+    *event = device.make_event();
+}
+
+}  // namespace
+
 ParameterStore::ParameterStore(const layout::Plan& plan,
                                DType dtype,
                                const ParallelConfig& config,
@@ -18,42 +29,107 @@ ParameterStore::ParameterStore(const layout::Plan& plan,
       overlaps_(config.overlap_parameters),
       cached_(config.cached_shards),
       communicator_(communicator),
+      device_(device),
       compute_(compute),
-      queue_(queue),
-      arena_(communicator.allocate(
-          static_cast<std::size_t>(plan.flat_elements()) * size_bytes(dtype), "parameters")) {
+      queue_(queue) {
+  if (config.shard == layout::Shard::parameters)
+    residency_.emplace(plan_, config.gathered_ahead());
+  const auto bytes = [&](std::int64_t elements) {
+    return static_cast<std::size_t>(elements) * size_bytes(dtype_);
+  };
+  arena_ = communicator_.allocate(
+      bytes(residency_ ? residency_->ring().elements() : plan_.flat_elements()), "parameters");
+  if (residency_)
+    owned_ = device_.allocate(bytes(plan_.owned_elements()), "shards of parameters");
   const View all = arena_.view(dtype_);
+  for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
+    const auto index = static_cast<BucketIndex>(b);
+    const layout::Bucket& place = plan_.bucket(index);
+    Bucket& bucket = buckets_.emplace_back();
+    bucket.whole =
+        all.slice(residency_ ? residency_->ring().begin(index) : place.begin, place.elements);
+    if (residency_)
+      bucket.own = owned_.view(dtype_).slice(plan_.owned_begin(index), place.shard_elements);
+    bucket.shards = communicator_.shards(bucket.whole);
+    make_events(bucket.of_no_step, device_);
+    add_gathers(bucket);
+  }
   for (std::size_t p = 0; p < plan_.parameters().size(); ++p) {
     const layout::Placement& place = plan_.placement(static_cast<ParameterIndex>(p));
-    views_.push_back(all.slice(place.begin, place.elements));
-  }
-  for (const layout::Bucket& place : plan_.buckets()) {
-    Bucket& bucket = buckets_.emplace_back();
-    bucket.whole = all.slice(place.begin, place.elements);
-    bucket.shards = communicator_.shards(bucket.whole);
-    for (Gather& gather : bucket.gathers)
-      for (EventPtr* event :
-           {&gather.updated, &gather.start, &gather.end, &gather.wait_begin, &gather.wait_end})
-        *event = device.make_event();
+    views_.push_back(
+        bucket(place.bucket).slice(place.begin - plan_.bucket(place.bucket).begin, place.elements));
   }
 }
 
+View ParameterStore::own(BucketIndex bucket) const {
+  const Bucket& one = buckets_[at(bucket)];
+  if (residency_)
+    return one.own;
+  return sharded_ ? one.shards->own : one.whole;
+}
+
+void ParameterStore::begin_step(std::int64_t step) {
+  turn_ = turn_of(step);
+  for (Bucket& bucket : buckets_) bucket.of_steps[turn_of(step + 1)].num = 0;
+}
+
+void ParameterStore::begin_forward() {
+  if (residency_)
+    gather(residency_->begin_forward());
+}
+
+// What overlaps is waited for by the step after.
 void ParameterStore::publish(BucketIndex bucket, std::int64_t step, bool counts) {
   if (!sharded_)
     return;
+  turn_.reset();
+  if (counts)
+    turn_ = turn_of(overlaps_ ? step + 1 : step);
+  if (residency_)
+    gather(residency_->update(bucket));
+  else
+    begin(bucket);
+  turn_.reset();
+}
+
+void ParameterStore::gather(std::span<const layout::Residency::Gather> gathers) {
+  for (const layout::Residency::Gather& one : gathers) {
+    if (one.evicted && gathering(*one.evicted))
+      wait(*one.evicted);
+    if (gathering(one.bucket))
+      wait(one.bucket);
+    begin(one.bucket);
+  }
+}
+
+// Before forward and before backward of a micro-step, where buckets take turns.
+void ParameterStore::add_gathers(Bucket& bucket) {
+  const std::size_t more = residency_ ? 2 : 1;
+  for (Gathers& gathers : bucket.of_steps)
+    for (std::size_t i = 0; i < more; ++i) make_events(gathers.all.emplace_back(), device_);
+}
+
+ParameterStore::Gather& ParameterStore::next_gather(Bucket& bucket) {
+  if (!turn_)
+    return bucket.of_no_step;
+  Gathers& gathers = bucket.of_steps[*turn_];
+  if (gathers.num == gathers.all.size())
+    add_gathers(bucket);
+  return gathers.all[gathers.num++];
+}
+
+void ParameterStore::begin(BucketIndex bucket) {
   Bucket& one = at_bucket(bucket);
-  one.latest = turn_of(step);
-  Gather& gather = one.gathers[one.latest];
-  gather.counts = counts;
+  one.latest = &next_gather(one);
   if (!overlaps_)
-    compute_.record(*gather.wait_begin);
-  compute_.record(*gather.updated);
+    compute_.record(*one.latest->wait_begin);
+  compute_.record(*one.latest->updated);
   if (!cached_)
     one.shards = communicator_.shards(one.whole);
   if (!overlaps_) {
     start(bucket);
-    compute_.wait(*gather.end);
-    compute_.record(*gather.wait_end);
+    compute_.wait(*one.latest->end);
+    compute_.record(*one.latest->wait_end);
     return;
   }
   one.gathering = true;
@@ -63,17 +139,19 @@ void ParameterStore::publish(BucketIndex bucket, std::int64_t step, bool counts)
 
 void ParameterStore::start(BucketIndex bucket) {
   const Bucket& one = at_bucket(bucket);
-  const Gather& gather = one.gathers[one.latest];
+  const Gather& gather = *one.latest;
   device::Stream& stream = queue_.stream();
   stream.wait(*gather.updated);
   stream.record(*gather.start);
+  if (residency_)
+    device_.copy(one.shards->own, one.own, stream);
   communicator_.all_gather(*one.shards, bucket, stream);
   stream.record(*gather.end);
 }
 
 void ParameterStore::wait(BucketIndex bucket) {
   Bucket& one = at_bucket(bucket);
-  const Gather& gather = one.gathers[one.latest];
+  const Gather& gather = *one.latest;
   queue_.about_to_wait(*this, bucket);
   compute_.record(*gather.wait_begin);
   compute_.wait(*gather.end);
@@ -83,6 +161,8 @@ void ParameterStore::wait(BucketIndex bucket) {
 }
 
 void ParameterStore::before_use(std::span<const ParameterIndex> parameters) {
+  if (residency_)
+    gather(residency_->use(parameters));
   if (num_gathering_ == 0)
     return;
   for (const ParameterIndex parameter : parameters)
@@ -96,25 +176,23 @@ void ParameterStore::before_use_of_all() {
       wait(static_cast<BucketIndex>(b));
 }
 
-void ParameterStore::take(Gather& gather, BucketTimes& times) {
-  if (!gather.counts)
-    return;
-  times.gather_start = seconds_of(*gather.start);
-  times.gather_end = seconds_of(*gather.end);
-  times.gather_wait_begin = seconds_of(*gather.wait_begin);
-  times.gather_waited = seconds_of(*gather.wait_end) - times.gather_wait_begin;
-  gather.counts = false;
-}
-
-void ParameterStore::take_times(BucketIndex bucket, std::int64_t step, BucketTimes& times) {
-  constexpr auto one_back = static_cast<std::int64_t>(turns) - 1;
-  take(at_bucket(bucket).gathers[turn_of(overlaps_ ? step + one_back : step)], times);
-}
-
-void ParameterStore::take_last_times(BucketIndex bucket, BucketTimes& times) {
-  TRIREME_EXPECT(num_gathering_ == 0, "{} buckets are still being gathered", num_gathering_);
-  Bucket& one = at_bucket(bucket);
-  take(one.gathers[one.latest], times);
+double ParameterStore::take_times(BucketIndex bucket,
+                                  std::int64_t step,
+                                  double began,
+                                  BucketTimes& times) {
+  Gathers& gathers = at_bucket(bucket).of_steps[turn_of(step)];
+  double after = 0;
+  for (std::size_t i = 0; i < gathers.num; ++i) {
+    const Gather& gather = gathers.all[i];
+    times.gather_start = seconds_of(*gather.start);
+    times.gather_end = seconds_of(*gather.end);
+    times.gather_wait_begin = seconds_of(*gather.wait_begin);
+    const double waited = seconds_of(*gather.wait_end) - times.gather_wait_begin;
+    times.gather_waited += waited;
+    after += times.gather_wait_begin >= began ? waited : 0;
+  }
+  gathers.num = 0;
+  return after;
 }
 
 }  // namespace trireme::reduce

@@ -36,8 +36,11 @@ void Replicas::check(std::int64_t step) {
     return;
   const std::size_t buckets = engine_.plan().buckets().size();
   auto* hashes = reinterpret_cast<std::uint64_t*>(hashes_.data());
-  for (std::size_t b = 0; b < buckets; ++b)
-    ops::hash_elements(hashes[b], engine_.bucket_parameters(static_cast<BucketIndex>(b)), compute_);
+  for (std::size_t b = buckets; b-- > 0;) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    engine_.before_use(engine_.plan().bucket(bucket).parameters);
+    ops::hash_elements(hashes[b], engine_.bucket_parameters(bucket), compute_);
+  }
   compute_.synchronize();
   const auto different = comm::differing(world_, {hashes, buckets});
   if (!different.empty())
@@ -50,6 +53,7 @@ void Replicas::name_differences(BucketIndex first, std::int64_t buckets, std::in
       fmt::format("hold the same parameters on all ranks after step {} ({} of {} buckets differ)",
                   step, buckets, plan.buckets().size());
   std::vector<comm::Fact> facts;
+  engine_.before_use(plan.bucket(first).parameters);
   for (const ParameterIndex parameter : plan.bucket(first).parameters)
     facts.push_back({fmt::format("{} in bucket {}", plan.parameter(parameter).name, at(first)),
                      fmt::format("hash {:016x}", hash_of(engine_.parameter(parameter))),

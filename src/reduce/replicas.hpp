@@ -5,7 +5,8 @@
 //
 // A check hashes every bucket where it lies (ops/optimizer/hash.hpp) and compares the hashes over
 // the ranks in one logarithmic maximum. Only where they differ are parameters hashed one by one, to
-// name the bucket, the parameter and the ranks.
+// name the bucket, the parameter and the ranks. Where parameters take turns in memory (shard:
+// parameters), bucket after bucket is gathered for it.
 //
 // Threads: the host thread that owns the compute stream. check() is collective and waits for all
 // gathers.

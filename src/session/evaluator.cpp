@@ -30,11 +30,15 @@ Evaluation Evaluator::evaluate(model::Gpt& model, model::Hooks& hooks, device::S
   std::int64_t bytes = 0;
   const std::int64_t micro = micro_batch_.sequences();
   ops::StreamSum sum(stream.device());
-  for (std::int64_t first = world_.rank() * micro; first < sequences_;
-       first += world_.size() * micro) {
+  for (std::int64_t round = 0; round < sequences_; round += world_.size() * micro) {
+    const std::int64_t mine = round + world_.rank() * micro;
+    const bool counts = mine < sequences_;
+    const std::int64_t first = counts ? mine : round;
     micro_batch_.load(validation_, first, std::min(micro, sequences_ - first), stream);
-    bytes += data::bytes_of_tokens(micro_batch_.targets(), bytes_of_);
     model.evaluate(micro_batch_.batch(), micro_batch_.losses(), hooks, stream);
+    if (!counts)
+      continue;
+    bytes += data::bytes_of_tokens(micro_batch_.targets(), bytes_of_);
     sum.add_values(micro_batch_.losses(), stream);
   }
   sum.fetch(stream);

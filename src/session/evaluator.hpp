@@ -4,6 +4,8 @@
 // The sequences are cut into micro-batches of `micro_sequences` by position alone; rank r takes
 // every ranks-th of them. Each micro-batch thus has the same shape and the same bits at any rank
 // count, and so has the loss, which is an order-free sum.
+// A rank without one of its own in the last round computes another rank's and does not count it:
+// the model may gather parameters while it runs, which all ranks do together.
 //
 // Bits per byte: the nats of all predicted tokens, over ln 2 times the bytes of text that these
 // tokens stand for. A special token counts with its nats and no bytes. Losses of different

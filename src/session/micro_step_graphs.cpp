@@ -45,9 +45,9 @@ class MicroStepGraphs::Recorder final : public model::Hooks {
   }
 
   void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*stream*/) override {
-    if (!recording_.first)
+    bool cuts = graphs_.parameters_take_turns_ && !parameters.empty();
+    if (!recording_.first && !cuts)
       return;
-    bool cuts = false;
     for (const ParameterIndex parameter : parameters)
       if (const std::size_t bucket = bucket_of(parameter); !used_[bucket]) {
         used_[bucket] = true;
@@ -106,15 +106,21 @@ MicroStepGraphs::MicroStepGraphs(model::Gpt& model,
                                  const layout::Plan& plan,
                                  model::Hooks& hooks,
                                  device::Stream& compute,
-                                 bool takes_turns)
-    : model_(model), plan_(plan), hooks_(hooks), compute_(compute), takes_turns_(takes_turns) {
+                                 bool takes_turns,
+                                 bool parameters_take_turns)
+    : model_(model),
+      plan_(plan),
+      hooks_(hooks),
+      compute_(compute),
+      takes_turns_(takes_turns),
+      parameters_take_turns_(parameters_take_turns) {
   for (std::size_t p = 0; p < plan.parameters().size(); ++p)
     all_.push_back(static_cast<ParameterIndex>(p));
 }
 
 void MicroStepGraphs::train(const model::Batch& batch, View losses, bool first, bool last) {
   // Compute has waited for all of them in the first micro-step, so this waits for nothing.
-  if (!first)
+  if (!first && !parameters_take_turns_)
     hooks_.before_use(all_, compute_);
   for (const Recording& known : recordings_)
     if (known.tokens == batch.tokens.data && known.losses == losses.data &&

@@ -7,7 +7,8 @@
 // first reads from it, a bucket's reduction starts when its last gradient is there, and where
 // buckets take turns in memory (parallel.shard: gradients), compute waits until it is free. So a
 // recording is a list of pieces, a graph each, cut where that happens; after a piece the real
-// hooks are called, outside of any capture, with what the model said when it was recorded:
+// hooks are called, outside of any capture, with what the model said when it was recorded. With
+// parallel.shard: parameters the same holds of their gathers:
 //
 //   first micro-step of a step   a cut before the first use of each bucket's parameters
 //   last micro-step              a cut after the last gradient of each bucket; the other gradients
@@ -15,6 +16,7 @@
 //   any other                    one piece
 //   where buckets take turns     every micro-step is a last one; and a cut before the first write
 //                                to each bucket's gradients
+//   where parameters do          a cut in every micro-step wherever parameters are asked for
 //
 // 1. Cuts follow from the plan and from the micro-step's place in the step, never from what was
 //    current or finished while recording: a recording holds for every later step. It is found by
@@ -48,13 +50,14 @@ namespace trireme::session {
 class MicroStepGraphs {
  public:
   /// All of them outlive the graphs. `hooks` hears of parameters in the groups in which the model
-  /// asks for them; before later micro-steps, of all at once; and of writes to gradients where
-  /// these take turns, once per bucket.
+  /// asks for them; before later micro-steps, of all at once, or where parameters take turns as in
+  /// the first; and of writes to gradients where these take turns, once per bucket.
   MicroStepGraphs(model::Gpt& model,
                   const layout::Plan& plan,
                   model::Hooks& hooks,
                   device::Stream& compute,
-                  bool takes_turns = false);
+                  bool takes_turns = false,
+                  bool parameters_take_turns = false);
 
   /// As model.train(): records a micro-step that is not known yet while it runs, else replays it.
   /// `first`, `last`: its place in the step.
@@ -85,7 +88,7 @@ class MicroStepGraphs {
   const layout::Plan& plan_;
   model::Hooks& hooks_;
   device::Stream& compute_;
-  const bool takes_turns_;
+  const bool takes_turns_, parameters_take_turns_;
   std::vector<ParameterIndex> all_;
   std::vector<Recording> recordings_;
 };

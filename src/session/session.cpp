@@ -153,7 +153,8 @@ void Session::choose_graphs() {
   if (!wanted)
     return;
   TRIREME_EXPECT(job.memory.pool, "graphs of scratch that is freed: {}", "memory.pool is off");
-  graphs.emplace(model, plan, hooks, *compute_stream, engine.takes_turns());
+  graphs.emplace(model, plan, hooks, *compute_stream, engine.takes_turns(),
+                 engine.parameters_take_turns());
 }
 
 void Session::expect_equal_plans() {

@@ -396,16 +396,23 @@ void Trainer::expect_in_place() {
 void Trainer::print_sample(std::int64_t step) {
   const timing::Span span(session_.recorder, timing::Name::sample);
   session_.engine.wait_for_parameters();
-  comm::on_first_rank(world_, [&] {
+  const auto print = [&] {
     const auto text =
         inference::continue_text(session_.model, *session_.device, *job_.tokenizer,
                                  {job_.sample.prompt, job_.sample.tokens, job_.sample.temperature,
                                   static_cast<std::uint64_t>(job_.run.seed)},
                                  session_.hooks, *session_.compute_stream);
+    if (world_.rank() != 0)
+      return;
     clear_progress();
     log_.info("sample after step {}:\n{}{}\n", step, text::for_terminal(job_.sample.prompt),
               text::for_terminal(text));
-  });
+  };
+  // All ranks gather what the model reads, token by token, where none has it whole.
+  if (session_.engine.parameters_take_turns())
+    comm::together(world_, print);
+  else
+    comm::on_first_rank(world_, print);
 }
 
 void Trainer::save(std::int64_t step, bool wait) {

@@ -179,14 +179,15 @@ std::optional<Finding> Reference::compare_step(const Session& session,
   return first;
 }
 
-std::optional<Finding> Reference::compare_gathered(const Session& session) const {
+std::optional<Finding> Reference::compare_gathered(Session& session) const {
+  std::optional<Finding> first;
   for (std::size_t p = 0; p < gathered_.size(); ++p) {
     const auto parameter = static_cast<ParameterIndex>(p);
-    if (auto found =
-            compare(session.plan, parameter, 0, session.engine.parameter(parameter), gathered_[p]))
-      return found;
+    session.engine.before_use({&parameter, 1});
+    keep_first(first, compare(session.plan, parameter, 0, session.engine.parameter(parameter),
+                              gathered_[p]));
   }
-  return std::nullopt;
+  return first;
 }
 
 std::uint64_t Reference::hash() const {
@@ -211,14 +212,17 @@ std::vector<View> owned_padding(const Session& session) {
   return all;
 }
 
-std::vector<View> gathered_padding(const Session& session) {
-  std::vector<View> all;
-  for (std::size_t b = 0; b < session.plan.buckets().size(); ++b) {
+std::optional<Finding> check_gathered_padding(Session& session) {
+  std::optional<Finding> first;
+  for (std::size_t b = session.plan.buckets().size(); b-- > 0;) {
     const auto bucket = static_cast<BucketIndex>(b);
+    session.engine.before_use(session.plan.bucket(bucket).parameters);
     const View whole = session.engine.bucket_parameters(bucket);
-    add_padding(all, whole, session.plan.find_pieces(bucket, 0, whole.elements));
+    std::vector<View> padding;
+    add_padding(padding, whole, session.plan.find_pieces(bucket, 0, whole.elements));
+    keep_first(first, check_zero(padding));
   }
-  return all;
+  return first;
 }
 
 std::optional<Finding> check_zero(const std::vector<View>& padding) {
@@ -241,6 +245,10 @@ void poison_foreign_parameters(Session& session) {
   for (std::size_t b = 0; b < session.plan.buckets().size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
     const View whole = session.engine.bucket_parameters(bucket);
+    if (session.engine.parameters_take_turns()) {  // what the rank owns lies elsewhere
+      make_nan(whole);
+      continue;
+    }
     const std::int64_t begin = owned_begin(session.engine, bucket);
     const std::int64_t end = begin + session.plan.bucket(bucket).shard_elements;
     make_nan(whole.slice(0, begin));

@@ -43,7 +43,8 @@ class Reference {
   [[nodiscard]] std::optional<Finding> compare_step(const Session& session,
                                                     const StepOutcome& outcome,
                                                     std::int64_t step) const;
-  [[nodiscard]] std::optional<Finding> compare_gathered(const Session& session) const;
+  /// Collective, as is the next check of what was gathered.
+  [[nodiscard]] std::optional<Finding> compare_gathered(Session& session) const;
 
   /// Equal on two ranks when all kept values are.
   [[nodiscard]] std::uint64_t hash() const;
@@ -58,14 +59,16 @@ class Reference {
   std::vector<Bytes> gathered_;
 };
 
-/// Padding of all buckets, or of the parts that this rank owns: between parameters and after them.
+/// Padding of the parts of buckets that this rank owns: between parameters and after them.
 std::vector<View> owned_padding(const Session& session);
-std::vector<View> gathered_padding(const Session& session);
 std::optional<Finding> check_zero(const std::vector<View>& padding);
+/// That of all buckets of parameters.
+std::optional<Finding> check_gathered_padding(Session& session);
 
 /// All gradients become NaN, padding included. Between steps only.
 void poison_gradients(Session& session);
-/// The parameters that other ranks own become NaN. Before they are published only.
+/// The parameters that other ranks own become NaN, and copies of what this rank owns. Before they
+/// are gathered only.
 void poison_foreign_parameters(Session& session);
 
 /// One reduction of made-up gradients through the engine. Collective. Leaves the parameters as they

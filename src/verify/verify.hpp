@@ -3,18 +3,20 @@
 // first steps are trained once under every combination of
 //
 //   buckets: one | several | one per parameter      padding: each of the four
-//   shard: none | optimizer | gradients
+//   shard: none | optimizer | gradients | parameters
 //   overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
 //
-// which are 3 x 4 x 3 x 2^4 = 576, on the CPU, with a reduction in a fixed order (`sum` becomes
-// `ordered`). The first combination is the plainest one: not sharded, so every rank computes all of
-// it, and with every switch off. What each of the others gives must equal it to the bit.
+// which are 633, on the CPU: 3 x 4 x 3 x 2^4 = 576, and with shard: parameters 3 x 2^4 with padding
+// aligned and 3 x 3 with another one and all switches on. They run with a reduction in a fixed order
+// (`sum` becomes `ordered`). The first combination is the plainest one: not sharded, so every rank
+// computes all of it, and with every switch off. What each of the others gives must equal it to the
+// bit.
 //
-// Where a step has several micro-steps, shard: gradients reduces each of them and adds up the sums,
-// and everything else adds them up first, which rounds otherwise. Then there is one more plain
-// combination, with reduce_every: micro_step, and those with shard: gradients must equal it to the
-// bit. With one micro-step they must equal the first. A deck whose reduction or order of buckets
-// shard: gradients does not go with has the other 384.
+// Where a step has several micro-steps, shard: gradients and parameters reduce each of them and add
+// up the sums, and everything else adds them up first, which rounds otherwise. Then there is one
+// more plain combination, with reduce_every: micro_step, and those with these shards must equal it
+// to the bit. With one micro-step they must equal the first. A deck whose reduction or order of
+// buckets these do not go with has the other 384.
 //
 // Per combination and rank:
 //

@@ -77,11 +77,11 @@ class Memory(TrainingTest):
             own = plan["shard_choices"]["gradients"]["fp32"]["held_bytes"]
             self.assertEqual(own, plan["per_rank"]["fp32"]["held_bytes"])
 
-    def test_gradients_that_take_turns_are_not_resident(self):
+    def test_buckets_that_take_turns_are_not_resident(self):
         _, small = self.compared(2, "parallel.shard=gradients")
         overrides = ("model.channels=768", "model.layers=6", "batch.sequences=2", "checkpoint.every_steps=0")
         resident = {}
-        for shard in ("optimizer", "gradients"):
+        for shard in ("optimizer", "gradients", "parameters"):
             plan, record = self.compared(2, *overrides, f"parallel.shard={shard}")
             rank = plan["per_rank"]["fp32"]
             resident[shard] = record["peak_resident"]
@@ -89,6 +89,14 @@ class Memory(TrainingTest):
             beside = record["peak_resident"] - planned
             self.assertLess(abs(beside - small["peak_resident"]), 0.03 * planned, (shard, planned, record["peak_resident"]))
         self.assertLess(resident["gradients"], resident["optimizer"])
+        self.assertLess(resident["parameters"], resident["gradients"])
+
+    def test_shards_of_parameters_are_held_as_planned(self):
+        for ranks, words in ((1, ()), (2, ("parallel.bucket_elements=1",)), (4, ("parallel.prefetch=2",)), (3, ("model.layers=5",))):
+            plan, record = self.compared(ranks, "parallel.shard=parameters", *words)
+            own = plan["shard_choices"]["parameters"]["fp32"]["held_bytes"]
+            self.assertEqual(own, plan["per_rank"]["fp32"]["held_bytes"])
+        self.compared(2, "parallel.shard=parameters", precision="bf16")
 
     def test_bf16_has_masters_beside_half_the_parameters(self):
         plan, record = self.compared(2, precision="bf16")

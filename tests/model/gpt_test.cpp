@@ -76,22 +76,25 @@ std::vector<GptShape> small_shapes() {
   return {small_shape(), small_llama(), small_qwen3(), small_nanochat(), with_both};
 }
 
-TEST_P(GptTest, ParametersAreAskedForInForwardOrderEachOnce) {
+TEST_P(GptTest, ParametersAreAskedForInForwardOrderAndAgainInBackward) {
   for (const bool tied : {true, false}) {
     GptShape shape = small_shape();
     shape.tied_head = tied;
     SmallModel model(shape, GetParam());
-    const auto expect_groups = [&] {
-      ASSERT_EQ(model.hooks.groups.size(), 4U);
+    const auto expect_groups = [&](bool trains = false) {
+      ASSERT_EQ(model.hooks.groups.size(), trains ? 6U : 4U);
       EXPECT_EQ(model.hooks.groups[0], range(0, 2));
       EXPECT_EQ(model.hooks.groups[1], range(2, 14));
       EXPECT_EQ(model.hooks.groups[2], range(14, 26));
       EXPECT_EQ(model.hooks.groups[3], range(26, tied ? 28 : 29));
+      if (trains) {
+        EXPECT_EQ(model.hooks.groups[4], range(14, 26));
+        EXPECT_EQ(model.hooks.groups[5], range(2, 14));
+      }
       model.hooks.groups.clear();
     };
     model.train(tokens, targets);
-    expect_groups();
-    EXPECT_FALSE(model.hooks.used_after_ready);
+    expect_groups(true);
     model.evaluate(tokens, targets);
     expect_groups();
     model.next_logits({1, 2});
@@ -124,10 +127,24 @@ TEST_P(GptTest, GradientsOfEveryFamilyAreReadyInThatOrder) {
     auto expected = range(0, model.table.size());
     std::reverse(expected.begin(), expected.end());
     EXPECT_THAT(model.hooks.ready, ElementsAreArray(expected));
-    std::size_t asked = 0;
-    for (const auto& group : model.hooks.groups)
-      for (const ParameterIndex parameter : group) EXPECT_EQ(at(parameter), asked++);
+    std::vector<std::vector<ParameterIndex>> groups = model.hooks.groups;
+    std::erase(groups, std::vector<ParameterIndex>());
+    std::size_t asked = 0, next = 0;
+    for (; next < groups.size() && asked < model.table.size(); ++next)
+      for (const ParameterIndex parameter : groups[next]) {
+        EXPECT_EQ(at(parameter), asked++);
+        EXPECT_EQ(model.table[at(parameter)].group, model.table[at(groups[next][0])].group);
+      }
     EXPECT_EQ(asked, model.table.size());
+    for (auto block = static_cast<std::size_t>(shape.layers); block > 0; --block, ++next) {
+      ASSERT_LT(next, groups.size());
+      EXPECT_EQ(groups[next], groups[block]);
+    }
+    if (next < groups.size()) {  // a norm of the embedding that has a gain
+      EXPECT_TRUE(shape.embedding_norm);
+      EXPECT_EQ(groups[next++], range(1, 2));
+    }
+    EXPECT_EQ(next, groups.size());
   }
 }
 
@@ -173,7 +190,7 @@ TEST_P(GptTest, AGradientIsAskedForBeforeItIsWrittenAndWhenItsTurnCanCome) {
           std::count_if(model_.table.begin() + static_cast<std::ptrdiff_t>(p) + 1,
                         model_.table.end(), [](const auto& other) { return !other.own_bucket; });
       if (!model_.table[p].own_bucket) {
-        EXPECT_LT(before - num_ready_, std::int64_t{layout::Ring::slots_in_turns})
+        EXPECT_LT(before - num_ready_, std::int64_t{layout::Ring::slots_of_gradients})
             << model_.table[p].name;
       }
     }
@@ -268,7 +285,7 @@ TEST_P(GptTest, RecomputingChangesNoBits) {
       if (!on_gpu()) {  // where a GELU that is repeated cannot be the fused one
         EXPECT_EQ(model.gradients, kept.gradients);
       }
-      EXPECT_EQ(model.hooks.groups.size(), 5U);
+      EXPECT_EQ(model.hooks.groups.size(), 8U);  // of three blocks, each twice
       expect_alike(model.next_logits({1, 2, 3}), logits);
       EXPECT_LT(model.gpt.activation_bytes(), bytes);
       bytes = model.gpt.activation_bytes();

@@ -68,8 +68,6 @@ class RecordingHooks final : public Hooks {
  public:
   void before_use(std::span<const ParameterIndex> parameters, device::Stream& /*s*/) override {
     groups.emplace_back(parameters.begin(), parameters.end());
-    if (!ready.empty())
-      used_after_ready = true;
   }
   void before_write(ParameterIndex /*p*/, device::Stream& /*s*/) override {}
   void gradient_ready(ParameterIndex parameter, device::Stream& /*s*/) override {
@@ -78,7 +76,6 @@ class RecordingHooks final : public Hooks {
 
   std::vector<std::vector<ParameterIndex>> groups;
   std::vector<ParameterIndex> ready;
-  bool used_after_ready = false;
 };
 
 inline std::vector<std::int32_t> random_tokens(std::int64_t count,

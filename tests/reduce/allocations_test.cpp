@@ -78,7 +78,8 @@ long allocations_of_steps(const ParallelConfig& config) {
 
 TEST(Allocations, AreNoneInAStep) {
   EXPECT_EQ(allocations_of_steps({}), 0);
-  for (const layout::Shard shard : {layout::Shard::none, layout::Shard::gradients}) {
+  for (const layout::Shard shard :
+       {layout::Shard::none, layout::Shard::gradients, layout::Shard::parameters}) {
     ParallelConfig config;
     config.shard = shard;
     EXPECT_EQ(allocations_of_steps(config), 0) << word(shard);

@@ -95,7 +95,7 @@ TEST_P(EngineAtRanks, AddsUpMicroStepsThatAreReducedByThemselves) {
     for (Setting setting : settings_of_every_switch()) {
       setting.gradient_dtype = wire;
       setting.micro_steps = 3;
-      if (setting.shard != layout::Shard::gradients)
+      if (!layout::shards_gradients(setting.shard))
         setting.reduce_every = ReduceEvery::micro_step;
       ASSERT_EQ(train(ranks, setting, steps), expected) << setting.text() << ", " << word(wire);
     }
@@ -331,13 +331,16 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
                         budget.parameter_bytes);
               // What travels comes from the communicator, and nothing else does.
               const bool rounds = ranks > 1 && wire != GradientDType::fp32;
-              const bool turns = shard == layout::Shard::gradients;
+              const bool turns = layout::shards_gradients(shard);
               const std::int64_t elements = rounds  ? plan.largest_bucket()
                                             : turns ? layout::Ring(plan).elements()
                                                     : plan.flat_elements();
               const std::size_t on_wire = size_bytes(rounds ? dtype_of(wire) : DType::f32);
+              const std::int64_t shards =
+                  shard == layout::Shard::parameters ? plan.owned_elements() : 0;
               ASSERT_EQ(rank.communicator.allocated_bytes(),
-                        static_cast<std::size_t>(elements) * on_wire + engine.parameter_bytes());
+                        static_cast<std::size_t>(elements) * on_wire + engine.parameter_bytes() -
+                            static_cast<std::size_t>(shards) * size_bytes(dtype));
             });
 }
 

@@ -33,6 +33,7 @@ inline std::vector<layout::Parameter> table(Tied tied = Tied::first) {
                                         {"d", {1}},
                                         {"e", {129}}};
   all.insert(tied == Tied::first ? all.begin() : all.end(), own);
+  for (std::size_t p = 0; p < all.size(); ++p) all[p].group = static_cast<int>(p / 2);
   return all;
 }
 
@@ -113,27 +114,29 @@ class Steps {
   }
 
   void initialize() {
-    for (std::size_t p = 0; p < count(); ++p) {
-      const View to = engine_.parameter(static_cast<ParameterIndex>(p));
-      std::vector<float> all;
-      for (std::int64_t i = 0; i < to.elements; ++i) all.push_back(initial_value(p, i));
-      copy(values_.view(DType::f32, 0, to.elements), view_of(all.data(), to.elements));
-      ops::cast(to, values_.view(DType::f32, 0, to.elements), compute_);
+    for (const reduce::OwnedShard& owned : engine_.owned()) {
+      const std::int64_t elements = owned.parameter.elements;
+      const std::int64_t begin = engine_.sharded() ? engine_.rank() * elements : 0;
+      for (const layout::Piece& piece : engine_.plan().find_pieces(owned.bucket, begin, elements)) {
+        std::vector<float> all;
+        for (std::int64_t i = 0; i < piece.elements; ++i)
+          all.push_back(initial_value(at(piece.parameter), piece.parameter_begin + i));
+        const View values = values_.view(DType::f32, 0, piece.elements);
+        copy(values, view_of(all.data(), piece.elements));
+        ops::cast(owned.parameter.slice(piece.shard_begin, piece.elements), values, compute_);
+      }
     }
     engine_.publish_parameters();
   }
 
-  /// One step as the trainer does it: before_use in forward order, mark_ready in backward order,
-  /// update.
+  /// One step as the trainer does it: before_use in forward order, and with mark_ready in backward
+  /// order, update.
   void run(int step) {
     engine_.begin_step();
-    for (std::size_t p = 0; p < count(); ++p) {
-      const auto parameter = static_cast<ParameterIndex>(p);
-      engine_.before_use({&parameter, 1});
-    }
     for (int micro = 0; micro < micro_steps_; ++micro) {
       if (micro > 0 && reduces_each_)
         engine_.next_micro_step();
+      for (std::size_t p = 0; p < count(); ++p) use(static_cast<ParameterIndex>(p));
       for (std::size_t p = count(); p-- > 0;) {
         write_gradient(static_cast<ParameterIndex>(p), step * micro_steps_ + micro);
         if (reduces_each_ || micro + 1 == micro_steps_)
@@ -157,6 +160,7 @@ class Steps {
     engine_.wait_for_parameters();
     std::vector<float> all;
     for (std::size_t p = 0; p < count(); ++p) {
+      use(static_cast<ParameterIndex>(p));
       const View values = values_of(engine_.parameter(static_cast<ParameterIndex>(p)));
       std::vector<float> read(static_cast<std::size_t>(values.elements));
       copy(view_of(read.data(), values.elements), values);
@@ -169,6 +173,7 @@ class Steps {
   static constexpr std::int64_t period = 13;
 
   [[nodiscard]] std::size_t count() const { return engine_.plan().parameters().size(); }
+  void use(ParameterIndex parameter) { engine_.before_use({&parameter, 1}); }
   /// In fp32, until the next call.
   [[nodiscard]] View values_of(ConstView parameter) {
     const View values = values_.view(DType::f32, 0, parameter.elements);
@@ -176,6 +181,7 @@ class Steps {
     return values;
   }
   void write_gradient(ParameterIndex parameter, int micro_step) {
+    use(parameter);
     engine_.before_write(parameter);
     const View gradient = engine_.gradient(parameter);
     const View values = values_of(engine_.parameter(parameter));

@@ -135,6 +135,7 @@ TEST(Allocations, AStepAloneTakesNothingFromTheHeap) {
   const auto world = comm::make_self_world();
   for (const auto& [shard, graphs] : {std::pair{layout::Shard::optimizer, false},
                                       {layout::Shard::none, false},
+                                      {layout::Shard::parameters, false},
                                       {layout::Shard::optimizer, true}}) {
     Job job = small_job();
     job.parallel.shard = shard;

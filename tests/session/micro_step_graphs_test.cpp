@@ -100,7 +100,7 @@ TEST_P(GraphedSession, HasTheBitsOfOneWithout) {
       job_.shape.recompute = sharded ? model::Recompute::block : model::Recompute::none;
       const StepNumbers graphed = train(true, 1, num_steps);
       const auto places = static_cast<std::size_t>(std::min<std::int64_t>(
-          micro_steps, shard == layout::Shard::gradients ? 2 : 3));  // there all are last ones
+          micro_steps, layout::shards_gradients(shard) ? 2 : 3));  // there all are last ones
       EXPECT_GE(num_recordings_, places);
       EXPECT_LE(num_recordings_, places * (on_gpu() ? 2 : 1)) << "batches take turns on a GPU";
       EXPECT_EQ(graphed, train(false, 1, num_steps));

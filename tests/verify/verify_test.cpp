@@ -52,9 +52,9 @@ TEST_F(VerifyTest, RunsEveryCombinationOnce) {
     EXPECT_EQ(session.job.parallel.reduction, comm::Reduction::ordered);
   });
   EXPECT_THAT(verified.difference, IsEmpty());
-  EXPECT_EQ(verified.combinations, 577);
-  EXPECT_EQ(seen.size(), 577U);
-  EXPECT_EQ(steps, 577 * 2);
+  EXPECT_EQ(verified.combinations, 634);
+  EXPECT_EQ(seen.size(), 634U);
+  EXPECT_EQ(steps, 634 * 2);
 }
 
 /// With one micro-step all of them have the bits of the first combination.
@@ -63,7 +63,7 @@ TEST_F(VerifyTest, NeedsNoFurtherPlainCombinationForOneMicroStep) {
   job.parallel.reduce_every = reduce::ReduceEvery::step;  // of what is not sharded so
   const auto verified = verify_with({});
   EXPECT_THAT(verified.difference, IsEmpty());
-  EXPECT_EQ(verified.combinations, 576);
+  EXPECT_EQ(verified.combinations, 633);
 }
 
 TEST_F(VerifyTest, LeavesOutWhatATreeDoesNotGoWith) {
