@@ -211,7 +211,7 @@ TEST(PlanCommand, CountsWhatMatricesSendBetweenHosts) {
 
 TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
   const auto plan = planned(8, {"parallel.bucket_elements=5000", "batch.micro_sequences=2"});
-  ASSERT_EQ(plan.shardings.size(), 3U);
+  ASSERT_EQ(plan.shardings.size(), 4U);
   const auto held = [&](std::size_t i) { return plan.shardings[i].budgets[0].held_bytes(); };
   const auto sent = [&](std::size_t i) { return plan.shardings[i].budgets[0].wire_bytes(); };
   EXPECT_EQ(held(1), plan.budgets[0].held_bytes()) << "that of the deck";
@@ -220,6 +220,9 @@ TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
   // Four micro-steps: gradients four times and parameters once, of as many bytes.
   EXPECT_EQ(sent(0), sent(1));
   EXPECT_EQ(2 * sent(2), 5 * sent(1));
+  // Of parameters at most twice in each micro-step, of gradients four times.
+  EXPECT_GT(sent(3), sent(2));
+  EXPECT_LE(2 * sent(3), 12 * sent(1));
 
   const auto own = planned(
       8, {"parallel.bucket_elements=5000", "batch.micro_sequences=2", "parallel.shard=gradients"});
@@ -233,6 +236,7 @@ TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
 
   const auto tree = planned(8, {"parallel={reduction: tree, logical_shards: 8}"});
   EXPECT_TRUE(tree.shardings[2].budgets.empty());
+  EXPECT_TRUE(tree.shardings[3].budgets.empty());
   EXPECT_THAT(plan_text(tree), HasSubstr("not with this reduction or order of buckets"));
   EXPECT_FALSE(tree.shardings[0].budgets.empty());
 }

@@ -125,6 +125,7 @@ class NodeCommunicator final : public Communicator {
         windows_(grid_.node.get(), world.progress(), grid_.local_rank),
         held_(shards_held(grid_)),
         sources_(static_cast<std::size_t>(grid_.num_local())),
+        read_to_gather_(sources_.size()),
         ring_(grid_.has_columns() ? grid_.column.get() : MPI_COMM_SELF,
               progress_,
               column_of(grid_),
@@ -230,7 +231,7 @@ class NodeCommunicator final : public Communicator {
     if (!std::exchange(s.read_to_gather, true))
       for (int local = 0; local < grid_.num_local(); ++local)
         if (local != grid_.local_rank)
-          count_read(s, local, read_to_gather_, 1);
+          count_read(s, local, read_to_gather_[static_cast<std::size_t>(local)], 1);
     for (int step = 1; step < grid_.num_local(); ++step) {
       const auto local = static_cast<std::size_t>((grid_.local_rank + step) % grid_.num_local());
       barrier_.wait_for(static_cast<int>(local));
@@ -266,8 +267,9 @@ class NodeCommunicator final : public Communicator {
   std::vector<const std::byte*> sources_;  // [local]
   std::atomic<std::size_t> peer_bytes_{0};
   // By this rank's own addresses, as far from a bucket's begin as the other ranks'; what is read to
-  // sum and what is read to gather does not overlap.
-  Covered read_to_sum_, read_to_gather_;
+  // sum and what is read to gather does not overlap. [local]: of whose memory.
+  Covered read_to_sum_;
+  std::vector<Covered> read_to_gather_;
   Ring ring_;
   Exchange exchange_;
   Spread spread_;
