@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decks in several layouts with keys changed and added: what else they say stays, letter by letter
+// where it can.
+#include "deck/edit.hpp"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deck/deck.hpp"
+
+namespace trireme::deck {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Edit, ReplacesAValueInItsPlace) {
+  EXPECT_THAT(with_values("batch:\n  sequences: 8   # all\n  micro_sequences: 2  # one\nrun: {}\n",
+                          {{"batch.micro_sequences", "16"}}),
+              Optional(std::string("batch:\n  sequences: 8   # all\n  micro_sequences: 16  # one\n"
+                                   "run: {}\n")));
+  EXPECT_THAT(with_values("batch: {sequences: 8, micro_sequences: 2}", {{"batch.sequences", "4"}}),
+              Optional(std::string("batch: {sequences: 4, micro_sequences: 2}")));
+  EXPECT_THAT(with_values("parallel: {transport: \"mpi\"}\n", {{"parallel.transport", "auto"}}),
+              Optional(std::string("parallel: {transport: auto}\n")));
+}
+
+TEST(Edit, AddsAKeyToItsSection) {
+  EXPECT_THAT(with_values("batch:\n    # of it\n    sequences: 8 # eight\n\n# next\nrun: {}\n",
+                          {{"batch.micro_sequences", "2"}}),
+              Optional(std::string("batch:\n    # of it\n    sequences: 8 # eight\n"
+                                   "    micro_sequences: 2\n\n# next\nrun: {}\n")));
+  EXPECT_THAT(with_values("batch:\n  sequences: 8", {{"batch.micro_sequences", "2"}}),
+              Optional(std::string("batch:\n  sequences: 8\n  micro_sequences: 2\n")));
+  EXPECT_THAT(with_values("model: {layers: 2} # small\n", {{"model.recompute", "block"}}),
+              Optional(std::string("model: {layers: 2, recompute: block} # small\n")));
+  EXPECT_THAT(with_values("model: {}\n", {{"model.recompute", "block"}}),
+              Optional(std::string("model: {recompute: block}\n")));
+  EXPECT_THAT(with_values("model:\nrun: {}\n", {{"model.recompute", "block"}}),
+              Optional(std::string("model: {recompute: block}\nrun: {}\n")));
+}
+
+/// The section's last entry is no word, so the new one goes before its first.
+TEST(Edit, AddsAKeyBesideLists) {
+  EXPECT_THAT(with_values("data:\n  train:\n    text: [a]\nrun: {}\n", {{"data.rows", "stream"}}),
+              Optional(std::string("data:\n  rows: stream\n  train:\n    text: [a]\nrun: {}\n")));
+  EXPECT_THAT(with_values("data: {train: {text: [a]}}\n", {{"data.rows", "stream"}}),
+              Optional(std::string("data: {rows: stream, train: {text: [a]}}\n")));
+}
+
+TEST(Edit, AddsASection) {
+  EXPECT_THAT(with_values("run: {seed: 1}",
+                          {{"parallel.bucket_elements", "100"}, {"parallel.transport", "mpi"}}),
+              Optional(std::string("run: {seed: 1}\nparallel: {bucket_elements: 100, transport: "
+                                   "mpi}\n")));
+  EXPECT_THAT(with_values("{run: {seed: 1}}\n", {{"batch.sequences", "3"}}),
+              Optional(std::string("{batch: {sequences: 3}, run: {seed: 1}}\n")));
+  // After the end of the document a new section would be a second one.
+  EXPECT_THAT(with_values("---\nrun: {seed: 1}\n...\n", {{"batch.sequences", "3"}}),
+              Optional(std::string("---\nbatch: {sequences: 3}\nrun: {seed: 1}\n...\n")));
+}
+
+TEST(Edit, ListsGiveWay) {
+  EXPECT_THAT(with_values("parallel:\n  bucket_boundaries:\n    - a\n    - b\n  transport: mpi\n",
+                          {{"parallel.bucket_boundaries", "[]"}}),
+              Optional(std::string("parallel:\n  bucket_boundaries: []\n  transport: mpi\n")));
+  EXPECT_THAT(with_values("parallel: {bucket_boundaries: [a,\n  b], transport: mpi}\n",
+                          {{"parallel.bucket_boundaries", "[c]"}}),
+              Optional(std::string("parallel: {bucket_boundaries: [c], transport: mpi}\n")));
+}
+
+/// A sample's prompt as a block of text is the last thing in its section.
+TEST(Edit, LeavesBlocksOfTextWhole) {
+  const std::string deck = "sample:\n  tokens: 3\n  prompt: |\n    a\n    b\nrun: {seed: 1}\n";
+  EXPECT_THAT(with_values(deck, {{"sample.every_steps", "5"}}),
+              Optional(std::string("sample:\n  every_steps: 5\n  tokens: 3\n  prompt: |\n    a\n"
+                                   "    b\nrun: {seed: 1}\n")));
+  EXPECT_FALSE(with_values(deck, {{"sample.prompt", "x"}}));  // a block of text is not replaced
+}
+
+TEST(Edit, NoValuesNoChange) {
+  EXPECT_THAT(with_values("run: {seed: 1}   # as it was", {}),
+              Optional(std::string("run: {seed: 1}   # as it was")));
+}
+
+/// Every deck that users are given, with every choice of changed keys: the keys say what they
+/// should, all others what they did, and no comment is lost.
+TEST(Edit, DecksKeepTheirOtherKeysAndComments) {
+  const std::vector<KeyValue> edits = {{"batch.micro_sequences", "1"},
+                                       {"parallel.bucket_elements", "12345"},
+                                       {"parallel.bucket_boundaries", "[]"},
+                                       {"parallel.transport", "mpi"},
+                                       {"model.recompute", "block"}};
+  for (const char* name : {"quickstart", "gpt2-124m", "llama-small", "recipe-llama-muon"}) {
+    std::ifstream file(std::string(TRIREME_INPUT) + "/" + name + ".yaml");
+    std::stringstream bytes;
+    bytes << file.rdbuf();
+    const Deck before = parse(bytes.str(), name, {});
+    for (unsigned chosen = 1; chosen < 1U << edits.size(); ++chosen) {
+      std::vector<KeyValue> values;
+      std::vector<std::string> overrides;
+      for (std::size_t i = 0; i < edits.size(); ++i)
+        if ((chosen >> i & 1U) != 0) {
+          values.push_back(edits[i]);
+          overrides.push_back(edits[i].path + "=" + edits[i].value);
+        }
+      const auto after = with_values(bytes.str(), values);
+      ASSERT_TRUE(after) << name << " " << chosen;
+      EXPECT_TRUE(parse(*after, name, {}).config == parse(bytes.str(), name, overrides).config)
+          << *after;
+      for (const std::string& line : lines_of(bytes.str()))
+        if (const auto comment = line.find('#'); comment != std::string::npos) {
+          EXPECT_THAT(*after, HasSubstr(line.substr(comment)));
+        }
+      EXPECT_EQ(with_values(*after, values), after);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::deck
