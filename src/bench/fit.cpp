@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "layout/budget.hpp"
 
 #include "comm/control/placement.hpp"
+#include "comm/control/temporary_directory.hpp"
 #include "timing/recorder.hpp"
 
 #include "reduce/layout_options.hpp"
@@ -53,15 +56,6 @@ double seconds_of(const std::function<void()>& action,
                   int repetitions) {
   const measure::RaceLimits limits{.repetitions = repetitions, .warmups = fit_warmups};
   return measure::race({action}, stream, world, limits).front();
-}
-
-/// 1 KiB, 4 KiB, … and at last the deck's largest bucket.
-std::vector<std::int64_t> sizes_for(std::int64_t largest) {
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t bytes = least_bytes; bytes < largest; bytes *= size_factor)
-    sizes.push_back(bytes);
-  sizes.push_back(std::max(largest, least_bytes));
-  return sizes;
 }
 
 std::int64_t largest_bucket_bytes(const session::Job& job,
@@ -197,6 +191,13 @@ void measure_sharing(Link& link,
   link.stretch = std::max(median(stretch), 1.0);
 }
 
+/// Each in three variants that take about as long as a lone step.
+int steps_within(const FitRequest& request, const predict::Compute& compute) {
+  constexpr double least = 3;
+  const double one = 3 * (compute.rest_s + compute.micro_step_s + compute.last_micro_step_s);
+  return static_cast<int>(std::min(std::max(request.most_s / one, least), 1.0 * request.steps));
+}
+
 void measure_exchanges(Link& link,
                        comm::Communicator& communicator,
                        device::Device& device,
@@ -215,14 +216,34 @@ void measure_exchanges(Link& link,
 
 }  // namespace
 
+std::vector<std::int64_t> fit_sizes(std::int64_t largest) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = least_bytes; bytes < largest; bytes *= size_factor)
+    sizes.push_back(bytes);
+  sizes.push_back(std::max(largest, least_bytes));
+  return sizes;
+}
+
 Machine measure_machine(const session::Job& job,
                         comm::World& world,
                         Log& log,
                         const FitRequest& request) {
   if (job.run.device == session::DeviceChoice::cuda)
     throw UserError("bench reduce --fit measures CPUs: give run.device=cpu");
-  const int threads = session::choose_threads(job.run.threads, world);
-  omp_set_num_threads(threads);
+  omp_set_num_threads(session::choose_threads(job.run.threads, world));
+  std::optional<data::Split> data;
+  {
+    const comm::TemporaryDirectory cache(world);
+    data.emplace(session::open_data(job, cache.path(), world, log));  // mapped, so its file may go
+  }
+  return measure_machine(job, *data, world, request);
+}
+
+Machine measure_machine(const session::Job& job,
+                        const data::Split& data,
+                        comm::World& world,
+                        const FitRequest& request) {
+  const int threads = omp_get_max_threads();
   const auto device = session::open_device(session::DeviceChoice::cpu, threads, world);
   const DType dtype = session::choose_dtype(job.run.precision, *device, world);
   Machine machine{.processor = device->description(), .links = {}, .compute = {}};
@@ -230,8 +251,8 @@ Machine measure_machine(const session::Job& job,
       std::min<std::int64_t>(std::int64_t{session::choose_threads({}, world)} * world.local_size(),
                              std::max(std::thread::hardware_concurrency(), 1U));
   machine.ranks_per_host = world.local_size();
-  LoneStep lone(job, world, log, dtype);
-  machine.compute.push_back(lone.measure(request.steps));
+  LoneStep lone(job, data, world, dtype);
+  machine.compute = measure_in_turns({&lone}, request.steps, request.most_s);
   if (world.size() == 1)
     return machine;
 
@@ -242,19 +263,21 @@ Machine measure_machine(const session::Job& job,
   if (hosts > 1)  // on one host the later ones of a row would find their bucket in the caches
     bench.row_bytes = row_bytes;
   bench.transports = {job.parallel.transport};
+  std::ranges::copy(request.further_transports, std::back_inserter(bench.transports));
   bench.reduction = job.parallel.reduction;
   bench.dtypes = {DType::f32};
   if (dtype == DType::bf16 || job.parallel.gradient_dtype == reduce::GradientDType::bf16)
     bench.dtypes.push_back(DType::bf16);
   if (request.chooses_sizes)
-    bench.bytes = sizes_for(largest);
+    bench.bytes = fit_sizes(largest);
   std::ranges::sort(bench.bytes);
   machine.links = links_of(comm::bench_reduce(world, *device, bench), bench.reduction, hosts);
   for (Link& link : machine.links) {
     const auto communicator =
         comm::make_communicator(link.transport, link.reduction, world, *device, bench.options);
     measure_exchanges(link, *communicator, *device, world, bench.repetitions);
-    measure_sharing(link, lone, *communicator, world, largest, request.steps);
+    measure_sharing(link, lone, *communicator, world, largest,
+                    steps_within(request, machine.compute.front()));
   }
   return machine;
 }

@@ -15,12 +15,15 @@
 // 3. CPUs only.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/log.hpp"
 
 #include "comm/bench.hpp"
 #include "comm/control/world.hpp"
+#include "data/dataset.hpp"
 
 #include "predict/machine.hpp"
 #include "session/job.hpp"
@@ -28,17 +31,29 @@
 namespace trireme::bench {
 
 struct FitRequest {
-  /// Transport, reduction, repetitions; sizes where they are given, else chosen by the deck.
+  /// Repetitions; sizes where they are given, else up to the deck's largest bucket.
   comm::BenchRequest collectives;
   bool chooses_sizes = true;
   int steps = 15;
+  /// Of a piece that takes steps: fewer of them, though three, when it has taken so long.
+  double most_s = std::numeric_limits<double>::infinity();
+  /// Beside the deck's.
+  std::vector<comm::Transport> further_transports = {};
 };
+
+/// 1 KiB, 4 KiB, … and at last `largest` bytes.
+std::vector<std::int64_t> fit_sizes(std::int64_t largest);
 
 /// Without storage_bytes_per_s and processor. Collective; the same on every rank. Throws UserError
 /// when the deck asks for GPUs or a transport does not fit the world.
 predict::Machine measure_machine(const session::Job& job,
                                  comm::World& world,
                                  Log& log,
+                                 const FitRequest& request);
+/// The same of data that are open. Requires: OpenMP has the deck's threads.
+predict::Machine measure_machine(const session::Job& job,
+                                 const data::Split& data,
+                                 comm::World& world,
                                  const FitRequest& request);
 
 }  // namespace trireme::bench

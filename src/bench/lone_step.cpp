@@ -19,6 +19,7 @@ namespace trireme::bench {
 namespace {
 
 constexpr int lone_warmups = 3;
+constexpr int least_steps = 3;
 /// Where a piece is too short for the clock.
 constexpr double least_s = 1e-9;
 
@@ -41,13 +42,14 @@ session::Job alone(const session::Job& job, DType dtype) {
 
 }  // namespace
 
-LoneStep::LoneStep(const session::Job& job, comm::World& world, Log& log, DType dtype)
+LoneStep::LoneStep(const session::Job& job,
+                   const data::Split& data,
+                   comm::World& world,
+                   DType dtype)
     : world_(world),
       job_(alone(job, dtype)),
       self_(comm::make_self_world()),
-      cache_(world),
-      data_(session::open_data(job_, cache_.path(), world, log)),
-      session_(job_, data_, *self_) {
+      session_(job_, data, *self_) {
   session::Saver(job_, session_.plan, session_.engine, session_.optimizer, *session_.device, *self_)
       .initialize(*session_.compute_stream);
 }
@@ -101,13 +103,7 @@ StepPieces LoneStep::slowest() {
           slowest[4], slowest[5], waiting,    {slowest + singles, slowest + each}};
 }
 
-predict::Compute LoneStep::measure(int steps) {
-  std::vector<StepPieces> all;
-  for (int i = -lone_warmups; i < steps; ++i) {
-    StepPieces pieces = slowest();
-    if (i >= 0)
-      all.push_back(std::move(pieces));
-  }
+predict::Compute LoneStep::compute_of(const std::vector<StepPieces>& all) const {
   const auto middle = [&](const auto& value) {
     std::vector<double> values;
     for (const StepPieces& pieces : all) values.push_back(value(pieces));
@@ -137,6 +133,24 @@ predict::Compute LoneStep::measure(int steps) {
       row.ready.push_back({plan.parameter(parameter).name,
                            middle([b](const StepPieces& p) { return p.ready[b]; })});
   return row;
+}
+
+std::vector<predict::Compute> measure_in_turns(const std::vector<LoneStep*>& lones,
+                                               int steps,
+                                               double most_s) {
+  std::vector<std::vector<StepPieces>> pieces(lones.size());
+  double taken = 0;
+  for (int i = -lone_warmups; i < steps && (i < least_steps || taken < most_s); ++i)
+    for (std::size_t which = 0; which < lones.size(); ++which) {
+      StepPieces step = lones[which]->slowest();
+      taken += step.step;
+      if (i >= 0)
+        pieces[which].push_back(std::move(step));
+    }
+  std::vector<predict::Compute> rows;
+  for (std::size_t which = 0; which < lones.size(); ++which)
+    rows.push_back(lones[which]->compute_of(pieces[which]));
+  return rows;
 }
 
 std::string model_text(const model::GptShape& shape) {

@@ -7,14 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/dtype.hpp"
-#include "base/log.hpp"
 
-#include "comm/control/temporary_directory.hpp"
 #include "comm/control/world.hpp"
 #include "data/dataset.hpp"
 
@@ -39,15 +38,15 @@ struct StepPieces {
 
 class LoneStep {
  public:
-  /// On the threads that OpenMP has, on a CPU. Collective.
-  LoneStep(const session::Job& job, comm::World& world, Log& log, DType dtype);
+  /// On the threads that OpenMP has, on a CPU. `data`, the job's, outlive it.
+  LoneStep(const session::Job& job, const data::Split& data, comm::World& world, DType dtype);
 
   /// One more step of this rank.
   StepPieces step();
   /// All ranks begin one together: the pieces of the one that was slowest. Collective.
   StepPieces slowest();
-  /// Medians of slowest(). Collective; the same on every rank.
-  predict::Compute measure(int steps);
+  /// What a machine file says of such steps, by their medians. The same on every rank.
+  [[nodiscard]] predict::Compute compute_of(const std::vector<StepPieces>& steps) const;
 
   [[nodiscard]] device::Device& device() { return *session_.device; }
 
@@ -55,11 +54,17 @@ class LoneStep {
   comm::World& world_;
   const session::Job job_;
   const std::unique_ptr<comm::World> self_;
-  const comm::TemporaryDirectory cache_;
-  const data::Split data_;
   session::Session session_;
   std::int64_t number_ = 0;
 };
+
+/// Rows of lone steps that take turns, so that a disturbance hits all of them: of `steps` each after
+/// the warm-up, or of fewer, though of three, when all have taken `most_s`. Collective; the same on
+/// every rank.
+std::vector<predict::Compute> measure_in_turns(
+    const std::vector<LoneStep*>& lones,
+    int steps,
+    double most_s = std::numeric_limits<double>::infinity());
 
 /// How a machine file calls what decides the time of a micro-step beside precision, threads and
 /// micro-batch.

@@ -108,42 +108,6 @@ std::optional<double> checkpoint_seconds(const predict::Machine& machine, const 
   return of_a_rank * plan.plan.ranks() / machine.storage_bytes_per_s;
 }
 
-ScalingRow row_of(const deck::Deck& deck,
-                  const predict::Machine& machine,
-                  int ranks,
-                  int hosts,
-                  std::int64_t weak_micro_steps) {
-  const deck::JobConfig& config = deck.config;
-  const DeckPlan plan = plan_of(deck, ranks, hosts);
-  ScalingRow row;
-  row.ranks = ranks;
-  row.hosts = hosts;
-  const auto [dtype, compute] = compute_of(deck, machine, plan, divided_up(ranks, hosts));
-  const auto links = predict::LinkCost::find(machine, wire_of(config, ranks, hosts));
-  row.memory_bytes = whole_bytes(plan, dtype);
-  row.checkpoint_s = checkpoint_seconds(machine, plan);
-  row.weak_sequences = weak_micro_steps * ranks * config.batch.micro_sequences;
-  row.missing = compute.row == nullptr ? "a step in this precision" : links.missing();
-  if (config.parallel.shard == layout::Shard::parameters)
-    row.missing = "steps that gather layer by layer (parallel.shard: parameters)";
-  if (!row.missing.empty())
-    return row;
-  row.links_carried_over = links.extrapolated();
-  row.compute_estimated = !compute.same_work;
-  row.compute_carried_over = !compute.same_ranks;
-  predict::StepModel model;
-  predict::fill_compute(model, compute, plan.plan, plan.sharded(), matrices_part(plan));
-  fill_communication(model, links, config, plan, dtype);
-  const auto of_micro_steps = [&](std::int64_t micro_steps) {
-    model.micro_steps = micro_steps;
-    return predict::predict_step(model);
-  };
-  row.weak = of_micro_steps(weak_micro_steps);
-  if (config.batch.sequences % (config.batch.micro_sequences * ranks) == 0)
-    row.strong = of_micro_steps(config.batch.sequences / (config.batch.micro_sequences * ranks));
-  return row;
-}
-
 std::string seconds_text(double seconds) {
   return seconds < 1 ? fmt::format("{:.2f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
 }
@@ -185,6 +149,42 @@ std::string step_json(const std::optional<predict::StepPrediction>& step, double
 
 }  // namespace
 
+ScalingRow scaling_row(const deck::Deck& deck,
+                       const predict::Machine& machine,
+                       int ranks,
+                       int hosts,
+                       std::int64_t weak_micro_steps) {
+  const deck::JobConfig& config = deck.config;
+  const DeckPlan plan = plan_of(deck, ranks, hosts);
+  ScalingRow row;
+  row.ranks = ranks;
+  row.hosts = hosts;
+  const auto [dtype, compute] = compute_of(deck, machine, plan, divided_up(ranks, hosts));
+  const auto links = predict::LinkCost::find(machine, wire_of(config, ranks, hosts));
+  row.memory_bytes = whole_bytes(plan, dtype);
+  row.checkpoint_s = checkpoint_seconds(machine, plan);
+  row.weak_sequences = weak_micro_steps * ranks * config.batch.micro_sequences;
+  row.missing = compute.row == nullptr ? "a step in this precision" : links.missing();
+  if (config.parallel.shard == layout::Shard::parameters)
+    row.missing = "steps that gather layer by layer (parallel.shard: parameters)";
+  if (!row.missing.empty())
+    return row;
+  row.links_carried_over = links.extrapolated();
+  row.compute_estimated = !compute.same_work;
+  row.compute_carried_over = !compute.same_ranks;
+  predict::StepModel model;
+  predict::fill_compute(model, compute, plan.plan, plan.sharded(), matrices_part(plan));
+  fill_communication(model, links, config, plan, dtype);
+  const auto of_micro_steps = [&](std::int64_t micro_steps) {
+    model.micro_steps = micro_steps;
+    return predict::predict_step(model);
+  };
+  row.weak = of_micro_steps(weak_micro_steps);
+  if (config.batch.sequences % (config.batch.micro_sequences * ranks) == 0)
+    row.strong = of_micro_steps(config.batch.sequences / (config.batch.micro_sequences * ranks));
+  return row;
+}
+
 Scaling scaling_of(const deck::Deck& deck,
                    const predict::Machine& machine,
                    std::vector<int> ranks,
@@ -200,8 +200,8 @@ Scaling scaling_of(const deck::Deck& deck,
   ranks.erase(repeated.begin(), repeated.end());
   Scaling scaling{.sequences = batch.sequences, .context = deck.shape().context, .rows = {}};
   for (const int count : ranks)
-    scaling.rows.push_back(
-        row_of(deck, machine, count, static_cast<int>(divided_up(count, per_host)), micro_steps));
+    scaling.rows.push_back(scaling_row(deck, machine, count,
+                                       static_cast<int>(divided_up(count, per_host)), micro_steps));
   return scaling;
 }
 

@@ -39,6 +39,13 @@ struct Scaling {
   std::vector<ScalingRow> rows;
 };
 
+/// Of one number of ranks. `weak_micro_steps`: of a rank's step when the batch grows with them.
+ScalingRow scaling_row(const deck::Deck& deck,
+                       const predict::Machine& machine,
+                       int ranks,
+                       int hosts,
+                       std::int64_t weak_micro_steps);
+
 /// One row per number of ranks. `ranks` has those asked for, the first is that of the deck's batch;
 /// one number alone is put among the powers of two up to 4096. `hosts`: of the first; 1 leaves
 /// ranks per host to the machine file.

@@ -39,7 +39,10 @@ std::string as_text(const deck::Value& value) {
   return std::visit([](const auto& v) { return deck::yaml_text(v); }, value);
 }
 
-session::Job job_of(const deck::Deck& deck, const model::GptShape& shape) {
+}  // namespace
+
+session::Job job_of(const deck::Deck& deck) {
+  const model::GptShape shape = deck.shape();
   const session::Sections& sections = deck.config;
   session::Job job{sections};
   job.shape = shape;
@@ -56,6 +59,8 @@ session::Job job_of(const deck::Deck& deck, const model::GptShape& shape) {
   }
   return job;
 }
+
+namespace {
 
 /// What every rank read from its own command line, and what it is made of.
 std::vector<comm::Fact> facts_of(const session::Job& job,
@@ -94,23 +99,31 @@ ExitCode with_deck(comm::World& world,
                    const char* verb,
                    const DeckWords& words,
                    const std::function<ExitCode(const session::Job&, Log&)>& action) {
-  std::string bytes;
-  comm::on_first_rank(world, [&] { bytes = deck::read_deck_file(words.path); });
-  bytes = world.broadcast(std::move(bytes), 0);
-  deck::Circumstances circumstances{.ranks = world.size(), .cuda = build_info().has_cuda};
-  circumstances.tokenizer = read_tokenizer(world, bytes, words);
-  circumstances.reads_weights = world.rank() == 0;
-  std::optional<deck::Deck> deck;
-  comm::together(world, [&] {  // command lines, and so mistakes in them, may differ
-    deck = deck::parse(bytes, words.path, words.overrides, circumstances);
+  return with_shared_deck(world, verb, words, [&](const SharedDeck& shared, Log& log) {
+    const session::Job job = job_of(shared.deck);
+    return action(job, log);
   });
-  world.limit_waiting(deck->config.parallel.deadline.seconds);
-  const model::GptShape shape = deck->shape();
-  const session::Job job = job_of(*deck, shape);
-  comm::expect_agreement(world, facts_of(job, verb, words.path));
+}
+
+ExitCode with_shared_deck(comm::World& world,
+                          const char* verb,
+                          const DeckWords& words,
+                          const std::function<ExitCode(const SharedDeck&, Log&)>& action) {
+  SharedDeck shared;
+  shared.circumstances.ranks = world.size();
+  shared.circumstances.cuda = build_info().has_cuda;
+  comm::on_first_rank(world, [&] { shared.bytes = deck::read_deck_file(words.path); });
+  shared.bytes = world.broadcast(std::move(shared.bytes), 0);
+  shared.circumstances.tokenizer = read_tokenizer(world, shared.bytes, words);
+  shared.circumstances.reads_weights = world.rank() == 0;
+  comm::together(world, [&] {  // command lines, and so mistakes in them, may differ
+    shared.deck = deck::parse(shared.bytes, words.path, words.overrides, shared.circumstances);
+  });
+  world.limit_waiting(shared.deck.config.parallel.deadline.seconds);
+  comm::expect_agreement(world, facts_of(job_of(shared.deck), verb, words.path));
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   try {
-    return action(job, log);
+    return action(shared, log);
   } catch (const std::exception& problem) {  // log.txt is where people look for why a run ended
     for (const std::string& line : verdict_of(problem).lines) log.only_to_file(line);
     throw;

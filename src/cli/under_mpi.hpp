@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -14,6 +15,7 @@
 
 #include "cli/options.hpp"
 #include "cli/verb.hpp"
+#include "deck/deck.hpp"
 #include "session/job.hpp"
 
 namespace trireme::cli {
@@ -32,5 +34,21 @@ ExitCode with_deck(comm::World& world,
                    const char* verb,
                    const DeckWords& words,
                    const std::function<ExitCode(const session::Job&, Log&)>& action);
+
+/// A checked deck on all ranks, for verbs that look at other values of its keys.
+struct SharedDeck {
+  std::string bytes;
+  deck::Circumstances circumstances;
+  deck::Deck deck;
+};
+
+/// The same with the deck itself.
+ExitCode with_shared_deck(comm::World& world,
+                          const char* verb,
+                          const DeckWords& words,
+                          const std::function<ExitCode(const SharedDeck&, Log&)>& action);
+
+/// What a run of this deck is started with.
+session::Job job_of(const deck::Deck& deck);
 
 }  // namespace trireme::cli
