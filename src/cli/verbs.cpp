@@ -9,6 +9,7 @@
 #include "cli/sample_verb.hpp"
 #include "cli/tokenize_verb.hpp"
 #include "cli/tokenizer_verbs.hpp"
+#include "cli/tune_verb.hpp"
 #include "cli/verb.hpp"
 #include "cli/weights_verbs.hpp"
 
@@ -30,6 +31,11 @@ std::span<const Verb> verbs() {
        "DECK [section.key=value ...] [--from R] [--to R] [--steps K]\n"
        "[--stop-above M] [--json FILE]    alone or under mpirun",
        "Losses over a growing learning rate, and which it suggests", declare_find_rate},
+      {"tune",
+       "DECK [section.key=value ...] [--output DECK] [--seconds S] [--memory GIB] [--same-bits]\n"
+       "[--json FILE]    alone or under mpirun",
+       "Micro-batch, transport and buckets with which a deck's step is shortest here",
+       declare_tune},
       {"tokenize",
        "--tokenizer FILE_OR_DIR --text FILES ... --output PREFIX [--field KEY]\n"
        "[--validation-fraction F] [--shard-bytes B]    alone or under mpirun",

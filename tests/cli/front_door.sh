@@ -60,6 +60,8 @@ expect 2 '' "'chekc' is neither a verb nor a deck; did you mean 'check'?" chekc 
 expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --steps 1
 expect 2 '' 'usage: trireme find-rate' find-rate bad.yaml --from 0
 expect 2 '' 'from a lower to a higher rate, not from 0.1 to 0.01' find-rate "$source/tests/integration/tiny.yaml" --from 0.1 --to 0.01
+expect 2 '' 'bad.yaml: error: this file exists already' tune "$source/input/quickstart.yaml" --output bad.yaml
+expect 2 '' 'usage: trireme tune' tune bad.yaml --memory 0
 expect 2 '' 'not a number' sample directory --temperature nan
 expect 2 '' 'no token has a probability of 0' sample directory --top-p 0
 expect 2 '' 'directory: error: no weights in this directory' generate directory

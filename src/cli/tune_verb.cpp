@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/tune_verb.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/build_info.hpp"
+
+#include "comm/control/together.hpp"
+
+#include "cli/new_file.hpp"
+#include "cli/options.hpp"
+#include "cli/scaling.hpp"
+#include "cli/under_mpi.hpp"
+#include "deck/edit.hpp"
+#include "tune/tune.hpp"
+#include "tune/tune_report.hpp"
+
+namespace trireme::cli {
+namespace {
+
+struct Asked {
+  DeckWords deck;
+  tune::TuneRequest request;
+  double gib = 0;
+  std::string output, json;
+};
+
+std::string build_text() {
+  const BuildInfo& build = build_info();
+  return fmt::format("trireme {} at {}", build.version, build.git_revision);
+}
+
+tune::Outlook outlook_of(const deck::Deck& deck,
+                         const predict::Machine& machine,
+                         int ranks,
+                         int hosts) {
+  const ScalingRow row = scaling_row(deck, machine, ranks, hosts, 1);
+  tune::Outlook outlook{.memory_bytes = row.memory_bytes, .step_s = {}};
+  if (row.strong)
+    outlook.step_s = row.strong->step_s;
+  return outlook;
+}
+
+/// Before anything is measured: whether the result could be written.
+void expect_writable(const Asked& asked, const SharedDeck& shared) {
+  expect_new_file(asked.json);
+  expect_new_file(asked.output);
+  if (!asked.output.empty() &&
+      !deck::with_values(shared.bytes, tune::values_of(tune::setting_of(shared.deck.config))))
+    throw UserError(Place{asked.deck.path, 0, 0},
+                    "this deck's layout is not one that --output can write other values into; "
+                    "without --output they are printed");
+}
+
+void give(const Asked& asked, const SharedDeck& shared, const tune::Tuning& tuning) {
+  print(tune::tuning_table(tuning));
+  if (!asked.json.empty())
+    write_new_file(asked.json, tune::tuning_json(tuning));
+  if (asked.output.empty())
+    return;
+  const auto text = tune::tuned_deck(tuning, shared.bytes, {build_text(), asked.deck.overrides});
+  TRIREME_EXPECT(text, "no layout for {}",
+                 tune::words_of(tune::values_to_write(tuning, shared.bytes)));
+  write_new_file(asked.output, *text);
+}
+
+}  // namespace
+
+Action declare_tune(CLI::App& command) {
+  const auto asked = std::make_shared<Asked>();
+  add_deck(command, asked->deck)->required();
+  command.add_option("--output", asked->output, "Write the deck with the chosen values there");
+  command
+      .add_option("--seconds", asked->request.seconds,
+                  "About how long to measure; longer where a few steps take longer")
+      ->check(CLI::Range(1.0, 1e6));
+  command
+      .add_option("--memory", asked->gib,
+                  "GiB that a rank may take; its part of what the hosts have free, unless given")
+      ->check(CLI::Range(0.001, 1e6));
+  command.add_flag("--same-bits", asked->request.same_bits, "Leave out what may round otherwise");
+  command.add_option("--json", asked->json, "Write what was measured into this new file as well");
+  return [asked](Arguments arguments) {
+    asked->request.memory_bytes = static_cast<std::int64_t>(asked->gib * 0x1p30);
+    return under_mpi(arguments, [&](comm::World& world) {
+      return with_shared_deck(world, "tune", asked->deck, [&](const SharedDeck& shared, Log& log) {
+        comm::on_first_rank(world, [&] { expect_writable(*asked, shared); });
+        const tune::Tuning tuning = tune::tune({.deck = shared.deck,
+                                                .circumstances = shared.circumstances,
+                                                .job = job_of,
+                                                .outlook = outlook_of},
+                                               world, log, asked->request);
+        comm::on_first_rank(world, [&] { give(*asked, shared, tuning); });
+        return ExitCode::done;
+      });
+    });
+  };
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tune/tune.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "base/error.hpp"
+#include "base/packing.hpp"
+#include "base/quantile.hpp"
+#include "base/text.hpp"
+
+#include "device/device.hpp"
+
+#include "comm/communicator.hpp"
+#include "comm/control/temporary_directory.hpp"
+#include "comm/control/together.hpp"
+
+#include "reduce/layout_options.hpp"
+#include "reduce/leaves.hpp"
+
+#include "model/layers.hpp"
+
+#include "bench/fit.hpp"
+#include "bench/lone_step.hpp"
+#include "deck/check.hpp"
+#include "doctor/host_facts.hpp"
+#include "session/machine.hpp"
+#include "session/session.hpp"
+#include "tune/timed_steps.hpp"
+
+namespace trireme::tune {
+namespace {
+
+constexpr std::size_t most_micro_batches = 8;
+constexpr std::size_t most_runs = 5;  ///< beside the deck's own
+constexpr int rounds = 4, rounds_again = 6;
+constexpr int link_repetitions = 9;
+constexpr std::int64_t largest_message = std::int64_t{64} << 20;
+constexpr double part_of_free_memory = 0.9;
+/// Of the time, for each part; collectives take theirs.
+constexpr double compute_part = 0.25, runs_part = 0.4, again_part = 0.35;
+constexpr int least_steps = 3, most_steps = 15;
+constexpr std::int64_t few_micro_steps = 3;
+
+std::int64_t free_bytes(comm::World& world) {
+  const doctor::HostFacts facts = doctor::facts_of_this_host(world.host());
+  std::int64_t free = facts.available_bytes;
+  if (facts.memory_limit_bytes != doctor::unlimited)
+    free = std::min(free, facts.memory_limit_bytes);
+  const double mine = part_of_free_memory * static_cast<double>(free) / world.local_size();
+  const auto all = world.gather_all(std::array{mine});
+  return static_cast<std::int64_t>(*std::ranges::min_element(all));
+}
+
+int hosts_of(comm::World& world) {
+  auto hosts = world.gather_all(world.host());
+  std::ranges::sort(hosts);
+  return static_cast<int>(std::unique(hosts.begin(), hosts.end()) - hosts.begin());
+}
+
+comm::Transport transport_of(std::string_view name) {
+  for (const auto& [transport, word] : EnumNames<comm::Transport>::table)
+    if (name == word)
+      return transport;
+  TRIREME_EXPECT(false, "a transport '{}'", name);
+  return comm::Transport::automatic;
+}
+
+Setting with(Setting setting, const Choices::Compute& compute) {
+  setting.micro_sequences = compute.micro_sequences;
+  setting.recompute = compute.recompute;
+  return setting;
+}
+
+class Tuner {
+ public:
+  Tuner(const Subject& subject, comm::World& world, Log& log, const TuneRequest& request)
+      : subject_(subject), world_(world), log_(log), request_(request), deck_(subject.deck) {}
+
+  Tuning tune();
+
+ private:
+  [[nodiscard]] deck::Deck deck_of(const Setting& setting) const {
+    deck::Deck other = deck_;
+    apply(setting, other.config);
+    return other;
+  }
+  [[nodiscard]] session::Job job_of(const Setting& setting) const {
+    return subject_.job(deck_of(setting));
+  }
+  [[nodiscard]] std::int64_t lone_bytes(const Setting& setting) const;
+  void find_ways();
+  void find_computes();
+  void measure();
+  void measure_computes(int steps, double each_s);
+  std::vector<Candidate> predict();
+  void run(std::vector<Candidate> all);
+  void run_again();
+  double time(const Candidate& candidate, const TimedSteps& steps) {
+    return seconds_of_a_step(job_of(candidate.setting), *data_, world_, steps);
+  }
+  [[nodiscard]] TimedSteps steps_for(double seconds, std::size_t blocks) const;
+  /// The first rank's, on every rank.
+  template <class T>
+  [[nodiscard]] T of_the_first(T value) const {
+    Packer packer;
+    packer.number(value);
+    const std::string bytes = world_.broadcast(packer.take(), 0);
+    return Unpacker(bytes).number<T>();
+  }
+
+  const Subject& subject_;
+  comm::World& world_;
+  Log& log_;
+  const TuneRequest& request_;
+  deck::Deck deck_;  ///< with the precision that auto means here
+  Setting own_;
+  std::unique_ptr<device::Device> device_;
+  DType dtype_{};
+  std::optional<data::Split> data_;
+  Choices choices_;
+  Tuning result_;
+};
+
+/// Of the step that compute is measured with, which is not sharded (bench/lone_step.hpp).
+std::int64_t Tuner::lone_bytes(const Setting& setting) const {
+  deck::Deck lone = deck_of(setting);
+  lone.config.parallel = {};
+  return subject_.outlook(lone, {}, 1, 1).memory_bytes;
+}
+
+/// The deck's transport, and those that messages and memory of hosts allow here.
+void Tuner::find_ways() {
+  using comm::Transport;
+  const auto wire_of = [&](Transport transport) {
+    return transport_of(
+        comm::make_communicator(transport, deck_.config.parallel.reduction, world_, *device_)
+            ->name());
+  };
+  const Transport own = own_.transport, own_wire = wire_of(own);
+  choices_.ways = {{own, own_wire}};
+  if (world_.size() == 1)
+    return;
+  if (const Transport best = wire_of(Transport::automatic); best != own_wire)
+    choices_.ways.push_back({Transport::automatic, best});
+  if (std::ranges::find(choices_.ways, Transport::mpi, &Choices::Way::wire) == choices_.ways.end())
+    choices_.ways.push_back({Transport::mpi, Transport::mpi});
+}
+
+/// Micro-batches, each with the least recomputation with which it fits; the deck's pair first.
+void Tuner::find_computes() {
+  const auto& config = deck_.config;
+  const int leaves =
+      static_cast<int>(world_.size() * reduce::leaves_per_rank(config.parallel, world_.size()));
+  choices_.computes = {{own_.micro_sequences, own_.recompute}};
+  if (lone_bytes(own_) > result_.memory_bytes)
+    throw UserError(fmt::format(
+        "a rank by itself takes {} for this deck, of {} that it may take: what a step computes "
+        "cannot be measured here; use fewer ranks per host or a smaller batch.micro_sequences",
+        bytes_text(static_cast<double>(lone_bytes(own_))),
+        bytes_text(static_cast<double>(result_.memory_bytes))));
+  const auto fits = [&](std::int64_t micro, model::Recompute recompute) {
+    return lone_bytes(with(own_, {micro, recompute})) <= result_.memory_bytes;
+  };
+  for (const std::int64_t micro : nearest(micro_batches(config.batch, world_.size(), leaves),
+                                          own_.micro_sequences, most_micro_batches)) {
+    if (request_.same_bits && micro != own_.micro_sequences)
+      continue;
+    for (const auto& [recompute, word] : EnumNames<model::Recompute>::table)
+      if (fits(micro, recompute)) {
+        if (micro != own_.micro_sequences || recompute != own_.recompute)
+          choices_.computes.push_back({micro, recompute});
+        break;
+      }
+  }
+}
+
+void Tuner::measure() {
+  const session::Job job = job_of(own_);
+  const auto parameters = model::parameter_table(job.shape);
+  const layout::Options options = reduce::layout_options(job.parallel, parameters, world_.size(),
+                                                         reduce::wire_of(world_, *device_));
+  const double each =
+      compute_part * request_.seconds / static_cast<double>(choices_.computes.size());
+  bench::FitRequest fit{.collectives = {}, .chooses_sizes = false, .most_s = each};
+  fit.collectives.repetitions = link_repetitions;
+  if (world_.size() > 1) {
+    choices_.bucket_elements = bucket_sizes(parameters, options);
+    const std::int64_t all = layout::Plan(parameters, options).flat_elements();
+    fit.collectives.bytes =
+        bench::fit_sizes(std::min(all * static_cast<std::int64_t>(sizeof(float)), largest_message));
+    for (std::size_t i = 1; i < choices_.ways.size(); ++i)
+      fit.further_transports.push_back(choices_.ways[i].transport);
+  }
+  result_.machine = bench::measure_machine(job, *data_, world_, fit);
+  if (choices_.computes.size() > 1)
+    measure_computes(fit.steps, each);
+}
+
+/// As many of them in turns as memory has room for.
+void Tuner::measure_computes(int steps, double each_s) {
+  result_.machine.compute.clear();
+  for (std::size_t begin = 0; begin < choices_.computes.size();) {
+    std::vector<std::unique_ptr<bench::LoneStep>> kept;
+    std::vector<bench::LoneStep*> lones;
+    std::int64_t bytes = 0;
+    for (; begin < choices_.computes.size(); ++begin) {
+      const Setting setting = with(own_, choices_.computes[begin]);
+      bytes += lone_bytes(setting);
+      if (bytes > result_.memory_bytes && !kept.empty())
+        break;
+      kept.push_back(std::make_unique<bench::LoneStep>(job_of(setting), *data_, world_, dtype_));
+      lones.push_back(kept.back().get());
+    }
+    std::ranges::move(
+        bench::measure_in_turns(lones, steps, each_s * static_cast<double>(lones.size())),
+        std::back_inserter(result_.machine.compute));
+  }
+}
+
+/// With memory and step; the deck's own first, without what is not possible or needs too much.
+std::vector<Candidate> Tuner::predict() {
+  const Additions additions{world_.size(), deck_.config.parallel.reduction};
+  std::vector<Candidate> all = candidates(own_, choices_, additions), possible;
+  for (Candidate& one : all) {
+    if (request_.same_bits && one.changes_bits)
+      continue;
+    deck::Deck deck = deck_of(one.setting);
+    std::vector<Diagnostic> findings;
+    deck::check(deck, subject_.circumstances, findings);
+    if (!findings.empty())
+      continue;
+    deck.config.parallel.transport = one.wire;
+    const Outlook outlook = subject_.outlook(deck, result_.machine, world_.size(), result_.hosts);
+    TRIREME_EXPECT(outlook.step_s, "nothing is known of a step with {}",
+                   words_of(values_of(one.setting)));
+    ++result_.predicted;
+    one.memory_bytes = outlook.memory_bytes;
+    one.predicted_s = *outlook.step_s;
+    if (one.memory_bytes > result_.memory_bytes && !possible.empty())
+      ++result_.too_large;
+    else
+      possible.push_back(std::move(one));
+  }
+  return possible;
+}
+
+/// So that `blocks` of them take about so long: fewer steps, or else of fewer micro-steps.
+TimedSteps Tuner::steps_for(double seconds, std::size_t blocks) const {
+  TimedSteps timed;
+  const double step_s = result_.runs.front().candidate.predicted_s;
+  const double fit = seconds / (static_cast<double>(blocks) * step_s) - timed.warmups;
+  timed.steps = static_cast<int>(std::clamp(fit, 1.0 * least_steps, 1.0 * most_steps));
+  if (fit < least_steps)
+    timed.most_micro_steps = few_micro_steps;
+  return of_the_first(timed);
+}
+
+void Tuner::run(std::vector<Candidate> all) {
+  Packer packer;
+  packer.array(shortlist(all, most_runs));
+  const std::string bytes = world_.broadcast(packer.take(), 0);
+  for (const std::size_t i : Unpacker(bytes).array<std::size_t>())
+    result_.runs.push_back({all[i], {}, {}});
+  const std::size_t count = result_.runs.size();
+  if (count == 1)
+    return;
+  const TimedSteps timed = steps_for(runs_part * request_.seconds, rounds * count);
+  log_.info(
+      "{} settings were predicted, {} of them above memory; running the best {} beside the "
+      "deck's values, {} rounds of {} steps",
+      result_.predicted, result_.too_large, count - 1, rounds, timed.steps);
+  // Each round begins with another of them.
+  for (std::size_t round = 0; round < static_cast<std::size_t>(rounds); ++round)
+    for (std::size_t turn = 0; turn < count; ++turn) {
+      Run& one = result_.runs[(round + turn) % count];
+      one.seconds.push_back(time(one.candidate, timed));
+    }
+  for (Run& one : result_.runs) one.ratio = ratio_of(one.seconds, result_.runs.front().seconds);
+}
+
+void Tuner::run_again() {
+  std::vector<Trial> trials;
+  for (const Run& one : result_.runs)
+    trials.push_back(
+        {one.ratio, one.candidate.changes_bits, differences(own_, one.candidate.setting).size()});
+  const std::size_t position = of_the_first(best_of(trials).value_or(0));
+  if (position == 0)
+    return;
+  Repeated again{.run = position, .seconds = {}, .own_seconds = {}, .ratio = {}};
+  const Candidate& own = result_.runs.front().candidate;
+  const Candidate& other = result_.runs[position].candidate;
+  constexpr std::size_t blocks_of_a_round = 4;
+  const TimedSteps timed =
+      steps_for(again_part * request_.seconds, rounds_again * blocks_of_a_round);
+  log_.info("running the best of them once more: {} rounds of {} x {} steps", rounds_again,
+            blocks_of_a_round, timed.steps);
+  for (int round = 0; round < rounds_again; ++round) {
+    const double own_first = time(own, timed);
+    const double first = time(other, timed), second = time(other, timed);
+    again.own_seconds.push_back((own_first + time(own, timed)) / 2);
+    again.seconds.push_back((first + second) / 2);
+  }
+  again.ratio = ratio_of(again.seconds, again.own_seconds);
+  result_.repeated = std::move(again);
+}
+
+Tuning Tuner::tune() {
+  comm::together(world_, [&] {
+    if (session::choose_kind(deck_.config.run.device, device::count_cuda_devices()) ==
+        device::Kind::cuda)
+      throw UserError("trireme tune measures CPUs, and a run would take GPUs: give run.device=cpu");
+  });
+  deck_.config.run.device = session::DeviceChoice::cpu;
+  const int threads = session::choose_threads(deck_.config.run.threads, world_);
+  omp_set_num_threads(threads);
+  device_ = session::open_device(session::DeviceChoice::cpu, threads, world_);
+  dtype_ = session::choose_dtype(deck_.config.run.precision, *device_, world_);
+  deck_.config.run.precision =
+      dtype_ == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
+  own_ = setting_of(deck_.config);
+  result_.ranks = world_.size();
+  result_.hosts = hosts_of(world_);
+  result_.memory_bytes = request_.memory_bytes > 0 ? request_.memory_bytes : free_bytes(world_);
+  {
+    const comm::TemporaryDirectory cache(world_);
+    data_.emplace(session::open_data(job_of(own_), cache.path(), world_, log_));
+  }
+  find_ways();
+  find_computes();
+  log_.info("measuring {} and {} for {} {}",
+            choices_.computes.size() == 1
+                ? "the deck's micro-batch"
+                : fmt::format("{} micro-batches", choices_.computes.size()),
+            choices_.ways.size() == 1 ? "a transport"
+                                      : fmt::format("{} transports", choices_.ways.size()),
+            world_.size(), world_.size() == 1 ? "rank" : "ranks");
+  measure();
+  run(predict());
+  run_again();
+  return std::move(result_);
+}
+
+}  // namespace
+
+Tuning tune(const Subject& subject, comm::World& world, Log& log, const TuneRequest& request) {
+  return Tuner(subject, world, log, request).tune();
+}
+
+}  // namespace trireme::tune

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`trireme tune` on the tiny deck: what it measures, decides and writes. How much it gains is not for a busy machine to say."""
+import json
+import os
+import re
+import signal
+import subprocess
+
+from harness import DECK, launch, start, TrainingTest
+
+
+class Tune(TrainingTest):
+    def setUp(self):
+        super().setUp()
+        with open(DECK, encoding="utf-8") as file:
+            text = file.read().replace("directory: unset", f"directory: {self.path('run')}").replace("text: [unset]", f"text: [{self.text}]")
+        self.deck = self.path("deck.yaml")
+        with open(self.deck, "w", encoding="utf-8") as file:
+            file.write("# my deck\n" + text + "# its end\n")
+
+    def tune(self, *words, ranks=2, code=0):
+        run = start("tune", self.deck, *words, ranks=ranks)
+        self.assertEqual(run.code, code, run)
+        return run
+
+    def tuned(self, *words, ranks=2):
+        """The report, the deck that was written, and the printed text."""
+        run = self.tune(*words, "--seconds", "2", "--output", self.path("tuned.yaml"), "--json", self.path("tuned.json"), ranks=ranks)
+        with open(self.path("tuned.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        with open(self.path("tuned.yaml"), encoding="utf-8") as file:
+            return report, file.read(), run.out
+
+    def check_decision(self, report):
+        """The rules by which values are chosen, on what was measured."""
+        own = report["runs"][0]
+        self.assertEqual(own["ratio"], 1)
+        best = report["runs"][report["chosen"]]
+        for run in report["runs"][1:]:
+            self.assertLess(run["predicted_s"], own["predicted_s"])
+            self.assertLessEqual(run["memory_bytes"], report["memory_bytes"])
+            self.assertEqual(len(run["measured_s"]), len(own["measured_s"]))
+        repeated = report["repeated"]
+        if report["chosen"] != 0:
+            self.assertEqual(repeated["run"], report["chosen"])
+            self.assertLessEqual(best["ratio"], 0.99)
+            self.assertLessEqual(repeated["ratio"], 0.99)
+            self.assertLess(repeated["ratio_quartiles"][1], 1)
+        elif repeated is not None:
+            self.assertTrue(repeated["ratio"] > 0.99 or repeated["ratio_quartiles"][1] >= 1)
+
+    def test_a_deck_is_tuned_and_trains(self):
+        report, deck, out = self.tuned()
+        self.assertEqual((report["filetype"], report["ranks"], report["hosts"]), ("trireme-tune", 2, 1))
+        self.check_decision(report)
+        self.assertIn("settings were predicted", out)
+        # The user's text follows, with the chosen values and nothing else changed.
+        comments, text = deck.split("\n\n", 1)
+        self.assertTrue(all(line.startswith("#") for line in comments.splitlines()), comments)
+        self.assertTrue(text.startswith("# my deck\n") and text.endswith("# its end\n"), text)
+        with open(self.deck, encoding="utf-8") as file:
+            before = file.read()
+        if report["chosen"] == 0:
+            self.assertEqual(text, before)
+        for key, value in report["runs"][report["chosen"]]["values"].items():
+            if value != report["runs"][0]["values"][key]:
+                self.assertRegex(text, re.escape(f"{key.split('.')[1]}: {value}"))
+        # Nothing else was left, and the deck trains.
+        self.assertEqual(sorted(os.listdir(self.folder)), ["deck.yaml", "text", "tuned.json", "tuned.yaml"])
+        trained = start(self.path("tuned.yaml"), ranks=2)
+        self.assertEqual(trained.code, 0, trained)
+
+    def test_the_same_bits_on_demand(self):
+        report, _, _ = self.tuned("--same-bits", ranks=3)
+        self.check_decision(report)
+        self.assertEqual({run["values"]["batch.micro_sequences"] for run in report["runs"]}, {"1"})
+        self.assertFalse(any(run["changes_bits"] for run in report["runs"]))
+        for name, deck in (("own", self.deck), ("tuned", self.path("tuned.yaml"))):
+            run = start(deck, f"run.directory={self.path(name)}", ranks=3)
+            self.assertEqual(run.code, 0, run)
+        self.assertEqual(self.losses("own"), self.losses("tuned"))
+
+    def test_one_rank_has_its_micro_batch(self):
+        report, _, _ = self.tuned("parallel.reduction=tree", "parallel.logical_shards=4", "model.recompute=block", ranks=1)
+        self.check_decision(report)
+        for run in report["runs"]:
+            self.assertIn(run["values"]["batch.micro_sequences"], ("1", "3"))  # of 12 sequences in 4 leaves
+            self.assertEqual(run["transport"], "self")
+
+    def test_mistakes(self):
+        self.tune("--output", self.deck, code=2)
+        self.assertIn("this file exists already", self.tune("--json", self.deck, code=2).err)
+        self.assertIn("usage: trireme tune", self.tune("--seconds", "0", code=2).err)
+        self.assertIn("that it may take", self.tune("--memory", "0.001", code=2).err)
+        with open(self.deck, "w", encoding="utf-8") as file:
+            file.write("{run: {directory: x, steps: 3},\n batch: {sequences: 4, micro_sequences: 1}, optimizer: {learning_rate: 1.0e-3},\n"
+                       " model: {layers: 1, heads: 1, channels: 8, context: 8}, data: {train: {synthetic: 100000}}}\n")
+        self.tuned(ranks=1)
+
+    def test_an_interrupted_one_leaves_nothing(self):
+        command = [*launch(2), "tune", self.deck, "--seconds", "600", "--output", self.path("tuned.yaml")]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            self.addCleanup(running.kill)
+            self.wait_for_line(running, "measuring")
+            running.send_signal(signal.SIGINT)
+            running.communicate(timeout=120)
+        self.assertNotEqual(running.returncode, 0)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["deck.yaml", "text"])

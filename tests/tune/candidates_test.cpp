@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which settings are looked at, which of them change bits, and which are run.
+#include "tune/candidates.hpp"
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trireme::tune {
+namespace {
+
+using comm::Reduction;
+using comm::Transport;
+using model::Recompute;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+TEST(MicroBatches, DivideEveryBatchOverAllRanks) {
+  session::BatchConfig batch{.sequences = 48, .micro_sequences = 4};
+  EXPECT_THAT(micro_batches(batch, 1, 1), ElementsAre(1, 2, 3, 4, 6, 8, 12, 16, 24, 48));
+  EXPECT_THAT(micro_batches(batch, 2, 1), ElementsAre(1, 2, 3, 4, 6, 8, 12, 24));
+  EXPECT_THAT(micro_batches(batch, 5, 1), IsEmpty());
+  EXPECT_THAT(micro_batches(batch, 2, 16), ElementsAre(1, 3));
+  batch.schedule = {{10, 72}, {20, 144}};
+  EXPECT_THAT(micro_batches(batch, 2, 1), ElementsAre(1, 2, 3, 4, 6, 12));
+}
+
+TEST(MicroBatches, NearestAreThoseOfTheSmallestFactor) {
+  EXPECT_THAT(nearest({1, 2, 3, 4, 6, 8, 12, 24}, 4, 4), ElementsAre(2, 3, 4, 6));
+  EXPECT_THAT(nearest({1, 2, 3, 4, 6, 8, 12, 24}, 4, 100), SizeIs(8));
+  EXPECT_THAT(nearest({1, 2, 4}, 4, 1), ElementsAre(4));
+}
+
+std::vector<layout::Parameter> blocks(int count, std::int64_t elements) {
+  std::vector<layout::Parameter> parameters{
+      {.name = "wte.weight", .shape = {elements}, .own_bucket = true}};
+  for (int i = 0; i < count; ++i)
+    parameters.push_back({.name = "h." + std::to_string(i) + ".weight", .shape = {elements}});
+  return parameters;
+}
+
+/// Buckets of another size end elsewhere than all others and than the deck's own.
+TEST(BucketSizes, AllDiffer) {
+  for (const int count : {1, 2, 5, 12, 40}) {
+    const auto parameters = blocks(count, 1000);
+    for (const std::int64_t own : {1L, 3000L, 40'000'000L}) {
+      const auto ends = [&](std::int64_t elements) {
+        const layout::Plan plan(parameters, {.ranks = 2, .bucket_elements = elements});
+        std::vector<std::size_t> sizes;
+        for (const layout::Bucket& bucket : plan.buckets())
+          sizes.push_back(bucket.parameters.size());
+        return sizes;
+      };
+      std::set<std::vector<std::size_t>> seen{ends(own)};
+      const auto sizes = bucket_sizes(parameters, {.ranks = 2, .bucket_elements = own});
+      for (const std::int64_t elements : sizes) EXPECT_TRUE(seen.insert(ends(elements)).second);
+      EXPECT_TRUE(std::ranges::is_sorted(sizes, std::ranges::greater{}));
+      if (count > 2) {
+        EXPECT_THAT(sizes, Not(IsEmpty()));
+      }
+    }
+  }
+}
+
+TEST(BucketSizes, OfBoundariesByHandAreOthers) {
+  const auto parameters = blocks(4, 1000);
+  const layout::Options by_hand{.ranks = 2, .bucket_elements = 1, .boundaries = {"h.3.weight"}};
+  EXPECT_THAT(bucket_sizes(parameters, by_hand), Not(IsEmpty()));
+}
+
+Setting own_setting() {
+  return {.micro_sequences = 4, .recompute = Recompute::none, .transport = Transport::automatic};
+}
+
+Choices choices() {
+  return {
+      .ways = {{Transport::automatic, Transport::shared_memory}, {Transport::mpi, Transport::mpi}},
+      .computes = {{4, Recompute::none}, {8, Recompute::none}, {16, Recompute::block}},
+      .bucket_elements = {1000, 500}};
+}
+
+TEST(Candidates, AreAllCombinationsAndTheDeckIsTheFirst) {
+  const auto all = candidates(own_setting(), choices(), {2, Reduction::sum});
+  ASSERT_THAT(all, SizeIs(2 * 3 * 3));
+  EXPECT_THAT(differences(own_setting(), all.front().setting), IsEmpty());
+  EXPECT_EQ(all.front().wire, Transport::shared_memory);
+  std::set<std::string> words;
+  for (const Candidate& one : all) words.insert(words_of(values_of(one.setting)));
+  EXPECT_THAT(words, SizeIs(all.size()));
+}
+
+TEST(Candidates, OtherBucketsTakeThePlaceOfBoundaries) {
+  Setting own = own_setting();
+  own.bucket_boundaries = {"h.1.weight"};
+  for (const Candidate& one : candidates(own, choices(), {2, Reduction::sum}))
+    EXPECT_EQ(one.setting.bucket_boundaries.empty(), one.setting.bucket_elements.given());
+}
+
+TEST(Bits, DependOnTheOrderOfAdditions) {
+  const Setting own = own_setting();
+  const auto differ = [&](const Setting& other, int ranks, Reduction reduction, Transport from,
+                          Transport to) {
+    return changes_bits({ranks, reduction}, own, from, other, to);
+  };
+  Setting micro = own, buckets = own, recomputed = own;
+  micro.micro_sequences = 8;
+  buckets.bucket_elements.value = 100;
+  recomputed.recompute = Recompute::block;
+  for (const auto& [reduction, word] : EnumNames<Reduction>::table)
+    for (const int ranks : {1, 2, 3, 8}) {
+      const bool free = ranks > 2 && reduction == Reduction::sum;
+      EXPECT_TRUE(differ(micro, ranks, reduction, Transport::mpi, Transport::mpi));
+      EXPECT_FALSE(differ(recomputed, ranks, reduction, Transport::mpi, Transport::mpi));
+      EXPECT_EQ(differ(own, ranks, reduction, Transport::shared_memory, Transport::mpi), free);
+      EXPECT_EQ(differ(buckets, ranks, reduction, Transport::mpi, Transport::mpi), free);
+      EXPECT_FALSE(
+          differ(buckets, ranks, reduction, Transport::shared_memory, Transport::shared_memory));
+    }
+}
+
+TEST(Settings, SayWhatDiffersAsADeckWould) {
+  Setting other = own_setting();
+  EXPECT_EQ(words_of(differences(own_setting(), other)), "the deck's values");
+  other.bucket_elements.value = 100;
+  other.recompute = Recompute::gelu;
+  EXPECT_EQ(words_of(differences(own_setting(), other)),
+            "model.recompute=gelu parallel.bucket_elements=100");
+  deck::JobConfig config;
+  apply(other, config);
+  EXPECT_THAT(differences(setting_of(config), other), IsEmpty());
+}
+
+/// With random predictions: the deck first, only shorter steps, no twins, no more than two alike.
+TEST(Shortlist, KeepsItsRules) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> second(0.9, 1.1);
+  for (int round = 0; round < 200; ++round) {
+    auto all = candidates(own_setting(), choices(), {2, Reduction::sum});
+    for (Candidate& one : all) one.predicted_s = second(random);
+    const std::size_t most = static_cast<std::size_t>(round % 6);
+    const auto chosen = shortlist(all, most);
+    ASSERT_THAT(chosen, Not(IsEmpty()));
+    EXPECT_EQ(chosen.front(), 0U);
+    EXPECT_LE(chosen.size(), most + 1);
+    EXPECT_EQ(std::set(chosen.begin(), chosen.end()).size(), chosen.size());
+    double least = all.front().predicted_s;
+    for (const Candidate& one : all) least = std::min(least, one.predicted_s);
+    for (auto i = chosen.begin() + 1; i != chosen.end(); ++i) {
+      EXPECT_LT(all[*i].predicted_s, all.front().predicted_s);
+      EXPECT_LE(std::count_if(chosen.begin() + 1, chosen.end(),
+                              [&](std::size_t other) {
+                                return all[other].setting.micro_sequences ==
+                                       all[*i].setting.micro_sequences;
+                              }),
+                2);
+    }
+    if (most > 0 && least < all.front().predicted_s) {
+      EXPECT_LE(all[chosen[1]].predicted_s, 1.005 * least);
+    }
+  }
+}
+
+TEST(Shortlist, TakesFewestChangesWherePredictionsAreAlike) {
+  auto all = candidates(own_setting(), choices(), {2, Reduction::sum});
+  for (Candidate& one : all) one.predicted_s = 1;
+  EXPECT_THAT(shortlist(all, 5), ElementsAre(0));
+  for (std::size_t i = 1; i < all.size(); ++i)
+    all[i].predicted_s = 0.9 - 1e-6 * static_cast<double>(i);
+  const auto chosen = shortlist(all, 2);
+  ASSERT_THAT(chosen, SizeIs(3));
+  EXPECT_FALSE(all[chosen[1]].changes_bits);
+  EXPECT_THAT(differences(own_setting(), all[chosen[1]].setting), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace trireme::tune
