@@ -79,7 +79,7 @@ Action declare_tune(CLI::App& command) {
   command
       .add_option("--memory", asked->gib,
                   "GiB that a rank may take; its part of what the hosts have free, unless given")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(CLI::Range(1e-6, 1e6));
   command.add_flag("--same-bits", asked->request.same_bits, "Leave out what may round otherwise");
   command.add_option("--json", asked->json, "Write what was measured into this new file as well");
   return [asked](Arguments arguments) {

@@ -16,6 +16,14 @@ Ratio ratio_of(const std::vector<double>& seconds, const std::vector<double>& ow
   return {median(ratios), quantile(ratios, 0.25), quantile(ratios, 0.75)};
 }
 
+bool confirms(const std::vector<double>& seconds, const std::vector<double>& own) {
+  std::size_t above = 0;
+  for (std::size_t i = 0; i < own.size(); ++i)
+    if (seconds[i] >= own[i])
+      ++above;
+  return ratio_of(seconds, own).measurably_better() && 8 * above <= own.size();
+}
+
 std::optional<std::size_t> best_of(const std::vector<Trial>& trials) {
   double least = 1;
   for (const Trial& trial : trials)

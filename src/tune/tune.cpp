@@ -39,7 +39,7 @@ namespace {
 
 constexpr std::size_t most_micro_batches = 8;
 constexpr std::size_t most_runs = 5;  ///< beside the deck's own
-constexpr int rounds = 4, rounds_again = 6;
+constexpr int rounds = 4, rounds_again = 8;
 constexpr int link_repetitions = 9;
 constexpr std::int64_t largest_message = std::int64_t{64} << 20;
 constexpr double part_of_free_memory = 0.9;

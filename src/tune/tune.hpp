@@ -80,7 +80,7 @@ struct Tuning {
 
   /// What to train with.
   [[nodiscard]] const Run& chosen() const {
-    const bool better = repeated && repeated->ratio.measurably_better();
+    const bool better = repeated && confirms(repeated->seconds, repeated->own_seconds);
     return better ? runs[repeated->run] : runs.front();
   }
 };

@@ -41,17 +41,18 @@ std::string verdict(const Tuning& tuning) {
   if (!tuning.repeated)
     return tuning.runs.size() == 1
                ? "no other setting has a shorter predicted step: the deck's values stay"
-               : "none of them is measurably better (a median of 0.990 or less, and three quarters "
-                 "of the rounds below 1): the deck's values stay";
+               : "none of them is measurably better (a median of 0.990 or less, an upper quartile "
+                 "below 1): the deck's values stay";
   const Repeated& again = *tuning.repeated;
   const std::string once_more =
       fmt::format("{}, once more beside the deck's values, {} rounds: {} and {}, ratio {}",
                   run_words(tuning, tuning.runs[again.run]), again.seconds.size(),
                   step_text(median(again.seconds)), step_text(median(again.own_seconds)),
                   ratio_text(again.ratio));
-  return once_more + (again.ratio.measurably_better()
+  return once_more + (&tuning.chosen() != tuning.runs.data()
                           ? "\nchosen: " + run_words(tuning, tuning.runs[again.run])
-                          : "\nthat is not measurably better: the deck's values stay");
+                          : "\nthat is not measurably better (a median of 0.990 or less, at most "
+                            "one round in eight above 1): the deck's values stay");
 }
 
 std::string numbers_json(const std::vector<double>& values) {

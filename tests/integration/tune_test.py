@@ -31,6 +31,11 @@ class Tune(TrainingTest):
         with open(self.path("tuned.yaml"), encoding="utf-8") as file:
             return report, file.read(), run.out
 
+    @staticmethod
+    def above(repeated):
+        """Rounds that took longer than with the deck's own values."""
+        return sum(a >= b for a, b in zip(repeated["measured_s"], repeated["own_measured_s"], strict=True))
+
     def check_decision(self, report):
         """The rules by which values are chosen, on what was measured."""
         own = report["runs"][0]
@@ -45,9 +50,9 @@ class Tune(TrainingTest):
             self.assertEqual(repeated["run"], report["chosen"])
             self.assertLessEqual(best["ratio"], 0.99)
             self.assertLessEqual(repeated["ratio"], 0.99)
-            self.assertLess(repeated["ratio_quartiles"][1], 1)
+            self.assertLessEqual(self.above(repeated), 1)
         elif repeated is not None:
-            self.assertTrue(repeated["ratio"] > 0.99 or repeated["ratio_quartiles"][1] >= 1)
+            self.assertTrue(repeated["ratio"] > 0.99 or self.above(repeated) > 1)
 
     def test_a_deck_is_tuned_and_trains(self):
         report, deck, out = self.tuned()
@@ -91,7 +96,7 @@ class Tune(TrainingTest):
         self.tune("--output", self.deck, code=2)
         self.assertIn("this file exists already", self.tune("--json", self.deck, code=2).err)
         self.assertIn("usage: trireme tune", self.tune("--seconds", "0", code=2).err)
-        self.assertIn("that it may take", self.tune("--memory", "0.001", code=2).err)
+        self.assertIn("that it may take", self.tune("--memory", "0.0001", code=2).err)
         with open(self.deck, "w", encoding="utf-8") as file:
             file.write("{run: {directory: x, steps: 3},\n batch: {sequences: 4, micro_sequences: 1}, optimizer: {learning_rate: 1.0e-3},\n"
                        " model: {layers: 1, heads: 1, channels: 8, context: 8}, data: {train: {synthetic: 100000}}}\n")
