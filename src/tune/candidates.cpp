@@ -37,6 +37,7 @@ std::vector<std::int64_t> micro_batches(const session::BatchConfig& batch, int r
   for (const data::BatchSizes::Part& part : batches.parts())
     common = std::gcd(common, part.sequences);
   const std::int64_t parts = std::lcm(std::int64_t{ranks}, std::int64_t{leaves});
+  TRIREME_EXPECT(parts > 0, "{} ranks, {} leaves", ranks, leaves);
   std::vector<std::int64_t> sizes;
   for (std::int64_t size = 1; size * parts <= common; ++size)
     if (common % (size * parts) == 0)
