@@ -30,11 +30,6 @@ bool same(const Node& a, const Node& b) {
          std::ranges::equal(a.children, b.children, same);
 }
 
-Node* child_of(Node& map, const std::string& key) {
-  const auto found = std::ranges::find(map.children, key, &Node::key);
-  return found == map.children.end() ? nullptr : &*found;
-}
-
 /// Puts the value into the tree, at the end of its section where it is new.
 void put(Node& root, const std::string& section, const std::string& key, const Node& value) {
   Node* map = child_of(root, section);

@@ -29,13 +29,6 @@ std::string trimmed(const std::string& text) {
              : text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-/// The last child of that name counts, as in the reader.
-Node* child_of(Node& map, const std::string& key) {
-  const auto found = std::find_if(map.children.rbegin(), map.children.rend(),
-                                  [&](const Node& child) { return child.key == key; });
-  return found == map.children.rend() ? nullptr : &*found;
-}
-
 bool from_command_line(const Node& node) {
   return node.key_place.file == command_line;
 }

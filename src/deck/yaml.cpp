@@ -167,6 +167,12 @@ std::string words_of(const YAML::Exception& problem) {
 
 }  // namespace
 
+Node* child_of(Node& map, const std::string& key) {
+  const auto found = std::find_if(map.children.rbegin(), map.children.rend(),
+                                  [&](const Node& child) { return child.key == key; });
+  return found == map.children.rend() ? nullptr : &*found;
+}
+
 std::string in_words(const Node& node) {
   switch (node.kind) {
     case Node::Kind::null:

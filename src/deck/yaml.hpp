@@ -27,6 +27,9 @@ struct Node {
   Place key_place;
 };
 
+/// The last child of that name, which counts; null: there is none.
+Node* child_of(Node& map, const std::string& key);
+
 /// What a message calls a node: "a list", "'1e3'".
 std::string in_words(const Node& node);
 
