@@ -170,6 +170,25 @@ class AttentionTest : public OpsTest {
     expect_near(dqkv.values(), reference.backward(qkv_values, dout_values), tolerance().attention,
                 "dqkv");
   }
+
+  /// What forward and backward write, of drawn numbers. Without `starts` a row is one document.
+  std::vector<std::byte> bits(const AttentionShape& s, Values starts = {}) {
+    if (starts.empty() && s.documents)
+      starts.resize(ix(s.batch * s.time));
+    const auto where = tensor(DType::i32, starts);
+    const auto qkv = tensor(dtype(), normals(1, s.batch * s.time * s.packed_width()));
+    const auto dout = tensor(dtype(), normals(2, s.batch * s.time * s.heads * s.head_channels));
+    const auto out = tensor(dtype(), dout.view().elements),
+               dqkv = tensor(dtype(), qkv.view().elements);
+    const auto lse = tensor(DType::f32, s.batch * s.heads * s.time);
+    const Attention attention(device(), s);
+    attention.forward(out.view(), lse.view(), qkv.view(), where.view(), {}, stream());
+    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), where.view(),
+                       {}, stream());
+    return joined({&out, &lse, &dqkv});
+  }
+
+  void expect_same_rows_together_and_alone(const AttentionShape& s);
 };
 
 TEST_P(AttentionTest, AttendsByHand) {
@@ -207,10 +226,11 @@ TEST_P(AttentionTest, GroupsOfHeadsShareKeysAndValues) {
     check(1, 131, 3, 20, rate, 1);
     check(1, 128, 4, 32, rate, 2);
     check(1, 70, 4, 8, rate, 4);
+    check(2, 192, 4, 64, rate, 2);
+    check(1, 64, 3, 128, rate, 1);
   }
 }
 
-/// Groups of one are what attention without groups is; a shared key is one that is there twice.
 TEST_P(AttentionTest, SeesAWindow) {
   if (device().kind() != device::Kind::cpu) {
     EXPECT_THROW(Attention(device(), {1, 8, 1, 8, dtype(), false, 0, 3}), DeviceError);
@@ -222,6 +242,11 @@ TEST_P(AttentionTest, SeesAWindow) {
       check(2, time, 2, 16, 0, 0, window);
     }
   check(2, 150, 4, 12, 0.3F, 2, 70);
+  for (const std::int64_t window : {1, 17, 63, 64, 65, 127, 128, 130, 192, 500})
+    check(2, 256, 4, 32, 0, 2, window);
+  check(1, 192, 2, 64, 0, 0, 70);
+  check(1, 192, 2, 128, 0.2F, 1, 64);
+  check(1, 192, 2, 128, 0, 1, 64);
 }
 
 TEST_P(AttentionTest, StaysInsideOfDocuments) {
@@ -237,16 +262,23 @@ TEST_P(AttentionTest, StaysInsideOfDocuments) {
       check(2, time, 1, 16, 0, 0, 30, lengths);
     }
   check(2, 150, 4, 12, 0.3F, 2, 70, {90, 20});
+  for (const std::vector<std::int64_t>& lengths : std::vector<std::vector<std::int64_t>>{
+           {1}, {3}, {17, 40}, {64}, {65, 63}, {130, 1, 50}, {500}}) {
+    check(2, 256, 4, 32, 0, 2, 0, lengths);
+    check(2, 256, 2, 32, 0, 0, 70, lengths);
+  }
+  check(1, 192, 2, 64, 0, 0, 0, {100, 20});
+  check(1, 192, 2, 128, 0, 1, 64, {100, 20});
 }
 
 TEST_P(AttentionTest, OtherDocumentsDoNotChangeABit) {
   if (device().kind() != device::Kind::cpu)
     return;
-  const AttentionShape s{1, 200, 4, 16, dtype(), false, 2, 0, true};
-  const std::int64_t width = s.packed_width(), out_width = s.heads * s.head_channels;
   // Of the positions [begin, end), what forward and backward say; the others hold `elsewhere` times
   // what they held.
-  const auto run = [&](std::int64_t first, std::int64_t begin, std::int64_t end, double elsewhere) {
+  const auto run = [&](const AttentionShape& s, std::int64_t first, std::int64_t begin,
+                       std::int64_t end, double elsewhere) {
+    const std::int64_t width = s.packed_width(), out_width = s.heads * s.head_channels;
     const auto drawn = [&](std::uint64_t seed, std::int64_t columns) {
       Values values = normals(seed, s.time * columns);
       for (std::int64_t t = 0; t < s.time; ++t)
@@ -268,51 +300,57 @@ TEST_P(AttentionTest, OtherDocumentsDoNotChangeABit) {
     found.insert(found.end(), all_dqkv.begin() + begin * width, all_dqkv.begin() + end * width);
     return found;
   };
-  for (const std::int64_t first : {100, 128}) {
-    EXPECT_EQ(run(first, first, s.time, 1), run(first, first, s.time, -9));
-    EXPECT_EQ(run(first, 0, first, 1), run(first, 0, first, -9));
-    EXPECT_NE(run(first, first - 1, s.time, 1), run(first, first - 1, s.time, -9));
+  for (const AttentionShape& s : {AttentionShape{1, 200, 4, 16, dtype(), false, 2, 0, true},
+                                  AttentionShape{1, 192, 4, 32, dtype(), false, 2, 0, true}}) {
+    for (const std::int64_t first : {100, 128}) {
+      EXPECT_EQ(run(s, first, first, s.time, 1), run(s, first, first, s.time, -9));
+      EXPECT_EQ(run(s, first, 0, first, 1), run(s, first, 0, first, -9));
+      EXPECT_NE(run(s, first, first - 1, s.time, 1), run(s, first, first - 1, s.time, -9));
+    }
+    // What lies in whole tiles of another document is not even read.
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_EQ(run(s, 128, 128, s.time, 1), run(s, 128, 128, s.time, nan));
+    EXPECT_EQ(run(s, 128, 0, 128, 1), run(s, 128, 0, 128, nan));
   }
-  // What lies in whole tiles of another document is not even read.
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(run(128, 128, s.time, 1), run(128, 128, s.time, nan));
-  EXPECT_EQ(run(128, 0, 128, 1), run(128, 0, 128, nan));
 }
 
 TEST_P(AttentionTest, OneDocumentIsNoMask) {
-  if (device().kind() != device::Kind::cpu || dtype() != DType::f32)
-    return;  // bf16 by tiles of pairs is for attention without documents
-  const auto run = [&](bool documents) {
-    const AttentionShape s{2, 150, 2, 16, dtype(), false, 0, 0, documents};
-    const auto qkv = tensor(dtype(), normals(1, s.batch * s.time * s.packed_width()));
-    const auto starts = tensor(DType::i32, Values(documents ? 300 : 0));
-    const auto out = tensor(dtype(), s.batch * s.time * 32);
-    const auto lse = tensor(DType::f32, s.batch * s.heads * s.time);
-    Attention(device(), s).forward(out.view(), lse.view(), qkv.view(), starts.view(), {}, stream());
-    return joined({&out, &lse});
-  };
-  EXPECT_EQ(run(true), run(false));
+  if (device().kind() != device::Kind::cpu)
+    return;
+  for (AttentionShape s :
+       {AttentionShape{2, 150, 2, 16, dtype()}, AttentionShape{2, 192, 4, 32, dtype(), false, 2}}) {
+    const auto without = bits(s);
+    s.documents = true;
+    EXPECT_EQ(bits(s), without);
+    EXPECT_NE(bits(s, starts_of(s.batch, s.time, {149})), without);
+  }
 }
 
 TEST_P(AttentionTest, DocumentsDependOnNeitherThreadsNorTheMicroBatch) {
   if (device().kind() != device::Kind::cpu)
     return;
-  const AttentionShape s{3, 130, 2, 24, dtype(), false, 0, 0, true};
+  for (const AttentionShape& s : {AttentionShape{3, 130, 2, 24, dtype(), false, 0, 0, true},
+                                  AttentionShape{3, 128, 6, 32, dtype(), false, 2, 80, true}})
+    expect_same_rows_together_and_alone(s);
+}
+
+void AttentionTest::expect_same_rows_together_and_alone(const AttentionShape& s) {
   const std::int64_t row = s.time * s.heads * s.head_channels, B = s.batch;
-  const auto qkv = tensor(dtype(), normals(1, 3 * B * row)),
+  const std::int64_t packed_row = s.time * s.packed_width();
+  const auto qkv = tensor(dtype(), normals(1, B * packed_row)),
              dout = tensor(dtype(), normals(2, B * row));
   const auto starts = tensor(DType::i32, starts_of(B, s.time, {50, 31}));
   auto out = tensor(dtype(), B * row), lse = tensor(DType::f32, B * s.heads * s.time);
-  auto dqkv = tensor(dtype(), 3 * B * row);
+  auto dqkv = tensor(dtype(), B * packed_row);
   // Rows [b, b + n) of all.
   const auto run = [&](const Attention& attention, std::int64_t b, std::int64_t n) {
     const View o = out.view().slice(b * row, n * row), d = dout.view().slice(b * row, n * row);
-    const View packed = qkv.view().slice(3 * b * row, 3 * n * row);
+    const View packed = qkv.view().slice(b * packed_row, n * packed_row);
     const View sums = lse.view().slice(b * s.heads * s.time, n * s.heads * s.time);
     const View where = starts.view().slice(b * s.time, n * s.time);
     attention.forward(o, sums, packed, where, {}, stream());
-    attention.backward(dqkv.view().slice(3 * b * row, 3 * n * row), d, packed, o, sums, where, {},
-                       stream());
+    attention.backward(dqkv.view().slice(b * packed_row, n * packed_row), d, packed, o, sums, where,
+                       {}, stream());
   };
   const Attention together(device(), s);
   expect_same_on_threads([&] {
@@ -328,25 +366,21 @@ TEST_P(AttentionTest, DocumentsDependOnNeitherThreadsNorTheMicroBatch) {
 }
 
 TEST_P(AttentionTest, AWindowOfAllIsNone) {
-  if (device().kind() != device::Kind::cpu || dtype() != DType::f32)
-    return;  // bf16 by tiles of pairs is for attention without windows
-  const auto run = [&](std::int64_t window) {
-    const AttentionShape s{2, 150, 2, 16, dtype(), false, 0, window};
-    const auto qkv = tensor(dtype(), normals(1, s.batch * s.time * s.packed_width()));
-    const auto dout = tensor(dtype(), normals(2, s.batch * s.time * 32));
-    const auto out = tensor(dtype(), dout.view().elements),
-               dqkv = tensor(dtype(), qkv.view().elements);
-    const auto lse = tensor(DType::f32, s.batch * s.heads * s.time);
-    const Attention attention(device(), s);
-    attention.forward(out.view(), lse.view(), qkv.view(), {}, {}, stream());
-    attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), {}, {},
-                       stream());
-    return joined({&out, &lse, &dqkv});
-  };
-  EXPECT_EQ(run(0), run(150));
-  EXPECT_NE(run(0), run(149));
+  if (device().kind() != device::Kind::cpu)
+    return;
+  for (AttentionShape s :
+       {AttentionShape{2, 150, 2, 16, dtype()}, AttentionShape{2, 192, 4, 32, dtype(), false, 2}}) {
+    const auto without = bits(s);
+    for (const std::int64_t window : {s.time, s.time + 40}) {
+      s.window = window;
+      EXPECT_EQ(bits(s), without);
+    }
+    s.window = s.time - 1;
+    EXPECT_NE(bits(s), without);
+  }
 }
 
+/// A shared key is one that is there twice.
 TEST_P(AttentionTest, SharedKeysAreKeysThatAreThereTwice) {
   const AttentionShape grouped{1, 67, 4, 8, dtype(), false, 2}, plain{1, 67, 4, 8, dtype()};
   const auto all = rounded_to(dtype(), normals(1, 67 * grouped.packed_width()));
@@ -381,17 +415,20 @@ TEST_P(AttentionTest, SurvivesLargeScores) {
 }
 
 TEST_P(AttentionTest, DoesNotDependOnThreads) {
+  // Of the grouped heads, one thread takes those that share keys together, three one by one.
   for (AttentionShape s :
-       {AttentionShape{3, 130, 3, 24, dtype()}, AttentionShape{3, 128, 3, 32, dtype()}})
+       {AttentionShape{3, 130, 3, 24, dtype()}, AttentionShape{3, 128, 3, 32, dtype()},
+        AttentionShape{2, 128, 8, 32, dtype(), false, 4}})
     for (const float rate : {0.0F, 0.1F}) {
       s.drops = rate > 0;
       const std::int64_t elements = s.batch * s.time * s.heads * s.head_channels;
-      const auto qkv = tensor(dtype(), normals(1, 3 * elements)),
+      const std::int64_t packed = s.batch * s.time * s.packed_width();
+      const auto qkv = tensor(dtype(), normals(1, packed)),
                  dout = tensor(dtype(), normals(2, elements));
       const Attention attention(device(), s);
       expect_same_on_threads([&] {
         auto out = tensor(dtype(), elements), lse = tensor(DType::f32, s.batch * s.heads * s.time);
-        auto dqkv = tensor(dtype(), 3 * elements);
+        auto dqkv = tensor(dtype(), packed);
         attention.forward(out.view(), lse.view(), qkv.view(), {}, dropped(rate), stream());
         attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), {},
                            dropped(rate), stream());

@@ -325,28 +325,6 @@ class AttentionCpu final : public Attention::Implementation {
   }
 
  private:
-  static const std::int32_t* starts_of(ConstView starts) {
-    return starts.empty() ? nullptr : starts.as<std::int32_t>();
-  }
-  [[nodiscard]] AttentionHead head_of(std::int64_t sample,
-                                      std::int64_t h,
-                                      const std::int32_t* starts) const {
-    const auto& s = shape_;
-    const std::int64_t row = s.heads * s.head_channels;
-    const std::int64_t keys = h / s.group() * s.head_channels;
-    return {s.time,
-            s.head_channels,
-            width_,
-            s.packed_width(),
-            row,
-            row + keys - h * s.head_channels,
-            s.key_value_heads() * s.head_channels,
-            sample,
-            h * s.time * s.time,
-            1.0F / std::sqrt(static_cast<float>(s.head_channels)),
-            s.window,
-            starts == nullptr ? nullptr : starts + sample * s.time};
-  }
   [[nodiscard]] float* scratch() const {
     return scratch_.view(DType::f32).as<float>() + omp_get_thread_num() * scratch_elements_;
   }
@@ -358,17 +336,14 @@ class AttentionCpu final : public Attention::Implementation {
       T* out, float* lse, const T* qkv, const std::int32_t* starts, const Dropout& dropout) const {
     const auto& s = shape_;
     const std::int64_t tiles = (s.time + tile - 1) / tile;
-    const std::int64_t row = s.heads * s.head_channels;
     // Long query tiles first.
 #pragma omp parallel for schedule(dynamic) num_threads(threads())
     for (std::int64_t i = 0; i < s.batch * s.heads * tiles; ++i) {
       const std::int64_t query = (tiles - 1 - i / (s.batch * s.heads)) * tile;
       const std::int64_t sample = i % (s.batch * s.heads) / s.heads, h = i % s.heads;
-      const AttentionHead head = head_of(sample, h, starts);
-      const std::int64_t first = sample * s.time * row + h * s.head_channels;
-      forward_(out + first, lse + (sample * s.heads + h) * s.time,
-               qkv + sample * s.time * s.packed_width() + h * s.head_channels, &head, &dropout,
-               query, scratch());
+      const AttentionHead head = head_of(s, sample, h, starts);
+      const HeadPlace at = place_of(s, sample, h);
+      forward_(out + at.out, lse + at.lse, qkv + at.qkv, &head, &dropout, query, scratch());
     }
   }
 
@@ -376,23 +351,18 @@ class AttentionCpu final : public Attention::Implementation {
                     const std::int32_t* starts,
                     const Dropout& dropout) const {
     const auto& s = shape_;
-    const std::int64_t row = s.heads * s.head_channels;
 #pragma omp parallel for schedule(dynamic) num_threads(threads())
     for (std::int64_t i = 0; i < s.batch * s.key_value_heads(); ++i) {
       const std::int64_t sample = i / s.key_value_heads();
       const std::int64_t begin = i % s.key_value_heads() * s.group(), end = begin + s.group();
       for (std::int64_t h = begin; h < end; ++h) {
-        const AttentionHead head = head_of(sample, h, starts);
-        const std::int64_t first = sample * s.time * row + h * s.head_channels;
-        const std::int64_t packed = sample * s.time * s.packed_width() + h * s.head_channels;
-        const HeadGradient<T> mine{all.dqkv + packed,
-                                   all.dout + first,
-                                   all.qkv + packed,
-                                   all.out + first,
-                                   all.lse + (sample * s.heads + h) * s.time,
-                                   s.group() > 1 ? scratch() + backward_elements_ : nullptr,
-                                   h == begin,
-                                   h + 1 == end};
+        const AttentionHead head = head_of(s, sample, h, starts);
+        const HeadPlace at = place_of(s, sample, h);
+        const HeadGradient<T> mine{
+            all.dqkv + at.qkv, all.dout + at.out,
+            all.qkv + at.qkv,  all.out + at.out,
+            all.lse + at.lse,  s.group() > 1 ? scratch() + backward_elements_ : nullptr,
+            h == begin,        h + 1 == end};
         backward_(&mine, &head, &dropout, scratch());
       }
     }

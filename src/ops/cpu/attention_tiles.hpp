@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "ops/cpu/attention_head.hpp"
 #include "ops/cpu/dropout.hpp"
 #include "ops/cpu/loops.hpp"
 #include "ops/cpu/tile_product.hpp"
@@ -21,51 +22,7 @@
 
 namespace trireme::ops::cpu {
 
-inline constexpr std::int64_t tile = 64;
 static_assert(tile <= dropout_run_elements);
-
-/// To whole registers.
-constexpr std::int64_t rounded(std::int64_t n) {
-  return (n + lanes - 1) / lanes * lanes;
-}
-
-/// One (sample, head) of the packed tensor and of the output.
-struct AttentionHead {
-  std::int64_t time, channels, width;  // width: channels rounded up to whole registers
-  std::int64_t qkv_stride, out_stride;
-  std::int64_t to_key, to_value;  // from a position's query to its key, from there to its value
-  std::int64_t sample;            // batch row, for dropout
-  std::int64_t first_element;     // dropout element of (t, s) = (0, 0)
-  float scale;
-  std::int64_t window = 0;  // positions that a query sees; 0: all up to its own
-  // Where the document of each query begins, from query `starts_at` on; null: all see all.
-  const std::int32_t* starts = nullptr;
-  std::int64_t starts_at = 0;
-
-  /// The first position that a query sees. It never falls from a query to the next.
-  [[nodiscard]] TRIREME_INLINE std::int64_t first_key(std::int64_t query) const {
-    const std::int64_t first = window > 0 && query >= window ? query - window + 1 : 0;
-    return starts != nullptr ? std::max<std::int64_t>(first, starts[query - starts_at]) : first;
-  }
-  /// Where the first tile begins that a query sees.
-  [[nodiscard]] TRIREME_INLINE std::int64_t first_tile(std::int64_t query) const {
-    return first_key(query) / tile * tile;
-  }
-  /// One past the last query that sees a key of the tile at `key`. Requires: starts of all queries.
-  [[nodiscard]] TRIREME_INLINE std::int64_t end_of_queries(std::int64_t key) const {
-    std::int64_t end = window > 0 && window < time ? std::min(time, key + tile - 1 + window) : time;
-    if (starts == nullptr)
-      return end;
-    for (std::int64_t begin = key; begin < end;) {
-      const std::int64_t middle = begin + (end - begin) / 2;
-      if (starts[middle] < key + tile)
-        begin = middle + 1;
-      else
-        end = middle;
-    }
-    return end;
-  }
-};
 
 /// Hides the scores of keys that a query does not see. The score that takes their place is finite:
 /// a row that sees nothing of its first tile gathers finite numbers there, and the first score that

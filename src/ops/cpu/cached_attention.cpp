@@ -192,17 +192,15 @@ class CachedAttentionCpu final : public CachedAttention::Implementation {
     }
     const std::vector<Run> runs = runs_of(sequences, positions, rows);
     const int threads = std::min(threads_, omp_get_max_threads());
-    const AttentionHead head{shape_.positions,
-                             D,
-                             layout_.width,
-                             width,
-                             row,
-                             row,
-                             G * D,
-                             0,
-                             0,
-                             1.0F / std::sqrt(static_cast<float>(D)),
-                             shape_.window};
+    const AttentionHead head{.time = shape_.positions,
+                             .channels = D,
+                             .width = layout_.width,
+                             .qkv_stride = width,
+                             .out_stride = row,
+                             .to_key = row,
+                             .to_value = G * D,
+                             .scale = 1.0F / std::sqrt(static_cast<float>(D)),
+                             .window = shape_.window};
 #pragma omp parallel for schedule(static) num_threads(threads) if (G > 1)
     for (std::int64_t g = 0; g < G; ++g)
       for (const Run& one : runs)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One task per (sample, head), which first packs the operands that all its tiles share. Tiles are
-// 64 queries by 64 keys. Forward: query tiles outside, key tiles inside, with the running maximum
-// and sum of Dao et al. 2022, algorithm 1. Backward: key tiles outside, query tiles inside, on
-// transposed scores [keys, queries]: their rows are then what the products for dV and dK read, and
-// only dQ needs them turned. dQ is added up in the order of the key tiles.
+// One task per (sample, head of keys), which first packs the operands that all its tiles share.
+// Tiles are 64 queries by 64 keys; those of which no query sees a key are not computed. Forward:
+// query tiles outside, key tiles inside, with the running maximum and sum of Dao et al. 2022,
+// algorithm 1. Backward: key tiles outside, query tiles inside, on transposed scores [keys,
+// queries]: their rows are then what the products for dV and dK read, and only dQ needs them
+// turned. dQ is added up in the order of the key tiles; dK and dV in that of the query heads that
+// share the keys, and of each head's query tiles.
 #include "ops/cpu/x86/bf16_attention.hpp"
 
 #include "base/error.hpp"
@@ -12,7 +14,6 @@
 #if defined(__x86_64__)
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include <omp.h>
 
@@ -25,7 +26,6 @@
 namespace trireme::ops::cpu::bf16_attention {
 namespace {
 
-using avx512::lanes;
 using avx512::Stored;
 
 const std::byte* bytes_of(const Bf16* at) {
@@ -36,7 +36,7 @@ const std::byte* bytes_of(const Bf16* at) {
 TRIREME_AVX512_BF16 void pack_positions(Unit* to,
                                         const Bf16* from,
                                         std::int64_t stride,
-                                        const Head& head) {
+                                        const AttentionHead& head) {
   for (std::int64_t t = 0; t < head.time; t += panel_columns)
     avx512::pack_b_transposed<true>(to + t * head.channels / 2, {bytes_of(from), head.time, stride},
                                     t, 0, head.channels / 2);
@@ -46,10 +46,15 @@ TRIREME_AVX512_BF16 void pack_positions(Unit* to,
 TRIREME_AVX512_BF16 void pack_channels(Unit* to,
                                        const Bf16* from,
                                        std::int64_t stride,
-                                       const Head& head) {
+                                       const AttentionHead& head) {
   for (std::int64_t c = 0; c < head.channels; c += panel_columns)
     avx512::pack_b<true>(to + c * head.time / 2, {bytes_of(from), head.time, stride}, c, 0,
                          head.time / 2);
+}
+
+/// Units of a packed operand of [time, channels].
+std::int64_t units_of(const AttentionHead& head) {
+  return head.time * head.channels / 2;
 }
 
 /// What one thread works in, in units of 32 bits; every part is a multiple of a cache line.
@@ -63,38 +68,41 @@ struct Scratch {
   float* take_floats(std::int64_t units) { return reinterpret_cast<float*>(take(units)); }
   static std::int64_t units(const AttentionShape& s) {
     return 5 * s.time * s.head_channels / 2 + s.time * s.head_channels +
-           2 * tile * s.head_channels + 2 * tile * tile + 3 * tile * pairs + s.time;
+           2 * (s.group() > 1 ? s.time : tile) * s.head_channels + 2 * tile * tile +
+           3 * tile * pairs + s.time;
   }
 };
 
+/// One query head; k and v are packed.
 template <class Products>
-TRIREME_AVX512_BF16 void forward(
-    Bf16* out, float* lse, const Bf16* qkv, const Head& head, Scratch scratch) {
-  const std::int64_t part = head.out_stride;  // from Q to K to V
-  Unit* k = scratch.take(head.units());
-  Unit* v = scratch.take(head.units());
+TRIREME_AVX512_BF16 void forward(Bf16* out,
+                                 float* lse,
+                                 const Bf16* qkv,
+                                 const Unit* k,
+                                 const Unit* v,
+                                 const AttentionHead& head,
+                                 Scratch scratch) {
   float* scores = scratch.take_floats(tile * tile);
   float* sums = scratch.take_floats(tile * head.channels);
   float* more = scratch.take_floats(tile * head.channels);
   Unit* p = scratch.take(tile * pairs);
-  pack_positions(k, qkv + part, head.qkv_stride, head);
-  pack_channels(v, qkv + 2 * part, head.qkv_stride, head);
   alignas(64) std::array<float, tile> maximum, total, shrink;
   for (std::int64_t query = 0; query < head.time; query += tile) {
-    maximum.fill(-std::numeric_limits<float>::infinity());
+    maximum.fill(no_maximum);
     total.fill(0);
     const auto* q = reinterpret_cast<const Unit*>(qkv + query * head.qkv_stride);
-    for (std::int64_t key = 0; key <= query; key += tile) {
-      const Part seen = key == query ? Part::lower : Part::all;
+    const std::int64_t first = head.first_tile(query);
+    for (std::int64_t key = first; key <= query; key += tile) {
+      const Seen seen(head, query, key);
       Products::stored();
-      Products::score(scores, q, 2 * head.qkv_stride, k + key * head.channels / 2, head, seen);
-      avx512::softmax(reinterpret_cast<Bf16*>(p), scores, maximum.data(), total.data(),
-                      shrink.data(), head.scale, key == query);
+      Products::score(scores, q, 2 * head.qkv_stride, k + key * head.channels / 2, head, seen.part);
+      softmax(reinterpret_cast<Bf16*>(p), scores, maximum.data(), total.data(), shrink.data(),
+              head.scale, seen);
       Products::stored();
       const Unit* values = v + key / 2 * panel_columns;
-      Products::template gather<false>(key == 0 ? sums : more, p, values, head, seen);
-      if (key > 0)
-        avx512::shrink_and_add(sums, more, shrink.data(), head.channels);
+      Products::template gather<false>(key == first ? sums : more, p, values, head, seen.part);
+      if (key > first)
+        shrink_and_add(sums, more, shrink.data(), head.channels);
     }
     for (std::int64_t r = 0; r < tile; ++r) {
       const auto i = static_cast<std::size_t>(r);
@@ -105,6 +113,23 @@ TRIREME_AVX512_BF16 void forward(
   }
 }
 
+/// `heads` query heads, one after the other, that share the keys of the first one.
+template <class Products>
+void forward_group(Bf16* out,
+                   float* lse,
+                   const Bf16* qkv,
+                   const AttentionHead& head,
+                   std::int64_t heads,
+                   Scratch scratch) {
+  Unit* k = scratch.take(units_of(head));
+  Unit* v = scratch.take(units_of(head));
+  pack_positions(k, qkv + head.to_key, head.qkv_stride, head);
+  pack_channels(v, qkv + head.to_key + head.to_value, head.qkv_stride, head);
+  for (std::int64_t h = 0; h < heads; ++h)
+    forward<Products>(out + h * head.channels, lse + h * head.time, qkv + h * head.channels, k, v,
+                      head, scratch);
+}
+
 struct Gradient {
   Bf16* dqkv;
   const Bf16* dout;
@@ -113,17 +138,26 @@ struct Gradient {
   const float* lse;
 };
 
+/// What the query heads that share keys have in common in backward.
+struct Shared {
+  const Unit* k_channels;
+  float* sums;  ///< dK, then dV: of all positions, or of one tile where there is one query head
+  std::int64_t positions;
+  bool first, last;  ///< the first head begins the sums, the last one stores them
+};
+
+/// One query head.
 template <class Products>
-TRIREME_AVX512_BF16 void backward(const Gradient& g, const Head& head, Scratch scratch) {
-  const std::int64_t part = head.out_stride, C = head.channels;
-  Unit* q_positions = scratch.take(head.units());
-  Unit* q_channels = scratch.take(head.units());
-  Unit* k_channels = scratch.take(head.units());
-  Unit* dout_positions = scratch.take(head.units());
-  Unit* dout_channels = scratch.take(head.units());
+TRIREME_AVX512_BF16 void backward(const Gradient& g,
+                                  const Shared& shared,
+                                  const AttentionHead& head,
+                                  Scratch scratch) {
+  const std::int64_t C = head.channels;
+  Unit* q_positions = scratch.take(units_of(head));
+  Unit* q_channels = scratch.take(units_of(head));
+  Unit* dout_positions = scratch.take(units_of(head));
+  Unit* dout_channels = scratch.take(units_of(head));
   float* dq = scratch.take_floats(head.time * C);
-  float* dk = scratch.take_floats(tile * C);
-  float* dv = scratch.take_floats(tile * C);
   float* scores = scratch.take_floats(tile * tile);
   float* dp = scratch.take_floats(tile * tile);
   Unit* p = scratch.take(tile * pairs);
@@ -132,39 +166,65 @@ TRIREME_AVX512_BF16 void backward(const Gradient& g, const Head& head, Scratch s
   float* delta = scratch.take_floats(head.time);
   pack_positions(q_positions, g.qkv, head.qkv_stride, head);
   pack_channels(q_channels, g.qkv, head.qkv_stride, head);
-  pack_channels(k_channels, g.qkv + part, head.qkv_stride, head);
   pack_positions(dout_positions, g.dout, head.out_stride, head);
   pack_channels(dout_channels, g.dout, head.out_stride, head);
   avx512::multiply_rows(delta, g.dout, g.out, head.out_stride, head.time, C);
   std::fill(dq, dq + head.time * C, 0.0F);
   for (std::int64_t key = 0; key < head.time; key += tile) {
-    const Bf16* k = g.qkv + key * head.qkv_stride + part;
+    const Bf16* k = g.qkv + key * head.qkv_stride + head.to_key;
     const auto* k_rows = reinterpret_cast<const Unit*>(k);
-    const auto* v_rows = reinterpret_cast<const Unit*>(k + part);
-    std::fill(dk, dk + 2 * tile * C, 0.0F);  // dv follows
-    for (std::int64_t query = key; query < head.time; query += tile) {
-      const bool diagonal = query == key;
-      const Part seen = diagonal ? Part::upper : Part::all;
+    const auto* v_rows = reinterpret_cast<const Unit*>(k + head.to_value);
+    float* dk = shared.sums + key % shared.positions * C;
+    float* dv = dk + shared.positions * C;
+    if (shared.first) {
+      std::fill(dk, dk + tile * C, 0.0F);
+      std::fill(dv, dv + tile * C, 0.0F);
+    }
+    const std::int64_t end = head.end_of_queries(key);
+    for (std::int64_t query = key; query < end; query += tile) {
+      const Seen seen(head, query, key);
+      const Part part = transposed(seen.part);
       const std::int64_t positions = query * C / 2, channels = query / 2 * panel_columns;
       Products::stored();
-      Products::score(scores, k_rows, 2 * head.qkv_stride, q_positions + positions, head, seen);
-      Products::score(dp, v_rows, 2 * head.qkv_stride, dout_positions + positions, head, seen);
-      avx512::softmax_backward(reinterpret_cast<Bf16*>(p), reinterpret_cast<Bf16*>(ds), scores, dp,
-                               g.lse + query, delta + query, head.scale, diagonal);
+      Products::score(scores, k_rows, 2 * head.qkv_stride, q_positions + positions, head, part);
+      Products::score(dp, v_rows, 2 * head.qkv_stride, dout_positions + positions, head, part);
+      softmax_backward(reinterpret_cast<Bf16*>(p), reinterpret_cast<Bf16*>(ds), scores, dp,
+                       g.lse + query, delta + query, head.scale, seen);
       const Stored turned{reinterpret_cast<const std::byte*>(ds), tile, tile};
       for (std::int64_t r = 0; r < tile; r += lanes)
         avx512::pack_rows(ds_rows + r * pairs, pairs, turned, r, 0, pairs);
       Products::stored();
-      Products::template gather<true>(dv, p, dout_channels + channels, head, seen);
-      Products::template gather<true>(dk, ds, q_channels + channels, head, seen);
-      Products::template gather<true>(dq + query * C, ds_rows, k_channels + key / 2 * panel_columns,
-                                      head, diagonal ? Part::lower : Part::all);
+      Products::template gather<true>(dv, p, dout_channels + channels, head, part);
+      Products::template gather<true>(dk, ds, q_channels + channels, head, part);
+      Products::template gather<true>(dq + query * C, ds_rows,
+                                      shared.k_channels + key / 2 * panel_columns, head, seen.part);
     }
-    Bf16* to = g.dqkv + key * head.qkv_stride + part;
-    avx512::store_tile(to, head.qkv_stride, dk, C, tile, C, head.scale);
-    avx512::store_tile(to + part, head.qkv_stride, dv, C, tile, C, 1.0F);
+    if (shared.last) {
+      Bf16* to = g.dqkv + key * head.qkv_stride + head.to_key;
+      avx512::store_tile(to, head.qkv_stride, dk, C, tile, C, head.scale);
+      avx512::store_tile(to + head.to_value, head.qkv_stride, dv, C, tile, C, 1.0F);
+    }
   }
   avx512::store_tile(g.dqkv, head.qkv_stride, dq, C, head.time, C, head.scale);
+}
+
+/// The query heads that share the keys of the first one.
+template <class Products>
+void backward_group(const Gradient& g,
+                    const AttentionHead& first,
+                    std::int64_t heads,
+                    Scratch scratch) {
+  const std::int64_t positions = heads > 1 ? first.time : tile;
+  Unit* k_channels = scratch.take(units_of(first));
+  float* sums = scratch.take_floats(2 * positions * first.channels);
+  pack_channels(k_channels, g.qkv + first.to_key, first.qkv_stride, first);
+  AttentionHead head = first;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const std::int64_t at = h * head.channels;
+    head.to_key = first.to_key - at;
+    backward<Products>({g.dqkv + at, g.dout + at, g.qkv + at, g.out + at, g.lse + h * head.time},
+                       {k_channels, sums, positions, h == 0, h + 1 == heads}, head, scratch);
+  }
 }
 
 template <class Products>
@@ -190,13 +250,15 @@ class PairedAttention final : public Attention::Implementation {
       general_->forward(out, lse, qkv, starts, dropout, stream);
       return;
     }
-    device::cpu::stream_of(stream).run(
-        [this, to = out.as<Bf16>(), sums = lse.as<float>(), from = qkv.as<Bf16>()] {
-          for_heads([&](std::int64_t i, std::int64_t first, std::int64_t packed, Scratch mine) {
-            bf16_attention::forward<Products>(to + first, sums + i * shape_.time, from + packed,
-                                              head(), mine);
-          });
-        });
+    device::cpu::stream_of(stream).run([this, to = out.as<Bf16>(), sums = lse.as<float>(),
+                                        from = qkv.as<Bf16>(), starts = starts_of(starts)] {
+      for_heads(heads_at_a_time(),
+                [&](std::int64_t sample, std::int64_t h, std::int64_t count, Scratch mine) {
+                  const HeadPlace at = place_of(shape_, sample, h);
+                  forward_group<Products>(to + at.out, sums + at.lse, from + at.qkv,
+                                          head_of(shape_, sample, h, starts), count, mine);
+                });
+    });
   }
 
   void backward(View dqkv,
@@ -213,12 +275,14 @@ class PairedAttention final : public Attention::Implementation {
     }
     const Gradient all{dqkv.as<Bf16>(), dout.as<Bf16>(), qkv.as<Bf16>(), out.as<Bf16>(),
                        lse.as<float>()};
-    device::cpu::stream_of(stream).run([this, all] {
-      for_heads([&](std::int64_t i, std::int64_t first, std::int64_t packed, Scratch mine) {
-        bf16_attention::backward<Products>({all.dqkv + packed, all.dout + first, all.qkv + packed,
-                                            all.out + first, all.lse + i * shape_.time},
-                                           head(), mine);
-      });
+    device::cpu::stream_of(stream).run([this, all, starts = starts_of(starts)] {
+      for_heads(shape_.group(),
+                [&](std::int64_t sample, std::int64_t h, std::int64_t count, Scratch mine) {
+                  const HeadPlace at = place_of(shape_, sample, h);
+                  backward_group<Products>({all.dqkv + at.qkv, all.dout + at.out, all.qkv + at.qkv,
+                                            all.out + at.out, all.lse + at.lse},
+                                           head_of(shape_, sample, h, starts), count, mine);
+                });
     });
   }
 
@@ -227,28 +291,27 @@ class PairedAttention final : public Attention::Implementation {
   }
 
  private:
-  [[nodiscard]] Head head() const {
-    const std::int64_t row = shape_.heads * shape_.head_channels;
-    return {shape_.time, shape_.head_channels, 3 * row, row,
-            1.0F / std::sqrt(static_cast<float>(shape_.head_channels))};
+  [[nodiscard]] int threads() const { return std::min(threads_, omp_get_max_threads()); }
+
+  /// Query heads that a task of forward takes: those that share keys, which are then packed once,
+  /// where that leaves every thread several tasks. Each head's bits are the same either way.
+  [[nodiscard]] std::int64_t heads_at_a_time() const {
+    constexpr std::int64_t enough = 4;
+    return shape_.batch * shape_.key_value_heads() >= enough * threads() ? shape_.group() : 1;
   }
 
-  /// Calls body(number, first element of out, of qkv, scratch) for every (sample, head).
+  /// Calls body(sample, first head, heads, scratch) for runs of `heads` query heads.
   template <class Body>
-  void for_heads(const Body& body) const {
-    const std::int64_t row = shape_.heads * shape_.head_channels;
-    const int threads = std::min(threads_, omp_get_max_threads());
+  void for_heads(std::int64_t heads, const Body& body) const {
+    const int threads = this->threads();
     auto* scratch = reinterpret_cast<Unit*>(scratch_.data());
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
       const typename Products::Scope scope;
       Unit* mine = scratch + omp_get_thread_num() * thread_units_;
 #pragma omp for schedule(dynamic)
-      for (std::int64_t i = 0; i < shape_.batch * shape_.heads; ++i) {
-        const std::int64_t sample = i / shape_.heads, h = i % shape_.heads;
-        const std::int64_t first = sample * shape_.time * row + h * shape_.head_channels;
-        body(i, first, first + 2 * sample * shape_.time * row, Scratch{mine});
-      }
+      for (std::int64_t i = 0; i < shape_.batch * shape_.heads; i += heads)
+        body(i / shape_.heads, i % shape_.heads, heads, Scratch{mine});
     }
   }
 
@@ -263,8 +326,8 @@ class PairedAttention final : public Attention::Implementation {
 
 bool attends(const AttentionShape& shape) {
   return shape.dtype == DType::bf16 && shape.time % tile == 0 &&
-         shape.head_channels % panel_columns == 0 && shape.group() == 1 && shape.window == 0 &&
-         !shape.documents && (AmxProducts::available() || Avx512Products::available());
+         shape.head_channels % panel_columns == 0 &&
+         (AmxProducts::available() || Avx512Products::available());
 }
 
 std::unique_ptr<Attention::Implementation> make_attention(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention in bf16 by AMX tiles or AVX-512's products of pairs, where the sizes are those of
-// tiles: whole tiles of 64 positions, heads of a multiple of 32 channels, each with keys of its
-// own. Probabilities and their gradients are rounded to bf16 between products; sums, the softmax
-// and what is carried from tile to tile are fp32.
+// tiles: whole tiles of 64 positions, heads of a multiple of 32 channels. Probabilities and their
+// gradients are rounded to bf16 between products; sums, the softmax and what is carried from tile
+// to tile are fp32, and so are the sums of dK and dV over query heads that share keys.
 #pragma once
 
 #include <memory>

@@ -3,9 +3,8 @@
 // stands around them is the same (bf16_attention.cpp). Tiles are 64 queries by 64 keys. A is read
 // in rows, B in panels of 32 columns (avx512_pack.hpp).
 //
-//   score     sums [64, 64] = rows (64, `row_bytes` apart) times 64 packed positions; blocks that
-//             causality leaves out are not computed: those above the diagonal, or below it where
-//             rows are keys
+//   score     sums [64, 64] = rows (64, `row_bytes` apart) times 64 packed positions; blocks
+//             outside of the part that is seen (bf16_tile.hpp) are not computed
 //   gather    sums [64, channels] (+)= rows [64, 64] of bf16 times the packed channels of 64
 //             positions
 //
@@ -21,28 +20,12 @@
 #include "ops/cpu/x86/amx_tiles.hpp"
 #include "ops/cpu/x86/avx512_block.hpp"
 #include "ops/cpu/x86/avx512_matmul.hpp"
+#include "ops/cpu/x86/bf16_tile.hpp"
 
 namespace trireme::ops::cpu::bf16_attention {
 
 using avx512::panel_columns;
 using avx512::Unit;
-
-inline constexpr std::int64_t tile = 64, pairs = tile / 2;
-/// Of a tile of bf16 with rows of 64.
-inline constexpr std::int64_t line_bytes = tile * 2;
-
-/// One (sample, head).
-struct Head {
-  std::int64_t time, channels;
-  std::int64_t qkv_stride, out_stride;  // in elements
-  float scale;
-
-  /// Units of a packed operand of [time, channels].
-  [[nodiscard]] std::int64_t units() const { return time * channels / 2; }
-};
-
-/// Of a tile of scores on the diagonal, what causality leaves.
-enum class Part : std::uint8_t { all, lower, upper };
 
 struct AmxProducts {
   using Scope = amx::Tiles;
@@ -53,7 +36,7 @@ struct AmxProducts {
                                 const Unit* rows,
                                 std::int64_t row_bytes,
                                 const Unit* positions,
-                                const Head& head,
+                                const AttentionHead& head,
                                 Part part) {
     for (std::int64_t r = 0; r < tile; r += amx::block_edge)
       for (std::int64_t c = 0; c < tile; c += amx::block_edge)
@@ -64,7 +47,7 @@ struct AmxProducts {
 
   template <bool accumulate>
   static TRIREME_AMX void gather(
-      float* sums, const Unit* rows, const Unit* channels, const Head& head, Part part) {
+      float* sums, const Unit* rows, const Unit* channels, const AttentionHead& head, Part part) {
     for (std::int64_t c = 0; c < head.channels; c += amx::block_edge)
       for (std::int64_t r = 0; r < tile; r += amx::block_edge) {
         const std::int64_t begin = part == Part::upper ? r / 2 : 0;
@@ -90,7 +73,7 @@ class Avx512Products {
                                         const Unit* rows,
                                         std::int64_t row_bytes,
                                         const Unit* positions,
-                                        const Head& head,
+                                        const AttentionHead& head,
                                         Part part) {
     for (std::int64_t c = 0; c < tile; c += panel_columns) {
       const std::int64_t end = part == Part::upper ? c + panel_columns : tile;
@@ -106,7 +89,7 @@ class Avx512Products {
 
   template <bool accumulate>
   static TRIREME_AVX512_BF16 void gather(
-      float* sums, const Unit* rows, const Unit* channels, const Head& head, Part part) {
+      float* sums, const Unit* rows, const Unit* channels, const AttentionHead& head, Part part) {
     for (std::int64_t c = 0; c < head.channels; c += panel_columns)
       for (std::int64_t r = 0; r < tile; r += count(tile - r)) {
         const std::int64_t begin = part == Part::upper ? r / 2 : 0;
