@@ -3,7 +3,7 @@
 // stands around them is the same (bf16_attention.cpp). Tiles are 64 queries by 64 keys. A is read
 // in rows, B in panels of 32 columns (avx512_pack.hpp).
 //
-//   score     sums [64, 64] = rows (64, `row_bytes` apart) times 64 packed positions; blocks
+//   score     sums [64, 64] = rows [64, channels] of bf16 times 64 packed positions; blocks
 //             outside of the part that is seen (bf16_tile.hpp) are not computed
 //   gather    sums [64, channels] (+)= rows [64, 64] of bf16 times the packed channels of 64
 //             positions
@@ -32,17 +32,14 @@ struct AmxProducts {
   static bool available() { return amx::available(); }
   static void stored() { amx::stored(); }
 
-  static TRIREME_AMX void score(float* sums,
-                                const Unit* rows,
-                                std::int64_t row_bytes,
-                                const Unit* positions,
-                                const AttentionHead& head,
-                                Part part) {
+  static TRIREME_AMX void score(
+      float* sums, const Unit* rows, const Unit* positions, const AttentionHead& head, Part part) {
     for (std::int64_t r = 0; r < tile; r += amx::block_edge)
       for (std::int64_t c = 0; c < tile; c += amx::block_edge)
         if (part == Part::all || (part == Part::lower ? c <= r : r <= c))
-          amx::multiply_tiles<false>(sums + r * tile + c, tile, rows + r * row_bytes / 4, row_bytes,
-                                     positions + c * head.channels / 2, head.channels / 2);
+          amx::multiply_tiles<false>(sums + r * tile + c, tile, rows + r * head.channels / 2,
+                                     2 * head.channels, positions + c * head.channels / 2,
+                                     head.channels / 2);
   }
 
   template <bool accumulate>
@@ -69,17 +66,13 @@ class Avx512Products {
   }
   static void stored() {}
 
-  static TRIREME_AVX512_BF16 void score(float* sums,
-                                        const Unit* rows,
-                                        std::int64_t row_bytes,
-                                        const Unit* positions,
-                                        const AttentionHead& head,
-                                        Part part) {
+  static TRIREME_AVX512_BF16 void score(
+      float* sums, const Unit* rows, const Unit* positions, const AttentionHead& head, Part part) {
     for (std::int64_t c = 0; c < tile; c += panel_columns) {
       const std::int64_t end = part == Part::upper ? c + panel_columns : tile;
       for (std::int64_t r = part == Part::lower ? c : 0; r < end; r += count(end - r)) {
-        const avx512::Terms terms{.a = rows + r * row_bytes / 4,
-                                  .row_stride = row_bytes,
+        const avx512::Terms terms{.a = rows + r * head.channels / 2,
+                                  .row_stride = 2 * head.channels,
                                   .b = positions + c * head.channels / 2,
                                   .units = head.channels / 2};
         multiply(terms, sums + r * tile + c, tile, false, count(end - r));

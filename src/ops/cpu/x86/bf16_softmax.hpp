@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention in bf16 does between its products, of a tile of 64 queries by 64 keys: scores in
-// fp32 become probabilities in bf16, forward and backward. Sums and maxima stay fp32. Hidden keys
-// (Seen, bf16_tile.hpp) become zero; their scores are not read, so the products need not have
-// computed them. Tiles that hide nothing are computed without masks, with the same bits.
+// fp32 become probabilities in bf16, forward and backward. Sums and maxima stay fp32.
+//
+// 1. Exponents are to base 2, so that a score takes one fused multiply-add on its way to 2^x: the
+// factor is scale * log2(e), and maxima are in the same units.
+// 2. Hidden keys (Seen, bf16_tile.hpp) become zero; their scores count for nothing, so the products
+// need not have computed them. Tiles that hide nothing are computed without masks, with the same
+// bits.
+// 3. A row's bits do not depend on the rows beside it: sums over its 64 keys are added up in one
+// order.
 #pragma once
 
 #include <array>
-#include <limits>
+#include <cmath>
 
 #include "ops/cpu/x86/avx512_attention.hpp"
 #include "ops/cpu/x86/avx512_block.hpp"
@@ -14,25 +20,111 @@
 
 namespace trireme::ops::cpu::bf16_attention {
 
-using avx512::exponential;
 using avx512::lanes;
 
 inline constexpr int score_vectors = tile / lanes;
+inline constexpr float log2_e = 1.44269504F, ln_2 = 0.693147181F;
 
 /// The maximum of a row that has seen nothing: finite, so that a tile which it sees nothing of
-/// multiplies its sums by e^0 and adds zeros.
-inline constexpr float no_maximum = std::numeric_limits<float>::lowest();
+/// multiplies its sums by 2^0 and adds zeros.
+inline constexpr float no_maximum = -1e30F;
 
-/// Columns [16 v, 16 v + 16) of a row of 64 scores, scaled; where `masked`, what `keys` has no bit
-/// for is -infinity.
+/// 2^x within 2e-7, and 1 for 0; NaN stays NaN. The polynomial is the minimax one of degree 5 on
+/// [-1/2, 1/2] among those that are 1 at 0.
+TRIREME_AVX512_BF16_INLINE __m512 power_of_two(__m512 x) {
+  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 r = _mm512_sub_ps(x, n);
+  __m512 p = _mm512_set1_ps(1.32647272e-3F);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(9.67151281e-3F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.55073374e-2F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.40222421e-1F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.93146978e-1F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
+  return _mm512_scalef_ps(p, n);
+}
+
+struct Largest {
+  TRIREME_AVX512_BF16_INLINE __m512 operator()(__m512 a, __m512 b) const {
+    return _mm512_max_ps(a, b);
+  }
+};
+struct Sum {
+  TRIREME_AVX512_BF16_INLINE __m512 operator()(__m512 a, __m512 b) const {
+    return _mm512_add_ps(a, b);
+  }
+};
+
+/// Lane r of the result combines the lanes of line[r].
+template <class Combine>
+TRIREME_AVX512_BF16_INLINE __m512 across(const float (*line)[lanes], const Combine& combine) {
+  __m512 half[8], quarter[4], eighth[2];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const __m512 a = _mm512_load_ps(line[2 * i]), b = _mm512_load_ps(line[2 * i + 1]);
+    half[i] = combine(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512d a = _mm512_castps_pd(half[2 * i]), b = _mm512_castps_pd(half[2 * i + 1]);
+    quarter[i] = combine(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
+                         _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i)
+    eighth[i] = combine(_mm512_shuffle_f32x4(quarter[2 * i], quarter[2 * i + 1], 0x88),
+                        _mm512_shuffle_f32x4(quarter[2 * i], quarter[2 * i + 1], 0xdd));
+  return combine(_mm512_shuffle_f32x4(eighth[0], eighth[1], 0x88),
+                 _mm512_shuffle_f32x4(eighth[0], eighth[1], 0xdd));
+}
+
+/// The largest scores of 16 rows from `row` on, by lanes; what is hidden counts for nothing.
 template <bool masked>
-TRIREME_AVX512_BF16_INLINE __m512
-scaled_scores(const float* row, int v, std::uint64_t keys, const __m512& scale) {
-  if constexpr (!masked)
-    return _mm512_mul_ps(scale, _mm512_loadu_ps(row + v * lanes));
-  const auto keep = static_cast<__mmask16>(keys >> (v * lanes));
-  return _mm512_mask_mul_ps(_mm512_set1_ps(-__builtin_inff()), keep, scale,
-                            _mm512_maskz_loadu_ps(keep, row + v * lanes));
+TRIREME_AVX512_BF16_INLINE __m512 largest_scores(const float* scores,
+                                                 std::int64_t row,
+                                                 const Seen& seen) {
+  alignas(64) float line[lanes][lanes];
+  const __m512 least = _mm512_set1_ps(-__builtin_inff());
+  for (std::int64_t r = 0; r < lanes; ++r) {
+    const float* from = scores + (row + r) * tile;
+    const std::uint64_t keys = masked ? seen.keys_of(row + r) : 0;
+    __m512 s[score_vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < score_vectors; ++v)
+      s[v] = masked ? _mm512_mask_loadu_ps(least, static_cast<__mmask16>(keys >> (v * lanes)),
+                                           from + v * lanes)
+                    : _mm512_loadu_ps(from + v * lanes);
+    _mm512_store_ps(line[r], _mm512_max_ps(_mm512_max_ps(s[0], s[1]), _mm512_max_ps(s[2], s[3])));
+  }
+  return across(line, Largest());
+}
+
+/// 16 rows from `row` on become powers of two against `base`; their sums by lanes.
+template <bool masked>
+TRIREME_AVX512_BF16_INLINE __m512 to_powers(Bf16* to,
+                                            const float* scores,
+                                            std::int64_t row,
+                                            const float* base,
+                                            const __m512& factor,
+                                            const Seen& seen) {
+  alignas(64) float line[lanes][lanes];
+  for (std::int64_t r = 0; r < lanes; ++r) {
+    const std::int64_t at = (row + r) * tile;
+    const __m512 most = _mm512_set1_ps(base[row + r]);
+    const std::uint64_t keys = masked ? seen.keys_of(row + r) : 0;
+    __m512 e[score_vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < score_vectors; ++v) {
+      const auto keep = static_cast<__mmask16>(masked ? keys >> (v * lanes) : 0xffffU);
+      const __m512 s = _mm512_maskz_loadu_ps(keep, scores + at + v * lanes);
+      e[v] = power_of_two(_mm512_fmsub_ps(s, factor, most));
+      if constexpr (masked)
+        e[v] = _mm512_maskz_mov_ps(keep, e[v]);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + at + v * lanes),
+                          (__m256i)_mm512_cvtneps_pbh(e[v]));
+    }
+    _mm512_store_ps(line[r], _mm512_add_ps(_mm512_add_ps(e[0], e[1]), _mm512_add_ps(e[2], e[3])));
+  }
+  return across(line, Sum());
 }
 
 template <bool masked>
@@ -43,45 +135,22 @@ TRIREME_AVX512_BF16 inline void softmax_of(Bf16* to,
                                            float* shrink,
                                            float scale,
                                            const Seen& seen) {
-  const __m512 factor = _mm512_set1_ps(scale);
-  alignas(64) std::array<float, tile> per_row;
-  for (std::int64_t r = 0; r < tile; ++r) {
-    const float* row = scores + r * tile;
-    const std::uint64_t keys = masked ? seen.keys_of(r) : 0;
-    const __m512 left = _mm512_max_ps(scaled_scores<masked>(row, 0, keys, factor),
-                                      scaled_scores<masked>(row, 1, keys, factor));
-    const __m512 right = _mm512_max_ps(scaled_scores<masked>(row, 2, keys, factor),
-                                       scaled_scores<masked>(row, 3, keys, factor));
-    per_row[static_cast<std::size_t>(r)] = _mm512_reduce_max_ps(_mm512_max_ps(left, right));
+  const __m512 factor = _mm512_set1_ps(scale * log2_e);
+  for (std::int64_t row = 0; row < tile; row += lanes) {
+    const __m512 before = _mm512_load_ps(maximum + row);
+    const __m512 now =
+        _mm512_max_ps(before, _mm512_mul_ps(largest_scores<masked>(scores, row, seen), factor));
+    const __m512 less = power_of_two(_mm512_sub_ps(before, now));
+    _mm512_store_ps(maximum + row, now);
+    _mm512_store_ps(shrink + row, less);
+    const __m512 sums = to_powers<masked>(to, scores, row, maximum, factor, seen);
+    _mm512_store_ps(total + row, _mm512_fmadd_ps(_mm512_load_ps(total + row), less, sums));
   }
-  for (std::int64_t r = 0; r < tile; r += lanes) {
-    const __m512 before = _mm512_load_ps(maximum + r);
-    const __m512 now = _mm512_max_ps(before, _mm512_load_ps(per_row.data() + r));
-    _mm512_store_ps(maximum + r, now);
-    _mm512_store_ps(shrink + r, exponential(_mm512_sub_ps(before, now)));
-  }
-  for (std::int64_t r = 0; r < tile; ++r) {
-    const __m512 base = _mm512_set1_ps(maximum[r]);
-    const std::uint64_t keys = masked ? seen.keys_of(r) : 0;
-    __m512 e[score_vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < score_vectors; ++v) {
-      const __m512 s = scaled_scores<masked>(scores + r * tile, v, keys, factor);
-      e[v] = exponential(_mm512_sub_ps(s, base));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + r * tile + v * lanes),
-                          (__m256i)_mm512_cvtneps_pbh(e[v]));
-    }
-    per_row[static_cast<std::size_t>(r)] =
-        _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(e[0], e[1]), _mm512_add_ps(e[2], e[3])));
-  }
-  for (std::int64_t r = 0; r < tile; r += lanes)
-    _mm512_store_ps(total + r,
-                    _mm512_fmadd_ps(_mm512_load_ps(total + r), _mm512_load_ps(shrink + r),
-                                    _mm512_load_ps(per_row.data() + r)));
 }
 
-/// Rows of 64 scores become exponentials in bf16, against the rows' running maximum and sum;
-/// shrink[r] is what the row's earlier sums are to be multiplied by.
+/// Rows of 64 scores become probabilities in bf16, against the rows' running maximum and sum, both
+/// without the log's base: maximum[r] is in units of log2. shrink[r] is what the row's earlier sums
+/// are to be multiplied by.
 TRIREME_AVX512_BF16 inline void softmax(Bf16* to,
                                         const float* scores,
                                         float* maximum,
@@ -95,16 +164,21 @@ TRIREME_AVX512_BF16 inline void softmax(Bf16* to,
     softmax_of<true>(to, scores, maximum, total, shrink, scale, seen);
 }
 
-/// What rows have gathered so far, times their factor each, plus what the last tile brought.
-TRIREME_AVX512_BF16 inline void shrink_and_add(float* sums,
-                                               const float* more,
-                                               const float* factors,
-                                               std::int64_t channels) {
+/// The log of the sum of exponentials of a row.
+inline float log_sum_of(float maximum, float total) {
+  return (maximum + std::log2(total)) * ln_2;
+}
+
+/// What rows have gathered so far, times their factor each; most factors are 1 after a few tiles.
+TRIREME_AVX512_BF16 inline void shrink_rows(float* sums,
+                                            const float* factors,
+                                            std::int64_t channels) {
   for (std::int64_t r = 0; r < tile; ++r) {
+    if (factors[r] == 1)
+      continue;
     const __m512 factor = _mm512_set1_ps(factors[r]);
     for (std::int64_t i = r * channels; i < (r + 1) * channels; i += lanes)
-      _mm512_storeu_ps(
-          sums + i, _mm512_fmadd_ps(_mm512_loadu_ps(sums + i), factor, _mm512_loadu_ps(more + i)));
+      _mm512_storeu_ps(sums + i, _mm512_mul_ps(_mm512_loadu_ps(sums + i), factor));
   }
 }
 
@@ -117,10 +191,11 @@ TRIREME_AVX512_BF16 inline void softmax_backward_of(Bf16* p,
                                                     const float* delta,
                                                     float scale,
                                                     const Seen& seen) {
-  const __m512 factor = _mm512_set1_ps(scale);
+  const __m512 factor = _mm512_set1_ps(scale * log2_e);
 #pragma GCC unroll 4
   for (int v = 0; v < score_vectors; ++v) {
-    const __m512 log_sum = _mm512_loadu_ps(log_sums + v * lanes);
+    const __m512 log_sum =
+        _mm512_mul_ps(_mm512_loadu_ps(log_sums + v * lanes), _mm512_set1_ps(log2_e));
     const __m512 mean = _mm512_loadu_ps(delta + v * lanes);
     const __m512i first =
         masked ? _mm512_load_si512(seen.first.data() + v * lanes) : _mm512_setzero_si512();
@@ -132,13 +207,15 @@ TRIREME_AVX512_BF16 inline void softmax_backward_of(Bf16* p,
         if (seen.diagonal)  // queries before this key do not see it
           keep = static_cast<__mmask16>(keep & ~avx512::first_lanes(r - v * lanes));
       }
-      const __m512 e =
-          exponential(_mm512_fmsub_ps(_mm512_maskz_loadu_ps(keep, scores + at), factor, log_sum));
-      const __m512 d = _mm512_mul_ps(e, _mm512_sub_ps(_mm512_maskz_loadu_ps(keep, dp + at), mean));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + at),
-                          (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_mov_ps(keep, e)));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(ds + at),
-                          (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_mov_ps(keep, d)));
+      __m512 e =
+          power_of_two(_mm512_fmsub_ps(_mm512_maskz_loadu_ps(keep, scores + at), factor, log_sum));
+      __m512 d = _mm512_mul_ps(e, _mm512_sub_ps(_mm512_maskz_loadu_ps(keep, dp + at), mean));
+      if constexpr (masked) {
+        e = _mm512_maskz_mov_ps(keep, e);
+        d = _mm512_maskz_mov_ps(keep, d);
+      }
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + at), (__m256i)_mm512_cvtneps_pbh(e));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(ds + at), (__m256i)_mm512_cvtneps_pbh(d));
     }
   }
 }
