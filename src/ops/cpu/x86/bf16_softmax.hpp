@@ -21,6 +21,7 @@
 namespace trireme::ops::cpu::bf16_attention {
 
 using avx512::lanes;
+using avx512::power_of_two;
 
 inline constexpr int score_vectors = tile / lanes;
 inline constexpr float log2_e = 1.44269504F, ln_2 = 0.693147181F;
@@ -28,20 +29,6 @@ inline constexpr float log2_e = 1.44269504F, ln_2 = 0.693147181F;
 /// The maximum of a row that has seen nothing: finite, so that a tile which it sees nothing of
 /// multiplies its sums by 2^0 and adds zeros.
 inline constexpr float no_maximum = -1e30F;
-
-/// 2^x within 2e-7, and 1 for 0; NaN stays NaN. The polynomial is the minimax one of degree 5 on
-/// [-1/2, 1/2] among those that are 1 at 0.
-TRIREME_AVX512_BF16_INLINE __m512 power_of_two(__m512 x) {
-  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512 r = _mm512_sub_ps(x, n);
-  __m512 p = _mm512_set1_ps(1.32647272e-3F);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(9.67151281e-3F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.55073374e-2F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.40222421e-1F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.93146978e-1F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
-  return _mm512_scalef_ps(p, n);
-}
 
 struct Largest {
   TRIREME_AVX512_BF16_INLINE __m512 operator()(__m512 a, __m512 b) const {
