@@ -7,6 +7,9 @@
 #include <cmath>
 
 #include "ops/cpu/loops.hpp"
+#if defined(__x86_64__)
+#include "ops/cpu/x86/avx512_head_norm.hpp"
+#endif
 
 namespace trireme::ops::cpu {
 namespace {
@@ -42,7 +45,7 @@ TRIREME_INLINE void scale_head(
 }
 
 template <class T>
-TRIREME_CLONES void forward_row(
+TRIREME_CLONES_BELOW_AVX512 void forward_row(
     T* row, T* raw, float* rstd, const float* cosines, const HeadNormRows<T>* all) {
   const std::int64_t channels = all->channels;
   for (std::int64_t h = 0; h < all->heads; ++h) {
@@ -113,7 +116,7 @@ TRIREME_INLINE void head_backward(
 }
 
 template <class T>
-TRIREME_CLONES void backward_row(
+TRIREME_CLONES_BELOW_AVX512 void backward_row(
     T* d_row, const T* raw, const float* rstd, const float* cosines, const HeadNormRows<T>* all) {
   const std::int64_t channels = all->channels;
   for (std::int64_t h = 0; h < all->heads; ++h) {
@@ -134,17 +137,17 @@ using Sums = std::array<float, columns_together>;
 /// Adds dz xhat of `count` columns from `column` on, over the heads [begin, end) of one row; of
 /// what turns, to `second` those half a head further.
 template <class T>
-TRIREME_CLONES void add_gain_terms(float* first,
-                                   float* second,
-                                   const T* d_row,
-                                   const T* raw,
-                                   const float* rstd,
-                                   const float* cosines,
-                                   std::int64_t begin,
-                                   std::int64_t end,
-                                   std::int64_t column,
-                                   std::int64_t count,
-                                   std::int64_t channels) {
+TRIREME_CLONES_BELOW_AVX512 void add_gain_terms(float* first,
+                                                float* second,
+                                                const T* d_row,
+                                                const T* raw,
+                                                const float* rstd,
+                                                const float* cosines,
+                                                std::int64_t begin,
+                                                std::int64_t end,
+                                                std::int64_t column,
+                                                std::int64_t count,
+                                                std::int64_t channels) {
   const std::int64_t half = channels / 2;
   const float* sines = cosines != nullptr ? cosines + half : nullptr;
   for (std::int64_t h = begin; h < end; ++h) {
@@ -166,7 +169,14 @@ TRIREME_CLONES void add_gain_terms(float* first,
   }
 }
 
-/// Sums of 64 rows are added up, so the error grows with rows / 64.
+/// Sixteen channels at a time are those of both halves of a head.
+template <class T>
+bool by_halves(const HeadNormRows<T>& all) {
+  return has_avx512() && all.channels % 2 == 0;
+}
+
+/// Sums of 64 rows are added up, so the error grows with rows / 64. By halves, or of what turns,
+/// the columns are those of the first half, and the others lie half a head further.
 template <class T>
 void gradient_of_gain(float* to,
                       const T* d_packed,
@@ -175,18 +185,25 @@ void gradient_of_gain(float* to,
                       const HeadNormRows<T>& all,
                       std::int64_t begin,
                       std::int64_t end) {
-  const bool turns = all.table != nullptr;
+  const bool turns = all.table != nullptr, halved = turns || by_halves(all);
   const std::int64_t half = all.channels / 2;
-  for_chunks(turns ? half : all.channels, columns_together,
+  for_chunks(halved ? half : all.channels, columns_together,
              [&](std::int64_t column, std::int64_t last) {
                Sums first_total{}, second_total{};
                for (std::int64_t part = 0; part < all.rows; part += rows_per_part) {
                  Sums first{}, second{};
-                 for (std::int64_t r = part; r < std::min(all.rows, part + rows_per_part); ++r)
-                   add_gain_terms(first.data(), second.data(), d_packed + r * all.stride,
-                                  raw + r * all.heads * all.channels, rstd + r * all.heads,
-                                  turns ? all.angles_of(r) : nullptr, begin, end, column,
-                                  last - column, all.channels);
+                 const std::int64_t stop = std::min(all.rows, part + rows_per_part);
+#if defined(__x86_64__)
+                 if (by_halves(all))
+                   avx512::sum_gain_terms(first.data(), second.data(), d_packed, raw, rstd, all,
+                                          part, stop, begin, end, column, last - column);
+                 else
+#endif
+                   for (std::int64_t r = part; r < stop; ++r)
+                     add_gain_terms(first.data(), second.data(), d_packed + r * all.stride,
+                                    raw + r * all.heads * all.channels, rstd + r * all.heads,
+                                    turns ? all.angles_of(r) : nullptr, begin, end, column,
+                                    last - column, all.channels);
                  for (std::size_t i = 0; i < first.size(); ++i) {
                    first_total[i] += first[i];
                    second_total[i] += second[i];
@@ -194,7 +211,7 @@ void gradient_of_gain(float* to,
                }
                for (std::int64_t c = column; c < last; ++c) {
                  to[c] += first_total[static_cast<std::size_t>(c - column)];
-                 if (turns)
+                 if (halved)
                    to[half + c] += second_total[static_cast<std::size_t>(c - column)];
                }
              });
@@ -210,11 +227,19 @@ std::int64_t head_rows_per_chunk(const HeadNormRows<T>& all) {
 template <class T>
 void head_norm_forward(T* packed, T* raw, float* rstd, const HeadNormRows<T>& all) {
   for_chunks(all.rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r)
-      forward_row(packed + r * all.stride,
-                  raw != nullptr ? raw + r * all.heads * all.channels : nullptr,
-                  rstd != nullptr ? rstd + r * all.heads : nullptr,
-                  all.table != nullptr ? all.angles_of(r) : nullptr, &all);
+    for (std::int64_t r = begin; r < end; ++r) {
+      T* row = packed + r * all.stride;
+      T* to_raw = raw != nullptr ? raw + r * all.heads * all.channels : nullptr;
+      float* to_rstd = rstd != nullptr ? rstd + r * all.heads : nullptr;
+      const float* angles = all.table != nullptr ? all.angles_of(r) : nullptr;
+#if defined(__x86_64__)
+      if (by_halves(all)) {
+        avx512::norm_heads(row, to_raw, to_rstd, angles, all);
+        continue;
+      }
+#endif
+      forward_row(row, to_raw, to_rstd, angles, &all);
+    }
   });
 }
 
@@ -231,9 +256,18 @@ void head_norm_backward(T* d_packed,
     gradient_of_gain(d_key_gain, d_packed, raw, rstd, all, all.query_heads, all.heads);
   }
   for_chunks(all.rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r)
-      backward_row(d_packed + r * all.stride, raw + r * all.heads * all.channels,
-                   rstd + r * all.heads, all.table != nullptr ? all.angles_of(r) : nullptr, &all);
+    for (std::int64_t r = begin; r < end; ++r) {
+      T* d_row = d_packed + r * all.stride;
+      const T* raw_row = raw + r * all.heads * all.channels;
+      const float* angles = all.table != nullptr ? all.angles_of(r) : nullptr;
+#if defined(__x86_64__)
+      if (by_halves(all)) {
+        avx512::norm_heads_backward(d_row, raw_row, rstd + r * all.heads, angles, all);
+        continue;
+      }
+#endif
+      backward_row(d_row, raw_row, rstd + r * all.heads, angles, &all);
+    }
   });
 }
 
