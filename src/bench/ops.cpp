@@ -399,6 +399,12 @@ double OpsBench::step_seconds() const {
   return sum;
 }
 
+double OpsBench::step_share() const {
+  double flops = 0;
+  for (const OpsBenchRow& row : rows) flops += row.per_step * row.flops;
+  return flops / step_seconds() / matrix_ceiling;
+}
+
 OpsBench bench_ops(const model::GptShape& shape,
                    DType dtype,
                    device::Device& device,
@@ -430,18 +436,20 @@ std::string ops_table(const OpsBench& bench) {
                         row.product ? "GFLOP/s" : "GB/s   ", 100 * bench.share(row));
   return text + fmt::format(
                     "ceilings of one rank: {:.1f} GFLOP/s, {:.1f} GB/s ({}, {} thread{}, {} rank{} "
-                    "at a time); the operations of a step together {:.1f} ms\n",
+                    "at a time); the operations of a step together {:.1f} ms, at {:.1f} % of the "
+                    "first\n",
                     bench.matrix_ceiling / 1e9, bench.memory_ceiling / 1e9, name(bench.dtype),
                     bench.threads, bench.threads == 1 ? "" : "s", bench.ranks,
-                    bench.ranks == 1 ? "" : "s", whole * 1e3);
+                    bench.ranks == 1 ? "" : "s", whole * 1e3, 100 * bench.step_share());
 }
 
 std::string ops_json(const OpsBench& bench) {
   std::string text = fmt::format(
       "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"matrix_ceiling_flops\": {:.9g}, "
-      "\"memory_ceiling_bytes_per_s\": {:.9g}, \"step_seconds\": {:.9g},\n\"rows\": [",
+      "\"memory_ceiling_bytes_per_s\": {:.9g}, \"step_seconds\": {:.9g}, \"step_share\": {:.9g},\n"
+      "\"rows\": [",
       name(bench.dtype), bench.ranks, bench.threads, bench.matrix_ceiling, bench.memory_ceiling,
-      bench.step_seconds());
+      bench.step_seconds(), bench.step_share());
   const char* separator = "\n  ";
   for (const OpsBenchRow& row : bench.rows) {
     text += fmt::format(

@@ -51,6 +51,8 @@ struct OpsBench {
   [[nodiscard]] double share(const OpsBenchRow& row) const;
   /// All rows times how often they happen.
   [[nodiscard]] double step_seconds() const;
+  /// The step's products and attention, of what the matrix ceiling would make in that time.
+  [[nodiscard]] double step_share() const;
 };
 
 /// Collective. On the threads that OpenMP has.

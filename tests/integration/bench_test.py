@@ -80,6 +80,8 @@ class Bench(TrainingTest):
             self.assertEqual(rows["adamw"]["per_step"], 1)
             self.assertIn("dropout.backward", rows)
             self.assertAlmostEqual(sum(r["per_step"] * r["seconds"] for r in rows.values()) / found["step_seconds"], 1, places=6)
+            flops = sum(r["per_step"] * r["flops"] for r in rows.values())
+            self.assertAlmostEqual(flops / found["step_seconds"] / found["matrix_ceiling_flops"] / found["step_share"], 1, places=6)
 
     def test_engine_on_several_ranks(self):
         """The same bits as one all-reduce of the whole gradient and every rank updating everything."""
