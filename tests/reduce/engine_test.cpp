@@ -118,6 +118,29 @@ TEST_P(EngineAtRanks, EnqueuesTheSameCollectivesInTheSameOrderOnAllRanks) {
                                        "all_gather 2", "all_gather 1", "all_gather 0"));
 }
 
+TEST_P(EngineAtRanks, GathersLayersAheadForwardAndAgainBackwardInTheSameOrder) {
+  const int ranks = GetParam();
+  const Setting setting{.shard = layout::Shard::parameters, .bucket_elements = 1};
+  Hub hub(ranks);
+  hub.keep_calls(100);
+  run_ranks(hub, [&](ThreadRank& rank) {
+    const layout::Plan plan(table(), options(ranks, 1));  // e, d | c, b | a and, apart, wte
+    Engine engine(plan, DType::f32, setting.config(), rank.communicator, *rank.device,
+                  *rank.compute);
+    engine.hold_collectives(rank.world.rank() == 0);
+    Steps(engine, *rank.device, *rank.compute, setting).run(0);
+    engine.wait_for_parameters();
+  });
+  // Three slots: forward leaves 2, 1 and 0 to backward.
+  for (int rank = 0; rank < ranks; ++rank)
+    EXPECT_THAT(hub.calls(rank),
+                ::testing::ElementsAre(
+                    "all_gather 5", "all_gather 4", "all_gather 3", "all_gather 2", "all_gather 1",
+                    "all_gather 0", "reduce_scatter 0", "reduce_scatter 1", "all_gather 3",
+                    "reduce_scatter 2", "reduce_scatter 3", "all_gather 4", "reduce_scatter 4",
+                    "reduce_scatter 5", "all_gather 5", "all_gather 4", "all_gather 3"));
+}
+
 TEST_P(EngineAtRanks, ReducesBucketsThatTakeTurnsInEveryMicroStepInTheSameOrder) {
   const int ranks = GetParam();
   const Setting setting{.shard = layout::Shard::gradients, .bucket_elements = 1, .micro_steps = 2};
