@@ -42,6 +42,7 @@ struct ParallelConfig {
   Or<std::int64_t> bucket_elements;
   layout::BucketOrder bucket_order = layout::BucketOrder::reverse;
   std::vector<std::string> bucket_boundaries;
+  std::int64_t prefetch = 1;
   layout::Padding padding = layout::Padding::aligned;
   comm::Reduction reduction = comm::Reduction::sum;
   Or<std::int64_t> logical_shards{.value = std::nullopt, .keyword = "none"};
@@ -49,7 +50,6 @@ struct ParallelConfig {
   ReduceEvery reduce_every = ReduceEvery::automatic;
   bool overlap_gradients = true;
   bool overlap_parameters = true;
-  std::int64_t prefetch = 1;
   bool cached_shards = true;
   bool check_gradients = true;
   CheckReplicasConfig check_replicas;
@@ -82,6 +82,29 @@ void describe(V& v, CheckReplicasConfig& c) {
      .min = 0});
   v("at_checkpoints", c.at_checkpoints,
     {.help = "Compare them after the first step of a start and before every checkpoint as well."});
+}
+
+/// The keys of GPUs.
+template <class V>
+void describe_gpu(V& v, ParallelConfig& c) {
+  v("register_buffers", c.register_buffers,
+    {.help = "NCCL: register gradients and parameters once, for collectives without copies."});
+  v("nccl_bf16_sum", c.nccl_bf16_sum,
+    {.help =
+         "NCCL: who adds gradients that travel as bf16. fp32: the rank that owns a shard is sent "
+         "all terms and adds them in fp32, in rank order, as on a CPU; library: NCCL, which "
+         "rounds to bf16 at every rank."});
+  v("nccl_blocks", c.nccl_blocks,
+    {.unit = "multiprocessors",
+     .help = "How many a collective of NCCL may take from compute; auto: NCCL chooses.",
+     .min = 1,
+     .max = 64});
+  v("product_blocks", c.product_blocks,
+    {.unit = "multiprocessors",
+     .help = "GPU: multiprocessors available to matrix products; the rest serve collectives. auto: "
+             "all.",
+     .min = 1,
+     .max = 4096});
 }
 
 template <class V>
@@ -157,24 +180,7 @@ void describe(V& v, ParallelConfig& c) {
     {.help = "Check for NaN and infinities before a bucket is reduced, to name the rank that made "
              "them."});
   v.section("check_replicas", c.check_replicas);
-  v("register_buffers", c.register_buffers,
-    {.help = "NCCL: register gradients and parameters once, for collectives without copies."});
-  v("nccl_bf16_sum", c.nccl_bf16_sum,
-    {.help =
-         "NCCL: who adds gradients that travel as bf16. fp32: the rank that owns a shard is sent "
-         "all terms and adds them in fp32, in rank order, as on a CPU; library: NCCL, which "
-         "rounds to bf16 at every rank."});
-  v("nccl_blocks", c.nccl_blocks,
-    {.unit = "multiprocessors",
-     .help = "How many a collective of NCCL may take from compute; auto: NCCL chooses.",
-     .min = 1,
-     .max = 64});
-  v("product_blocks", c.product_blocks,
-    {.unit = "multiprocessors",
-     .help = "GPU: multiprocessors available to matrix products; the rest serve collectives. auto: "
-             "all.",
-     .min = 1,
-     .max = 4096});
+  describe_gpu(v, c);
   v("deadline", c.deadline,
     {.unit = "seconds",
      .help = "When ranks wait for others for this long and nothing moves, the run ends and names "
