@@ -98,10 +98,15 @@ std::span<const Residency::Gather> Residency::use(std::span<const ParameterIndex
   return gathers_;
 }
 
-// A walk turns at the ends of the model, and goes on between them.
+// A walk turns at the ends of the model and goes on between them, also while layers share a bucket.
 void Residency::look_ahead(std::size_t before) {
-  const bool begins = low_ >= high_ || high_ == turns_.size();
-  if (begins || (low_ < before && low_ > 0)) {
+  if (low_ >= high_ || high_ == turns_.size())
+    forward_ = true;
+  else if (low_ == 0)
+    forward_ = false;
+  else if (low_ != before)
+    forward_ = low_ < before;
+  if (forward_) {
     const std::size_t end = low_;
     for (std::size_t i = 1; i <= std::min(prefetch_, end); ++i) gather(turns_[end - i]);
     return;

@@ -78,6 +78,7 @@ class Residency {
   std::vector<std::optional<BucketIndex>> tenants_;  // of slots
   std::vector<char> resident_;                       // by bucket: whole, and not old
   std::size_t low_ = 0, high_ = 0;                   // [low_, high_) of turns_ are in use
+  bool forward_ = true;                              // the way that the layers are walked
   std::vector<Gather> gathers_;
 };
 

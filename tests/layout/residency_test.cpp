@@ -89,6 +89,23 @@ TEST(Residency, GathersNothingAheadWithoutPrefetch) {
   EXPECT_EQ(gathers[0].evicted, BucketIndex{2});
 }
 
+TEST(Residency, GathersABucketOfSeveralLayersOnceEachWay) {
+  const Plan plan = layered_plan({{64}, {64}, {64}, {64}, {64}, {64}, {64}, {64}}, 128);
+  ASSERT_EQ(plan.buckets().size(), 4U);
+  Residency residency(plan, 1);
+  EXPECT_THAT(update_all(residency, plan), ElementsAre(3, 2));
+  EXPECT_THAT(use(residency, plan, 0), IsEmpty());
+  EXPECT_THAT(use(residency, plan, 1), IsEmpty());
+  EXPECT_THAT(use(residency, plan, 2), ElementsAre(1));
+  EXPECT_THAT(use(residency, plan, 3), IsEmpty());
+  EXPECT_THAT(use(residency, plan, 4), ElementsAre(0));
+  for (const int group : {5, 6, 7, 6}) EXPECT_THAT(use(residency, plan, group), IsEmpty());
+  EXPECT_THAT(use(residency, plan, 5), ElementsAre(2));
+  EXPECT_THAT(use(residency, plan, 4), IsEmpty());
+  EXPECT_THAT(use(residency, plan, 3), ElementsAre(3));
+  for (const int group : {2, 1}) EXPECT_THAT(use(residency, plan, group), IsEmpty());
+}
+
 TEST(Residency, KeepsWhatBothEndsRead) {
   const Plan plan = layered_plan({{-512}, {128}, {128}, {128}, {128}});
   Residency residency(plan, 1);

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What a rank holds and sends for Llama's 8B, 13B and 70B on more and more ranks, with each parallel.shard, as `trireme plan` reckons it:
+# Markdown on standard output. One sequence per rank, one micro-step a step, bf16, recompute: block, snapshots included. Needs a build.
+#   usage: bash jobs/sharding-table.sh [RANKS …]      default: 8 64 512 4096
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+program=${TRIREME:-build/trireme}
+ranks=("$@")
+[ $# -gt 0 ] || ranks=(8 64 512 4096)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+plan() { # NAME RANKS [section.key=value …]
+  "$program" plan input/llama-small.yaml run.precision=bf16 run.device=cpu model.recompute=block model.rotary_theta=500000 \
+    batch.sequences="$2" batch.micro_sequences=1 "${@:3}" --ranks "$2" --json "$work/$1-$2.json" >"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    exit 1
+  }
+}
+for n in "${ranks[@]}"; do
+  plan 8B "$n" model.layers=32 model.channels=4096 model.heads=32 model.key_value_heads=8 model.mlp_channels=14336 model.vocabulary=128256 \
+    model.context=8192
+  plan 13B "$n" model.layers=40 model.channels=5120 model.heads=40 model.key_value_heads=40 model.mlp_channels=13824 model.vocabulary=32000 \
+    model.context=4096
+  plan 70B "$n" model.layers=80 model.channels=8192 model.heads=64 model.key_value_heads=8 model.mlp_channels=28672 model.vocabulary=128256 \
+    model.context=8192
+done
+
+"${TRIREME_PYTHON:-python3}" - "$work" "${ranks[@]}" <<'PYTHON'
+import json
+import sys
+
+folder, ranks = sys.argv[1], sys.argv[2:]
+plans = {(size, n): json.load(open(f"{folder}/{size}-{n}.json")) for size in ("8B", "13B", "70B") for n in ranks}
+modes = list(next(iter(plans.values()))["shard_choices"])
+for title, key in (("Held by a rank, GiB", "held_bytes"), ("Sent by a rank in a step, GiB", "wire_bytes")):
+    print(f"{title}:\n")
+    print("| model | parameters | parallel.shard |", " | ".join(f"N = {n}" for n in ranks), "|")
+    print("|---|---:|---|" + "---:|" * len(ranks))
+    for size in ("8B", "13B", "70B"):
+        for mode in modes:
+            values = [plans[size, n]["shard_choices"][mode]["bf16"][key] / 2**30 for n in ranks]
+            print(f"| {size} | {plans[size, ranks[0]]['parameter_elements'] / 1e9:.2f} B | {mode} |", " | ".join(f"{v:.1f}" for v in values), "|")
+    print()
+PYTHON
