@@ -77,9 +77,9 @@ struct ProductOptions {
 /// For the products made from now on.
 void set_product_options(device::Device& device, const ProductOptions& options);
 
-/// Whether `device` has matrix units for bf16 (AMX, tensor cores): what `precision: auto` asks.
-/// AVX-512 BF16 is not one: it doubles the rate of fp32 where AMX has ten times it, and whether a
-/// run gives up fp32's digits for that is its user's choice.
+/// Whether `device` multiplies bf16 faster than fp32 (tensor cores, AMX, AVX-512 BF16): what
+/// `precision: auto` asks. AVX-512 BF16 only doubles fp32's rate; that the quickstart ends with the
+/// same loss, and 1.5 times as fast, is measured in docs/figures.md.
 bool has_fast_bf16(const device::Device& device);
 
 /// Whether a row of C has the same bits whatever the number of rows and its place among them. A

@@ -29,12 +29,12 @@ TEST_F(Precisions, AutoIsWhatEveryRankHas) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
-TEST_F(Precisions, AutoIsFp32WhereOneRankHasNoMatrixUnitsAndSaysWhose) {
+TEST_F(Precisions, AutoIsFp32WhereOneRankHasNoBf16AndNamesIt) {
   if (world_->size() < 2)
     return;
   const int without = world_->size() - 1;
   EXPECT_EQ(choose(Precision::automatic, world_->rank() != without), DType::f32);
-  EXPECT_THAT(notes_, ElementsAre("run.precision: auto is fp32, because bf16 matrix units are "
+  EXPECT_THAT(notes_, ElementsAre("run.precision: auto is fp32, because bf16 instructions are "
                                   "missing for rank " +
                                   std::to_string(without) + " (" + world_->host() + ")"));
 }
