@@ -40,36 +40,26 @@ class Verify(TrainingTest):
         self.assert_all_equal(self.verify("parallel.transport=mpi", "model.layers=1","batch.sequences=3", "--steps", "2", ranks=3), 2, combinations=633)
 
     def test_a_tree_of_leaves(self):
-        tree = ("model.layers=1", "parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=8", "--steps", "2")
-        for ranks in (1, 2):
-            self.assert_all_equal(self.verify(*tree, ranks=ranks), 2, combinations=384)
+        self.assert_all_equal(self.verify("model.layers=1", "parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=8",
+                                          "--steps", "2", ranks=2), 2, combinations=384)
 
     def test_one_micro_step(self):
-        for ranks in (1, 2):
-            self.assert_all_equal(self.verify("model.layers=1", f"batch.sequences={2 * ranks}", "batch.micro_sequences=2", "--steps", "2",
-                                              ranks=ranks), 2, combinations=633)
+        self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=4", "batch.micro_sequences=2", "--steps", "2", ranks=2), 2,
+                              combinations=633)
 
     def test_muon(self):
-        for ranks in (1, 3):
-            self.assert_all_equal(self.verify("optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=ranks), 2,
-                                  combinations=634 if ranks == 1 else 633)
+        self.assert_all_equal(self.verify("optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=3), 2,
+                              combinations=633)
 
     def test_families(self):
         one = ("model.layers=1", "model.dropout=0", "--steps", "2")
-        qwen3 = ("model.family=qwen3", "model.key_value_heads=1", "model.head_channels=24")
-        self.assert_all_equal(self.verify(*qwen3, *one, ranks=2), 2)
+        self.assert_all_equal(self.verify("model.family=qwen3", "model.key_value_heads=1", "model.head_channels=24",
+                                          "optimizer.kind=muon", *one, ranks=2), 2)
         self.assert_all_equal(self.verify("model.family=nanochat", *one, ranks=2), 2)
-        self.assert_all_equal(self.verify(*qwen3, "optimizer.kind=muon", *one, ranks=2), 2)
-        self.assert_all_equal(self.verify("model.family=nanochat", "optimizer.kind=muon", *one, ranks=2), 2)
 
-    def test_a_window_of_attention(self):
-        self.assert_all_equal(self.verify("model.attention_window=5", "model.layers=1", "--steps", "2", ranks=2), 2)
-
-    def test_a_window_in_one_of_two_layers(self):
-        self.assert_all_equal(self.verify("model.attention_window=5", "model.window_pattern=SL", "model.layers=2", "--steps", "1", ranks=2), 1)
-
-    def test_capped_logits_and_a_z_loss(self):
-        self.assert_all_equal(self.verify("model.logit_softcap=15", "model.z_loss=1e-4", "model.layers=1", "--steps", "2", ranks=2), 2)
+    def test_windows_capped_logits_and_a_z_loss(self):
+        self.assert_all_equal(self.verify("model.attention_window=5", "model.window_pattern=SL", "model.layers=2", "model.logit_softcap=15",
+                                          "model.z_loss=1e-4", "--steps", "1", ranks=2), 1)
 
     def test_mistakes_are_the_users(self):
         self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")
