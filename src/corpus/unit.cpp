@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "corpus/unit.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/host_facts.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <fstream>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tune/setting.hpp"
 
+#include <algorithm>
+
 #include "deck/value.hpp"
 
 namespace trireme::tune {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/documents.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/synthetic.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is the same on any number of ranks is compared with what one rank computes by itself.
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layout/budget.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include <gtest/gtest.h>

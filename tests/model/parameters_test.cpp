@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameter table against the published sizes, and the initial values as a pure function of
 // (seed, parameter, element).
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>

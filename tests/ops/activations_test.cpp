@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/activations.hpp"
 
+#include <algorithm>
+
 #include "ops/tensors.hpp"
 
 namespace trireme::test {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "ops/attention_backend.hpp"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.hpp"
 
+#include <algorithm>
+
 #include "ops/tensors.hpp"
 
 namespace trireme::test {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/layer_norm.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "ops/elementwise.hpp"

@@ -3,6 +3,7 @@
 // whole, and its refusals.
 #include "optim/adamw.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "predict/fit.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/schedule_chart.hpp"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "optim/schedule.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/span_sample.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -2,6 +2,7 @@
 // The rule that chooses, and the deck that is written: with made-up measurements.
 #include "tune/choice.hpp"
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>

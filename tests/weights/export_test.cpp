@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/export.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <vector>

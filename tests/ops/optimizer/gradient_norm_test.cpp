@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/optimizer/gradient_norm.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "ops/optimizer/finite.hpp"

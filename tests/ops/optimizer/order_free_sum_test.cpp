@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/optimizer/order_free_sum.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cfenv>
 #include <limits>

@@ -6,6 +6,8 @@
 // else all. What follows them is zero up to where products read: less than 16 columns further.
 #pragma once
 
+#include <algorithm>
+
 #include "ops/cpu/x86/avx512_math.hpp"
 
 namespace trireme::ops::cpu::avx512 {

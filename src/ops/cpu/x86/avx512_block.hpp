@@ -7,6 +7,8 @@
 // the rows, columns or threads around it, K alone decides its bits.
 #pragma once
 
+#include <algorithm>
+
 #include "ops/cpu/x86/avx512_pack.hpp"
 
 #define TRIREME_AVX512_BF16 \

@@ -12,6 +12,7 @@
 #include "base/round_up.hpp"
 
 #if defined(__x86_64__)
+#include <algorithm>
 #include <array>
 #include <cmath>
 
