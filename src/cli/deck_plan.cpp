@@ -75,7 +75,16 @@ std::int64_t gpu_workspace(const deck::Deck& deck, DType dtype) {
           {.deterministic = config.gpu.deterministic_attention}));
 }
 
-DeckPlan plan_with_its_shard(const deck::Deck& deck, int ranks, int hosts) {
+}  // namespace
+
+deck::Deck parse_for_plan(const std::string& deck_path,
+                          const std::vector<std::string>& overrides,
+                          deck::Circumstances circumstances) {
+  circumstances.trains = false;
+  return deck::parse(deck::read_deck_file(deck_path), deck_path, overrides, circumstances);
+}
+
+DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   const deck::JobConfig& config = deck.config;
   const auto kind = trireme::session::choose_kind(config.run.device, device::count_cuda_devices());
   trireme::session::expect_served(config.optimizer.kind, kind);
@@ -140,17 +149,8 @@ DeckPlan plan_with_its_shard(const deck::Deck& deck, int ranks, int hosts) {
   return result;
 }
 
-}  // namespace
-
-deck::Deck parse_for_plan(const std::string& deck_path,
-                          const std::vector<std::string>& overrides,
-                          deck::Circumstances circumstances) {
-  circumstances.trains = false;
-  return deck::parse(deck::read_deck_file(deck_path), deck_path, overrides, circumstances);
-}
-
-DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
-  DeckPlan result = plan_with_its_shard(deck, ranks, hosts);
+DeckPlan plan_with_choices(const deck::Deck& deck, int ranks, int hosts) {
+  DeckPlan result = plan_of(deck, ranks, hosts);
   for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
     DeckPlan::Sharding& one = result.shardings.emplace_back();
     one.shard = shard;
@@ -160,7 +160,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
     other.config.parallel.shard = shard;
     if (layout::shards_gradients(shard))
       other.config.parallel.reduce_every = reduce::ReduceEvery::automatic;
-    one.budgets = plan_with_its_shard(other, ranks, hosts).budgets;
+    one.budgets = plan_of(other, ranks, hosts).budgets;
   }
   return result;
 }

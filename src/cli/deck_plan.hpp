@@ -51,7 +51,8 @@ struct DeckPlan {
   std::optional<optim::MatrixWork> matrices = {};  ///< of an optimizer that needs whole ones
   std::int64_t host_matrix_bytes = 0;  ///< sent to others by the host that sends most of them
 
-  /// What the deck would take with this parallel.shard; one of them is the deck's own.
+  /// What the deck would take with this parallel.shard; one of them is the deck's own. Of
+  /// plan_with_choices().
   struct Sharding {
     layout::Shard shard{};
     std::vector<layout::Budget> budgets;  ///< one per dtype; none: the deck does not go with it
@@ -69,6 +70,8 @@ deck::Deck parse_for_plan(const std::string& deck_path,
 /// For consecutive ranks on `hosts` hosts. Requires: a deck that check() found good for `ranks`,
 /// its batch aside; hosts <= ranks.
 DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts = 1);
+/// The same with `shardings`.
+DeckPlan plan_with_choices(const deck::Deck& deck, int ranks, int hosts = 1);
 
 /// All that one rank holds, with parameters in plan.dtypes[dtype].
 std::int64_t whole_bytes(const DeckPlan& plan, std::size_t dtype);

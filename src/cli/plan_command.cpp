@@ -55,7 +55,7 @@ std::string plan_command(const std::string& deck_path,
   if (circumstances.hosts > circumstances.ranks)
     throw UserError(fmt::format("--hosts {}: {} {} cannot be on so many", circumstances.hosts,
                                 circumstances.ranks, circumstances.ranks == 1 ? "rank" : "ranks"));
-  const DeckPlan plan = plan_of(deck, circumstances.ranks, circumstances.hosts);
+  const DeckPlan plan = plan_with_choices(deck, circumstances.ranks, circumstances.hosts);
   std::optional<Scaling> scaling;
   if (!output.machine_path.empty())
     scaling = scaling_of(deck, deck::read_machine(output.machine_path), output.scaling_ranks,

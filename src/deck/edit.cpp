@@ -168,7 +168,7 @@ void replacements(const Text& text,
   }
   if (old.kind != Node::Kind::list || old.children.empty() || text.letter(begin) != '-')
     return;
-  // A line for each element: they give way to brackets behind the key.
+  // One line for each element: removed, and replaced by a list in brackets after the key.
   const std::size_t from = text.line(old.place.line);
   const std::size_t to =
       std::min(text.line(old.children.back().place.line + 1), text.bytes().size());

@@ -78,8 +78,8 @@ struct ProductOptions {
 void set_product_options(device::Device& device, const ProductOptions& options);
 
 /// Whether `device` multiplies bf16 faster than fp32 (tensor cores, AMX, AVX-512 BF16): what
-/// `precision: auto` asks. AVX-512 BF16 only doubles fp32's rate; that the quickstart ends with the
-/// same loss, and 1.5 times as fast, is measured in docs/figures.md.
+/// `precision: auto` asks. AVX-512 BF16 only doubles fp32's rate; what bf16 does to the loss
+/// there is in docs/figures.md.
 bool has_fast_bf16(const device::Device& device);
 
 /// Whether a row of C has the same bits whatever the number of rows and its place among them. A

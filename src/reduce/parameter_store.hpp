@@ -104,7 +104,6 @@ class ParameterStore final : private CollectiveQueue::Source {
     bool gathering = false;
   };
 
-  void allocate(device::Device& device);
   void gather(std::span<const layout::Residency::Gather> gathers);
   void begin(BucketIndex bucket);
   void add_gathers(Bucket& bucket);

@@ -74,7 +74,7 @@ double seconds_of_a_step(const session::Job& the_job,
   }
   session.engine.wait_for_parameters();
   world.barrier();  // nobody takes memory away that a peer still reads
-  return std::ranges::max(world.gather_all(std::array{median(seconds)}));
+  return comm::largest_of_ranks(world, std::array{median(seconds)}).front();
 }
 
 }  // namespace trireme::tune

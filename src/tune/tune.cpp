@@ -18,6 +18,7 @@
 #include "device/device.hpp"
 
 #include "comm/communicator.hpp"
+#include "comm/control/placement.hpp"
 #include "comm/control/temporary_directory.hpp"
 #include "comm/control/together.hpp"
 
@@ -56,12 +57,6 @@ std::int64_t free_bytes(comm::World& world) {
   const double mine = part_of_free_memory * static_cast<double>(free) / world.local_size();
   const auto all = world.gather_all(std::array{mine});
   return static_cast<std::int64_t>(*std::ranges::min_element(all));
-}
-
-int hosts_of(comm::World& world) {
-  auto hosts = world.gather_all(world.host());
-  std::ranges::sort(hosts);
-  return static_cast<int>(std::unique(hosts.begin(), hosts.end()) - hosts.begin());
 }
 
 comm::Transport transport_of(std::string_view name) {
@@ -316,6 +311,10 @@ Tuning Tuner::tune() {
     if (session::choose_kind(deck_.config.run.device, device::count_cuda_devices()) ==
         device::Kind::cuda)
       throw UserError("trireme tune measures CPUs, and a run would take GPUs: give run.device=cpu");
+    if (deck_.config.parallel.shard == layout::Shard::parameters)
+      throw UserError(
+          "trireme tune cannot predict steps with parallel.shard: parameters; tune the deck with "
+          "parallel.shard=gradients");
   });
   deck_.config.run.device = session::DeviceChoice::cpu;
   const int threads = session::choose_threads(deck_.config.run.threads, world_);
@@ -326,7 +325,7 @@ Tuning Tuner::tune() {
       dtype_ == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
   own_ = setting_of(deck_.config);
   result_.ranks = world_.size();
-  result_.hosts = hosts_of(world_);
+  result_.hosts = static_cast<int>(comm::gather_placement(world_, threads).hosts().size());
   result_.memory_bytes = request_.memory_bytes > 0 ? request_.memory_bytes : free_bytes(world_);
   {
     const comm::TemporaryDirectory cache(world_);

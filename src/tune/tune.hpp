@@ -86,7 +86,8 @@ struct Tuning {
 };
 
 /// Collective; the same on every rank, but for predictions in the last bits where processors differ.
-/// Throws UserError for GPUs, and where the deck's own values do not fit the memory.
+/// Throws UserError for GPUs, for shard: parameters, and where the deck's own values do not fit the
+/// memory.
 Tuning tune(const Subject& subject, comm::World& world, Log& log, const TuneRequest& request);
 
 }  // namespace trireme::tune

@@ -29,9 +29,9 @@ DeckPlan planned(int ranks, const std::vector<std::string>& overrides = {}) {
   std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
                                   "batch.sequences=" + std::to_string(8 * ranks)};
   all.insert(all.end(), overrides.begin(), overrides.end());
-  return plan_of(deck::parse(deck::completed(""), "deck.yaml", all,
-                             Circumstances{.ranks = ranks, .cuda = true}),
-                 ranks);
+  return plan_with_choices(deck::parse(deck::completed(""), "deck.yaml", all,
+                                       Circumstances{.ranks = ranks, .cuda = true}),
+                           ranks);
 }
 
 const Node& member(const Node& map, const std::string& key) {
@@ -148,7 +148,7 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
     std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
                                     "batch.sequences=16", "batch.micro_sequences=4",
                                     "run.device=" + device};
-    return plan_of(
+    return plan_with_choices(
         deck::parse(deck::completed(""), "deck.yaml", all, Circumstances{.ranks = 2, .cuda = true}),
         2);
   };
@@ -176,7 +176,7 @@ DeckPlan traffic(const std::vector<std::string>& overrides, int ranks, int hosts
   all.insert(all.end(), overrides.begin(), overrides.end());
   const auto deck = deck::parse(deck::completed(""), "deck.yaml", all,
                                 Circumstances{.ranks = ranks, .cuda = true});
-  return plan_of(deck, ranks, hosts);
+  return plan_with_choices(deck, ranks, hosts);
 }
 
 TEST(PlanCommand, CountsWhatAHostSendsToOthers) {

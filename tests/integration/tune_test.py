@@ -54,6 +54,9 @@ class Tune(TrainingTest):
         elif repeated is not None:
             self.assertTrue(repeated["ratio"] > 0.99 or self.above(repeated) > 1)
 
+    def test_parameters_in_shards_are_refused(self):
+        self.assert_refused(self.tune("parallel.shard=parameters", code=2), 2, "parallel.shard=gradients")
+
     def test_a_deck_is_tuned_and_trains(self):
         report, deck, out = self.tuned()
         self.assertEqual((report["filetype"], report["ranks"], report["hosts"]), ("trireme-tune", 2, 1))
