@@ -28,9 +28,9 @@ OWNERS = {  # what a header's name starts with: the rooms that may include it
     "H5": {"h5"},
     "oneapi/": {"ops"},
     "dnnl": {"ops"},
-    "nlohmann/": {"text", "data", "corpus", "weights", "doctor"},
-    "zlib.h": {"data"},
-    "zstd.h": {"data"},
+    "nlohmann/": {"text", "tokens", "data", "corpus", "weights", "doctor"},
+    "zlib.h": {"tokens"},
+    "zstd.h": {"tokens"},
     "CLI/": {"cli"},
     "spdlog/": {"base"},
 }

@@ -17,13 +17,13 @@
 
 #include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
-#include "data/documents.hpp"
-#include "data/sources.hpp"
 
 #include "cli/new_file.hpp"
 #include "cli/under_mpi.hpp"
 #include "inference/text_sample.hpp"
 #include "text/terminal.hpp"
+#include "tokens/documents.hpp"
+#include "tokens/sources.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -36,9 +36,9 @@ struct SampleWords {
 /// One prompt per line or JSON object; blank lines count for nothing.
 std::vector<std::string> read_prompts(const std::string& path, const std::string& field) {
   std::vector<std::string> prompts;
-  data::Documents documents(data::find_shards({path}, "--prompts").at(0), field);
+  tokens::Documents documents(tokens::find_shards({path}, "--prompts").at(0), field);
   std::string all;
-  for (data::TextPiece piece; documents.next(piece);) {
+  for (tokens::TextPiece piece; documents.next(piece);) {
     if (field.empty()) {
       all += piece.text;
     } else {

@@ -21,13 +21,13 @@
 #include "comm/control/agreement.hpp"
 #include "comm/control/together.hpp"
 #include "comm/control/world.hpp"
-#include "data/sources.hpp"
 
 #include "cli/under_mpi.hpp"
 #include "corpus/text_blocks.hpp"
 #include "text/count_texts.hpp"
 #include "text/train.hpp"
 #include "text/write.hpp"
+#include "tokens/sources.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -58,20 +58,20 @@ class WorldExchange final : public text::RankExchange {
 };
 
 /// The files that the words mean, as the first rank sees them, on every rank.
-std::vector<data::TextFile> files_of(comm::World& world, const TrainWords& words) {
+std::vector<tokens::TextFile> files_of(comm::World& world, const TrainWords& words) {
   Packer packer;
   comm::on_first_rank(world, [&] {
     expect_new_directory(words.output);
-    for (const data::TextFile& file : data::find_text(words.files, "--text").files) {
+    for (const tokens::TextFile& file : tokens::find_text(words.files, "--text").files) {
       packer.text(file.path);
       packer.number(file.size);
       packer.number(file.named);
     }
   });
   const std::string packed = world.broadcast(packer.take(), 0);
-  std::vector<data::TextFile> files;
+  std::vector<tokens::TextFile> files;
   for (Unpacker from(packed); !from.empty();) {
-    data::TextFile& file = files.emplace_back();
+    tokens::TextFile& file = files.emplace_back();
     file.path = from.text();
     file.size = from.number<std::int64_t>();
     file.named = from.number<bool>();

@@ -9,12 +9,12 @@
 #include "base/error.hpp"
 #include "base/input_file.hpp"
 
-#include "data/documents.hpp"
+#include "tokens/documents.hpp"
 
 namespace trireme::corpus {
 namespace {
 
-void expect_size(const data::TextFile& file) {
+void expect_size(const tokens::TextFile& file) {
   if (const InputFile now(file.path); now.size() != file.size)
     throw StorageError("file system", "read " + file.path,
                        fmt::format("it has {} bytes and had {} when it was listed: it was changed "
@@ -25,13 +25,13 @@ void expect_size(const data::TextFile& file) {
 
 }  // namespace
 
-TextFileBlocks::TextFileBlocks(std::vector<data::TextFile> files,
+TextFileBlocks::TextFileBlocks(std::vector<tokens::TextFile> files,
                                std::string field,
                                std::int64_t block_bytes)
     : files_(std::move(files)), field_(std::move(field)) {
   TRIREME_EXPECT(block_bytes > 0, "blocks of {} bytes", block_bytes);
   for (std::size_t f = 0; f < files_.size(); ++f) {
-    if (data::is_compressed(files_[f].path)) {
+    if (tokens::is_compressed(files_[f].path)) {
       blocks_.push_back({f, 0, -1});
       continue;
     }
@@ -48,22 +48,23 @@ std::int64_t TextFileBlocks::bytes(std::size_t block) const {
 void TextFileBlocks::read(std::size_t block,
                           const std::function<void(std::string_view)>& use) const {
   const Block& one = blocks_.at(block);
-  const data::TextFile& file = files_[one.file];
+  const tokens::TextFile& file = files_[one.file];
   expect_size(file);
-  if (field_.empty() && !file.named && data::front_of(file.path).find('\0') != std::string::npos) {
+  if (field_.empty() && !file.named &&
+      tokens::front_of(file.path).find('\0') != std::string::npos) {
     const std::lock_guard lock(mutex_);
     binary_.insert(one.file);
     return;
   }
   std::int64_t begin = 0, end = -1;
   if (one.end >= 0) {
-    begin = data::boundary(file.path, field_, one.begin);
-    end = data::boundary(file.path, field_, one.end);
+    begin = tokens::boundary(file.path, field_, one.begin);
+    end = tokens::boundary(file.path, field_, one.end);
     if (begin == end)
       return;  // what lies here belongs to an earlier block
   }
-  data::Documents documents(file.path, field_, begin, end);
-  for (data::TextPiece piece; documents.next(piece);) use(piece.text);
+  tokens::Documents documents(file.path, field_, begin, end);
+  for (tokens::TextPiece piece; documents.next(piece);) use(piece.text);
 }
 
 std::int64_t TextFileBlocks::binary_files() const {

@@ -6,7 +6,7 @@
 //     blocks.read(i, use);          // any block, on any thread of any rank that has the same files
 //
 // A large plain file, and one of JSON lines, is cut into blocks where `tokenize` may cut it
-// (data/documents.hpp); a compressed one is a single block, read from front to back.
+// (tokens/documents.hpp); a compressed one is a single block, read from front to back.
 //
 // 1. A block depends on the files and `block_bytes` alone, and no piece reaches from one into
 //    another: counts do not depend on block_bytes.
@@ -23,16 +23,15 @@
 #include <string_view>
 #include <vector>
 
-#include "data/sources.hpp"
-
 #include "text/count_texts.hpp"
+#include "tokens/sources.hpp"
 
 namespace trireme::corpus {
 
 class TextFileBlocks final : public text::TextBlocks {
  public:
   /// `field`: the key of JSON lines; empty: plain text. Opens nothing.
-  TextFileBlocks(std::vector<data::TextFile> files,
+  TextFileBlocks(std::vector<tokens::TextFile> files,
                  std::string field,
                  std::int64_t block_bytes = std::int64_t{4} << 20U);
 
@@ -51,7 +50,7 @@ class TextFileBlocks final : public text::TextBlocks {
     std::int64_t begin, end;  ///< end -1: to the end of the file
   };
 
-  const std::vector<data::TextFile> files_;
+  const std::vector<tokens::TextFile> files_;
   const std::string field_;
   std::vector<Block> blocks_;
   mutable std::mutex mutex_;

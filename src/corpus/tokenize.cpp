@@ -17,11 +17,11 @@
 #include "base/stage_progress.hpp"
 
 #include "comm/control/together.hpp"
-#include "data/draft.hpp"
-#include "data/sources.hpp"
-#include "data/token_files.hpp"
 
 #include "corpus/unit.hpp"
+#include "tokens/draft.hpp"
+#include "tokens/sources.hpp"
+#include "tokens/token_files.hpp"
 
 namespace trireme::corpus {
 namespace {
@@ -42,7 +42,7 @@ std::string record_path(const TokenizeRequest& request, std::size_t unit) {
 }
 
 /// What decides the bytes that come out: of the same words, the same corpus is made.
-std::string fingerprint(const TokenizeRequest& request, const data::TextSources& sources) {
+std::string fingerprint(const TokenizeRequest& request, const tokens::TextSources& sources) {
   return fmt::format("text {:016x} tokenizer {:016x} field '{}' validation {} shard {}\n",
                      sources.fingerprint(), request.tokenizer->hash(), request.field,
                      request.validation_fraction, request.shard_bytes);
@@ -63,7 +63,7 @@ bool is_finished(const TokenizeRequest& request, const std::string& job) {
   if (!fs::exists(manifest))
     return false;
   const auto text = read_whole(manifest);
-  static_cast<void>(data::manifest_from_json(text, manifest));
+  static_cast<void>(tokens::manifest_from_json(text, manifest));
   if (nlohmann::json::parse(text).value("made_of", "") == job)
     return true;
   throw UserError(Place{manifest},
@@ -86,7 +86,7 @@ FileLock locked_parts(const TokenizeRequest& request, const comm::World& world, 
   std::error_code problem;
   fs::create_directories(parts_path(request), problem);
   if (problem)
-    data::fail_storage("create directory " + parts_path(request), problem.value());
+    tokens::fail_storage("create directory " + parts_path(request), problem.value());
   FileLock lock(lock_path(request));
   const auto taken = lock.take_alone();
   expect_free(taken, lock, request);
@@ -100,15 +100,15 @@ FileLock locked_parts(const TokenizeRequest& request, const comm::World& world, 
 }
 
 /// A shard of that size is there, where there should be one.
-bool has_size(const TokenizeRequest& request, const data::ManifestShard& shard) {
+bool has_size(const TokenizeRequest& request, const tokens::ManifestShard& shard) {
   if (shard.tokens == 0)
     return true;
   const auto path = fs::path(request.output).parent_path() / shard.file;
-  const std::int64_t width = data::width_of(request.tokenizer->vocabulary());
+  const std::int64_t width = tokens::width_of(request.tokenizer->vocabulary());
   std::error_code missing;
   const auto size = fs::file_size(path, missing);
   return !missing &&
-         static_cast<std::int64_t>(size) == data::llmc_header_bytes + shard.tokens * width;
+         static_cast<std::int64_t>(size) == tokens::llmc_header_bytes + shard.tokens * width;
 }
 
 /// What a start before left of a unit that it had finished.
@@ -145,7 +145,7 @@ std::string make_units(const TokenizeRequest& request,
       total -= units[i].bytes();
     } else {
       result = make_unit(units[i], i, request, tell);
-      data::write_file(record_path(request, i), to_json(*result));
+      tokens::write_file(record_path(request, i), to_json(*result));
       done += units[i].bytes();
     }
     results.number(i);
@@ -154,17 +154,17 @@ std::string make_units(const TokenizeRequest& request,
   return results.take();
 }
 
-data::Manifest manifest_of(const TokenizeRequest& request,
-                           std::size_t units,
-                           const std::vector<std::string>& all,
-                           std::int64_t& binary_files) {
+tokens::Manifest manifest_of(const TokenizeRequest& request,
+                             std::size_t units,
+                             const std::vector<std::string>& all,
+                             std::int64_t& binary_files) {
   std::vector<UnitResult> results(units);
   for (const std::string& bytes : all)
     for (Unpacker from(bytes); !from.empty();) {
       const auto unit = from.number<std::size_t>();
       results.at(unit) = result_from_json(from.text()).at(0);
     }
-  data::Manifest manifest;
+  tokens::Manifest manifest;
   manifest.tokenizer = request.tokenizer->hash();
   manifest.kind = request.tokenizer->kind();
   manifest.vocabulary = request.tokenizer->vocabulary();
@@ -181,34 +181,34 @@ data::Manifest manifest_of(const TokenizeRequest& request,
 }
 
 /// What killed starts left of shards that were written again.
-void remove_drafts(const TokenizeRequest& request, const data::Manifest& manifest) {
+void remove_drafts(const TokenizeRequest& request, const tokens::Manifest& manifest) {
   std::set<std::string, std::less<>> shards;
   for (const auto* set : {&manifest.train, &manifest.validation})
-    for (const data::ManifestShard& shard : *set) shards.insert(shard.file);
+    for (const tokens::ManifestShard& shard : *set) shards.insert(shard.file);
   const fs::path folder = fs::path(request.output).parent_path();
   std::error_code problem;
   for (const auto& entry :
        fs::directory_iterator(folder.empty() ? fs::path(".") : folder, problem)) {
     const std::string name = entry.path().filename().string();
     const std::string shard = name.substr(0, name.find(".bin.") + 4);
-    if (shards.contains(shard) && data::is_draft_of(shard, name))
+    if (shards.contains(shard) && tokens::is_draft_of(shard, name))
       fs::remove(entry.path(), problem);
   }
 }
 
 void finish(const TokenizeRequest& request,
-            const data::Manifest& manifest,
+            const tokens::Manifest& manifest,
             const std::string& job) {
-  auto json = nlohmann::ordered_json::parse(data::to_json(manifest));
+  auto json = nlohmann::ordered_json::parse(tokens::to_json(manifest));
   json["made_of"] = job;
-  data::write_file(manifest_path(request), json.dump(2) + "\n");
+  tokens::write_file(manifest_path(request), json.dump(2) + "\n");
   remove_drafts(request, manifest);
   fs::remove_all(parts_path(request));
 }
 
-std::string sums_text(const std::vector<data::ManifestShard>& shards) {
+std::string sums_text(const std::vector<tokens::ManifestShard>& shards) {
   std::int64_t tokens = 0, documents = 0, bytes = 0;
-  for (const data::ManifestShard& shard : shards) {
+  for (const tokens::ManifestShard& shard : shards) {
     tokens += shard.tokens;
     documents += shard.documents;
     bytes += shard.bytes;
@@ -220,7 +220,7 @@ std::string sums_text(const std::vector<data::ManifestShard>& shards) {
                      static_cast<double>(bytes) / static_cast<double>(tokens));
 }
 
-void tell(const TokenizeRequest& request, const data::Manifest& manifest, Log& log) {
+void tell(const TokenizeRequest& request, const tokens::Manifest& manifest, Log& log) {
   log.info("train: {}", sums_text(manifest.train));
   log.info("validation: {}", sums_text(manifest.validation));
   if (request.validation_fraction > 0 && manifest.validation.empty())
@@ -234,11 +234,11 @@ void tell(const TokenizeRequest& request, const data::Manifest& manifest, Log& l
 
 }  // namespace
 
-data::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log& log) {
+tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log& log) {
   std::string job, plan;
   std::optional<FileLock> lock;
   comm::on_first_rank(world, [&] {
-    const auto sources = data::find_text(request.text, "--text");
+    const auto sources = tokens::find_text(request.text, "--text");
     job = fingerprint(request, sources);
     if (is_finished(request, job))
       return;
@@ -248,7 +248,7 @@ data::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log&
       return;
     }
     plan = packed(units_of(sources, request));
-    data::write_file(parts_path(request) + "/job", job);
+    tokens::write_file(parts_path(request) + "/job", job);
     expect_free(lock->share(), *lock, request);
   });
   plan = world.broadcast(std::move(plan), 0);
@@ -256,7 +256,7 @@ data::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log&
   if (plan.empty()) {
     comm::on_first_rank(world, [&] { bytes = read_whole(manifest_path(request)); });
     const auto manifest =
-        data::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
+        tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
     log.info("this corpus is finished already");
     tell(request, manifest, log);
     return manifest;
@@ -279,10 +279,10 @@ data::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log&
     if (binary_files > 0)
       log.info("{} binary files skipped", binary_files);
     finish(request, manifest, job);
-    bytes = data::to_json(manifest);
+    bytes = tokens::to_json(manifest);
   });
   const auto manifest =
-      data::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
+      tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
   tell(request, manifest, log);
   return manifest;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme tokenize`: text into shards of tokens (llm.c's format, data/token_files.hpp) with a
-// manifest beside them (data/manifest.hpp).
+// `trireme tokenize`: text into shards of tokens (llm.c's format, tokens/token_files.hpp) with a
+// manifest beside them (tokens/manifest.hpp).
 //
 //     PREFIX_train_000000.bin …  PREFIX_val_000000.bin …  PREFIX_manifest.json
 //
 // The text is cut into units of about `shard_bytes`: whole files, and ranges of plain files that
-// are larger, cut where tokens do not change (data/documents.hpp). Unit k gives shard k of each
+// are larger, cut where tokens do not change (tokens/documents.hpp). Unit k gives shard k of each
 // set; a set that got nothing of it has no shard k. Ranks take units in turns.
 //
 // A document goes to validation when the hash of its first 64 KiB, as a fraction of 2^64, is below
@@ -28,9 +28,9 @@
 #include "base/log.hpp"
 
 #include "comm/control/world.hpp"
-#include "data/manifest.hpp"
 
 #include "text/tokenizer.hpp"
+#include "tokens/manifest.hpp"
 
 namespace trireme::corpus {
 
@@ -49,6 +49,6 @@ inline constexpr std::int64_t most_shard_bytes = std::int64_t{1} << 30U;
 /// Collective. Returns the manifest, which is also that of a corpus that was finished before.
 /// Throws UserError for text that is missing, damaged, no JSON lines or empty, and for an output
 /// that is another corpus; StorageError.
-data::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log& log);
+tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Log& log);
 
 }  // namespace trireme::corpus

@@ -17,10 +17,10 @@
 #include "base/hash.hpp"
 #include "base/packing.hpp"
 
-#include "data/documents.hpp"
-#include "data/draft.hpp"
-#include "data/segment.hpp"
-#include "data/token_files.hpp"
+#include "tokens/documents.hpp"
+#include "tokens/draft.hpp"
+#include "tokens/segment.hpp"
+#include "tokens/token_files.hpp"
 
 namespace trireme::corpus {
 namespace {
@@ -50,16 +50,16 @@ class Shard {
                       "cannot count: give a smaller --shard-bytes, or split the largest compressed "
                       "file");
     packed_.clear();
-    data::pack_tokens(tokens, width_, packed_);
+    tokens::pack_tokens(tokens, width_, packed_);
     draft_->file().write(packed_);
     hashes_.add(packed_);
   }
-  data::ManifestShard finish() {
+  tokens::ManifestShard finish() {
     if (!draft_) {
       ::unlink(path_.c_str());  // of a start before, if anything
       return std::move(result_);
     }
-    result_.hash = data::hash_of_blocks(hashes_.finish(), result_.tokens * width_);
+    result_.hash = tokens::hash_of_blocks(hashes_.finish(), result_.tokens * width_);
     draft_->file().rewrite_front(header());
     draft_->commit();
     return std::move(result_);
@@ -67,7 +67,7 @@ class Shard {
 
  private:
   std::span<const std::byte> header() {
-    header_[0] = width_ == 2 ? data::llmc_magic_2 : data::llmc_magic_4;
+    header_[0] = width_ == 2 ? tokens::llmc_magic_2 : tokens::llmc_magic_4;
     header_[1] = width_ == 2 ? 1 : 7;
     header_[2] = static_cast<std::int32_t>(result_.tokens);
     return std::as_bytes(std::span(header_));
@@ -75,16 +75,16 @@ class Shard {
 
   std::string path_;
   int width_;
-  data::ManifestShard result_;
-  std::optional<data::Draft> draft_;
-  data::BlockHashes hashes_;
+  tokens::ManifestShard result_;
+  std::optional<tokens::Draft> draft_;
+  tokens::BlockHashes hashes_;
   std::vector<std::byte> packed_;
-  std::array<std::int32_t, data::llmc_header_bytes / sizeof(std::int32_t)> header_{};
+  std::array<std::int32_t, tokens::llmc_header_bytes / sizeof(std::int32_t)> header_{};
 };
 
 /// Whether a document with this front is for validation.
 bool validates(std::string_view front, double fraction) {
-  const auto hash = hash_bytes(front.substr(0, data::document_front));
+  const auto hash = hash_bytes(front.substr(0, tokens::document_front));
   return std::ldexp(static_cast<double>(hash), -64) < fraction;
 }
 
@@ -99,16 +99,16 @@ class UnitMaker {
     const bool plain = request_.field.empty();
     bool checks = false;
     if (plain) {
-      const std::string front = data::front_of(range.path);
+      const std::string front = tokens::front_of(range.path);
       if (!range.named && front.find('\0') != std::string::npos) {
         result_.binary_files += range.begin == 0 ? 1 : 0;
         return;
       }
       checks = validates(front, request_.validation_fraction);
     }
-    data::Documents documents(range.path, request_.field, range.begin, range.end);
+    tokens::Documents documents(range.path, request_.field, range.begin, range.end);
     const auto end_of_text = request_.tokenizer->end_of_text();
-    for (data::TextPiece piece; documents.next(piece);) {
+    for (tokens::TextPiece piece; documents.next(piece);) {
       if (!plain)
         checks = validates(piece.text, request_.validation_fraction);
       Shard& shard = checks ? validation_ : train_;
@@ -130,7 +130,7 @@ class UnitMaker {
 
  private:
   static int width(const TokenizeRequest& request) {
-    return data::width_of(request.tokenizer->vocabulary());
+    return tokens::width_of(request.tokenizer->vocabulary());
   }
 
   const TokenizeRequest& request_;
@@ -139,7 +139,7 @@ class UnitMaker {
   std::vector<text::Token> tokens_;
 };
 
-Json json_of(const data::ManifestShard& shard) {
+Json json_of(const tokens::ManifestShard& shard) {
   return {{"file", shard.file},
           {"tokens", shard.tokens},
           {"documents", shard.documents},
@@ -147,7 +147,7 @@ Json json_of(const data::ManifestShard& shard) {
           {"hash", shard.hash}};
 }
 
-data::ManifestShard shard_of(const Json& json) {
+tokens::ManifestShard shard_of(const Json& json) {
   return {json.at("file").get<std::string>(), json.at("tokens").get<std::int64_t>(),
           json.at("documents").get<std::int64_t>(), json.at("bytes").get<std::int64_t>(),
           json.at("hash").get<std::uint64_t>()};
@@ -161,22 +161,22 @@ std::int64_t Unit::bytes() const {
   return sum;
 }
 
-std::vector<Unit> units_of(const data::TextSources& sources, const TokenizeRequest& request) {
+std::vector<Unit> units_of(const tokens::TextSources& sources, const TokenizeRequest& request) {
   std::vector<Unit> units(1);
   const auto add = [&](Range range) {
     units.back().ranges.push_back(std::move(range));
     if (units.back().bytes() >= request.shard_bytes)
       units.emplace_back();
   };
-  for (const data::TextFile& file : sources.files) {
-    if (data::is_compressed(file.path) || file.size <= request.shard_bytes) {
+  for (const tokens::TextFile& file : sources.files) {
+    if (tokens::is_compressed(file.path) || file.size <= request.shard_bytes) {
       add({file.path, 0, -1, file.size, file.named});
       continue;
     }
     std::int64_t begin = 0;
     for (std::int64_t at = request.shard_bytes; begin < file.size; at += request.shard_bytes) {
       const std::int64_t end =
-          at >= file.size ? file.size : data::boundary(file.path, request.field, at);
+          at >= file.size ? file.size : tokens::boundary(file.path, request.field, at);
       if (end > begin)
         add({file.path, begin, end, end - begin, file.named});
       begin = std::max(begin, end);

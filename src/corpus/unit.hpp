@@ -8,10 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "data/manifest.hpp"
-#include "data/sources.hpp"
-
 #include "corpus/tokenize.hpp"
+#include "tokens/manifest.hpp"
+#include "tokens/sources.hpp"
 
 namespace trireme::corpus {
 
@@ -30,7 +29,7 @@ struct Unit {
 };
 
 /// The units of the files, in order. Opens only files that are cut.
-std::vector<Unit> units_of(const data::TextSources& sources, const TokenizeRequest& request);
+std::vector<Unit> units_of(const tokens::TextSources& sources, const TokenizeRequest& request);
 
 /// As bytes that travel, never empty, and back.
 std::string packed(const std::vector<Unit>& units);
@@ -38,7 +37,7 @@ std::vector<Unit> unpacked_units(std::string_view bytes);
 
 struct UnitResult {
   /// No tokens: there is no shard.
-  data::ManifestShard train, validation;
+  tokens::ManifestShard train, validation;
   std::int64_t binary_files = 0;  ///< skipped
 };
 

@@ -9,10 +9,9 @@
 
 #include "base/key.hpp"
 
-namespace trireme::data {
+#include "tokens/token_files.hpp"
 
-/// How the files of `tokens` are laid out; automatic: as they say themselves.
-enum class TokenFormat : std::uint8_t { automatic, uint16, uint32 };
+namespace trireme::data {
 
 /// Where the rows of a batch begin.
 enum class Rows : std::uint8_t { stream, documents };
@@ -22,7 +21,7 @@ struct FilesConfig {
   std::vector<std::string> text;
   std::vector<std::string> tokens;
   std::string field;
-  TokenFormat format = TokenFormat::automatic;
+  tokens::TokenFormat format = tokens::TokenFormat::automatic;
 
   [[nodiscard]] bool given() const { return !text.empty() || !tokens.empty(); }
   bool operator==(const FilesConfig&) const = default;
@@ -128,12 +127,6 @@ void describe(V& v, DataConfig& c) {
 
 }  // namespace trireme::data
 
-template <>
-struct trireme::EnumNames<trireme::data::TokenFormat> {
-  using enum data::TokenFormat;
-  static constexpr std::pair<data::TokenFormat, const char*> table[] = {
-      {automatic, "auto"}, {uint16, "uint16"}, {uint32, "uint32"}};
-};
 template <>
 struct trireme::EnumNames<trireme::data::Rows> {
   using enum data::Rows;

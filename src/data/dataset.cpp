@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "data/hash.hpp"
+#include "tokens/hash.hpp"
 
 namespace trireme::data {
 
@@ -38,7 +38,7 @@ std::int64_t count_windows(std::int64_t begin,
                          : rows_in(*rows, begin, count, context).second;
 }
 
-Windows::Windows(std::shared_ptr<const TokenStream> stream,
+Windows::Windows(std::shared_ptr<const tokens::TokenStream> stream,
                  std::int64_t begin,
                  std::int64_t count,
                  std::int64_t context,
@@ -59,7 +59,7 @@ Windows::Windows(std::shared_ptr<const TokenStream> stream,
 }
 
 std::uint64_t Windows::content_hash() const {
-  Hash hash;
+  tokens::Hash hash;
   hash.add(stream_->content_hash())
       .add(static_cast<std::uint64_t>(begin_))
       .add(static_cast<std::uint64_t>(count_));
@@ -82,7 +82,7 @@ void Windows::fill(std::int64_t window,
   stream_->read(begin + context_, targets.last(1));
 }
 
-Dataset::Dataset(std::shared_ptr<const TokenStream> stream,
+Dataset::Dataset(std::shared_ptr<const tokens::TokenStream> stream,
                  std::int64_t begin,
                  std::int64_t count,
                  std::int64_t context,
@@ -145,14 +145,14 @@ std::vector<std::int64_t> Dataset::seen(std::int64_t samples) const {
 std::uint64_t Dataset::content_hash() const {
   if (parts_.size() == 1)
     return parts_.front().content_hash();
-  Hash hash;
+  tokens::Hash hash;
   for (std::size_t part = 0; part < parts_.size(); ++part)
     hash.add(parts_[part].content_hash()).add(static_cast<std::uint64_t>(mixture_.quotas()[part]));
   return hash.value();
 }
 
 std::uint64_t content_hash(const Split& split) {
-  return Hash()
+  return tokens::Hash()
       .add(split.train.content_hash())
       .add(split.validation ? split.validation->content_hash() : 0)
       .value();
@@ -272,7 +272,7 @@ Split split(const std::vector<Stream>& train,
   return {Dataset(std::move(parts), std::move(quotas), demand.seed), std::move(checked)};
 }
 
-Split split(const std::shared_ptr<const TokenStream>& stream, const Demand& demand) {
+Split split(const std::shared_ptr<const tokens::TokenStream>& stream, const Demand& demand) {
   return split({Stream{stream, nullptr}}, std::nullopt, demand);
 }
 

@@ -29,7 +29,8 @@
 
 #include "data/mixture_order.hpp"
 #include "data/sample_order.hpp"
-#include "data/token_stream.hpp"
+
+#include "tokens/token_stream.hpp"
 
 namespace trireme::data {
 
@@ -37,7 +38,7 @@ namespace trireme::data {
 class Windows {
  public:
   /// `rows`: where windows start; null: at multiples of `context`. Requires at least one window.
-  Windows(std::shared_ptr<const TokenStream> stream,
+  Windows(std::shared_ptr<const tokens::TokenStream> stream,
           std::int64_t begin,
           std::int64_t count,
           std::int64_t context,
@@ -51,10 +52,10 @@ class Windows {
   void fill(std::int64_t window,
             std::span<std::int32_t> tokens,
             std::span<std::int32_t> targets) const;
-  [[nodiscard]] const TokenStream& stream() const { return *stream_; }
+  [[nodiscard]] const tokens::TokenStream& stream() const { return *stream_; }
 
  private:
-  std::shared_ptr<const TokenStream> stream_;
+  std::shared_ptr<const tokens::TokenStream> stream_;
   std::shared_ptr<const std::vector<std::int64_t>> rows_;
   std::int64_t begin_, count_, context_;
   std::int64_t first_row_ = 0, size_ = 0;
@@ -70,7 +71,7 @@ std::int64_t count_windows(std::int64_t begin,
 class Dataset {
  public:
   /// The tokens [begin, begin + count) of the stream; front to back without an order.
-  Dataset(std::shared_ptr<const TokenStream> stream,
+  Dataset(std::shared_ptr<const tokens::TokenStream> stream,
           std::int64_t begin,
           std::int64_t count,
           std::int64_t context,
@@ -139,7 +140,7 @@ struct Demand {
 
 /// One source, opened.
 struct Stream {
-  std::shared_ptr<const TokenStream> tokens;
+  std::shared_ptr<const tokens::TokenStream> tokens;
   std::shared_ptr<const std::vector<std::int64_t>> rows;  ///< of `data.rows: documents`
   std::string key = "data.train";                         ///< what the deck calls it
   double weight = 1;
@@ -156,6 +157,6 @@ std::int64_t validation_begin(std::int64_t num_tokens, double validation_fractio
 Split split(const std::vector<Stream>& train,
             const std::optional<Stream>& validation,
             const Demand& demand);
-Split split(const std::shared_ptr<const TokenStream>& stream, const Demand& demand);
+Split split(const std::shared_ptr<const tokens::TokenStream>& stream, const Demand& demand);
 
 }  // namespace trireme::data

@@ -13,7 +13,7 @@
 #include "base/error.hpp"
 #include "base/input_file.hpp"
 
-#include "data/sources.hpp"
+#include "tokens/sources.hpp"
 
 namespace trireme::data {
 namespace {
@@ -246,7 +246,7 @@ std::vector<Question> read_hellaswag(const std::string& path, const QuestionDema
 std::vector<Question> read_questions(const std::string& path, const QuestionDemand& demand) {
   TRIREME_EXPECT(demand.format != ChoiceFormat::jsonl || demand.tokenizer != nullptr,
                  "questions as text, and no tokenizer");
-  const std::string file = find_shards({path}, "--multiple-choice").at(0);
+  const std::string file = tokens::find_shards({path}, "--multiple-choice").at(0);
   std::vector<Question> questions = demand.format == ChoiceFormat::hellaswag
                                         ? read_hellaswag(file, demand)
                                         : read_json_lines(file, demand);

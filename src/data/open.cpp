@@ -10,10 +10,10 @@
 #include "base/stage_progress.hpp"
 #include "base/text.hpp"
 
-#include "data/hash.hpp"
-#include "data/sources.hpp"
-#include "data/synthetic.hpp"
-#include "data/token_cache.hpp"
+#include "tokens/hash.hpp"
+#include "tokens/sources.hpp"
+#include "tokens/synthetic.hpp"
+#include "tokens/token_cache.hpp"
 
 namespace trireme::data {
 
@@ -51,7 +51,7 @@ std::vector<Source> sources_of(const DataConfig& config) {
   return sources;
 }
 
-std::string skipped_text(const CacheHeader& header, const TextSources& sources) {
+std::string skipped_text(const tokens::CacheHeader& header, const tokens::TextSources& sources) {
   std::string text;
   const auto add = [&](std::int64_t count, const char* what) {
     if (count > 0)
@@ -70,12 +70,12 @@ bool plain_bytes(const Setup& setup, const FilesConfig& files) {
 
 void prepare_text(const Setup& setup, const Source& source, Log& log) {
   const auto& entries = source.files->text;
-  const TextSources sources = find_text(entries, source.key + ".text");
+  const tokens::TextSources sources = tokens::find_text(entries, source.key + ".text");
   const std::string path = cache_path(setup, *source.files);
   const char* verb = "cached";
   if (std::filesystem::exists(path)) {
-    CacheHeader header;
-    const std::string problem = cache_problem(path, header);
+    tokens::CacheHeader header;
+    const std::string problem = tokens::cache_problem(path, header);
     if (problem.empty() && header.source_fingerprint == sources.fingerprint()) {
       log.info("data: {} tokens from the cache {}", header.tokens, path);
       return;
@@ -85,7 +85,7 @@ void prepare_text(const Setup& setup, const Source& source, Log& log) {
     else
       verb = "the text has changed, cached again";
   }
-  Encoding encoding;
+  tokens::Encoding encoding;
   StageProgress progress(log);
   std::shared_ptr<const text::Tokenizer> tokenizer;
   if (!plain_bytes(setup, *source.files)) {
@@ -96,7 +96,8 @@ void prepare_text(const Setup& setup, const Source& source, Log& log) {
                       static_cast<double>(done), static_cast<double>(all));
                 }};
   }
-  const CacheHeader header = build_cache(path, sources, entries, encoding, source.key + ".text");
+  const tokens::CacheHeader header =
+      tokens::build_cache(path, sources, entries, encoding, source.key + ".text");
   log.info("data: {} {} tokens from {} text files ({}{}) to {}", verb, header.tokens, header.files,
            bytes_text(static_cast<double>(header.tokens * header.token_bytes)),
            skipped_text(header, sources), path);
@@ -107,7 +108,7 @@ std::optional<std::int32_t> end_of_text_of(const Setup& setup) {
 }
 
 /// Throws UserError where rows of documents were asked for, and none were found.
-void expect_rows(const Setup& setup, const Source& source, const TokenFiles& found) {
+void expect_rows(const Setup& setup, const Source& source, const tokens::TokenFiles& found) {
   if (setup.config.rows != Rows::documents || !found.rows.empty())
     return;
   throw UserError({Diagnostic{
@@ -121,50 +122,51 @@ void expect_rows(const Setup& setup, const Source& source, const TokenFiles& fou
             "the files do not say where documents begin"}});
 }
 
-TokenFiles prepare(const Setup& setup, const Source& source, Log& log) {
-  TokenFiles found;
+tokens::TokenFiles prepare(const Setup& setup, const Source& source, Log& log) {
+  tokens::TokenFiles found;
   const bool documents = setup.config.rows == Rows::documents;
   if (!source.files->text.empty()) {
     prepare_text(setup, source, log);
     if (const auto end_of_text = end_of_text_of(setup); documents && end_of_text)
-      found.rows = rows_of_stream(*open_cache(cache_path(setup, *source.files)), setup.context,
-                                  *end_of_text);
+      found.rows = tokens::rows_of_stream(*tokens::open_cache(cache_path(setup, *source.files)),
+                                          setup.context, *end_of_text);
     expect_rows(setup, source, found);
   } else if (!source.files->tokens.empty()) {
     const bool known = setup.tokenizer != nullptr && !setup.config.in_bytes();
-    found = check_token_files(find_shards(source.files->tokens, source.key + ".tokens"),
-                              {.format = source.files->format,
-                               .vocabulary = setup.vocabulary,
-                               .row_context = documents ? setup.context : 0,
-                               .end_of_text = end_of_text_of(setup),
-                               .tokenizer = known ? setup.tokenizer->hash() : 0});
+    found =
+        tokens::check_token_files(tokens::find_shards(source.files->tokens, source.key + ".tokens"),
+                                  {.format = source.files->format,
+                                   .vocabulary = setup.vocabulary,
+                                   .row_context = documents ? setup.context : 0,
+                                   .end_of_text = end_of_text_of(setup),
+                                   .tokenizer = known ? setup.tokenizer->hash() : 0});
     expect_rows(setup, source, found);
   }
   return found;
 }
 
-std::shared_ptr<const TokenStream> opened(const Setup& setup,
-                                          const Source& source,
-                                          const TokenFiles& found) {
+std::shared_ptr<const tokens::TokenStream> opened(const Setup& setup,
+                                                  const Source& source,
+                                                  const tokens::TokenFiles& found) {
   if (!source.files->text.empty())
-    return open_cache(cache_path(setup, *source.files));
+    return tokens::open_cache(cache_path(setup, *source.files));
   if (!source.files->tokens.empty())
-    return open_token_files(found, setup.vocabulary);
-  return std::make_shared<SyntheticTokens>(source.synthetic, setup.vocabulary, setup.seed);
+    return tokens::open_token_files(found, setup.vocabulary);
+  return std::make_shared<tokens::SyntheticTokens>(source.synthetic, setup.vocabulary, setup.seed);
 }
 
 }  // namespace
 
 std::string Prepared::packed() const {
   Packer packer;
-  for (const TokenFiles& source : sources) packer.text(source.packed());
+  for (const tokens::TokenFiles& source : sources) packer.text(source.packed());
   return packer.take();
 }
 
 Prepared Prepared::unpacked(std::string_view bytes) {
   Unpacker from(bytes);
   Prepared made;
-  while (!from.empty()) made.sources.push_back(TokenFiles::unpacked(from.text()));
+  while (!from.empty()) made.sources.push_back(tokens::TokenFiles::unpacked(from.text()));
   return made;
 }
 
@@ -172,7 +174,7 @@ std::string cache_path(const Setup& setup, const FilesConfig& files) {
   if (files.text.empty())
     return {};
   const bool bytes = setup.tokenizer == nullptr || setup.tokenizer->kind() == "bytes";
-  Hash hash;
+  tokens::Hash hash;
   hash.add(bytes ? "bytes" : fmt::format("{:016x}", setup.tokenizer->hash()));
   if (!files.field.empty())
     hash.add("json lines").add(files.field);

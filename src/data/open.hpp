@@ -21,10 +21,10 @@
 
 #include "data/config.hpp"
 #include "data/dataset.hpp"
-#include "data/token_files.hpp"
-#include "data/token_stream.hpp"
 
 #include "text/tokenizer.hpp"
+#include "tokens/token_files.hpp"
+#include "tokens/token_stream.hpp"
 
 namespace trireme::data {
 
@@ -44,7 +44,7 @@ struct Setup {
 
 /// What one rank found, for each source in the order of the deck.
 struct Prepared {
-  std::vector<TokenFiles> sources;
+  std::vector<tokens::TokenFiles> sources;
 
   /// As bytes, and back.
   [[nodiscard]] std::string packed() const;

@@ -23,6 +23,7 @@
 #include "deck/check_tree.hpp"
 #include "deck/findings.hpp"
 #include "deck/survey.hpp"
+#include "tokens/token_files.hpp"
 
 namespace trireme::deck {
 
@@ -156,7 +157,7 @@ class Checker : Findings {
         say(path, fmt::format("it is about {}, which is not given", source));
     };
     beside("field", !files.field.empty() && files.text.empty(), "text");
-    beside("format", files.format != trireme::data::TokenFormat::automatic && files.tokens.empty(),
+    beside("format", files.format != tokens::TokenFormat::automatic && files.tokens.empty(),
            "tokens");
   }
 

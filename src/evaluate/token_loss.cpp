@@ -26,7 +26,7 @@ double TokenLoss::bits_per_byte() const {
 }
 
 TokenLoss token_loss(Scorer& scorer,
-                     const data::TokenStream& stream,
+                     const tokens::TokenStream& stream,
                      std::span<const std::int32_t> bytes_of,
                      comm::World& world) {
   TRIREME_EXPECT(stream.size() >= 2, "the loss on {} tokens", stream.size());

@@ -11,9 +11,9 @@
 #include <span>
 
 #include "comm/control/world.hpp"
-#include "data/token_stream.hpp"
 
 #include "evaluate/scorer.hpp"
+#include "tokens/token_stream.hpp"
 
 namespace trireme::evaluate {
 
@@ -30,7 +30,7 @@ struct TokenLoss {
 
 /// Collective. `bytes_of`: bytes of text of each token; empty: not known. Requires two tokens.
 TokenLoss token_loss(Scorer& scorer,
-                     const data::TokenStream& stream,
+                     const tokens::TokenStream& stream,
                      std::span<const std::int32_t> bytes_of,
                      comm::World& world);
 

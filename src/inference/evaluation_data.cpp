@@ -10,9 +10,10 @@
 #include "base/packing.hpp"
 
 #include "comm/control/together.hpp"
-#include "data/held_tokens.hpp"
-#include "data/sources.hpp"
-#include "data/token_files.hpp"
+
+#include "tokens/held_tokens.hpp"
+#include "tokens/sources.hpp"
+#include "tokens/token_files.hpp"
 
 namespace trireme::inference {
 namespace {
@@ -58,7 +59,7 @@ class Looking {
     attempt(!source.text.empty(), [&] { found.text = text_of(source); });
     attempt(!source.tokens.empty(), [&] { found.files = files_of(source); });
     attempt(!source.multiple_choice.empty(), [&] {
-      data::find_shards({source.multiple_choice}, source.choice_key);
+      tokens::find_shards({source.multiple_choice}, source.choice_key);
       found.questions =
           packed(data::read_questions(source.multiple_choice, {.format = source.format,
                                                                .vocabulary = shape_.vocabulary,
@@ -89,7 +90,7 @@ class Looking {
   }
   [[nodiscard]] std::string text_of(const EvaluationSource& source) const {
     const Tokens tokens =
-        data::encode_text(source.text, source.field, *tokenizer_, source.text_key);
+        tokens::encode_text(source.text, source.field, *tokenizer_, source.text_key);
     expect_two(std::ssize(tokens), source.text_key);
     Packer packer;
     packer.array(tokens);
@@ -97,11 +98,11 @@ class Looking {
   }
   [[nodiscard]] std::string files_of(const EvaluationSource& source) const {
     const bool compares = tokenizer_ != nullptr && tokenizer_->kind() != "bytes";
-    const auto files = data::check_token_files(
-        data::find_shards(source.tokens, source.tokens_key),
+    const auto files = tokens::check_token_files(
+        tokens::find_shards(source.tokens, source.tokens_key),
         {.vocabulary = shape_.vocabulary, .tokenizer = compares ? tokenizer_->hash() : 0});
     std::int64_t tokens = 0;
-    for (const data::TokenFile& file : files.files) tokens += file.tokens;
+    for (const tokens::TokenFile& file : files.files) tokens += file.tokens;
     expect_two(tokens, source.tokens_key);
     return files.packed();
   }
@@ -129,10 +130,10 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSou
       *bytes = world.broadcast(std::move(*bytes), 0);
     comm::together(world, [&] {
       if (!found[i].files.empty())
-        all[i].stream =
-            data::open_token_files(data::TokenFiles::unpacked(found[i].files), shape.vocabulary);
+        all[i].stream = tokens::open_token_files(tokens::TokenFiles::unpacked(found[i].files),
+                                                 shape.vocabulary);
       else if (!found[i].text.empty())
-        all[i].stream = std::make_unique<data::HeldTokens>(
+        all[i].stream = std::make_unique<tokens::HeldTokens>(
             Unpacker(found[i].text).array<std::int32_t>(), shape.vocabulary, "text");
     });
     all[i].questions = unpacked(found[i].questions);

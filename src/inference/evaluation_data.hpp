@@ -9,11 +9,11 @@
 
 #include "comm/control/world.hpp"
 #include "data/multiple_choice.hpp"
-#include "data/token_stream.hpp"
 
 #include "model/config.hpp"
 
 #include "text/tokenizer.hpp"
+#include "tokens/token_stream.hpp"
 
 namespace trireme::inference {
 
@@ -32,7 +32,7 @@ struct EvaluationSource {
 };
 
 struct EvaluationData {
-  std::unique_ptr<data::TokenStream> stream;  ///< null: none
+  std::unique_ptr<tokens::TokenStream> stream;  ///< null: none
   std::vector<data::Question> questions;
 };
 

@@ -8,8 +8,8 @@
 
 #include <gmock/gmock.h>
 
-#include "data/compressed.hpp"
-#include "data/scratch.hpp"
+#include "tokens/compressed.hpp"
+#include "tokens/scratch.hpp"
 
 namespace trireme::corpus {
 namespace {
@@ -26,14 +26,14 @@ std::string words_and_more(int count) {
   return text;
 }
 
-class TextFileBlocksTest : public data::Scratch {
+class TextFileBlocksTest : public tokens::Scratch {
  protected:
   Counts counted(const std::vector<std::string>& entries,
                  const std::string& field = "",
                  text::Pattern pattern = text::Pattern::gpt2,
                  std::int64_t block_bytes = 1 << 20,
                  int threads = 2) {
-    const TextFileBlocks blocks(data::find_text(entries, "--text").files, field, block_bytes);
+    const TextFileBlocks blocks(tokens::find_text(entries, "--text").files, field, block_bytes);
     text::NoExchange alone;
     corpus_ =
         text::count_texts(blocks, {.pattern = pattern, .threads = threads, .progress = {}}, alone);
@@ -70,8 +70,8 @@ TEST_F(TextFileBlocksTest, DirectoriesGlobsAndCompressionCountAsThePlainText) {
   const std::vector<std::string> texts = {words_and_more(700), words_and_more(900) + "x "};
   write("plain/a.txt", texts[0]);
   write("plain/b.txt", texts[1]);
-  write("packed/a.txt.gz", data::gzipped(texts[0]));
-  write("packed/b.zst", data::zstd(texts[1]));
+  write("packed/a.txt.gz", tokens::gzipped(texts[0]));
+  write("packed/b.zst", tokens::zstd(texts[1]));
   const Counts expected = pieces_of(text::Pattern::gpt2, texts);
   for (const std::string& entry : {at("plain"), at("packed"), at("p*ed"), at("plain/*.txt")}) {
     EXPECT_EQ(counted({entry}), expected) << entry;
@@ -85,7 +85,7 @@ TEST_F(TextFileBlocksTest, JsonLinesAreATextEach) {
       "{\"text\": \"one two \\n \"}\n\n{\"id\": 7, \"text\": \" three\"}\n{\"text\": \"\"}\n";
   const Counts expected = pieces_of(text::Pattern::cl100k, {"one two \n ", " three"});
   write("a.jsonl", lines);
-  write("a.jsonl.gz", data::gzipped(lines));
+  write("a.jsonl.gz", tokens::gzipped(lines));
   for (const std::int64_t block : {1, 20, 1000}) {
     EXPECT_EQ(counted({at("a.jsonl")}, "text", text::Pattern::cl100k, block), expected) << block;
     EXPECT_EQ(counted({at("a.jsonl.gz")}, "text", text::Pattern::cl100k, block), expected);
@@ -105,11 +105,11 @@ TEST_F(TextFileBlocksTest, BinaryFilesThatWereNotNamedAreSkipped) {
 }
 
 TEST_F(TextFileBlocksTest, WhatIsDamagedOrChangedIsNoShorterText) {
-  const std::string packed = data::gzipped(words_and_more(500));
+  const std::string packed = tokens::gzipped(words_and_more(500));
   const std::string path = write("cut.gz", packed.substr(0, packed.size() / 2));
   EXPECT_THAT(user_error([&] { counted({path}); }), HasSubstr("the gzip data are cut short"));
   const std::string plain = write("a.txt", "one two");
-  const TextFileBlocks blocks(data::find_text({plain}, "--text").files, "");
+  const TextFileBlocks blocks(tokens::find_text({plain}, "--text").files, "");
   write("a.txt", "one");
   EXPECT_THAT(storage_error([&] { blocks.read(0, [](std::string_view) {}); }),
               HasSubstr("it has 3 bytes and had 7 when it was listed"));

@@ -13,7 +13,7 @@ namespace trireme::data {
 namespace {
 
 /// Token i of the stream is i, so that a window shows where it came from.
-class Counting : public TokenStream {
+class Counting : public tokens::TokenStream {
  public:
   explicit Counting(std::int64_t size) : size_(size) {}
   std::int64_t size() const override { return size_; }

@@ -9,7 +9,6 @@
 #include <gmock/gmock.h>
 
 #include "data/dataset.hpp"
-#include "data/rows.hpp"
 
 namespace trireme::data {
 namespace {
@@ -17,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 
 /// Token i is i; parts are told apart by their hash.
-class Numbered : public TokenStream {
+class Numbered : public tokens::TokenStream {
  public:
   Numbered(std::int64_t size, std::uint64_t hash) : size_(size), hash_(hash) {}
   std::int64_t size() const override { return size_; }
@@ -120,17 +119,6 @@ TEST(Mixture, APositionThatIsNoneIsRefused) {
   Dataset data({part(1, 50)}, {4096}, mixture_seed);
   for (const char* text : {"x", "-1; 1 4096 0", "5", "5; 1 4095 0", "5; 1 4096 -1", "5; zz 4096 1"})
     EXPECT_THROW(data.go_on_from(text, 10), UserError) << text;
-}
-
-TEST(Rows, BeginWithDocumentsOrGoOnInThem) {
-  RowStarts rows(4);
-  // Documents of 3, 10, 2 and 6 tokens.
-  for (const std::int64_t begin : {0, 3, 13, 15}) rows.document(begin);
-  // 0 fills up to 4 (the second begins within); 13 goes on to 17; 15 lies within its row.
-  EXPECT_THAT(rows.finish(21), ElementsAre(0, 13));
-  RowStarts longer(4);
-  for (const std::int64_t begin : {0, 10, 12}) longer.document(begin);
-  EXPECT_THAT(longer.finish(30), ElementsAre(0, 4, 8, 12, 16, 20, 24));
 }
 
 TEST(Rows, ADatasetShowsThem) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/scratch.hpp"
+#include "tokens/scratch.hpp"
 
 namespace trireme::data {
 namespace {
@@ -35,7 +35,7 @@ std::string header_of(std::int32_t magic, std::int32_t version, std::int32_t exa
 const std::vector<int> example_0 = {65535, 36, 0, 2, 3, 3, 10, 20, 300, 2, 7, 8, 1, 9, 3, 1, 2, 3};
 const std::vector<int> example_1 = {65535, 22, 1, 0, 2, 1, 5, 1, 6, 1, 50256};
 
-class Questions : public Scratch {
+class Questions : public tokens::Scratch {
  protected:
   std::vector<Question> read(const std::string& content) {
     return read_questions(write("file", content), demand);

@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 
 #include "data/dataset.hpp"
-#include "data/scratch.hpp"
+
+#include "tokens/scratch.hpp"
 
 namespace trireme::data {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-class Open : public Scratch {
+class Open : public tokens::Scratch {
  protected:
   data::Setup text(std::vector<std::string> entries) const {
     data::Setup setup;
@@ -34,14 +35,14 @@ class Open : public Scratch {
     prepare_sources(setup, log);
     return content(at("log"));
   }
-  static std::shared_ptr<const TokenStream> open(const data::Setup& setup) {
+  static std::shared_ptr<const tokens::TokenStream> open(const data::Setup& setup) {
     Log log(false, "test");
     return open_sources(setup, prepare_sources(setup, log)).train.front().tokens;
   }
   static std::string cache_path(const data::Setup& setup) {
     return data::cache_path(setup, setup.config.train);
   }
-  static std::string first(const TokenStream& stream, std::size_t count) {
+  static std::string first(const tokens::TokenStream& stream, std::size_t count) {
     std::vector<std::int32_t> tokens(count);
     stream.read(0, tokens);
     return {tokens.begin(), tokens.end()};
@@ -158,7 +159,7 @@ TEST_F(Open, TheHeadersOfTheCompiler) {
     GTEST_SKIP() << "no /usr/include/c++ here";
   const data::Setup setup = text({"/usr/include/c++"});
   prepare(setup);
-  const std::shared_ptr<const TokenStream> stream = open(setup);
+  const std::shared_ptr<const tokens::TokenStream> stream = open(setup);
   EXPECT_GT(stream->size(), 5'000'000);
   const auto parts = split(
       stream, {.context = 64, .sequences = 16, .vocabulary = 256, .validation_fraction = 0.1});

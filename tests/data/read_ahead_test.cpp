@@ -11,7 +11,7 @@ namespace trireme::data {
 namespace {
 
 /// Token i is i % 100; from token `bad` on it cannot be read.
-class Source : public TokenStream {
+class Source : public tokens::TokenStream {
  public:
   explicit Source(std::int64_t bad = 1'000'000) : bad_(bad) {}
   std::int64_t size() const override { return 100'001; }

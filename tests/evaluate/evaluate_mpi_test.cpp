@@ -6,12 +6,11 @@
 
 #include <gtest/gtest.h>
 
-#include "data/held_tokens.hpp"
-
 #include "model/small_model.hpp"
 
 #include "evaluate/multiple_choice.hpp"
 #include "evaluate/token_loss.hpp"
+#include "tokens/held_tokens.hpp"
 
 namespace trireme::evaluate {
 namespace {
@@ -44,7 +43,7 @@ TEST_F(OnRanks, TheLossIsThatOfAllTokensButTheFirst) {
   bytes_of[5] = 0;
   for (const std::int64_t size : {2, 70, 71, 72, 500}) {
     const Tokens tokens = random_tokens(size, 17, 2);
-    const data::HeldTokens stream(tokens, 17, "made up");
+    const tokens::HeldTokens stream(tokens, 17, "made up");
     const TokenLoss got = token_loss(scorer, stream, bytes_of, *world);
     const TokenLoss one = token_loss(scorer, stream, bytes_of, *alone);
     EXPECT_EQ(got.nats, one.nats) << size;

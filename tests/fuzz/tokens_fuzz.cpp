@@ -14,20 +14,19 @@
 
 #include "base/error.hpp"
 
-#include "data/documents.hpp"
-#include "data/hash.hpp"
-#include "data/manifest.hpp"
-#include "data/token_cache.hpp"
-#include "data/token_files.hpp"
-
 #include "fuzz.hpp"
+#include "tokens/documents.hpp"
+#include "tokens/hash.hpp"
+#include "tokens/manifest.hpp"
+#include "tokens/token_cache.hpp"
+#include "tokens/token_files.hpp"
 
 namespace {
 
 using namespace trireme;
 
 /// Every token, in pieces, below the bound that the stream promises.
-void read_all(const data::TokenStream& stream, std::int64_t bound) {
+void read_all(const tokens::TokenStream& stream, std::int64_t bound) {
   std::vector<std::int32_t> tokens(100);
   for (std::int64_t at = 0; at < stream.size(); at += 100) {
     const auto count = static_cast<std::size_t>(std::min<std::int64_t>(100, stream.size() - at));
@@ -45,37 +44,37 @@ void write(const std::string& path, std::string_view bytes) {
 void read_documents(const std::string& path, const std::string& field) {
   const auto all = [&](std::int64_t begin, std::int64_t end) {
     std::string text;
-    data::Documents documents(path, field, begin, end);
-    for (data::TextPiece piece; documents.next(piece);) text += piece.text;
+    tokens::Documents documents(path, field, begin, end);
+    for (tokens::TextPiece piece; documents.next(piece);) text += piece.text;
     return text;
   };
   const std::string whole = all(0, -1);
-  if (data::is_compressed(path))
+  if (tokens::is_compressed(path))
     return;
   const auto size = static_cast<std::int64_t>(std::filesystem::file_size(path));
-  const std::int64_t cut = data::boundary(path, field, size / 2);
+  const std::int64_t cut = tokens::boundary(path, field, size / 2);
   fuzz::promise(cut >= 0 && cut <= size, "a boundary lies in its file");
   fuzz::promise(all(0, cut) + all(cut, size) == whole, "ranges join to the whole");
 }
 
 void read_tokens(std::uint8_t kind, std::string bytes, const std::string& directory) {
   const std::string path = directory + "/m.bin";
-  if (kind % 4 == 1 && bytes.size() >= sizeof(data::CacheHeader)) {
-    constexpr std::size_t at = offsetof(data::CacheHeader, checksum);
-    const std::uint64_t sum = data::Hash().add(std::as_bytes(std::span(bytes)).first(at)).value();
+  if (kind % 4 == 1 && bytes.size() >= sizeof(tokens::CacheHeader)) {
+    constexpr std::size_t at = offsetof(tokens::CacheHeader, checksum);
+    const std::uint64_t sum = tokens::Hash().add(std::as_bytes(std::span(bytes)).first(at)).value();
     std::memcpy(bytes.data() + at, &sum, sizeof sum);
   }
   write(path, bytes);
   if (kind % 4 < 2) {
-    data::CacheHeader header;
-    static_cast<void>(data::cache_problem(path, header));
-    const auto stream = data::open_cache(path);
+    tokens::CacheHeader header;
+    static_cast<void>(tokens::cache_problem(path, header));
+    const auto stream = tokens::open_cache(path);
     read_all(*stream, stream->vocabulary());
     return;
   }
   const std::int64_t vocabulary = kind % 4 == 2 ? 50257 : std::int64_t{1} << 31;
-  const auto found = data::check_token_files({path}, {.vocabulary = vocabulary});
-  read_all(*data::open_token_files(found, vocabulary), vocabulary);
+  const auto found = tokens::check_token_files({path}, {.vocabulary = vocabulary});
+  read_all(*tokens::open_token_files(found, vocabulary), vocabulary);
 }
 
 /// The first 64 bytes are the tokens, the rest is the index.
@@ -84,8 +83,8 @@ void read_megatron(const std::string& bytes, const std::string& directory) {
   write(directory + "/m.bin", std::string_view(bytes).substr(0, tokens));
   write(directory + "/m.idx", std::string_view(bytes).substr(tokens));
   const auto found =
-      data::check_token_files({directory + "/m.bin"}, {.vocabulary = 1000, .row_context = 3});
-  read_all(*data::open_token_files(found, 1000), 1000);
+      tokens::check_token_files({directory + "/m.bin"}, {.vocabulary = 1000, .row_context = 3});
+  read_all(*tokens::open_token_files(found, 1000), 1000);
   for (const std::int64_t row : found.rows) fuzz::promise(row >= 0 && row + 3 < 64, "rows fit");
 }
 
@@ -120,9 +119,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         read_documents(text, "");
         break;
       case 9: {
-        const auto manifest = data::manifest_from_json(bytes, "m.json");
-        fuzz::promise(data::to_json(data::manifest_from_json(data::to_json(manifest), "m.json")) ==
-                          data::to_json(manifest),
+        const auto manifest = tokens::manifest_from_json(bytes, "m.json");
+        fuzz::promise(tokens::to_json(tokens::manifest_from_json(
+                          tokens::to_json(manifest), "m.json")) == tokens::to_json(manifest),
                       "a manifest reads as it was written");
         break;
       }

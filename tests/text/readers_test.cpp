@@ -6,10 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "data/scratch.hpp"
-
 #include "text/vocabularies.hpp"
 #include "text/write.hpp"
+#include "tokens/scratch.hpp"
 
 namespace trireme::text {
 namespace {
@@ -28,7 +27,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text.replace(at, from.size(), to);
 }
 
-class Readers : public data::Scratch {
+class Readers : public tokens::Scratch {
  protected:
   /// What is said about a directory with this file.
   std::string said(std::string_view name, std::string_view content) {

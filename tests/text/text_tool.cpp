@@ -92,7 +92,8 @@ void train(const std::vector<std::string>& words) {
                            .memory_bytes = std::stoll(words.at(3)),
                            .progress = {}};
   const corpus::TextFileBlocks texts(
-      data::find_text({words.begin() + 6, words.end()}, "FILE").files, "", std::stoll(words.at(4)));
+      tokens::find_text({words.begin() + 6, words.end()}, "FILE").files, "",
+      std::stoll(words.at(4)));
   text::NoExchange alone;
   const auto begin = std::chrono::steady_clock::now();
   const auto corpus = text::count_texts(texts, count, alone);

@@ -10,17 +10,16 @@
 
 #include "base/error.hpp"
 
-#include "data/scratch.hpp"
-
 #include "text/vocabularies.hpp"
 #include "text/write.hpp"
+#include "tokens/scratch.hpp"
 
 namespace trireme::text {
 namespace {
 
 using testing::ElementsAre;
 using testing::Pair;
-using WriteTokenizer = data::Scratch;
+using WriteTokenizer = tokens::Scratch;
 using Counts = std::map<std::string, std::uint64_t>;
 
 Counts counts_of(const PieceCounts& counts) {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/held_tokens.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "base/error.hpp"
+
+#include "tokens/documents.hpp"
+#include "tokens/hash.hpp"
+#include "tokens/sources.hpp"
+
+namespace trireme::tokens {
+
+HeldTokens::HeldTokens(std::vector<std::int32_t> tokens,
+                       std::int64_t vocabulary,
+                       std::string description)
+    : tokens_(std::move(tokens)), vocabulary_(vocabulary), description_(std::move(description)) {
+  for (const std::int32_t token : tokens_)
+    TRIREME_EXPECT(token >= 0 && token < vocabulary, "token {} in a vocabulary of {}", token,
+                   vocabulary);
+}
+
+std::uint64_t HeldTokens::content_hash() const {
+  Hash hash;
+  hash.add(std::string_view(reinterpret_cast<const char*>(tokens_.data()),
+                            tokens_.size() * sizeof(std::int32_t)));
+  return hash.value();
+}
+
+void HeldTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
+  TRIREME_EXPECT(begin >= 0 && begin + std::ssize(out) <= size(), "tokens {} to {} of {}", begin,
+                 begin + std::ssize(out), size());
+  std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
+}
+
+std::vector<std::int32_t> encode_text(const std::vector<std::string>& entries,
+                                      const std::string& field,
+                                      const text::Tokenizer& tokenizer,
+                                      const std::string& key) {
+  std::vector<std::int32_t> tokens;
+  for (const TextFile& file : find_text(entries, key).files) {
+    const std::size_t before = tokens.size();
+    Documents documents(file.path, field);
+    for (TextPiece piece; documents.next(piece);) {
+      if (!file.named && piece.text.find('\0') != std::string_view::npos) {
+        tokens.resize(before);
+        break;
+      }
+      if (const auto end_of_text = tokenizer.end_of_text(); piece.begins_document && end_of_text)
+        tokens.push_back(*end_of_text);
+      tokenizer.encode(piece.text, tokens);
+    }
+  }
+  return tokens;
+}
+
+}  // namespace trireme::tokens

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens in memory, and text that is made into them without a cache: for what is read once and is
+// small beside a training corpus.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer.hpp"
+#include "tokens/token_stream.hpp"
+
+namespace trireme::tokens {
+
+class HeldTokens final : public TokenStream {
+ public:
+  /// Throws ContractError for a token that is not below `vocabulary`.
+  HeldTokens(std::vector<std::int32_t> tokens, std::int64_t vocabulary, std::string description);
+
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(tokens_); }
+  [[nodiscard]] std::int64_t vocabulary() const override { return vocabulary_; }
+  [[nodiscard]] std::uint64_t content_hash() const override;
+  [[nodiscard]] std::string description() const override { return description_; }
+  void read(std::int64_t begin, std::span<std::int32_t> out) const override;
+
+ private:
+  const std::vector<std::int32_t> tokens_;
+  const std::int64_t vocabulary_;
+  const std::string description_;
+};
+
+/// All documents of the files that `entries` mean (sources.hpp), in order, each after the
+/// tokenizer's end-of-text token, as in a run's token cache. `field` as in Documents; `key` names
+/// the entries in findings. Files of a directory that hold NUL bytes are left out. Throws UserError
+/// as find_text() and Documents do.
+std::vector<std::int32_t> encode_text(const std::vector<std::string>& entries,
+                                      const std::string& field,
+                                      const text::Tokenizer& tokenizer,
+                                      const std::string& key);
+
+}  // namespace trireme::tokens

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/manifest.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+
+namespace trireme::tokens {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* format_name = "trireme-tokens";
+constexpr std::int64_t format_version = 1;
+
+Json list_of(const std::vector<ManifestShard>& shards) {
+  Json list = Json::array();
+  for (const ManifestShard& shard : shards)
+    list.push_back({{"file", shard.file},
+                    {"tokens", shard.tokens},
+                    {"documents", shard.documents},
+                    {"bytes", shard.bytes},
+                    {"hash", fmt::format("{:016x}", shard.hash)}});
+  return list;
+}
+
+Json sums_of(const std::vector<ManifestShard>& shards) {
+  ManifestShard sum;
+  for (const ManifestShard& shard : shards) {
+    sum.tokens += shard.tokens;
+    sum.documents += shard.documents;
+    sum.bytes += shard.bytes;
+  }
+  return {{"tokens", sum.tokens},
+          {"documents", sum.documents},
+          {"bytes", sum.bytes},
+          {"shards", list_of(shards)}};
+}
+
+std::uint64_t hash_from(const Json& value) {
+  const auto text = value.get<std::string>();
+  std::uint64_t hash = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, hash, 16);
+  if (problem != std::errc() || rest != end || text.size() != 16)
+    throw UserError(fmt::format("'{}' is no hash of 16 hexadecimal digits", text));
+  return hash;
+}
+
+std::vector<ManifestShard> shards_from(const Json& set) {
+  std::vector<ManifestShard> shards;
+  for (const Json& one : set.at("shards"))
+    shards.push_back({one.at("file").get<std::string>(), one.at("tokens").get<std::int64_t>(),
+                      one.at("documents").get<std::int64_t>(), one.at("bytes").get<std::int64_t>(),
+                      hash_from(one.at("hash"))});
+  return shards;
+}
+
+}  // namespace
+
+std::string to_json(const Manifest& manifest) {
+  Json json;
+  json["format"] = format_name;
+  json["version"] = format_version;
+  json["tokenizer"] = {{"hash", fmt::format("{:016x}", manifest.tokenizer)},
+                       {"kind", manifest.kind},
+                       {"vocabulary", manifest.vocabulary},
+                       {"end_of_text", nullptr}};
+  if (manifest.end_of_text)
+    json["tokenizer"]["end_of_text"] = *manifest.end_of_text;
+  json["validation_fraction"] = manifest.validation_fraction;
+  json["train"] = sums_of(manifest.train);
+  json["validation"] = sums_of(manifest.validation);
+  return json.dump(2) + "\n";
+}
+
+Manifest manifest_from_json(std::string_view text, const std::string& path) {
+  const auto refuse = [&](const std::string& what) -> Manifest {
+    throw UserError(Place{path},
+                    fmt::format("is no manifest of trireme tokenize: {}; tokenize again, or move "
+                                "it away",
+                                what));
+  };
+  try {
+    const Json json = Json::parse(text);
+    if (!json.is_object() || json.value("format", "") != format_name)
+      return refuse(fmt::format("it does not say \"format\": \"{}\"", format_name));
+    if (json.at("version").get<std::int64_t>() != format_version)
+      return refuse(fmt::format("its version is {}, this program reads {}",
+                                json.at("version").dump(), format_version));
+    Manifest manifest;
+    const Json& tokenizer = json.at("tokenizer");
+    manifest.tokenizer = hash_from(tokenizer.at("hash"));
+    manifest.kind = tokenizer.at("kind").get<std::string>();
+    manifest.vocabulary = tokenizer.at("vocabulary").get<std::int64_t>();
+    if (!tokenizer.at("end_of_text").is_null())
+      manifest.end_of_text = tokenizer.at("end_of_text").get<std::int32_t>();
+    manifest.validation_fraction = json.at("validation_fraction").get<double>();
+    manifest.train = shards_from(json.at("train"));
+    manifest.validation = shards_from(json.at("validation"));
+    return manifest;
+  } catch (const nlohmann::json::exception& problem) {
+    return refuse(problem.what());
+  } catch (const UserError& problem) {
+    if (!problem.findings().front().place.file.empty())
+      throw;
+    return refuse(problem.what());
+  }
+}
+
+std::string manifest_of_shard(const std::string& path) {
+  constexpr std::size_t digits = 6;
+  const std::string_view end = ".bin";
+  if (path.size() < end.size() + digits || !path.ends_with(end))
+    return "";
+  const std::size_t number = path.size() - end.size() - digits;
+  if (path.find_first_not_of("0123456789", number) != path.size() - end.size())
+    return "";
+  for (const std::string_view set : {"_train_", "_val_"})
+    if (number >= set.size() && path.compare(number - set.size(), set.size(), set) == 0)
+      return path.substr(0, number - set.size()) + "_manifest.json";
+  return "";
+}
+
+std::string Manifests::problem(const std::string& path,
+                               std::int64_t tokens,
+                               std::uint64_t hash,
+                               std::uint64_t tokenizer) {
+  const std::string manifest_path = manifest_of_shard(path);
+  if (manifest_path.empty())
+    return "";
+  auto known = read_.find(manifest_path);
+  if (known == read_.end()) {
+    std::error_code ignored;
+    std::optional<Manifest> manifest;
+    if (std::filesystem::exists(manifest_path, ignored))
+      manifest = manifest_from_json(read_whole(manifest_path), manifest_path);
+    known = read_.emplace(manifest_path, std::move(manifest)).first;
+  }
+  if (!known->second)
+    return "";
+  const Manifest& manifest = *known->second;
+  if (tokenizer != 0 && tokenizer != manifest.tokenizer)
+    return fmt::format(
+        "these are tokens of another tokenizer than data.tokenizer's: {} says hash "
+        "{:016x}, and data.tokenizer has {:016x}",
+        manifest_path, manifest.tokenizer, tokenizer);
+  const std::string name = std::filesystem::path(path).filename().string();
+  for (const auto* shards : {&manifest.train, &manifest.validation}) {
+    const auto shard = std::ranges::find(*shards, name, &ManifestShard::file);
+    if (shard == shards->end())
+      continue;
+    if (shard->tokens == tokens && shard->hash == hash)
+      return "";
+    return fmt::format(
+        "it has {} tokens with hash {:016x}, and {} says {} with {:016x}: it is "
+        "damaged, or of another run of trireme tokenize",
+        tokens, hash, manifest_path, shard->tokens, shard->hash);
+  }
+  return fmt::format("{} does not list it: it is of another run of trireme tokenize",
+                     manifest_path);
+}
+
+}  // namespace trireme::tokens

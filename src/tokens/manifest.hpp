@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The manifest that `trireme tokenize` leaves beside its shards, as JSON:
+//
+//     PREFIX_train_000000.bin  PREFIX_val_000000.bin  PREFIX_manifest.json
+//
+// It names the tokenizer by its hash, and every shard with its counts and the hash of its tokens.
+// Whoever reads a shard of that name compares it with the manifest: a shard of another tokenizer,
+// or with other tokens, is refused even where its size is right.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::tokens {
+
+struct ManifestShard {
+  std::string file;  ///< without directories
+  std::int64_t tokens = 0, documents = 0;
+  std::int64_t bytes = 0;  ///< of text
+  std::uint64_t hash = 0;  ///< hash_of_blocks() of the tokens
+};
+
+struct Manifest {
+  std::uint64_t tokenizer = 0;  ///< its hash
+  std::string kind;             ///< of the tokenizer
+  std::int64_t vocabulary = 0;
+  std::optional<std::int32_t> end_of_text;
+  double validation_fraction = 0;
+  std::vector<ManifestShard> train, validation;
+};
+
+std::string to_json(const Manifest& manifest);
+/// Throws UserError with `path` for what is no manifest.
+Manifest manifest_from_json(std::string_view text, const std::string& path);
+
+/// PREFIX_manifest.json for PREFIX_train_NNNNNN.bin and PREFIX_val_NNNNNN.bin; "" for other names.
+std::string manifest_of_shard(const std::string& path);
+
+/// The manifests beside shards, each read once.
+class Manifests {
+ public:
+  /// What the manifest beside the shard at `path` says against it, in a sentence; "" where it
+  /// agrees or there is none. `tokenizer` is the hash of the run's; 0: not known.
+  std::string problem(const std::string& path,
+                      std::int64_t tokens,
+                      std::uint64_t hash,
+                      std::uint64_t tokenizer);
+
+ private:
+  std::map<std::string, std::optional<Manifest>> read_;
+};
+
+}  // namespace trireme::tokens

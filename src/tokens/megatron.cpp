@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/megatron.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/input_file.hpp"
+
+namespace trireme::tokens {
+namespace {
+
+constexpr std::int64_t header_bytes = 34;
+constexpr std::array<char, 9> magic = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
+
+template <class T>
+T number_at(const std::byte* place) {
+  T value;
+  std::memcpy(&value, place, sizeof value);
+  return value;
+}
+
+/// Bytes per token of a type that tokens have; 0: another one.
+int width_of_type(int type) {
+  switch (type) {
+    case 1:  // uint8
+      return 1;
+    case 8:  // uint16
+      return 2;
+    case 4:  // int32; a negative one is beyond every vocabulary
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+/// Numbers of an array in the file, a buffer at a time.
+template <class T, class Take>
+void for_each(const InputFile& file, std::int64_t offset, std::int64_t count, Take&& take) {
+  std::vector<T> buffer(static_cast<std::size_t>(std::min<std::int64_t>(count, 1 << 16)));
+  for (std::int64_t at = 0; at < count; at += std::ssize(buffer)) {
+    const auto part = std::span(buffer).first(
+        static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(buffer), count - at)));
+    file.read(offset + at * std::int64_t{sizeof(T)}, std::as_writable_bytes(part));
+    for (const T value : part) take(value);
+  }
+}
+
+/// The lengths' running sums must be the places. "" or what is wrong.
+std::string check_sequences(const InputFile& file,
+                            std::int64_t sequences,
+                            std::int64_t file_bytes,
+                            int width,
+                            std::vector<std::int64_t>& begins) {
+  std::string problem;
+  std::int64_t sum = 0;
+  begins.reserve(static_cast<std::size_t>(sequences) + 1);
+  for_each<std::int32_t>(file, header_bytes, sequences, [&](std::int32_t length) {
+    if (length < 0 && problem.empty())
+      problem = fmt::format("says that sequence {} has {} tokens", begins.size(), length);
+    begins.push_back(sum);
+    sum += std::max(length, 0);
+  });
+  begins.push_back(sum);
+  if (!problem.empty())
+    return problem;
+  if (sum != file_bytes / width || file_bytes % width != 0)
+    return fmt::format(
+        "says {} tokens of {} bytes, and the .bin beside it has {} bytes: one of "
+        "them is cut short, or they do not belong together",
+        sum, width, file_bytes);
+  std::size_t sequence = 0;
+  for_each<std::int64_t>(file, header_bytes + 4 * sequences, sequences, [&](std::int64_t place) {
+    if (place != begins[sequence] * width && problem.empty())
+      problem = fmt::format(
+          "says that sequence {} begins at byte {}, and those before it end at "
+          "byte {}: only files without holes are read",
+          sequence, place, begins[sequence] * width);
+    ++sequence;
+  });
+  return problem;
+}
+
+}  // namespace
+
+std::string megatron_index_of(const std::string& path) {
+  if (!path.ends_with(".bin"))
+    return "";
+  return path.substr(0, path.size() - 4) + ".idx";
+}
+
+std::string read_megatron_index(const std::string& index_path,
+                                std::int64_t file_bytes,
+                                MegatronIndex& index) {
+  const InputFile file(index_path);
+  std::array<std::byte, header_bytes> header{};
+  if (file.read_some(0, header) < header.size())
+    return fmt::format("is no index of Megatron: {} bytes, its header alone takes {}", file.size(),
+                       header_bytes);
+  if (std::memcmp(header.data(), magic.data(), magic.size()) != 0)
+    return "is no index of Megatron: it does not begin with MMIDIDX";
+  const auto version = number_at<std::uint64_t>(header.data() + 9);
+  const auto type = number_at<std::uint8_t>(header.data() + 17);
+  const auto sequences = number_at<std::int64_t>(header.data() + 18);
+  const auto documents = number_at<std::int64_t>(header.data() + 26);
+  if (version != 1)
+    return fmt::format("is an index of version {}, this program reads version 1", version);
+  index.width = width_of_type(type);
+  if (index.width == 0)
+    return fmt::format(
+        "says tokens of type {}; those of types 1 (uint8), 4 (int32) and 8 (uint16) "
+        "can be read",
+        type);
+  // Compared with the size before anything is multiplied that might not fit.
+  if (sequences < 1 || documents < 1 || sequences > file.size() / 12 || documents > file.size() / 8)
+    return fmt::format("says {} sequences and {} documents, and has {} bytes", sequences, documents,
+                       file.size());
+  const std::int64_t wanted = header_bytes + 12 * sequences + 8 * documents;
+  if (file.size() != wanted && file.size() != wanted + sequences)
+    return fmt::format("is {}: {} bytes where its header says {}",
+                       file.size() < wanted ? "truncated" : "of another size", file.size(), wanted);
+  std::vector<std::int64_t> begins;
+  if (auto problem = check_sequences(file, sequences, file_bytes, index.width, begins);
+      !problem.empty())
+    return problem;
+  std::string problem;
+  std::int64_t last = 0, entry = 0;
+  for_each<std::int64_t>(
+      file, header_bytes + 12 * sequences, documents, [&](std::int64_t sequence) {
+        if (sequence < last || sequence > sequences) {
+          if (problem.empty())
+            problem = fmt::format("says that document {} begins with sequence {} of {}", entry,
+                                  sequence, sequences);
+        } else if (sequence < sequences && problem.empty() &&
+                   (entry == 0 || sequence != last || index.documents.empty())) {
+          index.documents.push_back(begins[static_cast<std::size_t>(sequence)]);
+        }
+        last = std::max(last, sequence);
+        ++entry;
+      });
+  index.tokens = begins.back();
+  return problem;
+}
+
+}  // namespace trireme::tokens

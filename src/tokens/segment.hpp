@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tokens of one file, and the hashes that say whether they are what was written.
+//
+// The bytes of the tokens are hashed in blocks of 64 KiB (XXH64; the last one may be shorter). Who
+// wrote or checked the file made the hashes; a segment compares a block with its own when it first
+// reads from it, so a flipped bit or a foreign file is found before a token of it is trained on,
+// and what nobody reads costs nothing. A file that is known by its path alone is opened when it is
+// first read, so a rank opens no file that it does not read.
+//
+// Threads: const members are safe from several threads.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/input_file.hpp"
+
+namespace trireme::tokens {
+
+inline constexpr std::int64_t block_bytes = std::int64_t{64} << 10U;
+
+/// One hash for every block of `bytes`.
+class BlockHashes {
+ public:
+  void add(std::span<const std::byte> bytes);
+  /// Takes back what came after the first `size` bytes; `rest` are those of them in the last block
+  /// that is not full.
+  void rewind(std::int64_t size, std::span<const std::byte> rest);
+  /// With the last block. Nothing may be added afterwards.
+  std::vector<std::uint64_t> finish();
+
+ private:
+  std::vector<std::uint64_t> hashes_;
+  std::vector<std::byte> open_;  ///< of the block that is not full
+};
+
+/// Names what the blocks hold: equal for equal bytes, whatever files they lie in.
+std::uint64_t hash_of_blocks(std::span<const std::uint64_t> hashes, std::int64_t bytes);
+
+class Segment {
+ public:
+  Segment() = default;
+  /// `tokens` unsigned integers of `token_bytes` (1, 2 or 4) bytes each, from byte `offset` on.
+  Segment(InputFile file, std::int64_t offset, int token_bytes, std::int64_t tokens);
+  /// The same of a file of `file_bytes` that is opened later; StorageError is thrown then when it
+  /// has another size.
+  Segment(std::string path,
+          std::int64_t file_bytes,
+          std::int64_t offset,
+          int token_bytes,
+          std::int64_t tokens);
+  /// From now on what is read is compared with them. Throws StorageError when they are not as many
+  /// as there are blocks.
+  void expect(std::vector<std::uint64_t> hashes);
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] int token_bytes() const { return token_bytes_; }
+  [[nodiscard]] std::int64_t tokens() const { return tokens_; }
+  [[nodiscard]] std::int64_t bytes() const { return tokens_ * token_bytes_; }
+  [[nodiscard]] std::int64_t num_blocks() const {
+    return (bytes() + block_bytes - 1) / block_bytes;
+  }
+
+  /// The bytes of the tokens from byte `begin` on. Throws StorageError when the file was cut,
+  /// cannot be read, or holds other bytes than its hashes say.
+  /// Returns whether the file had to be opened.
+  bool read(std::int64_t begin, std::span<std::byte> bytes) const;
+  /// The block, unchecked; `room` has block_bytes. Returns its part of `room`.
+  std::span<const std::byte> read_block(std::int64_t block, std::span<std::byte> room) const;
+  /// The first block that is not what its hash says; -1: all are.
+  [[nodiscard]] std::int64_t first_damaged() const;
+  /// The next read opens the file again. Only for files that were given by their path.
+  void close() const;
+
+ private:
+  using Opened = std::shared_ptr<const InputFile>;
+  /// The file, opened where it is not; `fresh` tells.
+  Opened opened(bool& fresh) const;
+  void check_block(const InputFile& file, std::int64_t block) const;
+  std::span<const std::byte> read_block_of(const InputFile& file,
+                                           std::int64_t block,
+                                           std::span<std::byte> room) const;
+
+  struct Handle {
+    std::mutex mutex;
+    Opened file;
+  };
+  std::string path_;
+  std::int64_t file_bytes_ = 0;
+  std::unique_ptr<Handle> handle_ = std::make_unique<Handle>();
+  std::int64_t offset_ = 0;
+  int token_bytes_ = 1;
+  std::int64_t tokens_ = 0;
+  std::vector<std::uint64_t> hashes_;
+  std::unique_ptr<std::atomic<bool>[]> checked_;  ///< by block
+};
+
+}  // namespace trireme::tokens

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which files the entries of `text` and `tokens` mean, in the deck and on the command line; `key`
+// is what findings call them by.
+//
+// An entry is a path when one exists under that name, else a glob (glob(3), so `*` does not match
+// hidden names). Text entries may be directories, which are searched in depth.
+//
+// 1. Entries are taken in the deck's order; what one entry means is sorted by the bytes of the
+// names, directory by directory. The order does not depend on the file system or the locale.
+// 2. A file is taken once, at its first place, whatever names and links lead to it; so links cannot
+// make a loop. The others are counted as repeated.
+// 3. In directories, hidden names, dangling links and what is neither file nor directory are left
+// out (the last two are counted). What cannot be read is an error and is never left out.
+// 4. What the machine refuses (no memory, too many open files, a failing disk) is a StorageError,
+// and no mistake of the user's (base/path_problem.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme::tokens {
+
+struct TextFile {
+  std::string path;
+  std::int64_t size = 0;         ///< bytes
+  std::int64_t modified_ns = 0;  ///< since 1970
+  std::size_t entry = 0;         ///< the deck entry that it comes from
+  /// Given by its own name in the deck; taken even when it holds NUL bytes.
+  bool named = false;
+};
+
+struct TextSources {
+  std::vector<TextFile> files;
+  std::int64_t repeated = 0;
+  std::int64_t left_out = 0;  ///< dangling links, sockets and the like
+
+  /// Changes when a file comes, goes, is written to or changes place.
+  [[nodiscard]] std::uint64_t fingerprint() const;
+};
+
+/// Throws UserError with every finding: paths that do not exist, cannot be read or are neither file
+/// nor directory, named files that are empty, directories and globs without a file.
+TextSources find_text(const std::vector<std::string>& entries,
+                      const std::string& key = "data.train.text");
+
+/// Files and globs only. Throws UserError as find_text() does.
+std::vector<std::string> find_shards(const std::vector<std::string>& entries,
+                                     const std::string& key = "data.train.tokens");
+
+}  // namespace trireme::tokens

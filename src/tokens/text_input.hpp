@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a text file from front to back: as they are, or decompressed where the name ends in
+// .gz (zlib) or .zst (zstd). Several compressed members in one file are one text.
+//
+// 1. Memory is bounded by buffers of a fixed size, however long the text is.
+// 2. What is damaged or cut short is a UserError with the file's name, never a shorter text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace trireme::tokens {
+
+/// By the name alone.
+bool is_compressed(const std::string& path);
+
+/// Sequential; one thread uses it.
+class TextInput {
+ public:
+  /// Of a file that is not compressed, the bytes [begin, end); end -1: to its end.
+  explicit TextInput(const std::string& path, std::int64_t begin = 0, std::int64_t end = -1);
+  ~TextInput();
+  TextInput(TextInput&&) noexcept;
+  TextInput& operator=(TextInput&&) noexcept;
+
+  /// At most bytes.size() of them; 0 at the end only. Throws UserError for damaged compression,
+  /// StorageError.
+  std::size_t read_some(std::span<std::byte> bytes);
+
+  /// What a source of bytes does; in text_input.cpp.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    virtual std::size_t read_some(std::span<std::byte> bytes) = 0;
+  };
+
+ private:
+  std::unique_ptr<Source> source_;
+};
+
+}  // namespace trireme::tokens

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/token_cache.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+
+#include "tokens/documents.hpp"
+#include "tokens/draft.hpp"
+#include "tokens/hash.hpp"
+#include "tokens/text_input.hpp"
+
+namespace trireme::tokens {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian");
+
+namespace {
+
+std::uint64_t checksum_of(const CacheHeader& header) {
+  const auto bytes = std::as_bytes(std::span(&header, 1));
+  return Hash().add(bytes.first(offsetof(CacheHeader, checksum))).value();
+}
+
+/// What the cache will hold, as it is written.
+class Writer {
+ public:
+  Writer(const Descriptor& out, CacheHeader& header) : out_(out), header_(header) {}
+  virtual ~Writer() = default;
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  /// The number of tokens that the file gave.
+  virtual std::uint64_t append(const TextFile& file) = 0;
+  /// The hashes of all blocks, once, at the end.
+  std::vector<std::uint64_t> finish() { return hashes_.finish(); }
+
+ protected:
+  void put(std::span<const std::byte> bytes) {
+    out_.write(bytes);
+    hashes_.add(bytes);
+    header_.tokens += bytes.size() / header_.token_bytes;
+  }
+  [[nodiscard]] CacheHeader& header() const { return header_; }
+
+  /// Takes back all after the first `tokens`, which are bytes.
+  void take_back(std::uint64_t tokens) {
+    const auto size = static_cast<std::int64_t>(tokens);
+    std::vector<std::byte> rest(static_cast<std::size_t>(size % block_bytes));
+    out_.read_at(sizeof(CacheHeader) + tokens - rest.size(), rest);
+    hashes_.rewind(size, rest);
+    out_.rewind(sizeof(CacheHeader) + tokens);
+  }
+
+ private:
+  const Descriptor& out_;
+  CacheHeader& header_;
+  BlockHashes hashes_;
+};
+
+/// Bytes as they are; a file that turns out to be binary is taken back.
+class ByteWriter : public Writer {
+ public:
+  using Writer::Writer;
+
+  std::uint64_t append(const TextFile& file) override {
+    const auto tokens_before = header().tokens;
+    const auto last_before = last_;
+    TextInput in(file.path);
+    bool first = true;
+    while (const std::size_t count = in.read_some(buffer_)) {
+      const auto bytes = std::span<const std::byte>(buffer_).first(count);
+      if (!file.named && std::memchr(bytes.data(), 0, bytes.size()) != nullptr) {
+        header().tokens = tokens_before;
+        last_ = last_before;
+        take_back(tokens_before);
+        ++header().binary_files;
+        return 0;
+      }
+      if (std::exchange(first, false) && header().tokens > 0 && last_ != newline[0])
+        put(newline);
+      put(bytes);
+      last_ = bytes.back();
+    }
+    if (!first)
+      ++header().files;
+    return header().tokens - tokens_before;
+  }
+
+ private:
+  static constexpr std::array<std::byte, 1> newline = {std::byte{'\n'}};
+
+  std::byte last_{};
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(std::size_t{1} << 20U);
+};
+
+/// Tokens of documents.
+class TokenWriter : public Writer {
+ public:
+  TokenWriter(const Descriptor& out, CacheHeader& header, const Encoding& encoding)
+      : Writer(out, header), encoding_(encoding) {}
+
+  std::uint64_t append(const TextFile& file) override {
+    const auto before = header().tokens;
+    if (encoding_.field.empty() && !file.named &&
+        front_of(file.path).find('\0') != std::string::npos) {
+      ++header().binary_files;
+      return 0;
+    }
+    Documents documents(file.path, encoding_.field);
+    for (TextPiece piece; documents.next(piece);) {
+      tokens_.clear();
+      if (const auto end_of_text = encoding_.tokenizer->end_of_text();
+          piece.begins_document && end_of_text)
+        tokens_.push_back(*end_of_text);
+      encoding_.tokenizer->encode(piece.text, tokens_);
+      bytes_.clear();
+      pack_tokens(tokens_, static_cast<int>(header().token_bytes), bytes_);
+      put(bytes_);
+    }
+    ++header().files;
+    return header().tokens - before;
+  }
+
+ private:
+  const Encoding& encoding_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::byte> bytes_;
+};
+
+/// Throws UserError for entries that gave nothing.
+void expect_text(const std::vector<std::string>& entries,
+                 const std::vector<std::uint64_t>& files_of,
+                 const std::vector<std::uint64_t>& tokens_of,
+                 const std::string& key) {
+  std::vector<Diagnostic> found;
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (files_of[i] > 0 && tokens_of[i] == 0)
+      found.push_back({{},
+                       key,
+                       fmt::format("'{}' holds no text: {} files, all empty or with NUL bytes",
+                                   entries[i], files_of[i])});
+  if (found.empty() && std::ranges::all_of(tokens_of, [](std::uint64_t n) { return n == 0; }))
+    found.push_back({{}, key, "no text in any of the entries"});
+  if (!found.empty())
+    throw UserError(std::move(found));
+}
+
+}  // namespace
+
+CacheHeader build_cache(const std::string& path,
+                        const TextSources& sources,
+                        const std::vector<std::string>& entries,
+                        const Encoding& encoding,
+                        const std::string& key) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (error)
+    fail_storage("create directory " + std::filesystem::path(path).parent_path().string(),
+                 error.value());
+  Draft draft(path);
+  const auto* const tokenizer = encoding.tokenizer;
+  const std::int64_t vocabulary = tokenizer == nullptr ? 256 : tokenizer->vocabulary();
+  CacheHeader header{
+      .magic = cache_magic,
+      .version = cache_version,
+      .header_bytes = sizeof(CacheHeader),
+      .token_bytes = static_cast<std::uint32_t>(tokenizer == nullptr ? 1 : width_of(vocabulary)),
+      .vocabulary = static_cast<std::uint32_t>(vocabulary),
+      .source_fingerprint = sources.fingerprint(),
+      .tokenizer = tokenizer == nullptr ? 0 : tokenizer->hash()};
+  draft.file().write(std::as_bytes(std::span(&header, 1)));  // its place; its values come last
+
+  std::unique_ptr<Writer> writer;
+  if (tokenizer == nullptr)
+    writer = std::make_unique<ByteWriter>(draft.file(), header);
+  else
+    writer = std::make_unique<TokenWriter>(draft.file(), header, encoding);
+  std::vector<std::uint64_t> files_of(entries.size()), tokens_of(entries.size());
+  std::int64_t all_bytes = 0, done_bytes = 0;
+  for (const TextFile& file : sources.files) all_bytes += file.size;
+  for (const TextFile& file : sources.files) {
+    if (encoding.progress)
+      encoding.progress(done_bytes, all_bytes);
+    ++files_of.at(file.entry);
+    tokens_of.at(file.entry) += writer->append(file);
+    done_bytes += file.size;
+  }
+  expect_text(entries, files_of, tokens_of, key);
+
+  const std::vector<std::uint64_t> hashes = writer->finish();
+  draft.file().write(std::as_bytes(std::span(hashes)));
+  header.content_hash = hash_of_blocks(
+      hashes, static_cast<std::int64_t>(header.tokens) * std::int64_t{header.token_bytes});
+  header.checksum = checksum_of(header);
+  draft.file().rewrite_front(std::as_bytes(std::span(&header, 1)));
+  draft.commit();
+  return header;
+}
+
+namespace {
+
+constexpr const char* no_cache =
+    "is not a token cache of trireme; remove it or name another directory in data.cache";
+
+constexpr std::uint64_t blocks_of(std::uint64_t bytes) {
+  return bytes / block_bytes + (bytes % block_bytes != 0 ? 1 : 0);
+}
+
+/// Reads the header; "" when it fits the file, else what is wrong.
+std::string header_problem(const InputFile& file, CacheHeader& header) {
+  const std::int64_t size = file.size();
+  const auto front = std::as_writable_bytes(std::span(&header, 1));
+  const std::size_t got = file.read_some(0, front);
+  if (got >= sizeof header.magic && header.magic != cache_magic)
+    throw UserError(Place{file.path()}, no_cache);
+  if (got < sizeof header)
+    return fmt::format("is truncated within its header ({} bytes)", size);
+  if (header.version != cache_version)
+    return fmt::format("has format version {}, this program reads version {}", header.version,
+                       cache_version);
+  if (header.checksum != checksum_of(header) || header.header_bytes != sizeof header ||
+      (header.token_bytes != 1 && header.token_bytes != 2 && header.token_bytes != 4))
+    return "has a damaged header";
+  // Compared as what the size leaves, so that no product of a wild number is made.
+  const auto rest = static_cast<std::uint64_t>(size) - sizeof header;
+  const bool countable = header.tokens <= rest;
+  const std::uint64_t bytes = header.tokens * header.token_bytes;
+  const std::uint64_t wanted = bytes + blocks_of(bytes) * sizeof(std::uint64_t);
+  if (!countable || wanted != rest)
+    return fmt::format("is {}: {} bytes where its header says {}",
+                       !countable || wanted > rest ? "truncated" : "too long", size,
+                       sizeof header + wanted);
+  return "";
+}
+
+/// "" and the segment with its hashes, or what is wrong. The tokens are not read.
+std::string open_segment(InputFile file, CacheHeader& header, Segment& segment) {
+  if (std::string problem = header_problem(file, header); !problem.empty())
+    return problem;
+  const auto tokens = static_cast<std::int64_t>(header.tokens);
+  const int width = static_cast<int>(header.token_bytes);
+  std::vector<std::uint64_t> hashes(blocks_of(header.tokens * header.token_bytes));
+  file.read(static_cast<std::int64_t>(sizeof header) + tokens * width,
+            std::as_writable_bytes(std::span(hashes)));
+  if (hash_of_blocks(hashes, tokens * width) != header.content_hash)
+    return "is damaged: the hashes of its tokens do not match theirs";
+  Segment made(std::move(file), sizeof header, width, tokens);
+  made.expect(std::move(hashes));
+  segment = std::move(made);
+  return "";
+}
+
+}  // namespace
+
+std::string cache_problem(const std::string& path, CacheHeader& header) {
+  Segment segment;
+  if (std::string problem = open_segment(InputFile(path), header, segment); !problem.empty())
+    return problem;
+  if (const std::int64_t block = segment.first_damaged(); block >= 0)
+    return fmt::format("is damaged: block {} of {} does not match its hash", block + 1,
+                       segment.num_blocks());
+  return "";
+}
+
+std::unique_ptr<TokenStream> open_cache(const std::string& path) {
+  CacheHeader header;
+  std::vector<Segment> segments(1);
+  if (const std::string problem = open_segment(InputFile(path), header, segments.front());
+      !problem.empty())
+    throw UserError(Place{path},
+                    fmt::format("the token cache {}; remove it and it is built again", problem));
+  return std::make_unique<FileTokens>(
+      std::move(segments), std::int64_t{header.vocabulary}, header.content_hash,
+      fmt::format("{}{} tokens of {} text files in {}", header.tokens,
+                  header.tokenizer == 0 ? " byte" : "", header.files, path));
+}
+
+}  // namespace trireme::tokens

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file that holds tokenized text, so that ranks and later runs read it instead of the text.
+//
+// Format, version 2, all numbers little-endian: a header of 128 bytes (CacheHeader), then `tokens`
+// unsigned integers of `token_bytes` each, then the hash of every block of them (8 bytes each,
+// segment.hpp), and nothing after that.
+//
+// Text becomes tokens file by file, in the order of find_text().
+//
+//   bytes      One token 10 (a newline) stands between two files where the first does not end with
+//              one. A file with a NUL byte in it is no text and is skipped, unless the deck gives
+//              it by its own name.
+//   otherwise  The tokens of one document after the other (documents.hpp), each after the
+//              tokenizer's end of text, where it has one. Plain text with a NUL byte in its first
+//              64 KiB is skipped in the same way.
+//
+// 1. A cache is written under a temporary name beside its place, fsync'ed and renamed: under its
+// own name it is always whole.
+// 2. Whether it is older than the text is decided by the fingerprint of the sources (paths, sizes,
+// times of modification), what it holds by the hash of the tokens.
+// 3. Every bit is under a hash: the header's under its checksum, the tokens' under those of their
+// blocks, and these under content_hash. The text is still there, so a damaged cache is built again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer.hpp"
+#include "tokens/sources.hpp"
+#include "tokens/token_stream.hpp"
+
+namespace trireme::tokens {
+
+struct CacheHeader {
+  std::array<char, 8> magic{};
+  std::uint32_t version = 0;
+  std::uint32_t header_bytes = 0;
+  std::uint32_t token_bytes = 0;
+  std::uint32_t vocabulary = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t source_fingerprint = 0;
+  std::uint64_t content_hash = 0;  // hash_of_blocks() of the hashes after the tokens
+  std::uint64_t files = 0;         // that the tokens come from
+  std::uint64_t binary_files = 0;  // skipped for a NUL byte
+  std::uint64_t tokenizer = 0;     // its hash; 0: bytes
+  std::array<std::uint64_t, 6> zero{};
+  std::uint64_t checksum = 0;  // FNV-1a over the bytes before it
+};
+static_assert(sizeof(CacheHeader) == 128);
+
+inline constexpr std::array<char, 8> cache_magic = {'t', 'r', 'i', 'r', 'e', 'm', 'e', 'T'};
+inline constexpr std::uint32_t cache_version = 2;
+
+/// What is made of the text.
+struct Encoding {
+  const text::Tokenizer* tokenizer = nullptr;  ///< null: bytes, as above
+  std::string field;                           ///< of JSON lines; empty: plain text
+  /// Told before each file: bytes of files done, of all.
+  std::function<void(std::int64_t, std::int64_t)> progress = {};
+};
+
+/// Writes the cache at `path` and replaces an older one; makes the directory. `key` names the deck
+/// key of `entries`. Throws UserError when an entry of the deck has no text in it, or the text is
+/// no JSON lines; StorageError when writing or reading fails. On any error `path` is what it was.
+CacheHeader build_cache(const std::string& path,
+                        const TextSources& sources,
+                        const std::vector<std::string>& entries,
+                        const Encoding& encoding = {},
+                        const std::string& key = "data.train.text");
+
+/// Reads all of a cache: "" and its header when it is whole, else what is wrong with it, as in "is
+/// truncated: …": another version, damage. Throws UserError when the file is no cache at all, and
+/// so not ours to replace; StorageError when it cannot be read.
+std::string cache_problem(const std::string& path, CacheHeader& header);
+
+/// Opens a cache; its tokens are checked as they are read. Throws UserError when it is no cache or
+/// its header says something else than its size, StorageError when it cannot be read.
+std::unique_ptr<TokenStream> open_cache(const std::string& path);
+
+}  // namespace trireme::tokens

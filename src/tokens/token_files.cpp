@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/token_files.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/input_file.hpp"
+#include "base/packing.hpp"
+
+#include "tokens/hash.hpp"
+#include "tokens/manifest.hpp"
+#include "tokens/megatron.hpp"
+#include "tokens/rows.hpp"
+
+namespace trireme::tokens {
+
+namespace {
+
+/// A file that was looked at, and where its documents begin when it says so itself.
+struct Examined {
+  TokenFile file;
+  std::vector<std::int64_t> documents;
+};
+
+/// The text of the finding, or nothing when `file` now is the shard.
+std::string examine_llmc(const InputFile& input, std::int32_t magic, TokenFile& file) {
+  std::array<std::int32_t, 3> header{};
+  input.read(0, std::as_writable_bytes(std::span(header)));
+  const std::int32_t version = header[1], tokens = header[2];
+  const std::int32_t known = magic == llmc_magic_2 ? 1 : 7;
+  if (version != known)
+    return fmt::format("is a token shard of version {}, this program reads version {}", version,
+                       known);
+  file.width = magic == llmc_magic_2 ? 2 : 4;
+  file.offset = llmc_header_bytes;
+  file.tokens = tokens;
+  const std::int64_t wanted = llmc_header_bytes + std::int64_t{tokens} * file.width;
+  if (tokens < 1)
+    return fmt::format("is a token shard of {} tokens", tokens);
+  if (input.size() != wanted)
+    return fmt::format("token shard is {}: {} bytes where its header says {}",
+                       input.size() < wanted ? "truncated" : "too long", input.size(), wanted);
+  return {};
+}
+
+std::string examine_raw(TokenFormat format, TokenFile& file) {
+  file.width = format == TokenFormat::uint16 ? 2 : 4;
+  file.tokens = file.file_bytes / file.width;
+  if (file.file_bytes == 0 || file.file_bytes % file.width != 0)
+    return fmt::format("has {} bytes, no multiple of the {} of a {} token (format: {})",
+                       file.file_bytes, file.width, word(format), word(format));
+  return {};
+}
+
+/// A finding, or nothing.
+std::optional<Diagnostic> examine(const std::string& path, TokenFormat format, Examined& made) {
+  const auto finding = [](const std::string& where, std::string text) {
+    return text.empty() ? std::nullopt : std::optional(Diagnostic{{where}, "", std::move(text)});
+  };
+  const InputFile input(path);
+  made.file.path = path;
+  made.file.file_bytes = input.size();
+  if (format != TokenFormat::automatic)
+    return finding(path, examine_raw(format, made.file));
+  std::int32_t magic = 0;
+  const bool headed = input.size() >= llmc_header_bytes;
+  if (headed)
+    input.read(0, std::as_writable_bytes(std::span(&magic, 1)));
+  if (magic == llmc_magic_2 || magic == llmc_magic_4)
+    return finding(path, examine_llmc(input, magic, made.file));
+  const std::string index_path = megatron_index_of(path);
+  std::error_code ignored;
+  if (!index_path.empty() && std::filesystem::exists(index_path, ignored)) {
+    MegatronIndex index;
+    auto problem = finding(index_path, read_megatron_index(index_path, input.size(), index));
+    made.file.width = index.width;
+    made.file.tokens = index.tokens;
+    made.documents = std::move(index.documents);
+    return problem;
+  }
+  if (!headed)
+    return finding(path, fmt::format("is no token shard: {} bytes, the header of llm.c's alone "
+                                     "takes {}; for raw numbers give `format`",
+                                     input.size(), llmc_header_bytes));
+  return finding(path, fmt::format("is no token shard of llm.c: it starts with {}, not {} or {}, "
+                                   "and no .idx of Megatron is beside it; for raw numbers give "
+                                   "`format`",
+                                   magic, llmc_magic_2, llmc_magic_4));
+}
+
+/// The place and value of the first token at or above `vocabulary` in a block, or nothing.
+template <class Token>
+std::optional<std::pair<std::int64_t, Token>> first_outside(std::span<const std::byte> bytes,
+                                                            std::int64_t vocabulary) {
+  const std::size_t count = bytes.size() / sizeof(Token);
+  const auto token = [&](std::size_t i) {
+    Token value;
+    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+    return value;
+  };
+  Token highest = 0;
+  for (std::size_t i = 0; i < count; ++i) highest = std::max(highest, token(i));
+  if (highest < vocabulary)
+    return std::nullopt;
+  std::size_t i = 0;
+  while (token(i) < vocabulary) ++i;
+  return std::pair(static_cast<std::int64_t>(i), token(i));
+}
+
+template <class Token>
+void find_documents(std::span<const std::byte> bytes,
+                    std::int64_t first,
+                    std::int32_t end_of_text,
+                    RowStarts& rows) {
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Token)) {
+    Token value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    if (value == static_cast<Token>(end_of_text))
+      rows.document(first + static_cast<std::int64_t>(at / sizeof(Token)));
+  }
+}
+
+/// Reads files once, one after the other.
+class Checker {
+ public:
+  Checker(const TokenDemand& demand, TokenFiles& made)
+      : demand_(demand), made_(made), rows_(std::max<std::int64_t>(demand.row_context, 1)) {}
+
+  std::optional<Diagnostic> check(const Examined& examined) {
+    const TokenFile& file = examined.file;
+    const Segment segment(file.path, file.file_bytes, file.offset, file.width, file.tokens);
+    if (wants_rows())
+      for (const std::int64_t document : examined.documents) rows_.document(tokens_ + document);
+    const bool searches = wants_rows() && examined.documents.empty() && demand_.end_of_text;
+    BlockHashes hashes;
+    for (std::int64_t block = 0; block < segment.num_blocks(); ++block) {
+      const auto bytes = segment.read_block(block, room_);
+      hashes.add(bytes);
+      const std::int64_t first = block * (block_bytes / file.width);
+      std::optional<Diagnostic> found;
+      with_width(file.width, [&]<class Token>(Token) {
+        if (const auto outside = first_outside<Token>(bytes, demand_.vocabulary))
+          found = outside_finding(file, first + outside->first, outside->second);
+        else if (searches)
+          find_documents<Token>(bytes, tokens_ + first, *demand_.end_of_text, rows_);
+      });
+      if (found)
+        return found;
+    }
+    const auto sums = hashes.finish();
+    made_.sums.insert(made_.sums.end(), sums.begin(), sums.end());
+    made_.files.push_back(file);
+    tokens_ += file.tokens;
+    if (auto problem = manifests_.problem(file.path, file.tokens,
+                                          hash_of_blocks(sums, segment.bytes()), demand_.tokenizer);
+        !problem.empty())
+      return Diagnostic{{file.path}, "", std::move(problem)};
+    return std::nullopt;
+  }
+  void finish() {
+    if (wants_rows())
+      made_.rows = rows_.finish(tokens_);
+  }
+
+ private:
+  [[nodiscard]] bool wants_rows() const { return demand_.row_context > 0; }
+
+  template <class Action>
+  static void with_width(int width, Action&& action) {
+    if (width == 1)
+      action(std::uint8_t{});
+    else if (width == 2)
+      action(std::uint16_t{});
+    else
+      action(std::uint32_t{});
+  }
+
+  [[nodiscard]] Diagnostic outside_finding(const TokenFile& file,
+                                           std::int64_t place,
+                                           std::uint32_t token) const {
+    return {{file.path},
+            "",
+            fmt::format("token {} is {}, model.vocabulary is {} (byte {} of the file): these "
+                        "tokens are another tokenizer's, or model.vocabulary is too small",
+                        place, token, demand_.vocabulary, file.offset + place * file.width)};
+  }
+
+  const TokenDemand& demand_;
+  TokenFiles& made_;
+  RowStarts rows_;
+  Manifests manifests_;
+  std::int64_t tokens_ = 0;
+  std::vector<std::byte> room_ = std::vector<std::byte>(static_cast<std::size_t>(block_bytes));
+};
+
+}  // namespace
+
+std::string TokenFiles::packed() const {
+  Packer packer;
+  packer.number(files.size());
+  for (const TokenFile& file : files) {
+    packer.text(file.path);
+    packer.number(file.file_bytes);
+    packer.number(file.offset);
+    packer.number(file.tokens);
+    packer.number(file.width);
+  }
+  packer.array(sums);
+  packer.array(rows);
+  return packer.take();
+}
+
+TokenFiles TokenFiles::unpacked(std::string_view bytes) {
+  Unpacker from(bytes);
+  TokenFiles made;
+  made.files.resize(from.number<std::size_t>());
+  for (TokenFile& file : made.files) {
+    file.path = from.text();
+    file.file_bytes = from.number<std::int64_t>();
+    file.offset = from.number<std::int64_t>();
+    file.tokens = from.number<std::int64_t>();
+    file.width = from.number<int>();
+  }
+  made.sums = from.array<std::uint64_t>();
+  made.rows = from.array<std::int64_t>();
+  return made;
+}
+
+TokenFiles check_token_files(const std::vector<std::string>& paths, const TokenDemand& demand) {
+  std::vector<Diagnostic> found;
+  std::vector<Examined> examined(paths.size());
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    if (auto finding = examine(paths[i], demand.format, examined[i]))
+      found.push_back(*std::move(finding));
+  if (!found.empty())
+    throw UserError(std::move(found));
+  TokenFiles made;
+  Checker checker(demand, made);
+  for (const Examined& one : examined)
+    if (auto finding = checker.check(one))
+      found.push_back(*std::move(finding));
+  if (!found.empty())
+    throw UserError(std::move(found));
+  checker.finish();
+  return made;
+}
+
+std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int64_t vocabulary) {
+  std::int64_t tokens = 0, highest = 0;
+  std::span<const std::uint64_t> rest(found.sums);
+  std::vector<Segment> segments;
+  Hash hash;
+  for (const TokenFile& file : found.files) {
+    Segment& segment =
+        segments.emplace_back(file.path, file.file_bytes, file.offset, file.width, file.tokens);
+    const auto blocks = static_cast<std::size_t>(segment.num_blocks());
+    TRIREME_EXPECT(blocks <= rest.size(), "{} blocks of {}, hashes for {}", blocks, file.path,
+                   rest.size());
+    const auto own = rest.first(blocks);
+    rest = rest.subspan(blocks);
+    segment.expect({own.begin(), own.end()});
+    hash.add(static_cast<std::uint64_t>(segment.token_bytes()))
+        .add(hash_of_blocks(own, segment.bytes()));
+    tokens += segment.tokens();
+    highest = std::max(highest, std::int64_t{1} << (8 * segment.token_bytes()));
+  }
+  auto description = fmt::format("{} tokens in {} files, {}", tokens, found.files.size(),
+                                 found.files.empty() ? "none" : found.files.front().path);
+  return std::make_unique<FileTokens>(std::move(segments), std::min(vocabulary, highest),
+                                      hash.value(), std::move(description));
+}
+
+std::vector<std::int64_t> rows_of_stream(const TokenStream& stream,
+                                         std::int64_t context,
+                                         std::int32_t end_of_text) {
+  RowStarts rows(context);
+  std::vector<std::int32_t> block(1 << 14);
+  for (std::int64_t at = 0; at < stream.size(); at += std::ssize(block)) {
+    const auto part = std::span(block).first(
+        static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(block), stream.size() - at)));
+    stream.read(at, part);
+    for (std::size_t i = 0; i < part.size(); ++i)
+      if (part[i] == end_of_text)
+        rows.document(at + static_cast<std::int64_t>(i));
+  }
+  return rows.finish(stream.size());
+}
+
+}  // namespace trireme::tokens

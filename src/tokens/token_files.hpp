@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of tokens that somebody else made. All numbers are little-endian.
+//
+//   llm.c      a header of 256 int32, then the tokens, nothing after them (dev/data/data_common.py
+//              there). Header words: magic, version, number of tokens, zeros.
+//                  magic 20240520, version 1: uint16 tokens (GPT-2's vocabulary)
+//                  magic 20240801, version 7: uint32 tokens (Llama 3's)
+//   Megatron   X.bin with nothing but tokens, and X.idx beside it: their type, and where sequences
+//              and documents begin (megatron/core/datasets/indexed_dataset.py there)
+//   raw        nothing but tokens; the deck says of what width
+//
+// The first two say what they are, and sizes must fit exactly. Several files are one stream;
+// documents may run over the border of two llm.c shards.
+//
+// One rank looks at the files, and reads every token once (check_token_files); the others are told
+// what it found, and open a file when they first read from it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/key.hpp"
+
+#include "tokens/token_stream.hpp"
+
+namespace trireme::tokens {
+
+/// How files of tokens are laid out; automatic: llm.c's and Megatron's, which state it themselves.
+enum class TokenFormat : std::uint8_t { automatic, uint16, uint32 };
+
+inline constexpr std::int64_t llmc_header_bytes = 1024;
+inline constexpr std::int32_t llmc_magic_2 = 20240520, llmc_magic_4 = 20240801;  // by width
+
+/// Where the tokens of one file lie.
+struct TokenFile {
+  std::string path;
+  std::int64_t file_bytes = 0, offset = 0, tokens = 0;
+  int width = 0;  ///< bytes per token
+};
+
+/// What one rank found out about a stream of files, for all of them.
+struct TokenFiles {
+  std::vector<TokenFile> files;
+  /// The hashes of all files' blocks (segment.hpp), in order: what was read once is what every rank
+  /// must read.
+  std::vector<std::uint64_t> sums;
+  /// Where rows begin, with `data.rows: documents`.
+  std::vector<std::int64_t> rows;
+
+  /// As bytes, and back.
+  [[nodiscard]] std::string packed() const;
+  static TokenFiles unpacked(std::string_view bytes);
+};
+
+/// What the tokens must be.
+struct TokenDemand {
+  TokenFormat format = TokenFormat::automatic;
+  std::int64_t vocabulary = 0;
+  /// Not 0: rows of documents are wanted, of so many tokens.
+  std::int64_t row_context = 0;
+  /// What begins a document, where the files themselves do not say.
+  std::optional<std::int32_t> end_of_text = {};
+  /// Of the tokenizer that the run has; 0: not known. Compared with what the manifest of
+  /// `trireme tokenize` says, where one lies beside the files.
+  std::uint64_t tokenizer = 0;
+};
+
+/// Looks at the files in the given order and reads every token once. Throws UserError with a
+/// finding for every file that is not what it should be: of another format or size, with a token at
+/// or above the vocabulary, another content than a manifest beside it says; StorageError for one
+/// that cannot be read.
+TokenFiles check_token_files(const std::vector<std::string>& paths, const TokenDemand& demand);
+
+/// The stream. Tokens are trusted to be below `vocabulary` until read() meets one that is not.
+std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int64_t vocabulary);
+
+/// Where rows begin in another stream: every `end_of_text` begins a document.
+std::vector<std::int64_t> rows_of_stream(const TokenStream& stream,
+                                         std::int64_t context,
+                                         std::int32_t end_of_text);
+
+}  // namespace trireme::tokens
+
+template <>
+struct trireme::EnumNames<trireme::tokens::TokenFormat> {
+  using enum tokens::TokenFormat;
+  static constexpr std::pair<tokens::TokenFormat, const char*> table[] = {
+      {automatic, "auto"}, {uint16, "uint16"}, {uint32, "uint32"}};
+};

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/token_stream.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace trireme::tokens {
+
+namespace {
+
+/// Returns the highest token, so that the loop stays free of branches.
+template <class Token>
+std::uint32_t widen(const std::byte* from, std::span<std::int32_t> out) {
+  std::uint32_t highest = 0;
+  for (auto& token : out) {
+    Token value;  // tokens of a file need not be aligned
+    std::memcpy(&value, from, sizeof value);
+    from += sizeof value;
+    highest = std::max(highest, std::uint32_t{value});
+    token = static_cast<std::int32_t>(value);
+  }
+  return highest;
+}
+
+std::uint32_t widen(int token_bytes, const std::byte* from, std::span<std::int32_t> out) {
+  if (token_bytes == 1)
+    return widen<std::uint8_t>(from, out);
+  return token_bytes == 2 ? widen<std::uint16_t>(from, out) : widen<std::uint32_t>(from, out);
+}
+
+}  // namespace
+
+void pack_tokens(std::span<const std::int32_t> tokens, int width, std::vector<std::byte>& out) {
+  const auto bytes = static_cast<std::size_t>(width);
+  std::size_t at = out.size();
+  out.resize(at + tokens.size() * bytes);
+  for (const std::int32_t token : tokens) {
+    std::memcpy(out.data() + at, &token, bytes);  // little-endian: the low bytes come first
+    at += bytes;
+  }
+}
+
+FileTokens::FileTokens(std::vector<Segment> segments,
+                       std::int64_t vocabulary,
+                       std::uint64_t content_hash,
+                       std::string description)
+    : segments_(std::move(segments)),
+      vocabulary_(vocabulary),
+      content_hash_(content_hash),
+      description_(std::move(description)) {
+  std::int64_t end = 0;
+  for (const Segment& segment : segments_) ends_.push_back(end += segment.tokens());
+}
+
+void FileTokens::note_opened(std::size_t segment) const {
+  const std::lock_guard lock(mutex_);
+  open_.push_back(segment);
+  if (open_.size() > most_open) {
+    segments_[open_.front()].close();
+    open_.pop_front();
+  }
+}
+
+void FileTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {
+  TRIREME_EXPECT(begin >= 0 && begin + std::ssize(out) <= size(), "tokens [{}, {}) of {}", begin,
+                 begin + std::ssize(out), size());
+  auto place = static_cast<std::size_t>(std::ranges::upper_bound(ends_, begin) - ends_.begin());
+  while (!out.empty()) {
+    const Segment& segment = segments_[place];
+    const int width = segment.token_bytes();
+    const std::int64_t first = begin - (ends_[place] - segment.tokens());
+    // In pieces that fit on the stack: nothing is allocated here.
+    std::array<std::byte, std::size_t{16} << 10U> room;
+    const auto count = static_cast<std::size_t>(
+        std::min({segment.tokens() - first, std::ssize(out), std::ssize(room) / width}));
+    const auto bytes = std::span(room).first(count * static_cast<std::size_t>(width));
+    if (segment.read(first * width, bytes))
+      note_opened(place);
+    const std::uint32_t highest = widen(width, bytes.data(), out.first(count));
+    if (highest >= vocabulary_) [[unlikely]]
+      throw StorageError(
+          "data", "read " + segment.path(),
+          fmt::format("token {} in [{}, {}) is outside the vocabulary of {}", highest, first,
+                      first + static_cast<std::int64_t>(count), vocabulary_),
+          __FILE__, __LINE__);
+    out = out.subspan(count);
+    begin += static_cast<std::int64_t>(count);
+    if (begin == ends_[place])
+      ++place;
+  }
+}
+
+}  // namespace trireme::tokens

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/held_tokens.hpp"
+
+#include "tokens/scratch.hpp"
+#include "tokens/token_cache.hpp"
+
+namespace trireme::tokens {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+class HeldTokensTest : public Scratch {};
+
+TEST_F(HeldTokensTest, ShowsWhatItHolds) {
+  const HeldTokens held({4, 5, 6, 7}, 8, "some");
+  Tokens out(2);
+  held.read(1, out);
+  EXPECT_EQ(out, (Tokens{5, 6}));
+  EXPECT_EQ(held.size(), 4);
+  EXPECT_EQ(held.vocabulary(), 8);
+  EXPECT_EQ(held.content_hash(), HeldTokens({4, 5, 6, 7}, 9, "others").content_hash());
+  EXPECT_NE(held.content_hash(), HeldTokens({4, 5, 7, 6}, 8, "some").content_hash());
+  EXPECT_THROW(held.read(3, out), ContractError);
+  EXPECT_THROW(HeldTokens({8}, 8, ""), ContractError);
+}
+
+/// Bytes, with a token that begins a document.
+class Marked final : public text::Tokenizer {
+ public:
+  [[nodiscard]] std::int64_t vocabulary() const override { return 257; }
+  [[nodiscard]] std::optional<text::Token> end_of_text() const override { return 256; }
+  [[nodiscard]] std::string kind() const override { return "marked"; }
+  [[nodiscard]] std::uint64_t hash() const override { return 7; }
+  [[nodiscard]] std::string serialized() const override { return "marked"; }
+  void encode(std::string_view text, std::vector<text::Token>& out) const override {
+    for (const char c : text) out.push_back(static_cast<unsigned char>(c));
+  }
+  void decode(std::span<const text::Token> tokens, std::string& out) const override {
+    for (const text::Token token : tokens) out += static_cast<char>(token);
+  }
+  [[nodiscard]] std::int32_t bytes_of(text::Token token) const override { return token < 256; }
+};
+
+TEST_F(HeldTokensTest, TextBecomesTheTokensOfItsFilesInOrder) {
+  write("d/b", "b");
+  write("d/a", "aa");
+  write("d/c", std::string("\0x", 2));  // binary
+  write("lines", "{\"text\": \"x\"}\n{\"text\": \"yy\"}\n");
+  const Marked marked;
+  EXPECT_EQ(encode_text({at("d")}, "", marked, "--text"), (Tokens{256, 'a', 'a', 256, 'b'}));
+  EXPECT_EQ(encode_text({at("d/b"), at("d")}, "", *text::byte_tokenizer(), "--text"),
+            (Tokens{'b', 'a', 'a'}));
+  EXPECT_EQ(encode_text({at("d/c")}, "", marked, "--text"), (Tokens{256, 0, 'x'}));
+  EXPECT_EQ(encode_text({at("lines")}, "text", marked, "--text"),
+            (Tokens{256, 'x', 256, 'y', 'y'}));
+  EXPECT_NE(user_error([&] {
+              encode_text({at("none"), at("d/none")}, "", marked, "--text");
+            }).find("--text: '"),
+            std::string::npos);
+}
+
+TEST_F(HeldTokensTest, TheyAreThoseOfARunsCache) {
+  write("d/a", "some text\nof lines");
+  write("d/b", "more");
+  const Marked marked;
+  const TextSources sources = find_text({at("d")});
+  build_cache(at("cache"), sources, {at("d")}, {&marked, "", {}}, "data.train.text");
+  const auto cache = open_cache(at("cache"));
+  Tokens cached(static_cast<std::size_t>(cache->size()));
+  cache->read(0, cached);
+  EXPECT_EQ(encode_text({at("d")}, "", marked, "--text"), cached);
+}
+
+}  // namespace
+}  // namespace trireme::tokens

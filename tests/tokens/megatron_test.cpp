@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Megatron's .bin and .idx, written here byte by byte.
+#include "tokens/megatron.hpp"
+
+#include <cstring>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "tokens/scratch.hpp"
+#include "tokens/token_files.hpp"
+
+namespace trireme::tokens {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class T>
+void put(std::string& bytes, T value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+/// Sequences of 3, 2 and 4 tokens; documents begin with the first and the third.
+std::string index_of(std::uint8_t type, std::int64_t width) {
+  std::string bytes("MMIDIDX\0\0", 9);
+  put<std::uint64_t>(bytes, 1);
+  put(bytes, type);
+  put<std::uint64_t>(bytes, 3);
+  put<std::uint64_t>(bytes, 3);
+  for (const std::int32_t length : {3, 2, 4}) put(bytes, length);
+  for (const std::int64_t place : {0, 3, 5}) put(bytes, place * width);
+  for (const std::int64_t document : {0, 2, 3}) put<std::int64_t>(bytes, document);
+  return bytes;
+}
+
+template <class T>
+std::string tokens_of() {
+  std::string bytes;
+  for (int token = 1; token <= 9; ++token) put(bytes, static_cast<T>(token));
+  return bytes;
+}
+
+class Megatron : public Scratch {
+ protected:
+  std::string problem(const std::string& index, const std::string& tokens) {
+    const std::string path = write("m.bin", tokens);
+    write("m.idx", index);
+    return user_error([&] { check_token_files({path}, {.vocabulary = 100}); });
+  }
+};
+
+TEST_F(Megatron, TokensAndDocuments) {
+  const std::string path = write("m.bin", tokens_of<std::uint16_t>());
+  write("m.idx", index_of(8, 2));
+  const auto found = check_token_files({path}, {.vocabulary = 10, .row_context = 2});
+  EXPECT_THAT(found.rows, ElementsAre(0, 2, 5));
+  const auto stream = open_token_files(found, 10);
+  std::vector<std::int32_t> all(9);
+  stream->read(0, all);
+  EXPECT_THAT(all, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9));
+
+  const std::string wide = write("w.bin", tokens_of<std::int32_t>());
+  write("w.idx", index_of(4, 4));
+  EXPECT_EQ(open_token_files(check_token_files({wide}, {.vocabulary = 10}), 10)->size(), 9);
+}
+
+TEST_F(Megatron, WhatDoesNotFitIsRefused) {
+  const std::string index = index_of(8, 2), tokens = tokens_of<std::uint16_t>();
+  EXPECT_THAT(problem(index, tokens.substr(2)), HasSubstr("says 9 tokens of 2 bytes"));
+  EXPECT_THAT(problem(index, tokens + "x"), HasSubstr("one of them is cut short"));
+  EXPECT_THAT(problem(index.substr(0, 20), tokens), HasSubstr("is no index of Megatron"));
+  EXPECT_THAT(problem(index.substr(0, index.size() - 1), tokens), HasSubstr("is truncated"));
+  EXPECT_THAT(problem(index_of(6, 8), tokens), HasSubstr("tokens of type 6"));
+  std::string other = index;
+  other[9] = 2;
+  EXPECT_THAT(problem(other, tokens), HasSubstr("version 2"));
+  other = index;
+  std::memset(other.data() + 18, 0x7f, 8);
+  EXPECT_THAT(problem(other, tokens), HasSubstr("sequences"));
+  other = index;
+  other[34 + 12 + 8] = 5;  // the place of the second sequence
+  EXPECT_THAT(problem(other, tokens), HasSubstr("only files without holes are read"));
+  other = index;
+  other[34 + 3] = static_cast<char>(0x80);  // the first length is negative
+  EXPECT_THAT(problem(other, tokens), HasSubstr("sequence 0 has -"));
+}
+
+}  // namespace
+}  // namespace trireme::tokens

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokens/token_files.hpp"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "tokens/scratch.hpp"
+
+namespace trireme::tokens {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class Token>
+std::string shard(std::int32_t magic, std::int32_t version, const std::vector<Token>& tokens) {
+  std::vector<std::int32_t> header(256, 0);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = static_cast<std::int32_t>(tokens.size());
+  std::string bytes(1024 + tokens.size() * sizeof(Token), '\0');
+  std::memcpy(bytes.data(), header.data(), 1024);
+  if (!tokens.empty())
+    std::memcpy(bytes.data() + 1024, tokens.data(), tokens.size() * sizeof(Token));
+  return bytes;
+}
+std::string gpt2(const std::vector<std::uint16_t>& tokens) {
+  return shard(20240520, 1, tokens);
+}
+
+using TokenShards = Scratch;
+
+constexpr std::int64_t any_token = std::int64_t{1} << 32;
+
+std::unique_ptr<TokenStream> open(const std::vector<std::string>& paths, std::int64_t vocabulary) {
+  return open_token_files(check_token_files(paths, {.vocabulary = any_token}), vocabulary);
+}
+
+std::vector<std::int32_t> all(const TokenStream& stream) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(stream.size()));
+  stream.read(0, tokens);
+  return tokens;
+}
+
+// 20240520 is 0x0134d888, 20240801 is 0x0134d9a1; little-endian on disk.
+TEST_F(TokenShards, GoldenBytes) {
+  std::string bytes(1024, '\0');
+  bytes.replace(0, 12, std::string("\x88\xd8\x34\x01\x01\0\0\0\x03\0\0\0", 12));
+  bytes += std::string("\x50\xc4\x00\x00\x39\x30", 6);  // 50256, 0, 12345
+  const auto stream = open({write("a.bin", bytes)}, 50257);
+  EXPECT_THAT(all(*stream), ElementsAre(50256, 0, 12345));
+  EXPECT_EQ(stream->vocabulary(), 50257);
+
+  bytes.resize(1024);
+  bytes.replace(0, 12, std::string("\xa1\xd9\x34\x01\x07\0\0\0\x02\0\0\0", 12));
+  bytes += std::string("\xff\xf4\x01\x00\x01\0\0\0", 8);  // 128255, 1
+  EXPECT_THAT(all(*open({write("b.bin", bytes)}, 128256)), ElementsAre(128255, 1));
+}
+
+TEST_F(TokenShards, SeveralAreOneStream) {
+  const std::vector<std::string> paths{write("1", gpt2({0, 1, 2})), write("2", gpt2({3})),
+                                       write("3", shard<std::uint32_t>(20240801, 7, {4, 5, 6, 7}))};
+  const auto stream = open(paths, 8);
+  ASSERT_EQ(stream->size(), 8);
+  for (std::int64_t begin = 0; begin <= 8; ++begin)
+    for (std::int64_t end = begin; end <= 8; ++end) {
+      std::vector<std::int32_t> tokens(static_cast<std::size_t>(end - begin)), wanted(tokens);
+      std::iota(wanted.begin(), wanted.end(), static_cast<std::int32_t>(begin));
+      stream->read(begin, tokens);
+      EXPECT_EQ(tokens, wanted);
+    }
+}
+
+TEST_F(TokenShards, EveryBadShardAtOnce) {
+  const std::string good = gpt2({1, 2, 3});
+  const std::vector<std::string> paths{write("good", good),
+                                       write("short", good.substr(0, good.size() - 1)),
+                                       write("long", good + "x"),
+                                       write("tiny", "x"),
+                                       write("version", shard<std::uint16_t>(20240520, 2, {1})),
+                                       write("magic", shard<std::uint16_t>(20240326, 1, {1})),
+                                       write("none", gpt2({}))};
+  const std::string text = user_error([&] { open(paths, 100); });
+  EXPECT_THAT(text, HasSubstr(paths[1] + ": error: token shard is truncated: 1029 bytes where its "
+                                         "header says 1030"));
+  EXPECT_THAT(text, HasSubstr(paths[2] + ": error: token shard is too long: 1031"));
+  EXPECT_THAT(text, HasSubstr(paths[3] + ": error: is no token shard: 1 bytes"));
+  EXPECT_THAT(text, HasSubstr("version 2, this program reads version 1"));
+  EXPECT_THAT(text, HasSubstr("starts with 20240326"));
+  EXPECT_THAT(text, HasSubstr("shard of 0 tokens"));
+  EXPECT_THAT(text, Not(HasSubstr(paths[0])));
+}
+
+TEST_F(TokenShards, TokensOutsideTheVocabulary) {
+  std::vector<std::uint16_t> tokens(10'000, 5);
+  tokens[9'000] = 50257;
+  tokens[9'500] = 60000;
+  const std::vector<std::string> paths{
+      write("a", gpt2({7})), write("b", gpt2(tokens)),
+      write("c", shard<std::uint32_t>(20240801, 7, {0x80000000U}))};
+  EXPECT_NO_THROW(check_token_files(paths, {.vocabulary = any_token}));
+  const std::string text = user_error([&] { check_token_files(paths, {.vocabulary = 50257}); });
+  EXPECT_THAT(text, HasSubstr(paths[1] +
+                              ": error: token 9000 is 50257, model.vocabulary is 50257 (byte 19024 "
+                              "of the file)"));
+  EXPECT_THAT(text, HasSubstr(paths[2] + ": error: token 0 is 2147483648"));
+  EXPECT_THAT(text, Not(HasSubstr(paths[0])));
+
+  // A stream that was not checked still never gives a token outside.
+  const auto stream = open(paths, 50257);
+  std::vector<std::int32_t> out(100);
+  EXPECT_NO_THROW(stream->read(8000, out));
+  EXPECT_THAT(storage_error([&] { stream->read(8950, out); }), HasSubstr(paths[1]));
+}
+
+TEST_F(TokenShards, TheContentHashSeesEveryToken) {
+  std::vector<std::uint16_t> tokens(100'000, 5);
+  const std::string path = write("a", gpt2(tokens));
+  std::set<std::uint64_t> hashes{open({path}, 100)->content_hash()};
+  for (const std::size_t place : {0U, 40'000U, 99'999U}) {
+    tokens[place] = 6;
+    write("a", gpt2(tokens));
+    EXPECT_TRUE(hashes.insert(open({path}, 100)->content_hash()).second) << place;
+  }
+}
+
+TEST_F(TokenShards, AShardThatChangesUnderTheRunIsFoundWhenItIsRead) {
+  std::vector<std::uint16_t> tokens(100'000, 5);
+  const std::vector<std::string> paths{write("a", gpt2({7, 8})), write("b", gpt2(tokens))};
+  const auto found = check_token_files(paths, {.vocabulary = 100});
+  tokens[70'000] ^= 1;
+  write("b", gpt2(tokens));
+  const auto stream = open_token_files(found, 100);
+  std::vector<std::int32_t> out(10);
+  stream->read(0, out);
+  EXPECT_THAT(storage_error([&] { stream->read(69'000, out); }),
+              testing::AllOf(HasSubstr(paths[1]), HasSubstr("not what was written there")));
+  // Cut while it is open: an error with its name instead of a signal.
+  std::filesystem::resize_file(paths[1], 2000);
+  EXPECT_THAT(storage_error([&] { stream->read(99'000, out); }), HasSubstr(paths[1]));
+  // Another length between the look and the first read.
+  write("b", gpt2(std::vector<std::uint16_t>(10, 5)));
+  EXPECT_THAT(storage_error([&] { open_token_files(found, 100)->read(2, out); }),
+              HasSubstr("it has 1044 bytes, and had 201024 when the run started"));
+}
+
+TEST_F(TokenShards, WhatOneRankFoundTravels) {
+  const std::vector<std::string> paths{write("a", gpt2({7, 8})), write("b", gpt2({7, 9, 7}))};
+  const auto found =
+      check_token_files(paths, {.vocabulary = 100, .row_context = 1, .end_of_text = 7});
+  EXPECT_THAT(found.rows, ElementsAre(0, 2));
+  const auto copy = TokenFiles::unpacked(found.packed());
+  EXPECT_EQ(copy.sums, found.sums);
+  EXPECT_EQ(copy.rows, found.rows);
+  EXPECT_THAT(all(*open_token_files(copy, 100)), ElementsAre(7, 8, 7, 9, 7));
+}
+
+// Nobody opens a file that nobody reads.
+TEST_F(TokenShards, FilesAreOpenedWhenTheyAreRead) {
+  const std::vector<std::string> paths{write("a", gpt2({1, 2})), write("b", gpt2({3, 4}))};
+  const auto found = check_token_files(paths, {.vocabulary = 100});
+  const auto stream = open_token_files(found, 100);
+  std::filesystem::remove(paths[1]);
+  std::vector<std::int32_t> out(2);
+  stream->read(0, out);
+  EXPECT_THAT(out, ElementsAre(1, 2));
+  EXPECT_THAT(storage_error([&] { stream->read(2, out); }), HasSubstr(paths[1]));
+}
+
+TEST_F(TokenShards, MoreFilesThanMayBeOpenAtATime) {
+  std::vector<std::string> paths;
+  for (std::uint16_t i = 0; i < FileTokens::most_open + 10; ++i)
+    paths.push_back(write(fmt::format("{:04}", i), gpt2({i})));
+  const auto stream = open(paths, any_token);
+  for (int round = 0; round < 2; ++round)
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(paths.size()); ++i) {
+      std::vector<std::int32_t> out(1);
+      stream->read(i, out);
+      ASSERT_EQ(out[0], i);
+    }
+}
+
+TEST_F(TokenShards, RawNumbers) {
+  const std::string path = write("raw.bin", std::string("\x01\0\x02\0\xff\xff\x03\0", 8));
+  const auto two = check_token_files({path}, {.format = TokenFormat::uint16, .vocabulary = 65536});
+  EXPECT_THAT(all(*open_token_files(two, 65536)), ElementsAre(1, 2, 65535, 3));
+  const auto four =
+      check_token_files({path}, {.format = TokenFormat::uint32, .vocabulary = any_token});
+  EXPECT_EQ(open_token_files(four, any_token)->size(), 2);
+  const std::string odd = write("odd.bin", "12345");
+  EXPECT_THAT(user_error([&] {
+                check_token_files({odd}, {.format = TokenFormat::uint16, .vocabulary = 65536});
+              }),
+              HasSubstr(odd + ": error: has 5 bytes, no multiple of the 2 of a uint16 token"));
+}
+
+// Holes of a sparse file are zeros: 2^31 + 5 tokens in a few KiB of disk.
+TEST_F(TokenShards, MoreTokensThan31BitsCount) {
+  const std::string path = write("huge.bin", "");
+  const std::int64_t tokens = (std::int64_t{1} << 31) + 5;
+  std::filesystem::resize_file(path, static_cast<std::uintmax_t>(2 * tokens));
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(2 * (tokens - 2));
+    file.write("\x07\0\x09\0", 4);
+  }
+  const TokenDemand demand{.format = TokenFormat::uint16, .vocabulary = 10};
+  const auto stream = open_token_files(check_token_files({path}, demand), 10);
+  ASSERT_EQ(stream->size(), tokens);
+  std::vector<std::int32_t> out(3);
+  stream->read(tokens - 3, out);
+  EXPECT_THAT(out, ElementsAre(0, 7, 9));
+}
+
+}  // namespace
+}  // namespace trireme::tokens
