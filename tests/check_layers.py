@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the rules of the house that no compiler knows.
 
-The floors are those of README's map of the rooms: a room includes only rooms on lower floors, links what it includes, and
+The floors are those of the table of rooms in docs/architecture.md: a room includes only rooms on lower floors, links what it includes, and
 third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner.
 
 usage: check_layers.py [PROJECT_DIR]     prints one line per finding, exit code 1 when there is any
@@ -15,6 +15,7 @@ import tempfile
 
 SOURCES = {".hpp", ".cpp", ".cu", ".cuh"}
 SCRIPTS = {".py", ".sh", ".sbatch"}
+MAP = "docs/architecture.md"
 HARD_LINES = 600
 HEADER_LINES = 250
 OWNERS = {  # what a header's name starts with: the rooms that may include it
@@ -36,9 +37,9 @@ OWNERS = {  # what a header's name starts with: the rooms that may include it
 }
 
 
-def floors_of(readme):
-    """The rows `| 2 | `ops` | … |` of README's map."""
-    rows = re.findall(r"^\|\s*(\d+)\s*\|\s*`([\w.]+)`\s*\|", readme, re.MULTILINE)
+def floors_of(page):
+    """The rows `| 2 | `ops` | … |` of its table."""
+    rows = re.findall(r"^\|\s*(\d+)\s*\|\s*`([\w.]+)`\s*\|", page, re.MULTILINE)
     return {room: int(floor) for floor, room in rows}
 
 
@@ -50,9 +51,9 @@ def check_rooms(root, floors, found):
     source = root / "src"
     folders = {p.name for p in source.iterdir() if p.is_dir()}
     for room in sorted(folders - floors.keys()):
-        found.append(f"src/{room}: not in README's map of the rooms")
+        found.append(f"src/{room}: not in the table of rooms in {MAP}")
     for room in sorted(floors.keys() - folders - {"main.cpp"}):
-        found.append(f"README.md: the map has a room '{room}' that src/ does not have")
+        found.append(f"{MAP}: the table has a room '{room}' that src/ does not have")
     for room in sorted(folders & floors.keys()):
         cmake = source / room / "CMakeLists.txt"
         links = set(re.findall(r"trireme::(\w+)", cmake.read_text(encoding="utf-8"))) if cmake.exists() else set()
@@ -112,9 +113,9 @@ def check_files(root, found, warned):
 
 def check(root):
     found, warned = [], []
-    floors = floors_of((root / "README.md").read_text(encoding="utf-8"))
+    floors = floors_of((root / MAP).read_text(encoding="utf-8"))
     if not floors:
-        found.append("README.md: no map of the rooms")
+        found.append(f"{MAP}: no table of rooms")
     check_rooms(root, floors, found)
     check_files(root, found, warned)
     return found, warned
@@ -123,7 +124,7 @@ def check(root):
 def self_test():
     spdx = "// SPDX-License-Identifier: Apache-2.0\n"
     files = {
-        "README.md": "| floor | room | what |\n|---|---|---|\n| 0 | `base` | x |\n| 1 | `h5` | x |\n| 2 | `ops` | x |\n| 2 | `gone` | x |\n",
+        MAP: "| floor | room | what |\n|---|---|---|\n| 0 | `base` | x |\n| 1 | `h5` | x |\n| 2 | `ops` | x |\n| 2 | `gone` | x |\n",
         "src/base/CMakeLists.txt": "trireme_room(base LINKS trireme::ops)",
         "src/base/up.hpp": spdx + '#include "ops/x.hpp"\n#include <mpi.h>\n#include "bare.hpp"\n#include "nowhere/x.hpp"\n',
         "src/ops/CMakeLists.txt": "trireme_room(ops LINKS trireme::base)",
@@ -136,7 +137,7 @@ def self_test():
         "src/main.cpp": spdx + '#include "ops/x.hpp"\n#include <CLI/CLI.hpp>\n',
     }
     expected = [
-        "src/attic: not in README", "room 'gone'", "links ops", "base (floor 0) includes ops (floor 2)", "<mpi.h> belongs to comm",
+        "src/attic: not in the table", "room 'gone'", "links ops", "base (floor 0) includes ops (floor 2)", "<mpi.h> belongs to comm",
         '"bare.hpp" does not name its room', "'nowhere' is no room", "without linking trireme::h5", "h5 (floor 1) includes ops (floor 2)",
         "src/ops/x.hpp:1: the SPDX line", "src/ops/x.hpp:2: an open end", "long.cpp: 601 lines", "<CLI/CLI.hpp> belongs to cli",
     ]
