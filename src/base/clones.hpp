@@ -3,9 +3,9 @@
 // has.
 //
 // 1. A marked function must not contain OpenMP regions: the region calls it. What it calls must be
-// inlined to be compiled for its level.
+//    inlined to be compiled for its level.
 // 2. Bits may differ between levels where the body multiplies and adds in floating point, because
-// the compiler fuses these where the level can. Integers, and additions alone, give the same bits.
+//    the compiler fuses these where the level can. Integers and additions alone do not differ.
 #pragma once
 
 // Sanitizers run before the loader's choice is safe, so they get the plain function; clang 14 does

@@ -30,7 +30,7 @@ std::string shortened(const std::string& text) {
                      text.substr(text.size() - end));
 }
 
-/// How much memory the process has, and may have where `ulimit -v` says so.
+/// How much memory the process has, and may have where `ulimit -v` sets a limit.
 std::string about_memory() {
   std::string text;
   if (std::FILE* status = std::fopen("/proc/self/status", "re")) {
@@ -62,7 +62,7 @@ std::string to_string(const Diagnostic& diagnostic) {
   if (!diagnostic.subject.empty())
     line += diagnostic.subject + ": ";
   line += shortened(diagnostic.text);
-  // A deck's own bytes may be in it, and nobody's terminal is to obey them.
+  // A deck's own bytes may be in it, and a terminal must not interpret them.
   std::ranges::replace_if(
       line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return line;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can go wrong, by whose fault, and the exit code that says so.
+// The kinds of errors, by their cause, with an exit code for each.
 //
 // 1. The user's mistake is a UserError: every finding at once, each with the place that it is
 //    about; printed by rank 0; exit 2.
 // 2. The environment's failure (MPI, NCCL, CUDA, HDF5, a file system) is an EnvironmentError: which
-//    part, which statement, its reason, our place; printed by the rank that met it; exit 3. A
+//    part, which statement, its reason, our place; printed by the rank where it occurs; exit 3. A
 //    std::system_error and the lack of memory belong here as well.
 // 3. Our own bug is a ContractError: the statement and its values; exit 4.
 // 4. "Checkpointed, not finished" is no error; exit 75 (EX_TEMPFAIL of sysexits.h) asks the
@@ -59,7 +59,7 @@ class UserError : public std::exception {
 };
 
 /// `which` is the library ("MPI", "HDF5", "file system"), `statement` the call as written, `reason`
-/// its own words.
+/// its own message.
 class EnvironmentError : public std::runtime_error {
  public:
   EnvironmentError(std::string_view which,
@@ -113,7 +113,7 @@ namespace detail {
 
 }  // namespace trireme
 
-/// What a caller owes; always checked. The message names the values: TRIREME_EXPECT(a == b, "a is
+/// A precondition; always checked. The message names the values: TRIREME_EXPECT(a == b, "a is
 /// {}, b is {}", a, b).
 #define TRIREME_EXPECT(condition, ...)                                                             \
   do {                                                                                             \
@@ -122,7 +122,7 @@ namespace detail {
                                        __LINE__);                                                  \
   } while (false)
 
-/// What we owe ourselves inside (ASSERT) and at the end (ENSURE); checked in audit builds, compiled
+/// Conditions inside a function (ASSERT) and at its end (ENSURE); checked in audit builds, compiled
 /// always.
 #ifdef TRIREME_AUDIT
 #define TRIREME_AUDIT_ENABLED true

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process says on standard error outside of its Log: why it ends, and what a destructor
+// What a process prints on standard error outside of its Log: why it ends, and what a destructor
 // could not do.
 //
 // A line goes out in one piece. From glibc 2.37 on, std::fprintf hands an unbuffered stream 128
@@ -20,7 +20,7 @@ void error_line(fmt::format_string<Args...> text, Args&&... args) noexcept {
   try {
     const std::string line = fmt::format(text, std::forward<Args>(args)...) + '\n';
     std::fwrite(line.data(), 1, line.size(), stderr);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): nowhere is left to say it
+  } catch (...) {  // NOLINT(bugprone-empty-catch): no place is left to report it
   }
 }
 

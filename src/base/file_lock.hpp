@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file that processes lock, so that two jobs do not write into the same place: an flock, and a
-// line in the file that says who holds it.
+// line in the file that names the holder.
 //
-// 1. The lock ends with the last process that has it, however that ends; the line stays and says
-// nothing then.
+// 1. The lock ends with the last process that has it, however that ends; the line stays, without
+//    meaning then.
 // 2. On a file system without flock, or without the right to it, nothing is locked: take_alone()
-// and share() then say so, and the caller decides.
+//    and share() then return not_supported, and the caller decides.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,7 @@ class FileLock {
 
   /// Writes the line that holder() reads: "process 4711 on node07". Throws StorageError.
   void sign(const std::string& host) const;
-  /// The line, of whoever signed last; `unknown` where there is none.
+  /// The line, of the process that signed last; `unknown` where there is none.
   [[nodiscard]] std::string holder(const std::string& unknown) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Index types that cannot be mixed up: a parameter, a bucket and a rank are not the same number.
-// `at(index)` gives the std::size_t that containers want.
+// `at(index)` gives the std::size_t that containers take.
 #pragma once
 
 #include <cstddef>

@@ -85,7 +85,7 @@ void InputFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
 void expect_writable_place(const std::string& path) {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0)
-    return;  // it is made, or opening it tells the reason
+    return;  // it is made, or opening it reports the reason
   if (const char* other = other_than_file(facts.st_mode); *other != '\0')
     fail("open", path, fmt::format("{} is in the place of a file", other));
 }
@@ -95,7 +95,7 @@ std::string read_whole(const std::string& path) {
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   const std::size_t got = file.read_some(0, std::as_writable_bytes(std::span(text)));
   text.resize(got);
-  // What says that it is empty may lie in /proc, and what grows is read as far as it reaches.
+  // A file of size 0 may lie in /proc, and a file that grows is read up to its present end.
   for (char block[4096];;) {
     const std::size_t more = file.read_some(static_cast<std::int64_t>(text.size()),
                                             std::as_writable_bytes(std::span(block)));

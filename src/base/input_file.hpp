@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is read and nothing else: opened without blocking, and only when it is a regular
-// file. A FIFO, a directory or a device in the place of a file is refused with the word for what it
-// is; opening one of them blindly would never return, or fail later with a message that names
-// nothing.
+// A file that is only read: opened without blocking, and only when it is a regular file. A FIFO, a
+// directory or a device in the place of a file is refused, and the message names its kind: to open
+// one of them without this check might never return, or fail later with a message that does not
+// name the cause.
 //
 // 1. Reads are by position (pread), so several threads may read one file; EINTR and short reads are
-// continued. A file that is shorter than what is asked for, because it was cut meanwhile, is an
-// error with its name, never a signal.
-// 2. Failures are StorageErrors: the call, the path, the system's words.
+//    continued. A file that is shorter than what is asked for, because it was cut meanwhile, is an
+//    error with its name, never a signal.
+// 2. Failures are StorageErrors: the call, the path, the system's message.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one deck key promises. A room's config.hpp holds a plain struct with defaults and one
+// The declaration of a deck key. A room's config.hpp holds a plain struct with defaults and one
 // function
 //
 //     template <class V> void describe(V& v, Config& c) {
@@ -8,7 +8,7 @@
 //     }
 //
 // and that line feeds the parser, the range check, `trireme help deck`, the echo deck.resolved.yaml
-// and the HDF5 attributes. The rooms know nothing of YAML; the visitors live in `job`.
+// and the HDF5 attributes. The rooms do not depend on YAML; the visitors are in `deck`.
 //
 // A key's type is one of: bool, std::int64_t, double, Duration, std::string,
 // std::vector<std::string>, an enum with EnumNames, or Or<T> of one of the scalar types; or a list
@@ -41,8 +41,8 @@ struct Duration {
   bool operator==(const Duration&) const = default;
 };
 
-/// Specialize with `static constexpr std::pair<E, const char*> table[]`: every value and its word
-/// in the deck.
+/// Specialize with `static constexpr std::pair<E, const char*> table[]`: every value and its
+/// spelling in the deck.
 template <class E>
 struct EnumNames;
 
@@ -75,7 +75,7 @@ struct BoundOf<Or<T>> {
 };
 
 /// What a run that goes on from a checkpoint may do with a key: change it, change it when the deck
-/// says so in run.allow_changes, or never.
+/// names it in run.allow_changes, or never.
 enum class Change : std::uint8_t { free, asked, never };
 
 template <class T>

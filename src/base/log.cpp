@@ -19,16 +19,16 @@ std::string pattern_for(const std::string& who) {
 
 }  // namespace
 
-Log::Log(bool speaks, std::string who) : speaks_(speaks), who_(std::move(who)) {
+Log::Log(bool verbose, std::string who) : verbose_(verbose), who_(std::move(who)) {
   auto terminal = std::make_shared<spdlog::sinks::stdout_sink_mt>();
-  terminal->set_level(speaks_ ? spdlog::level::info : spdlog::level::warn);
-  terminal->set_pattern(pattern_for(speaks_ ? "" : who_));
+  terminal->set_level(verbose_ ? spdlog::level::info : spdlog::level::warn);
+  terminal->set_pattern(pattern_for(verbose_ ? "" : who_));
   logger_ = std::make_shared<spdlog::logger>("trireme", terminal);
   logger_->flush_on(spdlog::level::info);
 }
 
 void Log::also_to_file(const std::string& path) {
-  if (!speaks_)
+  if (!verbose_)
     return;
   expect_writable_place(path);
   try {

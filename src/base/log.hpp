@@ -19,13 +19,13 @@ namespace trireme {
 
 class Log {
  public:
-  /// `speaks`: this process prints information; otherwise warnings and errors only. `who` prefixes
+  /// `verbose`: this process prints information; otherwise warnings and errors only. `who` prefixes
   /// them, as in "rank 3 node07".
-  Log(bool speaks, std::string who);
+  Log(bool verbose, std::string who);
 
   /// Also write everything to `path` (appending). Throws StorageError.
   void also_to_file(const std::string& path);
-  /// Into that file alone, where there is one: the terminal gets it otherwise.
+  /// Into that file alone; to the terminal where there is no file.
   void only_to_file(const std::string& line);
 
   template <class... Args>
@@ -46,7 +46,7 @@ class Log {
   // Texts come here formatted: spdlog's own templates cost 5 s of compilation in every file.
   void say(Level level, std::string_view text);
 
-  bool speaks_;
+  bool verbose_;
   std::string who_;
   std::shared_ptr<spdlog::logger> logger_;
   std::shared_ptr<spdlog::logger> file_;

@@ -6,7 +6,7 @@
 // 2. A directory is written beside its place, as PATH.part-PID; every file in it is synchronized
 //    before commit() renames it. So there is either all of it or none; what was not committed is
 //    removed.
-// 3. Failures are StorageErrors with the call, the path and the system's words.
+// 3. Failures are StorageErrors with the call, the path and the system's message.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose fault it is that a path cannot be used. The same system call fails for a name that was
-// mistyped and for a machine without memory; only the first is the user's to mend.
+// Whether a path cannot be used by the user's mistake. The same system call fails for a name that
+// was mistyped and for a machine without memory; only the first can be corrected by the user.
 #pragma once
 
 #include <string>

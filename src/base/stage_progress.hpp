@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a long stage of work is, for people: at most a line every five seconds, with the time
+// Log lines about the progress of a long stage: at most a line every five seconds, with the time
 // that is left of the stage when it goes on as fast as until now.
 //
 // 1. A stage begins at the first call that names it, and ends at the first that names another. What
-// was done before it began does not count as speed.
-// 2. Nothing is said of a stage that is done.
+//    was done before it began does not count as speed.
+// 2. Nothing is printed about a stage that is done.
 //
 // One thread at a time.
 #pragma once

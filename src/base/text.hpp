@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words for people: spelling distance for "did you mean", sizes and durations with units.
+// Text for messages: spelling distance for "did you mean", sizes and durations with units.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Borrowed, typed pieces of memory. A view never owns, never says on which device it lies (the
+// Borrowed, typed pieces of memory. A view never owns, does not state on which device it lies (the
 // stream of a call does), and is two words and a dtype, so it is passed by value. Elements, not
 // bytes, are its unit.
 #pragma once

@@ -10,11 +10,11 @@
 //         schedule, but never graphs: gpu.graphs=false compares like with like on a GPU.
 //
 // 1. Both train side by side in one process, step by step, each first in turn; a ratio compares two
-// steps that followed one another.
-// 2. Both must have the same loss to the bit after every step, else they did not do the same work:
-// ContractError. So several ranks need sums in an order that does not depend on buckets, and fp32.
+//    steps that followed one another.
+// 2. Both must have the same loss to the bit after every step, else they did other work:
+//    ContractError. So several ranks need fp32 sums in an order that is not that of buckets.
 // 3. With several ranks all begin a step together, and the engine's step ends when its parameters
-// are gathered: what overlap_parameters would hide behind the next forward is counted.
+//    are gathered: what overlap_parameters would overlap with the next forward is counted.
 #pragma once
 
 #include <cstddef>

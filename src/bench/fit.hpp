@@ -5,13 +5,13 @@
 //   collectives  every operation at sizes up to the deck's largest bucket (comm/bench.hpp), and the
 //                two small exchanges of a step
 //   compute      the deck's step on every rank by itself, all at the same time, with a bucket for
-//                each parameter, which tells when its gradient is complete
+//                each parameter, the time when its gradient is complete
 //   sharing      that step once more with collectives beside it: what each takes from the other
 //
 // 1. Ranks begin each repetition together, and the slowest one counts, as in training, where ranks
-// wait for each other in every step.
+//    wait for each other in every step.
 // 2. No step here waits for another rank: what compute and communication cost by themselves is
-// measured, and putting them together is left to the prediction.
+//    measured, and putting them together is left to the prediction.
 // 3. CPUs only.
 #pragma once
 

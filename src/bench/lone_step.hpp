@@ -3,7 +3,7 @@
 // without communication is measured so, while the other ranks of the host compute as well.
 //
 // The step has two micro-steps, of which only the second reports gradients, and a bucket for each
-// parameter, which tells when its gradient is complete.
+// parameter, the time when its gradient is complete.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class LoneStep {
   StepPieces step();
   /// All ranks begin one together: the pieces of the one that was slowest. Collective.
   StepPieces slowest();
-  /// What a machine file says of such steps, by their medians. The same on every rank.
+  /// What a machine file holds of such steps, by their medians. The same on every rank.
   [[nodiscard]] predict::Compute compute_of(const std::vector<StepPieces>& steps) const;
 
   [[nodiscard]] device::Device& device() { return *session_.device; }

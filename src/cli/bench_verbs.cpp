@@ -37,7 +37,7 @@
 namespace trireme::cli {
 namespace {
 
-/// Of `engine` and `shards` unless asked otherwise; the others' requests know theirs.
+/// Of `engine` and `shards` unless given otherwise; the others' requests have their own.
 constexpr int repetitions = 21;
 
 struct Report {
@@ -78,7 +78,7 @@ ExitCode bench_on_ranks(Arguments arguments,
 
 /// What the benches of a deck take.
 struct DeckBench : Common {
-  DeckWords deck;
+  DeckArguments deck;
 };
 
 std::shared_ptr<DeckBench> declare_deck_bench(CLI::App& command, bool required) {
@@ -112,7 +112,7 @@ ExitCode bench_deck(
 Action declare_bench_reduce(CLI::App& command) {
   struct Asked : Common {
     comm::BenchRequest request;
-    DeckWords deck;
+    DeckArguments deck;
     std::string fit;
   };
   static constexpr std::pair<DType, const char*> dtypes[] = {{DType::f32, "fp32"},

@@ -7,7 +7,7 @@
 namespace trireme::cli {
 
 /// Reads the whole line, then does what it asks for. A mistake in it ends with the usage on
-/// standard error and ExitCode::user_error; what the verbs meet leaves as exceptions
+/// standard error and ExitCode::user_error; failures inside of verbs are exceptions
 /// (base/error.hpp).
 ExitCode run(int argc, char** argv);
 

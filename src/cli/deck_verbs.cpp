@@ -24,7 +24,7 @@ namespace trireme::cli {
 
 Action declare_check(CLI::App& command) {
   struct Asked {
-    DeckWords deck;
+    DeckArguments deck;
     int ranks = 1;
   };
   const auto asked = std::make_shared<Asked>();
@@ -38,7 +38,7 @@ Action declare_check(CLI::App& command) {
 
 Action declare_plan(CLI::App& command) {
   struct Asked {
-    DeckWords deck;
+    DeckArguments deck;
     std::vector<int> ranks = {1};
     int hosts = 1;
     PlanOutput output;
@@ -75,7 +75,7 @@ Action declare_plan(CLI::App& command) {
 
 Action declare_verify(CLI::App& command) {
   struct Asked {
-    DeckWords deck;
+    DeckArguments deck;
     std::int64_t steps = 3;
   };
   const auto asked = std::make_shared<Asked>();
@@ -112,7 +112,8 @@ Action declare_help(CLI::App& command) {
 
 ExitCode train_deck(Arguments arguments) {
   const double started_at = timing::steady_seconds();
-  const DeckWords deck{arguments.argv[1], {arguments.argv + 2, arguments.argv + arguments.argc}};
+  const DeckArguments deck{arguments.argv[1],
+                           {arguments.argv + 2, arguments.argv + arguments.argc}};
   session::SignalScope signals;  // before MPI starts threads
   return under_mpi(arguments, [&](comm::World& world) {
     return with_deck(world, "train", deck, [&](const session::Job& job, Log& log) {

@@ -33,7 +33,7 @@ void replace_file(const std::string& path, const std::string& text) {
 }  // namespace
 
 ExitCode fit_command(Arguments arguments,
-                     const DeckWords& deck,
+                     const DeckArguments& deck,
                      const std::string& path,
                      const bench::FitRequest& request) {
   return under_mpi(arguments, [&](comm::World& world) {

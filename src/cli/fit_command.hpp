@@ -17,7 +17,7 @@ namespace trireme::cli {
 /// Under MPI. Storage is measured where FILE lies. Throws UserError, before anything is measured,
 /// when FILE is there and no machine file.
 ExitCode fit_command(Arguments arguments,
-                     const DeckWords& deck,
+                     const DeckArguments& deck,
                      const std::string& path,
                      const bench::FitRequest& request);
 

@@ -5,7 +5,7 @@
 
 namespace trireme::cli {
 
-CLI::Option* add_deck(CLI::App& command, DeckWords& deck) {
+CLI::Option* add_deck(CLI::App& command, DeckArguments& deck) {
   CLI::Option* option = command.add_option("DECK", deck.path, "YAML file");
   command.add_option("OVERRIDES", deck.overrides, "section.key=value, as on a run");
   return option;

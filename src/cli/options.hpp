@@ -14,18 +14,18 @@
 
 namespace trireme::cli {
 
-/// A deck, as it was named on the command line.
-struct DeckWords {
+/// The arguments of a command line that name a deck: its file and the overrides of its keys.
+struct DeckArguments {
   std::string path;
   std::vector<std::string> overrides;
 };
 
 /// Returns DECK, which the caller may require.
-CLI::Option* add_deck(CLI::App& command, DeckWords& deck);
+CLI::Option* add_deck(CLI::App& command, DeckArguments& deck);
 void add_ranks(CLI::App& command, int& ranks);
 void add_json(CLI::App& command, std::string& path);
 
-/// What a deck is checked for where no MPI says how many ranks there are.
+/// What a deck is checked for where there is no MPI to ask for the number of ranks.
 deck::Circumstances circumstances_of(int ranks, int hosts = 1);
 
 /// An option that takes words of `table`, which pairs values and their words, and hands over the

@@ -17,7 +17,7 @@ struct PlanOutput {
   std::vector<int> scaling_ranks = {};  ///< for it; the first is that of the plan
 };
 
-/// `trireme plan`: reads, checks all but the batch, plans and predicts; says so when the batch
+/// `trireme plan`: reads, checks all but the batch, plans and predicts; notes when the batch
 /// cannot be split over the ranks. Throws UserError, also when that file exists, and StorageError.
 std::string plan_command(const std::string& deck_path,
                          const std::vector<std::string>& overrides,

@@ -15,7 +15,7 @@ namespace trireme::cli {
 
 Action declare_find_rate(CLI::App& command) {
   struct Asked {
-    DeckWords deck;
+    DeckArguments deck;
     tune::SweepRequest sweep;
     std::string json;
   };

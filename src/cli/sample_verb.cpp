@@ -209,7 +209,7 @@ void add_options(CLI::App& command, SampleWords& asked) {
   command.add_option("--seed", rules.seed, "Another seed gives another text");
   command
       .add_option("--stop-repetition", rules.repetition,
-                  "End a text whose newest so many tokens stand in it already; 0: do not")
+                  "End a text when its newest N tokens occur in it already; 0: do not")
       ->check(CLI::Range(std::int64_t{0}, many));
   command.add_flag("!--ignore-end", request.ends, "Go on over the end-of-text token");
   command.add_option("--batch", request.at_once, "Texts that grow together on a rank")

@@ -7,7 +7,7 @@
 //           grows with the ranks
 //   strong  the deck's batch, where it can be split
 //
-// A row says what it rests on: measured on that very number of ranks, carried over from another, or
+// A row states its basis: measured on that very number of ranks, carried over from another, or
 // not known at all because nothing of the kind was measured.
 #pragma once
 

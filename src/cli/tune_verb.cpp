@@ -21,7 +21,7 @@ namespace trireme::cli {
 namespace {
 
 struct Asked {
-  DeckWords deck;
+  DeckArguments deck;
   tune::TuneRequest request;
   double gib = 0;
   std::string output, json;

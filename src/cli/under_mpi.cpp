@@ -73,16 +73,16 @@ std::vector<comm::Fact> facts_of(const session::Job& job,
   return facts;
 }
 
-/// The deck's tokenizer, read by the first rank; null where it cannot be read, which parse() tells.
+/// The deck's tokenizer, read by the first rank; null where it cannot be read, as parse() reports.
 std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
                                                       const std::string& bytes,
-                                                      const DeckWords& words) {
+                                                      const DeckArguments& arguments) {
   std::string serialized;
   if (world.rank() == 0) {
     const comm::World::AtWork work(world);
     try {
       std::vector<Diagnostic> ignored;
-      const deck::Deck deck = deck::read(bytes, words.path, words.overrides, ignored);
+      const deck::Deck deck = deck::read(bytes, arguments.path, arguments.overrides, ignored);
       if (deck.places.readable("data.tokenizer"))
         serialized = deck::read_tokenizer(deck.config)->serialized();
     } catch (const UserError&) {
@@ -97,9 +97,9 @@ std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
 
 ExitCode with_deck(comm::World& world,
                    const char* verb,
-                   const DeckWords& words,
+                   const DeckArguments& arguments,
                    const std::function<ExitCode(const session::Job&, Log&)>& action) {
-  return with_shared_deck(world, verb, words, [&](const SharedDeck& shared, Log& log) {
+  return with_shared_deck(world, verb, arguments, [&](const SharedDeck& shared, Log& log) {
     const session::Job job = job_of(shared.deck);
     return action(job, log);
   });
@@ -107,20 +107,21 @@ ExitCode with_deck(comm::World& world,
 
 ExitCode with_shared_deck(comm::World& world,
                           const char* verb,
-                          const DeckWords& words,
+                          const DeckArguments& arguments,
                           const std::function<ExitCode(const SharedDeck&, Log&)>& action) {
   SharedDeck shared;
   shared.circumstances.ranks = world.size();
   shared.circumstances.cuda = build_info().has_cuda;
-  comm::on_first_rank(world, [&] { shared.bytes = deck::read_deck_file(words.path); });
+  comm::on_first_rank(world, [&] { shared.bytes = deck::read_deck_file(arguments.path); });
   shared.bytes = world.broadcast(std::move(shared.bytes), 0);
-  shared.circumstances.tokenizer = read_tokenizer(world, shared.bytes, words);
+  shared.circumstances.tokenizer = read_tokenizer(world, shared.bytes, arguments);
   shared.circumstances.reads_weights = world.rank() == 0;
   comm::together(world, [&] {  // command lines, and so mistakes in them, may differ
-    shared.deck = deck::parse(shared.bytes, words.path, words.overrides, shared.circumstances);
+    shared.deck =
+        deck::parse(shared.bytes, arguments.path, arguments.overrides, shared.circumstances);
   });
   world.limit_waiting(shared.deck.config.parallel.deadline.seconds);
-  comm::expect_agreement(world, facts_of(job_of(shared.deck), verb, words.path));
+  comm::expect_agreement(world, facts_of(job_of(shared.deck), verb, arguments.path));
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   try {
     return action(shared, log);
@@ -142,12 +143,12 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
   } catch (const std::exception& problem) {
     const Verdict verdict = verdict_of(problem);
     if (dynamic_cast<const comm::FailedElsewhere*>(&problem) ==
-        nullptr)  // that rank speaks for itself
+        nullptr)  // that rank prints its own message
       for (const std::string& line : verdict.lines)
         error_line("[rank {} {}] {}", world->rank(), world->host(), line);
     const auto* outside = dynamic_cast<const EnvironmentError*>(&problem);
     if (outside != nullptr && outside->known_to_all())
-      world->barrier();  // the line is out before anybody ends the job
+      world->barrier();  // the line is out before any rank ends the job
     // Not by way of MPI_Finalize: it would let HDF5 close once more what a full disk kept it from
     // closing, and crash in there.
     world->abort(verdict.code);

@@ -24,7 +24,7 @@ namespace trireme::cli {
 record::NameValues build_facts();
 
 /// `action` between MPI's beginning and end. Prints mistakes on rank 0 and failures on the rank
-/// that met them; a failure that the other ranks do not know of ends the whole job.
+/// where they occur; a failure that the other ranks cannot notice ends the whole job.
 ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action);
 
 /// `action`, called `verb`, with the checked deck: rank 0 reads the deck's bytes, every rank parses
@@ -32,7 +32,7 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
 /// ranks were started with other verbs, decks, overrides or builds.
 ExitCode with_deck(comm::World& world,
                    const char* verb,
-                   const DeckWords& words,
+                   const DeckArguments& arguments,
                    const std::function<ExitCode(const session::Job&, Log&)>& action);
 
 /// A checked deck on all ranks, for verbs that look at other values of its keys.
@@ -45,7 +45,7 @@ struct SharedDeck {
 /// The same with the deck itself.
 ExitCode with_shared_deck(comm::World& world,
                           const char* verb,
-                          const DeckWords& words,
+                          const DeckArguments& arguments,
                           const std::function<ExitCode(const SharedDeck&, Log&)>& action);
 
 /// What a run of this deck is started with.

@@ -18,7 +18,7 @@ class App;
 
 namespace trireme::cli {
 
-/// What main() was called with: MPI wants to see it.
+/// What main() was called with: MPI takes it.
 struct Arguments {
   int& argc;
   char**& argv;
@@ -37,7 +37,7 @@ struct Verb {
 /// All verbs in the order of the usage text. Training has none: a deck alone is trained.
 std::span<const Verb> verbs();
 
-/// To standard output. Throws StorageError when nobody can read it there.
+/// To standard output. Throws StorageError when it cannot be written.
 void print(const std::string& text);
 
 }  // namespace trireme::cli

@@ -4,16 +4,16 @@
 // The columns are those of nccl-tests (doc/PERFORMANCE.md there): `bytes` is the whole bucket,
 // algbw = bytes / seconds, and busbw = algbw x (n-1)/n for reduce-scatter and all-gather, x
 // 2(n-1)/n for all-reduce: what a rank has to send at least, so that rank counts can be compared.
-// `wrong` counts the elements, over all ranks, that came out wrong on known numbers before the race
+// `wrong` counts the elements, over all ranks, that were wrong on known numbers before the timing
 // (bench_check.hpp); the command's exit code is 3 then.
 //
 // 1. A repetition starts after a barrier and takes as long as its slowest rank; a row holds the
-// median over the repetitions.
+//    median over the repetitions.
 // 2. All rows of one size take turns, repetition by repetition, so that a disturbance of the
-// machine hits all of them and ratios hold.
+//    machine hits all of them and ratios hold.
 // 3. On a GPU memory is the GPU's, the only transport is nccl, and MPI's functions are no baseline.
 // 4. Baselines are rows too; their operation is the MPI function's name, or `memcpy`: every rank
-// copies `bytes` once, from and to its own memory (busbw = algbw).
+//    copies `bytes` once, from and to its own memory (busbw = algbw).
 #pragma once
 
 #include <string>
@@ -34,8 +34,8 @@ struct BenchRequest {
   Reduction reduction = Reduction::sum;
   int repetitions = 21;
   /// A repetition makes as many collectives in a row as hold so many bytes, at most 1024; seconds
-  /// are those of one. Buckets travel so in a step, and buffers on the way that swallow the first
-  /// of them count for less.
+  /// are those of one. Buckets travel so in a step, and buffers on the way, which absorb the first
+  /// of them, matter less.
   std::int64_t row_bytes = 0;
   bool baselines = true;
   Options options{};  ///< of the transports

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a collective that is timed is right: once before the race every rank gives known numbers
+// Whether a timed collective is right: once before the timing every rank gives known numbers
 // and counts what comes out wrong, as nccl-tests does.
 //
 // Rank r gives 1 where (element + r) is a multiple of 5, else 0. Sums are whole numbers up to a
@@ -18,7 +18,7 @@
 
 namespace trireme::comm {
 
-/// What becomes of the numbers.
+/// The collective, by its effect on the numbers.
 enum class Outcome : std::uint8_t {
   summed,    ///< an element of `to` is the sum of all ranks'
   gathered,  ///< an element of `to` is that of the rank whose shard it lies in

@@ -44,7 +44,7 @@ std::string why_no_shared_memory(MpiWorld& world, const OwnedComm& node) {
   return first == 0 ? "" : world.broadcast(std::move(why), world.size() - static_cast<int>(first));
 }
 
-/// What `automatic` means here, and in `note` what people should know of it.
+/// What `automatic` means here, and in `note` a remark for the log.
 Transport chosen(MpiWorld& world, const OwnedComm& node, std::string& note) {
   if (largest_node(world, node) == 1)
     return Transport::mpi;

@@ -6,26 +6,26 @@
 // collectives are in place.
 //
 // 1. Memory that travels comes from allocate(), so that a transport can place it where peers reach
-// it (memory that the node shares, a registered arena). allocate() is collective, and every rank
-// asks for the same sizes in the same order.
+//    it (memory that the node shares, a registered arena). allocate() is collective, and every rank
+//    asks for the same sizes in the same order.
 // 2. `shards(full)` does the address arithmetic and registration look-ups once; the result stays
-// valid as long as the memory, and must outlive the collectives enqueued with it. The step path
-// uses only such tables ("cached shards"); calling shards() every step is the slow path that can be
-// measured.
+//    valid as long as the memory, and must outlive the collectives enqueued with it. The step path
+//    uses only such tables ("cached shards"); calling shards() every step is the slow path that can
+//    be measured.
 // 3. Collectives are enqueued on `stream` and return; all ranks enqueue the same collectives in the
-// same order. The memory must not be touched until an event recorded on the stream after the call
-// is reached. A communicator carries one collective at a time: use one stream, or order streams by
-// events.
-// 4. SUM only; whoever wants a mean folds 1/size into the optimizer's scale. Sums of fp32 and bf16
-// use fp32 accumulators, and bf16 is rounded once, unless NcclBf16Sum::library asks for NCCL's own
-// sum; sums of int64 are exact, whatever the order.
+//    same order. The memory must not be touched until an event recorded on the stream after the
+//    call is reached. A communicator carries one collective at a time: use one stream, or order
+//    streams by events.
+// 4. SUM only; for a mean, 1/size is folded into the optimizer's scale. Sums of fp32 and bf16 use
+//    fp32 accumulators, and bf16 is rounded once, unless NcclBf16Sum::library asks for NCCL's own
+//    sum; sums of int64 are exact, whatever the order.
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
-// with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
-// power of two is split after the largest power of two below it. These two have the same bits on
-// every transport and placement: where hosts share memory, what lies on one host is added up there
-// first, but only as far as the order has it so (comm/collective/routes.hpp). With Reduction::sum
-// each transport adds in its own order, the same from run to run: one host in rank order; several,
-// the terms of each host first, then the hosts' sums; a ring from the owner on.
+//    with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
+//    power of two is split after the largest power of two below it. These two have the same bits on
+//    every transport and placement: terms on one host are added up there first only where the order
+//    has it so (comm/collective/routes.hpp). With Reduction::sum each transport adds in its own
+//    order, the same from run to run: one host in rank order; several, the terms of each host
+//    first, then the hosts' sums; a ring from the owner on.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ namespace trireme::comm {
 /// What error messages call a collective on sums of a whole step, which are in no bucket.
 inline constexpr BucketIndex sums_of_the_step{-1};
 
-/// Where one bucket lies in local memory, and what the transport knows about it. Its size does not
+/// Where one bucket lies in local memory, and what the transport keeps about it. Its size does not
 /// depend on the number of ranks, unless the transport reads peers' memory: then it has an address
 /// for each rank of the host.
 class Shards {
@@ -72,7 +72,7 @@ class Communicator {
   [[nodiscard]] virtual int size() const = 0;
   /// "self", "mpi", …; as in the deck.
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// What people should know of the choice of this transport, in one line; mostly empty.
+  /// A remark for the log about the choice of this transport, in one line; mostly empty.
   [[nodiscard]] const std::string& note() const { return note_; }
   void set_note(std::string note) { note_ = std::move(note); }
 
@@ -104,7 +104,7 @@ struct Options {
   /// Largest single message, a multiple of 64; 0 chooses by placement: message_bytes().
   std::size_t chunk_bytes = 0;
   /// What each window of messages may take that are received, or sent from a copy, in a sum of
-  /// promised order; any number of ranks. Source: as a ring's (comm/collective/ring.cpp).
+  /// guaranteed order; any number of ranks. Source: as a ring's (comm/collective/ring.cpp).
   std::size_t exchange_bytes = std::size_t{4} << 20U;
   /// NCCL: register the memory of buckets once, and how many multiprocessors it may take at most
   /// (0: its own choice).

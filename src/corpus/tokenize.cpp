@@ -71,7 +71,7 @@ bool is_finished(const TokenizeRequest& request, const std::string& job) {
                   "give another --output, or remove it");
 }
 
-/// Throws UserError when somebody else has the lock.
+/// Throws UserError when another process has the lock.
 void expect_free(FileLock::Taken taken, const FileLock& lock, const TokenizeRequest& request) {
   if (taken == FileLock::Taken::by_another)
     throw UserError(
@@ -228,7 +228,7 @@ void tell(const TokenizeRequest& request, const tokens::Manifest& manifest, Log&
         "no document came to validation: there are too few of them for a fraction of {}; "
         "data.validation_fraction in the deck splits tokens instead",
         request.validation_fraction);
-  log.info("everything is in {}_*.bin, and {} says what it is", request.output,
+  log.info("the shards are {}_*.bin, and {} describes them", request.output,
            manifest_path(request));
 }
 

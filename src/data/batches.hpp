@@ -3,13 +3,13 @@
 // arithmetic.
 //
 // 1. The size of a step's global batch is a function of the step alone. Samples are taken in the
-// order of their indices, whatever the sizes: a run whose batch grows sees the same samples in the
-// same order as any other, in other portions.
+//    order of their indices, whatever the sizes: a run whose batch grows sees the same samples in
+//    the same order as any other, in other portions.
 // 2. A step's global batch is the samples [first, first + sequences). Rank r takes the r-th of
-// `ranks` equal blocks of it and walks through its block in micro-batches of consecutive samples.
-// Another rank count sees the same global batches.
+//    `ranks` equal blocks of it and walks through its block in micro-batches of consecutive
+//    samples. Another rank count sees the same global batches.
 // 3. All micro-batches have the same size, so a larger batch is more micro-steps of the same
-// memory.
+//    memory.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +81,7 @@ struct Batches {
   [[nodiscard]] std::int64_t per_rank() const { return sequences / ranks; }
   [[nodiscard]] std::int64_t micro_steps() const { return per_rank() / micro_sequences; }
 
-  /// Throws ContractError when the batch does not divide; `trireme check` tells the user before.
+  /// Throws ContractError when the batch does not divide; `trireme check` reports it before.
   void validate() const {
     TRIREME_EXPECT(ranks >= 1 && micro_sequences >= 1 && sequences >= 1 &&
                        sequences % (micro_sequences * ranks) == 0,

@@ -65,7 +65,7 @@ void describe(V& v, FilesConfig& c) {
              "value of this key. Empty: plain text.",
      .change = Change::asked});
   v("format", c.format,
-    {.help = "Of `tokens`. auto: llm.c's and Megatron's files, which say what they are; uint16 and "
+    {.help = "Of `tokens`. auto: llm.c's and Megatron's files, which state their type; uint16 and "
              "uint32: nothing but little-endian numbers.",
      .change = Change::asked});
 }

@@ -3,19 +3,19 @@
 // `context` of them are the input, the last `context` the targets. Windows start at multiples of
 // `context`, so they share one token, and every token but the first is predicted exactly once per
 // epoch; a rest shorter than a window is left out. With `data.rows: documents` they start where
-// rows.hpp says.
+// tokens/rows.hpp defines.
 //
 // A dataset has one part, or those of a mixture (mixture_order.hpp).
 //
 // 1. A sample is a pure function of (seed, global sample index, position): it does not depend on
-// ranks, micro-batches or threads, and a resumed run only needs the index and the position.
+//    ranks, micro-batches or threads, and a resumed run only needs the index and the position.
 // 2. Training visits every window of a part exactly once per epoch of that part, each epoch in
-// another order (sample_order.hpp); validation visits them front to back and starts over at the
-// end.
-// 3. The position says from which global sample index on this mixture has been in force, and how
-// many samples of each part had been seen before. It is 0 and none at a run's beginning, and moves
-// only where a run goes on with other parts or weights: samples before stay what they were, a part
-// that is in both goes on where it was, and a new part begins with its first epoch.
+//    another order (sample_order.hpp); validation visits them front to back and starts over at the
+//    end.
+// 3. The position states from which global sample index on this mixture has been in force, and how
+//    many samples of each part had been seen before. It is 0 and none at a run's beginning, and
+//    moves only where a run goes on with other parts or weights: samples before stay what they
+//    were, a part that is in both goes on where it was, and a new part begins with its first epoch.
 #pragma once
 
 #include <cstdint>
@@ -151,7 +151,7 @@ struct Stream {
 std::int64_t validation_begin(std::int64_t num_tokens, double validation_fraction);
 
 /// Training data of one source or of a mixture. Without `validation`, one source gives the demand's
-/// fraction of its tokens to it. Throws UserError with everything that does not meet the demand: a
+/// fraction of its tokens to it. Throws UserError with everything that does not fit the demand: a
 /// training part shorter than one global batch, parts and validation data shorter than one
 /// sequence, weights that give a part no place, a vocabulary that does not hold the tokens.
 Split split(const std::vector<Stream>& train,

@@ -189,7 +189,7 @@ Question from_numbers(const std::string& bytes,
   if (first != start)
     wrong("does not begin with {}", start);
   if (size < 5 * number_bytes || size % number_bytes != 0 || at + size > bytes.size())
-    wrong("says that it has {} bytes", size);
+    wrong("states a size of {} bytes", size);
   Numbers numbers(bytes, at + 2 * number_bytes, at + size);
   const std::uint16_t number = numbers.next();
   Question question;
@@ -231,7 +231,7 @@ std::vector<Question> read_hellaswag(const std::string& path, const QuestionDema
     } catch (const Wrong& problem) {
       findings.add(0, fmt::format("example {}, at byte {}: {}", i, begin, problem.text));
       if (at == begin)
-        break;  // nobody knows where the next one begins
+        break;  // it is not known where the next one begins
     }
   }
   findings.settle();

@@ -42,7 +42,7 @@ struct QuestionDemand {
   ChoiceFormat format = ChoiceFormat::hellaswag;
   std::int64_t vocabulary = 0;                 ///< of the model
   std::int64_t context = 0;                    ///< the longest choice that it can judge
-  const text::Tokenizer* tokenizer = nullptr;  ///< jsonl wants one
+  const text::Tokenizer* tokenizer = nullptr;  ///< jsonl needs one
 };
 
 /// Throws UserError for a file that is missing, empty or not of the format, StorageError for one

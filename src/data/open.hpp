@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the deck section `data` to token streams, in two halves, because only one rank may write,
-// and only one need look at every file:
+// and only one need read every file:
 //
 //     if (rank == 0) prepared = prepare_sources(setup, log);  // finds files, builds caches, checks
 //     all: prepared = broadcast(prepared); auto sources = open_sources(setup, prepared);
@@ -57,7 +57,7 @@ struct Sources {
 };
 
 /// Checks the sources, every byte of them, and builds the caches of text where they are missing,
-/// older than the text, or damaged; says what it did in a line each. Throws UserError with every
+/// older than the text, or damaged; logs what it did in a line each. Throws UserError with every
 /// finding about a source at once (missing, unreadable, empty, a file in the cache's place that is
 /// none, tokens outside the vocabulary), StorageError when a cache cannot be read or written.
 Prepared prepare_sources(const Setup& setup, Log& log);

@@ -10,7 +10,7 @@
 //
 // 1. What take() gives does not depend on the thread: it is Dataset::fill() of the samples.
 // 2. Memory is bounded: the blocks are made once. Nothing is read before the first take().
-// 3. What the thread meets (StorageError) is thrown by the take() that asks for it.
+// 3. An error in the thread (StorageError) is thrown by the take() that asks for the block.
 //
 // Threads: one thread calls take(). The dataset outlives the object.
 #pragma once

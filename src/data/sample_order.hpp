@@ -20,7 +20,7 @@ namespace trireme::data {
 
 class SampleOrder {
  public:
-  /// Requires size >= 1. `draw` tells orders of one seed apart.
+  /// Requires size >= 1. Each `draw` has another order with the same seed.
   SampleOrder(std::uint64_t seed, std::int64_t size, Draw draw = Draw::sample_order);
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(size_); }

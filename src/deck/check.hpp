@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place where keys of different sections meet. Each rule names the keys that it weighs: it
-// is skipped while one of them is unreadable, and what it finds is said at every one of them that
+// The one place for rules between keys of different sections. Each rule names the keys it uses: it
+// is skipped while one of them is unreadable, and its findings are reported at each of them that
 // was given, so that both sides of a disagreement have their line.
 #pragma once
 

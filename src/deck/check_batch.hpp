@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What check() says of the deck's section `batch`: whether every batch can be split over the ranks,
-// and whether its schedule is one.
+// The findings of check() for the deck's section `batch`: batches that cannot be split over the
+// ranks, and a schedule that is none.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace trireme::deck {
 
-/// A size that a step's batch may have, and the key that says so.
+/// A size that a step's batch may have, and the key that sets it.
 struct BatchSize {
   std::string path;
   std::int64_t sequences = 0;

@@ -90,7 +90,7 @@ void window_pattern_means_something(const JobConfig& config,
     return;
   const std::string& pattern = *config.model.window_pattern.value;
   if (pattern.empty() || pattern.find_first_not_of("SL") != std::string::npos) {
-    findings.say(key, fmt::format("'{}' is no word of S (a layer has the window) and L (it sees "
+    findings.say(key, fmt::format("'{}' has other letters than S (the window) and L (it sees "
                                   "all that came before)",
                                   pattern));
     return;
@@ -108,7 +108,7 @@ void window_pattern_means_something(const JobConfig& config,
                                       shape.layers, pattern.size())}});
 }
 
-/// What is said about rotary positions is said where there are some.
+/// Findings about rotary positions, only where there are some.
 void rotary_keys_mean_something(const JobConfig& config,
                                 const GptShape& shape,
                                 const Places& places,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole deck as one struct: the rooms' own config structs, one per section. Everything that
-// knows all keys walks describe(JobConfig): the reader, the echo, the help and the attributes.
+// needs all keys walks describe(JobConfig): the reader, the echo, the help and the attributes.
 //
 // To add a key: one member with its default and one line of describe() in its room's config.hpp.
 // The tests of tests/deck then check that it is read, echoed and explained.
@@ -40,15 +40,15 @@ void describe(V& v, JobConfig& c) {
 bool operator==(const JobConfig& a, const JobConfig& b);
 
 /// The model, with the tokenizer's end-of-text token where documents are masked. Its sizes: as
-/// given, else from the preset; the vocabulary, if neither says it, from the tokenizer: of text and
-/// synthetic data any, of token files one that is not `bytes`, which is what a deck has that says
-/// nothing. Sizes that nothing fills stay 0 (check() reports them). `tokenizer`: null where it
+/// given, else from the preset; the vocabulary, if neither has it, from the tokenizer: of text and
+/// synthetic data any, of token files one that is not `bytes`, which is the default of a
+/// deck. Sizes that nothing fills stay 0 (check() reports them). `tokenizer`: null where it
 /// could not be read.
 trireme::model::GptShape shape_of(const JobConfig& config,
                                   const trireme::text::Tokenizer* tokenizer);
 
 /// The keys of section `model` that a preset, the family or the tokenizer fill in, as the deck
-/// would say them: what a run that resumes compares, however its deck says it.
+/// would have them: what a run that resumes compares, in whatever form its deck has it.
 std::map<std::string, std::string> resolved_model(const trireme::model::GptShape& shape);
 
 /// Section `model` of a deck for such a model, on one line.

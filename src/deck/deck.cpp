@@ -104,7 +104,7 @@ std::string read_deck_file(const std::string& path, const char* kind) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     refuse(fmt::format("this is a directory; a {} is a YAML file", kind));
-  // A pipe is fine, as from `<(…)`, but not one that nobody writes into.
+  // A pipe is allowed, as from `<(…)`, but not one without a writer.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) {
     const int error = errno;

@@ -3,14 +3,14 @@
 // them.
 //
 // 1. Bytes in, structs out: rank 0 reads the file, every rank parses the same bytes, and so all
-// ranks hold equal configs (or the same UserError) without exchanging structs.
+//    ranks hold equal configs (or the same UserError) without exchanging structs.
 // 2. Nothing stops at the first finding: reading collects, cross-checks of the keys that could be
-// read follow, and one UserError holds all findings in the order of their places.
+//    read follow, and one UserError holds all findings in the order of their places.
 // 3. An override `section.key=value` takes the place of the deck's value; a map merges key by key.
-// Its findings are at "command line:N:COLUMN", N counting the overrides from 1.
+//    Its findings are at "command line:N:COLUMN", N counting the overrides from 1.
 // 4. Two more things are read: the tokenizer, from which the model's vocabulary follows (one rank
-// reads it ahead, and broadcasts it: read_tokenizer); and the headers of run.initial_weights,
-// unless the run directory holds a checkpoint to go on from.
+//    reads it ahead, and broadcasts it: read_tokenizer); and the headers of run.initial_weights,
+//    unless the run directory holds a checkpoint to go on from.
 // 5. The place of every given key stays known, for cross-checks and for the origin in the echo.
 #pragma once
 
@@ -66,7 +66,7 @@ struct Deck {
   std::shared_ptr<const trireme::text::Tokenizer> tokenizer = {};
 
   [[nodiscard]] trireme::model::GptShape shape() const { return shape_of(config, tokenizer.get()); }
-  /// The tokenizer that made the tokens; null where the deck does not tell: token files and
+  /// The tokenizer that made the tokens; null where the deck does not name it: token files and
   /// synthetic data of more than bytes, beside `data.tokenizer: bytes`.
   [[nodiscard]] std::shared_ptr<const trireme::text::Tokenizer> tokenizer_of_data() const;
 };
@@ -77,7 +77,7 @@ struct Circumstances {
   bool cuda = false;   ///< this build has CUDA
   bool trains = true;  ///< a plan can be made for ranks that the batch cannot be split over
   int hosts = 1;       ///< over which a plan spreads the ranks
-  /// What data.tokenizer names, where somebody has read it already; else parse() does.
+  /// What data.tokenizer names, where the caller has read it already; else parse() does.
   std::shared_ptr<const trireme::text::Tokenizer> tokenizer = {};
   /// Compare run.initial_weights with the model; one rank of a run does, for all of them.
   bool reads_weights = true;
@@ -88,7 +88,7 @@ struct Circumstances {
 std::string read_deck_file(const std::string& path, const char* kind = "deck");
 
 /// Reads every key; `path` only names the deck in messages. Appends all findings in the order in
-/// which they were met and never throws.
+/// which they were found and never throws.
 Deck read(const std::string& bytes,
           const std::string& path,
           const std::vector<std::string>& overrides,

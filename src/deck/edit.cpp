@@ -82,7 +82,7 @@ class Text {
   [[nodiscard]] char letter(std::size_t offset) const {
     return offset < bytes_.size() ? bytes_[offset] : '\0';
   }
-  /// After the word or the list in brackets at `begin`; nothing for what ends nobody knows where.
+  /// After the word or the list in brackets at `begin`; nothing where its end cannot be found.
   [[nodiscard]] std::optional<std::size_t> end_of(std::size_t begin, const Node& value) const {
     if (value.kind == Node::Kind::list)
       return letter(begin) == '[' ? after_closing(begin) : std::nullopt;

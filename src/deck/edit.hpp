@@ -3,9 +3,9 @@
 // layout included.
 //
 // 1. A key that is given has its value replaced in its place; a list becomes one in brackets. One
-// that is not is added to its section, and a section that is not there at the end.
+//    that is not is added to its section, and a section that is not there at the end.
 // 2. What comes out is read again: every other key must have the value that it had, else there is
-// no result. So a deck whose layout is not understood is never damaged.
+//    no result. So a deck whose layout is not understood is never damaged.
 #pragma once
 
 #include <optional>

@@ -21,7 +21,7 @@ struct Side {
 
 class Findings {
  public:
-  /// Both outlive it; `all` gets what is said.
+  /// Both outlive it; `all` gets the findings.
   Findings(const Places& places, std::vector<Diagnostic>& all) : places_(places), findings_(all) {}
 
   /// Whether all of these keys could be read, so that their values mean something.

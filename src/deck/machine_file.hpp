@@ -9,7 +9,7 @@
 
 namespace trireme::deck {
 
-/// Throws UserError with all findings; of a version that this program does not know, with that
+/// Throws UserError with all findings; of a version that this program does not read, with that
 /// alone. `path` only names the file in messages.
 predict::Machine parse_machine(const std::string& bytes, const std::string& path);
 

@@ -23,7 +23,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-/// What every type but text says of a node that is no plain word.
+/// The finding of every type but text for a node that is no plain word.
 Problem no_plain_word(const Node& node, const char* wanted) {
   if (node.kind == Node::Kind::null)
     return fmt::format("no value given; {} belongs here", wanted);

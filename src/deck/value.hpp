@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One deck value between YAML words, C++ types and messages. decode() is strict: a word means one
-// thing or is refused with the reason, so that nobody trains with 8 steps after writing 010.
+// thing or is refused with the reason, so that 010 is an error and not 8 steps.
 //
 // decode() returns nothing when `value` was filled, else what is wrong; yaml_text() writes what
 // decode() reads back to the same bits.
@@ -83,7 +83,7 @@ template <NamedEnum E>
 std::string yaml_text(E value) {
   return word(value);
 }
-/// A text that equals the keyword is quoted, which is how decode() tells them apart.
+/// A text that equals the keyword is quoted, by which decode() distinguishes them.
 template <class T>
 std::string yaml_text(const Or<T>& value) {
   if (!value.given())
@@ -138,7 +138,7 @@ std::string range_text(const Key<T>& key) {
                      key.below_max || !key.max ? ')' : ']');
 }
 
-/// Whether `value` keeps the key's promises; NaN does not.
+/// Whether `value` is within the key's bounds; NaN is not.
 template <class T, class Bound>
 bool in_range(const Bound& value, const Key<T>& key) {
   const bool above = !key.min || value > *key.min || (!key.above_min && value == *key.min);

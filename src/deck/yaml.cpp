@@ -15,7 +15,7 @@
 namespace trireme::deck {
 namespace {
 
-/// yaml-cpp's marks count from 0, and are -1 where it does not know.
+/// yaml-cpp's marks count from 0, and are -1 where it has no place.
 Place place_of(const YAML::Mark& mark, const TextOrigin& origin) {
   if (mark.line < 0)
     return {origin.file, origin.line, origin.column};
@@ -45,7 +45,7 @@ class TreeBuilder final : public YAML::EventHandler {
                 const std::string& tag,
                 YAML::anchor_t,
                 const std::string& value) override {
-    // What a tagged word would be is for the tag to say: nothing more is said about it.
+    // The tag decides what a tagged word is: no other finding about it.
     Node node = at(mark, check_tag(mark, tag) ? Node::Kind::word : Node::Kind::broken);
     node.word = value;
     node.quoted = tag != "?" && !tag.empty();
@@ -203,7 +203,7 @@ Node parse_yaml(const std::string& text,
     const bool tab = problem.mark.line >= 0 && has_tab_indent(text, problem.mark.line);
     findings.push_back({place_of(problem.mark, origin), "",
                         fmt::format("not YAML: {}{}", words_of(problem),
-                                    tab ? "; a tab indents this line, YAML wants blanks" : "")});
+                                    tab ? "; a tab indents this line, YAML needs blanks" : "")});
     Node broken;
     broken.kind = Node::Kind::broken;
     broken.place = findings.back().place;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML text as a tree in which every node knows its place. The tree is built from yaml-cpp's event
+// YAML text as a tree in which every node has its place. The tree is built from yaml-cpp's event
 // stream and not from its Node: events show duplicate keys (YAML::Load of 0.7 keeps the first
 // without a word), a second document, anchors, and whether a word was quoted.
 //

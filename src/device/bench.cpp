@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The compiler must not see that nobody reads the memory.
+/// The compiler must not find out that the memory is not read.
 void keep(std::byte* data) {
   asm volatile("" : : "r"(data) : "memory");
 }

@@ -2,11 +2,11 @@
 // `trireme bench pool`: what a lease costs beside allocating the same bytes anew.
 //
 // 1. `touched` rows also write one byte into every page, because fresh memory is paid for at its
-// first write, not when it is asked for. On a GPU they write everything, and wait for it.
+//    first write, not when it is asked for. On a GPU they write everything, and wait for it.
 // 2. Growth is measured with requests that rise by 3 % at a time from 64 KiB to the largest size:
-// how often a block grows, and what it holds beyond what is asked for.
+//    how often a block grows, and what it holds beyond what is asked for.
 // 3. All rows take turns, repetition by repetition, so that a disturbance of the machine hits all
-// of them; a row holds the median over the repetitions.
+//    of them; a row holds the median over the repetitions.
 #pragma once
 
 #include <cstddef>

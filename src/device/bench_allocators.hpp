@@ -11,7 +11,7 @@
 
 namespace trireme::device {
 
-/// `take` returns memory that nobody has written, or throws; `give` takes it back.
+/// `take` returns memory that was not written yet, or throws; `give` takes it back.
 struct Allocator {
   const char* name;
   std::function<std::byte*(std::size_t)> take;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owned memory. A Buffer is move-only, gives its bytes back to the source that made it, and never
-// tells on which device it lies: whoever allocated it knows. Sources are devices, communicators
+// states on which device it lies: its allocator has that. Sources are devices, communicators
 // (memory that peers can read) and test doubles.
 //
 // 1. Fresh memory is zero.

@@ -74,7 +74,7 @@ void ScratchPool::give_back(std::size_t block) noexcept {
   try {
     mine.stream->synchronize();
   } catch (...) {
-    // The failure stays with the stream; the next call that waits for it tells.
+    // The failure stays with the stream; the next call that waits for it reports it.
   }
   mine.buffer = Buffer();
 }

@@ -6,8 +6,8 @@
 // freeze() growth is our bug: the plan should have known.
 //
 // 1. One lease per name at a time; a second one is a ContractError naming it (scratch used twice at
-// once).
-// 2. The bytes of a lease are undefined; with `poison` they are NaN, so that whoever reads before
+//    once).
+// 2. The bytes of a lease are undefined; with `poison` they are NaN, so that code that reads before
 //    writing is found out.
 // 3. The step path neither allocates nor searches long: names are looked up in a small flat list.
 // 4. Not thread-safe: one host thread leases; streams order the use, and a lease is bound to the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says about one host: processor, memory, limits of this process, directories.
-// Nothing is measured here. What a kernel or a container does not tell is left at "not known"
+// What the kernel reports of one host: processor, memory, limits of this process, directories.
+// Nothing is measured here. What a kernel or a container hides is left at "not known"
 // (empty, or 0), since a missing fact must not end an examination.
 #pragma once
 

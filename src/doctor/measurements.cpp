@@ -34,7 +34,7 @@ double seconds_since(Clock::time_point start) {
   throw UserError(fmt::format("{}: {}", text, std::strerror(error)));
 }
 
-/// A file that nobody else sees, gone when it is closed.
+/// A file without a name, gone when it is closed.
 class Unnamed {
  public:
   explicit Unnamed(const std::string& directory) : directory_(directory) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that `trireme doctor` knows about the machines of a job, for people and for programs.
+// Everything that `trireme doctor` found on the machines of a job, as text and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace trireme::doctor {
 
 struct Report {
-  std::string mpi;                ///< MPI's own words for itself
+  std::string mpi;                ///< its name and version, by MPI
   std::vector<HostFacts> hosts;   ///< in the order of their first rank
   comm::Placement placement;      ///< of all ranks
   std::string device;             ///< that the ranks compute on: description of the first rank's

@@ -6,7 +6,7 @@
 // shorter than their window are filled up; what stands after a token does not reach it.
 //
 // 1. A row's losses depend on the row alone: not on what is computed beside it, nor on the number
-// of threads. On a GPU this holds up to rounding (model/gpt.hpp).
+//    of threads. On a GPU this holds up to rounding (model/gpt.hpp).
 // 2. The model of a width is made when it is first needed, and keeps the activations of one block.
 #pragma once
 

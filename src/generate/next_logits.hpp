@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model says comes after some texts, whichever way it finds out: with keys and values kept
+// A model's logits for what comes after some texts, computed in two ways: with keys and values kept
 // from token to token (model/decoder.hpp), or from the whole window each time (Gpt::next_logits).
 //
 // 1. The model sees the text's window (window_begin): all of it while it fits into the context, and
 //    from then on its newest tokens. A window moves by half a context at a time, so that a decoder,
 //    which has to read a moved window again, does so seldom. Both ways see the same window, so both
-//    give the same logits: to the bit where the decoder promises that.
+//    give the same logits: to the bit where the decoder guarantees that.
 // 2. What is after a text depends on the text alone, not on the slot nor on what else is asked.
 #pragma once
 

@@ -30,7 +30,7 @@ Space list(std::size_t elements) {
   return Space(TRIREME_H5(H5Screate_simple(1, dims, nullptr)));
 }
 
-/// The attribute, opened, with its element count; `strings` says what the caller can take.
+/// The attribute, opened, with its element count; `strings`: what the caller can take.
 Attribute open(hid_t object, const std::string& name, bool strings, std::size_t& elements) {
   Attribute attribute(TRIREME_H5_OF(object, name, H5Aopen(object, name.c_str(), H5P_DEFAULT)));
   const Type type(TRIREME_H5(H5Aget_type(attribute.get())));

@@ -20,7 +20,7 @@ Space line(std::int64_t elements, bool extendible) {
 Properties creation() {
   Properties properties(TRIREME_H5(H5Pcreate(H5P_DATASET_CREATE)));
   TRIREME_H5(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER));
-  // Times would make every file another one, and the files' own attributes tell when they were
+  // Times would make every file another one, and the files' own attributes state when they were
   // made.
   TRIREME_H5(H5Pset_obj_track_times(properties.get(), false));
   return properties;
@@ -182,7 +182,7 @@ std::int64_t Dataset::stored_elements() const {
 std::int64_t Dataset::file_offset() const {
   const Turn turn;
   detail::silence();
-  const haddr_t offset = H5Dget_offset(id());  // unsigned: no negative value says that it failed
+  const haddr_t offset = H5Dget_offset(id());  // unsigned: no negative value for a failure
   if (const std::string reason = innermost_message(); offset == HADDR_UNDEF)
     detail::fail(detail::about("H5Dget_offset", id(), ""), reason, __FILE__, __LINE__);
   return static_cast<std::int64_t>(offset);

@@ -4,7 +4,7 @@
 //
 // 1. Extendible datasets are chunked and unfiltered; the fill value is never written.
 // 2. What is read or written has the dataset's own type or one that HDF5 converts to it; bf16 is
-// stored as a 2-byte float that h5py reads as float32, and is read back without conversion.
+//    stored as a 2-byte float that h5py reads as float32, and is read back without conversion.
 #pragma once
 
 #include <cstddef>

@@ -50,7 +50,7 @@ const Open& of(const H5FD_t* file) {
   return *static_cast<const Open*>(file);
 }
 
-/// Onto HDF5's error stack, in words that innermost_message() understands.
+/// Onto HDF5's error stack, as a message that innermost_message() can parse.
 void push(const char* what, const std::string& path, const char* reason) {
   H5Epush2(H5E_DEFAULT, __FILE__, what, __LINE__, H5E_ERR_CLS, H5E_IO, H5E_WRITEERROR,
            "%s failed: name = '%s', error message = '%s'", what, path.c_str(), reason);
@@ -143,7 +143,7 @@ H5FD_t* open_callback(const char* name, unsigned flags, hid_t access, haddr_t) {
   }
 }
 
-/// A close that fails after all was flushed says nothing that a sync does not say; a file that must
+/// A close that fails after all was flushed adds nothing to a failed sync; a file that must
 /// be on the disk is synced.
 herr_t close_callback(H5FD_t* file) {
   const std::unique_ptr<Open> open(&of(file));

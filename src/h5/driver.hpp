@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // How HDF5 reaches its files here: a driver (VFD) of our own, because its default one leaves a file
-// that contradicts itself when a write fails, and crashes later when a close fails (1.10.8 forgets
+// that contradicts itself when a write fails, and crashes later when a close fails (1.10.8 loses
 // the file and keeps its id, which MPI_Finalize then closes again).
 //
-// 1. After a write failed nothing more is written: every later flush() fails, and closing gives the
-// file up without a word.
+// 1. After a write failed nothing more is written: every later flush() fails, and closing drops the
+//    file without a message.
 // 2. With a journal, what HDF5 changes below the end that the file had at the last flush waits in
-// memory, page by page, and a flush replaces all of it or nothing (journal.hpp). What lies after
-// that end is written at once: nobody looks there. So a full disk, a failing one, kill -9 or a
-// power cut costs what waited, never the file. A flush waits for the disk twice.
+//    memory, page by page, and a flush replaces all of it or nothing (journal.hpp). What lies after
+//    that end is written at once: no reader uses it. So a full disk, a failing one, kill -9 or a
+//    power cut costs what waited, never the file. A flush waits for the disk twice.
 // 3. Without a journal, writes go to the file at once: for files that are made in one go under a
-// name that nobody opens yet.
+//    name that is not opened yet.
 // 4. A rehearsed file is opened for reading only: all that HDF5 writes stays in memory.
 // 5. The file is an ordinary HDF5 file, which every driver reads.
 #pragma once

@@ -40,7 +40,7 @@ void sync_path(const std::string& path, int flags) {
   const int result = ::fsync(file);
   const int reason = errno;
   ::close(file);
-  // A file system that cannot sync a directory says EINVAL: there is nothing more to be done.
+  // A file system that cannot sync a directory returns EINVAL: there is nothing more to be done.
   if (result != 0 && reason != EINVAL)
     throw StorageError("file system", "fsync " + path, std::strerror(reason), __FILE__, __LINE__);
 }

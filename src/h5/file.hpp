@@ -2,13 +2,13 @@
 // Files: create, open, flush, close, probe; and what makes a finished file survive a power cut.
 //
 // 1. Files use our own driver (driver.hpp) and the default format bounds, never "latest": a
-// journaled file whose writer was killed opens again as it was at its last flush.
+//    journaled file whose writer was killed opens again as it was at its last flush.
 // 2. HDF5's own file locks are off, so that a run can be read while it is being written and so that
-// file systems without locks work. Who may write is settled above (record's run directory).
-// 3. What is opened is looked at first: a regular file, opened without waiting for anybody, that
-// leads nowhere outside of its directory (references.hpp).
+//    file systems without locks work. Who may write is settled above (record's run directory).
+// 3. What is opened is examined first: a regular file, opened without waiting for a writer, that
+//    leads nowhere outside of its directory (references.hpp).
 // 4. flush() hands everything to the operating system and survives kill -9; sync_file() and
-// sync_directory() hand it to the disk and survive a power cut.
+//    sync_directory() hand it to the disk and survive a power cut.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ File open_file(const std::string& path, Access access, Writes how = Writes::dire
 void flush(const File& file);
 /// As the destructor, but a failure is a StorageError.
 void close(File file);
-/// For a file that could not be written: lets go of it without a word about what is lost. Its
+/// For a file that could not be written: closes it without a message about what is lost. Its
 /// datasets must have been abandoned before.
 void abandon(File file) noexcept;
 

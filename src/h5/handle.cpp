@@ -11,13 +11,13 @@
 namespace trireme::h5 {
 namespace {
 
-/// Marks the system's words among HDF5's own, until they are told.
+/// Marks the system's messages among HDF5's own, until they are reported.
 constexpr const char* by_system = "\x01";
 std::string told(const std::string& reason) {
   return reason.starts_with(by_system) ? reason.substr(1) : reason;
 }
 
-/// HDF5 puts the file name and the system's words into its message among clocks and pointers; those
+/// HDF5 puts the file name and the system's message into its own among clocks and pointers; those
 /// two are what a reader needs.
 std::string concise(const std::string& text) {
   const auto quoted = [&](const std::string& key) {

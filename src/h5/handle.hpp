@@ -2,15 +2,15 @@
 // Owners of HDF5 ids, and the check around every HDF5 call.
 //
 // 1. HDF5 is not thread-safe. Every call of it in this room waits for its Turn, so threads may work
-// on different objects at the same time; one object belongs to one thread. A turn is as long as one
-// call, so nobody should move bulk data inside one (raw_file.hpp goes around HDF5).
+//    on different objects at the same time; one object belongs to one thread. A turn is as long as
+//    one call, so bulk data must not be moved inside one (raw_file.hpp goes around HDF5).
 // 2. HDF5's own printing of errors is off; a failing call is a StorageError with the call, the
-// object and file that it was about, and the innermost message of HDF5's error stack. Where the
-// system refused (no permission, a disk that fails, no memory) it says so in its own words; where
-// it is the file that contradicts itself, the error is a DamagedError. Only that one is a reason to
-// give a file up: what the system refused today it may allow tomorrow.
+//    object and file that it was about, and the innermost message of HDF5's error stack. Where the
+//    system refused (no permission, a disk that fails, no memory) the system's message is in it;
+//    where it is the file that contradicts itself, the error is a DamagedError. Only that one is a
+//    reason to give a file up: what the system refused today it may allow tomorrow.
 // 3. Owners close their id when they go; a failing close is reported on stderr. Where a failing
-// close must not pass (a checkpoint), call close() of file.hpp.
+//    close must not pass (a checkpoint), call close() of file.hpp.
 // 4. HDF5's exit handler is off: what still has no owner at exit is not written.
 #pragma once
 
@@ -52,7 +52,7 @@ void silence() noexcept;
                        const char* file,
                        int line);
 /// "H5Dread of /steps/loss in runs/a/run.h5": `call` without its arguments; `name` is below
-/// `object`, or empty. Asking for names forgets HDF5's messages.
+/// `object`, or empty. Asking for names clears HDF5's messages.
 std::string about(const char* call, hid_t object, const std::string& name);
 template <class T>
 T check(T result, const char* statement, const char* file, int line) {
@@ -75,7 +75,7 @@ T check_of(T result,
 }
 }  // namespace detail
 
-/// Whether that message is the system's, or tells of a lack of memory.
+/// Whether that message is the system's, or reports a lack of memory.
 bool is_the_systems(const std::string& message);
 
 /// Owns one C handle: move-only, as large as the handle. `Invalid` means "nothing here".

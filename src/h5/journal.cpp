@@ -54,7 +54,7 @@ std::uint64_t hash_of(Header header, const std::vector<Entry>& entries) {
   return hash_bytes(text_of(entries.data(), entries.size() * sizeof(Entry)), first);
 }
 
-/// The name of a new file, once it is on the disk. A file system that cannot sync a directory says
+/// The name of a new file, once it is on the disk. A file system without sync of directories gives
 /// EINVAL; one may be allowed to make files in a directory and not to read it.
 int sync_name(const std::string& path) {
   const auto slash = path.rfind('/');
@@ -162,7 +162,7 @@ int Journal::open() {
     ::close(std::exchange(descriptor_, -1));
     return EINVAL;
   }
-  // A file system that cannot keep room for it promises a little less.
+  // On a file system that cannot reserve space, a full disk may still end the run here.
   static_cast<void>(::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, room_bytes));
   return sync_name(path_);
 }

@@ -8,10 +8,10 @@
 //
 // 1. A journal that is not whole means nothing: the file was not touched yet.
 // 2. It is used only where every byte of the file at its places is the old or the new one. Else a
-// power cut kept more of one file than of the other, or it is another file.
+//    power cut kept more of one file than of the other, or it is another file.
 // 3. It survives a power cut: the file is synced before a journal replaces the last one, and the
-// journal before the file is touched. So a journal stays valid until the next use, and finishing it
-// once more changes nothing.
+//    journal before the file is touched. So a journal stays valid until the next use, and finishing
+//    it once more changes nothing.
 // 4. The journal keeps its room on the disk from one use to the next, and goes with the last owner.
 #pragma once
 
@@ -44,7 +44,7 @@ class Journal {
   /// done with this object.
   int replace(int file, const Pages& pages, std::int64_t end);
 
-  /// Removes the journal, once the file is on the disk; leaves it where somebody must finish it.
+  /// Removes the journal, once the file is on the disk; leaves it where it must still be applied.
   void settle(int file) noexcept;
 
   /// After a replace() that failed: whether that was at the file, and not at the journal before it.
@@ -66,13 +66,13 @@ class Journal {
 
   std::string path_;
   int descriptor_ = -1;
-  bool whole_ = false;  ///< somebody must finish it
+  bool whole_ = false;  ///< it must still be applied
 };
 
 /// All of `count` bytes at `offset`; errno or 0. read_all() gives zeros after the end of the file.
 int write_all(int file, const void* from, std::size_t count, std::int64_t offset);
 int read_all(int file, void* to, std::size_t count, std::int64_t offset);
-/// fdatasync; 0 on a file system that knows no such thing.
+/// fdatasync; 0 on a file system without it.
 int sync_data(int file);
 
 }  // namespace trireme::h5

@@ -51,7 +51,7 @@ std::size_t RawFile::write_direct(std::int64_t offset, std::span<const std::byte
                                   offset + static_cast<std::int64_t>(done));
     if (written < 0 && errno == EINTR)
       continue;
-    // Refused: larger pages are asked for, or the disk is full. The way through the cache tells.
+    // Refused: larger pages are asked for, or the disk is full. A cached write reports it.
     if (written <= 0 || static_cast<std::size_t>(written) % page_bytes != 0) {
       ::close(std::exchange(direct_, -1));
       break;
@@ -67,7 +67,7 @@ void RawFile::write_cached(std::int64_t offset, std::span<const std::byte> bytes
     fail("write");
   }
   const auto count = static_cast<off64_t>(bytes.size());
-  // A hint: a file system that knows no such thing loses nothing but time.
+  // A hint: a file system without it loses nothing but time.
   if (count > 0)
     static_cast<void>(::sync_file_range(file_, offset, count, SYNC_FILE_RANGE_WRITE));
 }

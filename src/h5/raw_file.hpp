@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bulk data into a file that HDF5 laid out and closed: what lies at Dataset::file_offset(), written
-// without HDF5 and so without a turn at it. That keeps the record of a run going while gigabytes of
+// without HDF5 and so without its lock. So a run's record is written further while gigabytes of
 // a checkpoint are written beside it.
 //
 // 1. Whole pages from page-aligned memory go from there to the disk (O_DIRECT): writing costs no
-// core time, which beside a run that computes is the scarcest thing. What is not aligned, and
-// everything on a file system that cannot do this, goes through the kernel's cache, and the kernel
-// is told to begin with it at once.
+//    core time, which is scarce while a run computes. What is not aligned, and
+//    everything on a file system that cannot do this, goes through the kernel's cache, and the
+//    kernel is asked to begin with it at once.
 // 2. write() may run in one thread while another reads other pages.
-// 3. Failures are StorageErrors with the path and the system's words.
+// 3. Failures are StorageErrors with the path and the system's message.
 #pragma once
 
 #include <cstddef>

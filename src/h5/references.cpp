@@ -13,7 +13,7 @@ bool is_beside(const std::string& file) {
   return !file.empty() && file != ".." && file.find('/') == std::string::npos;
 }
 
-/// A call of HDF5 that failed: its own words, before they are gone.
+/// A call of HDF5 that failed: HDF5's message, before it is gone.
 struct Unreadable {
   std::string reason = innermost_message();
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An HDF5 file may lead its reader elsewhere: external links open other files under any path,
-// external storage reads and writes them, virtual datasets show parts of them. A file that somebody
+// external storage reads and writes them, virtual datasets show parts of them. A file that someone
 // sent, or damaged, could so make a run write into a file that is not its own, or wait for a FIFO.
 //
 // An object with two names, by a soft or a second hard link, gets what was meant for another.

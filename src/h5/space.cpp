@@ -21,7 +21,7 @@ constexpr std::int64_t step_bytes = std::int64_t{4} << 20;
 
 /// 0, or why `bytes` cannot be taken for the open file from `begin` on.
 int take(int file, std::int64_t begin, std::int64_t bytes) {
-  rlimit limit{};  // which ext4 looks at only when a file grows, and tmpfs here as well
+  rlimit limit{};  // which ext4 checks only when a file grows, and tmpfs here as well
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       static_cast<rlim_t>(begin + bytes) > limit.rlim_cur)
     return EFBIG;
@@ -33,7 +33,7 @@ int take(int file, std::int64_t begin, std::int64_t bytes) {
     return result;
   struct statvfs facts {};
   if (::fstatvfs(file, &facts) != 0)
-    return 0;  // nobody can tell
+    return 0;  // not known
   const double free = static_cast<double>(facts.f_bavail) * static_cast<double>(facts.f_frsize);
   return free < static_cast<double>(bytes) ? ENOSPC : 0;
 }

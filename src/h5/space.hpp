@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Room on the disk ahead of writing. HDF5 writes a group of changes piece by piece; a disk that is
 // full in the middle leaves a file that contradicts itself. So room is taken first, and a full disk
-// is met while the file is still as it was.
+// is found while the file is still as it was.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Room {
   explicit Room(std::string path) : path_(std::move(path)) {}
 
   /// Afterwards `bytes` can be added after `end` (end_of()), whatever else fills the disk. The
-  /// file's size stays as it is. Where a file system cannot promise that, its free space is looked
+  /// file's size stays as it is. Where a file system cannot do that, its free space is looked
   /// at. Throws StorageError when there is no room.
   void ensure(std::int64_t end, std::int64_t bytes);
   /// Gives back what was not used, once the file is closed. Never fails: it costs disk only.

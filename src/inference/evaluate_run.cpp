@@ -56,7 +56,7 @@ std::string evaluation_table(const Evaluated& evaluated) {
     row("bits per byte", evaluated.loss->bytes > 0
                              ? fmt::format("{:.6f} on {} bytes", evaluated.loss->bits_per_byte(),
                                            evaluated.loss->bytes)
-                             : "not known: without a tokenizer, the bytes of a token are not");
+                             : "not known: without a tokenizer, a token has no number of bytes");
   }
   if (evaluated.choices) {
     const evaluate::ChoiceScores& scores = *evaluated.choices;

@@ -31,7 +31,7 @@ struct Evaluated {
   std::optional<evaluate::ChoiceScores> choices;
 };
 
-/// Collective. The first rank reads text and questions, and looks at token files; all findings
+/// Collective. The first rank reads text and questions, and examines token files; all findings
 /// about them are thrown at once. Throws UserError, StorageError, and what load_model() throws.
 Evaluated evaluate_run(const EvaluateRequest& request, comm::World& world, Log& log);
 

@@ -17,7 +17,7 @@
 
 namespace trireme::inference {
 
-/// Files, by the names under which findings speak of them.
+/// Files, by the names that findings have for them.
 struct EvaluationSource {
   std::vector<std::string> text, tokens;  ///< at most one of the two
   std::string field;                      ///< of text: JSON lines
@@ -43,7 +43,7 @@ std::vector<EvaluationData> read_evaluation_data(const std::vector<EvaluationSou
                                                  const text::Tokenizer* tokenizer,
                                                  comm::World& world);
 
-/// Bytes of text of each token; empty where no tokenizer tells.
+/// Bytes of text of each token; empty without a tokenizer.
 std::vector<std::int32_t> bytes_of_all_tokens(const text::Tokenizer* tokenizer);
 
 }  // namespace trireme::inference

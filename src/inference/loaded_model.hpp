@@ -24,13 +24,13 @@ namespace trireme::inference {
 
 /// Which model is meant.
 struct ModelSource {
-  std::string path;                  ///< all that weights::open_model() knows, or a run directory
+  std::string path;                  ///< all that weights::open_model() reads, or a run directory
   std::optional<std::int64_t> step;  ///< of a checkpoint in a run directory; none: the newest
 };
 
 struct LoadedModel {
   weights::StoredModel stored;
-  /// Null where the run did not know what made its tokens, or none lies beside the weights.
+  /// Null where the run had token files without one, or none lies beside the weights.
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::unique_ptr<device::Device> device;
   std::unique_ptr<device::Stream> stream;
@@ -44,7 +44,7 @@ struct LoadedModel {
   [[nodiscard]] const text::Tokenizer& known_tokenizer() const;
 };
 
-/// Collective: the first rank looks at the files, every rank reads them, into this rank's share of
+/// Collective: the first rank examines the files, every rank reads them, into this rank's share of
 /// the CPUs (OpenMP's threads are set to it). Throws UserError where there is no such model, or it
 /// is damaged.
 LoadedModel load_model(const ModelSource& source, comm::World& world, Log& log);

@@ -23,7 +23,7 @@
 
 namespace trireme::layout {
 
-/// One line of the bucket table, in elements where not said otherwise.
+/// One line of the bucket table, in elements unless stated otherwise.
 struct BucketRow {
   BucketIndex bucket{};
   ParameterIndex first{}, last{};  ///< in layout order
@@ -52,7 +52,7 @@ struct Budget {
   /// masters.
   std::vector<std::int64_t> state_bytes;
   /// Of an optimizer of whole matrices: those that come to this rank, and scratch; filled in by
-  /// whoever knows the optimizer, as is matrix_wire_bytes.
+  /// the caller that has the optimizer, as is matrix_wire_bytes.
   std::int64_t matrix_bytes = 0;
   std::int64_t snapshot_bytes = 0;  ///< what is written while the run goes on; see below
 

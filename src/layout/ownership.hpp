@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who updates what. Elements: every rank updates the shards that it owns, which is all that an
-// elementwise optimizer needs. Whole parameters: an optimizer that needs matrices has the pieces of
+// Which rank updates what. Elements: every rank updates the shards that it owns, enough for an
+// elementwise optimizer. Whole parameters: an optimizer that needs matrices has the pieces of
 // a parameter brought together on one rank, its home, and sent back; state, buckets, padding and
 // checkpoints stay as they are. Pure arithmetic, the same on every rank.
 //
 // 1. Every parameter that needs it has exactly one home; the others have none.
 // 2. Homes are balanced by cost: the most expensive parameter first, each to the rank that has the
-// least so far, the lower rank of equals. So no rank has more than the mean plus one parameter.
+//    least so far, the lower rank of equals. So no rank has more than the mean plus one parameter.
 // Source: Graham, "Bounds on multiprocessing timing anomalies", 1969.
 // 3. A rank's pieces of a parameter are Plan::pieces of its shard; a piece on the home stays there.
 #pragma once

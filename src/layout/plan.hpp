@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floor plan of the house: where every parameter lies in the flat element space, which bucket
-// it belongs to, and which rank owns which piece. Pure arithmetic, the same on every rank, for any
+// The layout of a model in memory: where every parameter lies in the flat element space, in which
+// bucket, and which rank owns which piece. Pure arithmetic, the same on every rank, for any
 // rank count, without MPI or a device. Model, reduce, optim and record take their addresses from
 // one Plan object, and `trireme plan` prints the same object.
 //
@@ -8,18 +8,18 @@
 // share the layout.
 //
 // 1. Parameters lie in reverse registration order, which is the order in which backward finishes
-// them; or, for comparison, in registration order.
+//    them; or, for comparison, in registration order.
 // 2. Every parameter starts at a multiple of 64 elements and lies in one bucket, whole.
 // 3. A bucket closes when it holds bucket_elements or more, or, where boundaries are given, after
-// each of these parameters and nowhere else; a parameter marked own_bucket is alone in its bucket.
-// With whole_groups, and without boundaries, it closes as well at the end of a group where with all
-// of the next one it would hold more than bucket_elements.
+//    each of these parameters and nowhere else; a parameter marked own_bucket is alone in its
+//    bucket. With whole_groups, and without boundaries, it closes as well at the end of a group
+//    where with all of the next one it would hold more than bucket_elements.
 // 4. A bucket's size is padded to the granule, a multiple of the rank count, so its `ranks` shards
-// are equal and contiguous. With Padding::none alone the next bucket may begin after a gap of fewer
-// than 64 elements, which rule 2 asks for and which belongs to no bucket.
+//    are equal and contiguous. With Padding::none alone the next bucket may begin after a gap of
+//    fewer than 64 elements, which rule 2 asks for and which belongs to no bucket.
 // 5. Which parameters share a bucket depends on the options alone, and not on the rank count.
 // 6. Rank r owns the r-th shard of every bucket; every element of a bucket has exactly one owner; a
-// rank may own padding only.
+//    rank may own padding only.
 //
 // A Plan is constant after construction and may be read from any thread. Copies share the cache of
 // pieces. Source: Megatron-LM megatron/core/optimizer/param_layout.py (2026-08), with
@@ -42,7 +42,7 @@ namespace trireme::layout {
 struct Parameter {
   std::string name;                 ///< "h.7.attn.qkv.weight"
   std::vector<std::int64_t> shape;  ///< row-major
-  bool own_bucket = false;  ///< ready last (a tied embedding): do not hold up its neighbours
+  bool own_bucket = false;  ///< ready last (a tied embedding): must not delay its neighbours
   bool decay = false;       ///< weight decay applies (matrices, not biases and gains)
   /// Of the weight of a linear layer: the heights of the matrices that lie in it one below the
   /// other, such as those of queries, keys and values; one height when it is one matrix. Empty for

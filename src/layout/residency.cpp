@@ -45,7 +45,7 @@ Residency::Residency(const Plan& plan, std::int64_t prefetch)
       place_(plan.buckets().size(), for_itself),
       turns_(taking_turns(plan)),
       ring_(plan, slots_for(plan, prefetch)),
-      tenants_(ring_.num_slots()),
+      occupants_(ring_.num_slots()),
       resident_(plan.buckets().size()) {
   const int first_layer = plan.parameters().front().group;
   for (std::size_t i = 0; i < turns_.size(); ++i) {
@@ -65,17 +65,17 @@ bool Residency::opens(BucketIndex bucket) const {
 void Residency::gather(BucketIndex bucket) {
   if (resident(bucket))
     return;
-  std::optional<BucketIndex>& tenant = tenants_[ring_.slot(bucket)];
+  std::optional<BucketIndex>& occupant = occupants_[ring_.slot(bucket)];
   Gather one{bucket, std::nullopt};
-  if (tenant && *tenant != bucket) {
-    const std::size_t place = place_[at(*tenant)];
+  if (occupant && *occupant != bucket) {
+    const std::size_t place = place_[at(*occupant)];
     TRIREME_EXPECT(place < low_ || place >= high_,
                    "bucket {} is gathered in the place of bucket {}, which is in use", at(bucket),
-                   at(*tenant));
-    one.evicted = tenant;
-    resident_[at(*tenant)] = 0;
+                   at(*occupant));
+    one.evicted = occupant;
+    resident_[at(*occupant)] = 0;
   }
-  tenant = bucket;
+  occupant = bucket;
   resident_[at(bucket)] = 1;
   gathers_.push_back(one);
 }

@@ -13,12 +13,12 @@
 // A bucket that is for itself (a tied embedding, which both ends of the model read) has a slot for
 // itself, and is gathered once per update.
 //
-// This is the bookkeeping: who lies where, what has to be gathered, in which order. Who moves bytes
-// asks it (reduce/parameter_store.hpp), and so does the plan that counts them (budget.hpp).
+// This is the bookkeeping: what lies where, what has to be gathered, in which order. It serves
+// the store that moves the bytes (reduce/parameter_store.hpp) and the budget that counts them.
 //
 // 1. What is gathered when depends on the calls alone, so it is the same on every rank.
 // 2. use() ends the use of everything that was asked for before, but what is for itself.
-// 3. A bucket of the layer in use never gives way: a ContractError would say so.
+// 3. A bucket of the layer in use is never evicted; an attempt is a ContractError.
 // 4. After construction no call allocates.
 #pragma once
 
@@ -75,10 +75,10 @@ class Residency {
   std::vector<char> in_backward_;   // by that number: a layer reads it again in backward
   std::size_t num_first_ = 0;       // of turns_, at its end: what the first layer reads
   Ring ring_;
-  std::vector<std::optional<BucketIndex>> tenants_;  // of slots
-  std::vector<char> resident_;                       // by bucket: whole, and not old
-  std::size_t low_ = 0, high_ = 0;                   // [low_, high_) of turns_ are in use
-  bool forward_ = true;                              // the way that the layers are walked
+  std::vector<std::optional<BucketIndex>> occupants_;  // of slots
+  std::vector<char> resident_;                         // by bucket: whole, and not old
+  std::size_t low_ = 0, high_ = 0;                     // [low_, high_) of turns_ are in use
+  bool forward_ = true;                                // the way that the layers are walked
   std::vector<Gather> gathers_;
 };
 

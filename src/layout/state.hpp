@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an optimizer keeps for the elements that it updates: state slots, each one fp32 number per
 // element. The optimizer names them; budget, checkpoint, proof and plan go through the list and
-// know none.
+// depend on none by name.
 //
 // 1. Slot 0 is the master weight. In fp32 runs that is the parameter itself and takes no memory of
-// its own.
+//    its own.
 // 2. A slot of all parameters lies as the shards do, one after another, padding included. One that
-// hidden matrices do not have holds the pieces of the other parameters, in the same order, each
-// from a multiple of 64 bytes; so how much of it a rank keeps depends on what it owns.
+//    hidden matrices do not have holds the pieces of the other parameters, in the same order, each
+//    from a multiple of 64 bytes; so how much of it a rank keeps depends on what it owns.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ struct Contestant {
 };
 
 /// Operands that all contestants share: x and dy of the largest layer, weights, and a result, which
-/// nobody reads.
+/// are not read.
 class Operands {
  public:
   Operands(device::Device& device, device::Stream& stream, const std::vector<ListedProduct>& all)

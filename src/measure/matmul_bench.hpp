@@ -43,7 +43,7 @@ struct MatmulBenchRow {
   std::int64_t count = 0;  ///< per micro-step
   int threads = 1;
   double seconds = 0;   ///< of one product
-  std::string library;  ///< who computes it: "trireme", "oneDNN 2.6.3", "cuBLASLt"
+  std::string library;  ///< what computes it: "trireme", "oneDNN 2.6.3", "cuBLASLt"
   std::string kernel;   ///< oneDNN's name for it; empty in rows of the step
 
   [[nodiscard]] double flops_per_s() const {
@@ -70,7 +70,7 @@ MatmulBench bench_matmul(const model::GptShape& shape,
                          const MatmulBenchRequest& request);
 
 /// The best rate that each rank reaches at these layers, without the head and on a CPU with at most
-/// 512 rows: within about a second. Each rank takes its own time, so the ranks meet at the
+/// 512 rows: within about a second. Each rank takes its own time, so there is a barrier at the
 /// beginning and at the end only. 0 for a rank that has no memory for it. By rank. Collective.
 std::vector<double> measure_ceilings(const model::GptShape& shape,
                                      DType dtype,

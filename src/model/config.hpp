@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deck section `model`. A preset fills the sizes in, a family says of which parts the model is
+// The deck section `model`. A preset fills the sizes in, a family gives the parts of which it is
 // made; keys given beside them override both.
 #pragma once
 

@@ -96,7 +96,7 @@ class Decoder {
   nn::Call call_of(std::int64_t rows, Products products, nn::Hooks& hooks, device::Stream& stream);
 
   device::Device& device_;
-  std::optional<device::ScratchPool> own_scratch_;  // when nobody lends one
+  std::optional<device::ScratchPool> own_scratch_;  // when none is lent
   device::ScratchPool& scratch_;
   const DType dtype_;
   const nn::CacheSize cache_;

@@ -43,7 +43,7 @@ struct FamilyParts {
 };
 FamilyParts parts_of(Family family);
 
-/// What the keys of sizes mean where they are not given; 0: not told.
+/// What the keys of sizes mean where they are not given; 0: not stated.
 struct PresetSizes {
   std::int64_t layers = 0, heads = 0, channels = 0, context = 0, vocabulary = 0;
   std::int64_t key_value_heads = 0, head_channels = 0, mlp_channels = 0;

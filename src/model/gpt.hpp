@@ -9,22 +9,22 @@
 // layers, H heads, V vocabulary.
 //
 // 1. Parameters and gradients are views bound from outside (reduce's stores): the model owns
-// activations only.
+//    activations only.
 // 2. Forward asks `before_use` once per group of parameters, in forward order, before the first op
 //    that reads them: the embeddings; each block; the final norm with an untied head. A tied head
 //    is not asked for again. Backward asks again, for each block in reverse order and for a norm of
 //    the embeddings; what forward asked for last it reads without asking. Training reports
 //    `gradient_ready` once per parameter on the last micro-step, in exactly reverse registration
 //    order, which puts the token embedding last.
-// 3. Gradients are added to; whoever owns them zeroes them at the start of a step.
+// 3. Gradients are added to; their owner zeroes them at the start of a step.
 // 4. Everything is planned at construction: activations, matmuls, scratch. A step allocates
 //    nothing, once the scratch pool is warm.
 // 5. The logits of all rows never exist at once: the head works on a chunk of rows at a time, and
-// in training takes loss, gradient of the logits, of the head and of its input from each chunk
-// before the next. So a tied embedding receives the head's part of its gradient first and the
-// embedding's part last.
+//    in training takes loss, gradient of the logits, of the head and of its input from each chunk
+//    before the next. So a tied embedding receives the head's part of its gradient first and the
+//    embedding's part last.
 // 6. The results of a row depend on that row alone: not on B, nor on the place in the batch. On a
-// GPU, where the products take all rows at once, this holds up to the rounding of their sums.
+//    GPU, where the products take all rows at once, this holds up to the rounding of their sums.
 // 7. All work goes to the one stream given; with an inline CPU stream the calls return finished.
 #pragma once
 
@@ -81,7 +81,7 @@ class Gpt {
   void bind(std::vector<ConstView> parameters, std::vector<View> gradients);
 
   /// Adds the gradient of the mean over B·T of the loss to the bound gradients; dropout is on.
-  /// losses = [B, T] fp32, one per token, unscaled. `last_micro_step` lets gradient_ready speak.
+  /// losses = [B, T] fp32, one per token, unscaled. `last_micro_step`: gradient_ready is called.
   void train(
       const Batch& batch, View losses, bool last_micro_step, Hooks& hooks, device::Stream& stream);
 

@@ -54,7 +54,7 @@ class Gpt::Impl {
   void backward_residual(const nn::Call& call, std::size_t i, View dx, View d_branch) const;
 
   device::Device& device_;
-  std::optional<device::ScratchPool> own_scratch_;  // when nobody lends one
+  std::optional<device::ScratchPool> own_scratch_;  // when none is lent
   device::ScratchPool& scratch_;
   const DType dtype_;
   const std::int64_t micro_sequences_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers of a model, put together: this is all that tells one family from another, GPT-2 from
+// The layers of a model, put together: only this differs from one family to another, GPT-2 from
 // Llama, Qwen3, nanochat and what stands between them.
 //
 //   embedding, a norm where there is one, then per block  x + attention(norm(x))  and
@@ -7,7 +7,7 @@
 //
 // Constructing them declares the parameters. Everything else that is known without a device is a
 // sum over the layers: the plan of the activations, the products of a micro-step, FLOP. What runs
-// them is Gpt (gpt.hpp), which knows no layer by its kind.
+// them is Gpt (gpt.hpp), which does not depend on any layer's kind.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ enum class Norm : std::uint8_t { layer_norm, rms_norm };
 /// The initial values of the layers that write to the residual stream: scaled down with the number
 /// of layers, or zero, and then those of a head of its own too.
 enum class OutputInit : std::uint8_t { scaled, zero };
-/// How a model knows where a token stands: by a vector for each position, or by queries and keys
+/// How a token's position enters a model: by a vector for each position, or by queries and keys
 /// that are rotated (ops/rotary.hpp).
 enum class Positions : std::uint8_t { learned, rotary };
 

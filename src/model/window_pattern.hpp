@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layers of a model with an attention window have it. A deck says so in a word of letters: S
+// Which layers of a model with an attention window have it. A deck gives a string of letters: S
 // (short) has the window, L (long) sees all that came before.
 //
-// 1. A word of as many letters as there are layers says it of each layer.
+// 1. A string with a letter for each layer holds as it is.
 // 2. A shorter one is repeated over the layers, and the last layer is long whatever letter falls on
 //    it: nanochat's window_pattern (github.com/karpathy/nanochat, nanochat/gpt.py), "SSSL" there.
-//    The list of layers in a config.json of transformers need not end so: it is a word of rule 1.
+//    The list of layers in a config.json of transformers need not end so: it is one of rule 1.
 #pragma once
 
 #include <bitset>

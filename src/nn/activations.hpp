@@ -8,12 +8,12 @@
 // the pool's blocks have their final size after the first step.
 //
 // 1. recompute: block keeps one block's activations, which all blocks share, and what enters each
-// block; recompute: gelu drops what is `cheap`.
+//    block; recompute: gelu drops what is `cheap`.
 // 2. In evaluation nothing of a block is needed once it is left: block 0's memory serves all. So
-// all blocks keep the same items, in the same order.
+//    all blocks keep the same items, in the same order.
 // 3. The residual stream has the dtype of the activations, also in bf16: half the memory traffic,
-// and the sums that matter (norm statistics, matrix products, weight gradients, loss) are fp32
-// whatever is stored.
+//    and the sums that matter (norm statistics, matrix products, weight gradients, loss) are fp32
+//    whatever is stored.
 #pragma once
 
 #include <cstdint>

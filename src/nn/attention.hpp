@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal multi-head self-attention between two linear layers: one product for queries, keys and
-// values of all heads, packed as ops/attention.hpp wants them, and one for the output. Heads of
+// values of all heads, packed as ops/attention.hpp takes them, and one for the output. Heads of
 // queries may share keys and values, and queries and keys may be normalized (head_norm.hpp) and
 // rotated (rotary.hpp): attention sees them so, backward and in the cache as well, and their
 // gradient goes the same way back. Decoding keeps the keys and values of earlier positions

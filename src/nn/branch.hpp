@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A branch of the residual stream: x + branch(norm(x)). A variant (Attention, Mlp) says what it
+// A branch of the residual stream: x + branch(norm(x)). A variant (Attention, Mlp) defines what it
 // computes; a family is a sequence of norms and branches.
 //
 // 1. The branch's input is its norm's output, and its output goes into call.narrow, from where the
-// next norm adds it to the stream.
+//    next norm adds it to the stream.
 // 2. Forward has two parts, because a block that backward computes again needs only the first.
 // 3. Scratch: forward may use `wide`, from the first part to the second; backward may use both.
 #pragma once

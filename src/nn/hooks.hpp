@@ -2,12 +2,12 @@
 // What a trainer hears from the layers while they run.
 //
 // 1. before_use comes once per group of parameters in forward, before the first op that reads them,
-// and again in backward, but for the group that forward read last. Of those that were asked for
-// before nothing is read any more, but for a tied embedding, which the head reads too.
+//    and again in backward, but for the group that forward read last. Of those that were asked for
+//    before nothing is read any more, but for a tied embedding, which the head reads too.
 // 2. before_write comes in backward before the op that first writes to a gradient in a micro-step,
-// and may come again before later ones.
+//    and may come again before later ones.
 // 3. gradient_ready comes once per parameter, on the last micro-step of a step, in exactly reverse
-// registration order (registry.hpp), when the last write to this gradient has been enqueued.
+//    registration order (registry.hpp), when the last write to this gradient has been enqueued.
 #pragma once
 
 #include <span>
@@ -29,7 +29,7 @@ class Hooks {
   virtual void gradient_ready(ParameterIndex parameter, device::Stream& stream) = 0;
 };
 
-/// Hooks for evaluation and sampling with parameters that are current: nobody listens.
+/// Hooks for evaluation and sampling with parameters that are current: they do nothing.
 class NoHooks final : public Hooks {
  public:
   void before_use(std::span<const ParameterIndex> /*parameters*/,

@@ -6,7 +6,7 @@
 // gradients are fp32 and added to. All other dtypes are `dtype`, except y, which may be fp32
 // (logits).
 //
-// On a CPU the result of a row of y does not depend on B. Where products do not promise that by
+// On a CPU the result of a row of y does not depend on B. Where products do not have that by
 // themselves (ops::rows_are_independent), forward goes through the rows in equal pieces of
 // `piece_rows`, which do not depend on B. A GPU takes all rows at once; there it holds up to the
 // rounding of sums.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fusion across layers, in one way. A layer whose work is cheaper inside of a pass that its
 // neighbour makes anyhow asks the neighbour for it, once, when the model is put together. The
-// neighbour says whether it will; where it will not, the layer does the work itself. Neither knows
-// what kind of layer the other is, and nobody is handed what it did not agree to.
+// neighbour answers whether it will; where not, the layer does the work itself. Neither depends on
+// the kind of the other, and no layer gets work that it did not accept.
 //
 // There is one request as yet:
 //

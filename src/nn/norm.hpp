@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A normalization of the residual stream: what stands before each branch and before the head. A
-// variant (LayerNorm) says how it normalizes.
+// variant (LayerNorm) defines how it normalizes.
 //
 // It takes in the addition of the branch before it, so the stream is read and written once; and its
 // gradient is added to that of the stream in the same pass.

@@ -6,7 +6,7 @@
 // layers.
 //
 // 1. The registration order is the order of use in forward; the layout and the backward pass run it
-// in reverse. The index is part of what checkpoints and initial values rely on.
+//    in reverse. The index is part of what checkpoints and initial values rely on.
 // 2. A weight stands before its bias; a bias that a layer does not have is `absent`.
 // 3. Weights of linear layers are stored [out, in]: forward is y = x · Wᵀ.
 #pragma once
@@ -38,7 +38,7 @@ class Registry {
                      std::vector<std::int64_t> shape,
                      Initial start,
                      bool own_bucket = false);
-  /// What layout::Parameter::matrices says of it. Requires: a parameter [rows, columns] whose rows
+  /// The value of layout::Parameter::matrices. Requires: a parameter [rows, columns] whose rows
   /// are the sum of `heights`.
   void set_matrices(ParameterIndex parameter, std::vector<std::int64_t> heights);
   /// What is added from now on belongs to another layout::Parameter::group.

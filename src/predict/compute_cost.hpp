@@ -2,12 +2,12 @@
 // What a deck's step costs a rank without communication, from the compute rows of a machine file.
 //
 // 1. The row of the same model, precision, threads and micro-batch is taken, that with the nearest
-// number of ranks on a host; more ranks than CPUs share them evenly.
+//    number of ranks on a host; more ranks than CPUs share them evenly.
 // 2. Where the model or the micro-batch was not measured, the row of the same precision that is
-// nearest in FLOP of a micro-step gives FLOP/s, and gradients are complete in the order of layout
-// after as much of backward as there are elements before them: an estimate, and it says so.
-// 3. A gradient's share of the micro-step also tells when forward reads the parameter: backward
-// takes two thirds of a micro-step, in the reverse order of forward.
+//    nearest in FLOP of a micro-step gives FLOP/s, and gradients complete in the order of layout
+//    after as much of backward as there are elements before them: an estimate, marked as one.
+// 3. A gradient's share of the micro-step also gives the time when forward reads it: backward
+//    takes two thirds of a micro-step, in the reverse order of forward.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // seconds_per_byte (Hockney, "The communication challenge for MPP", 1994), so that relative errors
 // have the least sum of squares: a small bucket counts as much as a large one.
 //
-// Times of one number of ranks tell those of another, since a collective of n ranks is n - 1 rounds
+// Times of one number of ranks give those of another, since a collective of n ranks is n - 1 rounds
 // in each of which a rank passes a shard on (ring, exchange, reading from peers alike):
 //
 //   T(N, B) = (N - 1) h(B / N),  h(x) = T(n, n x) / (n - 1)

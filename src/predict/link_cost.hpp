@@ -3,11 +3,11 @@
 //
 // 1. A link of the same transport, order of additions, ranks and hosts is taken as it is.
 // 2. Else the one that is nearest in what takes part: ranks (shared_memory, mpi) or hosts
-// (hierarchical), among those that are, as what is planned, on one host or on several. Its
-// collectives are carried over (fit.hpp); the small exchanges grow with the logarithm of ranks.
+//    (hierarchical), among those that are, as what is planned, on one host or on several. Its
+//    collectives are carried over (fit.hpp); the small exchanges grow with the logarithm of ranks.
 // 3. A hierarchical transport that was not measured is a link in shared memory, for the ranks of a
-// host, and after it one of messages between hosts.
-// 4. What is not measured has no price: find() says what is missing.
+//    host, and after it one of messages between hosts.
+// 4. What is not measured has no cost: find() names what is missing.
 #pragma once
 
 #include <cstdint>

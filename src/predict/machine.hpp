@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a machine file says: the measured costs from which the time of a step is predicted.
+// A machine file: the measured costs from which the time of a step is predicted.
 // `trireme bench reduce --fit` writes one, `trireme plan --machine` reads it
 // (deck/machine_file.hpp); people may read it and change it. Every key has its unit in its name or
 // beside it.
 //
 // 1. A link is one way of communicating among a number of ranks on a number of hosts. Its
-// collectives are measured at several sizes; bytes are those of the whole bucket.
+//    collectives are measured at several sizes; bytes are those of the whole bucket.
 // 2. A compute row is the step of one deck on one rank, without communication, measured while
-// `ranks_on_host` ranks of a host did the same. Its model is named by what decides its time.
+//    `ranks_on_host` ranks of a host did the same. Its model is named by what decides its time.
 // 3. What was measured on the slowest rank is what is written: ranks wait for it in every step.
-// 4. `version` counts the formats: a reader refuses those that it does not know.
+// 4. `version` counts the formats: a reader refuses those that are newer than itself.
 #pragma once
 
 #include <cstdint>

@@ -3,11 +3,11 @@
 // it does it, and one queue of collectives beside it.
 //
 // 1. Collectives run one after another, in the order in which they were enqueued, none before it
-// was.
+//    was.
 // 2. While one runs beside compute, compute goes on at (1 - compute_lost) of its pace, and the
-// collective takes `stretch` times as long. While compute waits, the collective has its full pace.
-// (0, 1) is a network that takes nothing from compute; (1, 1) one that stops it, so that overlap
-// gains nothing.
+//    collective takes `stretch` times as long. While compute waits, the collective has its full
+//    pace. (0, 1) is a network that takes nothing from compute; (1, 1) one that stops it, so that
+//    overlap gains nothing.
 // 3. Time passes only in compute(), wait() and block().
 #pragma once
 

@@ -3,11 +3,11 @@
 // losses that run.h5 has for their steps. With `verify` every byte is read against its hash.
 //
 // 1. Nothing is changed and no lock is taken: a run may write in the directory meanwhile. What it
-// removes meanwhile is left out.
+//    removes meanwhile is left out.
 // 2. Without `verify` a checkpoint is "whole" when its manifest matches its hash and every rank
-// file is there with its size; the files' bytes are not read.
+//    file is there with its size; the files' bytes are not read.
 // 3. What the system could not read is "unreadable" and never "damaged": it may be whole, and
-// nobody should remove it.
+//    nobody should remove it.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,8 @@
 //
 // 1. A rate is the median over the steps after the warm-up; the quartiles stand beside it.
 // 2. A run that was resumed is refused: its steps belong to more than one start.
-// 3. What a run does not know (a goal that nobody set, a ceiling that it did not measure because it
-// stopped early or kept no spans) is NaN in the file and "-" in the text.
+// 3. What a run does not have (a goal that was not set, a ceiling that was not measured because it
+//    stopped early or kept no spans) is NaN in the file and "-" in the text.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ int choose_threads(const Or<std::int64_t>& asked, const comm::World& world) {
 
 namespace {
 
-/// Whether every rank says `mine`. Where only some do, `notes` is given `lack` and the others.
+/// Whether `mine` is true on every rank. Where only on some, `notes` gets `lack` and the others.
 bool all_have(comm::World& world, bool mine, const char* lack, std::vector<std::string>* notes) {
   std::int64_t having = mine ? 1 : 0;
   world.sum({&having, 1});

@@ -38,7 +38,7 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             int threads,
                                             comm::World& world,
                                             std::vector<std::string>* notes = nullptr);
-/// The deck's choice, with what it says of a GPU's matrix products.
+/// The deck's choice, with its settings for a GPU's matrix products.
 /// `notes`, if any, is given a line where `auto` means less than some rank has.
 std::unique_ptr<device::Device> open_device(const Job& job,
                                             int threads,

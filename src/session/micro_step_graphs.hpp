@@ -7,7 +7,7 @@
 // first reads from it, a bucket's reduction starts when its last gradient is there, and where
 // buckets take turns in memory (parallel.shard: gradients), compute waits until it is free. So a
 // recording is a list of pieces, a graph each, cut where that happens; after a piece the real
-// hooks are called, outside of any capture, with what the model said when it was recorded. With
+// hooks are called, outside of any capture, with the arguments of the recording. With
 // parallel.shard: parameters the same holds of their gathers:
 //
 //   first micro-step of a step   a cut before the first use of each bucket's parameters

@@ -85,7 +85,7 @@ class HostSlabs {
   std::vector<std::byte> memory_;
 };
 
-/// The parameters' precision in the run that wrote a checkpoint; nothing in one that does not tell.
+/// The parameters' precision in the run that wrote a checkpoint; nothing where it is not stated.
 std::optional<std::string> told_precision(const record::CheckpointFacts& facts) {
   const auto told =
       std::ranges::find(facts.more, "precision", &record::NameValues::value_type::first);

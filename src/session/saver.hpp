@@ -76,24 +76,24 @@ class Saver {
                                      device::Stream& compute);
   /// Collective. GPT-2's initial values, a pure function of the seed.
   void initialize(device::Stream& compute);
-  /// Collective. The weights that run.initial_weights names; what of them a checkpoint tells.
+  /// Collective. The weights that run.initial_weights names; what of them a checkpoint states.
   /// Throws UserError when they do not fit the model, each finding at its key of the deck.
   record::NameValues start_from_files(Log& log, device::Stream& compute);
 
-  /// Makes the snapshot's memory where the run holds one, and says where checkpoints go, and what
-  /// they tell of the run beside what the job does (`more`); before the first begin().
+  /// Makes the snapshot's memory where the run holds one, and sets where checkpoints go, and what
+  /// they state of the run in addition to the job (`more`); before the first begin().
   void prepare(const std::string& run_directory, record::NameValues more);
   [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_.bytes(); }
 
   /// Collective. Requires: nothing under way. Takes the snapshot and starts writing it. `now`: what
-  /// the checkpoint tells beside prepare()'s, as it is after this step.
+  /// the checkpoint states in addition to prepare()'s, as it is after this step.
   void begin(std::int64_t step,
              std::uint64_t next_sample,
              device::Stream& compute,
              const record::NameValues& now = {});
   /// The same on all ranks: a checkpoint was begun and is not done.
   [[nodiscard]] bool under_way() const { return writer_ && writer_->under_way(); }
-  /// Only this rank knows: its part is still being written.
+  /// Of this rank alone: its part is still being written.
   [[nodiscard]] bool writing() const { return writer_ && writer_->busy(); }
   /// Collective. Requires: under_way(). The next stage; what was saved after the last one.
   std::optional<Saved> advance();

@@ -7,17 +7,17 @@
 // A step: zero the gradients; for each micro-step load, forward and backward; where gradients are
 // added as a tree, set each leaf's aside; the engine reduces buckets as they become ready; the
 // optimizer adds up norm and loss over the ranks and updates what this rank owns; one small
-// exchange between the hosts says what was asked for.
+// exchange between the hosts collects the requests (stop signals and the like).
 //
 // A step is enqueued, and what came of it is read later: the host waits for compute only there, and
 // in the loading of micro-batches for a copy that it made two before. Their tokens are read ahead
 // by a thread (data/read_ahead.hpp). On a CPU a step is over when it is enqueued.
 //
 // 1. Member order is construction order, and its reverse the order of teardown: what uses a stream
-// or a communicator goes first.
+//    or a communicator goes first.
 // 2. Construction, enqueue(), outcome() and step() are collective.
 // 3. The first step warms the scratch pool up; after it the pool no longer grows, and micro-steps
-// may be captured and replayed (micro_step_graphs.hpp).
+//    may be captured and replayed (micro_step_graphs.hpp).
 #pragma once
 
 #include <array>
@@ -72,7 +72,7 @@ struct StepOutcome {
   reduce::StepTimes times;  ///< valid until the next outcome; exposed_s holds all of these waits
 };
 
-/// The data of a deck, the same on every rank: rank 0 looks at the files and builds the caches of
+/// The data of a deck, the same on every rank: rank 0 examines the files and builds the caches of
 /// text, and broadcasts it.
 /// Collective.
 data::Split open_data(const Job& job,
@@ -86,7 +86,7 @@ class Session {
   Session(const Job& job, const data::Split& data, comm::World& world, bool poison = false);
 
   /// Enqueues step number `number`, counted from 1, and gives what the ranks say together. `ask` is
-  /// called once, when all is enqueued, for what this rank says.
+  /// called once, when all is enqueued, for this rank's requests.
   template <class Ask>
   Requests enqueue(std::int64_t number, Ask&& ask) {
     compute(number);
@@ -124,7 +124,7 @@ class Session {
   const data::Split& data;
   comm::World& world;
   const data::BatchSizes sizes;
-  /// What people should know of choices that the machine made, one line each.
+  /// Remarks for the log about choices that followed from the machine, one line each.
   std::vector<std::string> choices;
   const std::unique_ptr<device::Device> device;
   const DType dtype;
@@ -136,7 +136,7 @@ class Session {
   model::Gpt model;
   optim::Optimizer optimizer;
   EngineHooks hooks;
-  std::optional<MicroStepGraphs> graphs;  ///< where gpu.graphs wants them
+  std::optional<MicroStepGraphs> graphs;  ///< with gpu.graphs
   std::string without_graphs;             ///< why gpu.graphs: auto came to nothing on this GPU
   timing::Recorder recorder;
   /// Global index of the first sample not yet trained on.
@@ -157,7 +157,7 @@ class Session {
 
   /// When a step was where, on compute.
   struct Marks {
-    std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; where some step wants them
+    std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; where some step needs them
     std::int64_t engine_step = 0;
     std::int64_t text_bytes = 0;  ///< that the step's targets stand for, of all ranks
     double control_begin = 0, control_waited = 0;

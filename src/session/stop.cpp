@@ -47,7 +47,7 @@ std::optional<double> slurm_end() {
   double seconds = 0;
   const char* const end = text + std::strlen(text);
   const auto [rest, problem] = std::from_chars(text, end, seconds);
-  // Slurm says 0 or the largest number where there is no limit.
+  // Slurm gives 0 or the largest number where there is no limit.
   if (problem != std::errc() || rest != end || seconds <= 0 || seconds >= 4e9)
     return std::nullopt;
   return seconds;

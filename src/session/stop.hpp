@@ -6,16 +6,16 @@
 // one more step and one checkpoint, whose costs are measured as the run goes.
 //
 // A reader of standard output that goes away (`trireme deck.yaml | head`) is no reason to end:
-// SIGPIPE is blocked as well, and dropped; log.txt has what nobody read. So is SIGXFSZ: a file that
+// SIGPIPE is blocked as well, and dropped; log.txt has all of it. So is SIGXFSZ: a file that
 // would grow beyond `ulimit -f` is an error with its name.
 //
-// 1. The signals are blocked in every thread and looked at between steps; no handler ever runs. A
-// handler would be unsafe here whatever it does: oneDNN's generated fp32 kernels point the stack
-// register at a buffer of theirs, and the kernel would write the signal frame over the heap before
-// it (seen: "corrupted size vs. prev_size" after a SIGTERM in the middle of a matrix product).
+// 1. The signals are blocked in every thread and polled between steps; no handler ever runs. Any
+//    handler would be unsafe: oneDNN's generated fp32 kernels point the stack register at a buffer
+//    of theirs, and the kernel would write the signal frame over the heap before it (observed:
+//    "corrupted size vs. prev_size" after a SIGTERM in the middle of a matrix product).
 // 2. So SignalScope is made before the first thread, MPI's included: threads inherit the mask.
-// 3. Ranks agree at the end of a step: they add up what each has to say, and all act on the sum, so
-// they act at the same step even when a signal reached one of them only.
+// 3. Ranks agree at the end of a step: they add up the requests of all, and all act on the sum, so
+//    they act at the same step even when a signal reached one of them only.
 #pragma once
 
 #include <csignal>
@@ -59,7 +59,7 @@ class SignalScope {
 };
 
 /// When the Slurm job that this process belongs to ends, in seconds since 1970, as the job's
-/// environment tells (SLURM_JOB_END_TIME). Nothing outside Slurm and for jobs without an end.
+/// environment states (SLURM_JOB_END_TIME). Nothing outside Slurm and for jobs without an end.
 std::optional<double> slurm_end();
 
 /// The wall clock of a run, on rank 0.

@@ -2,7 +2,7 @@
 // The pieces of texts, counted on any number of threads and ranks.
 //
 // The texts come as blocks, which are shared out to ranks and threads; counts are added up on the
-// first rank. Nothing of the result depends on how many there are. Who has texts says where they
+// first rank. Nothing of the result depends on how many there are. The caller states where they
 // may be cut into blocks: where a piece ends in any case (pieces.hpp, 3.), and between texts.
 #pragma once
 

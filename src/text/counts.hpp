@@ -2,8 +2,8 @@
 // How often each piece occurs in a corpus: exact, in 64 bits, in bounded memory, on any number of
 // threads and ranks.
 //
-// Pieces fall into 256 classes by their hash. A table that has no room for another piece gives up
-// the upper half of its classes, forgets what it counted of them, and goes on with the rest, whose
+// Pieces fall into 256 classes by their hash. A table that has no room for another piece drops the
+// upper half of its classes with their counts, and continues with the rest, whose
 // counts stay exact. What it gave up is counted in another pass over the corpus, by a table that
 // begins with that class. So memory decides how many passes it takes, and never what is counted.
 //
@@ -12,7 +12,7 @@
 // 2. What is kept of the sum of all passes (KeptPieces) are the pieces whose count is at least a
 //    threshold: 1, or the lowest with which they fit into the memory. It is a function of the
 //    corpus and of that memory only.
-// 3. A piece longer than most_piece_bytes is not counted; it is counted how many of those were met.
+// 3. A piece longer than most_piece_bytes is not counted; the number of such pieces is.
 //
 // Threads: a table is one thread's.
 #pragma once
@@ -45,7 +45,7 @@ class PieceCounts {
     else
       add_long(piece, 1);
   }
-  /// Adds the other's counts and meets its end_class().
+  /// Adds the other's counts, down to the lower end_class() of the two.
   void add(const PieceCounts& other);
   /// Adds what packed() wrote. Throws ContractError when it is not that.
   void add_packed(std::string_view packed);
@@ -56,7 +56,7 @@ class PieceCounts {
   /// The first class that was given up.
   [[nodiscard]] int end_class() const { return end_; }
   [[nodiscard]] std::int64_t size() const;
-  /// Pieces met so far, of all classes; and those that were too long to count.
+  /// Pieces seen so far, of all classes; and those that were too long to count.
   [[nodiscard]] std::int64_t pieces() const { return pieces_; }
   [[nodiscard]] std::int64_t too_long() const { return too_long_; }
   /// About how many bytes packed() of all classes has.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON files from outside: parsed by nlohmann-json, with bounds that it does not have.
 //
-// A mistake in the syntax is reported with line and column; one in what the file says with the
+// A mistake in the syntax is reported with line and column; one in the contents with the
 // key's path, as in "model.merges[17]". Refused as well: a key that comes twice in one object,
 // nesting below 32 levels, a file larger than most_file_bytes (vocabulary.hpp).
 #pragma once

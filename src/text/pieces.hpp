@@ -44,7 +44,7 @@ std::optional<Pattern> pattern_of_expression(std::string_view expression);
 
 /// The first place at or after `from` where the text may be cut (3.); text.size() when there is
 /// none. `text` is a window of a whole text: it begins where that does, or at least 4 bytes before
-/// `from`. `whole` says that it ends where that does; otherwise its last 3 bytes are only looked
+/// `from`. `whole`: it ends where that does; otherwise its last 3 bytes are only looked
 /// at.
 std::size_t next_cut(std::string_view text, std::size_t from, bool whole);
 

@@ -133,7 +133,7 @@ void Reader::read_post_processor(const Json& object, const std::string& where) {
     return;
   const std::string type = type_of(object, where);
   if (type == "ByteLevel")
-    return;  // it changes offsets only, which nobody asks for here
+    return;  // it changes offsets only, which are not used here
   if (type == "TemplateProcessing")
     return read_template(object, where);
   const Json& parts = member(object, "processors");

@@ -2,7 +2,7 @@
 // The vocabulary files of other programs. Each reader takes the bytes of a file and its path for
 // messages, and throws a UserError that names line, offset or key.
 //
-// A file that says what is not supported here (a normalizer, byte_fallback, Metaspace, added
+// A file that asks for what is not supported (a normalizer, byte_fallback, Metaspace, added
 // tokens that are no special ones) is refused by the key's name: its tokens would be other ones.
 #pragma once
 

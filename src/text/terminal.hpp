@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of anybody's as text that may be shown or stand in JSON: a model may put any bytes
+// Untrusted bytes as text that may be shown or stand in JSON: a model may put any bytes
 // together, and so may the name of a file.
 #pragma once
 
@@ -15,7 +15,7 @@ std::string for_terminal(std::string_view text);
 /// `text` as a JSON string, with its quotes. What is no UTF-8 becomes U+FFFD, byte by byte.
 std::string json_string(std::string_view text);
 
-/// The shortest text that reads back as `value`; null for what JSON has no word for.
+/// The shortest text that reads back as `value`; null for what JSON cannot express.
 std::string json_number(double value);
 
 /// Text that arrives in pieces, which may end inside of a character.

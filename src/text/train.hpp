@@ -14,7 +14,7 @@
 //
 // Source: R. Sennrich, B. Haddow, A. Birch 2016, "Neural machine translation of rare words with
 // subword units", sec. 3.2. Ids and ties are those of the trainer of Hugging Face's tokenizers,
-// which gives the same merges until it meets a pair whose bytes are a token already.
+// which gives the same merges up to the first pair whose bytes are a token already.
 #pragma once
 
 #include <cstdint>

@@ -3,12 +3,12 @@
 // recorder, the file's name table, the end-of-run report and the documentation read it from here.
 //
 // 1. Ids are positions in the table. A file carries its own table (/timings/names), and readers go
-// by the dotted name. New rows go to the end: a run that an older version began goes on with its
-// file, whose samples keep their ids.
-// 2. The spans whose help says "Within step" make up a step. Some of them lie in time inside others
-// of them: compute waits for buckets in optim.step, and for parameters in model.train, or the other
-// way round where nothing overlaps. A reader who adds them up takes the inner ones out of the outer
-// ones; so does the summary at the end of a run.
+//    by the dotted name. New rows go to the end: a run that an older version began goes on with its
+//    file, whose samples keep their ids.
+// 2. The spans with "Within step" in their help make up a step. Some lie in time inside others
+//    of them: compute waits for buckets in optim.step, and for parameters in model.train, or the
+//    other way round where nothing overlaps. A reader who adds them up takes the inner ones out of
+//    the outer ones; so does the summary at the end of a run.
 #pragma once
 
 #include <cstddef>
@@ -61,7 +61,7 @@ inline constexpr NameInfo names[] = {
     {Name::optim_step, "optim.step", "", "Within step: gradient norm, clipping and update."},
     {Name::evaluate, "evaluate", "", "One evaluation on the validation data."},
     {Name::checkpoint_copy, "checkpoint.copy", "",
-     "Within checkpoint.stall: copying what is written while the run goes on."},
+     "Within checkpoint.stall: copying what is written while training continues."},
     {Name::checkpoint_stall, "checkpoint.stall", "", "The run was paused for a checkpoint."},
     {Name::checkpoint_write, "checkpoint.write", "",
      "From asking for a checkpoint to knowing that it is safe; steps go on within it."},

@@ -10,11 +10,11 @@
 //
 // 1. After construction nothing allocates and nothing blocks.
 // 2. When the storage is full a sample is dropped and counted; none is overwritten. The summary
-// counts every sample, stored or dropped.
+//    counts every sample, stored or dropped.
 // 3. A disabled recorder does nothing at all and reads no clock.
 // 4. Times are seconds of the host's steady clock (as device::Event::seconds and
-// reduce::BucketTimes); a stored begin is relative to the anchor, which pairs that clock with the
-// calendar so that the ranks' samples can be laid side by side.
+//    reduce::BucketTimes); a stored begin is relative to the anchor, which pairs that clock with
+//    the calendar so that the ranks' samples can be laid side by side.
 // 5. One host thread uses a recorder.
 #pragma once
 
@@ -37,7 +37,7 @@ struct Sample {
   std::uint32_t step = 0;
   std::uint16_t micro = 0;
   std::uint16_t name = 0;   ///< a Name
-  std::uint32_t index = 0;  ///< what the name's table row says
+  std::uint32_t index = 0;  ///< its meaning: the name's table row
   std::uint32_t rank = 0;
   double begin_s = 0;  ///< since the recorder's anchor
   double duration_s = 0;
@@ -81,7 +81,7 @@ class Recorder {
   }
   void at_micro_step(std::int64_t micro) { micro_ = static_cast<std::uint16_t>(micro); }
 
-  /// A time that somebody else took: `begin` in seconds of the host's steady clock.
+  /// A time that was measured elsewhere: `begin` in seconds of the host's steady clock.
   void add(Name name, std::uint32_t index, double begin, double duration);
 
   /// Turns finished StreamSpans into samples; those not finished stay for later.

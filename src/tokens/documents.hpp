@@ -10,7 +10,7 @@
 // 1. Memory does not grow with the file: only with its longest line, or its longest stretch without
 //    a place to cut.
 // 2. A file may be read in ranges. boundary() gives where one may begin and end: a function of the
-//    file alone, so that whoever reads which range, the documents and their pieces are the same.
+//    file alone, so that with any division into ranges the documents and pieces are the same.
 #pragma once
 
 #include <cstdint>

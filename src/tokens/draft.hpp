@@ -11,7 +11,7 @@
 
 namespace trireme::tokens {
 
-/// Throws StorageError with the system's words for `error`.
+/// Throws StorageError with the system's message for `error`.
 [[noreturn]] void fail_storage(const std::string& statement, int error);
 
 /// An open file that is written front to back; its members throw StorageError.

@@ -43,7 +43,7 @@ std::string manifest_of_shard(const std::string& path);
 /// The manifests beside shards, each read once.
 class Manifests {
  public:
-  /// What the manifest beside the shard at `path` says against it, in a sentence; "" where it
+  /// How the shard at `path` differs from the manifest beside it, in a sentence; "" where it
   /// agrees or there is none. `tokenizer` is the hash of the run's; 0: not known.
   std::string problem(const std::string& path,
                       std::int64_t tokens,

@@ -15,7 +15,7 @@
 
 namespace trireme::tokens {
 
-/// Told the beginnings of documents in increasing order.
+/// Takes the beginnings of documents in increasing order.
 class RowStarts {
  public:
   explicit RowStarts(std::int64_t context) : context_(context) {}

@@ -106,7 +106,7 @@ Segment::Opened Segment::opened(bool& fresh) const {
 
 void Segment::close() const {
   const std::lock_guard lock(handle_->mutex);
-  handle_->file.reset();  // who reads it now holds it until then
+  handle_->file.reset();  // a thread that reads it now holds it until it is done
 }
 
 std::span<const std::byte> Segment::read_block_of(const InputFile& file,

@@ -4,7 +4,7 @@
 // The bytes of the tokens are hashed in blocks of 64 KiB (XXH64; the last one may be shorter). Who
 // wrote or checked the file made the hashes; a segment compares a block with its own when it first
 // reads from it, so a flipped bit or a foreign file is found before a token of it is trained on,
-// and what nobody reads costs nothing. A file that is known by its path alone is opened when it is
+// and what is not read costs nothing. A file that is given by its path alone is opened when it is
 // first read, so a rank opens no file that it does not read.
 //
 // Threads: const members are safe from several threads.
@@ -73,14 +73,14 @@ class Segment {
   bool read(std::int64_t begin, std::span<std::byte> bytes) const;
   /// The block, unchecked; `room` has block_bytes. Returns its part of `room`.
   std::span<const std::byte> read_block(std::int64_t block, std::span<std::byte> room) const;
-  /// The first block that is not what its hash says; -1: all are.
+  /// The first block that does not have its hash; -1: all do.
   [[nodiscard]] std::int64_t first_damaged() const;
   /// The next read opens the file again. Only for files that were given by their path.
   void close() const;
 
  private:
   using Opened = std::shared_ptr<const InputFile>;
-  /// The file, opened where it is not; `fresh` tells.
+  /// The file, opened where it is not; `fresh`: it was.
   Opened opened(bool& fresh) const;
   void check_block(const InputFile& file, std::int64_t block) const;
   std::span<const std::byte> read_block_of(const InputFile& file,

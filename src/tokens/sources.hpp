@@ -6,13 +6,13 @@
 // hidden names). Text entries may be directories, which are searched in depth.
 //
 // 1. Entries are taken in the deck's order; what one entry means is sorted by the bytes of the
-// names, directory by directory. The order does not depend on the file system or the locale.
+//    names, directory by directory. The order does not depend on the file system or the locale.
 // 2. A file is taken once, at its first place, whatever names and links lead to it; so links cannot
-// make a loop. The others are counted as repeated.
+//    make a loop. The others are counted as repeated.
 // 3. In directories, hidden names, dangling links and what is neither file nor directory are left
-// out (the last two are counted). What cannot be read is an error and is never left out.
+//    out (the last two are counted). What cannot be read is an error and is never left out.
 // 4. What the machine refuses (no memory, too many open files, a failing disk) is a StorageError,
-// and no mistake of the user's (base/path_problem.hpp).
+//    and no mistake of the user's (base/path_problem.hpp).
 #pragma once
 
 #include <cstddef>

@@ -95,7 +95,7 @@ class Gzip : public TextInput::Source {
         packed_.fail("the gzip data are cut short");
       return false;
     }
-    // zlib does not write there; its type only says that it might.
+    // zlib does not write there, although its type allows it.
     stream_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(bytes.data()));
     stream_.avail_in = static_cast<uInt>(bytes.size());
     return true;

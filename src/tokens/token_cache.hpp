@@ -15,11 +15,11 @@
 //              64 KiB is skipped in the same way.
 //
 // 1. A cache is written under a temporary name beside its place, fsync'ed and renamed: under its
-// own name it is always whole.
+//    own name it is always whole.
 // 2. Whether it is older than the text is decided by the fingerprint of the sources (paths, sizes,
-// times of modification), what it holds by the hash of the tokens.
-// 3. Every bit is under a hash: the header's under its checksum, the tokens' under those of their
-// blocks, and these under content_hash. The text is still there, so a damaged cache is built again.
+//    times of modification), what it holds by the hash of the tokens.
+// 3. Every bit is under a hash: the header's under its checksum, the tokens' under those of blocks,
+//    and these under content_hash. A damaged cache is built again from the text.
 #pragma once
 
 #include <array>
@@ -59,7 +59,7 @@ inline constexpr std::uint32_t cache_version = 2;
 struct Encoding {
   const text::Tokenizer* tokenizer = nullptr;  ///< null: bytes, as above
   std::string field;                           ///< of JSON lines; empty: plain text
-  /// Told before each file: bytes of files done, of all.
+  /// Called before each file: bytes of files done, of all.
   std::function<void(std::int64_t, std::int64_t)> progress = {};
 };
 
@@ -78,7 +78,7 @@ CacheHeader build_cache(const std::string& path,
 std::string cache_problem(const std::string& path, CacheHeader& header);
 
 /// Opens a cache; its tokens are checked as they are read. Throws UserError when it is no cache or
-/// its header says something else than its size, StorageError when it cannot be read.
+/// its header does not fit its size, StorageError when it cannot be read.
 std::unique_ptr<TokenStream> open_cache(const std::string& path);
 
 }  // namespace trireme::tokens

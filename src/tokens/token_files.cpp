@@ -23,7 +23,7 @@ namespace trireme::tokens {
 
 namespace {
 
-/// A file that was looked at, and where its documents begin when it says so itself.
+/// A file that was examined, and where its documents begin when it states that itself.
 struct Examined {
   TokenFile file;
   std::vector<std::int64_t> documents;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tokens that somebody else made. All numbers are little-endian.
+// Files of tokens that other programs made. All numbers are little-endian.
 //
 //   llm.c      a header of 256 int32, then the tokens, nothing after them (dev/data/data_common.py
 //              there). Header words: magic, version, number of tokens, zeros.
@@ -7,13 +7,13 @@
 //                  magic 20240801, version 7: uint32 tokens (Llama 3's)
 //   Megatron   X.bin with nothing but tokens, and X.idx beside it: their type, and where sequences
 //              and documents begin (megatron/core/datasets/indexed_dataset.py there)
-//   raw        nothing but tokens; the deck says of what width
+//   raw        nothing but tokens; the deck gives their width
 //
-// The first two say what they are, and sizes must fit exactly. Several files are one stream;
+// The first two state their type, and sizes must fit exactly. Several files are one stream;
 // documents may run over the border of two llm.c shards.
 //
-// One rank looks at the files, and reads every token once (check_token_files); the others are told
-// what it found, and open a file when they first read from it.
+// One rank examines the files, and reads every token once (check_token_files); the others receive
+// its results, and open a file when they first read from it.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct TokenFile {
   int width = 0;  ///< bytes per token
 };
 
-/// What one rank found out about a stream of files, for all of them.
+/// What one rank found about a stream of files, for all ranks.
 struct TokenFiles {
   std::vector<TokenFile> files;
   /// The hashes of all files' blocks (segment.hpp), in order: what was read once is what every rank
@@ -66,17 +66,17 @@ struct TokenDemand {
   /// What begins a document, where the files themselves do not say.
   std::optional<std::int32_t> end_of_text = {};
   /// Of the tokenizer that the run has; 0: not known. Compared with what the manifest of
-  /// `trireme tokenize` says, where one lies beside the files.
+  /// `trireme tokenize` states, where one lies beside the files.
   std::uint64_t tokenizer = 0;
 };
 
-/// Looks at the files in the given order and reads every token once. Throws UserError with a
+/// Examines the files in the given order and reads every token once. Throws UserError with a
 /// finding for every file that is not what it should be: of another format or size, with a token at
-/// or above the vocabulary, another content than a manifest beside it says; StorageError for one
+/// or above the vocabulary, another content than a manifest beside it states; StorageError for one
 /// that cannot be read.
 TokenFiles check_token_files(const std::vector<std::string>& paths, const TokenDemand& demand);
 
-/// The stream. Tokens are trusted to be below `vocabulary` until read() meets one that is not.
+/// The stream. A token at or above `vocabulary` is found by the read() of it.
 std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int64_t vocabulary);
 
 /// Where rows begin in another stream: every `end_of_text` begins a document.

@@ -42,7 +42,7 @@ std::vector<inference::EvaluationData> read(const session::Job& job, comm::World
     if (sources.back().is_text() && job.tokenizer == nullptr)
       throw UserError({Diagnostic{{},
                                   fmt::format("evaluate.sets[{}]", i),
-                                  "text needs data.tokenizer, which does not say what made the "
+                                  "text needs data.tokenizer, which does not name what made the "
                                   "tokens"}});
   }
   return inference::read_evaluation_data(sources, job.shape, job.tokenizer.get(), world);

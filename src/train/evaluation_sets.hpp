@@ -3,7 +3,7 @@
 //
 // 1. Files are read and checked once, before the first step; text and questions stay in memory.
 // 2. The results are those that `trireme evaluate` has for the run's parameters, in the precision
-// of the run, and have the same bits on any number of ranks of a CPU.
+//    of the run, and have the same bits on any number of ranks of a CPU.
 // 3. The activations of an evaluation are made for it and given back after it.
 #pragma once
 

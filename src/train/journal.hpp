@@ -55,7 +55,7 @@ class Journal {
   /// The step's gradient was not finite, and nothing was updated.
   void skipped(std::int64_t step, const std::string& found);
   void validation(std::int64_t step, const session::Evaluation& found);
-  /// A row of /evaluation/SET; `of` says what the set is of.
+  /// A row of /evaluation/SET; `of` describes the set.
   void evaluation(const std::string& set, const std::string& of, const record::EvaluationRow& row);
   void noise_scale(const record::NoiseScaleRow& row);
   /// Waits until every row so far is with the operating system. A checkpoint must not become
@@ -67,7 +67,7 @@ class Journal {
   /// the whole spans of the sample. Called every few steps and at the end.
   void collect(std::int64_t step);
   /// Collective, about a second, without touching the run's state: measures what matrix products
-  /// reach on this machine now, and says and records how much of it the median step achieved, or
+  /// reach on this machine now, prints and records how much of it the median step achieved, or
   /// the mean one of a batch that changes. Nothing without spans.
   void compare_with_ceiling(const session::Session& session, Log& log);
   /// Collective: the last samples until `step`, memory figures, and the file closed. Requires:

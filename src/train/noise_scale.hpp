@@ -17,12 +17,12 @@
 // (reduce/leaves.hpp); |G_small|^2 is the mean over all leaves. Sequences count as independent.
 //
 // 1. A quotient of estimates is biased, and an estimate of one step is noisy and may be negative:
-// both are averaged over steps first, the first 1 / (1 - smoothing) of them with equal weights,
-// then with weights that fall by `smoothing` per measurement.
+//    both are averaged over steps first, the first 1 / (1 - smoothing) of them with equal weights,
+//    then with weights that fall by `smoothing` per measurement.
 // 2. The squared norms are sums without an order over gradients of the same leaves, so rows have
-// the same bits on every number of ranks.
+//    the same bits on every number of ranks.
 // 3. A checkpoint holds the averages to the bit: a resumed run gives the rows of one that was not
-// interrupted.
+//    interrupted.
 //
 // One thread. Every rank keeps the same object, because every rank writes its part of a checkpoint.
 #pragma once

@@ -44,7 +44,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void step(const StepReport& report);
-  /// Makes room for a line by somebody else.
+  /// Makes room for a line that is printed elsewhere.
   void clear();
   /// Seconds that the remaining steps will take, as far as known; negative before the second step.
   [[nodiscard]] double remaining_seconds() const;
@@ -68,7 +68,7 @@ class Progress {
 /// and its relatives) or Slurm.
 bool started_by_launcher();
 
-/// Whether a person looks at standard output. Open MPI gives every rank a pseudo-terminal, so under
+/// Whether a person reads standard output. Open MPI gives every rank a pseudo-terminal, so under
 /// a launcher it is the launcher's own standard output that counts.
 bool terminal_listens();
 

@@ -50,7 +50,7 @@ record::RunFile continued(const std::string& path,
     if (damage.empty()) {
       file.emplace(record::RunFile::resume(path, header, step));
     }
-  } catch (const h5::DamagedError& error) {  // in what is looked at only when rows are cut
+  } catch (const h5::DamagedError& error) {  // in what is read only when rows are cut
     damage = error.what();
   }
   if (!file) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a run comes to its record: a new one, its own continued, or a new one beside what cannot be
 // continued. Nothing is overwritten or removed: what is in the way is moved aside, under a name
-// that says why, and the log says so.
+// that holds the reason, and the log notes it.
 //
 //   run.h5.attempt-1   of a start that was killed before its first checkpoint
 //   run.h5.damaged-1   beyond repair; the run goes on with a new record from its checkpoint

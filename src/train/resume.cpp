@@ -37,7 +37,7 @@ std::string shortened(const std::string& value) {
   return value.substr(0, front) + "..." + value.substr(value.size() - (most - front - 3));
 }
 
-/// What a run did whose deck did not know the key: what it does `now`, but for choices that came
+/// What a run did whose deck did not have the key: what it does `now`, but for choices that came
 /// later.
 std::string before_the_key(const std::string& key, const std::string& now) {
   static const std::map<std::string, std::string> then{

@@ -3,15 +3,15 @@
 //
 // A checkpoint carries the deck, the hash of the data and the identity of the run that wrote it.
 // Each key of the deck has a rule, beside its help (base/key.hpp): free keys may change and are
-// shown; others make it another experiment and want the deck's word in run.allow_changes; the rest
+// shown; others make it another experiment and need an entry in run.allow_changes; the rest
 // never change, because the state in the checkpoint would mean nothing.
 //
 // 1. Nothing of the run has been touched when a change is refused, and all refusals come at once.
 // 2. The data are judged by their hash, not by their names: text that moved is the same, text that
-// was edited under its old name is not.
+//    was edited under its old name is not.
 // 3. So is the tokenizer: one that moved is the same, and another one is always refused.
-// 4. What a checkpoint of an older trireme does not tell is not compared; where it keeps no deck,
-// that is said.
+// 4. What a checkpoint of an older trireme does not state is not compared; where it has no deck,
+//    the log notes it.
 #pragma once
 
 #include <cstdint>
@@ -45,20 +45,20 @@ struct DeckChange {
   Change rule = Change::free;
 };
 
-/// What a start may know of the run that it goes on with.
+/// What is available of the run that a start resumes.
 struct Resumption {
   std::string checkpoint;  ///< its directory
   std::int64_t step = 0;
   record::NameValues deck;        ///< of the session that wrote it; empty: unknown
-  std::string data_hash, run_id;  ///< "" where it is not told
+  std::string data_hash, run_id;  ///< "" where it is not stated
   /// Its hash, or unknown_tokenizer. Before tokenizers were kept, text was bytes.
   std::string tokenizer;
-  std::string origin;  ///< the path of the run's first weights; "": random ones, or not told
+  std::string origin;  ///< the path of the run's first weights; "": random ones, or not stated
 
   static Resumption of(const session::Saver::Resumed& resumed);
 };
 
-/// Every key whose value differs, in the order of the deck; keys that the old deck did not know are
+/// Every key whose value differs, in the order of the deck; keys that the old deck did not have are
 /// left out.
 std::vector<DeckChange> deck_changes(const record::NameValues& then, const session::Job& job);
 
@@ -75,7 +75,7 @@ std::string choose_run_id(const record::RunDirectory& directory,
                           const session::Job& job);
 
 /// What changed, as lines of a table, for people; empty when nothing did. One line where the
-/// checkpoint does not tell.
+/// checkpoint does not state it.
 std::vector<std::string> change_table(const Resumption& resumed, const session::Job& job);
 
 /// A sentence when the deck names weights, which only a new run reads, with those that the run

@@ -3,7 +3,7 @@
 // a large run; so run.h5 has statistics over all ranks (rank_spread.hpp), and whole spans of some
 // ranks and some steps, with a bound on their bytes that holds for any number of ranks and steps.
 //
-// 1. All ranks know the same sample, from the deck and the plan.
+// 1. All ranks compute the same sample, from the deck and the plan.
 // 2. A run on few ranks that fits into the bound keeps every span.
 #pragma once
 

@@ -54,7 +54,7 @@ bool is_finished(const session::Job& job, const std::string& path) {
 }
 
 /// The run directory, or the first of DIRECTORY-2, DIRECTORY-3, … that is not finished, when the
-/// deck wants a new run then.
+/// deck asks for a new run then.
 std::string choose_directory(const session::Job& job, comm::World& world) {
   std::string path = job.run.directory;
   comm::on_first_rank(world, [&] {
@@ -95,9 +95,9 @@ class Trainer {
   /// Initial values or the newest checkpoint, and the files of the run.
   void start();
   void open_files(const std::optional<Resumption>& before, const record::NameValues& origin);
-  /// Step `number`, and a look at the one before.
+  /// Step `number`, and the results of the one before.
   session::Requests step(std::int64_t number);
-  /// Records and prints the step that nobody has looked at yet, if there is one. Collective.
+  /// Records and prints the step that is not recorded yet, if there is one. Collective.
   void look();
   /// What is due after step `number`, in the order of the header.
   void between_steps(std::int64_t number);
@@ -137,7 +137,7 @@ class Trainer {
   comm::World& world_;
   Log& log_;
   record::RunDirectory directory_;
-  std::optional<record::RunDirectory> checkpoints_;  // where the deck wants them elsewhere
+  std::optional<record::RunDirectory> checkpoints_;  // where the deck has them elsewhere
   data::Split data_;
   session::Session session_;
   session::Saver saver_;
@@ -145,13 +145,13 @@ class Trainer {
   std::optional<Progress> progress_;  // rank 0 only
   std::optional<Epochs> epochs_;
   std::optional<EvaluationSets> sets_;     // where the deck has any
-  std::optional<NoiseScale> noise_scale_;  // where the deck wants it
+  std::optional<NoiseScale> noise_scale_;  // where the deck asks for it
   session::SignalScope& signals_;
   session::Walltime walltime_;
 
   bool finished_ = false;  ///< before it began: an earlier start made all its steps
   std::int64_t first_step_ = 1;
-  /// The last step enqueued, and what is known of it before it is looked at.
+  /// The last step enqueued, and what is known of it before its results are read.
   struct Enqueued {
     std::int64_t step = 0, tokens = 0, allocations = 0;
     bool seen = true;
@@ -434,7 +434,7 @@ void Trainer::save(std::int64_t step, bool wait) {
 
 void Trainer::note(const session::Saver::Saved& saved) {
   journal_->checkpoint(saved);
-  if (world_.rank() != 0)  // it knows what was saved, and when to end
+  if (world_.rank() != 0)  // rank 0 has what was saved, and when to end
     return;
   walltime_.checkpoint_took(saved.needed_s);
   clear_progress();
@@ -463,14 +463,14 @@ void Trainer::finish(bool whole) {
   std::error_code ignored;
   const bool saved =
       world_.rank() == 0 && std::filesystem::exists(directory_.checkpoints(), ignored);
-  log_.info("everything lies in {}: run.h5 (the record), log.txt, deck.resolved.yaml{}",
+  log_.info("all files are in {}: run.h5 (the record), log.txt, deck.resolved.yaml{}",
             directory_.path(), saved ? ", checkpoints/" : "");
 }
 
 ExitCode Trainer::run() {
   start();
   if (finished_)
-    comm::on_first_rank(world_, [&] {  // nobody opens it again, so nobody else would tell
+    comm::on_first_rank(world_, [&] {  // it is not opened again, so no later open reports it
       if (const auto found = record::look_at_run_file(directory_.run_file()); found.damage.empty())
         record::RunFile::finish_journal(directory_.run_file());
       else

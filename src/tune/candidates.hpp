@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme tune` looks at: settings of a deck, put together of what there is to choose from,
+// What `trireme tune` considers: settings of a deck, put together of what there is to choose from,
 // and which few of them are worth running. Pure arithmetic, the same wherever it is done.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Candidate {
 /// What there is to choose from. The first of each is the deck's own.
 struct Choices {
   struct Way {
-    comm::Transport transport{};  ///< as the deck says it
+    comm::Transport transport{};  ///< as in the deck
     comm::Transport wire{};       ///< what it is
   };
   struct Compute {

@@ -3,12 +3,12 @@
 // grows by the same factor with every step, and what its losses suggest (rate_curve.hpp).
 //
 // 1. Batches, model, data, clipping and weight decay are the deck's; its schedule, evaluation,
-// samples and checkpoints are left out. Groups with a rate of their own keep its proportion to the
-// deck's rate.
+//    samples and checkpoints are left out. Groups with a rate of their own keep its proportion to
+//    the deck's rate.
 // 2. Nothing is written: no run directory is made or looked at. Text is encoded into a temporary
-// token cache, unless data.cache says where one is kept.
+//    token cache, unless data.cache names a place for one.
 // 3. Every rank sees the same losses and ends at the same step. They have the same bits wherever a
-// run's losses have: with reduction: tree on any number of ranks.
+//    run's losses have: with reduction: tree on any number of ranks.
 #pragma once
 
 #include "base/log.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sweep of the learning rate says: losses of steps whose rates grow by the same factor, made
+// The result of a sweep of the learning rate: losses of steps whose rates grow by one factor, made
 // smooth, and the rates that they suggest. Pure arithmetic.
 //
 // The smoothed loss at a step is the value, and its slope the slope, of the straight line that fits
@@ -30,7 +30,7 @@
 
 namespace trireme::tune {
 
-/// What to sweep, and when to give up.
+/// What to sweep, and when to stop.
 struct SweepRequest {
   double low = 1e-6, high = 1.0;  ///< rates of the first and the last step
   std::int64_t steps = 100;

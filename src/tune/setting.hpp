@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of a deck that `trireme tune` may choose. None of them says what is trained: the global
+// The keys of a deck that `trireme tune` may choose. None changes what is trained: the global
 // batch, the data, the optimizer and what gradients travel as stay as they are.
 //
 //   batch.micro_sequences                                      micro-batch
@@ -11,8 +11,8 @@
 //
 // 1. Micro-batches are added up one after another: another size adds in another order.
 // 2. Of two terms the order does not matter, nor with reduction: ordered and tree. Else each
-// transport adds in its own order; and a ring, which messages of sum in fp32 go around, begins where
-// an element's owner is, which depends on where buckets end.
+//    transport adds in its own order; and a ring, which messages of sum in fp32 go around, begins
+//    where an element's owner is, which depends on where buckets end.
 // 3. Recomputation gives the same bits.
 #pragma once
 
@@ -38,9 +38,9 @@ struct Setting {
 Setting setting_of(const deck::JobConfig& config);
 void apply(const Setting& setting, deck::JobConfig& config);
 
-/// All of its keys, as a deck says them.
+/// All of its keys, as a deck has them.
 std::vector<deck::KeyValue> values_of(const Setting& setting);
-/// Those of `other` that `base` says otherwise.
+/// Those of `other` that differ from `base`.
 std::vector<deck::KeyValue> differences(const Setting& base, const Setting& other);
 /// "section.key=value …", as on a command line; "the deck's values" for none.
 std::string words_of(const std::vector<deck::KeyValue>& values);

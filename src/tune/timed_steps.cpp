@@ -73,7 +73,7 @@ double seconds_of_a_step(const session::Job& the_job,
     seconds.push_back(outcome.seconds + rest);
   }
   session.engine.wait_for_parameters();
-  world.barrier();  // nobody takes memory away that a peer still reads
+  world.barrier();  // no rank frees memory that a peer still reads
   return comm::largest_of_ranks(world, std::array{median(seconds)}).front();
 }
 

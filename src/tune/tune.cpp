@@ -233,7 +233,7 @@ std::vector<Candidate> Tuner::predict() {
       continue;
     deck.config.parallel.transport = one.wire;
     const Outlook outlook = subject_.outlook(deck, result_.machine, world_.size(), result_.hosts);
-    TRIREME_EXPECT(outlook.step_s, "nothing is known of a step with {}",
+    TRIREME_EXPECT(outlook.step_s, "no measurement for a step with {}",
                    words_of(values_of(one.setting)));
     ++result_.predicted;
     one.memory_bytes = outlook.memory_bytes;

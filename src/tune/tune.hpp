@@ -8,12 +8,12 @@
 //   run      the few with the shortest predicted steps beside the deck's own, in rounds
 //   choose   by what was measured, and never something that is not measurably better (choice.hpp)
 //
-// 1. What is trained stays the same; a setting that may round otherwise says so, and is left out on
-// demand.
+// 1. What is trained stays the same; a setting that may round otherwise is marked, and left out on
+//    demand.
 // 2. Every rank takes part in everything, and the first rank decides: lists and choices are
-// broadcast.
+//    broadcast.
 // 3. Nothing is written: no run directory is made or looked at. Text is encoded into a temporary
-// token cache, unless data.cache says where one is kept. Weights are random ones.
+//    token cache, unless data.cache names a place for one. Weights are random ones.
 // 4. CPUs only.
 #pragma once
 
@@ -35,13 +35,13 @@
 
 namespace trireme::tune {
 
-/// What a plan of a deck says of a rank.
+/// What a plan of a deck states of a rank.
 struct Outlook {
   std::int64_t memory_bytes = 0;
-  std::optional<double> step_s;  ///< none where the machine does not tell
+  std::optional<double> step_s;  ///< none where the machine file lacks a measurement
 };
 
-/// A deck, and what others know of it and of its variants.
+/// A deck, and what was measured of it and of its variants.
 struct Subject {
   const deck::Deck& deck;
   const deck::Circumstances& circumstances;

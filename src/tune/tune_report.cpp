@@ -100,7 +100,7 @@ std::string comments(const Tuning& tuning, const DeckOrigin& origin) {
       others += " " + word;
   }
   if (!others.empty())
-    text += fmt::format("measured with these beside the deck:{}\n", others);
+    text += fmt::format("measured with these overrides of the deck:{}\n", others);
   std::istringstream lines(text);
   std::string block;
   for (std::string line; std::getline(lines, line);)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `trireme verify` looks at in a session: see verify.hpp.
+// What `trireme verify` checks in a session: see verify.hpp.
 //
 // A check gives the first thing that is wrong on this rank, or nothing; agree() makes all ranks
-// know the first one of all. CPU only: the host reads and writes the engine's memory between
+// have the results of the first. CPU only: the host reads and writes the engine's memory between
 // steps.
 #pragma once
 

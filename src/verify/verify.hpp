@@ -20,15 +20,15 @@
 //
 // Per combination and rank:
 //
-// 1. Before training, gradients are powers of two that tell ranks apart (ones above 8 ranks): after
-// the reduction each owned element must be the exact sum, so each rank was added exactly once.
+// 1. Before training, gradients are powers of two, one per rank (ones above 8 ranks): after
+//    the reduction each owned element must be the exact sum, so each rank was added exactly once.
 // 2. What must not be read is NaN: all scratch when it is leased, all gradients (padding too)
-// before a step clears them, and the parameters that other ranks own before their first gather.
+//    before a step clears them, and the parameters that other ranks own before their first gather.
 // 3. After each step: loss, gradient norm and the owned state (masters, moments) equal the first
-// combination's, and padding of owned gradients and parameters is zero. Nothing waits for a gather
-// that the step itself would not wait for, so overlap is really tested. In every other step,
-// collectives that overlap are held back until compute waits for them, and the parameters that they
-// will bring are NaN until then: so a wait that is missing shows, however fast the network is.
+//    combination's, and padding of owned gradients and parameters is zero. Nothing waits for a
+//    gather that the step itself does not wait for, so overlap is tested. In every other step,
+//    collectives that overlap are delayed until compute waits for them, and the parameters that
+//    they bring are NaN until then: so a missing wait is found, however fast the network is.
 // 4. After the last step and its gathers: all parameters on all ranks, and their padding.
 //
 // With gpu.graphs: true the micro-steps of the combinations with a pool are captured in step 2 and
@@ -79,7 +79,7 @@ std::vector<Combination> all_combinations(const Job& job, bool several);
 
 struct VerifyRequest {
   std::int64_t steps = 3;
-  /// For tests: called after each step, before it is looked at.
+  /// For tests: called after each step, before it is checked.
   std::function<void(Session& session, const Combination& combination, std::int64_t step)> meddle;
 };
 

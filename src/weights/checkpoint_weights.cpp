@@ -43,7 +43,7 @@ bool rotary_is_possible(const model::GptShape& shape) {
           s.original_context >= 1);
 }
 
-/// Facts that a checkpoint may have; what it does not tell stays what it is.
+/// Facts that a checkpoint may have; what it does not state is left unchanged.
 struct OptionalFacts {
   const record::NameValues& facts;
   const std::string& directory;
@@ -110,7 +110,7 @@ std::string tokenizer_of_facts(const record::CheckpointFacts& facts) {
 }  // namespace
 
 // A fact beyond those that every checkpoint has is one in which the model differs from GPT-2: so
-// checkpoints of GPT-2 say what they always said.
+// checkpoints of GPT-2 stay as they always were.
 record::NameValues model_facts(const model::GptShape& shape) {
   record::NameValues facts{
       {"layers", std::to_string(shape.layers)},         {"heads", std::to_string(shape.heads)},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weights in a checkpoint of trireme: the fp32 masters, by the pieces that ranks wrote. And
-// what a checkpoint says of a model.
+// what a checkpoint states of a model.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the deck says about first weights: the values of run.initial_rows.
+// The deck's choices about first weights: the values of run.initial_rows.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ struct Exported {
   std::string source;              ///< the checkpoint, in a run directory
   std::vector<std::string> files;  ///< those with weights
   std::int64_t parameters = 0, bytes = 0;
-  std::vector<std::string> notes;  ///< what people should know, one line each
+  std::vector<std::string> notes;  ///< remarks for the user, one line each
 };
 
 /// Throws UserError, StorageError.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether stored weights are those of the model that a deck describes: all differences at once,
-// each at the deck's key and with the file that says otherwise.
+// each at the deck's key and with the file that differs.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ struct Wanted {
 };
 
 /// Layers, heads, channels, the parts, biases, head; rows of the embeddings, as `rows` allows; and
-/// of the tokenizers that both sides know, the bytes of every token: rows of another one's tokens
+/// of the tokenizers where both sides have one, the bytes of every token: rows of another's tokens
 /// would mean something else.
 std::vector<Diagnostic> misfits(const StoredModel& stored, const Wanted& wanted);
 

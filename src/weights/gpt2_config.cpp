@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of GPT-2's config.json that no table of family.hpp says.
+// Keys of GPT-2's config.json that no table of family.hpp has.
 #include <fmt/format.h>
 
 #include "weights/config_reader.hpp"

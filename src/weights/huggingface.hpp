@@ -24,7 +24,7 @@ bool is_huggingface(const std::string& directory);
 /// Without the tokenizer. Throws UserError with all findings, StorageError.
 StoredModel open_huggingface(const std::string& directory);
 
-/// What else config.json says.
+/// What else config.json holds.
 struct ConfigFacts {
   const char* dtype = "float32";  ///< "float32" or "bfloat16"
   std::int64_t end_of_text = -1;  ///< -1: none

@@ -14,7 +14,7 @@ namespace {
 
 using text::Json;
 
-/// Of a model without biases, which the family of the file does not know: they are there, and zero.
+/// Of a model without biases, in a family that always has them: they are in the file, and zero.
 constexpr const char* no_bias_key = "trireme_bias";
 
 const Family& family_named(const std::string& path, const Json& root) {
@@ -30,7 +30,7 @@ const Family& family_named(const std::string& path, const Json& root) {
                                type.is_null() ? "missing" : text::shortened(type.dump()), known));
 }
 
-/// What no table says.
+/// What no table has.
 struct Format {
   void (*read)(ConfigReader&, model::GptShape&);
   void (*write)(OrderedJson&, const model::GptShape&);

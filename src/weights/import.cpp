@@ -30,7 +30,7 @@ void expect_tokenizer(const StoredModel& stored, const ImportRequest& request) {
   if (!request.tokenizer && stored.tokenizer.empty())
     throw UserError({stored.path},
                     "no tokenizer lies beside the weights; name one with --tokenizer FILE_OR_DIR, "
-                    "or say --tokenizer none for a model that will not be given text");
+                    "or give --tokenizer none for a model that will not be given text");
   const auto tokenizer = request.tokenizer ? request.tokenizer : tokenizer_of(stored);
   if (tokenizer->vocabulary() > stored.shape.vocabulary)
     throw UserError({stored.shape_file},

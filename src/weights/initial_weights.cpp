@@ -125,7 +125,7 @@ void InitialWeights::find_added_rows() {
   }
 }
 
-/// The sums over all ranks know only what is read of a tensor.
+/// The sums over all ranks cover only what is read of a tensor.
 void InitialWeights::check_whole(const StoredTensor& tensor) {
   if (!tensor.content_hash)
     return;

@@ -44,7 +44,7 @@ struct Origin {
   /// Of the values that the run began with, by parameter: the hash of their content hashes.
   std::uint64_t hash = 0;
 
-  /// As a checkpoint and the record tell it (checkpoint_weights.hpp).
+  /// As a checkpoint and the record state it (checkpoint_weights.hpp).
   [[nodiscard]] record::NameValues facts() const;
 };
 

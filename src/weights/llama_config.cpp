@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys of the config.json of Llama, Qwen3 and nanochat that no table of family.hpp says. Rotary
+// Keys of the config.json of Llama, Qwen3 and nanochat that no table of family.hpp has. Rotary
 // positions have two spellings: `rope_theta` and `rope_scaling`, and from transformers 5 on
 // `rope_parameters` with both in it. Both are read; the first is written, which every version
 // reads.
@@ -123,7 +123,7 @@ void write_common(OrderedJson& root, const model::GptShape& shape) {
 
 constexpr const char *whole = "full_attention", *sliding = "sliding_attention";
 
-/// Of Qwen3. Where no list says which layers have the window, those from max_window_layers on do.
+/// Of Qwen3. Without a list of the layers that have the window, those from max_window_layers on do.
 /// Source: transformers, models/qwen3/configuration_qwen3.py.
 void read_windows(ConfigReader& config, model::GptShape& shape) {
   model::LongLayers without;
@@ -183,7 +183,7 @@ void read_qwen3(ConfigReader& config, model::GptShape& shape) {
 
 void read_nanochat(ConfigReader& config, model::GptShape& shape) {
   read_common(config, shape, model::Family::nanochat);
-  // transformers' default is the family's; null says that logits are not capped.
+  // transformers' default is the family's; null means that logits are not capped.
   const Json& cap = config.value(soft_cap_key);
   const double usual = model::parts_of(model::Family::nanochat).logit_softcap;
   shape.logit_softcap =

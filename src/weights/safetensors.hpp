@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a safetensors file, which says where which tensor lies. Format: eight bytes with
+// The header of a safetensors file: which tensor lies where. Format: eight bytes with
 // the header's length, the header as JSON, the data. Source: safetensors README and
 // safetensors/src/tensor.rs.
 //

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that lies in files, whoever wrote them: its shape, and for each of its parameters, by our
+// A model in files of any format: its shape, and for each of its parameters, by our
 // names, in which bytes of which files its elements are. The formats (huggingface.hpp, llmc.hpp,
-// checkpoint_weights.hpp) end here; whoever reads weights knows only this.
+// checkpoint_weights.hpp) end here; what reads weights depends on this alone.
 //
 // 1. `tensors` has one entry for each parameter of `shape`, in registration order, with the shape
-//    that the parameter table says.
+//    of the parameter table.
 // 2. A tensor's extents tile its stored elements, in order.
-// 3. It is plain data: one rank opens the files and looks at all that is in their headers, and the
+// 3. It is plain data: one rank opens the files and examines all that is in their headers, and the
 //    others receive it (packed()).
 #pragma once
 
@@ -46,7 +46,7 @@ struct StoredTensor {
 struct StoredModel {
   std::string path = {};        ///< as it was named, or the checkpoint found there
   std::string format = {};      ///< "huggingface", "llm.c" or "checkpoint"
-  std::string shape_file = {};  ///< which file says the sizes
+  std::string shape_file = {};  ///< which file states the sizes
   model::GptShape shape = {};
   std::vector<std::string> files = {};
   std::vector<StoredTensor> tensors = {};

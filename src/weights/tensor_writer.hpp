@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams the tensors of a stored model into a new file, one after the other, as the file's format
-// wants them: turned, cut to some rows, followed by rows of zeros, in fp32 or bf16.
+// needs them: transposed, cut to some rows, followed by rows of zeros, in fp32 or bf16.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,7 @@ constexpr std::int32_t llmc_tokenizer_magic = 20240328, llmc_tokenizer_version =
 /// The length of a token is one byte there.
 constexpr std::size_t most_llmc_bytes = 255;
 
-/// A text without the characters that JSON wants escaped.
+/// A text without the characters that must be escaped in JSON.
 std::string escaped(std::string text) {
   std::ranges::replace_if(
       text, [](unsigned char c) { return c < 0x20 || c == '"' || c == '\\'; }, ' ');

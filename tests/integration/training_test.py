@@ -452,7 +452,7 @@ class RunDirectory(TrainingTest):
 
     def test_what_lies_in_the_directory_is_named_and_nothing_else(self):
         run = self.train_well("checkpoint.every_steps=0")
-        self.assertIn("everything lies in", run.out)
+        self.assertIn("all files are in", run.out)
         self.assertNotIn("checkpoints/", run.out)
         run = self.train_well(name="saved")
         self.assertIn("deck.resolved.yaml, checkpoints/", run.out)

@@ -128,7 +128,7 @@ TEST(TunedDeck, IsTheUsersTextWithTheChosenValues) {
   EXPECT_THAT(*text, HasSubstr("\n#   chosen: batch.micro_sequences=8\n"));
   EXPECT_THAT(*text, HasSubstr("0.900 (0.900 to 0.900)"));
   EXPECT_THAT(*text, HasSubstr("it rounds otherwise"));
-  EXPECT_THAT(*text, HasSubstr("beside the deck: run.threads=1\n"));
+  EXPECT_THAT(*text, HasSubstr("overrides of the deck: run.threads=1\n"));
   EXPECT_THAT(*text, HasSubstr("\n\n# mine\nrun: {directory: x, steps: 3}\nbatch:\n  sequences: 48 "
                                "  # all\n  micro_sequences: 8  # few\n"));
 }
@@ -154,7 +154,7 @@ TEST(TunedDeck, HoldsOverridesOfTunedKeys) {
   const auto text = tuned_deck(same, deck_text, {"", {"batch.micro_sequences=2", "run.seed=1"}});
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, HasSubstr("  micro_sequences: 2  # few\n"));
-  EXPECT_THAT(*text, HasSubstr("beside the deck: run.seed=1\n"));
+  EXPECT_THAT(*text, HasSubstr("overrides of the deck: run.seed=1\n"));
 }
 
 TEST(TunedDeck, OfATunedDeckHasOneBlockOfComments) {

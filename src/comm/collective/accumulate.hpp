@@ -2,8 +2,8 @@
 // Sums of several sources in a given order, and copies: what every collective on the CPU does to
 // memory.
 //
-// 1. Additions are in fp32, in exactly the order that the function promises, whatever the
-// instruction set; with bf16 the fp32 sum is rounded once, at the end. Integers have no order.
+// 1. Additions are in fp32, in exactly the order that the function states, whatever the instruction
+//    set; with bf16 the fp32 sum is rounded once, at the end. Integers have no order.
 // 2. `out` may be one of the sources; otherwise nothing overlaps.
 #pragma once
 
@@ -36,12 +36,12 @@ void sum_in_pairs(std::byte* out,
                   std::int64_t elements,
                   DType dtype);
 
-/// The one that keeps what `reduction` promises.
+/// The one whose order of additions is that of `reduction`.
 constexpr Summation summation_of(Reduction reduction) {
   return reduction == Reduction::tree ? sum_in_pairs : sum_in_order;
 }
 
-/// Copies bytes that nobody reads soon: past the caches when they are many. Source: reading 32 MiB
+/// Copies bytes that are not read soon: past the caches when they are many. Source: reading 32 MiB
 /// that a peer has just written takes 2.7 ms this way and 4.1 ms with memcpy (two Zen 4 cores).
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes);
 

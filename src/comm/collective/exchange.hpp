@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduce-scatter in a promised order: carries out the routes of comm/collective/routes.hpp, chunk
-// by chunk. The bits depend on nothing but the order that the reduction promises.
+// Reduce-scatter in a guaranteed order: carries out the routes of comm/collective/routes.hpp, chunk
+// by chunk. The bits depend on nothing but the order that the reduction defines.
 //
 // A rank has two kinds of visits. What needs no message starts: it is added up, or sent from where
 // it lies, some chunks ahead of what others need. What needs messages continues: its additions are
 // made one by one as the messages come in, in the order of the routes.
 //
 // 1. The ranks of a host read each other's buckets in place; only partial sums, and terms that
-// stand alone on their host, are sent.
+//    stand alone on their host, are sent.
 // 2. Sums are in fp32; bf16 is rounded once, when the sum is complete.
-// 3. Scratch is allocated at construction and is bounded, whatever the number of ranks: messages
-// under way take at most `scratch_bytes` in each of three windows. A collective allocates nothing.
+// 3. Scratch is allocated at construction and bounded for any number of ranks: messages under way
+//    take at most `scratch_bytes` in each of three windows. A collective allocates nothing.
 // 4. Windows are free of deadlock. Every rank's visits and every rank's receives are sorted by
-// (chunk, term or segment, block), so the least one that is open in all ranks always has its
-// messages sent, its receive posted and its slot free.
+//    (chunk, term or segment, block), so the least one that is open in all ranks always has its
+//    messages sent, its receive posted and its slot free.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +66,7 @@ class Exchange {
     [[nodiscard]] bool full() const {
       return begun - ended == static_cast<std::int64_t>(requests.size());
     }
-    /// Lets go of what has ended at the front. Returns whether there was any.
+    /// Drops the entries at the front that have ended. Returns whether there was any.
     bool end_some();
   };
   struct Incoming {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks share a host, and who on a host deals with a block. Arithmetic only, the same on
+// Which ranks share a host, and which of them handles a block. Arithmetic only, the same on
 // every rank.
 //
-// A block is one rank's shard of a bucket, the owner's. On the owner's host the owner deals with
-// it; on every other host one rank does, its agent there: it adds up what the host's ranks have of
+// A block is one rank's shard of a bucket, the owner's. On the owner's host the owner handles it;
+// on every other host one rank does, its agent there: it adds up what the host's ranks have of
 // the block before that travels, and receives it for all of them. So a host sends and receives each
 // block once, and its ranks share the work.
 //
 // 1. Hosts are numbered by their first rank, the ranks of a host ascend. Ranks may be dealt to
-// hosts in any order, and hosts may have different numbers of ranks.
+//    hosts in any order, and hosts may have different numbers of ranks.
 // 2. With equally many ranks on every host the k-th rank of a host is agent for the k-th ranks.
 #pragma once
 
@@ -38,7 +38,7 @@ class Hosts {
   [[nodiscard]] int host_of(int rank) const { return place(rank).host; }
   /// Position of a rank among those of its host.
   [[nodiscard]] int local_of(int rank) const { return place(rank).local; }
-  /// The rank of `host` that deals with the block of `owner`.
+  /// The rank of `host` that handles the block of `owner`.
   [[nodiscard]] int agent(int host, int owner) const;
 
  private:

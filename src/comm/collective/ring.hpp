@@ -12,10 +12,10 @@
 //
 // 1. Messages between two ranks are sent and received in the same order, so one tag is enough.
 // 2. At most `window` messages per direction are under way; a neighbour that comes late may find
-// one block's messages waiting.
+//    one block's messages waiting.
 // 3. Scratch is allocated at construction; a collective allocates nothing.
 // 4. The sum runs around the ring, starting after the owner: the same bits run to run, but not in
-// rank order; fp32 only, because partial sums travel.
+//    rank order; fp32 only, because partial sums travel.
 //
 // Source: Open MPI 4.1.4's own reduce-scatter reduces to rank 0 first and makes no progress
 // between calls; `trireme bench reduce` shows both.

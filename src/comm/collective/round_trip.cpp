@@ -73,7 +73,7 @@ class MpiRoundTrip final : public RoundTrip {
   std::vector<MPI_Request> requests_;
 };
 
-/// One rank sends to nobody.
+/// One rank: nothing is sent.
 class NoTrip final : public RoundTrip {
  public:
   void go(device::Stream& /*stream*/) override {}

@@ -4,13 +4,13 @@
 // tables of messages.
 //
 // 1. MPI messages whatever the transport of the buckets is, on a communicator of its own: what
-// travels is copied, never added, so the bits are the same however the ranks are connected.
+//    travels is copied, never added, so the bits are the same however the ranks are connected.
 // 2. All messages of a way are posted at once and received where they belong: no scratch, and
-// nothing to wait for in turn. A way allocates nothing here.
+//    nothing to wait for in turn. A way allocates nothing here.
 // 3. Between two ranks, the pieces that one sends are those that the other receives: equal counts,
-// sizes and order. A rank sends nothing to itself.
+//    sizes and order. A rank sends nothing to itself.
 // 4. Waiting is polled and has the world's deadline, as every collective
-// (comm/control/progress.hpp).
+//    (comm/control/progress.hpp).
 #pragma once
 
 #include <memory>

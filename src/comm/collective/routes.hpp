@@ -2,7 +2,7 @@
 // How one block's terms become its sum when they lie on several hosts: which partial sums a host
 // makes, and where they travel. Arithmetic only; comm/collective/exchange.hpp carries it out.
 //
-// The reduction says in which order the ranks' terms are added:
+// The reduction defines in which order the ranks' terms are added:
 //
 //   ordered  ((g0 + g1) + g2) + …
 //   tree     ((g0 + g1) + (g2 + g3)) + …
@@ -13,14 +13,14 @@
 // travels as it is. So nothing changes in the additions, only where they are made: with `ordered`
 // and `tree` the bits are those of any other transport. There are two ways to go:
 //
-//   gathered  every partial sum goes to the owner, who makes the remaining additions
+//   gathered  every partial sum goes to the owner, which makes the remaining additions
 //   passed on with `ordered`: the sum so far walks from host to host in the order of ranks, each
 //             adds its ranks' terms, and the last one sends what is complete, rounded, to the owner
 //
 // `ordered` takes the way on which fewer bytes cross between hosts.
 //
 // 1. All ranks make the same choice. 2. Visits are sorted by segment or term first, block second,
-// which keeps bounded windows free of deadlock (comm/collective/exchange.cpp).
+//    which keeps bounded windows free of deadlock (comm/collective/exchange.cpp).
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct SumStep {
 /// What a rank does for one chunk of one block.
 struct Visit {
   int block = 0;                       ///< the owner's rank
-  int to = -1;                         ///< who gets the result; -1: it is stored in the own block
+  int to = -1;                         ///< rank that gets the result; -1: stored in the own block
   std::uint32_t first = 0, count = 0;  ///< of `steps`
   bool partial = false;                ///< the result travels as fp32
   bool as_it_is = false;               ///< nothing is added: sent from where it lies

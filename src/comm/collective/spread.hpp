@@ -5,9 +5,9 @@
 // (comm/collective/ring.hpp).
 //
 // 1. Shards are received where they belong; there is no scratch, and a collective allocates
-// nothing.
+//    nothing.
 // 2. Messages are sorted by chunk, then owner, on both sides, so bounded windows are free of
-// deadlock.
+//    deadlock.
 #pragma once
 
 #include <cstdint>

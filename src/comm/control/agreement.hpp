@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every rank must have in common before they compute together: the same deck and overrides,
 // the same build, the same data. Ranks that differ in one of these train wrongly, or wait for
-// collectives that never come, and nothing later would say why.
+// collectives that never come, and no later error would name the reason.
 //
 // 1. Ranks that agree exchange one hash, in a time that grows with the logarithm of their number.
-// Only ranks that differ send what they have.
+//    Only ranks that differ send what they have.
 // 2. The error is the same on all ranks: every fact that differs, each value with the ranks that
-// have it.
+//    have it.
 #pragma once
 
 #include <cstddef>

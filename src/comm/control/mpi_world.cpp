@@ -232,7 +232,7 @@ void MpiWorld::abort(ExitCode code) noexcept {
   await_reader(STDERR_FILENO);
   // Not comm(), though it has the same ranks: MPICH asks the launcher to end the job for the world
   // only. For another communicator it asks the ranks, which one that is stopped does not answer,
-  // and mpiexec returns 0 or 9, depending on who is seen to end first.
+  // and mpiexec returns 0 or 9, depending on which is seen to end first.
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
   std::_Exit(static_cast<int>(code));
 }

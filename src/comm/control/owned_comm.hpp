@@ -6,7 +6,7 @@
 
 namespace trireme::comm {
 
-/// Owns one MPI communicator. Frees it when it dies, unless MPI is finalized by then.
+/// Owns one MPI communicator. Its destructor frees it, unless MPI is finalized by then.
 class OwnedComm {
  public:
   OwnedComm() = default;

@@ -32,7 +32,7 @@ struct Placement {
   [[nodiscard]] std::vector<int> ranks_on(const std::string& host) const;
 };
 
-/// This process's place, `threads` of it. Throws DeviceError when the kernel does not tell.
+/// This process's place, `threads` of it. Throws DeviceError when the kernel does not report it.
 RankPlace place_here(const std::string& host, int threads);
 
 /// Collective.

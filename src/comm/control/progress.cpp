@@ -10,7 +10,7 @@ namespace trireme::comm {
 namespace {
 
 constexpr int spin_turns = 50;
-/// Source: naps of 200 us hide communication behind compute better than 50 us or spinning
+/// Source: naps of 200 us overlap communication with compute better than 50 us or spinning
 /// (2 ranks x 2 threads on 2 cores, 2 Gbit/s link: 92 ms against 105 and 103 of 80 ms compute).
 constexpr int shortest_nap_us = 20;
 constexpr int longest_nap_us = 200;

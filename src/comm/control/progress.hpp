@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank waits for its peers inside a collective: attentive at first, then out of the way, and
-// not forever. All collectives of a run wait like this, those of the World and those of buckets.
+// How a rank waits for its peers inside a collective: it spins, then sleeps between polls, up
+// to a deadline. All collectives of a run wait like this, those of the World and those of buckets.
 //
-// Open MPI moves messages only while somebody calls it, so waiting means polling. The cores are
+// Open MPI moves messages only inside calls to it, so waiting means polling. The cores are
 // shared with compute threads, so polling must not keep one busy: after a few microseconds the
-// waiter naps, each nap longer than the one before, up to a limit. The first message that moves
-// makes it attentive again. It never calls sched_yield(): Linux 6.18 books a whole time slice for
-// every yield, and a waiter that yielded a hundred times stands behind the compute thread of its
-// core for a quarter of a second. Source: two hosts, 2 Gbit/s, input of tests/network/measure.py:
+// waiter naps, each nap longer than the one before, up to a limit. After the first message that
+// moves it spins again. It never calls sched_yield(): Linux 6.18 charges a whole time slice for
+// every yield, and a waiter that yielded a hundred times runs after the compute thread of its core
+// for a quarter of a second. Source: two hosts, 2 Gbit/s, input of tests/network/measure.py:
 // with yields a third of the communication stayed exposed, without them a sixteenth.
 //
 // When nothing has moved for the deadline, the waiter asks the ranks (comm/control/watchdog.hpp),
-// which throws a CommError naming who is missing, or lets it go on.
+// which throws a CommError naming the missing ranks, or returns, and the wait continues.
 //
 // 1. One collective at a time per object, from any thread; two at once are a ContractError.
 // 2. While everything moves, no clock is read and nothing is sent.
@@ -86,7 +86,7 @@ class Progress {
   /// No message was: spins or naps. Throws CommError naming the collective and the missing
   /// ranks after the deadline.
   void pause();
-  /// The same in two halves, for who naps in its own way: if turn() is not 0, nap so many
+  /// The same in two halves, for a caller that sleeps by itself: if turn() is not 0, sleep so many
   /// microseconds and call after_nap().
   int turn(int longest_us) { return patience_.turn(longest_us); }
   void after_nap();

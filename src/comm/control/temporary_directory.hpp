@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory for what a command builds for itself, such as a token cache: made by rank 0, known to
+// A directory for what a command builds for itself, such as a token cache: made by rank 0, named to
 // all ranks, gone with the object.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that may fail on some ranks end the same way on all of them, so that nobody is left waiting
-// in the next collective.
+// Steps that may fail on some ranks end the same way on all of them, so that no rank waits without
+// end in the next collective.
 //
 //     together(world, [&] { /* every rank */ });
 //     on_first_rank(world, [&] { /* rank 0 only */ });
@@ -23,7 +23,7 @@
 
 namespace trireme::comm {
 
-/// Another rank failed and says why itself.
+/// Another rank failed, and prints the reason itself.
 class FailedElsewhere : public EnvironmentError {
  public:
   FailedElsewhere(int rank, const std::string& text)
@@ -34,7 +34,7 @@ class FailedElsewhere : public EnvironmentError {
 };
 
 namespace detail {
-/// What one rank has to tell after its part: empty, or an error in a form that travels.
+/// The result of one rank's part, for the others: empty, or an error as bytes.
 std::string packed(const std::exception& error);
 /// Collective. Throws when any rank's `mine` is not empty; `own` is what this rank caught.
 void settle(World& world, const std::string& mine, const std::exception_ptr& own);

@@ -64,7 +64,7 @@ Watchdog::Watchdog(MPI_Comm parent, std::vector<std::string> hosts)
   asking_.assign(num_ranks, MPI_REQUEST_NULL);
   answering_.assign(num_ranks, MPI_REQUEST_NULL);
   if (size_ == 1)
-    return;  // nobody will ask
+    return;  // no other rank will ask
   try {
     responder_ = std::thread([this] {
       pthread_setname_np(pthread_self(), "watchdog");
@@ -123,7 +123,7 @@ void Watchdog::serve() {
     lock.unlock();
     try {
       answer_questions();
-    } catch (const std::exception& problem) {  // whoever waits will find out by himself
+    } catch (const std::exception& problem) {  // a waiting thread meets the same failure itself
       error_line("warning: this rank no longer answers the health checks of others: {}",
                  problem.what());
       return;
@@ -209,7 +209,7 @@ std::vector<Watchdog::Answer> Watchdog::ask(const Question& question) {
 Watchdog::Finding Watchdog::check_ranks(const Lane& lane, double idle_s, bool& all_were_there) {
   const std::lock_guard calling(calling_);
   check();
-  // The lane is the caller's own, or a copy, so nobody writes it now.
+  // The lane is the caller's own, or a copy, so no other thread writes it now.
   const auto answers = ask({++num_calls_, lane.id, lane.sequence});
   const auto any = [&](Answer::State state) {
     return std::ranges::any_of(answers, [&](const Answer& a) { return a.state == state; });

@@ -6,24 +6,24 @@
 // communication thread in that of a bucket. Each of these places is a lane
 // (comm/control/progress.hpp makes them), and the ranks' lanes correspond. Entering a collective is
 // noted here and costs no message. When nothing has moved in a lane for the deadline, its waiter
-// asks the ranks: every other rank is asked how far it has come in that lane. A thread of its own,
+// queries the ranks: every other rank is asked how far it has come in that lane. A separate thread,
 // the responder, answers, so a rank answers whatever its other threads do, and only a rank that is
-// gone, stopped or cut off stays silent. There are four findings:
+// gone, stopped or disconnected stays silent. There are four findings:
 //
-//   some rank is silent         CommError that names it, and says where the late ones are
-//   somebody is at work         go on waiting: rank 0 reads a text or writes a file, say
+//   some rank is silent         CommError that names it, and the places of the late ones
+//   some rank is at work        go on waiting: rank 0 reads a text or writes a file, for example
 //   a rank is late              CommError that names it and where it is: in another collective, or
 //                               in none
 //   all are there               go on once: the last one may have come just now. If nothing moves
 //                               until the deadline passes again, CommError
 //
-// A rank is silent when it has not answered for a tenth of the deadline, at least 5 s: a virtual
-// machine may keep a rank that is well from its core for seconds. Time in which the caller itself
+// A rank is silent when it has not answered for a tenth of the deadline, at least 5 s: on a virtual
+// machine a healthy rank may get no processor for seconds. Time in which the caller itself
 // was stopped does not count.
 //
 // 1. Nothing is sent while collectives go well.
 // 2. Being at work (World::AtWork) stretches the deadline for all ranks, as long as all ranks
-// answer.
+//    answer.
 // 3. When one lane has failed, the others of this rank fail too, at their next nap.
 // 4. Any thread may call any member; one check at a time runs per rank.
 #pragma once
@@ -44,7 +44,7 @@
 
 namespace trireme::comm {
 
-/// A collective for people. A bucket's has a number.
+/// A collective, as messages name it. A bucket's has a number.
 struct Collective {
   const char* operation = "";  ///< a literal
   BucketIndex bucket{};
@@ -69,7 +69,7 @@ class Watchdog {
     bool inside = false;        ///< of the latest
     Collective collective;
   };
-  /// All ranks add lanes in the same order, without talking about it. Returns what stays valid
+  /// All ranks add lanes in the same order, without communication. Returns what stays valid
   /// until remove().
   Lane& add();
   void remove(Lane& lane);
@@ -83,7 +83,7 @@ class Watchdog {
   void end_work() { works_.fetch_sub(1, std::memory_order_relaxed); }
 
   enum class Finding : std::uint8_t { go_on, no_progress };
-  /// Nothing has moved in `lane` for `idle_s`. Throws CommError, or says whether to go on waiting.
+  /// Nothing has moved in `lane` for `idle_s`. Throws CommError, or returns whether to wait on.
   /// `all_were_there` is kept by the caller from one call to the next, false since something moved.
   Finding check_ranks(const Lane& lane, double idle_s, bool& all_were_there);
   [[noreturn]] void fail(const Lane& lane, double idle_s, const std::string& why);

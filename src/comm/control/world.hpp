@@ -5,16 +5,15 @@
 //
 // 1. Every member must be called by all ranks in the same order, from the host's main thread.
 // 2. `make_self_world()` is a complete world of one rank that needs no MPI.
-// 3. The MPI world lives on its own duplicate of MPI_COMM_WORLD with MPI_ERRORS_RETURN; a failing
-// call is a CommError with the
-//    statement and MPI's own words.
+// 3. The MPI world has its own duplicate of MPI_COMM_WORLD with MPI_ERRORS_RETURN; a failing call
+//    is a CommError with the statement and MPI's own message.
 // 4. abort() ends every rank of the job at once; it is how a rank that failed alone keeps the
-// others from waiting without end.
+//    others from waiting without end.
 // 5. No rank waits forever. When nothing moves for the deadline, a member throws a CommError that
-// names the ranks which are gone or late (comm/control/watchdog.hpp). A rank that is busy for a
-// time that nobody can bound, with files say, holds an AtWork meanwhile: then the others wait for
-// as long as it lives. together() and on_first_rank() do so. Left to MPI, which waits without end,
-// are its own start and end and the splitting of communicators, which a barrier goes before.
+//    names the ranks which are gone or late (comm/control/watchdog.hpp). A rank that works for long
+//    outside of MPI, on files for example, holds an AtWork meanwhile, and the others wait for it
+//    while it is alive; together() and on_first_rank() do so. Not covered, since MPI itself waits
+//    without end: its start and end, and the splitting of communicators (after a barrier).
 #pragma once
 
 #include <cstddef>
@@ -62,7 +61,7 @@ class World {
   virtual void limit_waiting(double /*deadline_s*/) {}
   [[nodiscard]] virtual double deadline_s() const { return 600; }
 
-  /// While one lives, this rank is known to be at work beside all collectives. Nests.
+  /// While one exists, this rank counts as busy outside of all collectives. Nests.
   class AtWork {
    public:
     explicit AtWork(World& world) : world_(world) { world_.begin_work(); }
@@ -97,7 +96,7 @@ class MpiScope {
 /// Requires an initialized MPI (an MpiScope, or a test's main).
 std::unique_ptr<World> make_mpi_world();
 
-/// "Open MPI v4.1.4 …", the library's own words.
+/// "Open MPI v4.1.4 …", as the library reports it.
 std::string mpi_version();
 
 }  // namespace trireme::comm

@@ -7,9 +7,9 @@
 // Ranks in network namespaces of their own cannot reach each other's sockets, and get an error.
 //
 // 1. A socket is named by 128 random bits, and every message carries its sender's, which all know
-// from MPI. Messages of anybody else are dropped.
-// 2. Nobody waits for a message before all ranks know that all messages were sent: a rank that
-// cannot send is an error on every rank, and not a wait.
+//    from MPI. Messages of other senders are dropped.
+// 2. No rank waits for a message before all ranks know that all messages were sent: a rank that
+//    cannot send is an error on every rank, and not a wait.
 // 3. Nothing is left in a file system.
 #pragma once
 
@@ -49,7 +49,7 @@ class OwnedFile {
 /// A number that no other process has: 128 random bits.
 using Nonce = std::array<std::uint64_t, 2>;
 
-/// What one rank of a node tells the others: that all is well so far, or which step failed and why.
+/// The status that a rank sends to the others of its node: success, or which step failed and why.
 struct NodeReport {
   Nonce nonce{};                ///< this rank's
   std::int32_t error = 0;       ///< errno; 0: all is well
@@ -69,7 +69,7 @@ std::vector<NodeReport> exchange_reports(MPI_Comm node,
                                          const std::function<bool()>& meanwhile = {});
 
 /// The peers' files by local rank, the own entry closed. Collective over `node`. `reports` becomes
-/// what every rank said when it began. `agree` is called with what all said, on every rank alike,
+/// the reports of all ranks at the start. `agree` is called with them, on every rank alike,
 /// and throws when one has failed.
 std::vector<OwnedFile> exchange_files(
     MPI_Comm node,

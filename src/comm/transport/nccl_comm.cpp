@@ -100,7 +100,7 @@ NcclComm::~NcclComm() {
   try {
     const std::lock_guard lock(mutex_);
     wait(ncclCommFinalize(comm_), "ncclCommFinalize");
-    // A non-blocking communicator may still be at it; there is nothing left to ask.
+    // A non-blocking communicator may still be in progress; there is no handle left to query.
     if (const auto status = ncclCommDestroy(comm_);
         status != ncclSuccess && status != ncclInProgress)
       error_line("warning: ncclCommDestroy failed: {}", ncclGetErrorString(status));
@@ -153,7 +153,7 @@ void NcclComm::collective(const char* operation,
     lock.unlock();
     entry.end->wait();
     lock.lock();
-    static_cast<void>(trouble());  // lets go of what has ended
+    static_cast<void>(trouble());  // drops entries that have ended
   }
   if (lane_ != nullptr)
     watchdog_->enter(*lane_, Collective{operation, bucket, true});
@@ -214,7 +214,7 @@ std::string NcclComm::check_ranks(std::unique_lock<std::timed_mutex>& lock) {
   try {
     found = watchdog_->check_ranks(asked, idle_s, all_were_there);
   } catch (const CommError& error) {
-    return fmt::format("{}; NCCL's last words: {}", error.what(), last);
+    return fmt::format("{}; NCCL's last message: {}", error.what(), last);
   }
   lock.lock();
   all_were_there_ = all_were_there;
@@ -229,7 +229,7 @@ void NcclComm::watch() {
   std::unique_lock lock(mutex_, std::defer_lock);
   std::string found;
   while (found.empty()) {
-    // Somebody who holds the lock for longer than the deadline is stuck inside NCCL.
+    // A thread that holds the lock for longer than the deadline is stuck inside NCCL.
     if (!lock.try_lock_for(std::chrono::duration<double>(deadline_s_ + 1))) {
       found = fmt::format("NCCL: a call has not returned for {:.0f} s", deadline_s_);
       break;

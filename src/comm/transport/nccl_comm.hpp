@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // One NCCL communicator, its errors and the thread that monitors it.
 //
-// A collective of NCCL runs on the GPU: when a peer is gone, its kernel never ends, and neither does
-// whoever waits for the stream. So a thread of its own looks every tenth of a second at NCCL's
-// asynchronous error and at the events after the collectives. When the oldest collective has not
-// ended for the deadline it asks the ranks (comm/control/watchdog.hpp), as a host does that waits:
+// A collective of NCCL runs on the GPU: when a peer is gone, its kernel never ends, and a thread
+// that waits for the stream waits forever. So a monitor thread polls, every 0.1 s, NCCL's
+// asynchronous error and the events after the collectives. When the oldest collective has not
+// ended for the deadline it asks the ranks (comm/control/watchdog.hpp), as a waiting host does:
 // a rank that is silent or late is named, one that is at work is waited for, and if all have given
 // the collective to their GPUs it may take the deadline once more. Then, and on an error, it prints
-// which collective it was and NCCL's own words, aborts the communicator and ends the job: nobody
-// else is able to.
+// which collective it was and NCCL's own message, aborts the communicator and ends the job: no
+// other thread is able to.
 //
 // 1. The communicator is non-blocking: calls return at once, and wait() polls until NCCL is done
 //    with them. All calls hold the lock of this object, so that the monitor never aborts while
 //    another thread is inside NCCL. If the lock cannot be had, it ends the job without aborting.
 // 2. Collectives are entered in stream order. The events come from a ring made at construction; a
-//    full ring forgets its oldest entry only when that has ended, else the caller waits for it.
+//    full ring drops its oldest entry only when that has ended, else the caller waits for it.
 // 3. Teardown: the monitor ends, the communicator is finalized (which waits for what is enqueued)
 //    and destroyed. While an exception goes by it is aborted instead.
 #pragma once
@@ -49,9 +49,9 @@ class NcclComm {
   NcclComm& operator=(const NcclComm&) = delete;
 
   /// Runs `call` on the communicator and waits until NCCL has taken it. Throws CommError with
-  /// `statement`, NCCL's name for the error and its last words.
+  /// `statement`, NCCL's name for the error and its last message.
   void run(const std::string& statement, const std::function<ncclResult_t(ncclComm_t)>& call);
-  /// The same for a collective, which ends after what `stream` holds; the monitor looks after it.
+  /// The same for a collective, which ends after what `stream` holds, and which is then monitored.
   void collective(const char* operation,
                   BucketIndex bucket,
                   device::Stream& stream,
@@ -71,9 +71,9 @@ class NcclComm {
   [[nodiscard]] std::string words(ncclResult_t status) const;
   [[nodiscard]] std::string last_words() const;
   void watch();
-  /// The collective for people. Requires the lock, and an entry.
+  /// The collective, as messages name it. Requires the lock, and an entry.
   [[nodiscard]] std::string oldest() const;
-  /// What NCCL says is wrong now, or nothing; lets go of what has ended. Requires the lock.
+  /// The error that NCCL reports now, or nothing; drops entries that have ended. Requires the lock.
   std::string trouble();
   /// Whether nothing has ended for the deadline. Requires the lock.
   [[nodiscard]] bool stands_still() const;

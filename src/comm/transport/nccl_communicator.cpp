@@ -84,7 +84,7 @@ class NcclMemory final : public device::MemorySource {
   std::map<void*, void*> handles_;
 };
 
-/// NCCL refuses two ranks on one GPU in its own words; here are ours. NCCL_HOSTID makes it take the
+/// NCCL refuses two ranks on one GPU; this check names them first. NCCL_HOSTID makes it take the
 /// ranks for ranks of several hosts, which is how tests share a GPU.
 void expect_own_gpus(World& world, const device::Device& device) {
   const auto all = world.gather_all(world.host() + ": " + device.description());
@@ -93,7 +93,7 @@ void expect_own_gpus(World& world, const device::Device& device) {
   for (std::size_t a = 0; a < all.size(); ++a)
     for (std::size_t b = a + 1; b < all.size(); ++b)
       if (all[a] == all[b])
-        throw UserError(fmt::format("ranks {} and {} share a GPU ({}); NCCL wants one GPU per rank",
+        throw UserError(fmt::format("ranks {} and {} share a GPU ({}); NCCL needs one GPU per rank",
                                     a, b, all[a]));
 }
 
@@ -104,7 +104,7 @@ class NcclCommunicator final : public Communicator {
         size_(world.size()),
         comm_(world, device, options.most_blocks),
         memory_(comm_, device, options.registers_memory) {
-    // The sum of two is rounded once by anybody.
+    // The sum of two is rounded once by every method.
     if (options.bf16_sum == NcclBf16Sum::fp32 && size_ > 2)
       terms_ = memory_.allocate(
           std::max(options.bf16_sum_bytes, least_terms * static_cast<std::size_t>(size_)),
@@ -159,7 +159,7 @@ class NcclCommunicator final : public Communicator {
 
   static std::size_t count_of(ConstView view) { return static_cast<std::size_t>(view.elements); }
 
-  /// Every rank sends each shard's terms to its owner, who adds them: the bytes of a
+  /// Every rank sends each shard's terms to its owner, which adds them: the bytes of a
   /// reduce-scatter, in as many pieces as the terms have room for.
   void add_terms(const char* operation,
                  const Shards& shards,

@@ -6,9 +6,9 @@
 // then sleeps in the kernel on the seat (a futex), so a late rank costs the others no core.
 //
 // 1. All ranks pass the same points in the same order; numbers wrap around.
-// 2. What a rank wrote before reach() is seen by whoever waited for it (release, acquire).
+// 2. What a rank wrote before reach() is visible to a rank that waited for it (release, acquire).
 // 3. A seat's owner wakes sleepers only when there are some: both sides order their store before
-// their load, so either the owner sees the sleeper or the sleeper sees the new count.
+//    their load, so either the owner reads the sleeper's flag or the sleeper reads the new count.
 #pragma once
 
 #include <atomic>

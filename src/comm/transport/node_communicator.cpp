@@ -12,9 +12,9 @@
 //
 // Between hosts, a sum of fp32 in any order goes around rings where every host has equally many
 // ranks; all else goes through comm/collective/exchange.hpp. Every host sends each shard, or its
-// part of each shard's sum, once. (A promised order may ask for more: comm/collective/routes.hpp.)
+// part of each shard's sum, once. (A guaranteed order may need more: comm/collective/routes.hpp.)
 //
-// The last meeting lets nobody leave, and overwrite its bucket, while a peer still reads it.
+// The last barrier keeps a rank from overwriting its bucket while a peer still reads it.
 #include <algorithm>
 #include <atomic>
 #include <list>

@@ -30,7 +30,7 @@ std::byte* map(int file, std::size_t bytes) {
 }
 
 /// Takes every page of a fresh file now. Through the mapping, so that huge pages are possible;
-/// kernels before 5.14 know only the file's own call. Returns errno, or 0.
+/// kernels before 5.14 have only the file's own call. Returns errno, or 0.
 int take_pages([[maybe_unused]] std::byte* at, int file, std::size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   if (madvise(at, bytes, MADV_POPULATE_WRITE) == 0)

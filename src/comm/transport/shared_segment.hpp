@@ -11,10 +11,10 @@
 //
 // 1. Construction is collective over the node, and fails on all ranks when it fails on one.
 // 2. Fresh memory is zero and page-aligned; unmapping is local, and is left out after
-// device::keep_all_memory().
+//    device::keep_all_memory().
 // 3. No rank takes memory for a peer's that is not: every piece ends with a random number of its
-// owner's, beyond the bytes that were asked for, and each rank reads it in every peer's piece and
-// compares it with what that peer said over MPI.
+//    owner's, beyond the bytes that were asked for, and each rank reads it in every peer's piece
+//    and compares it with the one that the peer sent over MPI.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class SharedSegment {
  private:
   /// Makes and maps this rank's piece; failures go to `mine`.
   OwnedFile take_memory(int rank, NodeReport& mine);
-  /// Maps a peer's piece and sees that it is that peer's.
+  /// Maps a peer's piece and checks that it is that peer's.
   void map_peer(std::size_t peer, const OwnedFile& file, const Nonce& nonce, NodeReport& mine);
   void unmap() noexcept;
 

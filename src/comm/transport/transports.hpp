@@ -32,7 +32,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(World& world,
                                                      const Options& options);
 
 /// How long a single message is. Between hosts it stays below Open MPI's eager limit for TCP
-/// (64 KiB): longer ones wait for an answer that queues behind the data of the other direction.
+/// (64 KiB): longer ones wait for an answer that is queued after the data of the other direction.
 /// Source: `trireme bench reduce`, ring of 64 MiB on 2 ranks. 2 Gbit/s link (134 ms at wire speed):
 /// 141 ms with 60 KiB, 250 ms with 512 KiB messages. One host: 5.1 ms with 512, 5.5 with 60 KiB.
 std::size_t message_bytes(const Options& options, bool one_host);

@@ -106,9 +106,9 @@ Stream::~Stream() {
   try {
     std::rethrow_exception(failure_->error);
   } catch (const std::exception& error) {
-    error_line("warning: stream {} failed and nobody asked: {}", name_, error.what());
+    error_line("warning: stream {} failed, and no call reported it: {}", name_, error.what());
   } catch (...) {
-    error_line("warning: stream {} failed and nobody asked", name_);
+    error_line("warning: stream {} failed, and no call reported it", name_);
   }
 }
 

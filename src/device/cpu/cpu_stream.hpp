@@ -42,7 +42,7 @@ double now_seconds();
 /// The first exception of a stream, shared by the streams and events that it reached.
 struct Failure {
   std::exception_ptr error;
-  /// Somebody on the host has been told.
+  /// A thread of the host has received it.
   std::atomic<bool> told{false};
 };
 
@@ -126,7 +126,7 @@ class Stream final : public device::Stream {
   /// `threads`: what a parallel loop on the worker may use; an inline stream has its caller's.
   /// Throws DeviceError when the system gives no thread.
   Stream(Device& device, StreamMode mode, const std::string& name, int threads);
-  /// Waits for what is queued. A failure that nobody was told of is printed.
+  /// Waits for what is queued. A failure that was not reported yet is printed.
   ~Stream() override;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -140,7 +140,7 @@ class Stream final : public device::Stream {
   std::unique_ptr<device::Graph> end_capture() override;
 
   /// Runs `callable` in stream order: now on an inline stream, on the worker otherwise. It may
-  /// throw: on an inline stream the caller gets the exception, on a concurrent one whoever waits.
+  /// throw: on an inline stream the caller gets the exception, else the thread that waits.
   template <class F>
   void run(F callable) {
     if (captured_)

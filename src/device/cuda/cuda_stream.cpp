@@ -25,7 +25,7 @@ double time_of(cudaEvent_t event, const Anchor& anchor) {
   return anchor.seconds + static_cast<double>(milliseconds) * 1e-3;
 }
 
-/// What a destructor does about a failing call: tell, and go on. A process that is ending has no
+/// What a destructor does about a failing call: print it, and go on. A process that ends has no
 /// driver left to free anything in.
 void report(cudaError_t status, const char* statement) noexcept {
   if (status != cudaSuccess && status != cudaErrorCudartUnloading)

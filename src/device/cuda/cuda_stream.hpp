@@ -4,12 +4,12 @@
 // 1. Every stream is asynchronous, whatever its mode: the mode chooses the priority. `concurrent`
 //    streams carry short work that others wait for (communication, copies) and go before `inlined`
 //    ones, which compute. None synchronizes with CUDA's default stream.
-// 2. An event's time is measured by the GPU and told on the host's steady clock: a Clock pairs the
+// 2. An event's time is measured by the GPU and given on the host's steady clock: a Clock pairs the
 //    two at an anchor, and elapsed time is counted from the anchor that was current when the event
 //    was recorded. A pair is as exact as the round trip of an event on an idle stream (some
 //    microseconds). Elapsed times are fp32 milliseconds, so anchors are renewed every two seconds,
 //    when a host that waited for a stream or an event has time anyway. A new anchor agrees with the
-//    one before as far as its own round trip allows, so times of one order are told in that order
+//    one before as far as its own round trip allows, so times of one order are given in that order
 //    unless the two clocks have drifted apart by more.
 // 3. A capture (CUDA's, cudaStreamCaptureModeThreadLocal) binds the thread that captures; other
 //    threads may wait, query and allocate.
@@ -51,7 +51,7 @@ class Clock {
   void renew_when_old();
 
  private:
-  /// `previous`: the anchor that times were told by until now; null for the first.
+  /// `previous`: the anchor that times were computed from until now; null for the first.
   [[nodiscard]] std::shared_ptr<const Anchor> measure(const Anchor* previous) const;
 
   const int gpu_;

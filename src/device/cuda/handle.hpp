@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operations need to know of a CUDA stream, without CUDA's headers: this file is included
+// What operations need of a CUDA stream, without CUDA's headers: this file is included
 // whether or not the build has CUDA.
 //
 // 1. handle_of() makes the stream's GPU the current one of the calling thread, so kernels may be
-// launched from any thread.
+//    launched from any thread.
 // 2. A stream has one workspace. Operations on one stream run one after another, so they share it;
-// nothing in it survives an operation.
+//    nothing in it survives an operation.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream as those know it who only pass it on: without CUDA's headers, and light.
+// A stream's handle for code that only passes it on: without CUDA's headers.
 #pragma once
 
 struct CUstream_st;

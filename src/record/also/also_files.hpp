@@ -10,13 +10,13 @@
 // wrote them there.
 //
 // 1. A text file holds no row that run.h5 does not, and after open() the same ones: it is made anew
-// from them and renamed into its place, so that rows of later steps, a line cut by a kill, and rows
-// that a power cut took are all put right. Rows from before those of run.h5 (of one that was
-// damaged and moved aside) stay.
-// 2. An event file is not changed by a later start. That one's file says from which step on the
-// earlier ones count no more. Without an earlier file, the rows that run.h5 holds come first.
+//    from them and renamed into its place, so that rows of later steps, a line cut by a kill, and
+//    rows that a power cut took are all put right. Rows from before those of run.h5 (of one that
+//    was damaged and moved aside) stay.
+// 2. An event file is not changed by a later start. That one's file states from which step on the
+//    earlier ones count no more. Without an earlier file, the rows that run.h5 holds come first.
 // 3. A failure is kept, and nothing is written afterwards: add() never throws, so that run.h5 goes
-// on; whoever owns the record asks for problem() and ends the run with it.
+//    on; the owner of the record checks problem() and ends the run with it.
 // 4. What is appended is appended whole: what a full disk let through of it is cut off again.
 // 5. One thread at a time uses an object.
 #pragma once
@@ -55,7 +55,7 @@ class AlsoFiles {
   AlsoFiles& operator=(const AlsoFiles&) = delete;
 
   void add(std::span<const StepRow> steps, std::span<const ValidationRow> validation) noexcept;
-  /// What add() met; null when all went well.
+  /// The failure of an add(); null when there was none.
   [[nodiscard]] std::exception_ptr problem() const { return problem_; }
 
  private:

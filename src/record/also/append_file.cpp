@@ -50,7 +50,7 @@ void AppendFile::append(std::string_view bytes) {
       continue;
     if (written <= 0) {
       const int reason = written < 0 ? errno : ENOSPC;
-      // Where even that fails, a reader meets a piece that is cut, as after a power cut.
+      // Where even that fails, a reader finds a line that is cut, as after a power cut.
       static_cast<void>(::ftruncate(descriptor_, size_) == 0);
       fail("write", reason);
     }

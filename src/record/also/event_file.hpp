@@ -30,7 +30,7 @@ std::string framed(std::string_view data);
 
 /// The first record of every file. `wall_time` in seconds since 1970.
 std::string version_event(double wall_time);
-/// Tells a reader to forget what earlier files hold of this step and later ones.
+/// An event that makes a reader drop what earlier files hold of this step and later ones.
 std::string restart_event(double wall_time, std::int64_t step);
 /// Tag and value of each scalar of a step.
 std::string scalars_event(double wall_time,

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view json_begin = "{\"step\": ";
 
-/// `not_finite`: for NaN and infinities; null: their own words.
+/// `not_finite`: for NaN and infinities; null: nan, inf, -inf.
 template <class T>
 std::string number_text(T value, const char* not_finite) {
   if constexpr (std::is_floating_point_v<T>) {

@@ -3,8 +3,8 @@
 // and validation.csv hold. Names and order are those of the columns (run_schema.hpp).
 //
 // 1. A number is the shortest text that reads back as the same bits, with ".0" where it would look
-// like an integer. postproc's export writes the same bytes.
-// 2. What is not finite is null in JSON, which has no word for it, and nan, inf or -inf in CSV.
+//    like an integer. postproc's export writes the same bytes.
+// 2. What is not finite is null in JSON, which cannot express it, and nan, inf or -inf in CSV.
 // 3. A line ends with a line feed, and begins with its step.
 //
 // Source of the formats: RFC 8259 (JSON), jsonlines.org, RFC 4180 (CSV; no field needs quotes).

@@ -15,14 +15,14 @@
 // elements; a parameter's content hash is the sum over its pieces. So it does not depend on who
 // wrote what, one pass yields both, and a reader checks what it read while it reads it.
 //
-// 1. Everything is written into step-N.tmp, fsync'ed, the manifest last, then renamed: a
-// directory named step-N is whole, or was damaged later. The directories are the truth; `latest` is
-// a hint. What of run.h5 was handed to the operating system is on the disk before the manifest is.
+// 1. Everything is written into step-N.tmp, fsync'ed, the manifest last, then renamed: a directory
+//    named step-N is whole, or was damaged later. The directories are the truth; `latest` is a
+//    hint. What of run.h5 was handed to the operating system is on the disk before the manifest is.
 // 2. A save removes the temporary directories that an earlier crash left, and afterwards the oldest
-// whole checkpoints that Retention does not keep; never the one just written, never one that it
-// cannot read.
+//    whole checkpoints that Retention does not keep; never the one just written, never one that it
+//    cannot read.
 // 3. Collective calls end the same way on all ranks (comm/control/together.hpp): when one fails,
-// all throw.
+//    all throw.
 // 4. Views are host memory.
 #pragma once
 
@@ -64,7 +64,7 @@ struct CheckpointFacts {
   std::uint64_t next_sample = 0;  ///< global index of the first sample not yet trained on
   std::uint64_t seed = 0;
   NameValues model;  ///< sizes and options that a reader must share, compared on load
-  NameValues more;   ///< versions, precision, run, data, …: told, not compared here
+  NameValues more;   ///< versions, precision, run, data, …: stated, not compared here
   /// Of the session that wrote it, every key; empty in checkpoints before format 2.1.
   NameValues deck = {};
   /// Of the tokens: text::Tokenizer::serialized(); empty in checkpoints before format 2.2, and
@@ -76,7 +76,7 @@ struct CheckpointFacts {
 ///
 /// 1. The `keep` newest ones, milestones among them; all of them when it is 0.
 /// 2. Every milestone: of a step that is a multiple of `keep_every` (0: no step is), or written
-/// while its step was one, which its facts tell; so another `keep_every` loses none of them.
+/// while its step was one, as its facts state; so another `keep_every` loses none of them.
 struct Retention {
   std::int64_t keep = 0;
   std::int64_t keep_every = 0;
@@ -106,7 +106,7 @@ struct FoundCheckpoint : CheckpointPlace {
   std::string problem;  ///< why not
   /// The system could not read it, so whether it is whole is not known.
   bool unreadable = false;
-  // What the manifest tells, where it could be read:
+  // What the manifest states, where it could be read:
   bool milestone = false;     ///< written as one (Retention)
   std::int64_t bytes = 0;     ///< of all ranks' files
   int ranks = 0;              ///< that wrote it
@@ -128,8 +128,8 @@ SavedCheckpoint save_checkpoint(const std::string& run_directory,
                                 comm::World& world);
 
 /// Collective. Fills every rank's slabs from `directory`, whatever rank count wrote it, and returns
-/// its facts. The first rank reads the manifest; every rank reads the bytes that it wants. All
-/// ranks together must want each element of a (state, parameter) equally often. fp32 and bf16 are
+/// its facts. The first rank reads the manifest; every rank reads the bytes that it needs. All
+/// ranks together must need each element of a (state, parameter) equally often. fp32 and bf16 are
 /// converted into each other (rounded to nearest even) when they differ.
 ///
 /// Throws:   UserError naming the file and what to do: truncated or damaged pieces, another format

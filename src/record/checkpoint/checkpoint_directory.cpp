@@ -46,8 +46,8 @@ void rename(const std::string& from, const std::string& to) {
     fail("rename " + from + " to " + to, std::strerror(errno));
 }
 
-/// None where there is no such directory. Throws where it cannot be read: whoever took it for empty
-/// would begin the run anew.
+/// None where there is no such directory. Throws where it cannot be read, because a run whose
+/// checkpoints seem to be missing begins anew.
 std::vector<std::string> directories_in(const std::string& path) {
   std::vector<std::string> found;
   std::error_code problem;
@@ -194,7 +194,7 @@ void sync_record(const std::string& run_directory) {
 }
 
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept {
-  std::error_code ignored;  // it is in nobody's way: the next save tries again
+  std::error_code ignored;  // it does no harm: the next save tries again
   fs::remove_all(checkpoints_of(run_directory) + "/" + temporary_name(step), ignored);
 }
 

@@ -20,7 +20,7 @@ std::string checkpoints_of(const std::string& run_directory);
 void link_checkpoints(const std::string& run_directory, const std::string& directory);
 /// "step-00000500"
 std::string checkpoint_name(std::int64_t step);
-/// The step that the name of a checkpoint says, or -1: "step-" and digits, nothing else.
+/// The step in the name of a checkpoint, or -1: "step-" and digits, nothing else.
 std::int64_t step_of(const std::string& name);
 /// checkpoints/step-00000500.tmp: where it is written before it is whole.
 std::string temporary_name(std::int64_t step);
@@ -33,10 +33,10 @@ void prepare_temporary(const std::string& run_directory, std::int64_t step);
 void sync_record(const std::string& run_directory);
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept;
 /// Makes the temporary directory the checkpoint of its step, replacing one of that name in one
-/// move, then points `latest` at it. All files in it must be fsync'ed. Throws StorageError.
+/// move, then links `latest` to it. All files in it must be fsync'ed. Throws StorageError.
 void commit_temporary(const std::string& run_directory, std::int64_t step);
 /// Removes the whole checkpoints that `retention` does not keep, oldest first, never that of
-/// `newest`. Returns what could not be removed, in words; empty when all went well.
+/// `newest`. Returns a message about what could not be removed; empty when all went well.
 std::string prune(const std::string& run_directory, std::int64_t newest, Retention retention);
 
 /// What is wrong with the name of a checkpoint's directory, whose manifest is of `step`, or "": the

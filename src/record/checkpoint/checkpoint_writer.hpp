@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes checkpoints beside a run that goes on. Every rank's thread writes its file;
 // when all have, the first rank's writes the manifest and makes the whole visible. Between the two
-// the ranks meet once, in calls of the main thread: threads here know no MPI.
+// the ranks communicate once, in calls of the main thread: threads here do not use MPI.
 //
 //     writer.start(facts, slabs);                    // collective; short
 //     ...  if (no rank is busy()) writer.advance();  // collective; twice, then it is done
@@ -9,11 +9,11 @@
 //
 // 1. The slabs' memory must stay as it is from start() until the checkpoint is done.
 // 2. A failure on any rank comes out of advance() or finish() on all (comm/control/together.hpp),
-// and the temporary directory is gone; a writer may then start again.
-// 3. The bytes and hashes do not depend on who waits when.
-// 4. What is not finite is not made visible: a UserError on all ranks says what it was.
-// 5. The destructor ends what is in progress: what is not whole stays as step-N.tmp, which the
-// next start() removes.
+//    and the temporary directory is gone; a writer may then start again.
+// 3. The bytes and hashes do not depend on the order in which ranks wait.
+// 4. What is not finite is not made visible: a UserError on all ranks names it.
+// 5. The destructor ends what is in progress: what is not whole stays as step-N.tmp, which the next
+//    start() removes.
 #pragma once
 
 #include <cstdint>

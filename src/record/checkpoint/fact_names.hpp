@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of facts that a checkpoint tells (CheckpointFacts::more).
+// The names of facts that a checkpoint holds (CheckpointFacts::more).
 #pragma once
 
 namespace trireme::record {
@@ -9,7 +9,7 @@ inline constexpr const char* run_id_fact = "run_id";
 /// The position in the data (data::Dataset::position).
 inline constexpr const char* data_position_fact = "data_position";
 /// The hash of the tokenizer, or unknown_tokenizer; without this fact, what tokenizer_then() in
-/// train/resume.cpp says.
+/// train/resume.cpp decides.
 inline constexpr const char* tokenizer_fact = "tokenizer";
 inline constexpr const char* unknown_tokenizer = "unknown";
 /// Where the first weights came from, their format and their hash (weights::Origin). They stay with

@@ -3,7 +3,7 @@
 //
 //   /            attributes filetype "trireme-checkpoint", version [2, 0], date_and_time, step,
 //                next_sample, seed, ranks, self_hash (XXH64 of everything below, see fingerprint())
-//   /model       one string attribute per fact that a reader must share; /more: told only
+//   /model       one string attribute per fact that a reader must share; /more: the others
 //   /parameters  name, shape ("384x128"), elements: in registration order
 //   /states      name, dtype
 //   /files       bytes: of rank-00000.h5, rank-00001.h5, …; frame: XXH64 of each, without its data
@@ -15,7 +15,7 @@
 // and the rest of it under its frame's; and HDF5 is not shown a file that does not match.
 //
 // 1. A manifest that was read or is about to be written is complete: for every state, the pieces of
-// each parameter tile [0, elements) without overlap, or there are none.
+//    each parameter tile [0, elements) without overlap, or there are none.
 // 2. Pieces are sorted by (state, parameter, begin).
 #pragma once
 
@@ -83,10 +83,10 @@ std::string manifest_sum(const std::string& directory);
 /// Throws StorageError.
 void write_manifest(const std::string& directory, const Manifest& manifest);
 /// Throws UserError naming the file when it is missing, damaged or of another version. Does not
-/// look at the rank files.
+/// open the rank files.
 Manifest read_manifest(const std::string& directory);
 /// Empty when file `rank` is there with its size, else what is wrong. Throws StorageError when that
-/// cannot be told.
+/// cannot be determined.
 std::string file_problem(const std::string& directory, const Manifest& manifest, std::size_t rank);
 /// The first such problem of any rank file.
 std::string missing_files(const std::string& directory, const Manifest& manifest);

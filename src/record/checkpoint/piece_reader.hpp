@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads runs of elements out of a checkpoint's rank files, whoever wrote them, and nothing but
-// those: a piece lies in one run of bytes at the offset that the manifest tells.
+// Reads runs of elements out of a checkpoint's rank files, of any number of ranks, and nothing but
+// those: a piece lies in one run of bytes at the offset that the manifest states.
 //
 // 1. A piece that is wanted whole is compared with its hash at once. Of one that is wanted in part,
-// the caller adds up the hashes over all who read it (load_checkpoint), or reads it whole.
+//    the caller adds up the hashes over all who read it (load_checkpoint), or reads it whole.
 // 2. The manifest's pieces may be a part of them, as long as they hold what is wanted.
 #pragma once
 

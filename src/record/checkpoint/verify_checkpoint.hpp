@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads every byte of a checkpoint against its hash, and tells all that is wrong: what a load tells
-// at the first damage that it meets. One process; nothing is changed, and a run may go on writing
+// Reads every byte of a checkpoint against its hash, and reports all damage; a load reports
+// only the first. One process; nothing is changed, and a run may go on writing
 // other checkpoints beside it.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Facts by name, in a fixed order: deck keys, versions, model sizes. The rooms above turn their
-// structs into these, so `record` knows neither the deck nor the model.
+// structs into these, so `record` depends neither on the deck nor on the model.
 #pragma once
 
 #include <string>

@@ -142,13 +142,13 @@ std::vector<std::string> check_rows(const h5::File& file) {
       continue;
     }
     const Table& one = tables()[number];
-    // Rows that a crash kept from being written are told by the columns' lengths.
+    // Rows that were not written because of a crash show in the columns' lengths.
     if (begin[b] + count[b] > rows_of(file, one) ||
         hash_of(file, one, begin[b], count[b]) == hash[b])
       continue;
     found.push_back(
         fmt::format("the rows {} of {} are not what was written there: the disk or "
-                    "somebody changed them; they stand as they are",
+                    "another program changed them; they are left as they are",
                     which(file, one, begin[b], count[b]), one.name));
   }
   return found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hashes of the rows of a run file: HDF5 has none of its own for the data of a dataset, so a bit
-// that flips on the disk would become a number in somebody's plot.
+// that flips on the disk would become a wrong number in a plot.
 //
 //   /blocks   table, begin, count, hash: the rows [begin, begin + count) of that table, as they
 //   were

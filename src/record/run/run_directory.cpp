@@ -70,7 +70,7 @@ void RunDirectory::create_and_lock(const std::string& host) {
 
 std::string RunDirectory::stored_id() const {
   const std::string name = file("run.id");
-  if (!fs::exists(name))  // throws where that cannot be told: the directory would get a new name
+  if (!fs::exists(name))  // throws where that cannot be read: the directory would get a new name
     return "";
   std::string text = read_whole(name);
   if (text.empty())

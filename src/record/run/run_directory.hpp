@@ -6,9 +6,9 @@
 //
 // 1. Nothing that lies in the directory is touched here but the files `lock` and `run.id`.
 // 2. The lock is an flock held by rank 0's process and ends with it, however it ends; the text in
-// the file says who holds it.
-// 3. On a file system without flock the directory is used unlocked; locked() tells, so that the
-// caller can warn.
+//    the file names the process that holds it.
+// 3. On a file system without flock the directory is used unlocked; locked() is false, so that the
+//    caller can warn.
 #pragma once
 
 #include <optional>
@@ -41,7 +41,7 @@ class RunDirectory {
   [[nodiscard]] bool locked() const { return locked_; }
 
   /// Throws StorageError when the directory is no longer where it was: removed, moved away, or with
-  /// another one in its place. What is open in it goes on being written where nobody looks. Rank 0.
+  /// another one in its place. What is open in it is still written, under the old name. Rank 0.
   void expect_in_place() const;
 
   /// What `run.id` holds; "" when there is none, or one that a crash left empty. Rank 0. Throws

@@ -68,7 +68,7 @@ class RunFile::Impl {
     h5::abandon(std::move(file_));
   }
 
-  /// Throws UserError when the file says that it is another run's.
+  /// Throws UserError when the file is another run's.
   void expect_run_of(const RunHeader& header) const;
   void open_datasets();
   void start_new(const RunHeader& header) {
@@ -179,7 +179,7 @@ class RunFile::Impl {
   /// Throws StorageError when the file is no longer at its path: what HDF5 writes would be lost.
   void expect_in_place();
   /// For what waits and what HDF5 adds to it (chunks, their index), so that a disk that is full is
-  /// met before the file is touched. The file stays whole, and this object good.
+  /// found before the file is changed. The file stays whole, and this object usable.
   void make_room() {
     if (options_.rehearsal)
       return;

@@ -12,7 +12,7 @@
 //                the `index` of samples named reduce.… and gather.… counts
 //   /validation  one dataset per column of ValidationRow
 //   /evaluation  one group per set of evaluate.sets (since 1.5), with one dataset per column of
-//                EvaluationRow; an attribute of the set's name says what it is of
+//                EvaluationRow; an attribute of the set's name describes it
 //   /tokenizer   one string, from which the tokenizer of the run's tokens can be made again (since
 //                1.4; where it is known)
 //   /checkpoints one dataset per column of CheckpointRow (since 1.1)
@@ -30,15 +30,15 @@
 // Every dataset is 1-D and extendible and has the attributes `unit` and `help`.
 //
 // 1. Rows wait in memory until `flush_rows` of them or `flush_seconds` have passed; then they are
-// appended and the file is flushed; where the disk is slow, so much later that flushing takes two
-// per cent of the time at most. A process that is killed loses what waited, and no more. So does
-// one whose disk is full: room is taken before anything is written (h5/space.hpp).
+//    appended and the file is flushed; where the disk is slow, so much later that flushing takes
+//    two per cent of the time at most. A process that is killed loses what waited, and no more. So
+//    does one whose disk is full: room is taken before anything is written (h5/space.hpp).
 // 2. create() never overwrites; resume() drops the rows of steps after the one resumed from.
 // 3. After a StorageError the object is good for destruction only.
 // 4. One thread uses a RunFile.
 // 5. What also() was given gets the rows of a flush after it. Its failure is kept, in
-// also_problem(), and costs the file nothing.
-// 6. The file's name is on the disk once it is open; its rows are when somebody syncs it.
+//    also_problem(), and costs the file nothing.
+// 6. The file's name is on the disk once it is open; its rows are after a sync().
 #pragma once
 
 #include <cstdint>
@@ -80,7 +80,7 @@ struct ValidationRow {
   double bits_per_byte = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not known
 };
 
-/// One row of /evaluation/NAME; NaN is what the set does not tell.
+/// One row of /evaluation/NAME; NaN is what the set does not measure.
 struct EvaluationRow {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -176,11 +176,11 @@ class RunFile {
   /// there is no file at `path`, or one that is not ours.
   static std::optional<std::int64_t> last_step(const std::string& path);
   /// What is damaged in a run file of ours so that it cannot be continued; "" when nothing is, or
-  /// when the file is missing, cannot be read, or is not of this trireme, which resume() tells.
+  /// when the file is missing, cannot be read, or is not of this trireme, as resume() reports.
   /// Reads all of it. Throws StorageError when the system refuses.
   static std::string damage(const std::string& path);
   /// Puts into a run file what the journal beside it still holds, where there is one: what resume()
-  /// does as well, for a file that nobody resumes. Throws StorageError.
+  /// does as well, for a file that is not resumed. Throws StorageError.
   static void finish_journal(const std::string& path);
   /// What resume() had to drop beside later steps, in sentences.
   [[nodiscard]] const std::vector<std::string>& warnings() const;
@@ -191,7 +191,7 @@ class RunFile {
 
   void append(const StepRow& row);
   void append_validation(const ValidationRow& row);
-  /// `set` names a group, which is made at its first row; `of` says what the set is of.
+  /// `set` names a group, which is made at its first row; `of` describes the set.
   void append_evaluation(const std::string& set, const std::string& of, const EvaluationRow& row);
   void append_checkpoint(const CheckpointRow& row);
   void append_skipped(const SkippedRow& row);
@@ -210,7 +210,7 @@ class RunFile {
   [[nodiscard]] RecordedRows rows() const;
   /// From now on rows go there as well, whenever they were flushed.
   void also(std::unique_ptr<AlsoFiles> files);
-  /// Why they do not any more; null: they do, or nobody asked.
+  /// Why they do not any more; null: they do, or are not asked for.
   [[nodiscard]] std::exception_ptr also_problem() const;
 
   /// Writes and flushes what waits.

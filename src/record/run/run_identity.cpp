@@ -76,7 +76,7 @@ std::string RunFile::damage(const std::string& path) {
     const h5::File file = h5::open_file(path, h5::Access::read, h5::Writes::journaled);
     if (!h5::has_attribute(file.get(), "filetype") ||
         h5::read_attribute<std::string>(file.get(), "filetype") != filetype)
-      return "";  // somebody else's
+      return "";  // of another program
     const auto version = h5::read_attribute<std::vector<std::int64_t>>(file.get(), "version");
     if (version.size() != 2 || version[0] != version_major || version[1] > version_minor)
       return "";  // another trireme's

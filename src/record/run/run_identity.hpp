@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What makes an HDF5 file a run file (run_file.hpp): the root attributes filetype and version. This
-// trireme continues files of its own major version whose minor version it knows, and brings them to
+// trireme continues files of its own major version up to its own minor version, and brings them to
 // its own.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What run.h5 says of a run and of each of its starts: root attributes, /deck, /sessions, /buckets.
+// What run.h5 has of a run and of each of its starts: root attributes, /deck, /sessions, /buckets.
 #pragma once
 
 #include <cstdint>

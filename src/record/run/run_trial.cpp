@@ -80,7 +80,7 @@ RunFindings look_here(const std::string& path, std::optional<std::int64_t> step)
       found.damage = error.what();
     if (!found.last_step)
       found.last_step = 0;
-  } catch (const UserError&) {  // not a record that can be continued: resume() says why
+  } catch (const UserError&) {  // not a record that can be continued: resume() reports why
   }
   return found;
 }
@@ -158,7 +158,7 @@ Started start(const std::string& path, std::optional<std::int64_t> step) {
   return started;
 }
 
-/// What the process said, and the status with which it ended; no status when nobody knows.
+/// What the process printed, and the status with which it ended; none where it is not known.
 std::pair<std::string, std::optional<int>> outcome_of(const Started& started) {
   std::string answer;
   for (char piece[4096];;) {
@@ -243,7 +243,7 @@ ExitCode run_trial(std::span<const char* const> arguments) {
         look_here(arguments[0], arguments.size() > 1 ? number_in(arguments[1]) : std::nullopt);
     verdict = fmt::format("{}{}\n{}", found_word,
                           found.last_step ? std::to_string(*found.last_step) : "", found.damage);
-  } catch (const std::exception&) {  // which the process that asked meets as well, and can name
+  } catch (const std::exception&) {  // the asking process fails in the same way, and names it
     verdict = "?";
   }
   tell(verdict);

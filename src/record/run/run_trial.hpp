@@ -4,15 +4,15 @@
 //
 // That process is this program, started anew: `trireme try-record PATH [STEP]`. It reads all of the
 // file; with STEP it also continues it, with writes that stay in memory. What it found comes back
-// through a pipe. When it dies over the file, the file is damaged.
+// through a pipe. When it crashes over the file, the file is damaged.
 //
-// 1. It is spawned, not forked: no memory, thread or connection of MPI is copied. It knows nothing
-// of MPI, changes nothing on the disk, and ends when this process does.
-// 2. Only a crash counts, or computing for much longer than reading can take. Where it cannot be
-// started, is killed, lacks memory, or meets a failure of the system, the file is looked at here.
+// 1. It is spawned, not forked: no memory, thread or connection of MPI is copied. It does not use
+//    MPI, changes nothing on the disk, and ends when this process does.
+// 2. Only a crash counts, or computing for much longer than reading can take. Where it cannot
+//    start, is killed, lacks memory, or a system call in it fails, the file is examined here.
 // 3. It sets memory aside before it begins, because HDF5 1.10.8 also crashes for lack of it.
-// 4. Without use_trial_program() the file is looked at here: a program that does not know the verb
-// must not be started.
+// 4. Without use_trial_program() the file is examined here: a program that does not have the verb
+//    must not be started.
 #pragma once
 
 #include <cstdint>

@@ -3,13 +3,13 @@
 // own does it, in the order in which it came.
 //
 // 1. One thread calls all members. The file belongs to the writer's thread from write() until
-// settled() returns, and to the caller until the next write().
+//    settled() returns, and to the caller until the next write().
 // 2. The queue holds at most `most_waiting` entries and `most_bytes`; a caller who finds it full()
-// and writes nevertheless waits for room. A file system that stalls for a while costs no step.
+//    and writes nevertheless waits for room. A file system that stalls for a while costs no step.
 // 3. When an entry fails, those after it are dropped, and the next write() or settled() throws what
-// it threw: a record that lost a row is not continued as if it were whole.
+//    it threw: a record that lost a row is not continued as if it were whole.
 // 4. When a copy of the record fails (RunFile::also), no entry is dropped: the next write(), once
-// its entry waits, and the next flush() or close() throw what it threw.
+//    its entry waits, and the next flush() or close() throw what it threw.
 // 5. The destructor writes what waits, unless an entry has failed, and closes the file.
 #pragma once
 

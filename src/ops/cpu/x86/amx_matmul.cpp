@@ -192,7 +192,7 @@ class MatmulAmx final : public Matmul::Implementation {
                        range.tiled(), target, next);
       }
     }
-    _mm_sfence();  // what went around the caches comes before what this thread says next
+    _mm_sfence();  // orders these stores, which bypass the caches, before the thread's later ones
   }
 
   TRIREME_AMX static void multiply_block(const Unit* a,
