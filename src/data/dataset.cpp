@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "tokens/hash.hpp"
+#include "tokens/stored_hash.hpp"
 
 namespace trireme::data {
 
@@ -59,7 +59,7 @@ Windows::Windows(std::shared_ptr<const tokens::TokenStream> stream,
 }
 
 std::uint64_t Windows::content_hash() const {
-  tokens::Hash hash;
+  tokens::StoredHash hash;
   hash.add(stream_->content_hash())
       .add(static_cast<std::uint64_t>(begin_))
       .add(static_cast<std::uint64_t>(count_));
@@ -145,14 +145,14 @@ std::vector<std::int64_t> Dataset::seen(std::int64_t samples) const {
 std::uint64_t Dataset::content_hash() const {
   if (parts_.size() == 1)
     return parts_.front().content_hash();
-  tokens::Hash hash;
+  tokens::StoredHash hash;
   for (std::size_t part = 0; part < parts_.size(); ++part)
     hash.add(parts_[part].content_hash()).add(static_cast<std::uint64_t>(mixture_.quotas()[part]));
   return hash.value();
 }
 
 std::uint64_t content_hash(const Split& split) {
-  return tokens::Hash()
+  return tokens::StoredHash()
       .add(split.train.content_hash())
       .add(split.validation ? split.validation->content_hash() : 0)
       .value();

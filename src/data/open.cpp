@@ -10,8 +10,8 @@
 #include "base/stage_progress.hpp"
 #include "base/text.hpp"
 
-#include "tokens/hash.hpp"
 #include "tokens/sources.hpp"
+#include "tokens/stored_hash.hpp"
 #include "tokens/synthetic.hpp"
 #include "tokens/token_cache.hpp"
 
@@ -174,7 +174,7 @@ std::string cache_path(const Setup& setup, const FilesConfig& files) {
   if (files.text.empty())
     return {};
   const bool bytes = setup.tokenizer == nullptr || setup.tokenizer->kind() == "bytes";
-  tokens::Hash hash;
+  tokens::StoredHash hash;
   hash.add(bytes ? "bytes" : fmt::format("{:016x}", setup.tokenizer->hash()));
   if (!files.field.empty())
     hash.add("json lines").add(files.field);

@@ -5,37 +5,15 @@
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <string_view>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
+#include "base/packing.hpp"
 #include "base/round_up.hpp"
 
 namespace trireme::layout {
-namespace {
-
-/// FNV-1a over bytes, with a length before every text, so that neighbours cannot run together.
-class Fingerprint {
- public:
-  void add(std::int64_t value) {
-    for (int shift = 0; shift < 64; shift += 8)
-      add_byte(static_cast<std::uint64_t>(value) >> shift);
-  }
-  void add(std::string_view text) {
-    add(static_cast<std::int64_t>(text.size()));
-    for (const char letter : text) add_byte(static_cast<unsigned char>(letter));
-  }
-  [[nodiscard]] std::uint64_t value() const { return hash_; }
-
- private:
-  void add_byte(std::uint64_t byte) { hash_ = (hash_ ^ (byte & 0xffU)) * 0x100000001b3U; }
-
-  std::uint64_t hash_ = 0xcbf29ce484222325U;
-};
-
-}  // namespace
-
 std::int64_t Parameter::elements() const {
   std::int64_t product = 1;
   for (const std::int64_t extent : shape) {
@@ -234,27 +212,26 @@ std::vector<Piece> Plan::find_pieces(BucketIndex bucket,
 }
 
 std::uint64_t Plan::fingerprint() const {
-  Fingerprint print;
-  print.add(options_.ranks);
-  print.add(options_.bucket_elements);
-  print.add(static_cast<std::int64_t>(options_.padding));
-  print.add(granule_);
+  Packer packer;
+  packer.number(options_.ranks);
+  packer.number(options_.bucket_elements);
+  packer.number(options_.padding);
+  packer.number(granule_);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& parameter = parameters_[i];
-    print.add(parameter.name);
-    print.add(static_cast<std::int64_t>(parameter.shape.size()));
-    for (const std::int64_t extent : parameter.shape) print.add(extent);
-    print.add((parameter.own_bucket ? 2 : 0) + (parameter.decay ? 1 : 0));
+    packer.text(parameter.name);
+    packer.array(parameter.shape);
+    packer.number((parameter.own_bucket ? 2 : 0) + (parameter.decay ? 1 : 0));
     if (options_.whole_groups)
-      print.add(parameter.group);
-    print.add(placements_[i].begin);
+      packer.number(parameter.group);
+    packer.number(placements_[i].begin);
   }
   for (const Bucket& bucket : buckets_) {
-    print.add(bucket.begin);
-    print.add(bucket.elements);
-    print.add(bucket.unpadded);
+    packer.number(bucket.begin);
+    packer.number(bucket.elements);
+    packer.number(bucket.unpadded);
   }
-  return print.value();
+  return hash_bytes(packer.take());
 }
 
 }  // namespace trireme::layout

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/hash.hpp"
 
 #include "tokens/documents.hpp"
-#include "tokens/hash.hpp"
 #include "tokens/sources.hpp"
 
 namespace trireme::tokens {
@@ -23,10 +23,8 @@ HeldTokens::HeldTokens(std::vector<std::int32_t> tokens,
 }
 
 std::uint64_t HeldTokens::content_hash() const {
-  Hash hash;
-  hash.add(std::string_view(reinterpret_cast<const char*>(tokens_.data()),
-                            tokens_.size() * sizeof(std::int32_t)));
-  return hash.value();
+  return hash_bytes(std::string_view(reinterpret_cast<const char*>(tokens_.data()),
+                                     tokens_.size() * sizeof(std::int32_t)));
 }
 
 void HeldTokens::read(std::int64_t begin, std::span<std::int32_t> out) const {

@@ -18,7 +18,7 @@
 #include "base/error.hpp"
 #include "base/path_problem.hpp"
 
-#include "tokens/hash.hpp"
+#include "tokens/stored_hash.hpp"
 
 namespace trireme::tokens {
 
@@ -228,7 +228,7 @@ class Finder {
 }  // namespace
 
 std::uint64_t TextSources::fingerprint() const {
-  Hash hash;
+  StoredHash hash;
   for (const TextFile& file : files)
     hash.add(std::filesystem::absolute(file.path).string())
         .add(static_cast<std::uint64_t>(file.size))

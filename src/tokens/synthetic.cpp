@@ -3,7 +3,7 @@
 
 #include "base/error.hpp"
 
-#include "tokens/hash.hpp"
+#include "tokens/stored_hash.hpp"
 
 namespace trireme::tokens {
 
@@ -17,7 +17,7 @@ SyntheticTokens::SyntheticTokens(std::int64_t size, std::int64_t vocabulary, std
 }
 
 std::uint64_t SyntheticTokens::content_hash() const {
-  return Hash()
+  return StoredHash()
       .add("synthetic")
       .add(seed_)
       .add(static_cast<std::uint64_t>(vocabulary_))

@@ -14,7 +14,7 @@
 
 #include "tokens/documents.hpp"
 #include "tokens/draft.hpp"
-#include "tokens/hash.hpp"
+#include "tokens/stored_hash.hpp"
 #include "tokens/text_input.hpp"
 
 namespace trireme::tokens {
@@ -25,7 +25,7 @@ namespace {
 
 std::uint64_t checksum_of(const CacheHeader& header) {
   const auto bytes = std::as_bytes(std::span(&header, 1));
-  return Hash().add(bytes.first(offsetof(CacheHeader, checksum))).value();
+  return StoredHash().add(bytes.first(offsetof(CacheHeader, checksum))).value();
 }
 
 /// What the cache will hold, as it is written.

@@ -48,7 +48,7 @@ struct CacheHeader {
   std::uint64_t binary_files = 0;  // skipped for a NUL byte
   std::uint64_t tokenizer = 0;     // its hash; 0: bytes
   std::array<std::uint64_t, 6> zero{};
-  std::uint64_t checksum = 0;  // FNV-1a over the bytes before it
+  std::uint64_t checksum = 0;  // stored_hash.hpp, over the bytes before it
 };
 static_assert(sizeof(CacheHeader) == 128);
 

@@ -14,10 +14,10 @@
 #include "base/input_file.hpp"
 #include "base/packing.hpp"
 
-#include "tokens/hash.hpp"
 #include "tokens/manifest.hpp"
 #include "tokens/megatron.hpp"
 #include "tokens/rows.hpp"
+#include "tokens/stored_hash.hpp"
 
 namespace trireme::tokens {
 
@@ -256,7 +256,7 @@ std::unique_ptr<TokenStream> open_token_files(const TokenFiles& found, std::int6
   std::int64_t tokens = 0, highest = 0;
   std::span<const std::uint64_t> rest(found.sums);
   std::vector<Segment> segments;
-  Hash hash;
+  StoredHash hash;
   for (const TokenFile& file : found.files) {
     Segment& segment =
         segments.emplace_back(file.path, file.file_bytes, file.offset, file.width, file.tokens);

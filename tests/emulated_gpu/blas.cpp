@@ -16,6 +16,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/mix.hpp"
+
 #include "emulated_gpu/blas_descriptors.hpp"
 #include "emulated_gpu/blas_product.hpp"
 #include "emulated_gpu/device.hpp"
@@ -77,11 +79,11 @@ bool each_suffices(std::uint64_t have, std::uint64_t wanted) {
   return true;
 }
 
-/// FNV-1a of everything that an algorithm is chosen by.
+/// A hash of everything that an algorithm is chosen by.
 std::uint64_t digest(const Problem& p) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  std::uint64_t hash = 0;
   const auto add = [&](auto value) {
-    hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3ULL;
+    hash = trireme::element_hash(hash, static_cast<std::uint64_t>(value));
   };
   for (const Layout* m : {p.a, p.b, p.c, p.d}) {
     add(m->type);

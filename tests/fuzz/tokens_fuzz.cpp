@@ -16,8 +16,8 @@
 
 #include "fuzz.hpp"
 #include "tokens/documents.hpp"
-#include "tokens/hash.hpp"
 #include "tokens/manifest.hpp"
+#include "tokens/stored_hash.hpp"
 #include "tokens/token_cache.hpp"
 #include "tokens/token_files.hpp"
 
@@ -61,7 +61,8 @@ void read_tokens(std::uint8_t kind, std::string bytes, const std::string& direct
   const std::string path = directory + "/m.bin";
   if (kind % 4 == 1 && bytes.size() >= sizeof(tokens::CacheHeader)) {
     constexpr std::size_t at = offsetof(tokens::CacheHeader, checksum);
-    const std::uint64_t sum = tokens::Hash().add(std::as_bytes(std::span(bytes)).first(at)).value();
+    const std::uint64_t sum =
+        tokens::StoredHash().add(std::as_bytes(std::span(bytes)).first(at)).value();
     std::memcpy(bytes.data() + at, &sum, sizeof sum);
   }
   write(path, bytes);
