@@ -108,7 +108,8 @@ TEST(Family, IsFoundByTheParts) {
 }
 
 TEST(Family, NamesTensorsAsTransformersDoes) {
-  const Family& gpt2 = family_of(tiny_shape());
+  const model::GptShape shape = tiny_shape();
+  const Family& gpt2 = family_of(shape);
   const std::pair<const char*, const char*> names[] = {
       {"wte.weight", "wte.weight"},
       {"wpe.weight", "wpe.weight"},
@@ -122,7 +123,7 @@ TEST(Family, NamesTensorsAsTransformersDoes) {
       {"head.weight", "lm_head.weight"}};
   for (const auto& [ours, theirs] : names) {
     const auto tensors =
-        their_tensors(gpt2, tiny_shape(), layout::Parameter{.name = ours, .shape = {6, 6}});
+        their_tensors(gpt2, shape, layout::Parameter{.name = ours, .shape = {6, 6}});
     ASSERT_EQ(tensors.size(), 1U);
     EXPECT_EQ(tensors.front().name, theirs);
   }
