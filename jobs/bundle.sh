@@ -64,7 +64,7 @@ collect build/trireme
 where() { "${mpirun%/*}/ompi_info" --parsable --path "$1" | sed -n "s/^path:$1://p"; }
 prefix=$(where prefix) plugins=$(where pkglibdir) data=$(where pkgdatadir)
 compgen -G "$plugins/mca_*.so" >/dev/null || {
-  echo "error: no plugins in $plugins: the bundle is made with Open MPI 4 (Debian 12), whose launcher and plugins it knows, not with $("$mpirun" --version | head -n 1)" >&2
+  echo "error: no plugins in $plugins: the bundle supports the launcher and plugins of Open MPI 4 (Debian 12) only, not $("$mpirun" --version | head -n 1)" >&2
   exit 3
 }
 for folder in "$plugins" "$data"; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The launcher of Open MPI 4 and 5 or MPICH, with the options that trireme wants on one machine: ranks are not bound to single cores (Open
+# The launcher of Open MPI 4 and 5 or MPICH, with the options for trireme on one machine: ranks are not bound to single cores (Open
 # MPI would bind each of one or two ranks to one core and so take its threads away), more ranks than cores are allowed, and root may run
 # it inside a container.
 #   usage: bash jobs/mpirun.sh -n 4 build/trireme input/quickstart.yaml [section.key=value …]
@@ -21,7 +21,7 @@ if [ "${1:-}" = --flags ]; then
   exit
 fi
 
-# The launcher must belong to the library that the program was linked with: CMake knows which one that is.
+# The launcher must belong to the library that the program was linked with: CMake's cache names it.
 mpirun=${TRIREME_MPIRUN:-$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$here/build/CMakeCache.txt" 2>/dev/null)} || true
 [ -x "${mpirun:-}" ] || mpirun=$(command -v mpirun) || {
   echo "error: no mpirun: build first (bash jobs/quickstart.sh), or load an MPI module" >&2

@@ -49,7 +49,7 @@ if [[ -z $against ]]; then
   exit
 fi
 
-commit=$(git rev-parse --verify --quiet "$against^{commit}") || { echo "jobs/speed.sh: git knows no commit '$against'" >&2 && exit 2; }
+commit=$(git rev-parse --verify --quiet "$against^{commit}") || { echo "jobs/speed.sh: git has no commit '$against'" >&2 && exit 2; }
 git worktree add --quiet --detach "$folder/other" "$commit"
 echo "building ${commit:0:7}" >&2
 bash "$folder/other/jobs/build.sh" trireme >"$folder/log" 2>&1 || { tail -n 20 "$folder/log" >&2 && exit 3; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the rules of the house that no compiler knows.
+"""Checks the rules of the source tree that no compiler checks.
 
 The floors are those of the table of rooms in docs/architecture.md: a room includes only rooms on lower floors, links what it includes, and
 third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner.

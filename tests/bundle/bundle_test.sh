@@ -27,7 +27,7 @@ mount -t tmpfs none "$scratch" # nothing to clean up when the name space goes
 said=$(XZ_LEVEL=-1 bash "$source/jobs/bundle.sh" "$scratch/bundle.tar.xz" 2>&1) || {
   echo "$said"
   [[ $said == "error: no plugins in "* && ! -e $scratch/bundle.tar.xz ]] || exit 1
-  echo "skipped: jobs/bundle.sh knows Open MPI 4 only"
+  echo "skipped: jobs/bundle.sh supports Open MPI 4 only"
   exit 77
 }
 echo "$said"

@@ -75,7 +75,7 @@ expect 0 'oneDNN' '' --version
 expect 0 'usage: trireme' '' --help
 expect 0 'usage: trireme' '' bench pool --help
 
-# What nobody can read was not said.
+# What cannot be written to standard output is an error.
 for words in "help deck" "plan $source/input/quickstart.yaml" "--version"; do
   "$trireme" $words >/dev/full 2>err
   if [ $? -ne 3 ] || ! grep -q 'write standard output' err; then

@@ -115,7 +115,7 @@ TEST(SumsOfIntegers, AreExact) {
 
 TEST(CopyPastCaches, CopiesEveryByteAndNoMore) {
   for (const std::size_t bytes : {0UL, 1UL, 63UL, 262'143UL, 262'144UL, 300'001UL})
-    for (const std::size_t shift : {0UL, 4UL}) {  // streamed stores want whole lines
+    for (const std::size_t shift : {0UL, 4UL}) {  // streamed stores need whole lines
       std::vector<std::byte> from(bytes), to(bytes + shift + 192, std::byte{0x55});
       for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<std::byte>(i * 31 % 251);
       const auto misalignment = reinterpret_cast<std::uintptr_t>(to.data()) % 64;

@@ -69,9 +69,9 @@ TEST(BenchReduce, CountsWhatIsWrong) {
   EXPECT_EQ(count_wrong(*world, *stream, copy,
                         [&] { std::rotate(bucket.begin(), bucket.begin() + 1, bucket.end()); }),
             full.elements * ranks * 2 / 5);
-  const auto missed = count_wrong(*world, *stream, sum, nothing);  // nobody adds the others
+  const auto missed = count_wrong(*world, *stream, sum, nothing);  // the others are not added
   EXPECT_EQ(missed > 0, ranks > 1) << missed;
-  std::int64_t untouched = 0;  // nobody writes to what is looked at
+  std::int64_t untouched = 0;  // nothing is written to what is checked
   std::vector<float> aside(bucket.size());
   const Trial away{Outcome::copied, view_of(aside.data(), full.elements), full, 0, 0, shard};
   untouched = count_wrong(*world, *stream, away, nothing);

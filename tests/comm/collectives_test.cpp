@@ -32,7 +32,7 @@ constexpr std::size_t chunk_bytes = 1024;
 /// fp32: less than one chunk, exactly one, a little more, and more chunks than the window holds.
 const std::vector<std::int64_t> shard_sizes{1, 64, 251, 256, 257, 2503};
 
-/// How the ranks are connected. The tests run on one host; the hierarchical cases are told that it
+/// How the ranks are connected. The tests run on one host; the hierarchical cases assume that it
 /// is several.
 enum class Wiring : std::uint8_t {
   mpi,
@@ -90,7 +90,7 @@ class Collectives : public ::testing::TestWithParam<Case> {
         static_cast<std::size_t>(shard_elements * size()) * size_bytes(dtype()), "test bucket");
   }
 
-  /// The sum that this case promises for element i, or a bound around it.
+  /// The sum that this case guarantees for element i, or a bound around it.
   void expect_sum(float got, std::int64_t i, int round) const {
     const auto reduction = std::get<Reduction>(GetParam());
     if (reduction == Reduction::tree) {
@@ -261,7 +261,7 @@ TEST_P(Collectives, MemoryIsZeroAndBucketsMayShareIt) {
     expect_sum(element(middle->full.data, i, dtype()), i, 0);
   for (std::size_t i = 0; i < bucket_bytes; ++i) {
     ASSERT_EQ(buffer.data()[i], std::byte{0}) << "before the bucket";
-    ASSERT_EQ(buffer.data()[2 * bucket_bytes + i], std::byte{0}) << "behind the bucket";
+    ASSERT_EQ(buffer.data()[2 * bucket_bytes + i], std::byte{0}) << "after the bucket";
   }
   EXPECT_EQ(communicator_->allocate(0, "nothing").bytes(), 0U);
 }
@@ -293,7 +293,7 @@ TEST_P(IntegerSums, AreExactAndTheSameOnEveryRank) {
       for (int r = 0; r < world.size(); ++r) expected += term(r, i);
       ASSERT_EQ(values[i], expected) << "element " << i;
     }
-    world.barrier();  // nobody takes memory away that a peer still reads
+    world.barrier();  // no rank frees memory that a peer still reads
   }
 }
 

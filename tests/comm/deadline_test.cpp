@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective in which somebody is missing ends with an error that names what was waited for and
-// the rank; one in which somebody is at work does not end. Ranks that do not answer at all are
+// A collective in which a rank is missing ends with an error that names what was waited for and
+// the rank; one in which a rank is at work does not end. Ranks that do not answer at all are
 // tested with the executable, by stopping processes: tests/integration/watchdog_test.py.
 //
 // How fast the ranks get anywhere does not matter: the short deadline holds only once all of them
-// are where the test wants them.
+// are where the test needs them.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -43,7 +43,7 @@ class Deadline : public ::testing::Test {
     return "rank " + std::to_string(rank) + " on " + hosts[static_cast<std::size_t>(rank)];
   }
   /// What the action throws on each rank; "" where it does not. The deadline of `world` becomes
-  /// short when every rank is inside a collective of the action or behind the action.
+  /// short when every rank is inside a collective of the action or past the action.
   std::vector<std::string> said(MpiWorld& world, const std::function<void()>& action) {
     const std::int64_t before = world.watchdog().num_entered();
     std::atomic<bool> over{false};
@@ -99,7 +99,7 @@ class BucketDeadline : public Deadline, public ::testing::WithParamInterface<Tra
 
 TEST_P(BucketDeadline, NamesTheBucketAndTheRankThatNeverArrived) {
   if (tested_->size() == 1)
-    return;  // nobody can be late
+    return;  // no other rank can be late
   const auto all = said([&] {
     if (tested_->rank() != late())
       reduce();
@@ -220,7 +220,7 @@ TEST_F(Deadline, ARankAtWorkIsWaitedFor) {
   for (const std::string& one : talking_->gather_all(words)) EXPECT_EQ(one, "");
 }
 
-// One that is late behind its work is late.
+// A rank that is late after its work is late.
 TEST_F(Deadline, WorkThatIsOverIsNoExcuse) {
   if (tested_->size() == 1)
     return;

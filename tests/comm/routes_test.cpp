@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routes, walked through without MPI: whatever the placement, the sum of a block is the expression
-// that the reduction promises, and what crosses between hosts is what is foretold.
+// of the reduction, and what crosses between hosts is what is predicted.
 #include "comm/collective/routes.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ std::string promised(Reduction reduction, const Hosts& hosts) {
   return in_order(sums);
 }
 
-/// Runs one chunk of every block, in rounds, until nobody moves any more.
+/// Runs one chunk of every block, in rounds, until no rank moves any more.
 struct Walk {
   const Hosts& hosts;
   std::vector<Routes> routes;

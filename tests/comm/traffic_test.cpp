@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses between hosts is what `trireme plan` tells: every message of a collective is counted
-// on its way into MPI. The tests run on one host, and the transports are told that it is several.
+// What crosses between hosts is what `trireme plan` prints: every message of a collective is
+// counted on its way into MPI. The tests run on one host, which the transports take for several.
 #include "comm/collective/traffic.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void count(int bytes, int to, MPI_Comm comm) {
 
 }  // namespace
 
-// The profiling interface of MPI: whoever defines a function is called in its place.
+// The profiling interface of MPI: a function that is defined here is called in its place.
 extern "C" int MPI_Isend(const void* at,
                          int elements,
                          MPI_Datatype type,

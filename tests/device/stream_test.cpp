@@ -105,7 +105,7 @@ TEST_P(BothModesTest, AGraphRunsWhatWasCapturedEachTimeItIsLaunched) {
   EXPECT_EQ(runs, 5);
   run(*stream, [&runs] { ++runs; });
   stream->synchronize();
-  EXPECT_EQ(runs, 6) << "behind a capture the stream runs again";
+  EXPECT_EQ(runs, 6) << "after a capture the stream runs again";
 }
 
 TEST_P(BothModesTest, AStreamThatIsCapturedNeitherRecordsNorWaits) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resumes with another deck: what is free is shown, what makes it another experiment wants the deck's word, and the record keeps every
+"""Resumes with another deck: what is free is shown, what makes it another experiment needs run.allow_changes, and the record keeps every
 session's deck.
 """
 import os

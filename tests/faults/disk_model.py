@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a power cut may leave behind: replays a run's system calls, as strace saw them, on a model of a disk.
+"""What a power cut may leave on a disk: replays a run's system calls, as strace saw them, on a model of a disk.
 
 A file keeps what was in it when its last fsync began; a name (a new file, a new directory, a rename) is kept once its directory was
-synced. POSIX promises no more, and each of these is one thing that a disk may do with the rest:
+synced. POSIX guarantees no more, and each of these is one thing that a disk may do with the rest:
     lazy     nothing reaches the disk but what was synced
     eager    names reach it at once, contents only when synced (the empty files that ext4 and XFS were known for)
 Writes are applied when they return, and a sync covers what was written before it was called, so that an order that only chance gave

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills ranks at random moments and damages what they left behind; the run must go on as if nothing had happened.
+"""Kills ranks at random moments and damages the files that they left; the run must go on as if nothing had happened.
 
 TRIREME_FAULTS says how many kills are tried (default 8); TRIREME_FAULT_SEED picks the moments (default 1).
     cd tests/faults; TRIREME_FAULTS=50 python3 -m unittest -v faults_test.Kills     with the variables of tests/integration
@@ -283,7 +283,7 @@ class Damage(FaultTest):
                 damaged[whole.index(size, whole.index(name + b"\0")) + len(size)] ^= 0x10
                 with open(record, "wb") as file:
                     file.write(damaged)
-                run = self.train_well(ranks=2)  # finished, and nobody opens it again
+                run = self.train_well(ranks=2)  # finished, and not opened again
                 self.assertRegex(run.out + run.err, r"run\.h5 is damaged: HDF5")
                 told = start("speed", self.path("run"), ranks=1)
                 self.assert_refused(told, USER, "run.h5", "the record is damaged: HDF5")

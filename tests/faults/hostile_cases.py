@@ -161,7 +161,7 @@ class Hdf5(Case):
             else:
                 del file[node]
                 self.put_node(file, node, how)
-        if name.endswith("manifest.h5"):  # made by somebody who knows of the sum
+        if name.endswith("manifest.h5"):  # made with a sum that fits
             put(self.path[:-2] + "xxh64", f"{xxh64(get(self.path)):016x}  manifest.h5\n".encode())
 
     def put_node(self, file, node, how):
@@ -270,7 +270,7 @@ class Limits(Case):
 
 
 class Decks(Case):
-    """Values that nobody means."""
+    """Values that are never meant."""
     alone = True
     keys = []
     VALUES = ("", "0", "-1", "1e308", "-1e308", "1e-320", ".nan", ".inf", "99999999999999999999", "9223372036854775807", "[]", "[[]]", "{}",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts the power, as disk_model.py understands it, behind every call that changes what a disk holds; each time the run must go on from
-the newest checkpoint that it had told of, or a newer one, to the bits of the undisturbed run."""
+"""Cuts the power, by the model of disk_model.py, after every call that changes what a disk holds; each time the run must go on from
+the newest checkpoint that it had reported, or a newer one, to the bits of the undisturbed run."""
 import os
 import re
 import shutil
@@ -59,7 +59,7 @@ class PowerCut(TrainingTest):
         return trace
 
     def cuts(self):
-        """The last call before the cut, the mode, the checkpoint told of by then, and what the disk holds; no disk twice."""
+        """The last call before the cut, the mode, the checkpoint reported by then, and what the disk holds; no disk twice."""
         os.mkdir(self.path("calm"))
         trace = self.traced("calm", 2)
         disk = Disk(self.path("calm"))
@@ -70,7 +70,7 @@ class PowerCut(TrainingTest):
             told = re.findall(rb"checkpoint \S*/step-(\d+)", log.data) if log else []
             for mode in MODES:
                 tree = disk.top.tree(mode)
-                found[repr(tree)] = call, mode, int(told[-1]) if told else 0, tree  # the most that was told
+                found[repr(tree)] = call, mode, int(told[-1]) if told else 0, tree  # the most that was reported
         self.assertEqual(disk.top.volatile(), read_tree(self.path("calm")), "the model of the disk is not what was there")
         return list(found.values())
 
@@ -95,7 +95,7 @@ class PowerCut(TrainingTest):
         print(f"{len(cuts)} power cuts tried")
 
     def torn_records(self, trace, folder, syncs):
-        """What a disk may hold of a record and its journal behind each of their writes, once the record was there; `syncs`: whether
+        """What a disk may hold of a record and its journal after each of their writes, once the record was there; `syncs`: whether
         syncing them does anything."""
         disk = Disk(self.path(folder), every_write=True)
         none, every, even, odd = (lambda page: False), (lambda page: True), (lambda page: page % 2 == 0), (lambda page: page % 2 == 1)

@@ -3,7 +3,7 @@
 // links and storage in other files, virtual datasets, lengths, types, loops. The first byte says
 // which file, the next how many changes; three bytes are a change: at which object, which, and how.
 //
-// What lies beside them is a file that must not change, and a FIFO, at which nobody may wait. The
+// What lies beside them is a file that must not change, and a FIFO, which must not block. The
 // bytes are HDF5's to misread, not the fuzzer's to change: its library has no sanitizer here.
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file of tokens or of text. The first byte says which: the cache of text, a shard of llm.c,
 // Megatron's index, JSON lines, gzip, zstd, plain text, a manifest; and whether a cache's checksum
-// is made to fit, so that what lies behind it is reached.
+// is made to fit, so that the code after its check is reached.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -25,7 +25,7 @@ namespace {
 
 using namespace trireme;
 
-/// Every token, in pieces, below the bound that the stream promises.
+/// Every token, in pieces, below the bound that the stream states.
 void read_all(const tokens::TokenStream& stream, std::int64_t bound) {
   std::vector<std::int32_t> tokens(100);
   for (std::int64_t at = 0; at < stream.size(); at += 100) {

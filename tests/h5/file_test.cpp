@@ -85,7 +85,7 @@ TEST(File, DistinguishesDamageFromARefusalOfTheSystem) {
   EXPECT_THROW(RawFile(scratch / "fifo"), StorageError);
   EXPECT_THROW(write_text_file(scratch / "fifo", "x"), StorageError);
 
-  // Too many open files: nothing is wrong with this one, and nobody may call it damaged.
+  // Too many open files: nothing is wrong with this one, and it must not be called damaged.
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit few{0, before.rlim_max};

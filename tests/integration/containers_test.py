@@ -28,7 +28,7 @@ class Containers(TrainingTest):
         with open(wrapper, "w", encoding="ascii") as out:
             out.write(WRAPPER)
         os.chmod(wrapper, os.stat(wrapper).st_mode | stat.S_IXUSR)
-        # Open MPI's own shared memory knows nothing of namespaces either. Between two addresses of one host, version 5 finds no way but
+        # Open MPI's own shared memory does not work across namespaces either. Between two addresses of one host, version 5 finds no way but
         # the loopback interface.
         parameters = ("btl", "tcp,self"), ("btl_tcp_if_include", "lo"), ("pml", "ob1")
         words = [MPIRUN, *(word for pair in parameters for word in ("--mca", *pair)), *FLAGS, "2", wrapper, str(more_files_on), TRIREME,

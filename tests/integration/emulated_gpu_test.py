@@ -78,7 +78,7 @@ class EmulatedGpu(TrainingTest):
                          [("reduce_scatter", "nccl"), ("all_gather", "nccl"), ("all_reduce", "nccl"), ("memcpy", "none")])
 
     def assert_ends(self, fault, pattern):
-        """With the 3rd operation of rank 1 at fault, the run ends in words. Who speaks next, while the launcher ends the ranks, may say less.
+        """With the 3rd operation of rank 1 at fault, the run ends with a message. Other ranks' messages, while the launcher ends them, may have less.
         The deadline is that of watchdog_test, for machines that stand still now and then."""
         run = self.train(*SMALL, "run.device=cuda", "parallel.deadline=8", ranks=2, prefix=("env", f"TRIREME_EMULATED_NCCL_FAULT={fault}:1:2"))
         self.assertEqual(run.code, 3, run)

@@ -34,7 +34,7 @@ class Run:
 
     @property
     def errors(self):
-        """The lines that speak of an error, without the launcher's own."""
+        """The lines that report an error, without the launcher's own."""
         return [line for line in self.err.splitlines() if "error: " in line]
 
     def __str__(self):

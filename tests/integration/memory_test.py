@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the record says of memory is what `trireme plan` promised, part by part; the optimizer's falls as 1 / ranks."""
+"""The memory in the record is what `trireme plan` predicted, part by part; the optimizer's falls as 1 / ranks."""
 import json
 import os
 import subprocess

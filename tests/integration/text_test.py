@@ -122,7 +122,7 @@ class Tokenized(TrainingTest):
         return done
 
     def begin_tokenize(self, output, *options):
-        """The process itself, without mpirun, which would leave its rank behind when it is killed."""
+        """The process itself, without mpirun, whose rank would go on when mpirun is killed."""
         return subprocess.Popen([TRIREME, "tokenize", "--tokenizer", self.tokenizer, "--text", self.text, "--output", self.path(output),
                                  *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

@@ -31,7 +31,7 @@ class RankCounts(TrainingTest):
     def test_more_ranks_than_cores(self):
         run = self.train_well("run.threads=4", ranks=6)
         self.assertEqual(len(self.losses()), 12)
-        self.assertEqual((run.out + run.err).count("set run.threads"), 1, run)  # all ranks know it, one says it
+        self.assertEqual((run.out + run.err).count("set run.threads"), 1, run)  # all ranks have the warning, one prints it
 
 
 class Bits(TrainingTest):
@@ -114,7 +114,7 @@ class Bits(TrainingTest):
                 self.assertEqual(said(mine), said(run), switch)
 
     def test_a_run_resumes_with_other_shards(self):
-        """Checkpoints know no buckets: with one reduction per micro-step the bits do not tell what was in shards, and since when."""
+        """Checkpoints do not depend on buckets: with one reduction per micro-step the bits are the same whatever was in shards, and since when."""
         every = "parallel.reduce_every=micro_step"
         self.train_well(every, ranks=2, name="whole")
         shards = ("optimizer", "gradients", "none")
@@ -133,7 +133,7 @@ class Bits(TrainingTest):
 
 
 class Muon(TrainingTest):
-    """Dropout off, a tree of leaves: the same bits on every number of ranks, and behind every checkpoint."""
+    """Dropout off, a tree of leaves: the same bits on every number of ranks, and after every checkpoint."""
     MUON = ("optimizer.kind=muon", "batch.sequences=16", "parallel.reduction=tree", "parallel.logical_shards=4")
 
     def test_resumes_to_the_bit_on_another_number_of_ranks(self):

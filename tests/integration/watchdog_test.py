@@ -11,9 +11,9 @@ import unittest
 
 from harness import TIMEOUT_S, TRIREME, TrainingTest, is_rank
 
-DEADLINE_S = 8  # a machine that stands still now and then may keep a rank that is well from its core for seconds
+DEADLINE_S = 8  # on a machine that pauses now and then, a healthy rank may get no core for seconds
 # The watchdog waits five seconds for answers, the launcher one before it kills. The rest is for the machine: that a run ends because of the
-# deadline, and not because something else gave up (minutes), shows however long it stands still.
+# deadline, and not because something else gave up (minutes), shows however long it pauses.
 MOST_S = DEADLINE_S + 5 + 1 + 30
 
 
@@ -54,7 +54,7 @@ class StoppedRank(TrainingTest):
         errors = [line for line in err.splitlines() if "error: " in line]
         self.assertTrue(errors, err)
         print(f"rank {rank} stopped: {took:.1f} s; {errors[0]}")
-        # Who finds it first ends the run. Those who ask the ranks a moment later may miss that rank instead, and hear the stopped one,
+        # The rank that finds it first ends the run. Those that ask a moment later may miss that rank instead, and hear the stopped one,
         # whom the launcher lets go on before it kills: so one line has to be right.
         found = re.search(rf"failed: nothing moved for (\d+\.\d) s; rank {rank} on \S+ does not answer", err)
         self.assertTrue(found, err)
@@ -73,7 +73,7 @@ class Watchdog(StoppedRank):
                 end = self.stop(rank, ranks, moments.uniform(0, 0.5), "checkpoint.every_steps=0", f"parallel.transport={transport}",
                                 name=name)
                 ends[name] = rank, waiters.submit(end)
-            # A checkpoint behind every step: most of the time goes there, where ranks wait for each other's files.
+            # A checkpoint after every step: most of the time goes there, where ranks wait for each other's files.
             end = self.stop(0, 2, moments.uniform(0, 0.2), "checkpoint.every_steps=1", name="saving", line="  checkpoint ")
             ends["saving"] = 0, waiters.submit(end)
         for name, (rank, end) in ends.items():

@@ -63,7 +63,7 @@ TEST(Budget, OfOtherRanksCountsWhatIsReadOfThem) {
             3 * (plan.largest_bucket() / 4 * 2 + elements / 4 * 4 + 2 * sums / 4));
   // Two hosts: a half of the one other rank's.
   EXPECT_EQ(peer_bytes(plan, {.parameter_dtype = DType::bf16}, 2), elements / 2 * (4 + 2) + sums);
-  // Not sharded: sums of gradients are gathered, and parameters are nobody's business.
+  // Not sharded: sums of gradients are gathered, and parameters are not.
   EXPECT_EQ(peer_bytes(plan, {.parameter_dtype = DType::bf16, .shard = Shard::none}, 4),
             3 * (elements / 4 * (4 + 4) + 2 * sums / 4));
   EXPECT_EQ(peer_bytes(plan, {}, 1), 0);

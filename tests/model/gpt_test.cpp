@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Gpt promises beside right numbers: who hears what and when, independence of the cut into
+// What Gpt guarantees beside right numbers: the calls of its hooks, independence of the cut into
 // batches, of the stream and of earlier calls, memory that is planned once, and that it learns.
 #include <algorithm>
 #include <cmath>

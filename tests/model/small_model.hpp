@@ -167,7 +167,7 @@ class SmallModel {
     return all;
   }
 
-  /// `listener` hears what `hooks` hears otherwise.
+  /// `listener` gets the calls that `hooks` gets otherwise.
   std::vector<float> train(const std::vector<std::int32_t>& tokens,
                            const std::vector<std::int32_t>& targets,
                            std::uint64_t first_sample = 0,
@@ -211,7 +211,7 @@ class SmallModel {
   std::vector<layout::Parameter> table;
   std::vector<std::vector<float>> values;
   std::vector<std::vector<Bf16>> rounded;
-  std::vector<std::vector<float>> gradients;  ///< behind the last train()
+  std::vector<std::vector<float>> gradients;  ///< after the last train()
   Gpt gpt;
   RecordingHooks hooks;
 

@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/moved"
 tree=$work/moved
-! grep -rlF "$work/first" "$tree" || { echo "FAILED: these know where they were installed"; exit 1; }
+! grep -rlF "$work/first" "$tree" || { echo "FAILED: these contain the place of their installation"; exit 1; }
 for i in $(seq 400); do echo "$i: the quick brown fox jumps over $((i * 7 % 31)) lazy dogs"; done >"$work/text.txt"
 
 # In a shell with nothing of ours; $1 is the file that brings the module command.

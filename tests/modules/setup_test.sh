@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What modules/packages/setup.sh says where it installs nothing: on systems that it does not know, and where it is to be skipped.
+# What modules/packages/setup.sh prints where it installs nothing: on systems that it does not support, and where it is to be skipped.
 #   usage: setup_test.sh SOURCE_DIR
 set -uo pipefail
 setup=$1/modules/packages/setup.sh failures=0
@@ -24,7 +24,7 @@ TRIREME_OS_RELEASE=$here/fedora TRIREME_SETUP=skip bash "$setup" >"$here/out" 2>
 TRIREME_OS_RELEASE=$here/none bash "$setup" >"$here/out" 2>&1
 [ $? -eq 3 ] || fail "exit code without os-release is not 3"
 
-# A machine without any package, where nobody may install one: it is said which are missing. No formatter is among them.
+# A machine without any package, and without the right to install one: the missing ones are listed. No formatter is among them.
 mkdir "$here/bin"
 printf '#!/bin/sh\nexit 1\n' | tee "$here/bin/dpkg-query" "$here/bin/apt-get" >"$here/bin/sudo"
 printf '#!/bin/sh\necho 1000\n' >"$here/bin/id"

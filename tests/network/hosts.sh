@@ -96,7 +96,7 @@ AGENT
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent=/run/agent OMPI_MCA_plm_rsh_no_tree_spawn=1
   export OMPI_MCA_oob_tcp_if_include=control OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,tcp,self OMPI_MCA_btl_tcp_if_include=wire
-  # Yielding costs a rank its whole time slice on some kernels (Linux 6.18), and beside a busy process it then stands still for minutes.
+  # Yielding costs a rank its whole time slice on some kernels (Linux 6.18), and beside a busy process it then does not run for minutes.
   export OMPI_MCA_mpi_yield_when_idle=0
 }
 

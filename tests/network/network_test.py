@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from harness import DECK, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, is_rank  # noqa: E402
 
 # A run that lost a rank ends in a second or two, one that lost its link when the deadline of 8 s and 5 s of the watchdog are over. The rest
-# is for a machine that stands still; what is told apart are minutes, in which nobody noticed.
+# is for a machine that pauses; the failure to be found takes minutes.
 MOST_S = 60
 ONE_HOST = "north:%d"
 BOTH_HOSTS = "north:%d,south:%d"
@@ -210,7 +210,7 @@ class Faults(Network):
         self.assertEqual(run.code, 3, run)
         self.assertTrue(run.errors, run)
         # Most of a step is spent in buckets; a rank that was between them stands in a sum of the step's instead. Each side may
-        # be the first to say that it no longer hears the other.
+        # be the first to report that the other does not answer.
         self.assertRegex("\n".join(run.errors),
                          r"((reduce_scatter|all_gather|all_reduce) of (bucket \d+|the step's sums)|a sum over the ranks) failed: "
                          r"nothing moved for \d+\.\d s; rank (0 on north|1 on south) does not answer")

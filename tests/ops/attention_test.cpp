@@ -533,7 +533,7 @@ TEST(AttentionOnGpu, ReckonsItsScratch) {
             4U * 6 * 65 + 4U * 6 * 65 * 32);
 }
 
-/// cuDNN below 9.16 pads what is no multiple of 128; what it does not compute, nobody pads.
+/// cuDNN below 9.16 pads what is no multiple of 128; what it does not compute is not padded.
 TEST(AttentionOnGpu, IsCapturedWhereCudnnCopiesNothing) {
   const ops::AttentionShape padded{
       .batch = 2, .time = 100, .heads = 2, .head_channels = 64, .dtype = DType::bf16};

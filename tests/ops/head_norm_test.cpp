@@ -103,7 +103,7 @@ HeadNormShape head_norm_shape(std::int64_t time,
                               std::int64_t queries,
                               std::int64_t keys,
                               std::int64_t channels) {
-  // Values behind the keys are not touched.
+  // Values after the keys are not touched.
   return {.rows = {.time = time,
                    .heads = queries + keys,
                    .head_channels = channels,

@@ -215,7 +215,7 @@ TEST(Checkpoint, CanBeWantedWholeByEveryRank) {
 }
 
 /// Of a parameter that an optimizer keeps less of, a state may be missing, in the file or where it
-/// is read to: older checkpoints of Muon hold more than a run wants.
+/// is read to: older checkpoints of Muon hold more than a run needs.
 TEST(Checkpoint, AStateMayLackAParameter) {
   constexpr ParameterIndex lacking{2};
   const auto without = [](auto slabs) {
@@ -467,7 +467,7 @@ TEST(Damage, OfAFileIsNamedWithTheWayOut) {
   EXPECT_THAT(refusal_of(directory), HasSubstr("no checkpoint: it has no manifest.h5"));
 }
 
-/// As if whoever changed the manifest had known of its sum.
+/// As if the manifest had been changed together with its sum.
 void rewrite_sum(const std::string& directory) {
   test::write_bytes(directory + "/manifest.xxh64", manifest_sum(directory));
 }

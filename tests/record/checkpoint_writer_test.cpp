@@ -106,7 +106,7 @@ TEST(CheckpointWriter, LetsTheRecordGoOn) {
   RunFile record =
       RunFile::create(run.scratch / "run.h5", {{}, {}, {"node"}, {}}, {.flush_rows = 1});
   std::int64_t rows = 0, checkpoint = 0;
-  // Until one was under way behind several rows. This thread may be kept from its core meanwhile,
+  // Until one was under way after several rows. This thread may be kept from its core meanwhile,
   // so it may take more than one; a record that waited for every checkpoint would never see the
   // end.
   for (std::int64_t meanwhile = 0; meanwhile < 2;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.directory: checkpoints that lie elsewhere, behind a link.
+// checkpoint.directory: checkpoints that lie elsewhere, reached by a link.
 #include <filesystem>
 #include <string>
 

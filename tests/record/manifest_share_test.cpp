@@ -75,7 +75,7 @@ TEST(PieceReader, ReadsTheBytesThatAreWantedAndNoOthers) {
   const Manifest manifest = read_manifest(directory);
   const Piece& piece = manifest.pieces_of(1, 0).front();
   ASSERT_GT(piece.count, 100);
-  // Nothing is left of the file behind the first hundred elements of the piece.
+  // Nothing is left of the file after the first hundred elements of the piece.
   std::filesystem::resize_file(directory + "/" + rank_file(0), piece.offset + 400);
   PieceReader reader(directory, manifest);
   std::vector<float> values(100);

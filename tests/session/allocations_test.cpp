@@ -127,7 +127,7 @@ Counted count_steps(const Job& job, comm::World& world) {
   take(5);
   counting = false;
   const Counted counted{num_mallocs, num_news, session.scratch.num_allocations() - warm};
-  world.barrier();  // nobody leaves while a peer counts
+  world.barrier();  // no rank leaves while a peer counts
   return counted;
 }
 

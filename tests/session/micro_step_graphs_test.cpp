@@ -133,7 +133,7 @@ TEST_P(GraphedSession, AddsGradientsAsATree) {
 
 TRIREME_ON_BACKENDS(GraphedSession);
 
-/// What the hooks hear, and what the gradients are then.
+/// The calls of the hooks, and the gradients at that time.
 class Listener final : public model::Hooks {
  public:
   explicit Listener(model::testing::SmallModel& model) : model_(model) {}

@@ -18,7 +18,7 @@ configure() { # $1: directory
   chmod 600 "$1/munge.key"
   # linuxproc and none instead of cgroups. Each node has a temporary directory of its own, as two machines have: Slurm's PMIx names
   # its files there by the job alone. A requeued job may begin again after cred_expire seconds.
-  # The other times are for a machine that stands still for seconds now and then.
+  # The other times are for a machine that pauses for seconds now and then.
   cat >"$1/slurm.conf" <<EOF
 ClusterName=trireme
 SlurmctldHost=$(hostname -s)(10.98.0.1)
@@ -55,7 +55,7 @@ NodeName=n1 NodeHostname=$(hostname -s) NodeAddr=10.98.0.1 Port=7001 CPUs=1 Real
 NodeName=n2 NodeHostname=$(hostname -s) NodeAddr=10.98.0.1 Port=7002 CPUs=1 RealMemory=200 State=UNKNOWN
 PartitionName=all Nodes=n1,n2 Default=YES MaxTime=60 State=UP
 EOF
-  # From 23.11 on slurmd does not start where it may not make cgroups, unless it is told to do without; before, it does not know the word.
+  # From 23.11 on slurmd does not start where it may not make cgroups, unless it is configured to do without; before, it does not have the option.
   local version
   version=$(slurmd -V | grep -oE '[0-9]+\.[0-9]+' | head -n 1)
   [ "$(printf '%s\n' 23.11 "$version" | sort -V | head -n 1)" != 23.11 ] || echo "CgroupPlugin=disabled" >"$1/cgroup.conf"

@@ -119,7 +119,7 @@ class TimeLimit(SlurmTest):
 
     def test_a_job_near_its_limit_is_requeued_and_gives_the_same_bits(self):
         # The limit is a minute, Slurm's shortest. How much of the run fits into it must not depend on the machine's pace, so the job
-        # stands still for PAUSE_S: behind it another such step, half as long again, would end too late, wherever the pause began.
+        # is paused for PAUSE_S: after it another such step, half as long again, would end too late, wherever the pause began.
         steps = 8000
         deck = (f"run.steps={steps}", "checkpoint.every_steps=1000000", "evaluate.every_steps=0", "record.spans=false")
         self.train_well(*deck, name="calm")

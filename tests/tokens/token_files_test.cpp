@@ -162,7 +162,7 @@ TEST_F(TokenShards, WhatOneRankFoundTravels) {
   EXPECT_THAT(all(*open_token_files(copy, 100)), ElementsAre(7, 8, 7, 9, 7));
 }
 
-// Nobody opens a file that nobody reads.
+// A file that is not read is not opened.
 TEST_F(TokenShards, FilesAreOpenedWhenTheyAreRead) {
   const std::vector<std::string> paths{write("a", gpt2({1, 2})), write("b", gpt2({3, 4}))};
   const auto found = check_token_files(paths, {.vocabulary = 100});
