@@ -39,7 +39,7 @@ if [ ${#needed[@]} -gt 0 ]; then
         continue 2
       fi
     done
-    echo "error: this bundle was built for CUDA and needs $library; say CUDA_LIBRARIES=DIR[:DIR] where it lies" >&2
+    echo "error: this bundle was built for CUDA and needs $library; set CUDA_LIBRARIES=DIR[:DIR] to its place" >&2
     exit 3
   done
   # Once per job, not from every rank under srun.

@@ -12,7 +12,7 @@ bash jobs/build.sh trireme
 
 bash jobs/mpirun.sh -n 2 build/trireme "$deck" "$@" </dev/null
 
-# The run directory is what the deck says, or the last override of it.
+# The run directory is that of the deck, or the last override of it.
 run=$(sed -n '/^run:/,/^[a-z]/s/.*directory: *\([^,}# ]*\).*/\1/p' "$deck" | head -n 1)
 for argument in "$@"; do
   case $argument in run.directory=*) run=${argument#run.directory=} ;; esac

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sets of `evaluate.sets` tell over the steps: losses of text and tokens, accuracies of multiple choice."""
+"""The results of the sets of `evaluate.sets` over the steps: losses of text and tokens, accuracies of multiple choice."""
 
 import numpy as np
 

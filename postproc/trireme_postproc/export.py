@@ -46,7 +46,7 @@ def csv_lines(columns):
 
 
 def step_times(run):
-    """A function of a step: when it ended, in seconds since 1970, as far as the record tells."""
+    """A function of a step: when it ended, in seconds since 1970, as far as the record has it."""
     first = [int(step) for step in run.sessions["first_step"].values] if "first_step" in run.sessions else []
     dates = run.sessions["date_and_time"].values if first and "date_and_time" in run.sessions else []
     if len(dates) == 0:

@@ -72,7 +72,7 @@ def _late_rank(reductions):
 
 
 def _reason(run):
-    """Which wait is the longest, and why, as far as the spans tell."""
+    """Which wait is the longest, and why, as far as the spans show."""
     total = waits(run)
     if not total or not sum(total.values()) > 0:
         return ""

@@ -25,7 +25,7 @@ class Spread:
 
 
 def ranks_of_steps(run):
-    """How many ranks took part in each row of /steps; by /sessions, 0 where the file does not tell."""
+    """How many ranks took part in each row of /steps; by /sessions, 0 where the file does not have it."""
     steps = run.steps["step"].values if "step" in run.steps else np.zeros(0)
     if "ranks" not in run.sessions or not len(run.sessions["ranks"]):
         return np.zeros(len(steps), dtype=int)
@@ -43,7 +43,7 @@ def per_step(run, name):
 
 
 def exposed_share(run):
-    """In percent of each step, on rank 0; None where the file does not tell."""
+    """In percent of each step, on rank 0; None where the file does not have it."""
     exposed, seconds = per_step(run, "exposed_s"), per_step(run, "seconds")
     if exposed is None or seconds is None or exposed.unit != seconds.unit:
         return None
@@ -52,7 +52,7 @@ def exposed_share(run):
 
 
 def share_of_ceiling(run):
-    """Arithmetic of one rank over what matrix products reached by themselves, in percent of each step; None where nobody measured it."""
+    """Arithmetic of one rank over what matrix products reached by themselves, in percent of each step; None where it was not measured."""
     speed, ranks, ceiling = per_step(run, "flops_per_s"), ranks_of_steps(run), run.fact("ceiling_flops_per_s")
     if speed is None or not ceiling > 0 or not np.all(ranks > 0):
         return None

@@ -10,7 +10,7 @@ from .summary import with_error
 
 
 def _batch_tokens(run):
-    """Steps and the tokens of each, from the tokens seen until then; None where a run does not tell."""
+    """Steps and the tokens of each, from the tokens seen until then; None where a run does not have it."""
     if not all(len(run.steps.get(name, ())) > 0 for name in ("step", "tokens")):
         return None
     step, tokens = run.steps["step"].values, run.steps["tokens"].values
@@ -24,7 +24,7 @@ def _has_noise_scale(run):
 
 
 def _noise_scale(axes, run):
-    """The smoothed noise scale, what single steps say of it, and the batch that the run had."""
+    """The smoothed noise scale, its values of single steps, and the batch that the run had."""
     axes.set_title("Gradient noise scale")
     step, scale = run.noise_scale["step"].values, run.noise_scale["tokens"]
     trace, gradient, sequences = (

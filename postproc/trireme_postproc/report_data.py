@@ -37,7 +37,7 @@ def _look(position):
 
 
 def _of_steps(run, column, name, look, smoothed=True):
-    """A column of /steps: what single steps say, faintly, and a running median; short ones as they are."""
+    """A column of /steps: single steps, faintly, and a running median; short ones as they are."""
     steps = per_step(run, "step")
     if column is None or steps is None:
         return []

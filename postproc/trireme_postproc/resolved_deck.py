@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RUN_DIR/deck.resolved.yaml, which says after every key where its value comes from: the deck, the command line, or the default."""
+"""RUN_DIR/deck.resolved.yaml, which states after every key where its value comes from: the deck, the command line, or the default."""
 
 import os
 import re
@@ -9,7 +9,7 @@ KEY = re.compile(r"^( *)([A-Za-z0-9_]+):(?: |$)")
 
 
 def keys_given(run):
-    """The dotted keys that somebody gave a value; None where the file is not beside the run's record."""
+    """The dotted keys that were given a value; None where the file is not beside the run's record."""
     try:
         with open(os.path.join(os.path.dirname(run.path), FILE), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()

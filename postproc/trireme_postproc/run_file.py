@@ -48,7 +48,7 @@ class Span:
         self.help = help_text
         within = re.match(r"Within ([A-Za-z0-9_.]+):", help_text)
         self.parent = within.group(1) if within else None
-        # Compute waited: for a bucket, or where the help says so.
+        # Compute waited: for a bucket, or where the help states it.
         self.waits = self.parent is not None and (index_of != "" or "compute waited" in help_text)
 
 
@@ -158,7 +158,7 @@ class RunFile:
                 self.sample_units[field.strip()] = unit.strip()
 
     def finished(self):
-        """Whether the last recorded step is the last one of the deck; None where nobody knows."""
+        """Whether the last recorded step is the last one of the deck; None where that is not known."""
         steps = self.steps.get("step")
         try:
             wanted = int(self.deck["run.steps"])

@@ -61,7 +61,7 @@ def _of_start(run, name, start):
 
 
 def _batch(run, start):
-    """Sequences of a step, by the deck of a start; where the file does not have it, by the newest. None where nobody can tell."""
+    """Sequences of a step, by the deck of a start; where the file does not have it, by the newest. None where that is not known."""
     deck = dict(line.partition(": ")[::2] for line in _of_start(run, "deck", start).splitlines())
     try:
         return int(deck.get("batch.sequences", run.deck.get("batch.sequences")))
@@ -70,7 +70,7 @@ def _batch(run, start):
 
 
 def _hosts(run, start):
-    """How many hosts a start used; None where the file does not tell."""
+    """How many hosts a start used; None where the file does not have it."""
     return len(set(_of_start(run, "machine", start).replace(",", " ").split())) or None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all pictures share: colours, the style, and refusing names that say no kind of picture."""
+"""What all pictures share: colours, the style, and refusing names without a kind of picture."""
 
 import os
 
@@ -13,7 +13,7 @@ from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
 
 from .run_file import RunFileError  # noqa: E402
 
-# Okabe and Ito's palette, which people with colour blindness can tell apart.
+# Okabe and Ito's palette, which people with colour blindness can distinguish.
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, YELLOW = "#56B4E9", "#CC79A7", "#F0E442"
 PARTS = (BLUE, SKY, GREEN, RED, ORANGE, PURPLE, YELLOW)
@@ -86,7 +86,7 @@ def empty(axes, text):
 
 
 def expect_picture(output):
-    """Refuses a name that says no kind of picture."""
+    """Refuses a name without a kind of picture."""
     known = FigureCanvasBase.get_supported_filetypes()
     ending = os.path.splitext(output)[1].lstrip(".").lower()
     if ending not in known:

@@ -90,7 +90,7 @@ def evaluations(run):
 
 
 def results(run):
-    """Pairs (name, text) from /steps and /validation; units as the file says."""
+    """Pairs (name, text) from /steps and /validation; units as in the file."""
     rows = []
     steps = run.steps
     step = steps.get("step")

@@ -65,7 +65,7 @@ class StepTimeline:
         return "ranks side by side by the clocks of their hosts" if self.aligned else "every rank from the begin of its step"
 
     def parameters(self, bucket):
-        """First and last parameter of a bucket; None where the file does not tell."""
+        """First and last parameter of a bucket; None where the file does not have it."""
         table = self.run.buckets
         if not all(name in table for name in ("first_step", "bucket", "first_parameter", "last_parameter")):
             return None
@@ -139,7 +139,7 @@ def step_timeline(run, step, ranks=None):
 
 
 def _anchor(run, step, rank):
-    """The calendar time of a rank's second 0 in the session of a step; None where the file does not tell."""
+    """The calendar time of a rank's second 0 in the session of a step; None where the file does not have it."""
     table = run.anchors
     if not all(name in table for name in ("first_step", "rank", "calendar_s")):
         return None

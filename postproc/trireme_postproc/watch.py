@@ -16,14 +16,14 @@ from .run_file import read_while_written
 from .summary import with_error
 from .texts import MISSING, number, size, with_unit
 
-RECENT = 20  # rows whose median says how fast the run is now
+RECENT = 20  # rows whose median is the present speed of the run
 BAR = 30
 RUNNING, ENDED, UNKNOWN = "running", "ended", "unknown"
 HOLDER = re.compile(r"process (\d+) on (\S+)")
 
 
 def holder(run):
-    """(process, host) that uses the run directory or was the last to do so; None where nobody can tell."""
+    """(process, host) that uses the run directory or was the last to do so; None where that is not known."""
     try:
         with open(os.path.join(os.path.dirname(run.path), "lock"), encoding="utf-8", errors="replace") as file:
             found = HOLDER.match(file.read(300))
@@ -64,7 +64,7 @@ def printable(text):
 
 
 def done_and_wanted(run):
-    """Steps; None for what the file does not tell."""
+    """Steps; None for what the file does not have."""
     steps = per_step(run, "step")
     try:
         wanted = int(run.deck["run.steps"])
@@ -79,7 +79,7 @@ def _recent(run, name):
 
 
 def remaining_s(run):
-    """Seconds by the median of the newest steps, without evaluations and checkpoints; None where nobody can tell."""
+    """Seconds by the median of the newest steps, without evaluations and checkpoints; None where that is not known."""
     done, wanted = done_and_wanted(run)
     recent = _recent(run, "seconds")
     return (wanted - done) * recent[0] if recent and wanted is not None and recent[1] == "s" else None
