@@ -45,7 +45,7 @@ TEST_F(LogTest, TheFirstRankPrintsEverything) {
   EXPECT_THAT(text(), HasSubstr("step 7"));
 }
 
-TEST_F(LogTest, TheOthersTellOnlyWhatIsWrongAndWhoTheyAre) {
+TEST_F(LogTest, TheOtherRanksPrintWarningsAndErrorsWithTheirName) {
   testing::internal::CaptureStdout();
   Log log(false, "rank 3 node07");
   log.also_to_file(path());

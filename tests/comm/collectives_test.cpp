@@ -350,7 +350,7 @@ INSTANTIATE_TEST_SUITE_P(,
                          });
 
 /// Two messages at a time: windows that are far smaller than the number of ranks.
-TEST(BoundedScratch, SumsInThePromisedOrderThroughTheSmallestWindow) {
+TEST(BoundedScratch, SumsInTheGuaranteedOrderThroughTheSmallestWindow) {
   MpiWorld world;
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(StreamMode::inlined, "comm");

@@ -142,7 +142,7 @@ std::vector<Hosts> placements() {
   return all;
 }
 
-TEST(Routes, KeepThePromisedOrderOnEveryPlacement) {
+TEST(Routes, KeepTheOrderOfAdditionsOnEveryPlacement) {
   for (const Hosts& hosts : placements())
     for (const Reduction reduction : {Reduction::sum, Reduction::ordered, Reduction::tree})
       for (const DType dtype : {DType::f32, DType::bf16}) {

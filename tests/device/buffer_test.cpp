@@ -126,7 +126,7 @@ TEST(CpuDeviceTest, LackOfMemoryNamesThePurposeAndTheSize) {
   }
 }
 
-TEST(CpuDeviceTest, TellsWhatItIs) {
+TEST(CpuDeviceTest, DescribesItself) {
   const auto device = make_cpu_device(3);
   EXPECT_EQ(device->kind(), Kind::cpu);
   EXPECT_THAT(device->description(), HasSubstr("3 threads"));

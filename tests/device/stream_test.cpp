@@ -408,7 +408,7 @@ TEST_F(StreamTest, AFailureSpreadsToTheStreamsThatWait) {
   EXPECT_THROW(first->synchronize(), std::runtime_error);
 }
 
-TEST_F(StreamTest, TheFirstFailureIsTheOneThatIsTold) {
+TEST_F(StreamTest, TheFirstFailureIsTheOneReported) {
   auto first = make("first"), second = make("second");
   auto event = device_->make_event();
   run(*first, [] { throw std::runtime_error("theirs"); });

@@ -141,7 +141,7 @@ __global__ void one_beyond(int* out) {
   out[threadIdx.x + 1] = 0;
 }
 
-TEST_F(Kernels, WrongOnesDie) {
+TEST_F(Kernels, WrongOnesEndTheProcess) {
   EXPECT_DEATH(die(diverging, memory_), "block \\(0, 0, 0\\) cannot go on");
   EXPECT_DEATH(die(from_an_ended_lane, memory_), "takes the value of lane 3, which gives none");
   int of_host[threads];

@@ -44,7 +44,7 @@ TEST(DrawToken, FrequenciesFollowSoftmaxAtTheTemperature) {
   }
 }
 
-TEST(DrawToken, ADivergedModelIsTheUsersToHear) {
+TEST(DrawToken, ADivergedModelIsAUserError) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();
   EXPECT_THROW(draw_token(std::vector<float>{0.0F, nan}, {}, 0, 0), UserError);

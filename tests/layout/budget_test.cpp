@@ -17,7 +17,7 @@ using namespace testing;
 
 const StateSlots adam_slots = {{"master", ""}, {"moment1", ""}, {"moment2", ""}};
 
-TEST(Budget, OfASmallPlanIsWhatAPencilSays) {
+TEST(Budget, OfASmallPlanIsAsComputedByHand) {
   // Two buckets: p1 alone (200 -> 256 elements at two ranks), p0 alone (100 -> 128).
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
   const Budget budget = budget_of(plan, adam_slots, {.parameter_dtype = DType::bf16});

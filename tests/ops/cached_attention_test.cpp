@@ -157,7 +157,7 @@ TEST_P(CachedAttentionTest, InWhatPiecesASequenceIsReadDoesNotMatter) {
   }
 }
 
-TEST_P(CachedAttentionTest, ASequenceThatBeginsAgainForgetsWhatItHeld) {
+TEST_P(CachedAttentionTest, ASequenceThatBeginsAgainDropsItsEarlierKeys) {
   const CachedAttentionShape s{1, 70, 1, 8, dtype()};
   const auto first = rounded_to(dtype(), normals(1, 3LL * 70 * 8));
   const auto second = rounded_to(dtype(), normals(2, 3LL * 70 * 8));

@@ -251,7 +251,7 @@ TEST_P(MatmulTest, LargeResultsAgreeWithReferenceAndAnywhereInMemory) {
   EXPECT_EQ(Values(all.begin() + shift, all.end()), c.values());
 }
 
-TEST_P(MatmulTest, ARowHasTheSameBitsInAnyBatchWhereThatIsPromised) {
+TEST_P(MatmulTest, ARowHasTheSameBitsInAnyBatchWhereRowsAreIndependent) {
   for (const auto& [n, k] : std::vector<std::array<std::int64_t, 2>>{
            {51, 257}, {33, 48}, {200, 129}, {64, 64}, {1, 2050}, {7, 1}}) {
     auto whole = shape(61, n, k);

@@ -111,7 +111,7 @@ TEST_F(Resume, ADeckWithoutSchedulesHadNone) {
   }
 }
 
-TEST_F(Resume, WhatMakesItAnotherExperimentWantsTheDecksWord) {
+TEST_F(Resume, WhatMakesItAnotherExperimentNeedsAllowChanges) {
   set("batch.sequences", "24");
   EXPECT_EQ(
       refusal(),
@@ -147,7 +147,7 @@ TEST_F(Resume, DataAreJudgedByTheirHash) {
   EXPECT_EQ(refusal("00000000000000bb"), "");
 }
 
-TEST_F(Resume, WhatAnOlderCheckpointDoesNotTellIsNotCompared) {
+TEST_F(Resume, WhatAnOlderCheckpointDoesNotStateIsNotCompared) {
   before_.deck.clear();
   before_.data_hash.clear();
   set("batch.sequences", "24");

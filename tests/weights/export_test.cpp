@@ -203,7 +203,7 @@ TEST(Export, GivesZeroBiasesToAModelWithoutAndTakesThemBack) {
   EXPECT_EQ(there.at("h.1.mlp.fc.weight"), values_of(open_model(run)).at("h.1.mlp.fc.weight"));
 }
 
-TEST(Export, LeavesOutRowsOnlyWhenItIsTold) {
+TEST(Export, LeavesOutRowsOnlyOnRequest) {
   Folder folder({.layers = 1, .heads = 1, .channels = 4, .context = 4, .vocabulary = 260});
   const test::ScratchDirectory directory;
   const std::string run = imported(folder.write(), directory, true);

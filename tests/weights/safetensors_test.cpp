@@ -143,7 +143,7 @@ TEST(Safetensors, ReportsAllMistakesAtOnce) {
   EXPECT_THAT(told, HasSubstr("b: U8 [2] needs 2 bytes"));
 }
 
-TEST(Safetensors, RefusesLengthsThatLie) {
+TEST(Safetensors, RefusesWrongLengths) {
   EXPECT_THAT(header_refusal(""), HasSubstr("0 bytes"));
   EXPECT_THAT(header_refusal("1234567"), HasSubstr("7 bytes"));
   const auto with_length = [](std::uint64_t length) {
