@@ -9,10 +9,10 @@
 // to none before starts[b, t] (document_starts.hpp). Dropout acts on the probabilities; its element
 // index within a sample is (h·T + t)·T + s.
 // 1. Work is tiled by query block, and tiles that no query sees are not computed; no more than a
-// tile of scores per thread exists at a time.
+//    tile of scores per thread exists at a time.
 // 2. Results do not depend on the number of threads.
 // 3. The CPU's scratch is made for the threads that OpenMP has at construction; later calls use no
-// more. One call at a time per object.
+//    more. One call at a time per object.
 #pragma once
 
 #include <compare>

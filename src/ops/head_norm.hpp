@@ -10,10 +10,10 @@
 // Qwen3 (arXiv 2505.09388, section 2). Without gains it does not matter which of the two comes
 // first, since turning leaves the mean square of a head as it is.
 //
-// 1. Both work in place. Backward reads x as it was, which forward keeps on request: the outputs
-// would not tell it where a gain is zero.
+// 1. Both work in place. Backward reads x as it was, which forward keeps on request: it does not
+//    follow from the outputs where a gain is zero.
 // 2. Everything between reading and writing an element is fp32. A row does not depend on the
-// others; sums of the gains' gradients are cut by shape alone.
+//    others; sums of the gains' gradients are cut by shape alone.
 //
 // Shapes: packed, d_packed = [rows, stride] of T, of whose rows the first heads · D elements are
 // normalized, those of queries first; raw = [rows, heads · D] of T; rstd = [rows, heads] fp32;

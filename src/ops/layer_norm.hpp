@@ -10,8 +10,8 @@
 // and is the branch's at the same time, up to dropout (dropout_backward in elementwise.hpp).
 //
 // Shapes: x, y, dy, dx, sum, branch = [rows, channels] of one dtype T; gamma, beta = [channels] of
-// T, each may be an empty view (no gain, no bias); mean, rstd = [rows] fp32, of which rstd says how
-// many rows there are; dgamma, dbeta = [channels] fp32, added to, empty where gamma and beta are.
+// T, each may be an empty view (no gain, no bias); mean, rstd = [rows] fp32, of which rstd gives
+// the number of rows; dgamma, dbeta = [channels] fp32, added to, empty where gamma and beta are.
 #pragma once
 
 #include "base/view.hpp"

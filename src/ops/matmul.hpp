@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products with everything that can be decided beforehand decided at construction: one
-// Matmul object per (shape, dtypes, transposes), made once by whoever owns the layer and called
+// Matmul object per (shape, dtypes, transposes), made once by the layer that owns it and called
 // every step.
 //
-// 1. Matrices are row-major and dense. "Transposed" is how an operand is stored:
-// a_transposed means A is stored as [K, M].
+// 1. Matrices are row-major and dense. "Transposed" is how an operand is stored: a_transposed means
+//    A is stored as [K, M].
 // 2. Arithmetic is fp32 or better, whatever the dtypes; the result is rounded once.
 // 3. The work is cut into pieces by shape alone, never by the number of threads, so results have
-// the same bits on any number.
+//    the same bits on any number.
 // 4. The CPU's scratch is made for the threads that OpenMP has at construction; later calls use no
-// more. One call at a time per object.
+//    more. One call at a time per object.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ class Matmul {
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// How a GPU's products are made. A CPU's do not ask.
+/// How a GPU's products are made; without effect on a CPU.
 struct ProductOptions {
   /// Time what the library offers at the first call of each product, and keep the fastest; else
   /// keep what its heuristics put first, which is the same in every run.

@@ -139,7 +139,7 @@ struct HeadGradient {
   const T* out;
   const float* lse;
   /// [2, time, width]: dK and dV of a group of heads, which the first one sets and the last one
-  /// stores. Null: nobody shares the keys.
+  /// stores. Null: the keys are not shared.
   float* shared;
   bool first, last;
 };

@@ -3,8 +3,8 @@
 // library reaches when nothing is cut, fused or shared out by us. Training does not use it.
 //
 // 1. It runs on the threads that OpenMP has at construction, shared out by the library.
-// 2. `packed` lets the library choose B's layout; prepare() brings B into it. Weights could be
-// kept like that from one optimizer step to the next, activations could not.
+// 2. `packed` lets the library choose B's layout; prepare() brings B into it. Weights could be kept
+//    like that from one optimizer step to the next, activations could not.
 #pragma once
 
 #include <memory>

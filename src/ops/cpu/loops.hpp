@@ -3,9 +3,9 @@
 // vectorize.
 //
 // 1. Work is cut by shape alone (`for_chunks`), and a chunk never depends on another one, so the
-// bits of a result do not depend on the number of threads.
+//    bits of a result do not depend on the number of threads.
 // 2. Kernels are marked TRIREME_CLONES (base/clones.hpp); what they call is TRIREME_INLINE, so that
-// it is compiled for the kernel's level.
+//    it is compiled for the kernel's level.
 #pragma once
 
 #include <algorithm>

@@ -73,7 +73,7 @@ class OnednnMatmul final : public Matmul::Implementation {
         columns_(cut_output(shape.m, shape.n)[1]),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_) {
-    // Primitives remember how many threads they were made for; these run on one.
+    // Primitives are made for the present number of threads; these run on one.
     const int threads = omp_get_max_threads();
     omp_set_num_threads(1);
     try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp per query row (forward, dQ) or per key row (dK, dV). It meets the other side 32 rows at a
+// A warp per query row (forward, dQ) or per key row (dK, dV). It takes the other side 32 rows at a
 // time: first a lane per row for the scores, then a lane per channel for what is added up. Every
-// sum has one owner and one order, so nothing is atomic. A key row meets the query heads that share
+// sum has one owner and one order, so nothing is atomic. A key row takes the query heads that share
 // it one after the other.
 #include "ops/cuda/attention.hpp"
 #include "ops/cuda/loops.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp per head of a row, eight of them per block: a lane owns pairs of channels that turn
-// together, or channels where nothing turns, so what it overwrites nobody else reads.
+// together, or channels where nothing turns, so no other lane reads what it overwrites.
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/head_norm.hpp"
 #include "ops/cuda/loops.cuh"

@@ -66,7 +66,7 @@ bool aligned(const Pointers*... pointers) {
 }
 
 /// body.run<N>(i) for the elements [i, i + N) of `count`, N at a time and the rest one by one. A
-/// thread meets one pack.
+/// thread handles one pack.
 template <int N, class Body>
 __global__ void loop_kernel(Body body, std::int64_t count) {
   const std::int64_t begin = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;

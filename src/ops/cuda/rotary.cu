@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread per pair of channels: it reads and writes both, and nobody else does.
+// A thread per pair of channels: it reads and writes both, and no other thread does.
 #include "ops/cuda/loops.cuh"
 #include "ops/cuda/rotary.hpp"
 

@@ -3,9 +3,9 @@
 // C is 32 by 32 elements in four tile registers.
 //
 // 1. The bits of an element of C depend on its row of A, its column of B, and K: not on the other
-// rows and columns, nor on threads.
-// 2. Products are added in fp32, 32 of K at a time as the instruction adds them; denormals count
-// as zero there (the instruction's own rule).
+//    rows and columns, nor on threads.
+// 2. Products are added in fp32, 32 of K at a time as the instruction adds them; denormals count as
+//    zero there (the instruction's own rule).
 #pragma once
 
 #include <memory>

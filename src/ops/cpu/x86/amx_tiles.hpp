@@ -3,7 +3,7 @@
 // Of A, a tile is 16 rows by 16 units (32 bf16 along K); of B, 16 units by 16 columns; of C, 16 by
 // 16 fp32.
 //
-// The compiler knows nothing of tiles: what it has stored is in memory only after `stored()`.
+// The compiler does not track tiles: what it has stored is in memory only after `stored()`.
 #pragma once
 
 #include "ops/cpu/x86/avx512_block.hpp"

@@ -3,9 +3,9 @@
 // of bf16. B is packed into panels that stay in the second-level cache while the rows of A pass by.
 //
 // 1. The bits of an element of C depend on its row of A, its column of B, and K: not on the other
-// rows and columns, nor on threads.
-// 2. A product of two bf16 pairs is added in fp32; denormals count as zero there (the
-// instruction's own rule).
+//    rows and columns, nor on threads.
+// 2. A product of two bf16 pairs is added in fp32; denormals count as zero there (the instruction's
+//    own rule).
 #pragma once
 
 #include <memory>

@@ -3,12 +3,12 @@
 // fp32 become probabilities in bf16, forward and backward. Sums and maxima stay fp32.
 //
 // 1. Exponents are to base 2, so that a score takes one fused multiply-add on its way to 2^x: the
-// factor is scale * log2(e), and maxima are in the same units.
+//    factor is scale * log2(e), and maxima are in the same units.
 // 2. Hidden keys (Seen, bf16_tile.hpp) become zero; their scores count for nothing, so the products
-// need not have computed them. Tiles that hide nothing are computed without masks, with the same
-// bits.
+//    need not have computed them. Tiles that hide nothing are computed without masks, with the same
+//    bits.
 // 3. A row's bits do not depend on the rows beside it: sums over its 64 keys are added up in one
-// order.
+//    order.
 #pragma once
 
 #include <array>

@@ -3,9 +3,9 @@
 // blocks of it the products (bf16_attention_products.hpp) can leave out.
 //
 // 1. A query sees a run of keys that ends on the diagonal at its own position, and elsewhere with
-// the tile.
+//    the tile.
 // 2. What is hidden is exactly zero in P and dS, so a tile that is left out and a tile whose keys
-// are all hidden give the same bits.
+//    are all hidden give the same bits.
 #pragma once
 
 #include <array>
