@@ -25,13 +25,14 @@ before=$PATH
 module load trireme
 [ "$TRIREME_ROOT" = "$tree" ] || { echo "TRIREME_ROOT is $TRIREME_ROOT"; exit 1; }
 [ "$(command -v trireme)" = "$tree/bin/trireme" ]
+[ -x "$TRIREME_MPIRUN" ]
 module list 2>&1 | grep -q trireme/
 trireme --version | grep -q '^trireme '
 trireme check "$TRIREME_ROOT/share/trireme/input/gpt2-124m.yaml" --ranks 8
 bash "$TRIREME_ROOT/share/trireme/jobs/mpirun.sh" -n 2 trireme "$deck" run.directory="$run" data.train.text="[$text]" >"$run.log"
 trireme-postproc summary "$run" | grep -q .
 module unload trireme
-[ -z "${TRIREME_ROOT:-}" ] && [ "$PATH" = "$before" ]
+[ -z "${TRIREME_ROOT:-}${TRIREME_MPIRUN:-}" ] && [ "$PATH" = "$before" ]
 EOF
 
 tried=0
