@@ -12,7 +12,7 @@ import unittest
 
 import h5py
 
-from harness import TIMEOUT_S, TRIREME, TrainingTest, start
+from harness import STOP_SIGNAL, STOPPED, TIMEOUT_S, TRIREME, TrainingTest, start
 
 
 class RankCounts(TrainingTest):
@@ -497,9 +497,9 @@ class RunDirectory(TrainingTest):
         while not long_enough.wait(0.02):  # sets the rate of signals
             running.send_signal(signal.SIGUSR1)
             sent += 1
-        running.send_signal(signal.SIGUSR2)
+        running.send_signal(STOP_SIGNAL)
         reader.join(TIMEOUT_S)
-        self.assertEqual(running.wait(TIMEOUT_S), 75, running.stderr.read())
+        self.assertIn(running.wait(TIMEOUT_S), STOPPED, running.stderr.read())
         saved = os.listdir(self.path("shaken/checkpoints"))
         print(f"{sent} signals, {len(saved) - 1} checkpoints")
         self.assertGreater(len(saved), 2)
@@ -510,9 +510,9 @@ class RunDirectory(TrainingTest):
         schedule = "optimizer.schedule={kind: constant}"
         running = self.popen("run.steps=1000000", "checkpoint.every_steps=0", schedule, ranks=2, name="stopped")
         self.wait_for_line(running, "step     10/")
-        running.send_signal(signal.SIGUSR2)
+        running.send_signal(STOP_SIGNAL)
         rest = running.communicate(timeout=TIMEOUT_S)
-        self.assertEqual(running.returncode, 75, rest)
+        self.assertIn(running.returncode, STOPPED, rest)
         steps = self.column("step", "steps", "stopped")[-1] + 20
         for name in ("stopped", "calm"):
             self.train_well(f"run.steps={steps}", schedule, ranks=2, name=name)

@@ -71,6 +71,9 @@ inside() { # $1: directory
   ip link add slurm0 type bridge
   ip addr add 10.98.0.1/24 dev slurm0
   ip link set slurm0 up
+  # MPICH's launcher looks the host's name up.
+  { cat /etc/hosts && echo "10.98.0.1 trireme-slurm"; } >"$at/hosts"
+  mount --bind "$at/hosts" /etc/hosts
   configure "$at"
   munged --force --key-file="$at/munge.key" --socket="$at/munge.socket" --pid-file="$at/munged.pid" --log-file="$at/munged.log" \
     --seed-file="$at/munged.seed"
