@@ -6,6 +6,11 @@ target_compile_options(trireme_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRIREME_WERROR}>>:-Werror>)
 target_compile_definitions(trireme_flags INTERFACE $<$<BOOL:${TRIREME_AUDIT}>:TRIREME_AUDIT=1>)
+if(NOT TRIREME_X86_LEVEL MATCHES "^[234]$")
+  message(FATAL_ERROR "TRIREME_X86_LEVEL=${TRIREME_X86_LEVEL} is neither 4, 3 nor 2")
+elseif(TRIREME_X86_LEVEL LESS 4)
+  target_compile_definitions(trireme_flags INTERFACE TRIREME_X86_LEVEL=${TRIREME_X86_LEVEL})
+endif()
 # For the whole tree and first of all options, so that a target can take a check back.
 if(TRIREME_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TRIREME_SANITIZE}>

@@ -9,12 +9,26 @@
 #pragma once
 
 // Sanitizers run before the loader's choice is safe, so they get the plain function; clang 14 does
-// not clone templates.
+// not clone templates. TRIREME_X86_LEVEL (CMake's option of that name; 4 unless given) leaves out
+// the levels above it: so a machine with AVX-512 measures what one without it would do.
+#ifndef TRIREME_X86_LEVEL
+#define TRIREME_X86_LEVEL 4
+#endif
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
+#if TRIREME_X86_LEVEL >= 4
 #define TRIREME_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#elif TRIREME_X86_LEVEL == 3
+#define TRIREME_CLONES __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define TRIREME_CLONES
+#endif
 /// For functions with an AVX-512 version of their own, which processors of the highest level run.
+#if TRIREME_X86_LEVEL >= 3
 #define TRIREME_CLONES_BELOW_AVX512 __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define TRIREME_CLONES_BELOW_AVX512
+#endif
 /// Loops vectorized whatever the build's level of optimization is.
 #define TRIREME_VECTOR_CLONES TRIREME_CLONES __attribute__((optimize("O3")))
 #elif !defined(__x86_64__) && !defined(__clang__)
