@@ -47,8 +47,8 @@ def run(*words, code=0):
     return done.stdout + done.stderr
 
 
-def numbers(kind, model, tokens):
-    done = subprocess.run([TOOL, kind, str(model)], input=array.array("i", tokens).tobytes(), stdout=subprocess.PIPE, check=True)
+def numbers(kind, model, tokens, options=()):
+    done = subprocess.run([TOOL, kind, str(model), *options], input=array.array("i", tokens).tobytes(), stdout=subprocess.PIPE, check=True)
     return np.frombuffer(done.stdout, np.float32)
 
 
@@ -118,12 +118,28 @@ def decoder_gradients(model):
         yield from parts("lm_head", model.lm_head)
 
 
-def compare_gradients(name, theirs, ours, tokens):
+def gpt2_gradients(model):
+    """As decoder_gradients; GPT-2 of transformers keeps the weights of its linear layers as [in, out]."""
+    base = model.transformer
+    yield "wte", base.wte.weight.grad
+    yield "wpe", base.wpe.weight.grad
+    for i, block in enumerate(base.h):
+        for name, part in (("ln_1", block.ln_1), ("c_attn", block.attn.c_attn), ("attn.c_proj", block.attn.c_proj),
+                           ("ln_2", block.ln_2), ("c_fc", block.mlp.c_fc), ("mlp.c_proj", block.mlp.c_proj)):
+            yield f"{i} {name}", part.weight.grad.T if part.weight.dim() == 2 else part.weight.grad
+            yield f"{i} {name}, biases", part.bias.grad
+    yield "ln_f", base.ln_f.weight.grad
+    yield "ln_f, biases", base.ln_f.bias.grad
+    if not model.config.tie_word_embeddings:
+        yield "lm_head", model.lm_head.weight.grad
+
+
+def compare_gradients(name, theirs, ours, tokens, options=()):
     theirs.zero_grad()
     logits = theirs(torch.tensor([tokens[:-1]])).logits[0]
     torch.nn.functional.cross_entropy(logits, torch.tensor(tokens[1:])).backward()
-    got, worst = numbers("gradients", ours, tokens), 0
-    for part_name, expected in decoder_gradients(theirs):
+    got, worst = numbers("gradients", ours, tokens, options), 0
+    for part_name, expected in (gpt2_gradients if theirs.config.model_type == "gpt2" else decoder_gradients)(theirs):
         flat = expected.flatten().numpy()
         part, got = got[:flat.size], got[flat.size:]
         off = np.abs(part - flat).max() / np.abs(flat).max()
@@ -146,11 +162,11 @@ def load_without_warnings(folder, **options):
     return transformers.AutoModelForCausalLM.from_pretrained(folder, **options).eval()
 
 
-def compare_numbers(name, theirs, ours, tokens_of, context, vocabulary):
+def compare_numbers(name, theirs, ours, tokens_of, context, vocabulary, options=()):
     tokens = tokens_of(context)
     with torch.no_grad():
         expected = theirs(torch.tensor([tokens])).logits[0].numpy()
-    got = numbers("logits", ours, tokens).reshape(context, vocabulary)
+    got = numbers("logits", ours, tokens, options).reshape(context, vocabulary)
     worst = np.abs(got - expected).max()
     expect(worst < 1e-5 * max(1, np.abs(expected).max()), f"{name}: logits differ by {worst}")
     rows = -(-10_000 // context)
@@ -158,7 +174,7 @@ def compare_numbers(name, theirs, ours, tokens_of, context, vocabulary):
     with torch.no_grad():
         logits = theirs(torch.tensor(many[:, :-1])).logits.double()
         loss = torch.nn.functional.cross_entropy(logits.reshape(-1, vocabulary), torch.tensor(many[:, 1:]).reshape(-1)).item()
-    mine = numbers("losses", ours, many.reshape(-1).tolist()).astype(np.float64).mean()
+    mine = numbers("losses", ours, many.reshape(-1).tolist(), options).astype(np.float64).mean()
     expect(abs(mine - loss) < 1e-6 * abs(loss), f"{name}: loss {mine} and {loss}")
     print(f"{name}: logits within {worst:.1e} (largest {np.abs(expected).max():.1f}), loss of {rows * context} tokens {loss:.7f} within {abs(mine / loss - 1):.1e}")
 
@@ -179,6 +195,7 @@ def check_model(folder, name, tied, tokenizer="bytes", **sizes):
     theirs.save_pretrained(source)
     run("import", source, "--output", imported, "--tokenizer", tokenizer)
     compare_numbers(f"{name}, imported", theirs, imported, tokens_of, context, vocabulary)
+    compare_gradients(f"{name}, imported", theirs, imported, tokens_of(context + 1))
     run("export", imported, "--format", "huggingface", "--output", exported)
     same_tensors(name, source, exported)
     expect((source / "model.safetensors").read_bytes() == (exported / "model.safetensors").read_bytes(), f"{name}: the same file")
@@ -216,6 +233,88 @@ def check_decoder(folder, name, tied, spelling=None, kind="llama", **sizes):
     tokens = torch.tensor([tokens_of(context)])
     with torch.no_grad():
         expect(torch.equal(theirs(tokens).logits, loaded(tokens).logits), f"{name}: transformers' logits of both are equal")
+
+
+def document_starts(tokens, document):
+    """For each position that of the token that begins its document, 0 before the first such token. tokens = [rows, T]"""
+    places = torch.where(tokens == document, torch.arange(tokens.shape[1]), 0)
+    return torch.cummax(places, 1).values
+
+
+class Sight:
+    """Overrides what the layers of a model of transformers see, by a mask for each layer of its own."""
+
+    def __init__(self, theirs, windows, document):
+        self.windows, self.document, self.on = windows, document, True
+        base = theirs.transformer if theirs.config.model_type == "gpt2" else theirs.model
+        base.register_forward_pre_hook(self.take_tokens, with_kwargs=True)
+        layers = base.h if theirs.config.model_type == "gpt2" else base.layers
+        for layer, window in zip(layers, windows, strict=True):
+            attention = layer.attn if theirs.config.model_type == "gpt2" else layer.self_attn
+            attention.register_forward_pre_hook(lambda _, words, named, window=window: self.replace(words, named, window), with_kwargs=True)
+
+    def take_tokens(self, _, words, named):
+        self.tokens = named["input_ids"] if named.get("input_ids") is not None else words[0]
+
+    def replace(self, words, named, window):
+        expect("attention_mask" in named, "transformers names the mask of an attention layer attention_mask")
+        if not self.on:
+            return None
+        at = torch.arange(self.tokens.shape[1])
+        first = torch.zeros_like(self.tokens) if self.document is None else document_starts(self.tokens, self.document)
+        if window:
+            first = torch.maximum(first, at - window + 1)
+        seen = (at <= at[:, None]) & (at >= first[:, :, None])
+        mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+        return words, {**named, "attention_mask": mask[:, None]}
+
+
+def check_sight(folder, name, kind, tied, window, layers, document, **sizes):
+    """Logits, losses and gradients of a model whose layers with an S have a window, and in which documents do not see one another."""
+    theirs = random_model(len(name), tied, **sizes) if kind == "gpt2" else random_decoder(kind, len(name), tied, **sizes)
+    vocabulary = sizes["vocab_size"]
+    context = sizes["n_positions" if kind == "gpt2" else "max_position_embeddings"]
+    draw = np.random.default_rng(9)
+
+    def tokens_of(count):
+        tokens = draw.integers(0, vocabulary, count)
+        if document is not None:
+            tokens[draw.random(count) < 0.03] = document
+        return tokens.tolist()
+
+    source, imported = folder / f"{name}-source", folder / f"{name}-run"
+    theirs.save_pretrained(source)
+    run("import", source, "--output", imported, "--tokenizer", "none")
+    options = ([f"window={window}", f"layers={layers}"] if window else []) + ([f"document={document}"] if document is not None else [])
+    sight = Sight(theirs, [window if letter == "S" else 0 for letter in layers], document)
+    compare_numbers(name, theirs, imported, tokens_of, context, vocabulary, options)
+    compare_gradients(name, theirs, imported, tokens_of(context + 1), options)
+    tokens = torch.tensor([tokens_of(context)])
+    with torch.no_grad():
+        hidden = theirs(tokens).logits
+        sight.on = False
+        expect((theirs(tokens).logits - hidden).abs().max() > 0.1, f"{name}: the masks matter")
+
+
+def check_packed(folder, name, kind, document, **sizes):
+    """transformers' own form of documents in a row: positions that begin again, here of windows in some layers as well."""
+    theirs = random_decoder(kind, len(name), False, **sizes)
+    context, vocabulary = sizes["max_position_embeddings"], sizes["vocab_size"]
+    draw = np.random.default_rng(10)
+    tokens = draw.integers(0, vocabulary, context)
+    tokens[draw.random(context) < 0.03] = document
+    source, imported = folder / f"{name}-source", folder / f"{name}-run"
+    theirs.save_pretrained(source)
+    run("import", source, "--output", imported, "--tokenizer", "none")
+    row = torch.tensor(tokens)[None]
+    places = torch.arange(context) - document_starts(row, document)
+    with torch.no_grad():
+        expected = theirs(row, position_ids=places, use_cache=False).logits[0].numpy()
+        expect(np.abs(theirs(row).logits[0].numpy() - expected).max() > 0.1, f"{name}: the documents matter")
+    got = numbers("logits", imported, tokens.tolist(), [f"document={document}"]).reshape(context, vocabulary)
+    worst = np.abs(got - expected).max()
+    expect(worst < 1e-5 * max(1, np.abs(expected).max()), f"{name}: logits differ by {worst}")
+    print(f"{name}: logits within {worst:.1e} of those with positions that begin again ({int((tokens == document).sum())} documents begin)")
 
 
 def older_spelling(config):
@@ -279,6 +378,29 @@ def check_tokenizer(folder):
         expect(torch.equal(cut.transformer.wte.weight, theirs.transformer.wte.weight[:400]), f"{pattern}: the rows are the first ones")
 
 
+def check_sights(folder, llama, qwen3, nanochat):
+    """Rows of 150 tokens, so that windows and documents end inside of tiles of 64 and beyond them."""
+    long, few = {"max_position_embeddings": 150}, {"vocab_size": 70}
+    gpt2 = {"n_layer": 3, "n_head": 4, "n_embd": 48, "n_positions": 150, **few}
+    llama, qwen3, nanochat = ({**sizes, **long, **few, "num_key_value_heads": 2} for sizes in (llama, qwen3, nanochat))
+    check_sight(folder, "gpt2-window", "gpt2", True, 20, "SSS", None, **gpt2)
+    check_sight(folder, "gpt2-documents", "gpt2", False, 0, "LLL", 5, **gpt2)
+    check_sight(folder, "gpt2-both", "gpt2", True, 70, "SLS", 5, **gpt2)
+    check_sight(folder, "llama-window", "llama", True, 64, "SLS", None, **llama)
+    check_sight(folder, "llama-documents", "llama", False, 0, "LLL", 5, **llama)
+    check_sight(folder, "llama-both", "llama", False, 13, "SSL", 0, **llama)
+    check_sight(folder, "qwen3-documents", "qwen3", True, 0, "LLL", 69, **qwen3)
+    check_sight(folder, "qwen3-both", "qwen3", False, 65, "LSS", 5, **qwen3)
+    check_sight(folder, "nanochat-window", "nanochat", False, 20, "SSL", None, **nanochat)
+    check_sight(folder, "nanochat-both", "nanochat", False, 70, "SSL", 5, **nanochat)
+    # Qwen3's config.json has windows, and then no mask of ours is needed.
+    slides = {"use_sliding_window": True, "sliding_window": 21, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+    check_decoder(folder, "qwen3-slides", False, kind="qwen3", **qwen3, **slides)
+    check_packed(folder, "llama-packed", "llama", 5, **llama)
+    check_packed(folder, "qwen3-packed", "qwen3", 5, **qwen3, **slides)
+    check_packed(folder, "nanochat-packed", "nanochat", 5, **nanochat)
+
+
 def main():
     print(f"torch {torch.__version__}, transformers {transformers.__version__}")
     transformers.utils.logging.disable_progress_bar()
@@ -303,6 +425,7 @@ def main():
         check_decoder(folder, "nanochat-grouped", False, older_spelling, "nanochat", num_key_value_heads=2, vocab_size=130, **nanochat)
         check_model(folder, "squared", True, "bytes", n_layer=2, n_head=2, n_embd=32, n_positions=16, vocab_size=256, activation_function="relu2",
                     n_inner=80, layer_norm_epsilon=1e-6)
+        check_sights(folder, llama, qwen3, nanochat)
         check_dtypes(folder)
         check_shards(folder)
         check_tokenizer(folder)

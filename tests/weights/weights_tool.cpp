@@ -6,12 +6,16 @@
 //   weights_tool logits MODEL     up to context tokens; the logits after each of them
 //   weights_tool gradients MODEL  context + 1 tokens; the gradient of their mean loss, parameter by
 //                                 parameter
+//
+// What a model's files need not say may follow: window=N, layers=SSL (which have the window),
+// document=ID (the token with which a document begins, inside of which attention stays).
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -80,13 +84,34 @@ void gradients(model::Gpt& gpt,
   for (const auto& values : found) put(values);
 }
 
+/// Whether there is such an option.
+bool set_option(model::GptShape& shape, std::string_view word) {
+  const auto equals = word.find('=');
+  if (equals == std::string_view::npos)
+    return false;
+  const std::string_view key = word.substr(0, equals);
+  const std::string value{word.substr(equals + 1)};
+  if (key == "window")
+    shape.set_attention_window(std::stoll(value), shape.long_layers);
+  else if (key == "layers")
+    shape.set_attention_window(shape.attention_window, model::long_layers(value, shape.layers));
+  else if (key == "document")
+    shape.document_token = std::stoi(value);
+  else
+    return false;
+  return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3)
+  if (argc < 3)
     return 2;
   try {
-    const weights::StoredModel stored = weights::open_model(argv[2]);
+    weights::StoredModel stored = weights::open_model(argv[2]);
+    for (int i = 3; i < argc; ++i)
+      if (!set_option(stored.shape, argv[i]))
+        return 2;
     const auto device = device::make_cpu_device(1);
     const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
     const auto loaded = weights::load_parameters(stored, *device, *stream);
