@@ -17,18 +17,19 @@ DType logits_dtype(const PlanSizes& sizes) {
 }
 
 /// So many logits exist at a time: enough rows for an efficient product at any vocabulary, little
-/// beside the other activations.
+/// beside the other activations. On a CPU so many that 512 rows of GPT-2's vocabulary fit, and that
+/// others of tens of thousands fill nearly the same bytes.
 std::int64_t most_logits(const PlanSizes& sizes) {
   const std::int64_t bytes =
-      sizes.kind == device::Kind::cpu ? std::int64_t{128} << 20U : std::int64_t{2} << 30U;
+      sizes.kind == device::Kind::cpu ? std::int64_t{104} << 20U : std::int64_t{2} << 30U;
   return bytes / static_cast<std::int64_t>(size_bytes(logits_dtype(sizes)));
 }
 
-/// Whole sequences, in chunks as equal as can be, or equal parts of one, of 64 rows at least.
+/// Whole sequences, in chunks as equal as can be, or equal parts of one; 64 rows always fit.
 std::int64_t rows_of_logits(const PlanSizes& sizes, std::int64_t vocabulary) {
-  constexpr std::int64_t even = 64;
+  constexpr std::int64_t least = 64, even = 16;
   const std::int64_t T = sizes.context;
-  const std::int64_t fitting = std::max(most_logits(sizes) / vocabulary, even);
+  const std::int64_t fitting = std::max(most_logits(sizes) / vocabulary, least);
   if (fitting >= T) {
     const std::int64_t most = fitting / T;
     const std::int64_t chunks = divided_up(sizes.sequences, most);

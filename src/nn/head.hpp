@@ -3,9 +3,16 @@
 //
 // The logits of all rows never exist at once: the head works on a chunk of rows at a time, whole
 // sequences or equal parts of one, and in training takes loss, gradient of the logits, of its
-// weight and of its input from each chunk before the next. They are fp32 on a CPU. A GPU keeps them
-// in the activations' dtype, for the loss takes the time of reading and writing them, and takes
-// larger chunks: it has the memory, and each chunk reads and writes the whole gradient of the head.
+// weight and of its input from each chunk before the next. A chunk is bounded in bytes, so that a
+// vocabulary of 128k takes the memory of one of 50k, in fewer rows. They are fp32 on a CPU. A GPU
+// keeps them in the activations' dtype, for the loss takes the time of reading and writing them,
+// and takes larger chunks: it has the memory, and each chunk reads and writes the whole gradient of
+// the head.
+//
+// Logits, loss and gradient of the input of a row have the same bits in a chunk of any rows, where
+// products promise that (ops::rows_are_independent). The weight's gradient is added up chunk by
+// chunk, so its rounding depends on where chunks end. That follows from vocabulary, context and,
+// for short contexts, the most sequences at a time: never from threads, ranks or the batch at hand.
 #pragma once
 
 #include <cstdint>

@@ -340,7 +340,7 @@ TEST(LinearProducts, AreTheFlopsOfTheWeightsTheyMultiply) {
 TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
   const GptShape shape = preset(Preset::gpt2_124m);
   const nn::ActivationPlan cpu = activation_plan(shape, DType::bf16, 32, device::Kind::cpu);
-  EXPECT_EQ(cpu.head_rows(), 512);  // 667 rows fit into 128 MiB: two halves of a sequence
+  EXPECT_EQ(cpu.head_rows(), 512);  // 541 rows fit into 104 MiB: two halves of a sequence
   // 20 sequences would fit into 2 GiB of bf16 logits: two chunks, of 16 each.
   const nn::ActivationPlan gpu = activation_plan(shape, DType::bf16, 32, device::Kind::cuda);
   EXPECT_EQ(gpu.head_rows(), 16 * 1024);
@@ -358,9 +358,28 @@ TEST(ActivationPlan, LogitsStayInTheirRoomWhateverTheVocabulary) {
         shape.vocabulary = vocabulary;
         shape.context = context;
         const auto plan = activation_plan(shape, DType::bf16, sequences, device::Kind::cpu);
-        EXPECT_LE(plan.scratch().logits.bytes(), std::size_t{128} << 20U)
+        EXPECT_LE(plan.scratch().logits.bytes(), std::size_t{104} << 20U)
             << vocabulary << " tokens, " << sequences << " sequences of " << context;
       }
+}
+
+/// Up to the 16 rows to which chunks are rounded, and to what equal parts of a sequence leave.
+TEST(ActivationPlan, AVocabularyOf128kTakesTheMemoryOfOneOf50k) {
+  const auto scratch = [](std::int64_t vocabulary) {
+    GptShape shape = preset(Preset::gpt2_124m);
+    shape.vocabulary = vocabulary;
+    return activation_plan(shape, DType::bf16, 4, device::Kind::cpu).scratch();
+  };
+  const auto gpt2 = scratch(50304);
+  EXPECT_EQ(gpt2.logits.elements, 512 * 50304);
+  EXPECT_EQ(scratch(128256).logits.elements, 208 * 128256);
+  EXPECT_EQ(scratch(151936).logits.elements, 176 * 151936);
+  for (const std::int64_t vocabulary : {65536, 100352, 128256, 151936, 201088, 262144}) {
+    const double ratio = static_cast<double>(scratch(vocabulary).logits.bytes()) /
+                         static_cast<double>(gpt2.logits.bytes());
+    EXPECT_GT(ratio, 0.85) << vocabulary;
+    EXPECT_LT(ratio, 1.06) << vocabulary;
+  }
 }
 
 class Initialization : public testing::Test {
