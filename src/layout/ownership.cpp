@@ -39,4 +39,15 @@ std::vector<HomePiece> Ownership::pieces(const Plan& plan, ParameterIndex parame
   return all;
 }
 
+BucketIndex first_updated_with_matrices(const Plan& plan) {
+  const auto& buckets = plan.buckets();
+  const auto found = std::find_if(buckets.rbegin(), buckets.rend(), [&](const Bucket& bucket) {
+    return std::ranges::any_of(bucket.parameters, [&](ParameterIndex parameter) {
+      return !plan.parameter(parameter).matrices.empty();
+    });
+  });
+  const auto after = found == buckets.rend() ? buckets.rbegin() : found;
+  return static_cast<BucketIndex>(buckets.rend() - after - 1);
+}
+
 }  // namespace trireme::layout

@@ -49,4 +49,9 @@ class Ownership {
   std::vector<double> loads_;
 };
 
+/// Where an update comes to the first hidden matrix (Parameter::matrices): the last bucket of the
+/// layout that has one, since buckets are updated from the last to the first; the last of all where
+/// none has. What lies behind it needs no matrix.
+BucketIndex first_updated_with_matrices(const Plan& plan);
+
 }  // namespace trireme::layout

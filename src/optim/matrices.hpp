@@ -7,7 +7,8 @@
 // 2. Sharded on several ranks, each parameter with such matrices has a home (layout/ownership.hpp,
 // balanced by FLOP). The ranks' pieces travel there from the gradient shards, in whose place the
 // rule has left its directions, are orthogonalized, and travel back into the same places: each
-// piece crosses the network once in each direction. Nothing overlaps.
+// piece crosses the network once in each direction. Beside it run the gathers of buckets that were
+// updated before (optimizer.hpp); travel and products do not overlap with one another.
 // 3. Otherwise every rank owns whole gradients: there it orthogonalizes all matrices, in place.
 // 4. A matrix is always whole where it is orthogonalized, by operations whose bits do not depend on
 // threads; so results have the same bits on any number of ranks, over any transport, sharded or

@@ -37,6 +37,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       compute_(compute),
       groups_(resolve_groups(config, engine.plan().parameters())),
       rule_(make_rule(config, groups_)),
+      matrices_before_(layout::first_updated_with_matrices(engine.plan())),
       squares_(device) {
   const layout::Plan& plan = engine_.plan();
   TRIREME_EXPECT(slots().size() <= most_slots, "{} state slots", slots().size());
@@ -169,7 +170,8 @@ bool Optimizer::known_not_finite() const {
   return numbers().gradient.finite == 0;
 }
 
-/// Nobody reads the gradients any more: squares are added, and what is not finite is found.
+/// Nobody reads the gradients any more: squares are added, and what is not finite is found. Gathers
+/// are under way, and matrices travel on a communicator of their own.
 void Optimizer::orthogonalize(Late& late) {
   if (!matrices_)
     return;
@@ -200,8 +202,9 @@ void Optimizer::step(std::int64_t step,
   send_numbers(late);
 
   rule_->begin_step(step, total_steps);
-  orthogonalize(late);
   for (std::size_t b = buckets_.size(); b-- > 0;) {
+    if (b == at(matrices_before_))
+      orthogonalize(late);
     for (const Update& piece : buckets_[b].updates)
       rule_->update(piece, numbers().gradient, compute_);
     engine_.mark_updated(static_cast<BucketIndex>(b));

@@ -16,8 +16,9 @@
 // elements, never padding, so its bits depend on the summed gradients only: not on buckets,
 // padding, sharding or who owns what.
 // 3. Learning rate and weight decay are those of the parameter's group.
-// Muon's hidden matrices are brought together and orthogonalized between norm and updates
-// (matrices.hpp), in the memory of their gradients; on a CPU not in a step that is not finite.
+// Muon's hidden matrices are brought together and orthogonalized before the update of the first
+// bucket that has any (matrices.hpp), in the memory of their gradients; on a CPU not in a step that
+// is not finite. Buckets before it, a tied embedding's, are gathered meanwhile.
 // 4. Padding is never written; it stays zero in parameters and state.
 // 5. A step whose norm is not finite writes nothing, which is decided on the device; its gathers
 // run. Whoever asks for its result gets the same UserError on all ranks (the usual reason is the
@@ -175,6 +176,7 @@ class Optimizer {
   const Groups groups_;
   const std::unique_ptr<Rule> rule_;
   std::optional<Matrices> matrices_;               // where the rule has some
+  const BucketIndex matrices_before_;              // whose update they are orthogonalized
   std::vector<device::Buffer> memory_;             // by slot; that of the masters may be empty
   std::vector<std::vector<std::int64_t>> begins_;  // by slot and bucket, in that memory
   std::vector<BucketUpdates> buckets_;

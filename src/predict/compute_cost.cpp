@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 
+#include "layout/ownership.hpp"
+
 namespace trireme::predict {
 namespace {
 
@@ -84,6 +86,7 @@ void fill_compute(StepModel& model,
   model.reducing_micro_step_s = row.last_micro_step_s * cost.slower;
   model.rest_s = row.rest_s * cost.crowded;
   model.matrices_s = row.matrices_s * cost.slower * matrices_part;
+  model.matrices_before = at(layout::first_updated_with_matrices(plan));
   model.waiting_share = row.waiting_share;
   const std::vector<double> shares = ready_shares(cost, plan);
   model.buckets.assign(plan.buckets().size(), {});

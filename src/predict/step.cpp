@@ -33,8 +33,9 @@ class Play {
       timeline_.compute(model_.buckets[b].norm_s);
     }
     timeline_.block(model_.sums_s);
-    timeline_.compute(model_.matrices_s);
     for (std::size_t b = model_.buckets.size(); b-- > 0;) {
+      if (b == model_.matrices_before)
+        timeline_.compute(model_.matrices_s);
       timeline_.compute(model_.buckets[b].update_s);
       start(gathers_[b], model_.buckets[b].gather_s, model_.overlap_parameters);
     }

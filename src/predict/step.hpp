@@ -7,7 +7,8 @@
 //                 before it in layout order are on their way
 //   norm          bucket by bucket in layout order: wait for its reduction, add squares
 //   sums          one exchange of all ranks
-//   update        bucket by bucket, the last one first: update, then its gather is enqueued
+//   update        bucket by bucket, the last one first: update, then its gather is enqueued; before
+//                 the first bucket with hidden matrices, these are orthogonalized (Muon)
 //   control       one exchange of all ranks
 //
 // With an overlap switch off, compute waits right after each collective of its kind. Gathers of one
@@ -15,6 +16,7 @@
 // last counts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -36,7 +38,8 @@ struct StepModel {
   double micro_step_s = 0;
   double reducing_micro_step_s = 0;  ///< of one in which buckets are reduced: the last one
   double rest_s = 0, sums_s = 0, control_s = 0;
-  double matrices_s = 0;  ///< Muon's, between sums and update
+  double matrices_s = 0;            ///< Muon's
+  std::size_t matrices_before = 0;  ///< the bucket before whose update they come
   /// Of the slowest rank's compute: what the others do not need, on average, and wait.
   double waiting_share = 0;
   bool overlap_gradients = true, overlap_parameters = true;

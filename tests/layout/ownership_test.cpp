@@ -74,6 +74,22 @@ TEST(Ownership, OfAModelCoversEveryMatrixOnceAndIsBalanced) {
   }
 }
 
+/// Buckets are updated from the last to the first: a tied embedding's comes before any matrix.
+TEST(Ownership, AnUpdateComesToTheFirstMatrixBehindWhatHasNone) {
+  const auto with_matrices = [](std::vector<Parameter> table, std::vector<std::size_t> which) {
+    for (const std::size_t p : which) {
+      table[p].shape = {4, table[p].elements() / 4};
+      table[p].matrices = {4};
+    }
+    return first_updated_with_matrices(Plan(table, {2, 64, Padding::aligned}));
+  };
+  const auto table = table_of({100, 200, 300, 400});  // registration order: bucket 3 to bucket 0
+  EXPECT_EQ(with_matrices(table, {1, 2}), BucketIndex{2});
+  EXPECT_EQ(with_matrices(table, {0}), BucketIndex{3});
+  EXPECT_EQ(with_matrices(table, {3}), BucketIndex{0});
+  EXPECT_EQ(with_matrices(table, {}), BucketIndex{3});
+}
+
 TEST(Ownership, RefusesCostsThatDoNotFit) {
   const Plan plan(table_of({10, 20}), {2, 1000, Padding::aligned});
   EXPECT_THROW(Ownership(plan, std::vector<double>{1}), ContractError);

@@ -57,6 +57,23 @@ TEST(Step, WithoutCommunicationIsCompute) {
   EXPECT_EQ(step.exposed_s, 0);
 }
 
+/// What is gathered before the matrices has their time; what comes after them has not.
+TEST(Step, MatricesHideTheGathersBeforeThem) {
+  StepModel model = two_buckets();
+  for (BucketCost& bucket : model.buckets) bucket.reduce_s = bucket.gather_s = 0;
+  model.matrices_s = 3;
+  model.buckets[1].gather_s = 2;  // the first to be updated, and needed at once
+  model.buckets[1].needed_s = 0;
+  model.matrices_before = 1;
+  const StepPrediction behind = predict_step(model);
+  EXPECT_GT(behind.exposed_s, 0);
+  model.matrices_before = 0;
+  const StepPrediction beside = predict_step(model);
+  EXPECT_DOUBLE_EQ(beside.exposed_s, 0);
+  EXPECT_DOUBLE_EQ(beside.step_s, beside.compute_s);
+  EXPECT_DOUBLE_EQ(beside.compute_s, behind.compute_s);
+}
+
 /// A bucket that is ready early waits for the one before it in layout order.
 TEST(Step, ReducesInLayoutOrder) {
   StepModel model = two_buckets();
