@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers: a pure function of (key, counter). There is no state, so results do
 // not depend on threads, on ranks or on the order of calls, and a run resumes without saving a
-// generator. Initialization, dropout, sample order and text sampling all draw from here, each with
-// its own `Draw` in the key.
+// generator. Initialization, dropout, sample order, text sampling and the rounding of moments all
+// draw from here, each with its own `Draw` in the key.
 //
 // Source: Philox4x32-10, Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
 // SC11, with the constants of its section 5; the test compares with the paper's known answers.
@@ -25,7 +25,8 @@ enum class Draw : std::uint32_t {
   sample_order = 3,
   text = 4,
   synthetic = 5,
-  mixture = 6
+  mixture = 6,
+  moments = 7
 };
 
 struct RandomKey {

@@ -99,8 +99,9 @@ Plain::Plain(const session::Job& job,
   parameters_ = device.allocate(bytes(dtype), "plain parameters");
   gradients_ = communicator_->allocate(bytes(DType::f32), "plain gradients");
   whole_gradient_ = communicator_->shards(gradients_.view(DType::f32));
-  m_ = device.allocate(bytes(DType::f32), "plain first moments");
-  v_ = device.allocate(bytes(DType::f32), "plain second moments");
+  const DType moments = optim::dtype_of(job.optimizer.moment_dtype);
+  m_ = device.allocate(bytes(moments), "plain first moments");
+  v_ = device.allocate(bytes(moments), "plain second moments");
   if (dtype != DType::f32)
     master_ = device.allocate(bytes(DType::f32), "plain master weights");
   const View master = (dtype == DType::f32 ? parameters_ : master_).view(DType::f32);
@@ -158,11 +159,13 @@ void Plain::update(std::int64_t number) {
   undecayed.weight_decay = 0;
   const bool fp32 = master_.bytes() == 0;
   const View all = parameters_.view(fp32 ? DType::f32 : DType::bf16);
+  const DType moments = optim::dtype_of(job_.optimizer.moment_dtype);
+  const RandomKey key = RandomKey::of(static_cast<std::uint64_t>(job_.run.seed), Draw::moments);
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const auto part = [&](View whole) { return whole.slice(begins_[p], table_[p].elements()); };
-    ops::adamw(part(all), part(fp32 ? all : master_.view(DType::f32)), part(m_.view(DType::f32)),
-               part(v_.view(DType::f32)), part(gradients), table_[p].decay ? decayed : undecayed,
-               norm, *stream_);
+    ops::adamw(part(all), part(fp32 ? all : master_.view(DType::f32)), part(m_.view(moments)),
+               part(v_.view(moments)), part(gradients), table_[p].decay ? decayed : undecayed,
+               {key, static_cast<std::uint64_t>(number), p, 0}, norm, *stream_);
   }
 }
 

@@ -338,7 +338,8 @@ class Maker {
 
   void add_optimizer() {
     const std::int64_t n = request_.owned_elements;
-    const View parameter = tensor(n), m = tensor(DType::f32, n), v = tensor(DType::f32, n);
+    const DType moments = request_.moment_dtype;
+    const View parameter = tensor(n), m = tensor(moments, n), v = tensor(moments, n);
     const View master = dtype_ == DType::f32 ? parameter : tensor(DType::f32, n);
     const View gradient = tensor(DType::f32, n);
     device_.fill_zero(v, stream_);
@@ -352,8 +353,9 @@ class Maker {
 
     const auto elements = static_cast<double>(n);
     device::Stream& s = stream_;
-    add("adamw", 1, bytes(dtype_ == DType::f32 ? 0 : elements, 7 * elements),
-        [=, &s, &norm] { ops::adamw(parameter, master, m, v, gradient, step, norm, s); });
+    const double of_moments = 4 * static_cast<double>(m.bytes());  // two are read and written
+    add("adamw", 1, bytes(dtype_ == DType::f32 ? 0 : elements, 3 * elements) + of_moments,
+        [=, &s, &norm] { ops::adamw(parameter, master, m, v, gradient, step, {}, norm, s); });
     add("gradient_norm", 1, bytes(0, elements),
         [=, &s, sum = std::make_shared<ops::StreamSum>(device_)] {
           sum->add_squares(gradient, s);

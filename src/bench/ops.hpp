@@ -29,6 +29,7 @@ struct OpsBenchRequest {
   std::int64_t sequences = 0;        ///< of one rank in one step
   std::int64_t micro_sequences = 0;  ///< at a time
   std::int64_t owned_elements = 0;   ///< parameters that one rank updates
+  DType moment_dtype = DType::f32;   ///< of AdamW
   int repetitions = 7;
 };
 

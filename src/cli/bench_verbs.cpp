@@ -199,6 +199,7 @@ Action declare_bench_ops(CLI::App& command) {
                                          .owned_elements = job.parallel.sharded()
                                                                ? plan.owned_elements()
                                                                : plan.parameter_elements()};
+          request.moment_dtype = optim::dtype_of(job.optimizer.moment_dtype);
           request.repetitions = asked->repetitions.value_or(request.repetitions);
           const auto operations =
               bench::bench_ops(job.shape, session::choose_dtype(job.run.precision, device, world),

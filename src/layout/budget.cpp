@@ -109,9 +109,9 @@ std::int64_t BudgetOptions::gathered_elements(const Plan& plan) const {
 
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
   // Slots of all parameters are as large on every rank, so the most of all is that of each.
-  std::int64_t elements = 0;
-  for (const StateSlot& slot : slots) elements += most_slot_elements(plan, slot, true);
-  return fp32_bytes * elements;
+  std::int64_t bytes = 0;
+  for (const StateSlot& slot : slots) bytes += most_slot_bytes(plan, slot, true);
+  return bytes;
 }
 
 std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host_ranks) {
@@ -162,7 +162,7 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
       (parameter_elements(plan, options) + (in_shards ? plan.owned_elements() : 0)) *
       parameter_element_bytes;
   for (const StateSlot& slot : slots)
-    budget.state_bytes.push_back(most_slot_elements(plan, slot, options.sharded()) * fp32_bytes);
+    budget.state_bytes.push_back(most_slot_bytes(plan, slot, options.sharded()));
   if (options.parameter_dtype == DType::f32 && !slots.empty())
     budget.state_bytes.front() = 0;
   budget.snapshot_bytes = options.snapshot ? snapshot_bytes(plan, slots) : 0;

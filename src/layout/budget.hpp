@@ -78,7 +78,7 @@ struct Budget {
   }
 };
 
-/// What bytes depend on beside the plan. Gradients and state are fp32.
+/// What bytes depend on beside the plan and the slots. Gradients are fp32.
 struct BudgetOptions {
   DType parameter_dtype = DType::f32;
   Shard shard = Shard::optimizer;

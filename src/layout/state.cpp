@@ -62,4 +62,9 @@ std::int64_t most_slot_elements(const Plan& plan, const StateSlot& slot, bool sh
   return most;
 }
 
+std::int64_t most_slot_bytes(const Plan& plan, const StateSlot& slot, bool sharded) {
+  return most_slot_elements(plan, slot, sharded) *
+         static_cast<std::int64_t>(size_bytes(slot.dtype));
+}
+
 }  // namespace trireme::layout

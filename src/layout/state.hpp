@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an optimizer keeps for the elements that it updates: state slots, each one fp32 number per
+// What an optimizer keeps for the elements that it updates: state slots, each one number per
 // element. The optimizer names them; budget, checkpoint, proof and plan go through the list and
 // depend on none by name.
 //
@@ -7,13 +7,16 @@
 //    its own.
 // 2. A slot of all parameters lies as the shards do, one after another, padding included. One that
 //    hidden matrices do not have holds the pieces of the other parameters, in the same order, each
-//    from a multiple of 64 bytes; so how much of it a rank keeps depends on what it owns.
+//    from a multiple of 16 elements; so how much of it a rank keeps depends on what it owns.
+// 3. The master is fp32. Other slots are fp32 or bf16, each as a whole.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "base/dtype.hpp"
 
 #include "layout/plan.hpp"
 
@@ -23,6 +26,7 @@ struct StateSlot {
   std::string name;         ///< in checkpoints: "master", "moment1"
   std::string label;        ///< for people: "master weights", "first moments"
   bool of_matrices = true;  ///< whether parameters with Parameter::matrices have it
+  DType dtype = DType::f32;
 
   [[nodiscard]] bool has(const Parameter& parameter) const {
     return of_matrices || parameter.matrices.empty();
@@ -45,7 +49,8 @@ std::vector<std::int64_t> places_in_slot(const Plan& plan,
                                          std::int64_t begin,
                                          const std::vector<Piece>& pieces);
 
-/// The most that a rank keeps of a slot, in elements.
+/// The most that a rank keeps of a slot, in elements and in bytes.
 std::int64_t most_slot_elements(const Plan& plan, const StateSlot& slot, bool sharded);
+std::int64_t most_slot_bytes(const Plan& plan, const StateSlot& slot, bool sharded);
 
 }  // namespace trireme::layout

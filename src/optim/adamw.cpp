@@ -35,16 +35,21 @@ std::vector<OptimizerConfig> configs_of(const OptimizerConfig& config, const Gro
   return configs;
 }
 
-AdamW::AdamW(const OptimizerConfig& config, const Groups& groups)
-    : configs_(configs_of(config, groups)), numbers_(groups.all.size()) {}
+AdamW::AdamW(const OptimizerConfig& config, const Groups& groups, std::uint64_t seed)
+    : slots_(state(config)),
+      key_(RandomKey::of(seed, Draw::moments)),
+      configs_(configs_of(config, groups)),
+      numbers_(groups.all.size()) {}
 
-const layout::StateSlots& AdamW::state() {
-  static const layout::StateSlots slots = {
-      {"master", "master weights"}, {"moment1", "first moments"}, {"moment2", "second moments"}};
-  return slots;
+layout::StateSlots AdamW::state(const OptimizerConfig& config) {
+  const DType kept = dtype_of(config.moment_dtype);
+  return {{"master", "master weights"},
+          {"moment1", "first moments", true, kept},
+          {"moment2", "second moments", true, kept}};
 }
 
 void AdamW::begin_step(std::int64_t step, std::int64_t total_steps) {
+  step_ = static_cast<std::uint64_t>(step);
   for (std::size_t i = 0; i < configs_.size(); ++i)
     numbers_[i] = step_of(configs_[i], step, total_steps);
 }
@@ -54,7 +59,11 @@ void AdamW::update(const Update& update,
                    device::Stream& stream) const {
   const auto& [master, moment1, moment2, unused] = update.state;
   ops::adamw(update.parameter, master, moment1, moment2, update.gradient, numbers_[update.group],
-             norm, stream);
+             rounding_of(update), norm, stream);
+}
+
+ops::MomentRounding AdamW::rounding_of(const Update& update) const {
+  return {key_, step_, at(update.index), update.begin};
 }
 
 }  // namespace trireme::optim

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW as a rule: two moments per element (ops/optimizer/adamw.hpp has the formula), and numbers
-// per group that are computed once per step.
+// AdamW as a rule: two moments per element (ops/optimizer/adamw.hpp has the formula), kept as the
+// deck's moment_dtype, and numbers per group that are computed once per step.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "base/random.hpp"
+
 #include "ops/optimizer/adamw_step.hpp"
+#include "ops/optimizer/moment_rounding.hpp"
 
 #include "optim/rule.hpp"
 
@@ -21,16 +24,22 @@ std::vector<OptimizerConfig> configs_of(const OptimizerConfig& config, const Gro
 
 class AdamW final : public Rule {
  public:
-  AdamW(const OptimizerConfig& config, const Groups& groups);
+  AdamW(const OptimizerConfig& config, const Groups& groups, std::uint64_t seed);
 
-  static const layout::StateSlots& state();
-  [[nodiscard]] const layout::StateSlots& slots() const override { return state(); }
+  static layout::StateSlots state(const OptimizerConfig& config);
+  [[nodiscard]] const layout::StateSlots& slots() const override { return slots_; }
   void begin_step(std::int64_t step, std::int64_t total_steps) override;
   void update(const Update& update,
               const ops::GradientNorm& norm,
               device::Stream& stream) const override;
 
+  /// Where the elements of a piece stand in the present step's sequence.
+  [[nodiscard]] ops::MomentRounding rounding_of(const Update& update) const;
+
  private:
+  const layout::StateSlots slots_;
+  const RandomKey key_;
+  std::uint64_t step_ = 0;
   std::vector<OptimizerConfig> configs_;  // by group
   std::vector<ops::AdamwStep> numbers_;   // of the present step
 };

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/dtype.hpp"
 #include "base/key.hpp"
 
 #include "ops/optimizer/orthogonalize_options.hpp"
@@ -23,6 +24,13 @@ enum class DecayShape : std::uint8_t { linear, one_minus_sqrt };
 
 /// How weight decay changes over a run.
 enum class DecaySchedule : std::uint8_t { constant, linear, cosine, rate };
+
+/// What moments are kept as; bf16 is rounded at random (ops/optimizer/moment_rounding.hpp).
+enum class MomentDType : std::uint8_t { fp32, bf16 };
+
+constexpr DType dtype_of(MomentDType type) {
+  return type == MomentDType::bf16 ? DType::bf16 : DType::f32;
+}
 
 /// What a run does when a gradient is NaN or infinite.
 enum class OnNonFinite : std::uint8_t { stop, skip };
@@ -65,6 +73,7 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
+  MomentDType moment_dtype = MomentDType::fp32;
   MuonConfig muon;
   double weight_decay = 0.1;
   DecaySchedule weight_decay_schedule = DecaySchedule::constant;
@@ -167,6 +176,10 @@ void describe(V& v, OptimizerConfig& c) {
     {.help = "Decay of the second moment.", .min = 0.0, .max = 1.0, .below_max = true});
   v("epsilon", c.epsilon,
     {.help = "Added to the root of the second moment.", .min = 0.0, .max = 1.0, .above_min = true});
+  v("moment_dtype", c.moment_dtype,
+    {.help = "What moments are kept as. bf16 takes 4 bytes less per element, and is rounded at "
+             "random, by bits that depend on run.seed, step and element only.",
+     .change = Change::asked});
   v.section("muon", c.muon);
   v("weight_decay", c.weight_decay,
     {.help = "Decoupled decay of matrices; biases and gains have none.", .min = 0.0, .max = 10.0});
@@ -197,6 +210,12 @@ template <>
 struct trireme::EnumNames<trireme::optim::Kind> {
   using enum optim::Kind;
   static constexpr std::pair<optim::Kind, const char*> table[] = {{adamw, "adamw"}, {muon, "muon"}};
+};
+template <>
+struct trireme::EnumNames<trireme::optim::MomentDType> {
+  using enum optim::MomentDType;
+  static constexpr std::pair<optim::MomentDType, const char*> table[] = {{fp32, "fp32"},
+                                                                         {bf16, "bf16"}};
 };
 template <>
 struct trireme::EnumNames<trireme::ops::Coefficients> {

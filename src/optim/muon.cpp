@@ -5,15 +5,15 @@
 
 namespace trireme::optim {
 
-Muon::Muon(const OptimizerConfig& config, const Groups& groups)
-    : adamw_(config, groups), configs_(configs_of(config, groups)), numbers_(groups.all.size()) {}
+Muon::Muon(const OptimizerConfig& config, const Groups& groups, std::uint64_t seed)
+    : slots_(state(config)),
+      adamw_(config, groups, seed),
+      configs_(configs_of(config, groups)),
+      numbers_(groups.all.size()) {}
 
-const layout::StateSlots& Muon::state() {
-  static const layout::StateSlots slots = [] {
-    layout::StateSlots all = AdamW::state();
-    all.back().of_matrices = false;
-    return all;
-  }();
+layout::StateSlots Muon::state(const OptimizerConfig& config) {
+  layout::StateSlots slots = AdamW::state(config);
+  slots.back().of_matrices = false;
   return slots;
 }
 
@@ -33,7 +33,8 @@ void Muon::begin_step(std::int64_t step, std::int64_t total_steps) {
 void Muon::prepare(const Update& update,
                    const ops::GradientNorm& norm,
                    device::Stream& stream) const {
-  ops::muon_direction(update.gradient, update.state[1], numbers_[update.group], norm, stream);
+  ops::muon_direction(update.gradient, update.state[1], numbers_[update.group],
+                      adamw_.rounding_of(update), norm, stream);
 }
 
 void Muon::update(const Update& update,

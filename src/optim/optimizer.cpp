@@ -29,14 +29,15 @@ Optimizer::Optimizer(const OptimizerConfig& config,
                      comm::Communicator& communicator,
                      comm::World& world,
                      device::Device& device,
-                     device::Stream& compute)
+                     device::Stream& compute,
+                     std::uint64_t seed)
     : config_(config),
       engine_(engine),
       communicator_(communicator),
       world_(world),
       compute_(compute),
       groups_(resolve_groups(config, engine.plan().parameters())),
-      rule_(make_rule(config, groups_)),
+      rule_(make_rule(config, groups_, seed)),
       matrices_before_(layout::first_updated_with_matrices(engine.plan())),
       squares_(device) {
   const layout::Plan& plan = engine_.plan();
@@ -48,7 +49,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   for (const layout::StateSlot& slot : slots()) {
     begins_.push_back(layout::slot_begins(
         plan, slot, engine_.sharded() ? std::optional(engine_.rank()) : std::nullopt));
-    const auto bytes = static_cast<std::size_t>(begins_.back().back()) * size_bytes(DType::f32);
+    const auto bytes = static_cast<std::size_t>(begins_.back().back()) * size_bytes(slot.dtype);
     const bool none = bytes == 0 || (memory_.empty() && masters_are_parameters());
     memory_.push_back(none ? device::Buffer() : device.allocate(bytes, slot.label));
   }
@@ -98,6 +99,8 @@ void Optimizer::find_updates(BucketIndex bucket) {
     Update update;
     update.gradient = owned.gradient.slice(piece.shard_begin, piece.elements);
     update.parameter = owned.parameter.slice(piece.shard_begin, piece.elements);
+    update.index = piece.parameter;
+    update.begin = piece.parameter_begin;
     update.group = groups_.of(piece.parameter);
     update.whole = matrices_ && matrices_->has(piece.parameter);
     mine.updates.push_back(update);
@@ -120,7 +123,7 @@ void Optimizer::find_state(BucketIndex bucket, const std::vector<layout::Piece>&
         updates[i].state[slot] = updates[i].parameter;
       else if (places[i] >= 0)
         updates[i].state[slot] =
-            memory_[slot].view(DType::f32).slice(places[i], pieces[i].elements);
+            memory_[slot].view(slots()[slot].dtype).slice(places[i], pieces[i].elements);
   }
 }
 

@@ -59,13 +59,13 @@
 
 namespace trireme::optim {
 
-/// State of one contiguous part of one parameter, fp32: what initialization writes and what a
-/// checkpoint saves and loads.
+/// State of one contiguous part of one parameter: what initialization writes and what a checkpoint
+/// saves and loads.
 struct StatePiece {
   ParameterIndex parameter{};
   std::int64_t parameter_begin = 0;  ///< first element within the parameter
-  std::vector<View> slots;           ///< as Optimizer::slots(); in fp32 runs the master is a view
-                                     ///< of the parameter itself; empty where there is none
+  std::vector<View> slots;  ///< as Optimizer::slots(); the master is fp32, in fp32 runs a view
+                            ///< of the parameter itself; empty where there is none
 
   [[nodiscard]] const View& master() const { return slots.front(); }
   [[nodiscard]] std::int64_t elements() const { return slots.front().elements; }
@@ -85,13 +85,14 @@ class Optimizer {
  public:
   /// The engine, its communicator, the world, the device and the compute stream outlive the
   /// optimizer. Collective, because it allocates from the communicator. The state starts as zero;
-  /// write the masters and call publish_parameters() before the first step.
+  /// write the masters and call publish_parameters() before the first step. `seed` is the run's.
   Optimizer(const OptimizerConfig& config,
             reduce::Engine& engine,
             comm::Communicator& communicator,
             comm::World& world,
             device::Device& device,
-            device::Stream& compute);
+            device::Stream& compute,
+            std::uint64_t seed);
 
   /// Takes step number `step`, counted from 1, with gradients times `gradient_scale`
   /// (1 / (ranks · micro-steps)). `losses`, if any, is this rank's part of a sum that is wanted

@@ -6,14 +6,16 @@
 
 namespace trireme::optim {
 
-std::unique_ptr<Rule> make_rule(const OptimizerConfig& config, const Groups& groups) {
+std::unique_ptr<Rule> make_rule(const OptimizerConfig& config,
+                                const Groups& groups,
+                                std::uint64_t seed) {
   if (config.kind == Kind::muon)
-    return std::make_unique<Muon>(config, groups);
-  return std::make_unique<AdamW>(config, groups);
+    return std::make_unique<Muon>(config, groups, seed);
+  return std::make_unique<AdamW>(config, groups, seed);
 }
 
-const layout::StateSlots& state_slots(const OptimizerConfig& config) {
-  return config.kind == Kind::muon ? Muon::state() : AdamW::state();
+layout::StateSlots state_slots(const OptimizerConfig& config) {
+  return config.kind == Kind::muon ? Muon::state(config) : AdamW::state(config);
 }
 
 }  // namespace trireme::optim

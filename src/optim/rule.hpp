@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/index.hpp"
 #include "base/view.hpp"
 
 #include "device/device.hpp"
@@ -31,11 +32,13 @@ inline constexpr std::size_t most_slots = 4;
 /// A piece of one parameter and its state; all views have the same number of elements, or none.
 struct Update {
   View parameter;                        ///< in the run's dtype
-  std::array<View, most_slots> state{};  ///< fp32, by slot; state[0] may be `parameter`; empty
-                                         ///< where the parameter does not have the slot
+  std::array<View, most_slots> state{};  ///< by slot, of its dtype; state[0] may be `parameter`;
+                                         ///< empty where the parameter does not have the slot
   View gradient;                         ///< fp32, summed over the ranks
-  std::size_t group = 0;                 ///< of Groups
-  bool whole = false;                    ///< a piece of a hidden matrix of Muon
+  ParameterIndex index{};
+  std::int64_t begin = 0;  ///< first element within the parameter
+  std::size_t group = 0;   ///< of Groups
+  bool whole = false;      ///< a piece of a hidden matrix of Muon
 };
 
 class Rule {
@@ -57,8 +60,11 @@ class Rule {
                       device::Stream& stream) const = 0;
 };
 
-std::unique_ptr<Rule> make_rule(const OptimizerConfig& config, const Groups& groups);
+/// `seed` is the run's.
+std::unique_ptr<Rule> make_rule(const OptimizerConfig& config,
+                                const Groups& groups,
+                                std::uint64_t seed);
 /// Of the rule that such a deck makes, for plans that make none.
-const layout::StateSlots& state_slots(const OptimizerConfig& config);
+layout::StateSlots state_slots(const OptimizerConfig& config);
 
 }  // namespace trireme::optim

@@ -2,6 +2,7 @@
 #include "session/saver.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +18,13 @@
 
 namespace trireme::session {
 namespace {
+
+/// fp32 before bf16, so that slabs that follow one another in memory begin at whole elements.
+void sort_by_width(std::vector<record::MutableSlab>& slabs) {
+  std::ranges::stable_sort(slabs, std::greater(), [](const record::MutableSlab& slab) {
+    return size_bytes(slab.data.dtype);
+  });
+}
 
 void add_slabs(std::vector<record::MutableSlab>& slabs,
                const layout::StateSlots& slots,
@@ -34,6 +42,7 @@ std::vector<record::MutableSlab> all_slabs(const optim::Optimizer& optimizer) {
   std::vector<record::MutableSlab> slabs;
   for (const optim::StatePiece& piece : optimizer.state())
     add_slabs(slabs, optimizer.slots(), piece, piece.parameter_begin, piece.elements());
+  sort_by_width(slabs);
   return slabs;
 }
 
@@ -49,6 +58,7 @@ std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
         if (piece.parameter == owned.parameter && piece.parameter_begin <= owned.parameter_begin &&
             owned.parameter_begin + owned.elements <= piece.parameter_begin + piece.elements())
           add_slabs(slabs, optimizer.slots(), piece, owned.parameter_begin, owned.elements);
+  sort_by_width(slabs);
   return slabs;
 }
 

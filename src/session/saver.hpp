@@ -3,8 +3,9 @@
 // parameter, and where a run begins.
 //
 // A checkpoint of step 0, which `trireme import` makes, holds weights alone: the optimizer's state
-// begins at zero. All others hold, per parameter and in fp32, "master" (the weights), "moment1" and
-// "moment2", and the position of the data. bf16 parameters are the rounded master weights, so they
+// begins at zero. All others hold, per parameter, "master" (the weights, in fp32), "moment1" and
+// "moment2" (in the run's optimizer.moment_dtype; a run that goes on with another one, which its
+// deck must allow, rounds them to nearest or widens them), and the position of the data. bf16 parameters are the rounded master weights, so they
 // are not stored; which precision the run had is, because its losses depend on it: a run goes on in
 // the precision that it began with. Each rank saves and loads the pieces that it owns under the
 // plan; what the others own arrives by the engine's gather, and is compared with what its owners

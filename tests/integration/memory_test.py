@@ -103,6 +103,16 @@ class Memory(TrainingTest):
         self.assertEqual(record["optimizer"] * 2, 12 * (plan["parameter_elements"] + plan["padding_elements"]))
         self.assertEqual(record["parameters"], 2 * (plan["parameter_elements"] + plan["padding_elements"]))
 
+    def test_moments_in_bf16_are_held_as_planned(self):
+        wide, _ = self.compared(2, "checkpoint.asynchronous=true")
+        for ranks, words in ((2, ()), (3, ("parallel.shard=parameters",)), (2, ("optimizer.kind=muon",))):
+            plan, record = self.compared(ranks, "optimizer.moment_dtype=bf16", "checkpoint.asynchronous=true", *words)
+            if not words:
+                ours, theirs = plan["per_rank"]["fp32"], wide["per_rank"]["fp32"]
+                self.assertEqual(2 * ours["moment1_bytes"], theirs["moment1_bytes"])
+                self.assertEqual(2 * ours["moment2_bytes"], theirs["moment2_bytes"])
+                self.assertEqual(3 * ours["snapshot_bytes"], 2 * theirs["snapshot_bytes"])
+
     def test_an_optimizer_that_is_not_sharded_is_held_whole(self):
         plan, record = self.compared(2, "parallel.shard=none")
         self.assertEqual(record["optimizer"], 8 * (plan["parameter_elements"] + plan["padding_elements"]))

@@ -47,6 +47,10 @@ class Verify(TrainingTest):
         self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=4", "batch.micro_sequences=2", "--steps", "2", ranks=2), 2,
                               combinations=633)
 
+    def test_moments_in_bf16(self):
+        self.assert_all_equal(self.verify("optimizer.moment_dtype=bf16", "optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps",
+                                          "2", ranks=3), 2, combinations=633)
+
     def test_muon(self):
         self.assert_all_equal(self.verify("optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=3), 2,
                               combinations=633)

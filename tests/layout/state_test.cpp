@@ -102,5 +102,22 @@ TEST(StateSlots, WithoutMatricesMakeBudgetAndSnapshotSmaller) {
   EXPECT_EQ(snapshot_bytes(plan, slots), budget.all_state_bytes());
 }
 
+TEST(StateSlots, InBf16TakeHalf) {
+  const Plan plan = plan_of(3);
+  const StateSlots wide = {{"master", ""}, of_all, of_others};
+  StateSlots narrow = wide;
+  narrow[1].dtype = narrow[2].dtype = DType::bf16;
+  for (const Shard shard : {Shard::none, Shard::optimizer}) {
+    const BudgetOptions options{.parameter_dtype = DType::bf16, .shard = shard};
+    const Budget before = budget_of(plan, wide, options), after = budget_of(plan, narrow, options);
+    EXPECT_EQ(after.state_bytes[0], before.state_bytes[0]);
+    for (const std::size_t slot : {1, 2})
+      EXPECT_EQ(2 * after.state_bytes[slot], before.state_bytes[slot]);
+  }
+  EXPECT_EQ(snapshot_bytes(plan, narrow),
+            snapshot_bytes(plan, {wide[0]}) +
+                (snapshot_bytes(plan, {wide[1]}) + snapshot_bytes(plan, {wide[2]})) / 2);
+}
+
 }  // namespace
 }  // namespace trireme::layout

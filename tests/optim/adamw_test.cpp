@@ -145,6 +145,43 @@ TEST_P(AdamWAtRanks, GivesTheSameBitsShardedOrWholeWithAnyBucketsAndSwitches) {
   }
 }
 
+TEST_P(AdamWAtRanks, GivesTheSameBitsWithBf16MomentsShardedOrWholeWithAnyBuckets) {
+  TrainingSetting setting;
+  setting.moment_dtype = MomentDType::bf16;
+  const auto reference = train(GetParam(), setting);
+  for (const auto& [shard, text] : EnumNames<layout::Shard>::table)
+    for (const layout::Padding padding : {layout::Padding::aligned, layout::Padding::none})
+      for (const std::int64_t bucket_elements : {1, 350, 40'000}) {
+        setting.parallel.shard = shard;
+        setting.parallel.padding = padding;
+        setting.parallel.bucket_elements.value = bucket_elements;
+        const auto result = train(GetParam(), setting);
+        ASSERT_EQ(result.parameters, reference.parameters)
+            << text << ", padding " << word(padding) << ", bucket_elements " << bucket_elements;
+      }
+  setting.seed = 7;
+  EXPECT_NE(train(GetParam(), setting).parameters, reference.parameters);
+}
+
+TEST_P(AdamWAtRanks, FollowsTheDoublePrecisionLoopWithBf16Moments) {
+  TrainingSetting setting;
+  setting.moment_dtype = MomentDType::bf16;
+  setting.exact_sums = true;
+  setting.steps = 8;
+  const auto result = train(GetParam(), setting);
+  const auto expected = train_in_double(GetParam(), setting);
+  ASSERT_EQ(result.grad_norms.size(), expected.grad_norms.size());
+  // An update is the rate times a quotient of moments, each within a few hundredths.
+  const double moved = setting.steps * setting.optimizer().learning_rate;
+  double mean = 0;
+  for (std::size_t i = 0; i < result.parameters.size(); ++i) {
+    const double error = result.parameters[i] - static_cast<double>(expected.parameters[i]);
+    ASSERT_NEAR(error, 0, 0.05 * moved) << "element " << i;
+    mean += error / static_cast<double>(result.parameters.size());
+  }
+  EXPECT_NEAR(mean, 0, 0.001 * moved);
+}
+
 TEST_P(AdamWAtRanks, KeepsEveryElementOnExactlyOneRank) {
   const int ranks = GetParam();
   std::vector<std::vector<int>> owners;
@@ -171,6 +208,8 @@ TEST_P(AdamWAtRanks, AllocatesExactlyTheBytesOfTheBudget) {
         TrainingSetting setting;
         setting.parallel.shard = shard;
         setting.dtype = dtype;
+        if (shard == layout::Shard::gradients || dtype == DType::bf16)
+          setting.moment_dtype = MomentDType::bf16;
         Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
         const layout::Budget budget = layout::budget_of(
             training.plan(), state_slots(setting.optimizer()),
@@ -256,6 +295,33 @@ TEST(AdamW, FindsGradientsThatOverflowOnlyInTheirSum) {
   const float large = std::numeric_limits<float>::max();
   EXPECT_THAT(messages_after({large, large}, true),
               ::testing::Each(::testing::HasSubstr("c[17] in bucket 0, in the sum over ranks")));
+}
+
+TEST(AdamW, GivesTheSameBitsWithBf16MomentsOnOneTwoAndFourRanks) {
+  TrainingSetting setting;
+  setting.moment_dtype = MomentDType::bf16;
+  setting.exact_sums = true;
+  setting.parallel.bucket_elements.value = 350;
+  const auto train_alike = [&](int ranks) {
+    TrainingResult first;
+    run_ranks(ranks, [&](ThreadRank& rank) {
+      Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+      training.be_like_rank(0);  // then the mean over ranks is the same, and exact
+      TrainingResult result = training.run();
+      if (rank.world.rank() == 0)
+        first = std::move(result);
+      rank.world.barrier();
+    });
+    return first;
+  };
+  const TrainingResult alone = train_alike(1);
+  for (const int ranks : {2, 4})
+    for (const auto& [shard, text] : EnumNames<layout::Shard>::table) {
+      setting.parallel.shard = shard;
+      const TrainingResult together = train_alike(ranks);
+      EXPECT_EQ(together.parameters, alone.parameters) << ranks << " ranks, " << text;
+      EXPECT_EQ(together.grad_norms, alone.grad_norms);
+    }
 }
 
 /// Masters, moments and what was gathered.
@@ -408,7 +474,7 @@ TEST(AdamW, ClipsToTheNorm) {
     config.beta1 = config.beta2 = 0;
     config.clip_norm = 0.5;
     Optimizer optimizer(config, training.engine(), rank.communicator, rank.world, *rank.device,
-                        *rank.compute);
+                        *rank.compute, setting.seed);
     training.backward(1);
     optimizer.step(1, 5, 0.5);
     const StepResult result = optimizer.result(1);

@@ -85,7 +85,7 @@ TEST(AdamWRule, EachGroupHasItsOwnNumbers) {
   const Groups groups = resolve_groups(config, table());
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
-  const auto made = make_rule(config, groups);
+  const auto made = make_rule(config, groups, 1);
   made->begin_step(1, 10);
   const auto after = [&](int parameter) {
     float value = 2, m = 0, v = 0;
@@ -108,8 +108,8 @@ TEST(AdamWRule, EachGroupHasItsOwnNumbers) {
 
 TEST(StateSlots, AreThoseOfTheRuleWithTheMasterFirst) {
   const OptimizerConfig config;
-  const auto made = make_rule(config, resolve_groups(config, table()));
-  const layout::StateSlots& slots = state_slots(config);
+  const auto made = make_rule(config, resolve_groups(config, table()), 1);
+  const layout::StateSlots slots = state_slots(config);
   ASSERT_EQ(slots.size(), made->slots().size());
   std::set<std::string> names;
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -118,6 +118,20 @@ TEST(StateSlots, AreThoseOfTheRuleWithTheMasterFirst) {
   }
   EXPECT_EQ(slots.front().name, "master");
   EXPECT_EQ(names.size(), slots.size());
+}
+
+TEST(StateSlots, HoldMomentsInTheirDTypeAndTheMasterInFp32) {
+  for (const auto& [kind, kind_name] : EnumNames<Kind>::table)
+    for (const auto& [type, type_name] : EnumNames<MomentDType>::table) {
+      OptimizerConfig config;
+      config.kind = kind;
+      config.moment_dtype = type;
+      const layout::StateSlots slots = state_slots(config);
+      EXPECT_EQ(slots[0].dtype, DType::f32);
+      for (std::size_t i = 1; i < slots.size(); ++i)
+        EXPECT_EQ(slots[i].dtype, type == MomentDType::bf16 ? DType::bf16 : DType::f32)
+            << kind_name << ", " << type_name;
+    }
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ TrainingResult train_muon(const TrainingSetting& setting, comm::Transport transp
   EXPECT_EQ(work->travels, setting.parallel.sharded() && world->size() > 1);
   std::int64_t second[] = {static_cast<std::int64_t>(training.optimizer().slot_bytes(2))};
   world->max(second);
-  EXPECT_EQ(second[0], 4 * layout::most_slot_elements(training.plan(), Muon::state()[2],
-                                                      setting.parallel.sharded()));
+  EXPECT_EQ(second[0], layout::most_slot_bytes(training.plan(), Muon::state(setting.optimizer())[2],
+                                               setting.parallel.sharded()));
   return training.run();
 }
 
@@ -53,6 +53,7 @@ TEST_P(MuonOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     TrainingSetting setting = muon_setting();
     setting.dtype = dtype;
+    setting.moment_dtype = dtype == DType::bf16 ? MomentDType::bf16 : MomentDType::fp32;
     setting.steps = 2;
     const auto reference = train_muon(setting, comm::Transport::mpi);
     for (const int bits : {0, 1, 2, 3, 5, 8, 11, 13, 15}) {
@@ -123,9 +124,12 @@ TEST(MuonOverMpi, GivesTheBitsOfOneRank) {
     return training.run();
   };
   const auto alone = comm::make_self_world();
-  const auto expected = train_equally(*alone, comm::Transport::self);
-  const auto together = train_equally(*world, comm::Transport::automatic);
-  EXPECT_EQ(together.parameters, expected.parameters);
+  for (const auto& [type, text] : EnumNames<MomentDType>::table) {
+    setting.moment_dtype = type;
+    const auto expected = train_equally(*alone, comm::Transport::self);
+    const auto together = train_equally(*world, comm::Transport::automatic);
+    EXPECT_EQ(together.parameters, expected.parameters) << text;
+  }
   world->barrier();
 }
 

@@ -247,6 +247,7 @@ TEST(Muon, AllocatesTheBytesOfTheBudget) {
       std::vector<std::vector<std::size_t>> bytes(static_cast<std::size_t>(ranks));
       TrainingSetting setting = muon_setting();
       setting.dtype = dtype;
+      setting.moment_dtype = dtype == DType::bf16 ? MomentDType::bf16 : MomentDType::fp32;
       run_ranks(ranks, [&](ThreadRank& rank) {
         const Training training(setting, rank.world, rank.communicator, *rank.device,
                                 *rank.compute);

@@ -45,6 +45,8 @@ struct TrainingSetting {
   optim::Kind kind = optim::Kind::adamw;
   optim::DecaySchedule weight_decay_schedule = optim::DecaySchedule::constant;
   std::int64_t momentum_warmup_steps = 0;
+  optim::MomentDType moment_dtype = optim::MomentDType::fp32;
+  std::uint64_t seed = 1337;
   std::vector<layout::Parameter> table = training_table();
 
   [[nodiscard]] optim::OptimizerConfig optimizer() const {
@@ -54,6 +56,7 @@ struct TrainingSetting {
     config.schedule.warmup_steps = 2;
     config.weight_decay_schedule = weight_decay_schedule;
     config.muon.momentum_warmup_steps = momentum_warmup_steps;
+    config.moment_dtype = moment_dtype;
     config.clip_norm = clip_norm;
     config.on_non_finite = on_non_finite;
     config.max_skipped_steps = 2;
@@ -101,7 +104,8 @@ class Training {
               {world.size(), setting.parallel.bucket_elements.value_or(40'000'000),
                setting.parallel.padding}),
         engine_(plan_, setting.dtype, setting.parallel, communicator, device, compute),
-        optimizer_(setting.optimizer(), engine_, communicator, world, device, compute) {
+        optimizer_(
+            setting.optimizer(), engine_, communicator, world, device, compute, setting.seed) {
     for (const optim::StatePiece& piece : optimizer_.state()) {
       std::vector<float> values;
       for (std::int64_t i = 0; i < piece.elements(); ++i)

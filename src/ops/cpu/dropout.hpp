@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "ops/cpu/loops.hpp"
+#include "ops/cpu/random_words.hpp"
 #include "ops/dropout.hpp"
 
 namespace trireme::ops::cpu {
@@ -20,44 +21,20 @@ TRIREME_INLINE void dropout_64(float* factors,
                                const Dropout& d,
                                std::uint64_t sample,
                                std::uint64_t group) {
-  constexpr int lanes = 16;
-  alignas(64) std::array<std::uint32_t, lanes> c0, c1, c2, c3;
-  const std::uint64_t first = (std::uint64_t{d.site} << 40U) + group;
-#pragma omp simd
-  for (unsigned l = 0; l < lanes; ++l) {
-    c0[l] = static_cast<std::uint32_t>(first + l);
-    c1[l] = static_cast<std::uint32_t>((first + l) >> 32U);
-    c2[l] = static_cast<std::uint32_t>(sample);
-    c3[l] = static_cast<std::uint32_t>(sample >> 32U);
-  }
-  std::uint32_t k0 = d.key.low, k1 = d.key.high;
-  for (int round = 0; round < 10; ++round) {
-#pragma omp simd
-    for (unsigned l = 0; l < lanes; ++l) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c0[l];
-      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57U} * c2[l];
-      const auto n0 = static_cast<std::uint32_t>(p1 >> 32U) ^ c1[l] ^ k0;
-      const auto n2 = static_cast<std::uint32_t>(p0 >> 32U) ^ c3[l] ^ k1;
-      c1[l] = static_cast<std::uint32_t>(p1);
-      c3[l] = static_cast<std::uint32_t>(p0);
-      c0[l] = n0;
-      c2[l] = n2;
-    }
-    k0 += 0x9E3779B9U;
-    k1 += 0xBB67AE85U;
-  }
+  alignas(64) RandomLanes words;
+  random_words(words, d.key, (std::uint64_t{d.site} << 40U) + group, sample);
   const float kept = 1.0F / (1.0F - d.rate), rate = d.rate;
   const auto factor = [=](std::uint32_t word) {
     const float u = static_cast<float>(static_cast<std::int32_t>(word >> 8U)) * 0x1.0p-24F;
     return u < rate ? 0.0F : kept;
   };
 #pragma omp simd
-  for (unsigned l = 0; l < lanes; ++l) {
+  for (unsigned l = 0; l < random_lanes; ++l) {
     float* const four = factors + std::size_t{4} * l;
-    four[0] = factor(c0[l]);
-    four[1] = factor(c1[l]);
-    four[2] = factor(c2[l]);
-    four[3] = factor(c3[l]);
+    four[0] = factor(words[0][l]);
+    four[1] = factor(words[1][l]);
+    four[2] = factor(words[2][l]);
+    four[3] = factor(words[3][l]);
   }
 }
 

@@ -13,6 +13,7 @@ void adamw(View parameter,
            View v,
            ConstView gradient,
            const AdamwStep& step,
+           const MomentRounding& rounding,
            const GradientNorm& norm,
            device::Stream& stream) {
   const std::int64_t n = parameter.elements;
@@ -20,19 +21,22 @@ void adamw(View parameter,
       master.elements == n && m.elements == n && v.elements == n && gradient.elements == n,
       "{} parameters, {} masters, {} and {} moments, {} gradients", n, master.elements, m.elements,
       v.elements, gradient.elements);
-  with_float_type(parameter.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::adamw(parameter.as<T>(), master.as<float>(), m.as<float>(), v.as<float>(),
-                      gradient.as<float>(), step, &norm, n, raw);
-        }))
-      return;
-    on_cpu(stream, "adamw")
-        .run([to = parameter.as<T>(), exact = master.as<float>(), first = m.as<float>(),
-              second = v.as<float>(), from = gradient.as<float>(), step, norm = &norm, n] {
-          if (norm->finite != 0)
-            cpu::adamw(to, exact, first, second, from, step, norm->scale, n);
-        });
+  with_float_type(parameter.dtype, [&](auto parameter_zero) {
+    with_float_type(m.dtype, [&](auto moment_zero) {
+      using T = decltype(parameter_zero);
+      using M = decltype(moment_zero);
+      if (on_cuda(stream, [&](auto raw) {
+            cuda::adamw(parameter.as<T>(), master.as<float>(), m.as<M>(), v.as<M>(),
+                        gradient.as<float>(), step, rounding, &norm, n, raw);
+          }))
+        return;
+      on_cpu(stream, "adamw")
+          .run([to = parameter.as<T>(), exact = master.as<float>(), first = m.as<M>(),
+                second = v.as<M>(), from = gradient.as<float>(), step, rounding, norm = &norm, n] {
+            if (norm->finite != 0)
+              cpu::adamw(to, exact, first, second, from, step, rounding, norm->scale, n);
+          });
+    });
   });
 }
 

@@ -9,8 +9,10 @@
 //
 // Where norm.finite is 0 when the stream comes to it, nothing is written.
 //
-// Shapes: all [n]; master, m, v, gradient fp32; parameter fp32 or bf16. In fp32 runs master and
-// parameter may be the same view. `norm` is memory of the stream's device.
+// Shapes: all [n]; master and gradient fp32; parameter fp32 or bf16; m and v both fp32 or both
+// bf16. In bf16 they are rounded at random (moment_rounding.hpp) where they are written; the update
+// takes them before that. In fp32 runs master and parameter may be the same view. `norm` is memory
+// of the stream's device.
 #pragma once
 
 #include "base/view.hpp"
@@ -19,6 +21,7 @@
 
 #include "ops/optimizer/adamw_step.hpp"
 #include "ops/optimizer/gradient_norm.hpp"
+#include "ops/optimizer/moment_rounding.hpp"
 
 namespace trireme::ops {
 
@@ -28,6 +31,7 @@ void adamw(View parameter,
            View v,
            ConstView gradient,
            const AdamwStep& step,
+           const MomentRounding& rounding,
            const GradientNorm& norm,
            device::Stream& stream);
 

@@ -6,16 +6,23 @@
 
 namespace trireme::ops {
 
-void muon_direction(
-    View gradient, View m, const MuonStep& step, const GradientNorm& norm, device::Stream& stream) {
+void muon_direction(View gradient,
+                    View m,
+                    const MuonStep& step,
+                    const MomentRounding& rounding,
+                    const GradientNorm& norm,
+                    device::Stream& stream) {
   TRIREME_EXPECT(m.elements == gradient.elements, "{} moments, {} gradients", m.elements,
                  gradient.elements);
-  on_cpu(stream, "muon_direction")
-      .run([g = gradient.as<float>(), first = m.as<float>(), step, norm = &norm,
-            n = gradient.elements] {
-        if (norm->finite != 0)
-          cpu::muon_direction(g, first, step, norm->scale, n);
-      });
+  with_float_type(m.dtype, [&](auto zero) {
+    using M = decltype(zero);
+    on_cpu(stream, "muon_direction")
+        .run([g = gradient.as<float>(), first = m.as<M>(), step, rounding, norm = &norm,
+              n = gradient.elements] {
+          if (norm->finite != 0)
+            cpu::muon_direction(g, first, step, rounding, norm->scale, n);
+        });
+  });
 }
 
 void muon_update(View parameter,

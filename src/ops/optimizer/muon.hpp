@@ -12,8 +12,9 @@
 // momentum as a mean; the decay of Liu et al., "Muon is scalable for LLM training", arXiv
 // 2502.16982, section 2.2.
 //
-// Shapes: all [n], fp32; parameter fp32 or bf16. In fp32 runs master and parameter may be the same
-// view. `norm` is memory of the stream's device.
+// Shapes: all [n], fp32; parameter and m fp32 or bf16. In bf16 m is rounded at random as a first
+// moment is (moment_rounding.hpp), and the direction takes it before that. In fp32 runs master and
+// parameter may be the same view. `norm` is memory of the stream's device.
 #pragma once
 
 #include "base/view.hpp"
@@ -21,6 +22,7 @@
 #include "device/device.hpp"
 
 #include "ops/optimizer/gradient_norm.hpp"
+#include "ops/optimizer/moment_rounding.hpp"
 
 namespace trireme::ops {
 
@@ -31,8 +33,12 @@ struct MuonStep {
   bool nesterov = true;
 };
 
-void muon_direction(
-    View gradient, View m, const MuonStep& step, const GradientNorm& norm, device::Stream& stream);
+void muon_direction(View gradient,
+                    View m,
+                    const MuonStep& step,
+                    const MomentRounding& rounding,
+                    const GradientNorm& norm,
+                    device::Stream& stream);
 
 void muon_update(View parameter,
                  View master,

@@ -37,18 +37,23 @@ struct Placed {
   }
 };
 
-/// Infinities and NaN have an exponent of ones only. Numbers that are no fp32 are not looked at.
-bool all_finite(ConstView data) {
-  if (data.dtype != DType::f32)
-    return true;
-  constexpr std::uint32_t exponent = 0x7f800000U;
-  std::uint32_t found = 0;
+/// Infinities and NaN have an exponent of ones only; `exponent` masks it in elements of type Bits.
+template <class Bits>
+bool all_finite(ConstView data, Bits exponent) {
+  unsigned found = 0;
   for (std::int64_t i = 0; i < data.elements; ++i) {
-    std::uint32_t bits;
+    Bits bits;
     std::memcpy(&bits, data.data + static_cast<std::size_t>(i) * sizeof bits, sizeof bits);
     found |= (bits & exponent) == exponent ? 1U : 0U;
   }
   return found == 0;
+}
+
+/// Numbers that are neither fp32 nor bf16 are not looked at.
+bool all_finite(ConstView data) {
+  if (data.dtype == DType::f32)
+    return all_finite<std::uint32_t>(data, 0x7f800000U);
+  return data.dtype != DType::bf16 || all_finite<std::uint16_t>(data, 0x7f80U);
 }
 
 std::uint32_t number_of(std::vector<SavedState>& states, const Slab& slab) {

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/optimizer/adamw.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/random.hpp"
+
 #include "ops/tensors.hpp"
 
 namespace trireme::test {
@@ -66,7 +74,7 @@ TEST_P(AdamwTest, FirstStepByHand) {
   auto parameter = tensor(dtype(), Values{1, 1, 0}), master = tensor(DType::f32, Values{1, 1, 0});
   auto m = tensor(DType::f32, 3), v = tensor(DType::f32, 3);
   const auto gradient = tensor(DType::f32, Values{4, -4, 0});
-  ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
+  ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1), {},
              norm(), stream());
   expect_near(master.values(), {0.98875, 1.00875, 0}, 1e-6, "master");
   expect_near(m.values(), {0.25, -0.25, 0}, 1e-6, "m");
@@ -85,7 +93,7 @@ TEST_P(AdamwTest, FollowsTheReferenceForSeveralSteps) {
       const auto gv = rounded_to(DType::f32, normals(10 + static_cast<std::uint64_t>(k), n));
       const auto gradient = tensor(DType::f32, gv);
       ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(k),
-                 norm(), stream());
+                 {}, norm(), stream());
       step_reference(state, gv, at_step(k));
     }
     expect_near(master.values(), state.master, fp32_tolerances.adamw, "master");
@@ -101,10 +109,10 @@ TEST_P(AdamwTest, MasterMayBeTheParameter) {
   auto m1 = tensor(DType::f32, 99), v1 = tensor(DType::f32, 99), m2 = tensor(DType::f32, 99),
        v2 = tensor(DType::f32, 99);
   const auto gradient = tensor(DType::f32, normals(2, 99));
-  ops::adamw(copy.view(), apart.view(), m1.view(), v1.view(), gradient.view(), at_step(1), norm(),
-             stream());
-  ops::adamw(same.view(), same.view(), m2.view(), v2.view(), gradient.view(), at_step(1), norm(),
-             stream());
+  ops::adamw(copy.view(), apart.view(), m1.view(), v1.view(), gradient.view(), at_step(1), {},
+             norm(), stream());
+  ops::adamw(same.view(), same.view(), m2.view(), v2.view(), gradient.view(), at_step(1), {},
+             norm(), stream());
   EXPECT_EQ(same.bytes(), apart.bytes());
   EXPECT_EQ(same.bytes(), copy.bytes());
 }
@@ -120,7 +128,7 @@ TEST_P(AdamwTest, DoesNotDependOnTheCutOrOnThreads) {
       const auto at = [&](const Tensor& t) {
         return t.view().slice(cuts[i], cuts[i + 1] - cuts[i]);
       };
-      ops::adamw(at(parameter), at(master), at(m), at(v), at(gradient), at_step(1), norm(),
+      ops::adamw(at(parameter), at(master), at(m), at(v), at(gradient), at_step(1), {}, norm(),
                  stream());
     }
     return joined({&parameter, &master, &m, &v});
@@ -135,7 +143,7 @@ TEST_P(AdamwTest, WritesNothingWhereTheNormIsNotFinite) {
   auto m = tensor(DType::f32, normals(3, n)), v = tensor(DType::f32, normals(4, n));
   const auto gradient = tensor(DType::f32, normals(5, n));
   const auto run = [&](bool finite) {
-    ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
+    ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1), {},
                norm(finite), stream());
     return joined({&parameter, &master, &m, &v});
   };
@@ -148,11 +156,172 @@ TEST_P(AdamwTest, RejectsWrongViews) {
   const auto parameter = tensor(dtype(), 3), three = tensor(DType::f32, 3),
              four = tensor(DType::f32, 4), integers = tensor(DType::i32, 3);
   EXPECT_THROW(ops::adamw(parameter.view(), four.view(), three.view(), three.view(), three.view(),
-                          {}, norm(), stream()),
+                          {}, {}, norm(), stream()),
                ContractError);
   EXPECT_THROW(ops::adamw(parameter.view(), three.view(), three.view(), three.view(),
-                          integers.view(), {}, norm(), stream()),
+                          integers.view(), {}, {}, norm(), stream()),
                ContractError);
+}
+
+// Moments in bf16.
+
+constexpr RandomKey rounding_key{0x1234567U, 0x89abcdefU};
+
+/// The two bf16 beside `x`: towards zero and away from it. Requires: |x| is below the largest one.
+std::pair<double, double> neighbours(double x) {
+  const auto truncated = std::bit_cast<std::uint32_t>(static_cast<float>(x)) & 0xffff0000U;
+  return {static_cast<double>(std::bit_cast<float>(truncated)),
+          static_cast<double>(std::bit_cast<float>(truncated + 0x10000U))};
+}
+
+/// One of the two, by a random half word as moment_rounding.hpp says, from the definition: away
+/// from zero where the part cut off is more than `0xffff - random` of 2^16.
+double rounded_by(double x, std::uint32_t random) {
+  const auto [near, far] = neighbours(x);
+  const double cut_off = (x - near) / (far - near);
+  return cut_off + random * 0x1p-16 >= 1 ? far : near;
+}
+
+/// Numbers of few bits, with which the moments of the first step are exact in fp32.
+Values short_numbers(std::int64_t n) {
+  Values values(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<double>((i * 2654435761U) % 4093U) / 64 - 31;
+  return values;
+}
+
+TEST_P(AdamwTest, RoundsMomentsInBf16ByTheWordOfTheirElement) {
+  for (const std::int64_t n : {1, 5, 333, 16387, 40001})
+    for (const std::int64_t first : {0, 1, 2, 63, 1000003}) {
+      SCOPED_TRACE(::testing::Message() << n << " elements from " << first);
+      const auto gv = short_numbers(n);
+      auto parameter = tensor(dtype(), n), master = tensor(DType::f32, normals(1, n));
+      auto m = tensor(DType::bf16, n), v = tensor(DType::bf16, n);
+      const auto gradient = tensor(DType::f32, gv);
+      constexpr std::uint64_t step = 3, index = 7;
+      ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
+                 {rounding_key, step, index, first}, norm(), stream());
+      const auto got_m = m.values(), got_v = v.values();
+      for (std::int64_t i = 0; i < n; ++i) {
+        const auto e = static_cast<std::uint64_t>(first + i);
+        const std::uint32_t word = philox(rounding_key, (index << 40U) + e / 4, step).w[e % 4];
+        const double g = static_cast<double>(factor) * gv[static_cast<std::size_t>(i)];
+        ASSERT_EQ(got_m[static_cast<std::size_t>(i)], rounded_by(0.125 * g, word & 0xffffU)) << i;
+        ASSERT_EQ(got_v[static_cast<std::size_t>(i)], rounded_by(0.0625 * g * g, word >> 16U)) << i;
+      }
+    }
+}
+
+TEST_P(AdamwTest, UpdatesByMomentsAsTheyAreBeforeTheyAreRounded) {
+  const std::int64_t n = 1000;
+  const auto gradient = tensor(DType::f32, normals(2, n));
+  const auto masters = [&](DType moments) {
+    auto parameter = tensor(dtype(), n), master = tensor(DType::f32, normals(1, n));
+    auto m = tensor(moments, n), v = tensor(moments, n);
+    ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
+               {rounding_key, 1, 0, 0}, norm(), stream());
+    return joined({&parameter, &master});
+  };
+  EXPECT_TRUE(masters(DType::bf16) == masters(DType::f32));
+}
+
+TEST_P(AdamwTest, RoundsBf16MomentsToANeighbourAndToTheNumberInTheMean) {
+  // The same gradient for many steps, the moments set to zero before each: the mean of n roundings
+  // is within 5 standard deviations of the number, each at most half the distance of neighbours.
+  const std::int64_t n = 64, steps = 4096;
+  const auto gv = rounded_to(DType::f32, normals(9, n));
+  const auto gradient = tensor(DType::f32, gv);
+  auto parameter = tensor(dtype(), n), master = tensor(DType::f32, n);
+  Values sum_m(gv.size()), sum_v(gv.size());
+  for (std::int64_t k = 1; k <= steps; ++k) {
+    auto m = tensor(DType::bf16, n), v = tensor(DType::bf16, n);
+    ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
+               {rounding_key, static_cast<std::uint64_t>(k), 2, 5}, norm(), stream());
+    const auto got_m = m.values(), got_v = v.values();
+    for (std::size_t i = 0; i < gv.size(); ++i) {
+      sum_m[i] += got_m[i];
+      sum_v[i] += got_v[i];
+    }
+  }
+  const auto expect_mean = [&](double sum, double exact) {
+    const auto [near, far] = neighbours(exact);
+    const double deviation = std::abs(far - near) / 2 / std::sqrt(static_cast<double>(steps));
+    EXPECT_NEAR(sum / static_cast<double>(steps), exact, 5 * deviation + 1e-6 * std::abs(exact));
+  };
+  for (std::size_t i = 0; i < gv.size(); ++i) {
+    SCOPED_TRACE(i);
+    const double g = static_cast<double>(factor) * gv[i];
+    expect_mean(sum_m[i], 0.125 * g);
+    expect_mean(sum_v[i], 0.0625 * g * g);
+  }
+}
+
+TEST_P(AdamwTest, FollowsTheReferenceWithBf16MomentsAsFarAsTheyAreKept) {
+  // Over steps each rounding is off by at most 1/128 of a moment, and fades by beta.
+  const std::int64_t n = 16385;
+  State state{rounded_to(DType::f32, normals(1, n)), Values(n), Values(n)};
+  auto parameter = tensor(dtype(), n), master = tensor(DType::f32, state.master);
+  auto m = tensor(DType::bf16, n), v = tensor(DType::bf16, n);
+  Values largest(n);  // of the first moments so far
+  double sum = 0, sum_of_squares = 0;
+  for (int k = 1; k <= 20; ++k) {
+    const auto gv = rounded_to(DType::f32, normals(10 + static_cast<std::uint64_t>(k), n));
+    const auto gradient = tensor(DType::f32, gv);
+    ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(k),
+               {rounding_key, static_cast<std::uint64_t>(k), 0, 0}, norm(), stream());
+    step_reference(state, gv, at_step(k));
+    for (std::size_t i = 0; i < largest.size(); ++i)
+      largest[i] = std::max(largest[i], std::abs(state.m[i]));
+  }
+  const auto got_m = m.values(), got_v = v.values();
+  for (std::size_t i = 0; i < largest.size(); ++i) {
+    ASSERT_NEAR(got_m[i], state.m[i], largest[i] / 128 / 0.125) << i;
+    const double error = (got_v[i] - state.v[i]) / state.v[i];
+    sum += error;
+    sum_of_squares += error * error;
+  }
+  // No drift: the mean of the second moments' errors is 0 within 5 of its standard deviations.
+  EXPECT_LT(std::abs(sum), 5 * std::sqrt(sum_of_squares));
+}
+
+TEST_P(AdamwTest, Bf16MomentsDoNotDependOnTheCutOrOnThreads) {
+  const std::int64_t n = 50003;
+  const auto gradient = tensor(DType::f32, normals(2, n));
+  const auto run = [&](const std::vector<std::int64_t>& cuts) {
+    auto parameter = tensor(dtype(), n), master = tensor(DType::f32, normals(1, n));
+    auto m = tensor(DType::bf16, n), v = tensor(DType::bf16, n);
+    for (std::uint64_t step = 1; step <= 3; ++step)
+      for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+        const auto at = [&](const Tensor& t) {
+          return t.view().slice(cuts[i], cuts[i + 1] - cuts[i]);
+        };
+        ops::adamw(at(parameter), at(master), at(m), at(v), at(gradient), at_step(1),
+                   {rounding_key, step, 1, cuts[i]}, norm(), stream());
+      }
+    return joined({&parameter, &master, &m, &v});
+  };
+  expect_same_on_threads([&] { return run({0, n}); });
+  EXPECT_TRUE(run({0, n}) == run({0, 1, 64, 20011, n}));
+}
+
+TEST(MomentRounding, KeepsWhatABf16HoldsAndWhatIsNoNumber) {
+  const auto rounded = [](float x, std::uint32_t random) {
+    return std::bit_cast<float>(ops::rounded_at_random(std::bit_cast<std::uint32_t>(x), random)
+                                << 16U);
+  };
+  const float largest = std::bit_cast<float>(0x7f7f0000U), infinity = INFINITY;
+  for (const std::uint32_t random : {0U, 1U, 0x8000U, 0xffffU}) {
+    for (const float x :
+         {0.0F, -0.0F, 1.0F, -1.5F, 0x1p-126F, 0x1p-133F, largest, infinity, -infinity})
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(rounded(x, random)), std::bit_cast<std::uint32_t>(x));
+    EXPECT_TRUE(std::isnan(rounded(NAN, random)));
+    EXPECT_TRUE(std::isnan(rounded(std::bit_cast<float>(0x7f800001U), random)));
+    EXPECT_EQ(rounded(std::numeric_limits<float>::max(), random), largest);
+    EXPECT_EQ(rounded(-std::numeric_limits<float>::max(), random), -largest);
+  }
+  EXPECT_EQ(rounded(1 + 0x1p-9F, 0x7fffU), 1.0F);
+  EXPECT_EQ(rounded(1 + 0x1p-9F, 0xc000U), 1 + 0x1p-7F);
+  EXPECT_EQ(rounded(-1 - 0x1p-9F, 0xc000U), -1 - 0x1p-7F);
 }
 
 TRIREME_ON_BACKENDS(AdamwTest);

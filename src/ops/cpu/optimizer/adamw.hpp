@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU body of adamw.hpp; T is float or Bf16.
+// CPU body of adamw.hpp; T and M, the moments' type, are float or Bf16.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 
 namespace trireme::ops::cpu {
 
-template <class T>
+template <class T, class M>
 void adamw(T* parameter,
            float* master,
-           float* m,
-           float* v,
+           M* m,
+           M* v,
            const float* gradient,
            const AdamwStep& step,
+           const MomentRounding& rounding,
            float scale,
            std::int64_t count);
 

@@ -1,23 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cpu/optimizer/muon.hpp"
 
+#include <algorithm>
+#include <type_traits>
+
 #include "ops/cpu/loops.hpp"
+#include "ops/cpu/optimizer/moment_rounding.hpp"
 
 namespace trireme::ops::cpu {
 namespace {
 
-TRIREME_CLONES void direction_kernel(
-    float* gradient, float* m, const MuonStep* step, float scale, std::int64_t count) {
+/// How much of the gradient and of the moment a direction has.
+struct Shares {
+  float gradient = 0, moment = 0;
+};
+
+template <class M>
+TRIREME_INLINE void direct_element(
+    float& gradient, M& m, const MuonStep& s, Shares shares, float scale, std::uint32_t word) {
+  const float g = scale * gradient;
+  const float first = s.momentum * to_float(m) + s.gain * g;
+  m = kept_moment<M>(first, word & 0xffffU);
+  gradient = shares.gradient * g + shares.moment * first;
+}
+
+template <class M>
+TRIREME_CLONES void direction_kernel(float* gradient,
+                                     M* m,
+                                     const MuonStep* step,
+                                     const MomentRounding* rounding,
+                                     float scale,
+                                     std::int64_t count) {
   const MuonStep s = *step;
   // Without Nesterov: the moment alone.
-  const float of_gradient = s.nesterov ? s.gain : 0.0F;
-  const float of_moment = s.nesterov ? s.momentum : 1.0F;
+  const Shares shares{s.nesterov ? s.gain : 0.0F, s.nesterov ? s.momentum : 1.0F};
+  if constexpr (std::is_same_v<M, float>) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float g = scale * gradient[i];
-    const float first = s.momentum * m[i] + s.gain * g;
-    m[i] = first;
-    gradient[i] = of_gradient * g + of_moment * first;
+    for (std::int64_t i = 0; i < count; ++i) direct_element(gradient[i], m[i], s, shares, scale, 0);
+  } else {
+    const MomentRounding places = *rounding;
+    MomentWords room;
+    for (std::int64_t begin = 0; begin < count; begin += moment_run_elements) {
+      const std::int64_t size = std::min(moment_run_elements, count - begin);
+      const std::uint32_t* const words = moment_words(room, places, begin, size);
+#pragma omp simd
+      for (std::int64_t i = 0; i < size; ++i)
+        direct_element(gradient[begin + i], m[begin + i], s, shares, scale, words[i]);
+    }
   }
 }
 
@@ -35,10 +64,16 @@ TRIREME_CLONES void update_kernel(
 
 }  // namespace
 
-void muon_direction(
-    float* gradient, float* m, const MuonStep& step, float scale, std::int64_t count) {
+template <class M>
+void muon_direction(float* gradient,
+                    M* m,
+                    const MuonStep& step,
+                    const MomentRounding& rounding,
+                    float scale,
+                    std::int64_t count) {
   for_chunks(count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    direction_kernel(gradient + begin, m + begin, &step, scale, end - begin);
+    const MomentRounding own = later(rounding, begin);
+    direction_kernel(gradient + begin, m + begin, &step, &own, scale, end - begin);
   });
 }
 
@@ -50,6 +85,10 @@ void muon_update(
   });
 }
 
+template void muon_direction(
+    float*, float*, const MuonStep&, const MomentRounding&, float, std::int64_t);
+template void muon_direction(
+    float*, Bf16*, const MuonStep&, const MomentRounding&, float, std::int64_t);
 template void muon_update(float*, float*, const float*, const MuonStep&, std::int64_t);
 template void muon_update(Bf16*, float*, const float*, const MuonStep&, std::int64_t);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU bodies of muon.hpp; T is float or Bf16.
+// CPU bodies of muon.hpp; T and M, the moment's type, are float or Bf16.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,13 @@
 
 namespace trireme::ops::cpu {
 
-void muon_direction(
-    float* gradient, float* m, const MuonStep& step, float scale, std::int64_t count);
+template <class M>
+void muon_direction(float* gradient,
+                    M* m,
+                    const MuonStep& step,
+                    const MomentRounding& rounding,
+                    float scale,
+                    std::int64_t count);
 
 template <class T>
 void muon_update(

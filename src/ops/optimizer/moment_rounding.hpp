@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// How moments that are kept in bf16 are rounded: at random, up with a probability equal to the part
+// that is cut off, so that the mean of many roundings is the number itself. Rounded to nearest, a
+// mean with a beta near 1 would stand still: with 0.999 a step changes it by a thousandth of its
+// distance, and the last place of a bf16 is more than 1/256 of it.
+//
+// The bits are a pure function of (seed, step, parameter, element, moment). There is no state, and
+// ranks, threads, buckets and shards are no argument, so results do not depend on them.
+//
+// Element e of parameter p in step t has word[e % 4] of philox(key, counter = (p << 40) + e / 4,
+// counter_high = t): its lower half for the first moment, its upper half for the second.
+//
+// Source: Gupta, Agrawal, Gopalakrishnan, Narayanan: "Deep learning with limited numerical
+// precision", ICML 2015, section 3.
+#pragma once
+
+#include <cstdint>
+
+#include "base/host_device.hpp"
+#include "base/random.hpp"
+
+namespace trireme::ops {
+
+/// Where in the sequence the elements of a call stand; not read where moments are fp32.
+struct MomentRounding {
+  RandomKey key;
+  std::uint64_t step = 0;       ///< counted from 1
+  std::uint64_t parameter = 0;  ///< its index
+  std::int64_t first = 0;       ///< the views' first element within the parameter
+
+  [[nodiscard]] TRIREME_HOST_DEVICE std::uint64_t counter(std::int64_t element) const {
+    return (parameter << 40U) + static_cast<std::uint64_t>(first + element) / 4;
+  }
+};
+
+/// Of the views' element `element`.
+TRIREME_HOST_DEVICE inline std::uint32_t moment_word(const MomentRounding& rounding,
+                                                     std::int64_t element) {
+  const Words4 words = philox(rounding.key, rounding.counter(element), rounding.step);
+  // Chosen, not indexed: what a GPU indexes lies in memory.
+  const auto place = static_cast<std::uint64_t>(rounding.first + element) % 4;
+  const std::uint32_t early = place == 0 ? words.w[0] : words.w[1];
+  const std::uint32_t late = place == 2 ? words.w[2] : words.w[3];
+  return place < 2 ? early : late;
+}
+
+/// The bits of a bf16: `raw`, those of an fp32, rounded away from zero where the 16 bits that are
+/// cut off and `random`, below 2^16, make a carry. Nothing finite becomes infinite: above the
+/// largest bf16 it is cut off. NaN stays NaN.
+TRIREME_HOST_DEVICE constexpr std::uint32_t rounded_at_random(std::uint32_t raw,
+                                                              std::uint32_t random) {
+  constexpr std::uint32_t infinity = 0x7f800000U, largest_bf16 = 0x7f7f0000U;
+  const std::uint32_t magnitude = raw & 0x7fffffffU;
+  const std::uint32_t quiet = magnitude > infinity ? 0x40U : 0U;
+  return magnitude >= largest_bf16 ? (raw >> 16U) | quiet : (raw + random) >> 16U;
+}
+
+}  // namespace trireme::ops
