@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cpu/optimizer/adamw.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 #include "ops/cpu/loops.hpp"
 #include "ops/cpu/optimizer/moment_rounding.hpp"
@@ -45,24 +43,13 @@ TRIREME_CLONES void adamw_kernel(T* parameter,
                                  M* v,
                                  const float* gradient,
                                  const AdamwStep* step,
-                                 const MomentRounding* rounding,
+                                 const std::uint32_t* words,
                                  float scale,
                                  std::int64_t count) {
   const AdamwStep s = *step;
   const AdamwViews<T, M> all{parameter, master, m, v, gradient};
-  if constexpr (std::is_same_v<M, float>) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i) update_element(all, s, scale, i, 0);
-  } else {
-    const MomentRounding places = *rounding;
-    MomentWords room;
-    for (std::int64_t begin = 0; begin < count; begin += moment_run_elements) {
-      const std::int64_t size = std::min(moment_run_elements, count - begin);
-      const std::uint32_t* const words = moment_words(room, places, begin, size);
-#pragma omp simd
-      for (std::int64_t i = 0; i < size; ++i) update_element(all, s, scale, begin + i, words[i]);
-    }
-  }
+  for (std::int64_t i = 0; i < count; ++i) update_element(all, s, scale, i, word_of<M>(words, i));
 }
 
 }  // namespace
@@ -78,9 +65,11 @@ void adamw(T* parameter,
            float scale,
            std::int64_t count) {
   for_chunks(count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    const MomentRounding own = later(rounding, begin);
-    adamw_kernel(parameter + begin, master + begin, m + begin, v + begin, gradient + begin, &step,
-                 &own, scale, end - begin);
+    for_moment_runs<M>(rounding, begin, end,
+                       [&](std::int64_t at, std::int64_t elements, const std::uint32_t* words) {
+                         adamw_kernel(parameter + at, master + at, m + at, v + at, gradient + at,
+                                      &step, words, scale, elements);
+                       });
   });
 }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cpu/optimizer/muon.hpp"
 
-#include <algorithm>
-#include <type_traits>
-
 #include "ops/cpu/loops.hpp"
 #include "ops/cpu/optimizer/moment_rounding.hpp"
 
@@ -28,26 +25,15 @@ template <class M>
 TRIREME_CLONES void direction_kernel(float* gradient,
                                      M* m,
                                      const MuonStep* step,
-                                     const MomentRounding* rounding,
+                                     const std::uint32_t* words,
                                      float scale,
                                      std::int64_t count) {
   const MuonStep s = *step;
   // Without Nesterov: the moment alone.
   const Shares shares{s.nesterov ? s.gain : 0.0F, s.nesterov ? s.momentum : 1.0F};
-  if constexpr (std::is_same_v<M, float>) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i) direct_element(gradient[i], m[i], s, shares, scale, 0);
-  } else {
-    const MomentRounding places = *rounding;
-    MomentWords room;
-    for (std::int64_t begin = 0; begin < count; begin += moment_run_elements) {
-      const std::int64_t size = std::min(moment_run_elements, count - begin);
-      const std::uint32_t* const words = moment_words(room, places, begin, size);
-#pragma omp simd
-      for (std::int64_t i = 0; i < size; ++i)
-        direct_element(gradient[begin + i], m[begin + i], s, shares, scale, words[i]);
-    }
-  }
+  for (std::int64_t i = 0; i < count; ++i)
+    direct_element(gradient[i], m[i], s, shares, scale, word_of<M>(words, i));
 }
 
 template <class T>
@@ -72,8 +58,10 @@ void muon_direction(float* gradient,
                     float scale,
                     std::int64_t count) {
   for_chunks(count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    const MomentRounding own = later(rounding, begin);
-    direction_kernel(gradient + begin, m + begin, &step, &own, scale, end - begin);
+    for_moment_runs<M>(rounding, begin, end,
+                       [&](std::int64_t at, std::int64_t elements, const std::uint32_t* words) {
+                         direction_kernel(gradient + at, m + at, &step, words, scale, elements);
+                       });
   });
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// philox() of base/random.hpp for 128 words at a time, in the order of their counters.
+#pragma once
+
+#include <cstdint>
+
+#include "base/random.hpp"
+
+#include "ops/cpu/x86/avx512_pack.hpp"
+
+namespace trireme::ops::cpu::avx512 {
+
+TRIREME_AVX512_INLINE __m512i every(std::uint32_t word) {
+  return _mm512_set1_epi32(static_cast<int>(word));
+}
+
+struct ProductWords {
+  __m512i low, high;
+};
+
+/// Of sixteen 32-bit numbers and one.
+TRIREME_AVX512_INLINE ProductWords multiply_words(__m512i a, __m512i factor) {
+  const __m512i even = _mm512_mul_epu32(a, factor);
+  const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), factor);
+  constexpr __mmask16 odd_lanes = 0xaaaa;
+  return {_mm512_mask_blend_epi32(odd_lanes, even, _mm512_slli_epi64(odd, 32)),
+          _mm512_mask_blend_epi32(odd_lanes, _mm512_srli_epi64(even, 32), odd)};
+}
+
+TRIREME_AVX512_INLINE __m512i exclusive_or(__m512i a, __m512i b, __m512i c) {
+  return _mm512_ternarylogic_epi32(a, b, c, 0x96);
+}
+
+/// words[4·i + k] = philox(key, first + i, high).w[k] for i below 32. Two blocks of sixteen
+/// counters, because the rounds of one wait for one another.
+TRIREME_AVX512_INLINE void random_words_128(std::uint32_t* words,
+                                            RandomKey key,
+                                            std::uint64_t first,
+                                            std::uint64_t high) {
+  constexpr int blocks = 2;
+  // Transposed as 4 x 4, so that four words of a counter come to lie together, and in order.
+  const __m512i places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  __m512i c[blocks][4];
+  for (int b = 0; b < blocks; ++b) {
+    const std::uint64_t begin = first + 16U * static_cast<unsigned>(b);
+    c[b][0] = _mm512_add_epi32(every(static_cast<std::uint32_t>(begin)), places);
+    const __mmask16 carried = _mm512_cmplt_epu32_mask(c[b][0], places);
+    const __m512i upper = every(static_cast<std::uint32_t>(begin >> 32U));
+    c[b][1] = _mm512_mask_add_epi32(upper, carried, upper, every(1));
+    c[b][2] = every(static_cast<std::uint32_t>(high));
+    c[b][3] = every(static_cast<std::uint32_t>(high >> 32U));
+  }
+  std::uint32_t k0 = key.low, k1 = key.high;
+  for (int round = 0; round < 10; ++round) {
+    for (auto& [c0, c1, c2, c3] : c) {
+      const ProductWords p0 = multiply_words(c0, every(0xD2511F53U));
+      const ProductWords p1 = multiply_words(c2, every(0xCD9E8D57U));
+      c0 = exclusive_or(p1.high, c1, every(k0));
+      c2 = exclusive_or(p0.high, c3, every(k1));
+      c1 = p1.low;
+      c3 = p0.low;
+    }
+    k0 += 0x9E3779B9U;
+    k1 += 0xBB67AE85U;
+  }
+  for (const auto& [c0, c1, c2, c3] : c) {
+    const __m512i low01 = _mm512_unpacklo_epi32(c0, c1), high01 = _mm512_unpackhi_epi32(c0, c1);
+    const __m512i low23 = _mm512_unpacklo_epi32(c2, c3), high23 = _mm512_unpackhi_epi32(c2, c3);
+    _mm512_storeu_si512(words, _mm512_unpacklo_epi64(low01, low23));
+    _mm512_storeu_si512(words + 16, _mm512_unpackhi_epi64(low01, low23));
+    _mm512_storeu_si512(words + 32, _mm512_unpacklo_epi64(high01, high23));
+    _mm512_storeu_si512(words + 48, _mm512_unpackhi_epi64(high01, high23));
+    words += 64;
+  }
+}
+
+}  // namespace trireme::ops::cpu::avx512
