@@ -69,7 +69,7 @@ StepPieces LoneStep::step() {
         pieces.update += sample.duration_s;
         break;
       case timing::Name::optim_matrices:
-        pieces.matrices = sample.duration_s;
+        pieces.matrices += sample.duration_s;
         break;
       default:
         break;

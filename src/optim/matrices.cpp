@@ -152,10 +152,13 @@ void Matrices::find_pieces(const layout::Plan& plan, comm::World& world, device:
   trip_ = comm::make_round_trip(world, leaving, arriving);
 }
 
-void Matrices::orthogonalize(device::Stream& stream) {
+void Matrices::bring_home(device::Stream& stream) {
   for (const Stay& piece : stays_) stream.device().copy(piece.held, piece.gradient, stream);
   if (trip_)
     trip_->go(stream);
+}
+
+void Matrices::orthogonalize(device::Stream& stream) {
   const View scratch = scratch_.view(DType::f32);
   for (const Matrix& matrix : matrices_) (*matrix.how)(matrix.at, scratch, matrix.scale, stream);
   if (trip_)

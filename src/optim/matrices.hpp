@@ -7,8 +7,9 @@
 // 2. Sharded on several ranks, each parameter with such matrices has a home (layout/ownership.hpp,
 // balanced by FLOP). The ranks' pieces travel there from the gradient shards, in whose place the
 // rule has left its directions, are orthogonalized, and travel back into the same places: each
-// piece crosses the network once in each direction. Beside it run the gathers of buckets that were
-// updated before (optimizer.hpp); travel and products do not overlap with one another.
+// piece crosses the network once in each direction. Travel and products do not overlap with one
+// another; between the way there and the products the optimizer updates what needs no matrix, so
+// that its gathers run beside the products (optimizer.hpp).
 // 3. Otherwise every rank owns whole gradients: there it orthogonalizes all matrices, in place.
 // 4. A matrix is always whole where it is orthogonalized, by operations whose bits do not depend on
 // threads; so results have the same bits on any number of ranks, over any transport, sharded or
@@ -75,7 +76,9 @@ class Matrices {
   [[nodiscard]] bool has(ParameterIndex parameter) const {
     return work_.homes.home(parameter) >= 0;
   }
-  /// Replaces what lies in the owned gradients of these parameters. Collective.
+  /// Brings what lies in the owned gradients of these parameters to their homes. Collective.
+  void bring_home(device::Stream& stream);
+  /// And replaces it. Collective. Requires: bring_home() in the same step.
   void orthogonalize(device::Stream& stream);
   [[nodiscard]] std::size_t bytes() const { return held_.bytes() + scratch_.bytes(); }
 

@@ -63,8 +63,8 @@ Optimizer::Optimizer(const OptimizerConfig& config,
     late.numbers = device.allocate_shared_with_host(sizeof(Numbers), "numbers of a step");
     late.places = device.allocate_shared_with_host(plan.buckets().size() * sizeof(std::int64_t),
                                                    "places of gradients");
-    for (auto* event :
-         {&late.sums_begin, &late.sums_end, &late.matrices_begin, &late.matrices_end, &late.over})
+    for (auto* event : {&late.sums_begin, &late.sums_end, &late.over, &late.matrices_begin[0],
+                        &late.matrices_begin[1], &late.matrices_end[0], &late.matrices_end[1]})
       *event = device.make_event();
   }
 
@@ -173,20 +173,32 @@ bool Optimizer::known_not_finite() const {
   return numbers().gradient.finite == 0;
 }
 
-/// Nobody reads the gradients any more: squares are added, and what is not finite is found. Gathers
-/// are under way, and matrices travel on a communicator of their own.
-void Optimizer::orthogonalize(Late& late) {
+/// Nobody reads the gradients any more: squares are added, and what is not finite is found. Returns
+/// whether there is something to orthogonalize.
+bool Optimizer::bring_matrices_home(Late& late) {
   if (!matrices_)
-    return;
-  compute_.record(*late.matrices_begin);
-  if (!known_not_finite()) {
+    return false;
+  compute_.record(*late.matrices_begin[0]);
+  const bool finite = !known_not_finite();
+  if (finite) {
     for (const BucketUpdates& bucket : buckets_)
       for (const Update& piece : bucket.updates)
         if (piece.whole)
           rule_->prepare(piece, numbers().gradient, compute_);
-    matrices_->orthogonalize(compute_);
+    matrices_->bring_home(compute_);
   }
-  compute_.record(*late.matrices_end);
+  compute_.record(*late.matrices_end[0]);
+  return finite;
+}
+
+/// Gathers may be under way: matrices travel on a communicator of their own.
+void Optimizer::orthogonalize(Late& late, bool brought) {
+  if (!matrices_)
+    return;
+  compute_.record(*late.matrices_begin[1]);
+  if (brought)
+    matrices_->orthogonalize(compute_);
+  compute_.record(*late.matrices_end[1]);
 }
 
 void Optimizer::step(std::int64_t step,
@@ -205,9 +217,10 @@ void Optimizer::step(std::int64_t step,
   send_numbers(late);
 
   rule_->begin_step(step, total_steps);
+  const bool brought = bring_matrices_home(late);
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     if (b == at(matrices_before_))
-      orthogonalize(late);
+      orthogonalize(late, brought);
     for (const Update& piece : buckets_[b].updates)
       rule_->update(piece, numbers().gradient, compute_);
     engine_.mark_updated(static_cast<BucketIndex>(b));
@@ -232,12 +245,11 @@ StepResult Optimizer::result(std::int64_t step) {
                     .learning_rate = late.learning_rate,
                     .sums_begin = late.sums_begin->seconds(),
                     .sums_waited = late.sums_end->seconds() - late.sums_begin->seconds(),
-                    .matrices_begin = 0,
-                    .matrices_seconds = 0,
+                    .matrices = {},
                     .not_finite = {}};
-  if (matrices_) {
-    result.matrices_begin = late.matrices_begin->seconds();
-    result.matrices_seconds = late.matrices_end->seconds() - result.matrices_begin;
+  for (std::size_t i = 0; matrices_ && i < result.matrices.size(); ++i) {
+    result.matrices[i].begin = late.matrices_begin[i]->seconds();
+    result.matrices[i].seconds = late.matrices_end[i]->seconds() - result.matrices[i].begin;
   }
   if (numbers.gradient.finite != 0) {
     skipped_in_a_row_ = 0;

@@ -16,9 +16,10 @@
 // elements, never padding, so its bits depend on the summed gradients only: not on buckets,
 // padding, sharding or who owns what.
 // 3. Learning rate and weight decay are those of the parameter's group.
-// Muon's hidden matrices are brought together and orthogonalized before the update of the first
-// bucket that has any (matrices.hpp), in the memory of their gradients; on a CPU not in a step that
-// is not finite. Buckets before it, a tied embedding's, are gathered meanwhile.
+// Muon's hidden matrices are brought together before any update, and orthogonalized before that of
+// the first bucket that has some (matrices.hpp), in the memory of their gradients; on a CPU not in
+// a step that is not finite. So buckets before it, a tied embedding's, are gathered beside the
+// products, and not beside the travel, which needs the same wire.
 // 4. Padding is never written; it stays zero in parameters and state.
 // 5. A step whose norm is not finite writes nothing, which is decided on the device; its gathers
 // run. Whoever asks for its result gets the same UserError on all ranks (the usual reason is the
@@ -76,7 +77,11 @@ struct StepResult {
   double loss_sum = 0;   ///< over all ranks
   double learning_rate = 0;
   double sums_begin = 0, sums_waited = 0;  ///< adding up over the ranks: steady clock, s; s
-  double matrices_begin = 0, matrices_seconds = 0;  ///< Muon's, their travels included; else 0
+  struct Span {
+    double begin = 0, seconds = 0;  ///< steady clock, s; s
+  };
+  /// Muon's matrices: until they are at their homes; products and the way back. Else 0.
+  std::array<Span, 2> matrices{};
   /// Where the gradient was not finite, for a step that was skipped; empty for all others.
   std::string not_finite;
 };
@@ -144,7 +149,8 @@ class Optimizer {
     bool unread = false;
     device::Buffer numbers;  // one Numbers, shared with the host
     device::Buffer places;   // by bucket: first element of this rank's shard that is not finite
-    std::unique_ptr<device::Event> sums_begin, sums_end, matrices_begin, matrices_end, over;
+    std::unique_ptr<device::Event> sums_begin, sums_end, over;
+    std::array<std::unique_ptr<device::Event>, 2> matrices_begin, matrices_end;
   };
 
   void find_updates(BucketIndex bucket);
@@ -152,7 +158,8 @@ class Optimizer {
   void find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses);
   void send_numbers(Late& late);
   [[nodiscard]] bool known_not_finite() const;
-  void orthogonalize(Late& late);
+  bool bring_matrices_home(Late& late);
+  void orthogonalize(Late& late, bool brought);
   [[nodiscard]] View words(std::int64_t sum) const;
   /// In fp32 runs, whose masters take no memory of their own.
   [[nodiscard]] bool masters_are_parameters() const {

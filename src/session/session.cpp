@@ -272,7 +272,8 @@ StepOutcome Session::outcome(std::int64_t number) {
   recorder.add(timing::Name::optim_step, 0, outcome.optimizer_began,
                marks.optimizer_ended->seconds() - outcome.optimizer_began);
   if (optimizer.matrix_bytes() > 0)
-    recorder.add(timing::Name::optim_matrices, 0, result.matrices_begin, result.matrices_seconds);
+    for (const optim::StepResult::Span& span : result.matrices)
+      recorder.add(timing::Name::optim_matrices, 0, span.begin, span.seconds);
   return outcome;
 }
 

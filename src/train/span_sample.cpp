@@ -36,7 +36,7 @@ SpanSample sample_of(const record::RecordConfig& config,
 }
 
 std::int64_t spans_of_a_step(std::int64_t micro_steps, std::int64_t buckets) {
-  constexpr std::int64_t of_step = 5;        // step, optim.step, .matrices, step.sums, .control
+  constexpr std::int64_t of_step = 6;  // step, optim.step, .matrices twice, step.sums, .control
   constexpr std::int64_t of_micro_step = 2;  // data.next, model.train
   constexpr std::int64_t of_bucket = 5;      // reduce.*, gather.*
   constexpr std::int64_t between = 4;        // evaluation, sample, checkpoint: rarely all

@@ -39,7 +39,7 @@ TEST(SpanSample, KeepsEverySpanOfASmallRun) {
   const SpanSample sample = sample_of({}, 2, 450, spans_of_a_step(6, 2));
   EXPECT_EQ(sample.every_steps, 1);
   EXPECT_EQ(sample.bytes, 450 * 2 * 32 * spans_of_a_step(6, 2));
-  EXPECT_EQ(sample.text(), "whole spans of 2 of 2 ranks, every step, at most 872 KiB");
+  EXPECT_EQ(sample.text(), "whole spans of 2 of 2 ranks, every step, at most 900 KiB");
 }
 
 TEST(SpanSample, HoldsItsBoundForAnyNumberOfRanksAndSteps) {
