@@ -6,7 +6,7 @@
 # given ones; `threads` marks what the thread sanitizer is to see. GPU says that some cases mean one: where it is emulated, there is
 # one, ranks take their streams in reverse, so that communication goes before what it forgot to wait for, and the cases of
 # EMULATED_WITHOUT, which take too long, are left out. The target `unit_tests` builds what the unit tests need, the executable included;
-# `mpi_tests` the others.
+# `mpi_tests` the others, `core_tests` those with the label `core`: the rooms that hand out memory, communicate or compute.
 # Every test that starts ranks takes the launcher from here: MPIEXEC_EXECUTABLE with TRIREME_MPIEXEC_FLAGS.
 if(NOT DEFINED CACHE{TRIREME_MPIEXEC_FLAGS})
   execute_process(COMMAND bash ${PROJECT_SOURCE_DIR}/jobs/mpirun.sh --flags ${MPIEXEC_EXECUTABLE}
@@ -24,6 +24,7 @@ if(TRIREME_SANITIZE MATCHES address)
 endif()
 add_custom_target(unit_tests DEPENDS trireme)
 add_custom_target(mpi_tests)
+add_custom_target(core_tests)
 
 function(trireme_test name)
   cmake_parse_arguments(TEST "GPU" "TIMEOUT" "SOURCES;ROOMS;RANKS;LABELS;EMULATED_WITHOUT" ${ARGN})
@@ -51,6 +52,9 @@ function(trireme_test name)
   endif()
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(test_${name} PRIVATE ${TEST_ROOMS} trireme_flags GTest::gtest GTest::gmock)
+  if("core" IN_LIST TEST_LABELS)
+    add_dependencies(core_tests test_${name})
+  endif()
   if(TEST_RANKS)
     target_sources(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
     target_link_libraries(test_${name} PRIVATE MPI::MPI_C)
@@ -77,6 +81,6 @@ function(trireme_test_in_order name suffix seed queue)
     return()
   endif()
   add_test(NAME ${name}.${suffix} COMMAND test_${name})
-  set_tests_properties(${name}.${suffix} PROPERTIES TIMEOUT 900 LABELS unit ENVIRONMENT
+  set_tests_properties(${name}.${suffix} PROPERTIES TIMEOUT 900 LABELS "unit;core" ENVIRONMENT
     "TRIREME_EMULATED_GPUS=1;TRIREME_EMULATED_SEED=${seed};TRIREME_EMULATED_QUEUE=${queue};GTEST_FILTER=*Gpu*")
 endfunction()

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, and runs every test; then builds the unit tests, and the MPI tests for two ranks, once more with the
-# address and undefined-behaviour sanitizers and runs those. Exits non-zero when a test fails or when there was none to run.
-# The unit tests replay what the fuzzers have found; tests/fuzz/run.sh looks for more.
+# Installs what is missing, builds, and runs every test; then builds the tests of memory, communication and kernels once more with the
+# address and undefined-behaviour sanitizers (tests/sanitized.sh core) and runs those. Exits non-zero when a test fails or when there was
+# none to run. Longer proofs have scripts of their own: tests/sanitized.sh (all tests under the sanitizers), tests/processors.sh
+# (processors without AVX-512, emulated), tests/fuzz/run.sh (the unit tests replay what the fuzzers have found), tests/aarch64.sh.
 #   usage: bash tests/run.sh [CTEST_OPTION …]     e.g. bash tests/run.sh -R layout
 # TRIREME_SANITIZERS=off leaves the sanitizers out; with options for ctest they are left out too.
 set -euo pipefail
@@ -29,12 +30,9 @@ run_tests() { # name, then what to run
 # The tests that start MPI and Slurm wait more than they compute. Beside them, and only where they leave room, the trees of the
 # sanitized part are built; what that says is shown when its turn has come.
 sanitized_log=build/sanitized.log
-build_sanitized() {
-  PRESET=asan nice -n 19 bash jobs/build.sh unit_tests mpi_tests
-}
 sanitized() {
   wait "$1" || { cat "$sanitized_log"; return 1; }
-  ctest --preset asan -j "$jobs"
+  bash tests/sanitized.sh core
 }
 
 jobs=$(nproc)
@@ -46,7 +44,7 @@ else
   run_tests unit ctest --preset cpu -j "$jobs" -L '^unit$'
   if [ "${TRIREME_SANITIZERS:-on}" != off ]; then
     set -m # a process group of its own, which ends with this script
-    build_sanitized >"$sanitized_log" 2>&1 &
+    nice -n 19 bash tests/sanitized.sh core --build-only >"$sanitized_log" 2>&1 &
     building=$!
     set +m
     trap 'kill -- -$building 2>/dev/null || true' EXIT
