@@ -127,7 +127,7 @@ TRIREME_INLINE void softmax_backward_tile(const BackwardScratch& s,
         p[c] = e;
       }
     }
-    for (std::int64_t c = columns; c < std::min(tile, columns + lanes); ++c) p[c] = d[c] = 0;
+    for (std::int64_t c = columns; c < std::min(tile, columns + most_lanes); ++c) p[c] = d[c] = 0;
   }
 }
 

@@ -162,7 +162,7 @@ TRIREME_INLINE void softmax_tile(const AttentionScratch& s,
       line[c] = fast_exp(line[c] - largest);
       sum += line[c];
     }
-    for (std::int64_t c = columns; c < std::min(tile, columns + lanes); ++c) line[c] = 0;
+    for (std::int64_t c = columns; c < std::min(tile, columns + most_lanes); ++c) line[c] = 0;
     maximum[r] = largest;
     total[r] = total[r] * shrink + sum;
     if (key > 0) {

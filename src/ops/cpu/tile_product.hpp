@@ -2,7 +2,8 @@
 // Products of small fp32 tiles that lie in a thread's scratch, for attention, where a library call
 // per tile would cost as much as the tile. Sums run over the depth in order, so the size of a
 // register block decides no bits. `Level` is what the kernel around is compiled for: with AVX-512
-// blocks are 12 rows by 32 columns (24 accumulators of 16 lanes), else 6 by 16 (12 of 8 lanes).
+// blocks are 12 rows by 32 columns (24 accumulators of 16 lanes), else 6 by 16 (12 of 8 lanes). The
+// vector type has the width of the registers: g++ 12 keeps wider ones in memory.
 #pragma once
 
 #include <algorithm>
@@ -24,15 +25,26 @@ enum class Triangle : std::uint8_t {
 
 enum class Level : std::uint8_t { any, avx512 };
 
-using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
-inline constexpr std::int64_t lanes = 16;
+template <Level level>
+struct Vector {
+  using Lanes = float __attribute__((vector_size(32), aligned(4), may_alias));
+  static constexpr std::int64_t lanes = 8;
+};
+template <>
+struct Vector<Level::avx512> {
+  using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
+  static constexpr std::int64_t lanes = 16;
+};
+
+/// Of any level: columns may be written up to the next multiple of it.
+inline constexpr std::int64_t most_lanes = Vector<Level::avx512>::lanes;
 
 struct TileOperand {
   const float* data;
   std::int64_t stride;
 };
 
-template <int rows, int vectors, bool a_transposed>
+template <Level level, int rows, int vectors, bool a_transposed>
 TRIREME_INLINE void register_block(float* c,
                                    std::int64_t c_stride,
                                    TileOperand a,
@@ -40,6 +52,8 @@ TRIREME_INLINE void register_block(float* c,
                                    std::int64_t depth_begin,
                                    std::int64_t depth_end,
                                    bool accumulate) {
+  using Lanes = typename Vector<level>::Lanes;
+  constexpr std::int64_t lanes = Vector<level>::lanes;
   Lanes sum[rows][vectors];
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r)
@@ -66,7 +80,7 @@ TRIREME_INLINE void register_block(float* c,
       *reinterpret_cast<Lanes*>(c + r * c_stride + v * lanes) = sum[r][v];
 }
 
-template <int rows, int vectors, bool a_transposed>
+template <Level level, int rows, int vectors, bool a_transposed>
 TRIREME_INLINE void row_block(float* c,
                               std::int64_t c_stride,
                               TileOperand a,
@@ -76,6 +90,7 @@ TRIREME_INLINE void row_block(float* c,
                               std::int64_t depth,
                               Triangle triangle,
                               bool accumulate) {
+  constexpr std::int64_t lanes = Vector<level>::lanes;
   const std::int64_t row_end = first_row + rows;
   const std::int64_t begin = triangle == Triangle::depth_from_row ? first_row : 0;
   const std::int64_t end = triangle == Triangle::depth_to_row ? std::min(depth, row_end) : depth;
@@ -84,11 +99,12 @@ TRIREME_INLINE void row_block(float* c,
   std::int64_t n = 0;
   if constexpr (vectors > 1)
     for (; n + lanes < width; n += vectors * lanes)
-      register_block<rows, vectors, a_transposed>(c + first_row * c_stride + n, c_stride, block,
-                                                  {b.data + n, b.stride}, begin, end, accumulate);
+      register_block<level, rows, vectors, a_transposed>(c + first_row * c_stride + n, c_stride,
+                                                         block, {b.data + n, b.stride}, begin, end,
+                                                         accumulate);
   for (; n < width; n += lanes)
-    register_block<rows, 1, a_transposed>(c + first_row * c_stride + n, c_stride, block,
-                                          {b.data + n, b.stride}, begin, end, accumulate);
+    register_block<level, rows, 1, a_transposed>(c + first_row * c_stride + n, c_stride, block,
+                                                 {b.data + n, b.stride}, begin, end, accumulate);
 }
 
 /// C[rows, columns] = (or +=) A[rows, depth] · B[depth, columns]; a transposed A is stored as
@@ -106,17 +122,17 @@ TRIREME_INLINE void tile_product(float* c,
   std::int64_t row = 0;
   const auto blocks = [&]<int block_rows, int vectors>() __attribute__((always_inline)) {
     for (; row + block_rows <= rows; row += block_rows)
-      row_block<block_rows, vectors, a_transposed>(c, c_stride, a, b, row, columns, depth, triangle,
-                                                   accumulate);
+      row_block<level, block_rows, vectors, a_transposed>(c, c_stride, a, b, row, columns, depth,
+                                                          triangle, accumulate);
   };
   if constexpr (level == Level::avx512) {
     blocks.template operator()<12, 2>();
     blocks.template operator()<4, 2>();
     blocks.template operator()<1, 2>();
   } else {
-    blocks.template operator()<6, 1>();
-    blocks.template operator()<2, 1>();
-    blocks.template operator()<1, 1>();
+    blocks.template operator()<6, 2>();
+    blocks.template operator()<2, 2>();
+    blocks.template operator()<1, 2>();
   }
 }
 
