@@ -11,8 +11,9 @@
 // and the HDF5 attributes. The rooms do not depend on YAML; the visitors are in `deck`.
 //
 // A key's type is one of: bool, std::int64_t, double, Duration, std::string,
-// std::vector<std::string>, an enum with EnumNames, or Or<T> of one of the scalar types; or a list
-// of structs, by v.list(). Every field is taken literally: no visitor corrects a value.
+// std::vector<std::string>, an enum with EnumNames, Or<T> of one of the scalar types, or
+// NumberOr<E> of such an enum; or a list of structs, by v.list(). Every field is taken literally:
+// no visitor corrects a value.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +60,17 @@ constexpr const char* word(E value) {
   return "?";
 }
 
+/// A number, or one of the words of an enum with EnumNames instead of it: `replicate: node`.
+template <class E>
+struct NumberOr {
+  std::optional<std::int64_t> number;
+  E keyword{};  ///< without a number
+
+  bool operator==(const NumberOr& other) const {
+    return number == other.number && (number.has_value() || keyword == other.keyword);
+  }
+};
+
 /// Range bounds of a key are of the key's own number type; strings, lists, bools and enums have
 /// none.
 template <class T>
@@ -72,6 +84,10 @@ struct BoundOf<Duration> {
 template <class T>
 struct BoundOf<Or<T>> {
   using type = typename BoundOf<T>::type;
+};
+template <class E>
+struct BoundOf<NumberOr<E>> {
+  using type = std::int64_t;
 };
 
 /// What a run that goes on from a checkpoint may do with a key: change it, change it when the deck

@@ -44,6 +44,13 @@ template <class T>
 struct IsOr : std::false_type {};
 template <class T>
 struct IsOr<Or<T>> : std::true_type {};
+template <class T>
+struct IsNumberOr : std::false_type {};
+template <class E>
+struct IsNumberOr<NumberOr<E>> : std::true_type {};
+
+template <class T>
+std::string type_text(const T& value);
 
 template <NamedEnum E>
 std::vector<std::string> words_of() {
@@ -80,8 +87,26 @@ Problem decode(const Node& node, Or<T>& value) {
 }
 
 template <NamedEnum E>
+Problem decode(const Node& node, NumberOr<E>& value) {
+  E keyword{};
+  if (!decode(node, keyword)) {
+    value = {.number = std::nullopt, .keyword = keyword};
+    return std::nullopt;
+  }
+  std::int64_t number = 0;
+  if (Problem problem = decode(node, number))
+    return *problem + fmt::format(" (or {})", type_text(keyword));
+  value.number = number;
+  return std::nullopt;
+}
+
+template <NamedEnum E>
 std::string yaml_text(E value) {
   return word(value);
+}
+template <NamedEnum E>
+std::string yaml_text(const NumberOr<E>& value) {
+  return value.number ? yaml_text(*value.number) : word(value.keyword);
 }
 /// A text that equals the keyword is quoted, by which decode() distinguishes them.
 template <class T>
@@ -98,13 +123,16 @@ Value plain(const T& value) {
     return std::string(word(value));
   else if constexpr (IsOr<T>::value)
     return value.given() ? plain(*value.value) : Value(std::string(value.keyword));
+  else if constexpr (IsNumberOr<T>::value)
+    return value.number ? Value(*value.number) : Value(std::string(word(value.keyword)));
   else if constexpr (std::is_same_v<T, Duration>)
     return value.seconds;
   else
     return value;
 }
 
-/// What kind of value the key takes: "integer", "auto | cpu | cuda", "integer | auto".
+/// What kind of value the key takes: "integer", "auto | cpu | cuda", "integer | auto",
+/// "integer | none | node".
 template <class T>
 std::string type_text(const T& value) {
   if constexpr (NamedEnum<T>) {
@@ -113,6 +141,8 @@ std::string type_text(const T& value) {
     return text;
   } else if constexpr (IsOr<T>::value) {
     return type_text(typename decltype(value.value)::value_type{}) + " | " + value.keyword;
+  } else if constexpr (IsNumberOr<T>::value) {
+    return "integer | " + type_text(value.keyword);
   } else if constexpr (std::is_same_v<T, bool>) {
     return "true | false";
   } else if constexpr (std::is_same_v<T, std::int64_t>) {
@@ -150,6 +180,8 @@ template <class K, class T>
 Problem range_problem(const T& value, const Key<K>& key) {
   if constexpr (IsOr<T>::value) {
     return value.given() ? range_problem(*value.value, key) : std::nullopt;
+  } else if constexpr (IsNumberOr<T>::value) {
+    return value.number ? range_problem(*value.number, key) : std::nullopt;
   } else if constexpr (std::is_same_v<T, std::int64_t> || std::is_same_v<T, double>) {
     if (in_range(value, key))
       return std::nullopt;

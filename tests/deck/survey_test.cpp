@@ -140,6 +140,16 @@ class Alter {
         return;
       }
   }
+  template <class E, class K>
+  void change(NumberOr<E>& value, const Key<K>& key) {
+    if (round_ % 2 == 0) {
+      change(value.keyword, key);
+      return;
+    }
+    std::int64_t number = value.number.value_or(key.min.value_or(0));
+    change(number, key);
+    value.number = number;
+  }
   template <class T, class K>
   void change(Or<T>& value, const Key<K>& key) {
     T inner{};
