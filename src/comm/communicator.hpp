@@ -5,6 +5,10 @@
 // Vocabulary: a bucket's `full` view holds `size()` equal shards, rank r's shard is the r-th; all
 // collectives are in place.
 //
+// With replicas (Options::replicas) the ranks that a communicator counts, in rank(), size() and
+// shards, are those of one replica; sums are over the ranks of all replicas, and gathers inside
+// one.
+//
 // 1. Memory that travels comes from allocate(), so that a transport can place it where peers reach
 //    it (memory that the node shares, a registered arena). allocate() is collective, and every rank
 //    asks for the same sizes in the same order.
@@ -17,8 +21,9 @@
 //    call is reached. A communicator carries one collective at a time: use one stream, or order
 //    streams by events.
 // 4. SUM only; for a mean, 1/size is folded into the optimizer's scale. Sums of fp32 and bf16 use
-//    fp32 accumulators, and bf16 is rounded once, unless NcclBf16Sum::library asks for NCCL's own
-//    sum; sums of int64 are exact, whatever the order.
+//    fp32 accumulators, and bf16 is rounded once (with replicas and Reduction::sum once inside and
+//    once across them), unless NcclBf16Sum::library asks for NCCL's own sum; sums of int64 are
+//    exact, whatever the order.
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
 //    with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
 //    power of two is split after the largest power of two below it. These two have the same bits on
@@ -85,7 +90,7 @@ class Communicator {
   [[nodiscard]] virtual std::size_t peer_bytes() const { return 0; }
 
   /// Shapes: full = [size * shard], fp32, bf16 or int64. Requires: full lies in one allocate()d
-  /// buffer, elements divisible by size().
+  /// buffer, elements divisible by size() and the replicas.
   virtual std::unique_ptr<Shards> shards(View full) = 0;
 
   /// Sums `full` over the ranks and leaves the sum of this rank's shard in `own`; the rest of
@@ -113,6 +118,8 @@ struct Options {
   NcclBf16Sum bf16_sum = NcclBf16Sum::fp32;
   /// Of terms of one bf16 sum on a GPU that are there at a time.
   std::size_t bf16_sum_bytes = std::size_t{32} << 20U;
+  /// Copies of what is held in shards, each in so many consecutive ranks of the world.
+  int replicas = 1;
 };
 
 /// The transport that the deck asks for; `automatic` chooses by the world's size and placement.

@@ -107,10 +107,42 @@ std::int64_t BudgetOptions::gathered_elements(const Plan& plan) const {
   return sharded() ? plan.owned_elements() * plan.ranks() : 0;
 }
 
+namespace {
+
+/// Elements of a slot in the buckets of the replica that keeps most.
+std::int64_t most_of_a_keeper(const Plan& plan, const std::vector<std::int64_t>& begins) {
+  std::vector<std::int64_t> kept(static_cast<std::size_t>(plan.replicas()));
+  for (std::size_t b = 0; b + 1 < begins.size(); ++b)
+    kept[static_cast<std::size_t>(plan.keeper(static_cast<BucketIndex>(b)))] +=
+        begins[b + 1] - begins[b];
+  return std::ranges::max(kept);
+}
+
+/// Sent for gradients in one reduction of all buckets, in elements.
+std::int64_t reduced_elements(const Plan& plan, const BudgetOptions& options) {
+  const std::int64_t shards = plan.owned_elements();
+  if (plan.replicas() == 1)
+    return shards * (plan.ranks() - 1) * (options.sharded() ? 1 : 2);
+  // Both directions of an all-reduce among `ranks`.
+  const auto all_reduced = [](std::int64_t elements, int ranks) {
+    return 2 * (elements - elements / ranks);
+  };
+  return options.ordered ? all_reduced(shards * plan.ranks(), plan.all_ranks())
+                         : shards * (plan.ranks() - 1) + all_reduced(shards, plan.replicas());
+}
+
+}  // namespace
+
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
-  // Slots of all parameters are as large on every rank, so the most of all is that of each.
   std::int64_t bytes = 0;
-  for (const StateSlot& slot : slots) bytes += most_slot_bytes(plan, slot, true);
+  for (const StateSlot& slot : slots) {
+    // Slots of all parameters are as large on every rank of a replica.
+    const int different = slot.of_matrices ? 1 : plan.ranks();
+    std::int64_t most = 0;
+    for (int rank = 0; rank < different; ++rank)
+      most = std::max(most, most_of_a_keeper(plan, slot_begins(plan, slot, rank)));
+    bytes += most * static_cast<std::int64_t>(size_bytes(slot.dtype));
+  }
   return bytes;
 }
 
@@ -120,17 +152,18 @@ std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host
   const auto parts = [&](std::int64_t elements) {
     return (host_ranks - 1) * (elements / host_ranks);
   };
-  const std::int64_t sums = 2 * parts(step_sum_elements(plan.ranks())) * bytes(DType::i64);
+  const std::int64_t sums = 2 * parts(step_sum_elements(plan.all_ranks())) * bytes(DType::i64);
   // What is rounded travels from the memory of one bucket, again and again.
   const std::int64_t travels =
       options.wire_dtype == DType::f32 ? gradient_elements(plan, options) : plan.largest_bucket();
   const std::int64_t gradients = parts(travels) * bytes(options.wire_dtype);
   if (!options.sharded())
     return gradients + gradients + sums;
+  const bool by_messages = options.ordered && plan.replicas() > 1;
   const std::int64_t gathered = options.shard == Shard::parameters
                                     ? elements_read_in_turns(plan, options, host_ranks)
                                     : parts(plan.flat_elements());
-  return gradients + gathered * bytes(options.parameter_dtype) + sums;
+  return gathered * bytes(options.parameter_dtype) + (by_messages ? 0 : gradients + sums);
 }
 
 Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions& options) {
@@ -152,7 +185,7 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
   }
 
   const auto wire_element_bytes = static_cast<std::int64_t>(size_bytes(options.wire_dtype));
-  const bool copies = options.wire_dtype != DType::f32 && plan.ranks() > 1;
+  const bool copies = options.wire_dtype != DType::f32 && plan.all_ranks() > 1;
   const std::int64_t updated = plan.owned_elements() * (options.sharded() ? 1 : plan.ranks());
   budget.gradient_bytes =
       gradient_elements(plan, options) * fp32_bytes * (1 + options.partial_sums) +
@@ -167,8 +200,7 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
     budget.state_bytes.front() = 0;
   budget.snapshot_bytes = options.snapshot ? snapshot_bytes(plan, slots) : 0;
 
-  const std::int64_t foreign = plan.owned_elements() * (plan.ranks() - 1);
-  budget.gradient_wire_bytes = foreign * wire_element_bytes * (options.sharded() ? 1 : 2) *
+  budget.gradient_wire_bytes = reduced_elements(plan, options) * wire_element_bytes *
                                options.micro_step_reductions.value_or(1);
   const std::int64_t gathered = options.gathered_elements(plan);
   budget.parameter_wire_bytes = (gathered - gathered / plan.ranks()) * parameter_element_bytes;

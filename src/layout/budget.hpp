@@ -5,8 +5,8 @@
 // allocates.
 //
 // Every rank holds and sends the same number of bytes, because shards are equal; whole matrices,
-// and slots that these do not have, are not, and there it is what the rank holds or sends that has
-// most.
+// slots that these do not have, and what a replica of several writes of a checkpoint are not, and
+// there it is what the rank holds or sends that has most.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,9 @@ struct Budget {
   // Bytes that one rank sends per step, and receives: every element that another rank owns once per
   // collective, which is the least that a reduce-scatter or an all-gather can do. Source: Chan et
   // al., "Collective communication: theory, practice, and experience", 2007, table 1.
-  std::int64_t gradient_wire_bytes = 0;   ///< reduce-scatters; not sharded: all-reduces
+  /// Reduce-scatters; not sharded: all-reduces; with replicas an all-reduce of the shard as well,
+  /// and where sums have a promised order one of the whole bucket over all ranks instead.
+  std::int64_t gradient_wire_bytes = 0;
   std::int64_t parameter_wire_bytes = 0;  ///< all-gather; not sharded: 0
   std::int64_t matrix_wire_bytes = 0;     ///< there and back, by the rank that sends most of them
 
@@ -89,6 +91,8 @@ struct BudgetOptions {
   /// none: a step is reduced once, where gradients are. Requires: some where gradients are sharded.
   std::optional<std::int64_t> micro_step_reductions{};
   std::int64_t prefetch = 1;  ///< buckets that Shard::parameters gathers ahead
+  /// Gradients are added up in a promised order; matters to replicas only.
+  bool ordered = false;
 
   [[nodiscard]] bool sharded() const { return shard != Shard::none; }
   /// Of the buckets that a step gathers, each time that it does, padding included.
@@ -98,20 +102,21 @@ struct BudgetOptions {
 /// Elements, int64, in which the ranks add up the norm and the loss of a step: the words of two
 /// order-free sums (ops/optimizer/order_free_words.hpp), and zeros until each rank has as many.
 inline constexpr std::int64_t words_of_step_sums = 142;
-constexpr std::int64_t step_sum_elements(int ranks) {
-  return rounded_up(words_of_step_sums, ranks);
+constexpr std::int64_t step_sum_elements(int all_ranks) {
+  return rounded_up(words_of_step_sums, all_ranks);
 }
 
 /// The copy of the optimizer's state from which one rank writes a checkpoint: what it owns, sharded
-/// or not.
+/// or not; with replicas of the buckets that its replica keeps. The most of any rank.
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots);
 
-/// What a rank reads of the `host_ranks` - 1 others on its host, over which the shards of all ranks
-/// are spread evenly. Sharded: of every other rank's gradients the shards that this rank adds up,
-/// and of its parameters those that it has; not sharded: both of the gradients. And so of the
-/// step's sums. Buckets that take turns in one piece of memory are read from the same pages, as far
-/// as their shards lie at the same place; what is counted is what the first rank of a host reads,
-/// where hosts have equally many ranks in a row.
+/// What a rank reads of the `host_ranks` - 1 others of its replica on its host, over which the
+/// shards of all ranks are spread evenly. Sharded: of every other rank's gradients the shards that
+/// this rank adds up, and of its parameters those that it has; not sharded: both of the gradients.
+/// And so of the step's sums. With replicas and sums in a promised order, which go by messages, of
+/// parameters only. Buckets that take turns in one piece of memory are read from the same pages, as
+/// far as their shards lie at the same place; what is counted is what the first rank of a host
+/// reads, where hosts have equally many ranks in a row.
 std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host_ranks);
 
 /// All but peer_bytes and what is of matrices.

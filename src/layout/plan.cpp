@@ -30,9 +30,9 @@ std::int64_t total_elements(std::span<const Parameter> parameters) {
   return sum;
 }
 
-std::int64_t granule(Padding padding, int ranks) {
-  TRIREME_EXPECT(ranks >= 1, "{} ranks", ranks);
-  const std::int64_t n = ranks;
+std::int64_t granule(Padding padding, int all_ranks) {
+  TRIREME_EXPECT(all_ranks >= 1, "{} ranks", all_ranks);
+  const std::int64_t n = all_ranks;
   switch (padding) {
     case Padding::aligned:
       return std::lcm(n * start_alignment, std::int64_t{128});
@@ -66,9 +66,10 @@ Plan::Plan(std::vector<Parameter> parameters, Options options)
     : options_(std::move(options)),
       parameters_(std::move(parameters)),
       cache_(std::make_shared<PieceCache>()) {
-  TRIREME_EXPECT(options_.ranks >= 1, "{} ranks", options_.ranks);
+  TRIREME_EXPECT(options_.ranks >= 1 && options_.replicas >= 1, "{} ranks in {} replicas",
+                 options_.ranks, options_.replicas);
   TRIREME_EXPECT(options_.bucket_elements >= 1, "buckets of {} elements", options_.bucket_elements);
-  granule_ = layout::granule(options_.padding, options_.ranks);
+  granule_ = layout::granule(options_.padding, all_ranks());
   check_parameters();
   place();
 }
@@ -214,6 +215,7 @@ std::vector<Piece> Plan::find_pieces(BucketIndex bucket,
 std::uint64_t Plan::fingerprint() const {
   Packer packer;
   packer.number(options_.ranks);
+  packer.number(options_.replicas);
   packer.number(options_.bucket_elements);
   packer.number(options_.padding);
   packer.number(granule_);

@@ -20,6 +20,12 @@
 // 5. Which parameters share a bucket depends on the options alone, and not on the rank count.
 // 6. Rank r owns the r-th shard of every bucket; every element of a bucket has exactly one owner; a
 //    rank may own padding only.
+// 7. With replicas the state exists as often as there are replicas, each of them in the shards of
+//    `ranks` consecutive ranks of the run: rank w of the run is rank w % ranks of replica
+//    w / ranks. Everywhere else in this room a rank is one of a replica. Shards can be cut into as
+//    many equal parts as there are replicas. What has to be done once in the run for each element,
+//    the squares of the norm and what is written to a checkpoint, is done by one replica: the
+//    keeper of its bucket, in turns.
 //
 // A Plan is constant after construction and may be read from any thread. Copies share the cache of
 // pieces. Source: Megatron-LM megatron/core/optimizer/param_layout.py (2026-08), with
@@ -59,12 +65,13 @@ struct Parameter {
 std::int64_t total_elements(std::span<const Parameter> parameters);
 
 struct Options {
-  int ranks = 1;
+  int ranks = 1;  ///< that share one copy of the state
   std::int64_t bucket_elements = 40'000'000;
   Padding padding = Padding::aligned;
   BucketOrder order = BucketOrder::reverse;
   std::vector<std::string> boundaries{};  ///< names of parameters; in any order
   bool whole_groups = false;  ///< close a bucket rather than begin a group that it cannot hold
+  int replicas = 1;           ///< copies of the state
 };
 
 /// Where one parameter lies.
@@ -93,11 +100,22 @@ struct Piece {
 class Plan {
  public:
   /// Requires: at least one parameter, no parameter empty, unique names, groups that
-  /// never fall, options.ranks >= 1, bucket_elements >= 1, boundaries are names of parameters.
+  /// never fall, options.ranks and replicas >= 1, bucket_elements >= 1, boundaries are names of
+  /// parameters.
   Plan(std::vector<Parameter> parameters, Options options);
 
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] int ranks() const { return options_.ranks; }
+  [[nodiscard]] int replicas() const { return options_.replicas; }
+  /// Of the run.
+  [[nodiscard]] int all_ranks() const { return ranks() * replicas(); }
+  /// Where a rank of the run belongs.
+  [[nodiscard]] int replica_of(int rank_of_run) const { return rank_of_run / ranks(); }
+  [[nodiscard]] int rank_in_replica(int rank_of_run) const { return rank_of_run % ranks(); }
+  /// Which replica does for a bucket what has to be done once.
+  [[nodiscard]] int keeper(BucketIndex bucket) const {
+    return static_cast<int>(at(bucket) % static_cast<std::size_t>(replicas()));
+  }
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
   [[nodiscard]] const Parameter& parameter(ParameterIndex index) const {
@@ -168,7 +186,7 @@ class Plan {
 /// Parameters and buckets begin at multiples of so many elements.
 inline constexpr std::int64_t start_alignment = 64;
 
-/// The granule of `padding` at `ranks`.
-std::int64_t granule(Padding padding, int ranks);
+/// The granule of `padding` for so many ranks, those of all replicas.
+std::int64_t granule(Padding padding, int all_ranks);
 
 }  // namespace trireme::layout

@@ -95,6 +95,39 @@ TEST_P(Nccl, ReducesEverywhere) {
     ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
 }
 
+/// Sums over all ranks, shards and gathers of two replicas.
+TEST_P(Nccl, ReducesAcrossReplicas) {
+  if (world_.size() % 2 != 0 || world_.size() == 2)
+    GTEST_SKIP() << "no two replicas of several ranks";
+  const int ranks = world_.size() / 2, rank = world_.rank() % ranks;
+  const auto communicator = make_communicator(Transport::nccl, Reduction::sum, world_, *device_,
+                                              {.most_blocks = 2, .replicas = 2});
+  ASSERT_EQ(communicator->size(), ranks);
+  for (const std::int64_t shard : {2, 514, 65'536}) {
+    const std::int64_t elements = shard * ranks;
+    const auto memory = communicator->allocate(
+        static_cast<std::size_t>(elements) * size_bytes(GetParam()), "test bucket");
+    const auto shards = communicator->shards(memory.view(GetParam()));
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < elements; ++i) values.push_back(term(world_.rank(), i));
+    write(shards->full, values);
+    communicator->reduce_scatter(*shards, BucketIndex{0}, *stream_);
+    const auto own = read(shards->own);
+    for (std::int64_t i = 0; i < shard; ++i)
+      ASSERT_EQ(own[static_cast<std::size_t>(i)], sum(rank * shard + i)) << i;
+    communicator->all_gather(*shards, BucketIndex{0}, *stream_);
+    const auto all = read(shards->full);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
+    write(shards->full, values);
+    communicator->all_reduce(*shards, BucketIndex{0}, *stream_);
+    const auto everywhere = read(shards->full);
+    for (std::size_t i = 0; i < everywhere.size(); ++i)
+      ASSERT_EQ(everywhere[i], sum(static_cast<std::int64_t>(i))) << i;
+    world_.barrier();
+  }
+}
+
 /// Terms whose sum depends on every rounding: with more than two ranks NCCL's own sum in bf16 has
 /// other bits.
 TEST_P(Nccl, RoundsASumOnceAndInRankOrder) {

@@ -127,5 +127,41 @@ TEST_F(Traffic, IsWhatIsForetold) {
         }
 }
 
+/// Hosts of consecutive ranks, more or fewer than there are replicas.
+TEST_F(Traffic, WithReplicasIsWhatIsForetold) {
+  for (const int replicas : {2, 3})
+    for (const int num_hosts : {2, 3, 4})
+      for (const Transport transport : {Transport::mpi, Transport::shared_memory})
+        for (const Reduction reduction : {Reduction::sum, Reduction::ordered})
+          for (const DType dtype : {DType::f32, DType::bf16}) {
+            if (world_.size() % replicas != 0 || world_.size() == replicas ||
+                num_hosts > world_.size() ||
+                (transport == Transport::shared_memory && num_hosts > replicas))
+              continue;  // memory is shared inside of hosts
+            const Hosts hosts = Hosts::in_blocks(world_.size(), num_hosts);
+            std::vector<int> host_of;
+            for (int rank = 0; rank < world_.size(); ++rank) host_of.push_back(hosts.host_of(rank));
+            SCOPED_TRACE(std::string(word(transport)) + " " + word(reduction) + " " + name(dtype) +
+                         " on " + std::to_string(num_hosts) + " hosts with " +
+                         std::to_string(replicas) + " replicas");
+            const auto communicator =
+                make_communicator(transport, reduction, world_, *device_,
+                                  {.chunk_bytes = 1024, .replicas = replicas});
+            const std::int64_t shard = std::int64_t{260} * replicas;
+            const auto buffer = communicator->allocate(
+                static_cast<std::size_t>(shard * communicator->size()) * size_bytes(dtype),
+                "test bucket");
+            const auto shards = communicator->shards(buffer.view(dtype));
+            EXPECT_EQ(
+                counted(host_of, hosts,
+                        [&] { communicator->reduce_scatter(*shards, BucketIndex{0}, *stream_); }),
+                replicated_reduce_traffic(transport, reduction, dtype, hosts, replicas, shard));
+            EXPECT_EQ(counted(host_of, hosts,
+                              [&] { communicator->all_gather(*shards, BucketIndex{0}, *stream_); }),
+                      replicated_gather_traffic(transport, dtype, hosts, replicas, shard));
+            world_.barrier();
+          }
+}
+
 }  // namespace
 }  // namespace trireme::comm

@@ -54,6 +54,26 @@ TEST(Budget, OfNarrowGradientsHoldsACopyAndSendsHalf) {
   EXPECT_EQ(budget_of(alone, adam_slots, {.wire_dtype = DType::bf16}).gradient_bytes, 384 * 4);
 }
 
+TEST(Budget, OfReplicasSendsShardsAcrossThem) {
+  const Plan plan(table_of({100, 200}), {.ranks = 2, .bucket_elements = 150, .replicas = 2});
+  const std::int64_t own = plan.owned_elements();
+  EXPECT_EQ(2 * own, plan.flat_elements());
+  const Budget budget = budget_of(plan, adam_slots, {.snapshot = true});
+  EXPECT_EQ(budget.state_bytes, (std::vector<std::int64_t>{0, own * 4, own * 4}));
+  // One shard to the other rank of the replica; half of its own, both ways, to the other replica.
+  EXPECT_EQ(budget.gradient_wire_bytes, (own + 2 * (own / 2)) * 4);
+  EXPECT_EQ(budget.parameter_wire_bytes, own * 4);
+  // Both ways of three quarters of the bucket, between all ranks.
+  EXPECT_EQ(budget_of(plan, adam_slots, {.ordered = true}).gradient_wire_bytes,
+            2 * (2 * own / 4 * 3) * 4);
+  // Of the two buckets each replica writes one.
+  ASSERT_EQ(plan.buckets().size(), 2U);
+  EXPECT_EQ(budget.snapshot_bytes, 3 * plan.largest_bucket() / 2 * 4);
+  // The sums of a step are cut into four.
+  EXPECT_EQ(peer_bytes(plan, {}, 2), own * (4 + 4) + step_sum_elements(4) * 8);
+  EXPECT_EQ(peer_bytes(plan, {.ordered = true}, 2), own * 4) << "sums go by messages";
+}
+
 TEST(Budget, OfOtherRanksCountsWhatIsReadOfThem) {
   const Plan plan(table_of({100, 200}), {4, 150, Padding::aligned});
   const std::int64_t elements = plan.flat_elements();

@@ -122,6 +122,46 @@ TEST_P(PlanAtRanks, KeepsItsRulesForRandomTables) {
   }
 }
 
+/// As the same ranks without replicas, but for whose the shards are.
+TEST_P(PlanAtRanks, WithReplicasKeepsItsRulesAndItsBuckets) {
+  const int all_ranks = GetParam();
+  std::mt19937 random(static_cast<unsigned>(all_ranks));
+  const auto table = random_table(random);
+  for (const int replicas : {2, 3, 4}) {
+    if (all_ranks % replicas != 0)
+      continue;
+    for (const Padding padding : paddings) {
+      SCOPED_TRACE(word(padding));
+      const Plan without(table, {all_ranks, 2000, padding});
+      const Plan plan(table, {.ranks = all_ranks / replicas,
+                              .bucket_elements = 2000,
+                              .padding = padding,
+                              .replicas = replicas});
+      ASSERT_EQ(plan.all_ranks(), all_ranks);
+      ASSERT_EQ(plan.granule(), without.granule());
+      ASSERT_EQ(plan.flat_elements(), without.flat_elements());
+      ASSERT_EQ(plan.owned_elements(), replicas * without.owned_elements());
+      ASSERT_NE(plan.fingerprint(), without.fingerprint());
+      expect_rules(plan);
+      expect_owned_once(plan);
+      std::vector<int> kept(static_cast<std::size_t>(replicas));
+      for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
+        ASSERT_EQ(plan.buckets()[b].shard_elements % replicas, 0) << "cut across replicas";
+        ++kept[static_cast<std::size_t>(plan.keeper(static_cast<BucketIndex>(b)))];
+      }
+      ASSERT_LE(*std::ranges::max_element(kept) - *std::ranges::min_element(kept), 1);
+    }
+  }
+}
+
+TEST(Plan, KnowsWhereARankOfTheRunBelongs) {
+  const Plan plan(table_of({100}), {.ranks = 3, .replicas = 2});
+  for (int rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(plan.replica_of(rank), rank / 3);
+    EXPECT_EQ(plan.rank_in_replica(rank), rank % 3);
+  }
+}
+
 TEST_P(PlanAtRanks, PutsTheSameParametersTogetherAsOnOneRank) {
   const int ranks = GetParam();
   std::mt19937 random(7);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/collective/traffic.hpp"
 
+#include <algorithm>
+#include <functional>
+
 #include "base/error.hpp"
 
 #include "comm/collective/routes.hpp"
@@ -28,7 +31,76 @@ std::vector<std::int64_t> ring_traffic(DType dtype, const Hosts& hosts, std::int
   return bytes;
 }
 
+/// Every replica, or with `across` every set of ranks that own the same shard.
+std::vector<std::vector<int>> groups_of(int ranks, int replicas, bool across) {
+  const int in_replica = ranks / replicas;
+  std::vector<std::vector<int>> groups(static_cast<std::size_t>(across ? in_replica : replicas));
+  for (int rank = 0; rank < ranks; ++rank)
+    groups[static_cast<std::size_t>(across ? rank % in_replica : rank / in_replica)].push_back(
+        rank);
+  return groups;
+}
+
+/// Adds what a group of ranks sends between its hosts, which `traffic` knows for these alone.
+template <class Traffic>
+void add_traffic(std::vector<std::int64_t>& bytes,
+                 const Hosts& hosts,
+                 const std::vector<int>& ranks,
+                 const Traffic& traffic) {
+  std::vector<int> host_of;
+  for (const int rank : ranks) host_of.push_back(hosts.host_of(rank));
+  const Hosts own(host_of);
+  const std::vector<std::int64_t> added = traffic(own);
+  for (int host = 0; host < own.count(); ++host) {
+    const int first = own.members(host).front();  // in the group
+    bytes[static_cast<std::size_t>(host_of[static_cast<std::size_t>(first)])] +=
+        added[static_cast<std::size_t>(host)];
+  }
+}
+
+bool travels(Transport transport) {
+  return transport == Transport::mpi || transport == Transport::hierarchical;
+}
+
 }  // namespace
+
+std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
+                                                    Reduction reduction,
+                                                    DType dtype,
+                                                    const Hosts& hosts,
+                                                    int replicas,
+                                                    std::int64_t shard_elements) {
+  const auto all_reduce = [&](const Hosts& own, std::int64_t elements) {
+    const std::int64_t shard = elements / own.ranks();
+    auto bytes = reduce_scatter_traffic(Transport::mpi, reduction, dtype, own, shard);
+    const auto gathered = all_gather_traffic(Transport::mpi, dtype, own, shard);
+    std::ranges::transform(bytes, gathered, bytes.begin(), std::plus{});
+    return bytes;
+  };
+  if (reduction != Reduction::sum)
+    return all_reduce(hosts, shard_elements * (hosts.ranks() / replicas));
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(hosts.count()));
+  for (const auto& group : groups_of(hosts.ranks(), replicas, true))
+    add_traffic(bytes, hosts, group,
+                [&](const Hosts& own) { return all_reduce(own, shard_elements); });
+  if (travels(inside))
+    for (const auto& group : groups_of(hosts.ranks(), replicas, false))
+      add_traffic(bytes, hosts, group, [&](const Hosts& own) {
+        return reduce_scatter_traffic(inside, reduction, dtype, own, shard_elements);
+      });
+  return bytes;
+}
+
+std::vector<std::int64_t> replicated_gather_traffic(
+    Transport inside, DType dtype, const Hosts& hosts, int replicas, std::int64_t shard_elements) {
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(hosts.count()));
+  if (travels(inside))
+    for (const auto& group : groups_of(hosts.ranks(), replicas, false))
+      add_traffic(bytes, hosts, group, [&](const Hosts& own) {
+        return all_gather_traffic(inside, dtype, own, shard_elements);
+      });
+  return bytes;
+}
 
 std::vector<std::int64_t> reduce_scatter_traffic(Transport transport,
                                                  Reduction reduction,

@@ -25,6 +25,17 @@ std::vector<std::int64_t> all_gather_traffic(Transport transport,
                                              const Hosts& hosts,
                                              std::int64_t shard_elements);
 
+/// The same of a reduction with replicas of consecutive ranks (replicated_communicator.cpp), for a
+/// bucket of `shard_elements` per rank of a replica; `inside` is each replica's transport.
+std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
+                                                    Reduction reduction,
+                                                    DType dtype,
+                                                    const Hosts& hosts,
+                                                    int replicas,
+                                                    std::int64_t shard_elements);
+std::vector<std::int64_t> replicated_gather_traffic(
+    Transport inside, DType dtype, const Hosts& hosts, int replicas, std::int64_t shard_elements);
+
 /// What `auto` takes for ranks on these hosts, on a CPU.
 inline Transport transport_for(const Hosts& hosts) {
   if (hosts.ranks() == 1)

@@ -89,7 +89,18 @@ std::string mpi_version() {
   return trimmed(text.data(), length);
 }
 
-MpiWorld::MpiWorld() : comm_(OwnedComm::duplicate(MPI_COMM_WORLD)) {
+namespace {
+
+OwnedComm part_of(MpiWorld& whole, int number) {
+  whole.barrier();  // MPI's own waiting has no end
+  MPI_Comm part = MPI_COMM_NULL;
+  TRIREME_MPI(MPI_Comm_split(whole.comm(), number, whole.rank(), &part));
+  return OwnedComm(part);
+}
+
+}  // namespace
+
+void MpiWorld::find_ranks() {
   rank_ = comm_.rank();
   size_ = comm_.size();
   MPI_Comm node = MPI_COMM_NULL;
@@ -101,14 +112,27 @@ MpiWorld::MpiWorld() : comm_(OwnedComm::duplicate(MPI_COMM_WORLD)) {
   int length = 0;
   TRIREME_MPI(MPI_Get_processor_name(name.data(), &length));
   host_ = trimmed(name.data(), length);
+}
+
+MpiWorld::MpiWorld(MpiWorld& whole, int number)
+    : comm_(part_of(whole, number)), watchdog_(whole.watchdog_) {
+  find_ranks();
+  progress_ = std::make_unique<Progress>(*watchdog_);
+}
+
+MpiWorld::MpiWorld() : comm_(OwnedComm::duplicate(MPI_COMM_WORLD)) {
+  find_ranks();
   // Names have a greatest length, so that one plain exchange is enough before there is a watchdog.
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  host_.copy(name.data(), name.size() - 1);
   std::vector<char> names(static_cast<std::size_t>(size_) * name.size());
   TRIREME_MPI(MPI_Allgather(name.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(),
                             MPI_MAX_PROCESSOR_NAME, MPI_CHAR, comm()));
   std::vector<std::string> hosts;
   for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r)
     hosts.emplace_back(names.data() + r * name.size());
-  watchdog_ = std::make_unique<Watchdog>(comm(), std::move(hosts));
+  own_watchdog_ = std::make_unique<Watchdog>(comm(), std::move(hosts));
+  watchdog_ = own_watchdog_.get();
   progress_ = std::make_unique<Progress>(*watchdog_);
 }
 

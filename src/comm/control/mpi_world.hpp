@@ -24,6 +24,11 @@ namespace trireme::comm {
 class MpiWorld final : public World {
  public:
   MpiWorld();
+  /// A part of `whole`: the ranks that give the same `number`, in the same order. Collective over
+  /// the whole, which outlives it; every rank makes equally many parts, since each takes a lane of
+  /// the whole's watchdog. So errors name ranks of the whole, and a rank that is gone is also named
+  /// by those who wait for it through others.
+  MpiWorld(MpiWorld& whole, int number);
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -53,6 +58,7 @@ class MpiWorld final : public World {
  private:
   void begin_work() override { watchdog_->begin_work(); }
   void end_work() override { watchdog_->end_work(); }
+  void find_ranks();
   void reduce(std::span<std::int64_t> values, MPI_Op op, const char* what);
   std::vector<double> gather_numbers(std::span<const double> values);
   /// Fills lengths_ and starts_ for texts that lie one after another; returns their sum.
@@ -76,7 +82,8 @@ class MpiWorld final : public World {
   std::string host_;
   std::vector<std::uint64_t> room_;
   std::vector<int> lengths_, starts_;
-  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<Watchdog> own_watchdog_;  // of the whole; a part has none
+  Watchdog* watchdog_ = nullptr;
   std::unique_ptr<Progress> progress_;
 };
 

@@ -31,6 +31,14 @@ std::unique_ptr<Communicator> make_nccl_communicator(World& world,
                                                      device::Device& device,
                                                      const Options& options);
 
+/// `transport` inside each of options.replicas replicas of consecutive ranks, messages or NCCL
+/// across them. Collective. Requires: replicas > 1, which divide the ranks.
+std::unique_ptr<Communicator> make_replicated_communicator(Transport transport,
+                                                           Reduction reduction,
+                                                           MpiWorld& world,
+                                                           device::Device& device,
+                                                           const Options& options);
+
 /// How long a single message is. Between hosts it stays below Open MPI's eager limit for TCP
 /// (64 KiB): longer ones wait for an answer that is queued after the data of the other direction.
 /// Source: `trireme bench reduce`, ring of 64 MiB on 2 ranks. 2 Gbit/s link (134 ms at wire speed):

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shards inside a replica, sums across replicas (hybrid sharding). The ranks of a replica are
+// consecutive; across replicas the ranks in the same place own the same shard.
+//
+//   reduce_scatter  inside the replica; then an all-reduce of the shard with the same rank of the
+//                   other replicas
+//   all_gather      inside the replica only
+//   all_reduce      inside the replica, then across replicas; of the step's sums only, in practice
+//
+// So between replicas a rank sends its shard, and never the bucket. That order of additions is
+// neither the order of ranks nor of pairs: where one is promised, a reduction is one all-reduce of
+// the whole bucket over all ranks, by messages, which has the bits that a run without replicas has.
+// Sums of bf16 are rounded once inside a replica, and once across.
+//
+// 1. Memory is the replica's transport's. Across replicas it travels by messages, or by NCCL on
+//    GPUs, which read any memory.
+// 2. Each of the communicators runs on the stream that it is given, so they take turns there.
+#include <utility>
+
+#include "comm/transport/transports.hpp"
+
+namespace trireme::comm {
+namespace {
+
+class ReplicatedShards final : public Shards {
+ public:
+  ReplicatedShards(View bucket, int rank, int size) : Shards(bucket, rank, size) {}
+
+  std::unique_ptr<Shards> inside;        ///< of the bucket
+  std::unique_ptr<Shards> shard_across;  ///< of this rank's shard
+  std::unique_ptr<Shards> across;        ///< of the bucket
+  std::unique_ptr<Shards> everywhere;    ///< of the bucket, where an order is promised
+};
+
+class ReplicatedCommunicator final : public Communicator {
+ public:
+  ReplicatedCommunicator(Transport transport,
+                         Reduction reduction,
+                         MpiWorld& world,
+                         device::Device& device,
+                         Options options)
+      : replica_(world, world.rank() / ranks_of(world, options)),
+        peers_(world, world.rank() % ranks_of(world, options)) {
+    options.replicas = 1;
+    const bool gpus = device.kind() == device::Kind::cuda;
+    inside_ = make_communicator(transport, reduction, replica_, device, options);
+    across_ = make_communicator(gpus ? Transport::nccl : Transport::mpi, Reduction::sum, peers_,
+                                device, options);
+    if (reduction != Reduction::sum)
+      everywhere_ = make_mpi_communicator(reduction, world, device, options);
+    set_note(inside_->note());
+  }
+
+  [[nodiscard]] int rank() const override { return inside_->rank(); }
+  [[nodiscard]] int size() const override { return inside_->size(); }
+  [[nodiscard]] std::string_view name() const override { return inside_->name(); }
+
+  device::Buffer allocate(std::size_t bytes, std::string_view what) override {
+    return inside_->allocate(bytes, what);
+  }
+  [[nodiscard]] std::size_t peer_bytes() const override { return inside_->peer_bytes(); }
+
+  std::unique_ptr<Shards> shards(View full) override {
+    auto made = std::make_unique<ReplicatedShards>(full, rank(), size());
+    made->inside = inside_->shards(full);
+    made->shard_across = across_->shards(made->own);
+    made->across = across_->shards(full);
+    if (everywhere_)
+      made->everywhere = everywhere_->shards(full);
+    return made;
+  }
+
+  void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    const ReplicatedShards& table = mine(shards);
+    if (everywhere_) {
+      everywhere_->all_reduce(*table.everywhere, bucket, stream);
+      return;
+    }
+    inside_->reduce_scatter(*table.inside, bucket, stream);
+    across_->all_reduce(*table.shard_across, bucket, stream);
+  }
+
+  void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    inside_->all_gather(*mine(shards).inside, bucket, stream);
+  }
+
+  void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
+    const ReplicatedShards& table = mine(shards);
+    if (everywhere_) {
+      everywhere_->all_reduce(*table.everywhere, bucket, stream);
+      return;
+    }
+    inside_->all_reduce(*table.inside, bucket, stream);
+    across_->all_reduce(*table.across, bucket, stream);
+  }
+
+ private:
+  static int ranks_of(const MpiWorld& world, const Options& options) {
+    TRIREME_EXPECT(options.replicas > 1 && world.size() % options.replicas == 0,
+                   "{} replicas of {} ranks", options.replicas, world.size());
+    return world.size() / options.replicas;
+  }
+
+  static const ReplicatedShards& mine(const Shards& shards) {
+    const auto* table = dynamic_cast<const ReplicatedShards*>(&shards);
+    TRIREME_EXPECT(table != nullptr, "shards of another transport, {} elements each",
+                   shards.own.elements);
+    return *table;
+  }
+
+  MpiWorld replica_;  // the ranks that hold one copy together
+  MpiWorld peers_;    // the ranks that own the same shard
+  std::unique_ptr<Communicator> inside_, across_, everywhere_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_replicated_communicator(Transport transport,
+                                                           Reduction reduction,
+                                                           MpiWorld& world,
+                                                           device::Device& device,
+                                                           const Options& options) {
+  return std::make_unique<ReplicatedCommunicator>(transport, reduction, world, device, options);
+}
+
+}  // namespace trireme::comm
