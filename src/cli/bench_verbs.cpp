@@ -193,7 +193,8 @@ Action declare_bench_ops(CLI::App& command) {
           const auto parameters = model::parameter_table(job.shape);
           const layout::Plan plan(parameters,
                                   reduce::layout_options(job.parallel, parameters, world.size(),
-                                                         reduce::wire_of(world, device)));
+                                                         reduce::wire_of(world, device),
+                                                         reduce::replicas(job.parallel, world)));
           bench::OpsBenchRequest request{.sequences = job.batch.sequences / world.size(),
                                          .micro_sequences = job.batch.micro_sequences,
                                          .owned_elements = job.parallel.sharded()

@@ -32,9 +32,10 @@ layout::BudgetOptions budget_options(const deck::JobConfig& config,
       .shard = plan.shard,
       .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
       .partial_sums =
-          reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, plan.plan.ranks())),
+          reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, plan.plan.all_ranks())),
       .snapshot = trireme::session::holds_snapshot(config.checkpoint, plan.device)};
   options.prefetch = config.parallel.gathered_ahead();
+  options.ordered = config.parallel.reduction != comm::Reduction::sum;
   if (config.parallel.reduces_micro_steps())
     options.micro_step_reductions = plan.reductions_per_step;
   return options;
@@ -46,14 +47,21 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
                                    comm::Transport transport,
                                    const comm::Hosts& hosts,
                                    DType parameter_dtype) {
-  if (transport != comm::Transport::mpi && transport != comm::Transport::hierarchical)
+  const std::int64_t times = plan.reductions_per_step;
+  const int replicas = plan.plan.replicas();
+  if (transport == comm::Transport::nccl || (replicas == 1 && transport != comm::Transport::mpi &&
+                                             transport != comm::Transport::hierarchical))
     return {};
   const std::int64_t shard = plan.plan.owned_elements();
   const std::int64_t gathered_shards =
       budget_options(config, plan, parameter_dtype).gathered_elements(plan.plan) /
       plan.plan.ranks();
   const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
-  const std::int64_t times = plan.reductions_per_step;
+  if (replicas > 1)
+    return {times * std::ranges::max(comm::replicated_reduce_traffic(
+                        transport, config.parallel.reduction, wire, hosts, replicas, shard)),
+            std::ranges::max(comm::replicated_gather_traffic(transport, parameter_dtype, hosts,
+                                                             replicas, gathered_shards))};
   auto gradients =
       comm::reduce_scatter_traffic(transport, config.parallel.reduction, wire, hosts, shard);
   const auto gathered =
@@ -63,6 +71,13 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
     return {times * std::ranges::max(gradients), std::ranges::max(gathered)};
   std::ranges::transform(gradients, gathered, gradients.begin(), std::plus{});
   return {times * std::ranges::max(gradients), 0};
+}
+
+/// The host of each rank of the first replica.
+std::vector<int> first_replica(const layout::Plan& plan, const comm::Hosts& hosts) {
+  std::vector<int> host_of;
+  for (int rank = 0; rank < plan.ranks(); ++rank) host_of.push_back(hosts.host_of(rank));
+  return host_of;
 }
 
 /// Of the largest micro-batch's attention, and of matrix products.
@@ -92,20 +107,22 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
                     : hosts == 1               ? reduce::Wire::inside_a_host
                                                : reduce::Wire::between_hosts;
   const auto parameters = model::parameter_table(deck.shape());
-  DeckPlan result{
-      layout::Plan(parameters, reduce::layout_options(config.parallel, parameters, ranks, wire)),
-      config.parallel.shard,
-      {},
-      {},
-      {},
-      kind,
-      {},
-      optim::state_slots(config.optimizer),
-      optim::resolve_groups(config.optimizer, parameters),
-      hosts,
-      {},
-      {},
-      {}};
+  const int copies =
+      config.parallel.sharded() ? reduce::replicas(config.parallel, ranks, hosts) : 1;
+  DeckPlan result{layout::Plan(parameters, reduce::layout_options(config.parallel, parameters,
+                                                                  ranks, wire, copies)),
+                  config.parallel.shard,
+                  {},
+                  {},
+                  {},
+                  kind,
+                  {},
+                  optim::state_slots(config.optimizer),
+                  optim::resolve_groups(config.optimizer, parameters),
+                  hosts,
+                  {},
+                  {},
+                  {}};
   result.schedule = report::schedule_table(
       {.optimizer = config.optimizer,
        .groups = result.groups,
@@ -119,8 +136,9 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
     result.host_matrix_bytes = optim::matrix_bytes_between(placed, result.plan, *result.matrices);
   comm::Transport transport = config.parallel.transport;
   if (transport == comm::Transport::automatic)
-    transport =
-        result.device == device::Kind::cuda ? comm::Transport::nccl : comm::transport_for(placed);
+    transport = result.device == device::Kind::cuda
+                    ? comm::Transport::nccl
+                    : comm::transport_for(comm::Hosts(first_replica(result.plan, placed)));
   result.transport = word(transport);
   result.bucket_text = reduce::bucket_text(config.parallel, result.plan);
   if (config.run.precision != Precision::bf16)
@@ -138,8 +156,9 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
       budget.matrix_wire_bytes = result.matrices->sent_bytes;
     }
     if (transport == comm::Transport::shared_memory || transport == comm::Transport::hierarchical)
-      budget.peer_bytes =
-          layout::peer_bytes(result.plan, options, static_cast<int>(placed.members(0).size()));
+      budget.peer_bytes = layout::peer_bytes(
+          result.plan, options,
+          std::min(result.plan.ranks(), static_cast<int>(placed.members(0).size())));
     result.activations.push_back(
         model::activation_plan(deck.shape(), dtype, config.batch.micro_sequences, result.device));
     const bool gpu = result.device == device::Kind::cuda;
@@ -151,10 +170,12 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
 
 DeckPlan plan_with_choices(const deck::Deck& deck, int ranks, int hosts) {
   DeckPlan result = plan_of(deck, ranks, hosts);
+  const bool copies = result.plan.replicas() > 1;
   for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
     DeckPlan::Sharding& one = result.shardings.emplace_back();
     one.shard = shard;
-    if (layout::shards_gradients(shard) && !deck.config.parallel.can_shard_gradients())
+    if ((layout::shards_gradients(shard) && !deck.config.parallel.can_shard_gradients()) ||
+        (copies && shard == layout::Shard::none))
       continue;
     deck::Deck other = deck;
     other.config.parallel.shard = shard;

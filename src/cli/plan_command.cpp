@@ -37,11 +37,11 @@ std::string record_note(const deck::JobConfig& config, const layout::Plan& plan)
   if (!config.record.spans)
     return {};
   const auto spans =
-      trireme::train::spans_of_a_step(most_micro_steps(config.batch, plan.ranks()),
+      trireme::train::spans_of_a_step(most_micro_steps(config.batch, plan.all_ranks()),
                                       static_cast<std::int64_t>(plan.buckets().size()));
   return fmt::format(
       "\nrun.h5: {}; statistics over all ranks every {} steps\n",
-      trireme::train::sample_of(config.record, plan.ranks(), config.run.steps, spans).text(),
+      trireme::train::sample_of(config.record, plan.all_ranks(), config.run.steps, spans).text(),
       trireme::train::collect_every_steps);
 }
 

@@ -99,7 +99,9 @@ std::string shardings_text(const DeckPlan& plan) {
     for (const layout::Budget& budget : one.budgets)
       text += fmt::format("{:>12}{:>12}", bytes_text(static_cast<double>(budget.held_bytes())),
                           bytes_text(static_cast<double>(budget.wire_bytes())));
-    text += one.budgets.empty() ? "  not with this reduction or order of buckets\n" : "\n";
+    text += one.budgets.empty()
+                ? "  not with this reduction, order of buckets or number of copies\n"
+                : "\n";
   }
   return text;
 }
@@ -138,11 +140,15 @@ std::string plan_text(const DeckPlan& deck_plan) {
   std::string text = fmt::format(
       "{} elements of {} parameters in {} buckets ({}); {} elements of padding ({:.4f} %), padding "
       "{} "
-      "(granule {}), {} {}, shard: {}\n\n",
+      "(granule {}), {} {}{}, shard: {}\n\n",
       plan.parameter_elements(), plan.parameters().size(), plan.buckets().size(),
       deck_plan.bucket_text, padding, percent(padding, plan.flat_elements()),
-      word(plan.options().padding), plan.granule(), plan.ranks(),
-      plan.ranks() == 1 ? "rank" : "ranks", word(deck_plan.shard));
+      word(plan.options().padding), plan.granule(), plan.all_ranks(),
+      plan.all_ranks() == 1 ? "rank" : "ranks",
+      plan.replicas() > 1
+          ? fmt::format(" with {} copies, {} ranks each", plan.replicas(), plan.ranks())
+          : "",
+      word(deck_plan.shard));
 
   text += fmt::format("{:>6} {:>10} {:>13} {:>9} {:>12} {:>8} {:>10}  {}\n", "bucket", "parameters",
                       "elements", "padding", "shard", "aligned", "idle ranks", "first .. last");
@@ -158,7 +164,9 @@ std::string plan_text(const DeckPlan& deck_plan) {
   }
 
   if (deck_plan.sharded())
-    text += "rank r owns elements [r * shard, (r + 1) * shard) of each bucket\n";
+    text += plan.replicas() > 1
+                ? "rank r of each copy owns elements [r * shard, (r + 1) * shard) of each bucket\n"
+                : "rank r owns elements [r * shard, (r + 1) * shard) of each bucket\n";
 
   text += fmt::format("\n{:<32}", "each rank, parameters in");
   for (const DType dtype : deck_plan.dtypes) text += fmt::format("{:>12}", name(dtype));
@@ -183,14 +191,15 @@ std::string plan_text(const DeckPlan& deck_plan) {
 std::string plan_json(const DeckPlan& deck_plan, const std::string& scaling) {
   const layout::Plan& plan = deck_plan.plan;
   std::string text = fmt::format(
-      "{{\n  \"ranks\": {},\n  \"hosts\": {},\n  \"transport\": \"{}\",\n  \"padding\": \"{}\",\n  "
+      "{{\n  \"ranks\": {},\n  \"replicas\": {},\n  \"hosts\": {},\n  \"transport\": \"{}\",\n  "
+      "\"padding\": \"{}\",\n  "
       "\"granule\": {},\n  \"bucket_elements\": "
       "{},\n  \"shard\": \"{}\",\n  \"parameter_elements\": {},\n  \"padding_elements\": {},\n  "
       "\"flat_elements\": {},\n  \"owned_elements\": {},\n  \"fingerprint\": \"{:016x}\",\n",
-      plan.ranks(), deck_plan.hosts, deck_plan.transport, word(plan.options().padding),
-      plan.granule(), plan.options().bucket_elements, word(deck_plan.shard),
-      plan.parameter_elements(), padding_of(deck_plan.budgets.front()), plan.flat_elements(),
-      plan.owned_elements(), plan.fingerprint());
+      plan.all_ranks(), plan.replicas(), deck_plan.hosts, deck_plan.transport,
+      word(plan.options().padding), plan.granule(), plan.options().bucket_elements,
+      word(deck_plan.shard), plan.parameter_elements(), padding_of(deck_plan.budgets.front()),
+      plan.flat_elements(), plan.owned_elements(), plan.fingerprint());
   text += "  \"buckets\": [";
   const char* comma = "";
   for (const layout::BucketRow& row : deck_plan.budgets.front().buckets) {

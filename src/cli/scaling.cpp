@@ -105,7 +105,7 @@ std::optional<double> checkpoint_seconds(const predict::Machine& machine, const 
   if (machine.storage_bytes_per_s <= 0)
     return std::nullopt;
   const auto of_a_rank = static_cast<double>(layout::snapshot_bytes(plan.plan, plan.slots));
-  return of_a_rank * plan.plan.ranks() / machine.storage_bytes_per_s;
+  return of_a_rank * plan.plan.all_ranks() / machine.storage_bytes_per_s;
 }
 
 std::string seconds_text(double seconds) {
@@ -167,6 +167,8 @@ ScalingRow scaling_row(const deck::Deck& deck,
   row.missing = compute.row == nullptr ? "a step in this precision" : links.missing();
   if (config.parallel.shard == layout::Shard::parameters)
     row.missing = "steps that gather layer by layer (parallel.shard: parameters)";
+  if (plan.plan.replicas() > 1)
+    row.missing = "sums across copies (parallel.replicate)";
   if (!row.missing.empty())
     return row;
   row.links_carried_over = links.extrapolated();

@@ -75,7 +75,7 @@ class Checker : Findings {
     machine_is_there();
     boundaries_are_parameters();
     check_tree(config_, circumstances_, *this);
-    check_shard(config_, *this);
+    check_shard(config_, circumstances_, *this);
     walltime_can_checkpoint();
     checkpoints_are_one_runs();
     sample_can_begin();

@@ -2,11 +2,40 @@
 #include "deck/check_shard.hpp"
 
 #include <string>
+#include <utility>
+
+#include "reduce/layout_options.hpp"
 
 namespace trireme::deck {
 
-void check_shard(const JobConfig& config, Findings& findings) {
+namespace {
+
+void check_copies(const trireme::reduce::ParallelConfig& parallel,
+                  const Circumstances& circumstances,
+                  Findings& findings) {
+  const bool none =
+      !parallel.replicate.number && parallel.replicate.keyword == trireme::reduce::Replicate::none;
+  if (none || parallel.replicate.number == 1 || !findings.readable({"parallel.replicate"}))
+    return;
+  if (findings.readable({"parallel.shard"}) && !parallel.sharded())
+    findings.disagree({{"parallel.replicate",
+                        "makes copies of what is held in shards, and parallel.shard is none"},
+                       {"parallel.shard",
+                        "none: every rank holds everything, of which parallel.replicate cannot "
+                        "make copies; leave that out"}});
+  if (!parallel.sharded())
+    return;
+  if (std::string problem =
+          trireme::reduce::replicas_problem(parallel, circumstances.ranks, circumstances.hosts);
+      !problem.empty())
+    findings.say("parallel.replicate", std::move(problem));
+}
+
+}  // namespace
+
+void check_shard(const JobConfig& config, const Circumstances& circumstances, Findings& findings) {
   const trireme::reduce::ParallelConfig& parallel = config.parallel;
+  check_copies(parallel, circumstances, findings);
   if (!findings.readable({"parallel.shard"}) || !trireme::layout::shards_gradients(parallel.shard))
     return;
   const std::string shard = word(parallel.shard);

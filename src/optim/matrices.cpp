@@ -68,14 +68,16 @@ std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
 std::int64_t matrix_bytes_between(const comm::Hosts& hosts,
                                   const layout::Plan& plan,
                                   const MatrixWork& work) {
-  TRIREME_EXPECT(hosts.ranks() == plan.ranks(), "{} ranks on hosts, and a plan for {}",
-                 hosts.ranks(), plan.ranks());
+  TRIREME_EXPECT(hosts.ranks() == plan.all_ranks(), "{} ranks on hosts, and a plan for {}",
+                 hosts.ranks(), plan.all_ranks());
   std::vector<std::int64_t> sent(static_cast<std::size_t>(hosts.count()));
   for (std::size_t p = 0; work.travels && p < plan.parameters().size(); ++p)
     for (const layout::HomePiece& one : work.homes.pieces(plan, static_cast<ParameterIndex>(p)))
-      if (const int from = hosts.host_of(one.rank), to = hosts.host_of(one.home); from != to)
-        for (const int host : {from, to})
-          sent[static_cast<std::size_t>(host)] += one.piece.elements;
+      for (int first = 0; first < plan.all_ranks(); first += plan.ranks())
+        if (const int from = hosts.host_of(first + one.rank), to = hosts.host_of(first + one.home);
+            from != to)
+          for (const int host : {from, to})
+            sent[static_cast<std::size_t>(host)] += one.piece.elements;
   return std::ranges::max(sent) * static_cast<std::int64_t>(sizeof(float));
 }
 
@@ -123,7 +125,7 @@ void Matrices::add_matrices(const layout::Parameter& parameter, View at, device:
 }
 
 void Matrices::find_pieces(const layout::Plan& plan, comm::World& world, device::Device& device) {
-  const int mine = engine_.rank();
+  const int mine = engine_.rank(), first = world.rank() - mine;  // of this replica
   std::vector<comm::Passenger> leaving, arriving;
   std::int64_t begin = 0;
   for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
@@ -144,9 +146,9 @@ void Matrices::find_pieces(const layout::Plan& plan, comm::World& world, device:
       if (one.rank == mine && one.home == mine)
         stays_.push_back({there(), here()});
       else if (one.rank == mine)
-        leaving.push_back({one.home, there()});
+        leaving.push_back({first + one.home, there()});
       else if (one.home == mine)
-        arriving.push_back({one.rank, here()});
+        arriving.push_back({first + one.rank, here()});
     }
   }
   trip_ = comm::make_round_trip(world, leaving, arriving);

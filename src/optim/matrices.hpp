@@ -7,7 +7,8 @@
 // 2. Sharded on several ranks, each parameter with such matrices has a home (layout/ownership.hpp,
 // balanced by FLOP). The ranks' pieces travel there from the gradient shards, in whose place the
 // rule has left its directions, are orthogonalized, and travel back into the same places: each
-// piece crosses the network once in each direction. Travel and products do not overlap with one
+// piece crosses the network once in each direction. Each replica has homes of its own, and nothing
+// travels between replicas. Travel and products do not overlap with one
 // another; between the way there and the products the optimizer updates what needs no matrix, so
 // that its gathers run beside the products (optimizer.hpp).
 // 3. Otherwise every rank owns whole gradients: there it orthogonalizes all matrices, in place.

@@ -42,8 +42,8 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       squares_(device) {
   const layout::Plan& plan = engine_.plan();
   TRIREME_EXPECT(slots().size() <= most_slots, "{} state slots", slots().size());
-  TRIREME_EXPECT(world_.size() == plan.ranks(), "an optimizer of {} ranks on an engine of {}",
-                 world_.size(), plan.ranks());
+  TRIREME_EXPECT(world_.size() == plan.all_ranks(), "an optimizer of {} ranks on an engine of {}",
+                 world_.size(), plan.all_ranks());
   if (auto work = matrix_work(plan, config_, engine_.sharded()))
     matrices_.emplace(config_, std::move(*work), engine_, world_, device);
   for (const layout::StateSlot& slot : slots()) {
@@ -54,7 +54,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
     memory_.push_back(none ? device::Buffer() : device.allocate(bytes, slot.label));
   }
 
-  const std::int64_t shared_words = layout::step_sum_elements(plan.ranks());
+  const std::int64_t shared_words = layout::step_sum_elements(plan.all_ranks());
   sums_ = communicator_.allocate(static_cast<std::size_t>(shared_words) * size_bytes(DType::i64),
                                  "sums of a step");
   sums_table_ = communicator_.shards(sums_.view(DType::i64));
@@ -109,7 +109,8 @@ void Optimizer::find_updates(BucketIndex bucket) {
   mine.squared.clear();
   const std::int64_t own_begin = sharded ? 0 : engine_.rank() * place.shard_elements;
   for (const layout::Piece& piece : plan.pieces(bucket, engine_.rank()))
-    mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
+    if (plan.keeper(bucket) == plan.replica_of(world_.rank()))
+      mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
   mine.shard = owned.gradient.slice(own_begin, place.shard_elements);
 }
 
@@ -299,7 +300,7 @@ std::string Optimizer::found_before_reduction(const Late& late) const {
     return {};
   return fmt::format("{}[{}] in bucket {}, computed by rank {}",
                      engine_.plan().parameter(found->parameter).name, found->element,
-                     at(found->bucket), engine_.rank());
+                     at(found->bucket), world_.rank());
 }
 
 std::string Optimizer::found_in_sum(const Late& late) const {

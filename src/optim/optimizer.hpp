@@ -14,7 +14,7 @@
 // same bits.
 // 2. The gradient norm is a sum without order (ops/optimizer/order_free_sum.hpp) over parameter
 // elements, never padding, so its bits depend on the summed gradients only: not on buckets,
-// padding, sharding or who owns what.
+// padding, sharding or who owns what. With replicas each bucket's squares are its keeper's.
 // 3. Learning rate and weight decay are those of the parameter's group.
 // Muon's hidden matrices are brought together before any update, and orthogonalized before that of
 // the first bucket that has some (matrices.hpp), in the memory of their gradients; on a CPU not in
@@ -115,8 +115,8 @@ class Optimizer {
   StepResult result(std::int64_t step);
 
   /// What this rank keeps, in layout order. Sharded: every element of every parameter is in exactly
-  /// one piece of one rank; otherwise each rank has all of them, and the parts of rank r that it
-  /// should write to a checkpoint are those inside plan().pieces(bucket, r).
+  /// one piece of one rank of each replica; otherwise each rank has all of them, and the parts of
+  /// rank r that it should write to a checkpoint are those inside plan().pieces(bucket, r).
   [[nodiscard]] std::span<const StatePiece> state() const { return state_; }
   /// After the masters were written from outside: rounds them into the parameters and gathers.
   /// Collective.
@@ -134,7 +134,7 @@ class Optimizer {
   struct BucketUpdates {
     std::vector<Update> updates;
     std::vector<ConstView> squared;  // this rank's share of the norm
-    ConstView shard;                 // the same with padding
+    ConstView shard;                 // what it owns, with padding
   };
 
   /// What the device computes of a step for itself and for the host.

@@ -22,6 +22,9 @@ namespace trireme::reduce {
 /// What gradients travel as; they are accumulated, and reach the optimizer, in fp32.
 enum class GradientDType : std::uint8_t { fp32, bf16 };
 
+/// Copies of what is held in shards. none: one. node: one on each host.
+enum class Replicate : std::uint8_t { none, node };
+
 /// step: micro-steps are added up on each rank first. micro_step: each is reduced, and its sums
 /// over the ranks are added up.
 enum class ReduceEvery : std::uint8_t { automatic, step, micro_step };
@@ -38,6 +41,7 @@ struct CheckReplicasConfig {
 
 struct ParallelConfig {
   layout::Shard shard = layout::Shard::optimizer;
+  NumberOr<Replicate> replicate;
   comm::Transport transport = comm::Transport::automatic;
   Or<std::int64_t> bucket_elements;
   layout::BucketOrder bucket_order = layout::BucketOrder::reverse;
@@ -118,11 +122,21 @@ void describe(V& v, ParallelConfig& c) {
          "(ZeRO-3): a layer's are gathered before its forward and its backward, and their "
          "memory is used again by the next ones. With one micro-step the bits are those of "
          "optimizer. `trireme plan` compares bytes held and sent."});
+  v("replicate", c.replicate,
+    {.unit = "copies",
+     .help =
+         "Hybrid sharding: so many copies of what parallel.shard holds in shards, each in the "
+         "shards of as many consecutive ranks. none: one copy, over all ranks. node: one on each "
+         "host, so that whole buckets travel inside of hosts, and between them each rank sends "
+         "its shard of the gradients only. A rank holds as many times the memory for shards. With "
+         "reduction: ordered or tree whole buckets travel between all ranks, for the same bits "
+         "as without copies.",
+     .min = 1});
   v("transport", c.transport,
     {.help =
          "How buckets travel between ranks; auto chooses by rank placement: shared memory on one "
          "host; hierarchical where some host has several ranks, equally many or not; else "
-         "mpi."});
+         "mpi. With parallel.replicate, between the ranks of one copy; copies exchange messages."});
   v("bucket_elements", c.bucket_elements,
     {.unit = "elements",
      .help = "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
@@ -156,7 +170,8 @@ void describe(V& v, ParallelConfig& c) {
   v("gradient_dtype", c.gradient_dtype,
     {.help = "What gradients travel as. bf16 halves the bytes and rounds each rank's gradient and "
              "the sum, not what is added up on the way; so hosts of several ranks send each other "
-             "sums in fp32. One rank sends and rounds nothing."});
+             "sums in fp32. One rank sends and rounds nothing. With parallel.replicate and "
+             "reduction: sum the sum of each copy is rounded as well."});
   v("reduce_every", c.reduce_every,
     {.help =
          "step: gradients are reduced once, in the last micro-step. micro_step: in each of them, "
@@ -198,6 +213,12 @@ struct trireme::EnumNames<trireme::reduce::GradientDType> {
   using enum reduce::GradientDType;
   static constexpr std::pair<reduce::GradientDType, const char*> table[] = {{fp32, "fp32"},
                                                                             {bf16, "bf16"}};
+};
+template <>
+struct trireme::EnumNames<trireme::reduce::Replicate> {
+  using enum reduce::Replicate;
+  static constexpr std::pair<reduce::Replicate, const char*> table[] = {{none, "none"},
+                                                                        {node, "node"}};
 };
 template <>
 struct trireme::EnumNames<trireme::reduce::ReduceEvery> {

@@ -91,9 +91,10 @@ struct NotFinite {
 
 class Engine {
  public:
-  /// Requires: plan.ranks() == communicator.size(). The communicator, the device and the compute
-  /// stream outlive the engine. Collective, because it allocates from the communicator.
-  /// Sharded: reduce-scatter and gather; else all-reduce, and every rank updates whole buckets.
+  /// Requires: plan.ranks() == communicator.size(), both of one replica. The communicator, the
+  /// device and the compute stream outlive the engine. Collective, because it allocates from the
+  /// communicator. Sharded: reduce-scatter and gather; else all-reduce, and every rank updates
+  /// whole buckets.
   Engine(const layout::Plan& plan,
          DType parameter_dtype,
          const ParallelConfig& config,
@@ -181,7 +182,7 @@ class Engine {
   [[nodiscard]] bool sharded() const;
   [[nodiscard]] bool cached_shards() const;
   [[nodiscard]] DType parameter_dtype() const;
-  /// Whose shards owned() are.
+  /// Whose shards owned() are: the rank in its replica.
   [[nodiscard]] int rank() const;
   /// fp32 gradients, the copy that travels where gradient_dtype is not fp32, sums of micro-steps,
   /// and the partial sums of a tree.

@@ -13,7 +13,7 @@ GradientStore::GradientStore(const layout::Plan& plan,
                              device::Device& device)
     : plan_(plan),
       sharded_(config.sharded()),
-      rounds_(config.gradient_dtype != GradientDType::fp32 && communicator.size() > 1),
+      rounds_(config.gradient_dtype != GradientDType::fp32 && plan.all_ranks() > 1),
       ring_(layout::shards_gradients(config.shard) ? std::optional<layout::Ring>(plan)
                                                    : std::nullopt),
       communicator_(communicator),

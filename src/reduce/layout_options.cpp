@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.hpp"
 #include "base/text.hpp"
 
 #include "comm/transport/transports.hpp"
@@ -39,6 +40,12 @@ std::int64_t largest_inner_layer(const std::vector<layout::Parameter>& parameter
   return largest;
 }
 
+std::int64_t copies_on(const ParallelConfig& config, int hosts) {
+  if (config.replicate.number)
+    return *config.replicate.number;
+  return config.replicate.keyword == Replicate::node ? hosts : 1;
+}
+
 }  // namespace
 
 Wire wire_of(const comm::World& world, const device::Device& device) {
@@ -62,16 +69,57 @@ std::int64_t bucket_elements(const ParallelConfig& config,
   return std::min(std::max(usual, ranks * least_shard(config, wire)), all);
 }
 
+std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts) {
+  const std::int64_t copies = copies_on(config, hosts);
+  if (copies == 1)
+    return {};
+  const std::string what = config.replicate.number
+                               ? fmt::format("{} copies on {} ranks", copies, ranks)
+                               : fmt::format("node: {} ranks on {} hosts", ranks, hosts);
+  if (ranks % copies != 0)
+    return what + ", but each copy needs equally many ranks";
+  if (copies == ranks)
+    return what +
+           ", but a copy on each rank leaves nothing in shards; parallel.shard: none keeps "
+           "everything on every rank";
+  return {};
+}
+
+int replicas(const ParallelConfig& config, int ranks, int hosts) {
+  if (const std::string problem = replicas_problem(config, ranks, hosts); !problem.empty())
+    throw UserError("parallel.replicate: " + problem);
+  return static_cast<int>(copies_on(config, hosts));
+}
+
+int replicas(const ParallelConfig& config, comm::World& world) {
+  if (config.replicate.number || config.replicate.keyword == Replicate::none)
+    return replicas(config, world.size(), 1);
+  // Where each rank's place in its host is its number modulo as many as all hosts have, ranks of a
+  // host follow one another.
+  const int here = world.local_size();
+  const std::int64_t in_place = world.rank() % here == world.local_rank() ? 0 : 1;
+  std::int64_t extremes[] = {here, -here, in_place};
+  world.max(extremes);
+  if (extremes[0] != -extremes[1] || extremes[2] != 0)
+    throw UserError(
+        "parallel.replicate: node puts a copy on each host, which needs equally many consecutive "
+        "ranks on each; start them so (mpirun --map-by core or ppr:N:node, srun "
+        "--distribution=block), or give a number of copies");
+  return replicas(config, world.size(), world.size() / here);
+}
+
 layout::Options layout_options(const ParallelConfig& config,
                                const std::vector<layout::Parameter>& parameters,
                                int ranks,
-                               Wire wire) {
-  return {ranks,
+                               Wire wire,
+                               int replicas) {
+  return {ranks / replicas,
           bucket_elements(config, parameters, ranks, wire),
           config.padding,
           config.bucket_order,
           config.bucket_boundaries,
-          config.shard == layout::Shard::parameters};
+          config.shard == layout::Shard::parameters,
+          replicas};
 }
 
 std::string bucket_text(const ParallelConfig& config, const layout::Plan& plan) {

@@ -44,10 +44,22 @@ std::int64_t bucket_elements(const ParallelConfig& config,
                              int ranks,
                              Wire wire);
 
+/// What is wrong with parallel.replicate on `ranks` ranks, equally many of which follow one another
+/// on each of `hosts` hosts: copies that have no equal groups of ranks, or leave nothing in shards.
+/// Empty: nothing.
+std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts);
+/// The copies that it stands for there. Throws UserError where there is a problem.
+int replicas(const ParallelConfig& config, int ranks, int hosts);
+/// The same of a run. Collective. Throws UserError as well where hosts have not equally many, or
+/// not consecutive ranks, and a copy is to be on each.
+int replicas(const ParallelConfig& config, comm::World& world);
+
+/// `ranks`: of all copies.
 layout::Options layout_options(const ParallelConfig& config,
                                const std::vector<layout::Parameter>& parameters,
                                int ranks,
-                               Wire wire);
+                               Wire wire,
+                               int replicas = 1);
 
 /// "40 M elements: auto", "chosen by hand": how the plan's buckets came about.
 std::string bucket_text(const ParallelConfig& config, const layout::Plan& plan);

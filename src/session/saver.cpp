@@ -46,18 +46,22 @@ std::vector<record::MutableSlab> all_slabs(const optim::Optimizer& optimizer) {
   return slabs;
 }
 
-/// The part of it that this rank writes: what it owns under the plan, also when every rank holds
-/// everything.
+/// The part of it that this rank of the run writes: what it owns under the plan, also when every
+/// rank holds everything, in the buckets that its replica keeps.
 std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
                                              const optim::Optimizer& optimizer,
                                              int rank) {
   std::vector<record::MutableSlab> slabs;
-  for (std::size_t b = 0; b < plan.buckets().size(); ++b)
-    for (const layout::Piece& owned : plan.find_pieces(static_cast<BucketIndex>(b), rank))
+  for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
+    const auto bucket = static_cast<BucketIndex>(b);
+    if (plan.keeper(bucket) != plan.replica_of(rank))
+      continue;
+    for (const layout::Piece& owned : plan.find_pieces(bucket, plan.rank_in_replica(rank)))
       for (const optim::StatePiece& piece : optimizer.state())
         if (piece.parameter == owned.parameter && piece.parameter_begin <= owned.parameter_begin &&
             owned.parameter_begin + owned.elements <= piece.parameter_begin + piece.elements())
           add_slabs(slabs, optimizer.slots(), piece, owned.parameter_begin, owned.elements);
+  }
   sort_by_width(slabs);
   return slabs;
 }

@@ -60,7 +60,8 @@ record::RunHeader header_of(const session::Job& job,
   fact("name", job.run.name);
   fact("device", device.description());
   fact("precision", name(dtype));
-  fact("ranks", std::to_string(plan.ranks()));
+  fact("ranks", std::to_string(plan.all_ranks()));
+  fact("replicas", std::to_string(plan.replicas()));
   fact("parameters", std::to_string(plan.parameter_elements()));
   fact("buckets", std::to_string(plan.buckets().size()));
   fact("tokenizer_hash", tokenizer_text(job));

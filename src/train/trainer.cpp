@@ -249,13 +249,15 @@ void Trainer::open_files(const std::optional<Resumption>& before,
       log_.warning("{}", warning);
   }
   const auto count = [](std::int64_t number) { return count_text(static_cast<double>(number)); };
+  const int copies = session_.plan.replicas();
   log_.info(
-      "{}: {} parameters in {} buckets ({}), {} ranks over {}, {}, {} micro-steps of {} x {} "
+      "{}: {} parameters in {} buckets ({}), {} ranks{} over {}, {}, {} micro-steps of {} x {} "
       "tokens",
       job_.run.name, count(session_.plan.parameter_elements()), session_.plan.buckets().size(),
       reduce::bucket_text(job_.parallel, session_.plan), world_.size(),
-      session_.communicator->name(), name(session_.dtype),
-      session_.batches(first_step_).micro_steps(), job_.batch.micro_sequences, job_.shape.context);
+      copies > 1 ? fmt::format(" with {} copies", copies) : "", session_.communicator->name(),
+      name(session_.dtype), session_.batches(first_step_).micro_steps(), job_.batch.micro_sequences,
+      job_.shape.context);
   if (const std::string& note = session_.communicator->note(); !note.empty())
     session_.choices.push_back(note);
   if (world_.rank() == 0)

@@ -315,6 +315,10 @@ Tuning Tuner::tune() {
       throw UserError(
           "trireme tune cannot predict steps with parallel.shard: parameters; tune the deck with "
           "parallel.shard=gradients");
+    if (deck_.config.parallel.replicate != reduce::ParallelConfig{}.replicate)
+      throw UserError(
+          "trireme tune cannot predict steps with parallel.replicate; tune the deck with "
+          "parallel.replicate=none");
   });
   deck_.config.run.device = session::DeviceChoice::cpu;
   const int threads = session::choose_threads(deck_.config.run.threads, world_);

@@ -119,7 +119,7 @@ std::optional<Finding> check_sums(const reduce::Engine& engine,
             fmt::format("{}[{}] in bucket {} was not reduced exactly once: the terms of {} ranks "
                         "give {}, not {}",
                         engine.plan().parameter(piece.parameter).name, piece.parameter_begin + i,
-                        at(owned.bucket), engine.plan().ranks(), values[i], expected)};
+                        at(owned.bucket), engine.plan().all_ranks(), values[i], expected)};
   }
   return std::nullopt;
 }

@@ -35,6 +35,7 @@ Job with(const Combination& combination, Job job, std::int64_t steps) {
   job.run.steps = std::max(job.run.steps, steps);
   job.run.device = session::DeviceChoice::cpu;
   job.parallel.shard = combination.shard;
+  job.parallel.replicate.number = combination.replicas;
   job.parallel.reduce_every = combination.reduce_every;
   if (!combination.keeps_boundaries) {
     job.parallel.bucket_elements.value = combination.bucket_elements;
@@ -120,7 +121,7 @@ class Verifier {
 };
 
 Verified Verifier::run() {
-  const auto all = all_combinations(job_, several_micro_steps_);
+  const auto all = all_combinations(job_, several_micro_steps_, world_.size());
   const double began = timing::steady_seconds();
   log_.info("{} combinations of {} steps, {} {}", all.size(), request_.steps, world_.size(),
             world_.size() == 1 ? "rank" : "ranks");
@@ -233,10 +234,11 @@ void Verifier::end_group() {
 
 std::string Combination::text() const {
   return fmt::format(
-      "parallel.bucket_elements={} parallel.padding={} parallel.shard={} parallel.reduce_every={} "
+      "parallel.bucket_elements={} parallel.padding={} parallel.replicate={} parallel.shard={} "
+      "parallel.reduce_every={} "
       "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
       "memory.pool={}",
-      bucket_elements, word(padding), word(shard), word(reduce_every), overlap_gradients,
+      bucket_elements, word(padding), replicas, word(shard), word(reduce_every), overlap_gradients,
       overlap_parameters, cached_shards, pool);
 }
 
@@ -247,9 +249,31 @@ Combination plain_of_micro_steps(Combination plain) {
   return plain;
 }
 
+/// The fewest copies, more than one, with several ranks each; 1: there are none.
+int fewest_replicas(int ranks) {
+  for (int replicas = 2; replicas < ranks; ++replicas)
+    if (ranks % replicas == 0)
+      return replicas;
+  return 1;
+}
+
+/// Those of `all` that are tried with copies as well: of shards, with all switches off or on.
+std::vector<Combination> with_replicas(const std::vector<Combination>& all, int replicas) {
+  std::vector<Combination> more;
+  for (const Combination& one : all) {
+    const bool off = !one.overlap_gradients && !one.overlap_parameters && !one.cached_shards;
+    const bool on = one.overlap_gradients && one.overlap_parameters && one.cached_shards;
+    if (one.shard == layout::Shard::none || !(one.pool ? on : off))
+      continue;
+    more.push_back(one);
+    more.back().replicas = replicas;
+  }
+  return more;
+}
+
 }  // namespace
 
-std::vector<Combination> all_combinations(const Job& job, bool several) {
+std::vector<Combination> all_combinations(const Job& job, bool several, int ranks) {
   const auto table = model::parameter_table(job.shape);
   const auto num_buckets = [&](std::int64_t elements) {
     return layout::Plan(table, {1, elements, layout::Padding::aligned}).buckets().size();
@@ -274,8 +298,10 @@ std::vector<Combination> all_combinations(const Job& job, bool several) {
   const auto own_every = job.parallel.reduce_every;
   const bool reduces_each = own_every == reduce::ReduceEvery::micro_step;
   std::vector<Combination> all;
+  const int replicas = fewest_replicas(ranks);
   for (const auto& [name, elements] : sizes)
-    for (const auto& [padding, word] : EnumNames<layout::Padding>::table)
+    for (const auto& [padding, word] : EnumNames<layout::Padding>::table) {
+      std::vector<Combination> group;
       for (const layout::Shard shard : shards)
         for (unsigned bits = 0; bits < 16; ++bits) {
           const auto on = [&](unsigned bit) { return (bits >> bit & 1U) != 0; };
@@ -283,13 +309,19 @@ std::vector<Combination> all_combinations(const Job& job, bool several) {
           if (shard == layout::Shard::parameters && padding != layout::Padding::aligned &&
               bits != 15)
             continue;
-          if (gradients && several && !reduces_each && all.size() == 32)
-            all.push_back(plain_of_micro_steps(all.front()));
-          all.push_back({name, elements, padding, shard,
-                         gradients ? reduce::ReduceEvery::automatic : own_every, on(0), on(1),
-                         on(2), on(3),
-                         !job.parallel.bucket_boundaries.empty() && elements == several_elements});
+          if (gradients && several && !reduces_each && all.empty() && group.size() == 32)
+            group.push_back(plain_of_micro_steps(group.front()));
+          group.push_back(
+              {name, elements, padding, shard, 1,
+               gradients ? reduce::ReduceEvery::automatic : own_every, on(0), on(1), on(2), on(3),
+               !job.parallel.bucket_boundaries.empty() && elements == several_elements});
         }
+      all.insert(all.end(), group.begin(), group.end());
+      if (replicas > 1) {
+        const std::vector<Combination> more = with_replicas(group, replicas);
+        all.insert(all.end(), more.begin(), more.end());
+      }
+    }
   return all;
 }
 

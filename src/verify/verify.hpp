@@ -7,10 +7,12 @@
 //   overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
 //
 // which are 633, on the CPU: 3 x 4 x 3 x 2^4 = 576, and with shard: parameters 3 x 2^4 with padding
-// aligned and 3 x 3 with another one and all switches on. They run with a reduction in a fixed order
-// (`sum` becomes `ordered`). The first combination is the plainest one: not sharded, so every rank
-// computes all of it, and with every switch off. What each of the others gives must equal it to the
-// bit.
+// aligned and 3 x 3 with another one and all switches on. Where the ranks can be divided into
+// groups of several, those with shards and all switches off or all on are run with copies as well
+// (parallel.replicate), as many as the smallest factor of the ranks: 63 more. They run with a
+// reduction in a fixed order (`sum` becomes `ordered`). The first combination is the plainest one:
+// not sharded, so every rank computes all of it, and with every switch off. What each of the others
+// gives must equal it to the bit.
 //
 // Where a step has several micro-steps, shard: gradients and parameters reduce each of them and add
 // up the sums, and everything else adds them up first, which rounds otherwise. Then there is one
@@ -61,6 +63,7 @@ struct Combination {
   std::int64_t bucket_elements = 1;
   layout::Padding padding = layout::Padding::aligned;
   layout::Shard shard = layout::Shard::none;
+  int replicas = 1;
   reduce::ReduceEvery reduce_every = reduce::ReduceEvery::automatic;
   bool overlap_gradients = false;
   bool overlap_parameters = false;
@@ -74,8 +77,8 @@ struct Combination {
 
 /// All of them; those with equal buckets and padding are neighbours. `several` are the deck's own
 /// buckets where these are several, else a quarter of the parameters each.
-/// `several`: some step has several micro-steps.
-std::vector<Combination> all_combinations(const Job& job, bool several);
+/// `several`: some step has several micro-steps. `ranks`: of the run.
+std::vector<Combination> all_combinations(const Job& job, bool several, int ranks);
 
 struct VerifyRequest {
   std::int64_t steps = 3;

@@ -25,13 +25,13 @@ using deck::Node;
 
 using testing::HasSubstr;
 
-DeckPlan planned(int ranks, const std::vector<std::string>& overrides = {}) {
+DeckPlan planned(int ranks, const std::vector<std::string>& overrides = {}, int hosts = 1) {
   std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
                                   "batch.sequences=" + std::to_string(8 * ranks)};
   all.insert(all.end(), overrides.begin(), overrides.end());
   return plan_with_choices(deck::parse(deck::completed(""), "deck.yaml", all,
-                                       Circumstances{.ranks = ranks, .cuda = true}),
-                           ranks);
+                                       Circumstances{.ranks = ranks, .cuda = true, .hosts = hosts}),
+                           ranks, hosts);
 }
 
 const Node& member(const Node& map, const std::string& key) {
@@ -237,8 +237,27 @@ TEST(PlanCommand, ComparesWhatShardsHoldAndSend) {
   const auto tree = planned(8, {"parallel={reduction: tree, logical_shards: 8}"});
   EXPECT_TRUE(tree.shardings[2].budgets.empty());
   EXPECT_TRUE(tree.shardings[3].budgets.empty());
-  EXPECT_THAT(plan_text(tree), HasSubstr("not with this reduction or order of buckets"));
+  EXPECT_THAT(plan_text(tree),
+              HasSubstr("not with this reduction, order of buckets or number of copies"));
   EXPECT_FALSE(tree.shardings[0].budgets.empty());
+}
+
+TEST(PlanCommand, CountsCopiesOnHosts) {
+  const std::vector<std::string> words{"parallel.replicate=node", "parallel.reduction=sum",
+                                       "run.precision=fp32"};
+  const auto plan = planned(8, words, 2), one = planned(8, words);
+  EXPECT_EQ(one.plan.replicas(), 1);
+  EXPECT_EQ(plan.plan.replicas(), 2);
+  EXPECT_EQ(plan.transport, "shared_memory") << "inside of a copy";
+  EXPECT_GT(plan.budgets[0].all_state_bytes(), one.budgets[0].all_state_bytes());
+  // A host has every shard once, and sends it to the other one and what that had of it.
+  EXPECT_EQ(plan.host_traffic[0].gradient_bytes, 4 * plan.plan.flat_elements());
+  EXPECT_EQ(plan.host_traffic[0].parameter_bytes, 0);
+  EXPECT_THAT(plan_text(plan), HasSubstr("8 ranks with 2 copies, 4 ranks each, shard: optimizer"));
+  const Node json = read_json(plan_json(plan));
+  EXPECT_EQ(number(json, "ranks"), 8);
+  EXPECT_EQ(number(json, "replicas"), 2);
+  EXPECT_THROW(planned(8, words, 8), UserError) << "a copy on each rank";
 }
 
 TEST(PlanCommand, FollowsTheDeck) {

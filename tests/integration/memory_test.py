@@ -98,6 +98,12 @@ class Memory(TrainingTest):
             self.assertEqual(own, plan["per_rank"]["fp32"]["held_bytes"])
         self.compared(2, "parallel.shard=parameters", precision="bf16")
 
+    def test_copies_are_held_as_planned(self):
+        for shard, words in (("optimizer", ()), ("gradients", ("optimizer.kind=muon",)), ("parameters", ()),
+                             ("optimizer", ("parallel.reduction=sum", "parallel.gradient_dtype=bf16"))):
+            _, record = self.compared(4, "parallel.replicate=2", f"parallel.shard={shard}", "checkpoint.asynchronous=true", *words)
+            self.assertGreater(record["snapshot"], 0)
+
     def test_bf16_has_masters_beside_half_the_parameters(self):
         plan, record = self.compared(2, precision="bf16")
         self.assertEqual(record["optimizer"] * 2, 12 * (plan["parameter_elements"] + plan["padding_elements"]))

@@ -126,6 +126,34 @@ class Bits(TrainingTest):
             self.train_well(every, f"parallel.shard={second}", ranks=2, name=name)
             self.assertEqual(self.weights(12, name), self.weights(12, "whole"), name)
 
+    def test_copies_do_not_change_the_numbers(self):
+        """Shards inside of two groups of ranks, sums across: the bits of a run without copies, and of one that had others before."""
+        every = ("parallel.reduce_every=micro_step", "evaluate.sets=[]")
+        self.train_well(*every, ranks=4, name="whole")
+        copies = "parallel.replicate=2"
+        for shard in ("optimizer", "gradients", "parameters"):
+            run = self.train_well(*every, copies, f"parallel.shard={shard}", ranks=4, name=shard)
+            self.assertIn("4 ranks with 2 copies over shared_memory", run.out)
+            self.assertEqual(self.weights(12, shard), self.weights(12, "whole"), shard)
+            self.assertEqual(self.losses(shard), self.losses("whole"), shard)
+            self.assertEqual(self.column("grad_norm", "steps", shard), self.column("grad_norm", "steps", "whole"), shard)
+        half = ("run.steps=6", "optimizer.schedule.steps=12")
+        for name, first, second in (("gained", (), (copies, "parallel.shard=gradients")),
+                                    ("lost", (copies, "parallel.shard=parameters"), ("parallel.shard=none",))):
+            self.train_well(*every, *half, *first, ranks=4, name=name)
+            shown = start("checkpoints", self.path(name), "--verify")
+            self.assertEqual(shown.code, 0, shown)
+            self.train_well(*every, *second, ranks=4, name=name)
+            self.assertEqual(self.weights(12, name), self.weights(12, "whole"), name)
+
+    def test_sums_across_copies_are_near_those_without(self):
+        for transport in ("auto", "mpi"):
+            words = ("parallel.reduction=sum", f"parallel.transport={transport}")
+            self.train_well(*words, ranks=4, name=f"one-{transport}")
+            self.train_well(*words, "parallel.replicate=2", ranks=4, name=f"two-{transport}")
+            for ours, theirs in zip(self.losses(f"two-{transport}"), self.losses(f"one-{transport}"), strict=True):
+                self.assertAlmostEqual(ours, theirs, delta=1e-5)
+
     def test_threads_do_not_change_the_numbers(self):
         for threads in (1, 2, 3):
             self.train_well(f"run.threads={threads}", name=f"t{threads}")

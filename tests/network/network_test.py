@@ -127,6 +127,21 @@ class Bits(Network):
                     self.assertEqual(self.losses(name), self.losses(reference))
                     self.assertEqual(self.weights(5, name), self.weights(5, reference))
 
+    def test_copies_on_hosts_compute_what_one_host_does(self):
+        every = ("parallel.reduce_every=micro_step",)
+        self.train_on(ONE_HOST % 4, *every, name="one-host")
+        for shard in ("optimizer", "parameters"):
+            run = self.train_on(BOTH_HOSTS % (2, 2), *every, "parallel.replicate=node", f"parallel.shard={shard}", name=shard)
+            self.assertIn("4 ranks with 2 copies over shared_memory", run.out)
+            self.assert_same_training(shard, "one-host")
+
+    def test_copies_need_hosts_with_equally_many_consecutive_ranks(self):
+        for hosts, placed in (("north:2,south:1", ()), (BOTH_HOSTS % (2, 2), ("--map-by", "node"))):
+            with self.launch("parallel.replicate=node", "batch.sequences=12", hosts=hosts, name="refused", placed=placed) as process:
+                out, err = process.communicate(timeout=TIMEOUT_S)
+            run = Run(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+            self.assert_refused(run, 2, "parallel.replicate", "equally many consecutive ranks")
+
     def sent_per_step(self, hosts, host, *overrides, name):
         """Bytes that a host gives to its link in a step: those of a long run less those of a short one."""
         def sent():
@@ -152,7 +167,8 @@ class Bits(Network):
         model = ("model={layers: 2, heads: 2, channels: 96, context: 16}", "batch.sequences=12")
         for words in (("parallel.reduction=sum",), ("parallel.reduction=sum", "parallel.gradient_dtype=bf16"),
                       ("parallel.reduction=ordered",), ("parallel.reduction=sum", "parallel.transport=mpi"),
-                      ("parallel.reduction=sum", "optimizer.kind=muon")):
+                      ("parallel.reduction=sum", "optimizer.kind=muon"),
+                      ("parallel.reduction=sum", "parallel.replicate=node"), ("parallel.reduction=ordered", "parallel.replicate=node")):
             name = "-".join(word.split("=")[1] for word in words)
             sent = self.sent_per_step("north:3,south:3", "north", *model, *words, name=name)
             planned = self.planned_per_step(6, 2, *model, *words, name=name)

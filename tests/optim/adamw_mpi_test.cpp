@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "comm/communicator.hpp"
@@ -23,8 +24,8 @@ TrainingResult train(const TrainingSetting& setting,
   const auto world = comm::make_mpi_world();
   const auto device = device::make_cpu_device(1);
   const auto compute = device->make_stream(device::StreamMode::inlined, "compute");
-  const auto communicator =
-      comm::make_communicator(transport, setting.parallel.reduction, *world, *device);
+  const auto communicator = comm::make_communicator(transport, setting.parallel.reduction, *world,
+                                                    *device, {.replicas = setting.replicas});
   Training training(setting, *world, *communicator, *device, *compute);
   return training.run();
 }
@@ -56,6 +57,36 @@ TEST_P(AdamWOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
       expect_equal(train(setting, GetParam()), reference);
     }
   }
+}
+
+/// Copies of what is sharded are invisible, too.
+TEST_P(AdamWOver, GivesTheSameBitsWithReplicas) {
+  const int ranks = comm::make_mpi_world()->size();
+  for (int replicas = 2; replicas < ranks; ++replicas)
+    for (const comm::Reduction reduction : {comm::Reduction::ordered, comm::Reduction::tree}) {
+      if (ranks % replicas != 0)
+        continue;
+      TrainingSetting setting;
+      setting.parallel.reduction = reduction;
+      setting.parallel.logical_shards.value = ranks;
+      setting.parallel.shard = layout::Shard::none;
+      if (reduction == comm::Reduction::tree && (ranks & (ranks - 1)) != 0)
+        continue;
+      const auto reference = train(setting, comm::Transport::mpi);
+      setting.replicas = replicas;
+      for (const int bits : {0, 3, 7, 8, 13, 15, 16, 21, 23}) {
+        setting.parallel.shard = EnumNames<layout::Shard>::table[1 + bits / 8].first;
+        if (reduction == comm::Reduction::tree && bits >= 8)
+          break;
+        setting.parallel.overlap_gradients = (bits & 1) != 0;
+        setting.parallel.overlap_parameters = (bits & 2) != 0;
+        setting.parallel.cached_shards = (bits & 4) != 0;
+        setting.parallel.padding = bits % 2 == 0 ? layout::Padding::none : layout::Padding::aligned;
+        setting.parallel.bucket_elements.value = bits % 3 == 0 ? 1 : bits % 3 == 1 ? 350 : 40'000;
+        SCOPED_TRACE(fmt::format("{} replicas, {}, {}", replicas, word(reduction), bits));
+        expect_equal(train(setting, GetParam()), reference);
+      }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(,

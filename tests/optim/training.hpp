@@ -47,6 +47,7 @@ struct TrainingSetting {
   std::int64_t momentum_warmup_steps = 0;
   optim::MomentDType moment_dtype = optim::MomentDType::fp32;
   std::uint64_t seed = 1337;
+  int replicas = 1;
   std::vector<layout::Parameter> table = training_table();
 
   [[nodiscard]] optim::OptimizerConfig optimizer() const {
@@ -101,8 +102,10 @@ class Training {
         device_(device),
         compute_(compute),
         plan_(setting.table,
-              {world.size(), setting.parallel.bucket_elements.value_or(40'000'000),
-               setting.parallel.padding}),
+              {.ranks = world.size() / setting.replicas,
+               .bucket_elements = setting.parallel.bucket_elements.value_or(40'000'000),
+               .padding = setting.parallel.padding,
+               .replicas = setting.replicas}),
         engine_(plan_, setting.dtype, setting.parallel, communicator, device, compute),
         optimizer_(
             setting.optimizer(), engine_, communicator, world, device, compute, setting.seed) {

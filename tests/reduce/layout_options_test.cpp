@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
+
 namespace trireme::reduce {
 namespace {
 
@@ -53,6 +55,39 @@ TEST(AutoBuckets, GiveWayToANumber) {
   EXPECT_EQ(bucket_text(config, plan), "7 elements");
   const layout::Plan by_itself(small, layout_options({}, small, 2, Wire::inside_a_host));
   EXPECT_EQ(bucket_text({}, by_itself), "834 k elements: auto");
+}
+
+TEST(Replicas, DivideTheRanksIntoGroupsOfSeveral) {
+  ParallelConfig config;
+  EXPECT_EQ(replicas(config, 7, 3), 1) << "none";
+  config.replicate.keyword = Replicate::node;
+  EXPECT_EQ(replicas(config, 8, 1), 1) << "one host";
+  EXPECT_EQ(replicas(config, 8, 2), 2);
+  EXPECT_EQ(replicas_problem(config, 8, 3),
+            "node: 8 ranks on 3 hosts, but each copy needs equally many ranks");
+  EXPECT_EQ(replicas_problem(config, 3, 3),
+            "node: 3 ranks on 3 hosts, but a copy on each rank leaves nothing in shards; "
+            "parallel.shard: none keeps everything on every rank");
+  config.replicate.number = 4;
+  EXPECT_EQ(replicas(config, 8, 1), 4);
+  EXPECT_EQ(replicas_problem(config, 6, 1),
+            "4 copies on 6 ranks, but each copy needs equally many ranks");
+  EXPECT_THROW(replicas(config, 6, 1), UserError);
+  config.replicate.number = 1;
+  EXPECT_EQ(replicas(config, 5, 5), 1);
+}
+
+TEST(Replicas, LeaveBucketsAsTheyAre) {
+  const std::vector<layout::Parameter> parameters{{"a", {1000, 834}}, {"b", {500, 500}}};
+  const auto plan_of = [&](int replicas) {
+    return layout::Plan(parameters,
+                        layout_options({}, parameters, 8, Wire::inside_a_host, replicas));
+  };
+  const layout::Plan one = plan_of(1), two = plan_of(2);
+  EXPECT_EQ(two.ranks(), 4);
+  EXPECT_EQ(two.all_ranks(), 8);
+  EXPECT_EQ(two.flat_elements(), one.flat_elements()) << "the padding is that of all ranks";
+  EXPECT_EQ(two.owned_elements(), 2 * one.owned_elements());
 }
 
 }  // namespace
