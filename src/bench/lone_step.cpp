@@ -76,9 +76,10 @@ StepPieces LoneStep::step() {
     }
   pieces.norm = outcome.sums_begin - outcome.optimizer_began;
   pieces.update -= pieces.norm + pieces.matrices;
-  for (const reduce::BucketTimes& bucket : outcome.times.buckets)
-    pieces.ready.push_back(
-        std::clamp((bucket.ready - last_began) / pieces.last_micro_step, 0.0, 1.0));
+  for (const reduce::ReductionTimes& one : outcome.times.reductions)
+    if (one.round == outcome.times.reductions.back().round)  // of the last micro-step
+      pieces.ready.push_back(
+          std::clamp((one.ready - last_began) / pieces.last_micro_step, 0.0, 1.0));
   return pieces;
 }
 

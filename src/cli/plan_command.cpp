@@ -36,9 +36,9 @@ std::string batch_note(const trireme::session::BatchConfig& batch, int ranks) {
 std::string record_note(const deck::JobConfig& config, const layout::Plan& plan) {
   if (!config.record.spans)
     return {};
-  const auto spans =
-      trireme::train::spans_of_a_step(most_micro_steps(config.batch, plan.all_ranks()),
-                                      static_cast<std::int64_t>(plan.buckets().size()));
+  const auto spans = trireme::train::spans_of_a_step(
+      config.parallel, most_micro_steps(config.batch, plan.all_ranks()),
+      static_cast<std::int64_t>(plan.buckets().size()));
   return fmt::format(
       "\nrun.h5: {}; statistics over all ranks every {} steps\n",
       trireme::train::sample_of(config.record, plan.all_ranks(), config.run.steps, spans).text(),

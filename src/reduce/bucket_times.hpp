@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When things happened to a bucket, and the events that say so.
+// When a bucket was reduced and gathered, and the events that say so.
 //
 // Events are made once and recorded again every few steps: sets of them take turns. The times of a
 // step are read when the next one may have begun, and those of a gather belong to the step after
@@ -10,26 +10,28 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/index.hpp"
+
 #include "device/device.hpp"
 
 namespace trireme::reduce {
 
-/// When things happened to one bucket in one step, in seconds of the host's steady clock.
-///
-/// The gather of a step's update belongs to the step in which compute waited for it: with
-/// overlap_parameters that is the next step, whose forward reads the parameters. With shard:
-/// parameters a step gathers a bucket several times, and times are those of the last one. Zero where
-/// nothing happened (unsharded, or the first step).
-struct BucketTimes {
-  double ready = 0, start = 0, end = 0;  ///< gradient path
-  double wait_begin = 0, waited = 0;     ///< compute waited for this bucket's reductions; with
-                                         ///< one per micro-step the other times are the last one's
-  double gather_start = 0, gather_end = 0;
-  double gather_wait_begin = 0, gather_waited = 0;  ///< compute waited for its parameters;
-                                                    ///< the sum of all gathers
+/// One reduction of one bucket, in seconds of the host's steady clock. Where every micro-step is
+/// reduced by itself a step has one in each, else one.
+struct ReductionTimes {
+  BucketIndex bucket{};
+  std::int64_t round = 0;  ///< of the step's reductions of this bucket
+  double ready = 0, start = 0, end = 0;
+  double wait_begin = 0, waited = 0;  ///< compute waited for it
+};
 
-  [[nodiscard]] bool reduced() const { return end > 0; }
-  [[nodiscard]] bool gathered() const { return gather_end > 0; }
+/// One gather of one bucket's parameters. That of a step's update belongs to the step in which
+/// compute waited for it: with overlap_parameters that is the next step, whose forward reads the
+/// parameters. With shard: parameters a step gathers a bucket up to twice in each micro-step.
+struct GatherTimes {
+  BucketIndex bucket{};
+  double start = 0, end = 0;
+  double wait_begin = 0, waited = 0;
 };
 
 using EventPtr = std::unique_ptr<device::Event>;

@@ -37,7 +37,6 @@ Engine::Impl::Impl(const layout::Plan& plan,
       owned_(plan.buckets().size()),
       buckets_(plan.buckets().size()),
       tenants_(gradients_.ring() ? gradients_.ring()->num_slots() : 0),
-      times_(plan.buckets().size()),
       reported_(plan.parameters().size()) {
   TRIREME_EXPECT(plan_.ranks() == communicator_.size(),
                  "a plan for {} ranks on a communicator of {}", plan_.ranks(),
@@ -156,7 +155,7 @@ StepTimes Engine::times(std::int64_t step) {
 void Engine::hold_collectives(bool held) {
   impl_->queue_.hold(held);
 }
-std::span<const BucketTimes> Engine::take_last_gathers() {
+std::span<const GatherTimes> Engine::take_last_gathers() {
   return impl_->take_last_gathers();
 }
 std::int64_t Engine::leaves() const {

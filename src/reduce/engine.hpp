@@ -69,9 +69,10 @@
 namespace trireme::reduce {
 
 struct StepTimes {
-  std::span<const BucketTimes> buckets;
+  std::span<const ReductionTimes> reductions;  ///< by bucket, then in their order
+  std::span<const GatherTimes> gathers;        ///< likewise
   /// Seconds in the step in which compute waited for the network. What it waited between steps (an
-  /// evaluation reads parameters first) is in `buckets` only.
+  /// evaluation reads parameters first) is in `gathers` only.
   double exposed_s = 0;
 };
 
@@ -174,7 +175,7 @@ class Engine {
   [[nodiscard]] StepTimes times(std::int64_t step);
   /// Times of gathers that belong to no step, since no step followed; nothing of a reduction. Each
   /// gather is told once. Call after wait_for_parameters().
-  [[nodiscard]] std::span<const BucketTimes> take_last_gathers();
+  [[nodiscard]] std::span<const GatherTimes> take_last_gathers();
 
   /// Leaves that this rank computes in a step.
   [[nodiscard]] std::int64_t leaves() const;

@@ -68,7 +68,7 @@ class Engine::Impl final : private CollectiveQueue::Source {
   void mark_updated(BucketIndex bucket);
   void publish_parameters();
   StepTimes times(std::int64_t step);
-  std::span<const BucketTimes> take_last_gathers();
+  std::span<const GatherTimes> take_last_gathers();
 
   const layout::Plan plan_;
   const ParallelConfig config_;
@@ -101,13 +101,14 @@ class Engine::Impl final : private CollectiveQueue::Source {
 
   std::vector<BucketRun> buckets_;
   std::vector<std::optional<BucketIndex>> tenants_;  // of the slots, the latest ones
-  std::vector<BucketTimes> times_;                   // by bucket
-  ops::StreamSum* leaf_squares_ = nullptr;           // where this step's leaves are measured
-  device::Buffer findings_;                          // what not_finite_ is a span of
-  std::span<std::int64_t> not_finite_;               // [turn][bucket]: first element, or -1
-  std::vector<char> reported_;                       // by parameter, in this round
-  std::size_t round_ = 0;                            // reductions of this step that are over
-  std::array<std::size_t, turns> num_rounds_{};      // of the steps
+  std::vector<ReductionTimes> reduction_times_;      // what times() gave last
+  std::vector<GatherTimes> gather_times_;
+  ops::StreamSum* leaf_squares_ = nullptr;       // where this step's leaves are measured
+  device::Buffer findings_;                      // what not_finite_ is a span of
+  std::span<std::int64_t> not_finite_;           // [turn][bucket]: first element, or -1
+  std::vector<char> reported_;                   // by parameter, in this round
+  std::size_t round_ = 0;                        // reductions of this step that are over
+  std::array<std::size_t, turns> num_rounds_{};  // of the steps
   std::size_t next_to_reduce_ = 0;
   std::size_t num_updated_ = 0;
   std::array<EventPtr, turns> step_began_;

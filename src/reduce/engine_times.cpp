@@ -12,34 +12,38 @@ StepTimes Engine::Impl::times(std::int64_t step) {
                  steps_begun_, finished ? "" : "not ");
   StepTimes result;
   const double began = seconds_of(*step_began_[turn_of(step)]);
+  reduction_times_.clear();
+  gather_times_.clear();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    BucketTimes& times = times_[b];
-    times = {};
-    const std::size_t rounds = num_rounds_[turn_of(step)];
-    const auto& all = buckets_[b].reductions[turn_of(step)];
-    const ReductionEvents& reduction = all[rounds - 1];
-    times.ready = seconds_of(*reduction.ready);
-    times.start = seconds_of(*reduction.start);
-    times.end = seconds_of(*reduction.end);
-    times.wait_begin = seconds_of(*reduction.wait_begin);
-    times.waited = seconds_of(*reduction.wait_end) - times.wait_begin;
-    for (std::size_t round = 0; round + 1 < rounds; ++round)
-      times.waited += seconds_of(*all[round].wait_end) - seconds_of(*all[round].wait_begin);
-    result.exposed_s += times.waited;
-    result.exposed_s += parameters_.take_times(static_cast<BucketIndex>(b), step, began, times);
+    const auto bucket = static_cast<BucketIndex>(b);
+    for (std::size_t round = 0; round < num_rounds_[turn_of(step)]; ++round) {
+      const ReductionEvents& events = buckets_[b].reductions[turn_of(step)][round];
+      ReductionTimes& times = reduction_times_.emplace_back();
+      times.bucket = bucket;
+      times.round = static_cast<std::int64_t>(round);
+      times.ready = seconds_of(*events.ready);
+      times.start = seconds_of(*events.start);
+      times.end = seconds_of(*events.end);
+      times.wait_begin = seconds_of(*events.wait_begin);
+      times.waited = seconds_of(*events.wait_end) - times.wait_begin;
+      result.exposed_s += times.waited;
+    }
+    parameters_.take_times(bucket, step, gather_times_);
   }
-  result.buckets = times_;
+  for (const GatherTimes& times : gather_times_)
+    result.exposed_s += times.wait_begin >= began ? times.waited : 0;
+  result.reductions = reduction_times_;
+  result.gathers = gather_times_;
   return result;
 }
 
-std::span<const BucketTimes> Engine::Impl::take_last_gathers() {
+std::span<const GatherTimes> Engine::Impl::take_last_gathers() {
   TRIREME_EXPECT(!parameters_.gathering(), "buckets are still being gathered after step {}",
                  steps_begun_);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    times_[b] = {};
-    parameters_.take_times(static_cast<BucketIndex>(b), steps_begun_ + 1, 0, times_[b]);
-  }
-  return times_;
+  gather_times_.clear();
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    parameters_.take_times(static_cast<BucketIndex>(b), steps_begun_ + 1, gather_times_);
+  return gather_times_;
 }
 
 }  // namespace trireme::reduce

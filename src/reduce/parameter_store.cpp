@@ -176,23 +176,20 @@ void ParameterStore::before_use_of_all() {
       wait(static_cast<BucketIndex>(b));
 }
 
-double ParameterStore::take_times(BucketIndex bucket,
-                                  std::int64_t step,
-                                  double began,
-                                  BucketTimes& times) {
+void ParameterStore::take_times(BucketIndex bucket,
+                                std::int64_t step,
+                                std::vector<GatherTimes>& times) {
   Gathers& gathers = at_bucket(bucket).of_steps[turn_of(step)];
-  double after = 0;
   for (std::size_t i = 0; i < gathers.num; ++i) {
     const Gather& gather = gathers.all[i];
-    times.gather_start = seconds_of(*gather.start);
-    times.gather_end = seconds_of(*gather.end);
-    times.gather_wait_begin = seconds_of(*gather.wait_begin);
-    const double waited = seconds_of(*gather.wait_end) - times.gather_wait_begin;
-    times.gather_waited += waited;
-    after += times.gather_wait_begin >= began ? waited : 0;
+    GatherTimes& one = times.emplace_back();
+    one.bucket = bucket;
+    one.start = seconds_of(*gather.start);
+    one.end = seconds_of(*gather.end);
+    one.wait_begin = seconds_of(*gather.wait_begin);
+    one.waited = seconds_of(*gather.wait_end) - one.wait_begin;
   }
   gathers.num = 0;
-  return after;
 }
 
 }  // namespace trireme::reduce

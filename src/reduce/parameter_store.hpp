@@ -81,9 +81,9 @@ class ParameterStore final : private CollectiveQueue::Source {
   [[nodiscard]] bool gathering(BucketIndex bucket) const { return buckets_[at(bucket)].gathering; }
 
   [[nodiscard]] bool gathering() const { return num_gathering_ > 0; }
-  /// Adds the times of the gathers for which compute waited in the step with this number, where
-  /// there were any, and counts them no more. Seconds of it after `began`.
-  double take_times(BucketIndex bucket, std::int64_t step, double began, BucketTimes& times);
+  /// Appends the times of the gathers for which compute waited in the step with this number, and
+  /// counts them no more.
+  void take_times(BucketIndex bucket, std::int64_t step, std::vector<GatherTimes>& times);
 
  private:
   struct Gather {

@@ -13,7 +13,7 @@
 //    counts every sample, stored or dropped.
 // 3. A disabled recorder does nothing at all and reads no clock.
 // 4. Times are seconds of the host's steady clock (as device::Event::seconds and
-//    reduce::BucketTimes); a stored begin is relative to the anchor, which pairs that clock with
+//    reduce::ReductionTimes); a stored begin is relative to the anchor, which pairs that clock with
 //    the calendar so that the ranks' samples can be laid side by side.
 // 5. One host thread uses a recorder.
 #pragma once

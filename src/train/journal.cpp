@@ -92,7 +92,8 @@ Journal::Journal(const session::Job& job,
           job.record,
           world.size(),
           job.run.steps,
-          spans_of_a_step(job.batch.sizes().largest() / (job.batch.micro_sequences * world.size()),
+          spans_of_a_step(job.parallel,
+                          job.batch.sizes().largest() / (job.batch.micro_sequences * world.size()),
                           static_cast<std::int64_t>(plan.buckets().size())))),
       collected_step_(resumed_step.value_or(0)) {
   std::size_t place = 0;
@@ -136,34 +137,31 @@ Journal::Peak Journal::peak_of(const device::Device& device) {
   return peak;
 }
 
-void Journal::add_times(std::span<const reduce::BucketTimes> times) {
-  for (std::size_t b = 0; b < times.size() && recorder_.enabled(); ++b) {
-    const auto index = static_cast<std::uint32_t>(b);
-    const reduce::BucketTimes& t = times[b];
-    if (t.reduced()) {
-      recorder_.add(timing::Name::reduce_ready, index, t.ready, t.start - t.ready);
-      recorder_.add(timing::Name::reduce_bucket, index, t.start, t.end - t.start);
-      recorder_.add(timing::Name::reduce_exposed, index, t.wait_begin, t.waited);
-    }
-    if (t.gathered()) {
-      recorder_.add(timing::Name::gather_bucket, index, t.gather_start,
-                    t.gather_end - t.gather_start);
-      recorder_.add(timing::Name::gather_wait, index, t.gather_wait_begin, t.gather_waited);
-    }
+void Journal::add_gathers(std::span<const reduce::GatherTimes> gathers) {
+  for (const reduce::GatherTimes& t : gathers) {
+    const auto index = static_cast<std::uint32_t>(at(t.bucket));
+    recorder_.add(timing::Name::gather_bucket, index, t.start, t.end - t.start);
+    recorder_.add(timing::Name::gather_wait, index, t.wait_begin, t.waited);
   }
 }
 
 void Journal::step(const record::StepRow& row, const session::StepOutcome& outcome) {
   tokens_ += static_cast<double>(outcome.tokens);
-  add_times(outcome.times.buckets);
   const auto note = [&](double begin, double waited) {
     if (begin >= outcome.began)  // else it was between the steps
       (begin >= outcome.optimizer_began ? waited_in_optim_s_ : waited_in_train_s_) += waited;
   };
-  for (const reduce::BucketTimes& t : outcome.times.buckets) {
+  for (const reduce::ReductionTimes& t : outcome.times.reductions) {
+    const auto index = static_cast<std::uint32_t>(at(t.bucket));
+    if (job_.parallel.reduces_micro_steps())
+      recorder_.at_micro_step(t.round);
+    recorder_.add(timing::Name::reduce_ready, index, t.ready, t.start - t.ready);
+    recorder_.add(timing::Name::reduce_bucket, index, t.start, t.end - t.start);
+    recorder_.add(timing::Name::reduce_exposed, index, t.wait_begin, t.waited);
     note(t.wait_begin, t.waited);
-    note(t.gather_wait_begin, t.gather_waited);
   }
+  add_gathers(outcome.times.gathers);
+  for (const reduce::GatherTimes& t : outcome.times.gathers) note(t.wait_begin, t.waited);
   for (const auto& [name, begin, waited] :
        {std::tuple{timing::Name::step_sums, outcome.sums_begin, outcome.sums_waited},
         {timing::Name::step_control, outcome.control_begin, outcome.control_waited}})
@@ -303,7 +301,7 @@ void Journal::compare_with_ceiling(const session::Session& session, Log& log) {
 }
 
 void Journal::close(std::int64_t step, session::Session& session, const session::Saver& saver) {
-  add_times(session.engine.take_last_gathers());
+  add_gathers(session.engine.take_last_gathers());
   collect(step);
   const Peak peak = peak_ ? *peak_ : peak_of(*session.device);
   std::int64_t highest[] = {peak.resident, peak.device,

@@ -79,7 +79,7 @@ class Journal {
   void print_summary(Log& log) const;
 
  private:
-  void add_times(std::span<const reduce::BucketTimes> times);
+  void add_gathers(std::span<const reduce::GatherTimes> gathers);
   /// On rank 0, `entry` with the file, beside the steps. When too much waits already, so does this;
   /// the other ranks then wait however long it takes: a file system that is slow is not a rank that
   /// is late.

@@ -35,12 +35,19 @@ SpanSample sample_of(const record::RecordConfig& config,
   return sample;
 }
 
-std::int64_t spans_of_a_step(std::int64_t micro_steps, std::int64_t buckets) {
+std::int64_t spans_of_a_step(const reduce::ParallelConfig& parallel,
+                             std::int64_t micro_steps,
+                             std::int64_t buckets) {
   constexpr std::int64_t of_step = 6;  // step, optim.step, .matrices twice, step.sums, .control
   constexpr std::int64_t of_micro_step = 2;  // data.next, model.train
-  constexpr std::int64_t of_bucket = 5;      // reduce.*, gather.*
-  constexpr std::int64_t between = 4;        // evaluation, sample, checkpoint: rarely all
-  return of_step + of_micro_step * micro_steps + of_bucket * buckets + between;
+  constexpr std::int64_t of_reduction = 3, of_gather = 2;
+  constexpr std::int64_t between = 4;  // evaluation, sample, checkpoint: rarely all
+  const std::int64_t reductions = parallel.reduces_micro_steps() ? micro_steps : 1;
+  const std::int64_t gathers = parallel.shard == layout::Shard::parameters ? 2 * micro_steps
+                               : parallel.sharded()                        ? 1
+                                                                           : 0;
+  return of_step + of_micro_step * micro_steps +
+         (of_reduction * reductions + of_gather * gathers) * buckets + between;
 }
 
 }  // namespace trireme::train

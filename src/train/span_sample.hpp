@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string>
 
+#include "reduce/config.hpp"
+
 #include "record/config.hpp"
 
 namespace trireme::train {
@@ -40,7 +42,9 @@ SpanSample sample_of(const record::RecordConfig& config,
                      std::int64_t steps,
                      std::int64_t spans);
 
-/// How many spans one rank has in one step.
-std::int64_t spans_of_a_step(std::int64_t micro_steps, std::int64_t buckets);
+/// How many spans one rank has in one step, at most.
+std::int64_t spans_of_a_step(const reduce::ParallelConfig& parallel,
+                             std::int64_t micro_steps,
+                             std::int64_t buckets);
 
 }  // namespace trireme::train

@@ -274,6 +274,26 @@ class Record(TrainingTest):
             self.assertGreaterEqual(sum(file["steps/exposed_s"][:]) + 1e-9, sum(waits))
 
 
+    def test_every_collective_of_a_step_has_its_spans(self):
+        """Where micro-steps are reduced one by one, and layers gathered in each of them: no wait covers another."""
+        self.train_well("parallel.shard=parameters", "model.layers=4", "parallel.bucket_elements=1", "evaluate.every_steps=0", ranks=2)
+        with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
+            names = [text.decode() for text in file["timings/names"][:]]
+            samples = file["timings/samples"][:]
+            samples = samples[(samples["rank"] == 0) & (samples["step"] == 7)]
+            buckets = file["buckets/bucket"].shape[0]
+        of = {name: samples[samples["name"] == names.index(name)] for name in ("reduce.bucket", "gather.bucket", "gather.wait", "reduce.exposed")}
+        # 12 sequences on two ranks, one at a time.
+        self.assertEqual(sorted(zip(of["reduce.bucket"]["index"].tolist(), of["reduce.bucket"]["micro"].tolist())),
+                         [(bucket, micro) for bucket in range(buckets) for micro in range(6)])
+        self.assertGreater(len(of["gather.bucket"]), 6 * buckets)
+        self.assertEqual(len(of["gather.wait"]), len(of["gather.bucket"]))
+        waits = sorted((begin, begin + took) for name in ("gather.wait", "reduce.exposed") for begin, took in
+                       zip(of[name]["begin_s"].tolist(), of[name]["duration_s"].tolist()))
+        for (_, end), (begin, _) in zip(waits, waits[1:]):
+            self.assertLessEqual(end, begin + 1e-6)
+
+
 class NotFinite(TrainingTest):
     """Weights that grow ninefold with every step overflow after some forty."""
     GROWING = ("run.steps=60", "checkpoint.every_steps=0", "optimizer.learning_rate=1", "optimizer.weight_decay=10", "optimizer.clip_norm=0",

@@ -395,7 +395,8 @@ TEST(Times, ShowWhoWaitedForWhom) {
         steps.run(step);
         double exposed = 0, previous_end = 0;
         const StepTimes told = engine.times(engine.steps_begun());
-        for (const BucketTimes& times : told.buckets) {
+        ASSERT_EQ(told.reductions.size(), plan.buckets().size());
+        for (const ReductionTimes& times : told.reductions) {
           ASSERT_GT(times.ready, 0.0);
           ASSERT_LE(times.ready, times.start);
           ASSERT_LE(times.start, times.end);
@@ -406,13 +407,16 @@ TEST(Times, ShowWhoWaitedForWhom) {
           if (!setting.overlap_gradients) {
             ASSERT_GE(times.waited, times.end - times.start);
           }
-          const bool gathered = step > 0 || !setting.overlap_parameters;
-          ASSERT_EQ(times.gather_start > 0.0, gathered);
-          ASSERT_LE(times.gather_start, times.gather_end);
+          exposed += times.waited;
+        }
+        const bool gathered = step > 0 || !setting.overlap_parameters;
+        ASSERT_EQ(told.gathers.size(), gathered ? plan.buckets().size() : 0);
+        for (const GatherTimes& times : told.gathers) {
+          ASSERT_LE(times.start, times.end);
           if (!setting.overlap_parameters) {
-            ASSERT_GE(times.gather_waited, times.gather_end - times.gather_start);
+            ASSERT_GE(times.waited, times.end - times.start);
           }
-          exposed += times.waited + times.gather_waited;
+          exposed += times.waited;
         }
         ASSERT_DOUBLE_EQ(told.exposed_s, exposed);
       }
@@ -421,20 +425,49 @@ TEST(Times, ShowWhoWaitedForWhom) {
       steps.run(3);
       double exposed = 0;
       const StepTimes last = engine.times(engine.steps_begun());
-      for (const BucketTimes& times : last.buckets) {
-        ASSERT_TRUE(times.reduced());
-        ASSERT_TRUE(times.gathered());
-        exposed += times.waited + (setting.overlap_parameters ? 0 : times.gather_waited);
-      }
+      ASSERT_EQ(last.reductions.size(), plan.buckets().size());
+      ASSERT_EQ(last.gathers.size(), plan.buckets().size());
+      for (const ReductionTimes& times : last.reductions) exposed += times.waited;
+      for (const GatherTimes& times : last.gathers)
+        exposed += setting.overlap_parameters ? 0 : times.waited;
       ASSERT_DOUBLE_EQ(last.exposed_s, exposed);
       engine.wait_for_parameters();
       for (const bool told : {!setting.overlap_parameters, true})
-        for (const BucketTimes& times : engine.take_last_gathers()) {
-          ASSERT_FALSE(times.reduced());
-          ASSERT_EQ(times.gathered(), !told);
-        }
+        ASSERT_EQ(engine.take_last_gathers().size(), told ? 0 : plan.buckets().size());
       rank.world.barrier();
     }
+  });
+}
+
+/// Where every micro-step is reduced, and gathered twice, each of these has times of its own.
+TEST(Times, AreThereForEveryCollectiveOfAStep) {
+  run_ranks(2, [](ThreadRank& rank) {
+    const Setting setting{
+        .shard = layout::Shard::parameters, .bucket_elements = 1, .micro_steps = 3};
+    const layout::Plan plan(table(), options(2, 1));
+    Engine engine(plan, DType::f32, setting.config(), rank.communicator, *rank.device,
+                  *rank.compute);
+    Steps steps(engine, *rank.device, *rank.compute, setting);
+    for (int step = 0; step < 3; ++step) {
+      steps.run(step);
+      const StepTimes told = engine.times(engine.steps_begun());
+      ASSERT_EQ(told.reductions.size(), 3 * plan.buckets().size());
+      for (std::size_t i = 0; i < told.reductions.size(); ++i) {
+        ASSERT_EQ(at(told.reductions[i].bucket), i / 3);
+        ASSERT_EQ(told.reductions[i].round, static_cast<std::int64_t>(i % 3));
+        if (i % 3 != 0) {
+          ASSERT_GE(told.reductions[i].ready, told.reductions[i - 1].end);
+        }
+      }
+      ASSERT_GT(told.gathers.size(), 2 * plan.buckets().size()) << "forward, and part of backward";
+      ASSERT_LE(told.gathers.size(), 6 * plan.buckets().size());
+      for (std::size_t i = 1; i < told.gathers.size(); ++i)
+        if (told.gathers[i].bucket == told.gathers[i - 1].bucket) {
+          ASSERT_GE(told.gathers[i].start, told.gathers[i - 1].end);
+        }
+    }
+    engine.wait_for_parameters();
+    rank.world.barrier();
   });
 }
 
@@ -455,13 +488,15 @@ TEST(Times, OfTheStepBeforeAreStillThere) {
           continue;
         const std::int64_t before = engine.steps_begun() - 1;
         const StepTimes told = engine.times(before);
-        for (const BucketTimes& times : told.buckets) {
-          const auto at = static_cast<std::size_t>(before);
+        const auto at = static_cast<std::size_t>(before);
+        ASSERT_EQ(told.reductions.size(), plan.buckets().size());
+        for (const ReductionTimes& times : told.reductions) {
           ASSERT_GE(times.ready, begins[at]);
           ASSERT_LE(times.end, begins[at + 1]);
-          ASSERT_EQ(times.gathered(), !overlap || before > 1);
-          ASSERT_LE(times.gather_wait_begin + times.gather_waited, begins[at + 1]);
         }
+        ASSERT_EQ(told.gathers.size(), !overlap || before > 1 ? plan.buckets().size() : 0);
+        for (const GatherTimes& times : told.gathers)
+          ASSERT_LE(times.wait_begin + times.waited, begins[at + 1]);
         ASSERT_THROW(static_cast<void>(engine.times(before - 1)), ContractError);
       }
       engine.wait_for_parameters();

@@ -53,7 +53,7 @@ TEST_P(EngineOnGpu, ReportsTimesInOrder) {
   for (int step = 0; step < 3; ++step) {
     steps.run(step);
     const StepTimes told = engine.times(engine.steps_begun());
-    for (const BucketTimes& times : told.buckets) {
+    for (const ReductionTimes& times : told.reductions) {
       EXPECT_GT(times.ready, 0.0);
       EXPECT_LE(times.ready, times.start + exact);
       EXPECT_LE(times.start, times.end + exact);
