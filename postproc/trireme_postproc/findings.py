@@ -56,8 +56,8 @@ def exposed_percent(run):
 def _late_rank(reductions):
     """(share of the time of a bucket's reductions that ranks waited for others, and a sentence about who came last): where all ranks
     reduce together, the one that came last took the shortest."""
-    rows = np.sort(reductions, order=["step", "duration_s"])
-    begins = np.flatnonzero(np.diff(rows["step"].astype(np.int64), prepend=-1))
+    rows = np.sort(reductions, order=["step", "micro", "duration_s"])
+    begins = np.flatnonzero(np.diff(rows["step"].astype(np.int64), prepend=-1) | np.diff(rows["micro"].astype(np.int64), prepend=-1))
     ends = np.append(begins[1:], len(rows))[: len(begins)]
     several = ends - begins > 1
     if not several.any():
@@ -68,7 +68,7 @@ def _late_rank(reductions):
     late = 1 - float(shortest["duration_s"].sum()) / max(float(longest["duration_s"].sum()), 1e-300)
     if often < 1.5 / len(np.unique(rows["rank"])):
         return late, "different ranks come last in different steps"
-    return late, f"rank {int(ranks[np.argmax(counts)])} comes last in {100 * often:.0f} % of the recorded steps"
+    return late, f"rank {int(ranks[np.argmax(counts)])} comes last in {100 * often:.0f} % of its recorded reductions"
 
 
 def _reason(run):

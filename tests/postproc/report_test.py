@@ -220,7 +220,7 @@ class FindingsTest(unittest.TestCase):
              "communication is exposed for 18 % of the step: bucket 1 (89 % of it) is ready too late: 1.000 ms before compute ends, and its reduction takes 12.00 ms"),
             ({"ready": 0.02, "queue": 0.0005, "length": 0.03}, "the reduction of bucket 1 (89 % of it) takes 30.00 ms"),
             ({"ready": 0.02, "queue": 0.05, "length": 0.01}, "waits for the buckets before it: the network is the limit"),
-            ({"ready": 0.02, "queue": 0.0, "length": 0.001, "late": 20.0}, "ranks are not equally fast: rank 0 comes last in 100 % of the recorded steps"),
+            ({"ready": 0.02, "queue": 0.0, "length": 0.001, "late": 20.0}, "ranks are not equally fast: rank 0 comes last in 100 % of its recorded reductions"),
         ):
             with self.subTest(text):
                 made_up.write(self.path, steps=10, noise=0)
