@@ -2,13 +2,17 @@
 """Measures across two hosts: the ring against the wire, and how much of the communication overlap hides. No test: numbers count on a
 quiet machine only, and the load is printed with them.
 
-usage: bash hosts.sh [--rate RATE] python3 measure.py TRIREME [--rate-gbit 2] [--sequences 2 3 4] [--rounds 3]
+usage: bash hosts.sh [--rate RATE] python3 measure.py TRIREME [--rate-gbit 2] [--sequences 2 3 4] [--rounds 3] [--shard optimizer]
 
 ring      median of `trireme bench reduce` against wire time: each rank sends half of the bytes, at 1448 of 1514 bytes per frame
 overlap   overlap.yaml with both overlaps on and off, taking turns. Communication is the time that a step without overlap spends in
           its buckets' reductions and gathers, by the record's samples of rank 0; compute is what such a step takes when what it
           waits for (/steps/exposed_s) is left out. `off` and `on`: what is waited for without and with overlap, as a part of
-          communication; `wall`: how much longer than compute the step with overlap is, as a part of communication.
+          communication; `wall`: how much longer than compute the step with overlap is, as a part of communication. `bound`: the
+          least that any transport could leave exposed, as a part of communication: the same schedule with collectives that take as
+          long as without overlap, one after another, each from when it was ready (a gather that began right after another: from when
+          that one was) until compute asks for it. `buckets`: what is waited for buckets alone
+          with overlap, to compare with it.
 """
 import argparse
 import json
@@ -23,7 +27,8 @@ import h5py
 HERE = os.path.dirname(os.path.abspath(__file__))
 FRAME = 1514 / 1448
 WARM_UP = 5
-ROW = "{:>9} {:>12} {:>12} {:>8} {:>12} {:>12} {:>8} {:>8} {:>8}"
+ROW = "{:>9} {:>12} {:>12} {:>8} {:>12} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8}"
+COLLECTIVES = {"reduce.bucket": "reduce.exposed", "gather.bucket": "gather.wait"}
 
 
 def mpirun(*command):
@@ -47,38 +52,95 @@ def ring(arguments, folder):
               f"{row['seconds'] / wire:6.2f} of wire time")
 
 
+def spans_of(file):
+    """Of rank 0 after the warm-up, in the order of their beginnings: (begin, seconds, name, step, bucket)."""
+    names = [name.decode() for name in file["timings/names"][:]]
+    rows = file["timings/samples"][:]
+    rows = rows[(rows["rank"] == 0) & (rows["step"] > WARM_UP)]
+    return sorted((float(row["begin_s"]), float(row["duration_s"]), names[row["name"]], int(row["step"]), int(row["index"])) for row in rows)
+
+
+def lower_bound(spans, seconds):
+    """Seconds per step that compute has to wait, for the schedule in `spans`: a queue in which collectives take `seconds[name, bucket]`."""
+    waits = [(begin, took) for begin, took, name, _, _ in spans if name in COLLECTIVES.values()]
+
+    def computed(moment):
+        """What of the time until then compute did not wait."""
+        return moment - sum(min(took, max(0.0, moment - begin)) for begin, took in waits)
+
+    readies = {}
+    for begin, _, name, step, bucket in spans:
+        if name == "reduce.ready":
+            readies.setdefault((step, bucket), []).append(begin)
+    asked = {}
+    for begin, _, name, step, bucket in spans:
+        if name in COLLECTIVES.values():
+            asked.setdefault((name, step, bucket), []).append(begin)
+    events, ready, end = [], None, float("-inf")
+    for number, (begin, took, name, step, bucket) in enumerate(span for span in spans if span[2] in COLLECTIVES):
+        if name == "reduce.bucket":
+            ready = readies[step, bucket].pop(0)
+        elif ready is None or begin > end + 1e-4:
+            ready = begin
+        end = begin + took
+        events.append((computed(ready), 0, number, seconds[name, bucket]))
+        wanted = asked[COLLECTIVES[name], step, bucket].pop(0)
+        events.append((max(computed(wanted), computed(ready)), 1, number, 0.0))
+    waited, free, ends = 0.0, float("-inf"), {}
+    for moment, asks, number, took in sorted(events):
+        if asks:
+            waited += max(0.0, ends[number] - (moment + waited))
+        else:
+            free = ends[number] = max(free, moment + waited) + took
+    return waited / len({step for _, _, _, step, _ in spans})
+
+
 def step_times(arguments, folder, name, sequences, overlap):
-    """Medians over the steps: seconds, exposed seconds, and seconds in reductions and gathers, all of rank 0."""
+    """Medians over the steps: seconds, exposed seconds, and seconds in reductions and gathers, and the spans, all of rank 0."""
     run = os.path.join(folder, name)
     word = "true" if overlap else "false"
     mpirun(arguments.trireme, os.path.join(HERE, "overlap.yaml"), f"run.directory={run}", f"data.train.text=[{folder}/text]",
-           f"batch.sequences={2 * sequences}", f"batch.micro_sequences={sequences}",
+           f"batch.sequences={2 * sequences}", f"batch.micro_sequences={sequences}", f"parallel.shard={arguments.shard}",
            f"parallel.overlap_gradients={word}", f"parallel.overlap_parameters={word}")
     with h5py.File(os.path.join(run, "run.h5"), "r") as file:
         columns = [statistics.median(file["steps"][column][WARM_UP:]) for column in ("seconds", "exposed_s")]
-        names = [name.decode() for name in file["timings/names"][:]]
-        wanted = [names.index("reduce.bucket"), names.index("gather.bucket")]
-        samples = [row for row in file["timings/samples"][:] if row["rank"] == 0 and row["name"] in wanted and row["step"] > WARM_UP]
+        spans = spans_of(file)
         in_step = {}
-        for row in samples:
-            in_step[row["step"]] = in_step.get(row["step"], 0) + row["duration_s"]
-        return [*columns, statistics.median(in_step.values())]
+        for _, took, kind, step, _ in spans:
+            if kind in COLLECTIVES:
+                in_step[step] = in_step.get(step, 0) + took
+        return [*columns, statistics.median(in_step.values()), spans]
+
+
+def bounds(on, off):
+    """Medians over the runs: the lower bound of what waits for buckets in runs with overlap, and what did."""
+    taken = {}
+    for spans in off:
+        for _, took, name, _, bucket in spans:
+            if name in COLLECTIVES:
+                taken.setdefault((name, bucket), []).append(took)
+    seconds = {key: statistics.median(took) for key, took in taken.items()}
+    waited = [sum(took for _, took, name, _, _ in spans if name in COLLECTIVES.values()) / len({step for _, _, _, step, _ in spans})
+              for spans in on]
+    return statistics.median(lower_bound(spans, seconds) for spans in on), statistics.median(waited)
 
 
 def overlap(arguments, folder):
     print("overlap: milliseconds per step, medians")
-    print(ROW.format("sequences", "compute", "communicate", "ratio", "step off", "step on", "off", "on", "wall"))
+    print(ROW.format("sequences", "compute", "communicate", "ratio", "step off", "step on", "off", "on", "wall", "bound", "buckets"))
     for sequences in arguments.sequences:
         found = {True: [], False: []}
         for turn in range(arguments.rounds):
             for switch in (False, True):
                 found[switch].append(step_times(arguments, folder, f"{sequences}-{turn}-{switch}", sequences, switch))
-        (off, waited, communication), (on, exposed, _) = ([statistics.median(column) for column in zip(*found[switch])]
+        (off, waited, communication), (on, exposed, _) = ([statistics.median(column) for column in list(zip(*found[switch]))[:3]]
                                                           for switch in (False, True))
+        bound, buckets = bounds([run[3] for run in found[True]], [run[3] for run in found[False]])
         compute = off - waited
         print(ROW.format(sequences, f"{compute * 1e3:.1f}", f"{communication * 1e3:.1f}", f"{compute / communication:.2f}",
                          f"{off * 1e3:.1f}", f"{on * 1e3:.1f}", f"{waited / communication:.1%}", f"{exposed / communication:.1%}",
-                         f"{(on - compute) / communication:.1%}"), flush=True)
+                         f"{(on - compute) / communication:.1%}", f"{bound / communication:.1%}", f"{buckets / communication:.1%}"),
+              flush=True)
 
 
 def main():
@@ -87,6 +149,7 @@ def main():
     parser.add_argument("--rate-gbit", type=float, default=2)
     parser.add_argument("--sequences", type=int, nargs="+", default=[2, 3, 4])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--shard", choices=("optimizer", "gradients", "parameters"), default="optimizer")
     parser.add_argument("--only", choices=("ring", "overlap"))
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
