@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include "ops/cpu/library_matmul.hpp"
+#include "ops/cpu/onednn/library_matmul.hpp"
 #include "ops/matmul.hpp"
 
 #include "nn/linear_products.hpp"

@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "ops/cpu/library_matmul.hpp"
+#include "ops/cpu/onednn/library_matmul.hpp"
 #include "ops/cpu/x86/amx_matmul.hpp"
 #include "ops/cpu/x86/avx512_matmul.hpp"
 #include "ops/elementwise.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations linked with src/ops/cpu/without_onednn.cpp in place of oneDNN, as a build with
-// TRIREME_ONEDNN=OFF has them.
+// The operations linked with src/ops/cpu/onednn/without_onednn.cpp in place of oneDNN, as a build
+// with TRIREME_ONEDNN=OFF has them.
 #include <string>
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 
-#include "ops/cpu/library_matmul.hpp"
+#include "ops/cpu/onednn/library_matmul.hpp"
 #include "ops/matmul.hpp"
 
 namespace trireme::test {

@@ -7,7 +7,7 @@
 
 #include "device/cuda/raw_stream.hpp"
 
-#include "ops/norm_and_scale.hpp"
+#include "ops/optimizer/norm_and_scale.hpp"
 
 namespace trireme::ops::cuda {
 

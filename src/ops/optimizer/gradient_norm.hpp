@@ -7,7 +7,7 @@
 
 #include "device/device.hpp"
 
-#include "ops/norm_and_scale.hpp"
+#include "ops/optimizer/norm_and_scale.hpp"
 
 namespace trireme::ops {
 

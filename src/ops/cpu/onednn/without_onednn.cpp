@@ -2,7 +2,7 @@
 // In place of onednn_matmul.cpp and library_matmul.cpp in builds with TRIREME_ONEDNN=OFF.
 #include "base/error.hpp"
 
-#include "ops/cpu/library_matmul.hpp"
+#include "ops/cpu/onednn/library_matmul.hpp"
 #include "ops/matmul_backend.hpp"
 
 namespace trireme::ops {

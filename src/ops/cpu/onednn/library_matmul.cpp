@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/library_matmul.hpp"
+#include "ops/cpu/onednn/library_matmul.hpp"
 
 #include <string>
 #include <unordered_map>
@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 
-#include "ops/cpu/onednn.hpp"
+#include "ops/cpu/onednn/onednn.hpp"
 
 namespace trireme::ops {
 namespace {

@@ -19,7 +19,7 @@
 #include "device/buffer.hpp"
 #include "device/cpu/cpu_stream.hpp"
 
-#include "ops/cpu/onednn.hpp"
+#include "ops/cpu/onednn/onednn.hpp"
 #include "ops/matmul_backend.hpp"
 
 namespace trireme::ops {
