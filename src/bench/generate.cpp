@@ -21,10 +21,14 @@ namespace {
 /// All that is raced, at the last position of a full context.
 class Contest {
  public:
-  Contest(const model::GptShape& shape, DType dtype, device::Device& device, std::int64_t texts)
+  Contest(const model::GptShape& shape,
+          DType dtype,
+          device::Device& device,
+          std::int64_t texts,
+          const ops::Options& options)
       : shape_(shape),
         stream_(device.make_stream(device::StreamMode::inlined, "bench")),
-        gpt_(device, shape, dtype, 1, 0),
+        gpt_(device, shape, dtype, 1, 0, nullptr, options),
         tokens_(device.allocate(static_cast<std::size_t>(shape.context) * sizeof(std::int32_t),
                                 "tokens")),
         logits_(device.allocate(static_cast<std::size_t>(texts * shape.vocabulary) * sizeof(float),
@@ -46,7 +50,7 @@ class Contest {
     });
     if (!model::can_decode(device))
       return;
-    decoder_.emplace(device, shape, dtype, texts);
+    decoder_.emplace(device, shape, dtype, texts, nullptr, options);
     decoder_->bind(parameters);
     // The time does not depend on what is kept, so the texts need not be read first.
     add("a token, keys and values kept", 1, [this] { step(1); });
@@ -98,9 +102,10 @@ GenerateBench bench_generate(const model::GptShape& shape,
                              device::Device& device,
                              comm::World& world,
                              std::int64_t texts,
-                             int repetitions) {
+                             int repetitions,
+                             const ops::Options& options) {
   GenerateBench bench{dtype, world.size(), omp_get_max_threads(), shape.context, {}, 0};
-  Contest contest(shape, dtype, device, texts);
+  Contest contest(shape, dtype, device, texts, options);
   contest.race(world, repetitions);
   bench.rows = std::move(contest.rows);
   if (bench.rows.size() > 1)

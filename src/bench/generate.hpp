@@ -15,6 +15,7 @@
 #include "device/device.hpp"
 
 #include "comm/control/world.hpp"
+#include "ops/options.hpp"
 
 #include "model/config.hpp"
 
@@ -43,7 +44,8 @@ GenerateBench bench_generate(const model::GptShape& shape,
                              device::Device& device,
                              comm::World& world,
                              std::int64_t texts,
-                             int repetitions);
+                             int repetitions,
+                             const ops::Options& options);
 
 std::string generate_table(const GenerateBench& bench);
 /// {"context": …, "ratio": …, "rows": [{"what": …, "tokens": …, "seconds": …}, …]}

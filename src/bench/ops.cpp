@@ -110,7 +110,8 @@ class Maker {
     for (const nn::ListedProduct& listed :
          model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind())) {
       const nn::LinearShape& p = listed.products;
-      auto linear = std::make_shared<nn::LinearProducts>(device_, listed.plain());
+      auto linear =
+          std::make_shared<nn::LinearProducts>(device_, listed.plain(), request_.options.products);
       linear->prepare_backward(device_);
       const View x = tensor(p.rows * p.in), dy = tensor(p.rows * p.out);
       const View weight = tensor(p.in * p.out), dx = tensor(p.rows * p.in);
@@ -124,7 +125,7 @@ class Maker {
       add_product(listed.layer + ".input_gradient", p.gelu_before ? 0 : count, listed.flops(),
                   [=, &s] { linear->backward_input(dx, dy, weight, s); });
       if (p.gelu_after || p.gelu_before) {
-        auto fused = std::make_shared<nn::LinearProducts>(device_, p);
+        auto fused = std::make_shared<nn::LinearProducts>(device_, p, request_.options.products);
         fused->prepare_backward(device_);
         if (p.gelu_after)
           add_product(listed.layer + ".forward with gelu", count, listed.flops(),
@@ -169,7 +170,8 @@ class Maker {
   void add_attention(const std::string& op, std::int64_t layer, std::int64_t layers) {
     const nn::AttentionConfig config = model::attention_config(shape_, layer);
     const auto attention = std::make_shared<ops::Attention>(
-        device_, model::attention_shape(shape_, layer, dtype_, request_.micro_sequences));
+        device_, model::attention_shape(shape_, layer, dtype_, request_.micro_sequences),
+        request_.options.attention);
     const double count = static_cast<double>(layers) * micro_steps_;
     const View qkv = tensor(rows_ * config.qkv_width()), out = tensor(rows_ * config.width());
     const View dout = tensor(out.elements), dqkv = tensor(qkv.elements);
@@ -413,8 +415,8 @@ OpsBench bench_ops(const model::GptShape& shape,
                    comm::World& world,
                    const OpsBenchRequest& request) {
   OpsBench bench{dtype, world.size(), omp_get_max_threads(), 0, 0, {}};
-  bench.matrix_ceiling =
-      measure::measure_ceiling(shape, dtype, request.micro_sequences, device, world);
+  bench.matrix_ceiling = measure::measure_ceiling(shape, dtype, request.micro_sequences, device,
+                                                  world, request.options.products);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   bench.memory_ceiling = measure_copy(device, *stream, world);
   Maker maker(shape, dtype, device, *stream, request);

@@ -20,6 +20,7 @@
 #include "device/device.hpp"
 
 #include "comm/control/world.hpp"
+#include "ops/options.hpp"
 
 #include "model/config.hpp"
 
@@ -30,6 +31,7 @@ struct OpsBenchRequest {
   std::int64_t micro_sequences = 0;  ///< at a time
   std::int64_t owned_elements = 0;   ///< parameters that one rank updates
   DType moment_dtype = DType::f32;   ///< of AdamW
+  ops::Options options = {};
   int repetitions = 7;
 };
 

@@ -175,7 +175,8 @@ Action declare_bench_matmul(CLI::App& command) {
         [&](const session::Job& job, device::Device& device, comm::World& world) {
           measure::MatmulBenchRequest request{.sequences = job.batch.sequences / world.size(),
                                               .micro_sequences = job.batch.micro_sequences,
-                                              .threads = omp_get_max_threads()};
+                                              .threads = omp_get_max_threads(),
+                                              .options = session::operation_options(job).products};
           request.repetitions = asked->repetitions.value_or(request.repetitions);
           const auto products = measure::bench_matmul(
               job.shape, session::choose_dtype(job.run.precision, device, world), device, world,
@@ -201,6 +202,7 @@ Action declare_bench_ops(CLI::App& command) {
                                                                ? plan.owned_elements()
                                                                : plan.parameter_elements()};
           request.moment_dtype = optim::dtype_of(job.optimizer.moment_dtype);
+          request.options = session::operation_options(job);
           request.repetitions = asked->repetitions.value_or(request.repetitions);
           const auto operations =
               bench::bench_ops(job.shape, session::choose_dtype(job.run.precision, device, world),
@@ -219,7 +221,7 @@ Action declare_bench_generate(CLI::App& command) {
           constexpr int turns = 3;
           const auto generating = bench::bench_generate(
               job.shape, session::choose_dtype(job.run.precision, device, world), device, world,
-              texts, asked->repetitions.value_or(turns));
+              texts, asked->repetitions.value_or(turns), session::operation_options(job));
           return Report{bench::generate_table(generating), bench::generate_json(generating)};
         });
   };

@@ -49,8 +49,9 @@ struct Scorer::Window {
          DType dtype,
          const std::vector<ConstView>& parameters,
          std::int64_t rows,
-         device::ScratchPool& scratch)
-      : gpt(device, shape, dtype, rows, 0, &scratch),
+         device::ScratchPool& scratch,
+         const ops::Options& options)
+      : gpt(device, shape, dtype, rows, 0, &scratch, options),
         tokens(static_cast<std::size_t>(rows * shape.context)),
         targets(tokens.size()),
         losses(tokens.size()),
@@ -69,13 +70,15 @@ Scorer::Scorer(device::Device& device,
                DType dtype,
                std::vector<ConstView> parameters,
                nn::Hooks& hooks,
-               device::Stream& stream)
+               device::Stream& stream,
+               const ops::Options& options)
     : device_(device),
       shape_(shape),
       dtype_(dtype),
       parameters_(std::move(parameters)),
       hooks_(hooks),
       stream_(stream),
+      options_(options),
       scratch_(device, device::ScratchPool::Options{}) {}
 Scorer::~Scorer() = default;
 
@@ -87,7 +90,7 @@ Scorer::Window& Scorer::window(std::int64_t width) {
   auto& found = windows_[width];
   if (!found)
     found = std::make_unique<Window>(device_, narrowed(shape_, width), dtype_, parameters_,
-                                     rows_at_once(width), scratch_);
+                                     rows_at_once(width), scratch_, options_);
   return *found;
 }
 

@@ -22,6 +22,8 @@
 #include "device/device.hpp"
 #include "device/pool.hpp"
 
+#include "ops/options.hpp"
+
 #include "nn/hooks.hpp"
 
 #include "model/gpt.hpp"
@@ -38,13 +40,15 @@ std::int64_t width_of(std::int64_t tokens, std::int64_t context);
 
 class Scorer {
  public:
-  /// `parameters` as for Gpt::bind; device, views, hooks and stream outlive the object.
+  /// `parameters` as for Gpt::bind; device, views, hooks and stream outlive the object. `options`
+  /// as for Gpt.
   Scorer(device::Device& device,
          const model::GptShape& shape,
          DType dtype,
          std::vector<ConstView> parameters,
          nn::Hooks& hooks,
-         device::Stream& stream);
+         device::Stream& stream,
+         const ops::Options& options = {});
   ~Scorer();
 
   /// How many rows of a width are computed at a time: about one context of tokens.
@@ -66,6 +70,7 @@ class Scorer {
   const std::vector<ConstView> parameters_;
   nn::Hooks& hooks_;
   device::Stream& stream_;
+  const ops::Options options_;
   device::ScratchPool scratch_;
   std::map<std::int64_t, std::unique_ptr<Window>> windows_;
 };

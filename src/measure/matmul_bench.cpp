@@ -87,8 +87,12 @@ enum class Field : std::uint8_t { all, likely };
 /// The three products of one layer, each by its contestants.
 class LayerBench {
  public:
-  LayerBench(const ListedProduct& p, DType dtype, device::Device& device, device::Stream& stream)
-      : products_(p), dtype_(dtype), device_(device), stream_(stream) {}
+  LayerBench(const ListedProduct& p,
+             DType dtype,
+             device::Device& device,
+             device::Stream& stream,
+             const ops::ProductOptions& options)
+      : products_(p), dtype_(dtype), device_(device), stream_(stream), options_(options) {}
 
   void add(std::vector<Contestant>& all, Operands& operands, int threads, Field field) {
     const LinearShape& p = products_.products;
@@ -100,7 +104,7 @@ class LayerBench {
     const View dx = operands.result(dtype_, p.rows * p.in);
     const View dweight = operands.dweight(p.in * p.out);
 
-    auto linear = std::make_shared<nn::LinearProducts>(device_, products_.plain());
+    auto linear = std::make_shared<nn::LinearProducts>(device_, products_.plain(), options_);
     linear->prepare_backward(device_);
     const auto row = [&](const char* pass, const char* how, const ops::MatmulShape& s) {
       return MatmulBenchRow{products_.layer,
@@ -174,6 +178,7 @@ class LayerBench {
   const DType dtype_;
   device::Device& device_;
   device::Stream& stream_;
+  const ops::ProductOptions options_;
 };
 
 /// The threads of OpenMP while this lives.
@@ -196,13 +201,14 @@ std::vector<MatmulBenchRow> measure(const std::vector<ListedProduct>& products,
                                     comm::World& world,
                                     int threads,
                                     Field field,
-                                    const RaceLimits& limits) {
+                                    const RaceLimits& limits,
+                                    const ops::ProductOptions& options) {
   const ThreadScope scope(threads);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   Operands operands(device, *stream, products);
   std::vector<Contestant> contestants;
   for (const ListedProduct& p : products)
-    LayerBench(p, dtype, device, *stream).add(contestants, operands, threads, field);
+    LayerBench(p, dtype, device, *stream, options).add(contestants, operands, threads, field);
   std::vector<std::function<void()>> entrants;
   entrants.reserve(contestants.size());
   for (const Contestant& contestant : contestants) entrants.push_back(contestant.run);
@@ -227,9 +233,9 @@ MatmulBench bench_matmul(const model::GptShape& shape,
   MatmulBench bench{dtype, world.size(), request.threads, {}, 0, {}, 0, 0, 0};
   if (request.threads > 1)
     bench.rows = measure(products, dtype, device, world, 1, Field::all,
-                         {.repetitions = request.repetitions});
+                         {.repetitions = request.repetitions}, request.options);
   for (auto& row : measure(products, dtype, device, world, request.threads, Field::all,
-                           {.repetitions = request.repetitions}))
+                           {.repetitions = request.repetitions}, request.options))
     bench.rows.push_back(std::move(row));
   const double micro_steps =
       static_cast<double>(request.sequences) / static_cast<double>(request.micro_sequences);
@@ -260,7 +266,8 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
                                      DType dtype,
                                      std::int64_t micro_sequences,
                                      device::Device& device,
-                                     comm::World& world) {
+                                     comm::World& world,
+                                     const ops::ProductOptions& options) {
   // So many rows suffice for a CPU's best rate; a GPU needs all that it will have.
   constexpr std::int64_t most_rows_on_cpu = 512;
   constexpr RaceLimits briefly{.repetitions = 15, .seconds = 0.5};
@@ -273,8 +280,8 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
   world.barrier();
   double best = 0;
   try {
-    for (const MatmulBenchRow& row :
-         measure(products, dtype, device, *alone, omp_get_max_threads(), Field::likely, briefly))
+    for (const MatmulBenchRow& row : measure(products, dtype, device, *alone, omp_get_max_threads(),
+                                             Field::likely, briefly, options))
       best = std::max(best, row.flops_per_s());
   } catch (const EnvironmentError&) {  // the run holds all the memory: its end must not fail here
     best = 0;
@@ -288,9 +295,10 @@ double measure_ceiling(const model::GptShape& shape,
                        DType dtype,
                        std::int64_t micro_sequences,
                        device::Device& device,
-                       comm::World& world) {
+                       comm::World& world,
+                       const ops::ProductOptions& options) {
   double sum = 0;
-  for (const double one : measure_ceilings(shape, dtype, micro_sequences, device, world)) {
+  for (const double one : measure_ceilings(shape, dtype, micro_sequences, device, world, options)) {
     if (one == 0)
       return 0;
     sum += one;

@@ -23,6 +23,7 @@
 #include "device/device.hpp"
 
 #include "comm/control/world.hpp"
+#include "ops/options.hpp"
 
 #include "model/config.hpp"
 
@@ -33,6 +34,7 @@ struct MatmulBenchRequest {
   std::int64_t micro_sequences = 0;  ///< at a time
   int threads = 1;
   int repetitions = 7;
+  ops::ProductOptions options = {};
 };
 
 struct MatmulBenchRow {
@@ -76,13 +78,15 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
                                      DType dtype,
                                      std::int64_t micro_sequences,
                                      device::Device& device,
-                                     comm::World& world);
+                                     comm::World& world,
+                                     const ops::ProductOptions& options = {});
 /// Their mean; 0 where one of them is. Collective; the same on all ranks.
 double measure_ceiling(const model::GptShape& shape,
                        DType dtype,
                        std::int64_t micro_sequences,
                        device::Device& device,
-                       comm::World& world);
+                       comm::World& world,
+                       const ops::ProductOptions& options);
 
 std::string matmul_table(const MatmulBench& bench);
 /// {"ceiling_flops": …, "floor_seconds": …, …, "rows": [{"layer": …, "pass": …, …}, …]}

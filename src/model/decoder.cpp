@@ -36,7 +36,8 @@ Decoder::Decoder(device::Device& device,
                  const GptShape& shape,
                  DType dtype,
                  std::int64_t sequences,
-                 device::ScratchPool* scratch)
+                 device::ScratchPool* scratch,
+                 const ops::Options& options)
     : device_(device),
       scratch_(scratch != nullptr ? *scratch
                                   : own_scratch_.emplace(device, device::ScratchPool::Options{})),
@@ -45,7 +46,7 @@ Decoder::Decoder(device::Device& device,
       starts_(shape.masks_documents() ? static_cast<std::size_t>(sequences * shape.context) : 0),
       layers_(shape),
       plan_(layers_.plan(dtype, most_rows, device.kind(), cache_)),
-      kernels_(device),
+      kernels_(device, options),
       bound_{dtype, {}, {}} {
   ops::require_cached_attention(device);
   TRIREME_EXPECT(sequences >= 1 && sequences <= most_rows, "{} sequences to decode at a time",

@@ -57,12 +57,13 @@ class Decoder {
   };
 
   /// For `sequences` sequences of up to shape.context tokens. `dtype` is that of the parameters.
-  /// Scratch as in Gpt. Throws DeviceError where can_decode() is false.
+  /// Scratch and options as in Gpt. Throws DeviceError where can_decode() is false.
   Decoder(device::Device& device,
           const GptShape& shape,
           DType dtype,
           std::int64_t sequences,
-          device::ScratchPool* scratch = nullptr);
+          device::ScratchPool* scratch = nullptr,
+          const ops::Options& options = {});
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 

@@ -39,7 +39,8 @@ Gpt::Impl::Impl(device::Device& device,
                 DType dtype,
                 std::int64_t micro_sequences,
                 std::uint64_t seed,
-                device::ScratchPool* scratch)
+                device::ScratchPool* scratch,
+                const ops::Options& options)
     : device_(device),
       scratch_(scratch != nullptr ? *scratch
                                   : own_scratch_.emplace(device, device::ScratchPool::Options{})),
@@ -48,7 +49,7 @@ Gpt::Impl::Impl(device::Device& device,
       dropout_key_(RandomKey::of(seed, Draw::dropout)),
       layers_(checked(given)),
       plan_(layers_.plan(dtype, micro_sequences, device.kind())),
-      kernels_(device),
+      kernels_(device, options),
       bound_{dtype, {}, {}} {
   TRIREME_EXPECT(micro_sequences > 0, "{} sequences in a micro-batch", micro_sequences);
   TRIREME_EXPECT(dtype == DType::f32 || dtype == DType::bf16, "a model in {}", name(dtype));
@@ -166,8 +167,10 @@ Gpt::Gpt(device::Device& device,
          DType dtype,
          std::int64_t micro_sequences,
          std::uint64_t seed,
-         device::ScratchPool* scratch)
-    : impl_(std::make_unique<Impl>(device, shape, dtype, micro_sequences, seed, scratch)) {}
+         device::ScratchPool* scratch,
+         const ops::Options& options)
+    : impl_(std::make_unique<Impl>(device, shape, dtype, micro_sequences, seed, scratch, options)) {
+}
 
 Gpt::~Gpt() = default;
 

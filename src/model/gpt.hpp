@@ -40,7 +40,8 @@
 #include "device/pool.hpp"
 #include "layout/plan.hpp"
 
-#include "nn/activations.hpp"
+#include "ops/options.hpp"
+
 #include "nn/hooks.hpp"
 
 #include "model/config.hpp"
@@ -66,13 +67,14 @@ class Gpt {
   /// `micro_sequences` is the largest B of any call; products for a smaller one are made at its
   /// first use and kept. `dtype` is that of parameters and activations, fp32 or bf16; `seed` is
   /// that of dropout. Scratch is leased from `scratch`, which outlives the model; without one the
-  /// model has a pool of its own.
+  /// model has a pool of its own. `options` are those of its products and attentions.
   Gpt(device::Device& device,
       const GptShape& shape,
       DType dtype,
       std::int64_t micro_sequences,
       std::uint64_t seed,
-      device::ScratchPool* scratch = nullptr);
+      device::ScratchPool* scratch = nullptr,
+      const ops::Options& options = {});
   ~Gpt();
   Gpt(const Gpt&) = delete;
   Gpt& operator=(const Gpt&) = delete;

@@ -28,7 +28,8 @@ class Gpt::Impl {
        DType dtype,
        std::int64_t micro_sequences,
        std::uint64_t seed,
-       device::ScratchPool* scratch);
+       device::ScratchPool* scratch,
+       const ops::Options& options);
 
   void bind(std::vector<ConstView> parameters, std::vector<View> gradients);
   void train(

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The objects of a model that are made for one shape and one device: products and attentions. Equal
 // shapes share one, so all blocks of a model do. Layers ask for theirs once per batch size
-// (prepare), before the first call of that size, and keep pointers, which stay valid.
+// (prepare), before the first call of that size, and keep pointers, which stay valid. The options
+// of operations (ops/options.hpp) are one for the whole model and are given to each at its making.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include "ops/attention.hpp"
 #include "ops/cached_attention.hpp"
+#include "ops/options.hpp"
 
 #include "nn/activations.hpp"
 #include "nn/linear_products.hpp"
@@ -33,16 +35,18 @@ struct BatchSize {
 
 class Kernels {
  public:
-  explicit Kernels(device::Device& device) : device_(device) {}
+  Kernels(device::Device& device, const ops::Options& options)
+      : device_(device), options_(options) {}
 
   LinearProducts& linear(const LinearShape& shape, bool backward = true) {
-    LinearProducts& found = linears_.try_emplace(shape, device_, shape).first->second;
+    LinearProducts& found =
+        linears_.try_emplace(shape, device_, shape, options_.products).first->second;
     if (backward)
       found.prepare_backward(device_);
     return found;
   }
   ops::Attention& attention(const ops::AttentionShape& shape) {
-    return attentions_.try_emplace(shape, device_, shape).first->second;
+    return attentions_.try_emplace(shape, device_, shape, options_.attention).first->second;
   }
   ops::CachedAttention& cached_attention(const ops::CachedAttentionShape& shape) {
     return cached_attentions_.try_emplace(shape, device_, shape).first->second;
@@ -50,6 +54,7 @@ class Kernels {
 
  private:
   device::Device& device_;
+  const ops::Options options_;
   std::map<LinearShape, LinearProducts> linears_;
   std::map<ops::AttentionShape, ops::Attention> attentions_;
   std::map<ops::CachedAttentionShape, ops::CachedAttention> cached_attentions_;

@@ -24,8 +24,10 @@ ops::MatmulShape forward_shape(const device::Device& device, const LinearShape& 
 
 }  // namespace
 
-LinearProducts::LinearProducts(device::Device& device, const LinearShape& shape)
-    : shape_(shape), forward_(device, forward_shape(device, shape)) {
+LinearProducts::LinearProducts(device::Device& device,
+                               const LinearShape& shape,
+                               const ops::ProductOptions& options)
+    : shape_(shape), options_(options), forward_(device, forward_shape(device, shape), options) {
   TRIREME_EXPECT(shape.rows % shape.piece_rows == 0, "{} rows in pieces of {}", shape.rows,
                  shape.piece_rows);
 }
@@ -42,15 +44,18 @@ void LinearProducts::prepare_backward(device::Device& device) {
                                   .b = dtype,
                                   .c = dtype,
                                   .epilogue = shape_.gelu_before ? ops::Epilogue::gelu_backward
-                                                                 : ops::Epilogue::none});
-  weight_.emplace(device, ops::MatmulShape{.m = shape_.out,
-                                           .n = shape_.in,
-                                           .k = shape_.rows,
-                                           .a_transposed = true,
-                                           .a = dtype,
-                                           .b = dtype,
-                                           .c = DType::f32,
-                                           .accumulate = true});
+                                                                 : ops::Epilogue::none},
+                 options_);
+  weight_.emplace(device,
+                  ops::MatmulShape{.m = shape_.out,
+                                   .n = shape_.in,
+                                   .k = shape_.rows,
+                                   .a_transposed = true,
+                                   .a = dtype,
+                                   .b = dtype,
+                                   .c = DType::f32,
+                                   .accumulate = true},
+                  options_);
 }
 
 void LinearProducts::forward(

@@ -37,7 +37,9 @@ struct LinearShape {
 
 class LinearProducts {
  public:
-  LinearProducts(device::Device& device, const LinearShape& shape);
+  LinearProducts(device::Device& device,
+                 const LinearShape& shape,
+                 const ops::ProductOptions& options);
   /// Makes the products of backward; once, before the first of them.
   void prepare_backward(device::Device& device);
 
@@ -58,6 +60,7 @@ class LinearProducts {
 
  private:
   LinearShape shape_;
+  ops::ProductOptions options_;
   ops::Matmul forward_;  // of one piece
   std::optional<ops::Matmul> input_;
   std::optional<ops::Matmul> weight_;

@@ -15,7 +15,9 @@
 namespace trireme::ops {
 namespace {
 
-std::unique_ptr<Attention::Implementation> make(device::Device& device, const AttentionShape& s) {
+std::unique_ptr<Attention::Implementation> make(device::Device& device,
+                                                const AttentionShape& s,
+                                                const AttentionOptions& options) {
   TRIREME_EXPECT(s.batch >= 1 && s.time >= 1 && s.heads >= 1 && s.head_channels >= 1,
                  "attention over {} x {} positions, {} heads of {}", s.batch, s.time, s.heads,
                  s.head_channels);
@@ -31,7 +33,7 @@ std::unique_ptr<Attention::Implementation> make(device::Device& device, const At
         s.window > 0 ? "windows are for CPUs only" : "masks of documents are for CPUs only",
         __FILE__, __LINE__);
   if constexpr (device::cuda::in_this_build)
-    return make_attention_cuda(device, s);
+    return make_attention_cuda(device, s, options);
   throw DeviceError(device.description(), "attention", "this build has the CPU's operations only",
                     __FILE__, __LINE__);
 }
@@ -61,8 +63,10 @@ void expect_sizes(const AttentionShape& s,
 
 }  // namespace
 
-Attention::Attention(device::Device& device, const AttentionShape& shape)
-    : shape_(shape), implementation_(make(device, shape)) {}
+Attention::Attention(device::Device& device,
+                     const AttentionShape& shape,
+                     const AttentionOptions& options)
+    : shape_(shape), implementation_(make(device, shape, options)) {}
 Attention::~Attention() = default;
 Attention::Attention(Attention&&) noexcept = default;
 Attention& Attention::operator=(Attention&&) noexcept = default;
@@ -123,12 +127,6 @@ std::string capture_trouble(const device::Device& device, const AttentionShape& 
     }
   }
   return {};
-}
-
-void set_attention_options(device::Device& device, const AttentionOptions& options) {
-  if constexpr (device::cuda::in_this_build)
-    if (device.kind() == device::Kind::cuda)
-      device::cuda::kept_with<AttentionOptions>(device) = options;
 }
 
 }  // namespace trireme::ops

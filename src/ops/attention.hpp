@@ -24,6 +24,7 @@
 #include "device/device.hpp"
 
 #include "ops/dropout.hpp"
+#include "ops/options.hpp"
 
 namespace trireme::ops {
 
@@ -52,22 +53,15 @@ struct AttentionShape {
   auto operator<=>(const AttentionShape&) const = default;
 };
 
-/// How a GPU's attention is computed. A CPU's does not ask.
-struct AttentionOptions {
-  /// Backward adds up dQ in one order, by way of dP in memory; else in the order of arrival, which
-  /// moves fewer bytes.
-  bool deterministic = true;
-};
-/// For what is made from now on.
-void set_attention_options(device::Device& device, const AttentionOptions& options);
-
 /// Why this attention cannot be captured in a graph (Capture of device.hpp); empty where it can.
 std::string capture_trouble(const device::Device& device, const AttentionShape& shape);
 
 class Attention {
  public:
   /// Scratch is allocated here, once.
-  Attention(device::Device& device, const AttentionShape& shape);
+  Attention(device::Device& device,
+            const AttentionShape& shape,
+            const AttentionOptions& options = {});
   ~Attention();
   Attention(Attention&&) noexcept;
   Attention& operator=(Attention&&) noexcept;

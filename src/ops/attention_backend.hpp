@@ -47,7 +47,8 @@ std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& de
                                                               const AttentionShape& shape);
 /// In builds with CUDA.
 std::unique_ptr<Attention::Implementation> make_attention_cuda(device::Device& device,
-                                                               const AttentionShape& shape);
+                                                               const AttentionShape& shape,
+                                                               const AttentionOptions& options);
 /// In builds with CUDA: of the library found at run time.
 std::size_t cudnn_version();
 

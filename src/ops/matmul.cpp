@@ -11,7 +11,9 @@
 namespace trireme::ops {
 namespace {
 
-std::unique_ptr<Matmul::Implementation> make(device::Device& device, const MatmulShape& shape) {
+std::unique_ptr<Matmul::Implementation> make(device::Device& device,
+                                             const MatmulShape& shape,
+                                             const ProductOptions& options) {
   TRIREME_EXPECT(shape.m >= 1 && shape.n >= 1 && shape.k >= 1, "a matmul of {} x {} x {}", shape.m,
                  shape.n, shape.k);
   TRIREME_EXPECT(!shape.accumulate || shape.c == DType::f32, "accumulation in {}", name(shape.c));
@@ -22,15 +24,15 @@ std::unique_ptr<Matmul::Implementation> make(device::Device& device, const Matmu
   if (device.kind() == device::Kind::cpu)
     return make_matmul_cpu(device, shape);
   if constexpr (device::cuda::in_this_build)
-    return make_matmul_cuda(device, shape);
+    return make_matmul_cuda(device, shape, options);
   throw DeviceError(device.description(), "matmul", "this build has the CPU's operations only",
                     __FILE__, __LINE__);
 }
 
 }  // namespace
 
-Matmul::Matmul(device::Device& device, const MatmulShape& shape)
-    : shape_(shape), implementation_(make(device, shape)) {}
+Matmul::Matmul(device::Device& device, const MatmulShape& shape, const ProductOptions& options)
+    : shape_(shape), implementation_(make(device, shape, options)) {}
 Matmul::~Matmul() = default;
 Matmul::Matmul(Matmul&&) noexcept = default;
 Matmul& Matmul::operator=(Matmul&&) noexcept = default;
@@ -83,12 +85,6 @@ void Matmul::operator()(
     implementation_->run(a.data, b.data, added, c.data, stream);
     gelu_backward(c, c, z, stream);
   }
-}
-
-void set_product_options(device::Device& device, const ProductOptions& options) {
-  if constexpr (device::cuda::in_this_build)
-    if (device.kind() == device::Kind::cuda)
-      device::cuda::kept_with<ProductOptions>(device) = options;
 }
 
 }  // namespace trireme::ops

@@ -20,6 +20,8 @@
 
 #include "device/device.hpp"
 
+#include "ops/options.hpp"
+
 namespace trireme::ops {
 
 /// What becomes of the sums before they are stored, with a second matrix Z of C's shape and dtype.
@@ -41,7 +43,7 @@ struct MatmulShape {
 class Matmul {
  public:
   /// Throws DeviceError when the device cannot multiply these dtypes.
-  Matmul(device::Device& device, const MatmulShape& shape);
+  Matmul(device::Device& device, const MatmulShape& shape, const ProductOptions& options = {});
   ~Matmul();
   Matmul(Matmul&&) noexcept;
   Matmul& operator=(Matmul&&) noexcept;
@@ -65,17 +67,6 @@ class Matmul {
   MatmulShape shape_;
   std::unique_ptr<Implementation> implementation_;
 };
-
-/// How a GPU's products are made; without effect on a CPU.
-struct ProductOptions {
-  /// Time what the library offers at the first call of each product, and keep the fastest; else
-  /// keep what its heuristics put first, which is the same in every run.
-  bool timed = false;
-  bool fused_gelu = true;  ///< epilogues inside of products, where the library can
-  int blocks = 0;          ///< multiprocessors to plan for; 0: all
-};
-/// For the products made from now on.
-void set_product_options(device::Device& device, const ProductOptions& options);
 
 /// Whether `device` multiplies bf16 faster than fp32 (tensor cores, AMX, AVX-512 BF16): what
 /// `precision: auto` asks. AVX-512 BF16 only doubles fp32's rate; what bf16 does to the loss

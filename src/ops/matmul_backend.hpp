@@ -34,6 +34,7 @@ std::unique_ptr<Matmul::Implementation> make_onednn_matmul(device::Device& devic
                                                            const MatmulShape& shape);
 /// In builds with CUDA.
 std::unique_ptr<Matmul::Implementation> make_matmul_cuda(device::Device& device,
-                                                         const MatmulShape& shape);
+                                                         const MatmulShape& shape,
+                                                         const ProductOptions& options);
 
 }  // namespace trireme::ops

@@ -5,7 +5,6 @@
 
 #include "comm/control/placement.hpp"
 #include "comm/control/together.hpp"
-#include "ops/attention.hpp"
 #include "ops/matmul.hpp"
 
 namespace trireme::session {
@@ -111,12 +110,14 @@ std::unique_ptr<device::Device> open_device(const Job& job,
                                             std::vector<std::string>* notes) {
   auto opened = open_device(job.run.device, threads, world, notes);
   expect_served(job.optimizer.kind, opened->kind());
-  ops::set_product_options(*opened,
-                           {.timed = job.gpu.timed_products,
-                            .fused_gelu = job.gpu.fused_gelu,
-                            .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0))});
-  ops::set_attention_options(*opened, {.deterministic = job.gpu.deterministic_attention});
   return opened;
+}
+
+ops::Options operation_options(const Job& job) {
+  return {.products = {.timed = job.gpu.timed_products,
+                       .fused_gelu = job.gpu.fused_gelu,
+                       .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0))},
+          .attention = {.deterministic = job.gpu.deterministic_attention}};
 }
 
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device) {

@@ -11,6 +11,7 @@
 #include "device/device.hpp"
 
 #include "comm/control/world.hpp"
+#include "ops/options.hpp"
 
 #include "session/job.hpp"
 
@@ -38,12 +39,14 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             int threads,
                                             comm::World& world,
                                             std::vector<std::string>* notes = nullptr);
-/// The deck's choice, with its settings for a GPU's matrix products.
-/// `notes`, if any, is given a line where `auto` means less than some rank has.
+/// The deck's choice. `notes`, if any, is given a line where `auto` means less than some rank has.
 std::unique_ptr<device::Device> open_device(const Job& job,
                                             int threads,
                                             comm::World& world,
                                             std::vector<std::string>* notes = nullptr);
+
+/// How a deck has a GPU's products and attention computed.
+ops::Options operation_options(const Job& job);
 
 /// For GPUs, one line per rank: host, GPU, UUID, and the CPUs that the rank may use. Collective.
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device);

@@ -12,6 +12,7 @@
 #include "evaluate/multiple_choice.hpp"
 #include "evaluate/scorer.hpp"
 #include "evaluate/token_loss.hpp"
+#include "session/machine.hpp"
 
 namespace trireme::train {
 namespace {
@@ -66,7 +67,7 @@ std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step,
   session.engine.wait_for_parameters();
   model::NoHooks hooks;
   evaluate::Scorer scorer(*session.device, job_.shape, session.dtype, session.parameter_views(),
-                          hooks, *session.compute_stream);
+                          hooks, *session.compute_stream, session::operation_options(job_));
   std::vector<Result> results;
   for (std::size_t i = 0; i < data_.size(); ++i) {
     const session::EvaluationSet& set = job_.evaluate.sets[i];

@@ -20,6 +20,7 @@
 #include "train/resume.hpp"
 
 #include "measure/matmul_bench.hpp"
+#include "session/machine.hpp"
 
 namespace trireme::train {
 namespace {
@@ -271,8 +272,9 @@ void Journal::compare_with_ceiling(const session::Session& session, Log& log) {
     return;
   peak_ = peak_of(*session.device);  // measuring needs memory of its own
   flush();
-  const double ceiling = measure::measure_ceiling(
-      job_.shape, session.dtype, job_.batch.micro_sequences, *session.device, world_);
+  const double ceiling =
+      measure::measure_ceiling(job_.shape, session.dtype, job_.batch.micro_sequences,
+                               *session.device, world_, session::operation_options(job_).products);
   const auto whole = recorder_.summary(timing::Name::step);
   comm::on_first_rank(world_, [&] {
     if (whole.count == 0)

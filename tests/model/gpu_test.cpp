@@ -141,6 +141,23 @@ TEST_P(ModelOnGpu, RepeatsToTheBit) {
   }
 }
 
+/// Two models on one GPU, made in turns: each computes as its own options say.
+TEST(OptionsOnGpu, AreThoseOfTheModelAndNotOfTheDevice) {
+  TRIREME_NEEDS_GPU();
+  const auto device = test::make_device({.kind = device::Kind::cuda}, 1);
+  const GptShape shape = shape_with(0);
+  const auto tokens = random_tokens(3 * shape.context, shape.vocabulary, 1);
+  const auto gradients = [&](const ops::Options& options) {
+    SmallModel model(shape, {.kind = device::Kind::cuda, .dtype = DType::bf16}, 3,
+                     device::StreamMode::inlined, device.get(), nullptr, options);
+    model.train(tokens, tokens);
+    return model.gradients;
+  };
+  const auto usual = gradients({});
+  EXPECT_NE(gradients({.products = {.fused_gelu = false}}), usual);  // it rounds once more
+  EXPECT_EQ(gradients({}), usual);
+}
+
 // fp32: roundings of sums of some hundred terms. bf16: the CPU's own bf16 deviates from the
 // double-precision reference by 0.009 and 0.025 (gradient_test.cpp), with larger parameters.
 INSTANTIATE_TEST_SUITE_P(

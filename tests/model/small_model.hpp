@@ -98,14 +98,15 @@ class SmallModel {
                       std::int64_t micro_sequences = 3,
                       device::StreamMode mode = device::StreamMode::inlined,
                       device::Device* other = nullptr,
-                      device::ScratchPool* scratch = nullptr)
+                      device::ScratchPool* scratch = nullptr,
+                      const ops::Options& options = {})
       : shape(given),
         dtype(backend.dtype),
         own_device(other != nullptr ? nullptr : test::make_device(backend, 1)),
         device(other != nullptr ? *other : *own_device),
         stream(device.make_stream(mode, "compute")),
         table(parameter_table(given)),
-        gpt(device, given, dtype, micro_sequences, model_seed, scratch) {
+        gpt(device, given, dtype, micro_sequences, model_seed, scratch, options) {
     for (std::size_t i = 0; i < table.size(); ++i) {
       std::vector<float> v(static_cast<std::size_t>(table[i].elements()));
       const bool gain = table[i].shape.size() == 1 && table[i].name.ends_with(".weight");

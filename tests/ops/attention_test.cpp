@@ -146,7 +146,8 @@ class AttentionTest : public OpsTest {
              float rate,
              std::int64_t grouped_heads = 0,
              std::int64_t window = 0,
-             const std::vector<std::int64_t>& documents = {}) {
+             const std::vector<std::int64_t>& documents = {},
+             const ops::AttentionOptions& options = {}) {
     SCOPED_TRACE(fmt::format("{} x {} x {} x {}, dropout {}, {} heads of keys", batch, time, heads,
                              channels, rate, grouped_heads));
     const AttentionShape s{batch,    time,          heads,  channels,          dtype(),
@@ -161,7 +162,7 @@ class AttentionTest : public OpsTest {
     const auto qkv = tensor(dtype(), qkv_values), dout = tensor(dtype(), dout_values);
     auto out = tensor(dtype(), elements), lse = tensor(DType::f32, batch * heads * time);
     auto dqkv = tensor(dtype(), normals(3, packed));
-    const Attention attention(device(), s);
+    const Attention attention(device(), s, options);
     attention.forward(out.view(), lse.view(), qkv.view(), starts.view(), dropped(rate), stream());
     attention.backward(dqkv.view(), dout.view(), qkv.view(), out.view(), lse.view(), starts.view(),
                        dropped(rate), stream());
@@ -501,13 +502,13 @@ TEST_P(AttentionTest, TakesScratchForWhatItIsAskedToDo) {
 }
 
 TEST_P(AttentionTest, AgreesWithReferenceWhenItNeedNotRepeat) {
-  ops::set_attention_options(device(), {.deterministic = false});
+  const ops::AttentionOptions options{.deterministic = false};
   for (const std::int64_t time : {65, 128}) {
-    check(2, time, 3, 32, 0);
+    check(2, time, 3, 32, 0, 0, 0, {}, options);
     const AttentionShape s{2, time, 3, 32, dtype()};
     if (device().kind() == device::Kind::cuda) {
-      EXPECT_LE(Attention(device(), s).scratch_bytes(),
-                Attention::gpu_scratch_bytes(s, {.deterministic = false}));
+      EXPECT_LE(Attention(device(), s, options).scratch_bytes(),
+                Attention::gpu_scratch_bytes(s, options));
     }
   }
 }

@@ -75,9 +75,9 @@ class MatmulTest : public OpsTest {
     return std::max(tolerance().matmul, std::ldexp(1.0, -24) * std::sqrt(products));
   }
 
-  void check(const MatmulShape& s) {
+  void check(const MatmulShape& s, const ops::ProductOptions& options = {}) {
     SCOPED_TRACE(text(s));
-    const Matmul matmul(device(), s);
+    const Matmul matmul(device(), s, options);
     const bool ours = rows_are_independent(device(), s);
     compare(s, ours ? tolerance().matmul : any_order(s.k),
             [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
@@ -332,15 +332,15 @@ TEST_P(MatmulTest, DoesGeluAndItsGradient) {
     }
 }
 
-TEST_P(MatmulTest, TakesWhatItsOptionsSay) {
-  ops::set_product_options(device(), {.timed = true, .fused_gelu = false, .blocks = 8});
+TEST_P(MatmulTest, FollowsItsOptions) {
+  const ops::ProductOptions options{.timed = true, .fused_gelu = false, .blocks = 8};
   auto s = shape(96, 64, 80);
   s.c = DType::f32;
   s.accumulate = true;
-  check(s);  // a trial would show in the sum
+  check(s, options);  // a trial would show in the sum
   s = shape(96, 64, 80);
   s.bias = true;
-  check(s);
+  check(s, options);
   s.bias = false;
   s.epilogue = ops::Epilogue::gelu;
   const auto av = rounded_to(dtype(), normals(1, s.m * s.k)),
@@ -348,7 +348,7 @@ TEST_P(MatmulTest, TakesWhatItsOptionsSay) {
   const auto a = tensor(dtype(), av), b = tensor(dtype(), bv);
   auto z = tensor(dtype(), s.m * s.n), c = tensor(dtype(), s.m * s.n),
        expected = tensor(dtype(), s.m * s.n);
-  Matmul(device(), s)(a.view(), b.view(), {}, z.view(), c.view(), stream());
+  Matmul(device(), s, options)(a.view(), b.view(), {}, z.view(), c.view(), stream());
   ops::gelu_forward(expected.view(), z.view(), stream());
   EXPECT_EQ(c.bytes(), expected.bytes());
 }

@@ -45,6 +45,23 @@ TEST_F(Precisions, WhatTheDeckNamesHolds) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
+TEST(OperationOptions, AreThoseOfTheDeck) {
+  Job job;
+  const ops::Options usual = operation_options(job);
+  EXPECT_EQ(usual.products.timed, ops::ProductOptions{}.timed);
+  EXPECT_EQ(usual.products.fused_gelu, ops::ProductOptions{}.fused_gelu);
+  EXPECT_EQ(usual.products.blocks, ops::ProductOptions{}.blocks);
+  EXPECT_EQ(usual.attention.deterministic, ops::AttentionOptions{}.deterministic);
+  job.gpu.timed_products = true;
+  job.gpu.fused_gelu = job.gpu.deterministic_attention = false;
+  job.parallel.product_blocks.value = 64;
+  const ops::Options given = operation_options(job);
+  EXPECT_TRUE(given.products.timed);
+  EXPECT_FALSE(given.products.fused_gelu);
+  EXPECT_EQ(given.products.blocks, 64);
+  EXPECT_FALSE(given.attention.deterministic);
+}
+
 TEST(Isolation, IsNamedWhereRanksOfAHostSeeOneGpuEach) {
   const auto world = comm::make_mpi_world();
   const std::string own = "GPU " + std::to_string(world->rank());

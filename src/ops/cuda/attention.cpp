@@ -67,10 +67,11 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 /// One direction: cuDNN's graph and its memory.
 class CudnnGraph {
  public:
-  CudnnGraph(device::Device& device, const AttentionShape& shape, bool backward)
-      : shape_(shape),
-        options_(device::cuda::kept_with<AttentionOptions>(device)),
-        handle_(device::cuda::kept_with<Library>(device).handle) {
+  CudnnGraph(device::Device& device,
+             const AttentionShape& shape,
+             const AttentionOptions& options,
+             bool backward)
+      : shape_(shape), options_(options), handle_(device::cuda::kept_with<Library>(device).handle) {
     graph_.set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
@@ -170,12 +171,12 @@ class CudnnGraph {
 
 class AttentionCuda final : public Attention::Implementation {
  public:
-  AttentionCuda(device::Device& device, const AttentionShape& s)
+  AttentionCuda(device::Device& device, const AttentionShape& s, const AttentionOptions& options)
       : shape_(s), sizes_{s.batch, s.time, s.heads, s.head_channels, s.key_value_heads()} {
     if (suits_cudnn(s))
-      forward_.emplace(device, s, false);
+      forward_.emplace(device, s, options, false);
     if (suits_cudnn(s) && !s.drops)
-      backward_.emplace(device, s, true);
+      backward_.emplace(device, s, options, true);
     TRIREME_EXPECT(suits_cudnn(s) || s.head_channels <= cuda::most_head_channels,
                    "heads of {} channels, more than {}", s.head_channels, cuda::most_head_channels);
     if (!backward_)
@@ -267,8 +268,9 @@ std::size_t cudnn_version() {
 }
 
 std::unique_ptr<Attention::Implementation> make_attention_cuda(device::Device& device,
-                                                               const AttentionShape& shape) {
-  return std::make_unique<AttentionCuda>(device, shape);
+                                                               const AttentionShape& shape,
+                                                               const AttentionOptions& options) {
+  return std::make_unique<AttentionCuda>(device, shape, options);
 }
 
 }  // namespace trireme::ops

@@ -79,9 +79,9 @@ struct Operands {
 class MatmulCuda final : public Matmul::Implementation {
  public:
   /// Requires: expect_multipliable(s) has passed.
-  MatmulCuda(device::Device& device, const MatmulShape& s)
+  MatmulCuda(device::Device& device, const MatmulShape& s, const ProductOptions& options)
       : shape_(s),
-        options_(device::cuda::kept_with<ProductOptions>(device)),
+        options_(options),
         library_(device::cuda::kept_with<Library>(device)),
         first_(s.b, s.b_transposed ? s.k : s.n, s.b_transposed ? s.n : s.k),
         second_(s.a, s.a_transposed ? s.m : s.k, s.a_transposed ? s.k : s.m),
@@ -273,9 +273,10 @@ class MatmulCuda final : public Matmul::Implementation {
 }  // namespace
 
 std::unique_ptr<Matmul::Implementation> make_matmul_cuda(device::Device& device,
-                                                         const MatmulShape& shape) {
+                                                         const MatmulShape& shape,
+                                                         const ProductOptions& options) {
   expect_multipliable(shape);
-  return std::make_unique<MatmulCuda>(device, shape);
+  return std::make_unique<MatmulCuda>(device, shape, options);
 }
 
 }  // namespace trireme::ops

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a GPU computes what can be computed in several ways. CPU operations have one way each and
+// take no notice.
+//
+// 1. Options are values. An operation is given its own at construction and keeps them; nothing is
+//    kept with the device, so two models on one device may differ.
+// 2. A tool that has no deck leaves them out: the values below are the deck's defaults
+//    (session/config.hpp, section `gpu`; parallel.product_blocks), with which runs repeat to the
+//    bit.
+#pragma once
+
+namespace trireme::ops {
+
+/// Of a Matmul.
+struct ProductOptions {
+  /// Time what the library offers at the first call of each product, and keep the fastest; else
+  /// keep what its heuristics put first, which is the same in every run.
+  bool timed = false;
+  bool fused_gelu = true;  ///< epilogues inside of products, where the library can
+  int blocks = 0;          ///< multiprocessors to plan for; 0: all
+};
+
+/// Of an Attention.
+struct AttentionOptions {
+  /// Backward adds up dQ in one order, by way of dP in memory; else in the order of arrival, which
+  /// moves fewer bytes.
+  bool deterministic = true;
+};
+
+/// Of all operations that a model makes.
+struct Options {
+  ProductOptions products = {};
+  AttentionOptions attention = {};
+};
+
+}  // namespace trireme::ops
