@@ -4,9 +4,10 @@
 # 1024, in fp32 and bf16. Needs a build and nothing else to do for the machine; about four minutes on two cores. Keeps no files but the
 # table, where one is named.
 #   usage: bash jobs/speed.sh [RANKS [TABLE.h5]]
-#          bash jobs/speed.sh --against COMMIT [--rounds N] [RANKS]
-# --against: builds COMMIT beside, runs both in turns (one first in odd rounds, the other in even ones; 3 rounds, about eight
-# minutes each), and prints the ratio of their median steps. Each reads its own decks of input/. Needs h5py.
+#          bash jobs/speed.sh --against COMMIT|FOLDER [--rounds N] [RANKS]
+# --against: builds COMMIT beside, or takes FOLDER, a working tree of another commit with its build/trireme; runs both in turns (one
+# first in odd rounds, the other in even ones; 3 rounds, about eight minutes each), and prints the ratio of their median steps. Each
+# reads its own decks of input/. Needs h5py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 usage() { sed -n 's/^#   usage: //p; s/^#          bash/bash/p' "$0" >&2 && exit 2; }
@@ -49,10 +50,17 @@ if [[ -z $against ]]; then
   exit
 fi
 
-commit=$(git rev-parse --verify --quiet "$against^{commit}") || { echo "jobs/speed.sh: git has no commit '$against'" >&2 && exit 2; }
-git worktree add --quiet --detach "$folder/other" "$commit"
-echo "building ${commit:0:7}" >&2
-bash "$folder/other/jobs/build.sh" trireme >"$folder/log" 2>&1 || { tail -n 20 "$folder/log" >&2 && exit 3; }
+if [[ -d $against ]]; then
+  other=$(cd "$against" && pwd)
+  [[ -x $other/build/trireme ]] || { echo "jobs/speed.sh: no build/trireme in $against" >&2 && exit 2; }
+  name=$(git -C "$other" rev-parse --short HEAD)
+else
+  commit=$(git rev-parse --verify --quiet "$against^{commit}") || { echo "jobs/speed.sh: git has no commit '$against'" >&2 && exit 2; }
+  other=$folder/other name=${commit:0:7}
+  git worktree add --quiet --detach "$other" "$commit"
+  echo "building $name" >&2
+  bash "$other/jobs/build.sh" trireme >"$folder/log" 2>&1 || { tail -n 20 "$folder/log" >&2 && exit 3; }
+fi
 for ((round = 1; round <= rounds; ++round)); do
   for row in "${decks[@]}"; do
     read -ra fields <<<"$row"
@@ -61,12 +69,12 @@ for ((round = 1; round <= rounds; ++round)); do
     ((round % 2)) || turns=(other here)
     for side in "${turns[@]}"; do
       project=.
-      [[ $side == here ]] || project=$folder/other
+      [[ $side == here ]] || project=$other
       train "$project" "$folder/${fields[0]}-${fields[1]}-$side-$round" "${fields[@]}"
     done
   done
 done
-echo "ratio of the median step here to that of ${commit:0:7}, $ranks ranks; under 1: here is faster"
+echo "ratio of the median step here to that of $name, $ranks ranks; under 1: here is faster"
 PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" - "$folder" "$rounds" "${decks[@]}" <<'END_OF_PYTHON'
 import sys
 
