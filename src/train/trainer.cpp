@@ -65,6 +65,15 @@ std::string choose_directory(const session::Job& job, comm::World& world) {
   return world.broadcast(std::move(path), 0);
 }
 
+/// Two runs in one directory would overwrite each other's files.
+void warn_unlocked(const record::RunDirectory& directory, Log& log) {
+  if (!directory.locked())
+    log.warning(
+        "{} cannot be locked on this file system: do not start another run in it before this one "
+        "has ended",
+        directory.path());
+}
+
 /// Slurm kills at the job's end, so the record is closed and MPI has ended a little earlier.
 constexpr double slurm_margin_s = 5;
 
@@ -177,8 +186,10 @@ Trainer::Trainer(const session::Job& job,
       walltime_(deadline_of(job, started_at)) {}
 
 void Trainer::start() {
+  warn_unlocked(directory_, log_);
   if (!job_.checkpoint.directory.empty()) {
     checkpoints_.emplace(job_.checkpoint.directory, world_, "checkpoint.directory");
+    warn_unlocked(*checkpoints_, log_);
     comm::on_first_rank(world_,
                         [&] { record::link_checkpoints(directory_.path(), checkpoints_->path()); });
   }

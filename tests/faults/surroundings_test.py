@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens around a run while it goes on: a reader that goes away, a directory that does, pipes where files belong."""
+import errno
 import os
 import shutil
 import subprocess
@@ -35,6 +36,15 @@ class Surroundings(TrainingTest):
         self.assertEqual(running.wait(TIMEOUT_S), 0, err)
         self.assertEqual(self.column("step", "steps"), list(range(1, 201)))
         self.assertIn("step    200/200", self.log())
+
+    def test_a_directory_that_cannot_be_locked_is_warned_of(self):
+        library = fail_call.compile_into(self.folder)
+        running = self.alone("run.steps=2", environment={
+            "LD_PRELOAD": library, "FAIL_UNDER": self.path("run"), "FAIL_CALL": "flock", "FAIL_AT": "1", "FAIL_FOR": "0", "FAIL_ERRNO": str(errno.ENOLCK)})
+        out, err = running.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(running.returncode, 0, err)
+        self.assertIn(f"{self.path('run')} cannot be locked on this file system", out + err)
+        self.assertEqual(self.column("step", "steps"), [1, 2])
 
     def test_a_record_whose_disk_stalls_delays_no_step(self):
         library, gate, calls = fail_call.compile_into(self.folder), self.path("gate"), self.path("calls")
