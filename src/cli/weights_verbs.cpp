@@ -17,6 +17,7 @@
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "deck/config.hpp"
+#include "session/config.hpp"
 #include "weights/export.hpp"
 #include "weights/import.hpp"
 
@@ -134,6 +135,7 @@ Action declare_import(CLI::App& command) {
   command.add_option("--tokenizer", words->tokenizer,
                      "Instead of the one that lies beside the weights; none: the model will not be "
                      "given text");
+  words->request.seed = static_cast<std::uint64_t>(session::RunConfig{}.seed);
   command.add_option("--seed", words->request.seed,
                      "run.seed of the run that starts from these weights");
   return [words](Arguments arguments) {

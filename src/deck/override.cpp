@@ -50,11 +50,6 @@ void lay_over(Node& map, Node value) {
 
 }  // namespace
 
-bool looks_like_override(const std::string& word) {
-  const std::size_t equals = word.find('=');
-  return equals != std::string::npos && is_path(word.substr(0, equals));
-}
-
 void apply_override(Node& root,
                     const std::string& text,
                     int number,

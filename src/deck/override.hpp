@@ -11,9 +11,6 @@
 
 namespace trireme::deck {
 
-/// Whether `word` is meant as an override and not as a file.
-bool looks_like_override(const std::string& word);
-
 /// Puts `text`, the `number`-th override from 1, into `root`. Requires: root is a map. An override
 /// that cannot be one is a finding at "command line:number:column" and changes nothing.
 void apply_override(Node& root,

@@ -28,18 +28,19 @@ enum class Preset : std::uint8_t {
 
 /// What the keys of parts mean where they are auto.
 struct FamilyParts {
-  Norm norm = Norm::layer_norm;
-  bool norm_gain = true;
-  double norm_epsilon = 1e-5;
-  bool embedding_norm = false;
-  Activation activation = Activation::gelu;
-  Positions positions = Positions::learned;
-  double rotary_theta = 10000;
-  QkNorm qk_norm = QkNorm::none;
-  bool bias = true;
-  bool tied_head = true;
-  OutputInit output_init = OutputInit::scaled;
-  double logit_softcap = 0;
+  static constexpr GptShape gpt2{};
+  Norm norm = gpt2.norm;
+  bool norm_gain = gpt2.norm_gain;
+  double norm_epsilon = gpt2.norm_epsilon;
+  bool embedding_norm = gpt2.embedding_norm;
+  Activation activation = gpt2.activation;
+  Positions positions = gpt2.positions;
+  double rotary_theta = 10000;  ///< of rotary positions, which GPT-2 has not
+  QkNorm qk_norm = gpt2.qk_norm;
+  bool bias = gpt2.bias;
+  bool tied_head = gpt2.tied_head;
+  OutputInit output_init = gpt2.output_init;
+  double logit_softcap = gpt2.logit_softcap;
 };
 FamilyParts parts_of(Family family);
 

@@ -196,11 +196,7 @@ const GptShape& Gpt::shape() const {
 }
 
 std::size_t Gpt::activation_bytes() const {
-  return impl_->plan().bytes();
-}
-
-const nn::ActivationPlan& Gpt::activation_plan() const {
-  return impl_->plan();
+  return impl_->activation_bytes();
 }
 
 }  // namespace trireme::model

@@ -98,7 +98,6 @@ class Gpt {
   [[nodiscard]] const GptShape& shape() const;
   /// Bytes of what is kept between forward and backward; scratch is the pool's.
   [[nodiscard]] std::size_t activation_bytes() const;
-  [[nodiscard]] const nn::ActivationPlan& activation_plan() const;
 
  private:
   class Impl;

@@ -38,7 +38,7 @@ class Gpt::Impl {
   void next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream);
 
   [[nodiscard]] const GptShape& shape() const { return layers_.shape; }
-  [[nodiscard]] const nn::ActivationPlan& plan() const { return plan_; }
+  [[nodiscard]] std::size_t activation_bytes() const { return plan_.bytes(); }
 
  private:
   /// Which of the sizes that the layers were prepared for, in the order of first use.

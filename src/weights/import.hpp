@@ -25,7 +25,7 @@ struct ImportRequest {
   /// Of another place than the model's folder; null: that one's.
   std::shared_ptr<const text::Tokenizer> tokenizer;
   bool without_tokenizer = false;  ///< the model will not be given text
-  std::uint64_t seed = 1337;       ///< run.seed of the run that goes on from here
+  std::uint64_t seed = 0;          ///< run.seed of the run that goes on from here
   record::NameValues build;        ///< versions, for the checkpoint
 };
 
