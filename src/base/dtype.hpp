@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The element types that buffers hold, and their sizes. `bf16` is a storage type: arithmetic is
 // always done in fp32.
+//
+// Memory is typed at run time (base/view.hpp), since a deck chooses the precision; kernels are
+// templates over C++ types, and DTypeOf ties the two. The numbers of the enumerators are not
+// stored: files have the names or HDF5's own types.
 #pragma once
 
 #include <bit>
@@ -11,6 +15,7 @@ namespace trireme {
 
 enum class DType : std::uint8_t { f32, bf16, f64, i32, u8, i64 };
 
+/// Of one element.
 constexpr std::size_t size_bytes(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -27,6 +32,7 @@ constexpr std::size_t size_bytes(DType dtype) {
   return 0;
 }
 
+/// In messages, decks and the record.
 constexpr const char* name(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -63,6 +69,7 @@ struct Bf16 {
 };
 static_assert(sizeof(Bf16) == 2);
 
+/// The DType of a C++ type; other types have none and do not compile.
 template <class T>
 struct DTypeOf;
 template <>

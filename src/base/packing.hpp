@@ -19,6 +19,7 @@
 
 namespace trireme {
 
+/// Puts one value after the other; take() ends it.
 class Packer {
  public:
   template <class T>
@@ -34,6 +35,7 @@ class Packer {
     text({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
   }
 
+  /// All bytes so far; the packer is empty then.
   [[nodiscard]] std::string take() { return std::exchange(bytes_, {}); }
 
  private:
@@ -65,6 +67,7 @@ class Unpacker {
   }
 
  private:
+  /// The next `count` bytes.
   std::string_view next(std::size_t count) {
     TRIREME_EXPECT(count <= rest_.size(), "{} bytes wanted of {} that are left", count,
                    rest_.size());

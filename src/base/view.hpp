@@ -2,6 +2,13 @@
 // Borrowed, typed pieces of memory. A view never owns, does not state on which device it lies (the
 // stream of a call does), and is two words and a dtype, so it is passed by value. Elements, not
 // bytes, are its unit.
+//
+// 1. Whoever makes a view keeps its memory until the work that reads it is done: on a stream, until
+//    the stream has reached it.
+// 2. Shapes are not part of a view: an operation takes them beside it and compares the number of
+//    elements.
+// 3. Threads may read one view at the same time; writing through two that overlap is the caller's
+//    to order.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +65,7 @@ struct BasicView {
 using View = BasicView<false>;
 using ConstView = BasicView<true>;
 
+/// Of host memory with elements of a C++ type that has a DType.
 template <class T>
 View view_of(T* data, std::int64_t elements) {
   return {reinterpret_cast<std::byte*>(data), elements, DTypeOf<T>::value};

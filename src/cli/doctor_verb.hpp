@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// `trireme doctor` (doctor/doctor.hpp).
 #pragma once
 
 #include "cli/verb.hpp"

@@ -4,6 +4,12 @@
 //
 // decode() returns nothing when `value` was filled, else what is wrong; yaml_text() writes what
 // decode() reads back to the same bits.
+//
+// 1. decode() changes `value` only when it succeeds. The problem is the end of a message: place and
+//    path are put before it by the caller.
+// 2. A quoted word is a text and nothing else: "3" is no number, and "auto" no keyword.
+// 3. A new type of key is a pair of these functions; ranges are checked apart (range_problem),
+//    since they belong to the key.
 #pragma once
 
 #include <cstdint>

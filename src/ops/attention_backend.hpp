@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implementations of Attention, one class per backend.
+// Implementations of Attention, one class per backend, and which shapes cuDNN serves: arithmetic
+// that a plan needs on machines without a GPU.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a dtype-erased call to the body of one backend and one type; used by the x.cpp files only.
+// An operation checks its shapes once, in x.cpp, and then calls one body: cpu/x.hpp on the thread
+// that an inline CPU stream is on, or cuda/x.hpp, which enqueues kernels.
 #pragma once
 
 #include <utility>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What head norms work on, for the bodies of both devices: pointers and sizes of head_norm.hpp.
+// What head norms work on, for the bodies of both devices: pointers and sizes of head_norm.hpp. It
+// is passed by value to kernels, so it owns nothing.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implementations of Matmul, one class per backend.
+// Implementations of Matmul, one class per backend: our kernels and oneDNN on a CPU (cpu/matmul.cpp
+// chooses, cpu/README.md has the table), cuBLASLt on a GPU. What is decided for a shape (blocking,
+// algorithm, scratch) is decided in their constructors.
 #pragma once
 
 #include <memory>

@@ -39,6 +39,8 @@ struct Point {
   double seconds = 0;
 };
 
+/// One operation over one link: measured points, and the line that was fitted through them, seconds
+/// = latency_s + seconds_per_byte · bytes.
 struct Collective {
   Operation operation = Operation::reduce_scatter;
   Numbers dtype = Numbers::fp32;
@@ -48,6 +50,7 @@ struct Collective {
   std::vector<Point> points;  ///< sizes ascend
 };
 
+/// Key by key in describe(). Links differ by transport, reduction, hosts and ranks.
 struct Link {
   comm::Transport transport = comm::Transport::shared_memory;
   comm::Reduction reduction = comm::Reduction::sum;
@@ -60,11 +63,14 @@ struct Link {
   std::vector<Collective> collectives;
 };
 
+/// When backward has completed a parameter's gradient: what its bucket's reduction waits for.
 struct ReadyAt {
   std::string parameter;
   double share = 0;
 };
 
+/// What one rank computes in a step, without communication. Rows differ by model, precision,
+/// threads, micro_sequences and ranks_on_host.
 struct Compute {
   std::string model;
   Numbers precision = Numbers::fp32;

@@ -48,6 +48,8 @@ struct PieceKey {
     key.words[2] |= std::uint64_t{bytes} << 56U;
     return key;
   }
+  /// Its place in the table: mixed just enough for 24 bytes, and never stored (stored hashes are
+  /// XXH64, base/hash.hpp).
   [[nodiscard]] std::uint64_t hash() const {
     std::uint64_t h = words[0] * 0x9E3779B97F4A7C15U + words[1] * 0xC2B2AE3D27D4EB4FU +
                       words[2] * 0x165667B19E3779F9U;

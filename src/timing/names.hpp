@@ -16,6 +16,7 @@
 
 namespace trireme::timing {
 
+/// Samples hold it as a number (Sample::name): 16 bits, in the order of the table.
 enum class Name : std::uint16_t {
   step,
   data_next,
@@ -39,6 +40,7 @@ enum class Name : std::uint16_t {
   optim_matrices,
 };
 
+/// A row of the table.
 struct NameInfo {
   Name name;
   const char* dotted;
@@ -79,6 +81,7 @@ inline constexpr NameInfo names[] = {
 };
 inline constexpr std::size_t num_names = sizeof names / sizeof names[0];
 
+/// Ids are positions: a row that is out of place would give every later name another's samples.
 constexpr bool names_are_in_order() {
   for (std::size_t i = 0; i < num_names; ++i)
     if (static_cast<std::size_t>(names[i].name) != i)

@@ -46,6 +46,7 @@ struct Sample {
 };
 static_assert(sizeof(Sample) == 32);
 
+/// Of all samples of one name since construction, whether they were stored or dropped.
 struct Summary {
   std::uint64_t count = 0;
   double total_s = 0;
@@ -58,6 +59,7 @@ double steady_seconds();
 /// Seconds since 1970, UTC.
 double calendar_seconds();
 
+/// The clocks are given, so that times can be exact in tests.
 struct RecorderOptions {
   bool enabled = true;
   std::uint32_t rank = 0;
@@ -92,6 +94,7 @@ class Recorder {
   void clear() { samples_.clear(); }
 
   [[nodiscard]] bool enabled() const { return options_.enabled; }
+  /// Samples that found no room, and StreamSpans that found no pair of events.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
   [[nodiscard]] Summary summary(Name name) const;
   /// The anchor on the two clocks.
@@ -103,11 +106,13 @@ class Recorder {
   friend class StreamSpan;
   /// Octaves from 2^-30 s (1 ns) to 2^20 s (12 days), 32 bins each.
   static constexpr int first_octave = -30, num_octaves = 50, bins_per_octave = 32;
+  /// A histogram of durations by powers of two: medians without keeping samples.
   struct Tally {
     std::uint64_t count = 0;
     double total_s = 0, longest_s = 0;
     std::array<std::uint32_t, static_cast<std::size_t>(num_octaves* bins_per_octave)> bins{};
   };
+  /// A StreamSpan whose end is not reached yet.
   struct Pending {
     std::unique_ptr<device::Event> begin, end;
     Sample sample;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A matrix in host memory, transposed: GPT-2's files have linear layers as [in, out], we as [out,
+// in].
 #pragma once
 
 #include <algorithm>

@@ -4,6 +4,19 @@
 // and sum of its rows (Dao et al. 2022, algorithm 1). Used by attention of whole sequences
 // (attention.cpp) and by that of single positions (cached_attention.cpp), which so have the same
 // bits.
+//
+// Layouts: queries and values lie as [tile, width] with rows of whole registers, keys as [channels,
+// tile], so that the product for a tile of scores reads 64 keys of one channel side by side. Scores
+// are [tile, tile]: rows are queries, columns are keys.
+//
+// 1. Softmax in tiles: with m and l the maximum and the sum of exponentials of what a row has seen,
+//    a new tile multiplies the row's sums by exp(m_old - m_new). At the end the sums are divided by
+//    l, and lse = m + log(l).
+// 2. bf16 becomes fp32 on the way in and is rounded once on the way out; between them all is fp32.
+// 3. Columns after the last valid one are zero up to where products read, at most 16 further: a
+//    product over whole registers then adds zeros.
+// 4. Each function has a body for AVX-512 and a portable one; `level`, that of the kernel around,
+//    chooses.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +35,7 @@
 
 namespace trireme::ops::cpu {
 
+// A row of a tile draws its dropout factors in one run.
 static_assert(tile <= dropout_run_elements);
 
 /// Hides the scores of keys that a query does not see. The score that takes their place is finite:
@@ -82,6 +96,7 @@ TRIREME_INLINE void load_transposed(
   }
 }
 
+/// Rows of `channels`, `stride` apart, from [tile, width], each element times `scale`.
 template <Level level, class T>
 TRIREME_INLINE void store_rows(T* to,
                                std::int64_t stride,
@@ -102,6 +117,7 @@ TRIREME_INLINE void store_rows(T* to,
   }
 }
 
+/// The tiles that one thread works on, one after the other in its scratch.
 struct AttentionScratch {
   float *q, *k, *v, *scores, *sums;  // [tile, width], [channels, tile], [tile, width], [tile,
                                      // tile], [tile, width]

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU bodies of cross_entropy.hpp; T is float or Bf16.
+// CPU bodies of cross_entropy.hpp; T is float or Bf16. One thread computes a row: its maximum, the
+// sum of exponentials against it, and the gradient, three passes of which the later two find the
+// row in the cache.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,7 @@ void cross_entropy_forward_backward(float* losses,
                                     float scale,
                                     std::int64_t rows,
                                     std::int64_t vocabulary);
+/// logits = cap · tanh(logits / cap), in place.
 void cap_logits(float* logits, float cap, std::int64_t count);
 
 }  // namespace trireme::ops::cpu

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // dropout_factor() for runs of elements, sixteen counters at a time.
+//
+// 1. Factors are those of ops/dropout.hpp, to the bit: 0, or 1 / (1 - rate).
+// 2. One counter serves four elements, so a run that begins elsewhere makes up to three factors
+//    that nothing reads, and one of any length makes whole groups of 64.
+// 3. A run lies in the caller's room, on its stack: threads share nothing.
 #pragma once
 
 #include <algorithm>

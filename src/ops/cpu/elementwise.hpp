@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU bodies of elementwise.hpp; T, From and To are float or Bf16.
+// CPU bodies of elementwise.hpp; T, From and To are float or Bf16. What may be the
+// same memory is in the contract. bias_backward adds to db the sums over rows, which are cut into
+// runs by shape alone.
 #pragma once
 
 #include <cstdint>

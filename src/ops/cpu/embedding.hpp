@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU bodies of embedding.hpp; T is float or Bf16.
+// CPU bodies of embedding.hpp; T is float or Bf16. Null `wpe` and `dwpe`: tokens alone. Forward
+// divides rows among threads; backward divides columns, since a token may come many times: each
+// thread adds up all rows of its columns, in their order.
 #pragma once
 
 #include <cstdint>

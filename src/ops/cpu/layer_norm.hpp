@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CPU bodies of layer_norm.hpp; T is float or Bf16; gamma, beta and their gradients may be null,
-// and so may mean: then nothing is subtracted from a row (rms_norm).
+// and so may mean: then nothing is subtracted from a row (rms_norm). Rows are divided among
+// threads; the gradients of gamma and beta are sums over rows, which are cut into runs by shape
+// alone and added up in order.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,14 @@
 // register block decides no bits. `Level` is what the kernel around is compiled for: with AVX-512
 // blocks are 12 rows by 32 columns (24 accumulators of 16 lanes), else 6 by 16 (12 of 8 lanes). The
 // vector type has the width of the registers: g++ 12 keeps wider ones in memory.
+//
+// 1. A block reads two registers of B and one broadcast element of A per row and step of the depth;
+//    its accumulators stay in registers from the first step to the last.
+// 2. Rows are taken in blocks of 12, 4 and 1 (6, 2 and 1 without AVX-512). Columns are taken in
+//    whole registers: B must have room, and C is written, up to the next multiple of 16.
+// 3. Triangle leaves out what causality makes zero, in units of a row block: half of the work on
+//    the diagonal.
+// 4. No alignment is asked for.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +31,7 @@ enum class Triangle : std::uint8_t {
   depth_from_row,  ///< transposed A is lower triangular: the depth starts with the row block
 };
 
+/// What a kernel is compiled for.
 enum class Level : std::uint8_t { any, avx512 };
 
 template <Level level>
@@ -39,11 +48,14 @@ struct Vector<Level::avx512> {
 /// Of any level: columns may be written up to the next multiple of it.
 inline constexpr std::int64_t most_lanes = Vector<Level::avx512>::lanes;
 
+/// A tile in scratch; its rows are `stride` elements apart.
 struct TileOperand {
   const float* data;
   std::int64_t stride;
 };
 
+/// `rows` rows by `vectors` registers of C, over the depth [depth_begin, depth_end). `a` begins at
+/// the block's first row, b at its first column.
 template <Level level, int rows, int vectors, bool a_transposed>
 TRIREME_INLINE void register_block(float* c,
                                    std::int64_t c_stride,
@@ -80,6 +92,7 @@ TRIREME_INLINE void register_block(float* c,
       *reinterpret_cast<Lanes*>(c + r * c_stride + v * lanes) = sum[r][v];
 }
 
+/// All columns of `rows` rows from `first_row` on, but those that `triangle` leaves out.
 template <Level level, int rows, int vectors, bool a_transposed>
 TRIREME_INLINE void row_block(float* c,
                               std::int64_t c_stride,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA bodies of activations.hpp; T is float or Bf16.
+// CUDA bodies of activations.hpp; T is float or Bf16. swiglu: x = [rows, 2 columns], gates first;
+// y = [rows, columns]. Enqueued on `stream`.
 #pragma once
 
 #include <cstdint>

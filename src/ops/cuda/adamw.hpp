@@ -7,8 +7,8 @@
 #include "device/cuda/raw_stream.hpp"
 
 #include "ops/optimizer/adamw_step.hpp"
-#include "ops/optimizer/norm_and_scale.hpp"
 #include "ops/optimizer/moment_rounding.hpp"
+#include "ops/optimizer/norm_and_scale.hpp"
 
 namespace trireme::ops::cuda {
 

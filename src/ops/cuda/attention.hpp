@@ -14,9 +14,11 @@ namespace trireme::ops::cuda {
 
 using device::cuda::RawStream;
 
+/// As AttentionShape, whose `group` is heads / key_value_heads.
 struct AttentionSizes {
   std::int64_t batch, time, heads, head_channels, key_value_heads;
 };
+/// A lane of a warp owns at most eight channels of a head.
 inline constexpr std::int64_t most_head_channels = 256;
 
 template <class T>

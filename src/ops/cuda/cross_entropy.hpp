@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA bodies of cross_entropy.hpp; T is float or Bf16.
+// CUDA bodies of cross_entropy.hpp; T is float or Bf16. Shapes: logits, gradient = [rows,
+// vocabulary], targets, losses = [rows]. A block computes a row; its sums are fp32 and in a fixed
+// order.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,8 @@ inline void check(cublasStatus_t status, const char* statement, const char* file
   if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError("cuBLASLt", statement, cublasLtGetStatusString(status), file, line);
 }
-/// One per device.
+/// The library's handle: one per device, made at the first product and kept with the device
+/// (device::cuda::kept_with). It has no settings; those of a product are in its Description.
 struct Library {
   Library() { TRIREME_CUBLASLT(cublasLtCreate(&handle)); }
   ~Library() { cublasLtDestroy(handle); }
@@ -47,6 +48,8 @@ struct Layout {
   cublasLtMatrixLayout_t raw = nullptr;
 };
 
+/// What is multiplied and how: sums in fp32, and attributes such as transpositions and the
+/// epilogue.
 struct Description {
   Description() {
     TRIREME_CUBLASLT(cublasLtMatmulDescCreate(&raw, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -63,6 +66,7 @@ struct Description {
   cublasLtMatmulDesc_t raw = nullptr;
 };
 
+/// What the heuristics may choose from: sizes of the workspace, alignments, ways to add up.
 struct Preference {
   Preference() { TRIREME_CUBLASLT(cublasLtMatmulPreferenceCreate(&raw)); }
   ~Preference() { cublasLtMatmulPreferenceDestroy(raw); }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA bodies of elementwise.hpp; T, From and To are float or Bf16. Enqueued on `stream`.
+// CUDA bodies of elementwise.hpp; T, From and To are float or Bf16. Enqueued on `stream`; pointers
+// are memory of its GPU. Sums over rows go through `workspace` in a fixed order: parts of the rows
+// first, then the parts, so that runs repeat to the bit.
 #pragma once
 
 #include <cstddef>

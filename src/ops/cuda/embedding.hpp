@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA bodies of embedding.hpp; T is float or Bf16.
+// CUDA bodies of embedding.hpp; T is float or Bf16. Null `wpe` and `dwpe`: tokens alone. Backward
+// sorts the positions by token in its workspace, so that one block adds up a row of dwte, in the
+// order of the positions: no atomic additions, and the same bits in every run.
 #pragma once
 
 #include <cstddef>

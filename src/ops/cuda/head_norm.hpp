@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA bodies of head_norm.hpp; T is float or Bf16. Null `raw` and `rstd`: nothing is kept; null
-// gradients of gains: there are none. `workspace`: device::cuda::workspace_of(stream).
+// gradients of gains: there are none. `workspace`: device::cuda::workspace_of(stream). A warp
+// computes a head of a row; gradients of gains are sums over rows, by way of the workspace, in a
+// fixed order.
 #pragma once
 
 #include <cstddef>

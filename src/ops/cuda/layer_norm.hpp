@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA bodies of layer_norm.hpp; T is float or Bf16; gamma, beta and their gradients may be null,
-// and so may mean: then nothing is subtracted from a row (rms_norm).
+// and so may mean: then nothing is subtracted from a row (rms_norm). A warp computes a row.
+// Gradients of gamma and beta are sums over rows by way of the workspace, in a fixed order.
 #pragma once
 
 #include <cstddef>

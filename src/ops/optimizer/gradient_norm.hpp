@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step knows of its gradient only when the squares are summed over all ranks. It is computed
-// and kept on the device, where AdamW reads it, so that no host waits for it inside a step.
+// Norm, clip factor and finiteness of a step's gradient, from its squares summed over all ranks.
+// They are computed and kept on the device, where AdamW reads them, so that no host waits for them
+// inside a step.
 #pragma once
 
 #include "base/view.hpp"

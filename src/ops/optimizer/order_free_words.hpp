@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The integers of an order-free sum (order_free_sum.hpp): where what lies, the carry, and the
 // value. One text for the host and the GPU, so that both give the same bits.
+//
+// A double is an integer multiple of 2^-1074 with at most 53 significant bits, so it lies within
+// three bins of 32 bits, and adding it is three integer additions. Integer addition is associative:
+// the sum does not depend on the order, on threads or on ranks.
+//
+// 1. A word grows by less than 2^32 with each term, and has 63 bits: 2^31 terms may be added
+//    between two calls of carry_words().
+// 2. Words of several ranks are added as 64-bit integers, once carry_words() has made room in each.
+// 3. The value is rounded once, to nearest even, subnormal results included. NaN, or infinities of
+//    both signs, give NaN; infinities of one sign give that infinity.
 #pragma once
 
 #include <cmath>

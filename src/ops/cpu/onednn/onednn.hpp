@@ -13,7 +13,8 @@ inline dnnl::memory::data_type onednn_type(DType dtype) {
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-/// How `c` = `a` x `b` will be computed, plus `bias` unless that is null.
+/// How `c` = `a` x `b` will be computed, plus `bias` unless that is null. Throws dnnl::error where
+/// the library has no kernel for it.
 inline dnnl::matmul::primitive_desc onednn_product(const dnnl::engine& engine,
                                                    const dnnl::memory::desc& a,
                                                    const dnnl::memory::desc& b,

@@ -5,6 +5,11 @@
 //
 // A large C goes around the caches. Stored the usual way, each of its lines would first be fetched,
 // from memory and out of order, on the way on which the tiles come, and push A and B out.
+//
+// Sums of a block are stored by the tiles into 32 x 32 fp32 of the thread's scratch, which stays in
+// the first-level cache, and go from there to C: with an addend where K is cut into blocks, with
+// the bias and rounded once with the last of them. What goes around the caches is visible to other
+// threads only after a fence, which the caller puts at the end of its part.
 #pragma once
 
 #include "ops/cpu/x86/amx_tiles.hpp"

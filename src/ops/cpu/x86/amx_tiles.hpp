@@ -4,6 +4,14 @@
 // 16 fp32.
 //
 // The compiler does not track tiles: what it has stored is in memory only after `stored()`.
+//
+// 1. The kernel grants AMX to a process on request (amx_matmul.cpp, available()); without it the
+//    first tile instruction ends the process.
+// 2. Tiles are a state of the thread. They are configured by a Tiles object and released with it,
+//    so that a thread switch saves nothing while no product is under way.
+// 3. TDPBF16PS adds products of bf16 to fp32 sums in an order that K alone decides, as the AVX-512
+//    kernel does, but not to the same bits. Subnormal numbers count as zero.
+// 4. Four tiles hold sums, two A and two B: per 16 units of K four loads feed four products.
 #pragma once
 
 #include "ops/cpu/x86/avx512_block.hpp"

@@ -4,6 +4,15 @@
 //
 // A tile of scores is [rows, 64]. Of row r, the first `valid` columns count: r + 1 on the diagonal,
 // else all. What follows them is zero up to where products read: less than 16 columns further.
+//
+// 1. Tiles are fp32 in scratch that one thread owns, their rows whole registers.
+// 2. A row's maximum, sum and exponentials depend on the row alone. The 64 columns are four
+//    registers that are combined lane by lane, and then the lanes: one order for every tile.
+// 3. The numbers are those of the portable loops (attention_tiles.hpp) up to the rounding of sums.
+//    They have the same bits in attention of whole sequences and in that of single positions.
+// 4. The running maximum begins at -infinity: exp(-infinity - finite) is 0, so the first tile of a
+//    row needs no case of its own. It must not see a tile of which it sees no key; hide_unseen()
+//    puts finite scores there.
 #pragma once
 
 #include <algorithm>
@@ -104,6 +113,7 @@ TRIREME_AVX512_INLINE __mmask16 counted(int v, std::int64_t valid) {
 
 /// Scores become exponentials against the rows' running maximum and sum; shrink[r] is what the
 /// row's earlier sums are to be multiplied by. Of the tile's rows, `before` come before the first.
+/// maximum, total, shrink = [rows] fp32; the first two are read and written.
 TRIREME_AVX512 inline void softmax_rows(float* scores,
                                         float* maximum,
                                         float* total,
@@ -151,7 +161,8 @@ TRIREME_AVX512 inline void scale_rows(float* sums,
   }
 }
 
-/// From scores and dP to P and dS = P (dP - delta), in place, without dropout.
+/// From scores and dP to P and dS = P (dP - delta), in place, without dropout. P = exp(score -
+/// log_sum), whose sums forward left. Columns that do not count become zero in both.
 TRIREME_AVX512 inline void softmax_backward_rows(float* scores,
                                                  float* dscores,
                                                  const float* log_sums,

@@ -5,6 +5,14 @@
 //
 // An element's sum runs over K in order and is the same whichever block the element lies in: not
 // the rows, columns or threads around it, K alone decides its bits.
+//
+// 1. B is always a panel (avx512_pack.hpp): 32 columns lie side by side, so a line of it is two
+//    loads. A is a panel where it is stored transposed, else it is read where it lies.
+// 2. Where K is cut into blocks, the sums of a block are added to those before it (Target::addend)
+//    in fp32, in the order of K; bias and rounding to bf16 come with the last one.
+// 3. Memory that is wanted next is fetched beside the sums, by prefetches spread over the loop: the
+//    rows of C, and the lines that Ahead names. They change no number.
+// 4. Nothing is written beyond `columns` of a row; what lies there in registers is zero.
 #pragma once
 
 #include <algorithm>
@@ -44,6 +52,7 @@ struct Terms {
   Ahead ahead{};
 };
 
+/// Sixteen elements of the bias from `column` on, as fp32; zero where `keep` is not set.
 TRIREME_AVX512_BF16_INLINE __m512 load_bias(const Target& t, std::int64_t column, __mmask16 keep) {
   if (t.bias_is_bf16) {
     const __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(keep, t.bias + 2 * column));
@@ -52,6 +61,7 @@ TRIREME_AVX512_BF16_INLINE __m512 load_bias(const Target& t, std::int64_t column
   return _mm512_maskz_loadu_ps(keep, t.bias + 4 * column);
 }
 
+/// c = sums (+ addend) (+ bias), added in this order.
 template <int rows>
 TRIREME_AVX512_BF16_INLINE void store_sums(__m512 (&sum)[rows][2], const Target& t) {
 #pragma GCC unroll 2
@@ -75,6 +85,8 @@ TRIREME_AVX512_BF16_INLINE void store_sums(__m512 (&sum)[rows][2], const Target&
   }
 }
 
+/// sum + a · b, with one unit of A for all sixteen columns. `pairs`: a unit is two bf16,
+/// whose products are both added, and numbers below 2^-126 count as zero.
 template <bool pairs>
 TRIREME_AVX512_BF16_INLINE __m512 multiply_add(__m512 sum, Unit a, __m512i b) {
   if constexpr (pairs)
@@ -84,7 +96,9 @@ TRIREME_AVX512_BF16_INLINE __m512 multiply_add(__m512 sum, Unit a, __m512i b) {
                            _mm512_castsi512_ps(b), sum);
 }
 
-/// `packed`: A is a panel; else it lies in rows.
+/// The block of `rows` rows and 32 columns over all of the terms' units. `packed`: A is a panel;
+/// else it lies in rows. The number of rows is fixed at compilation, so that all sums stay in
+/// registers.
 template <bool pairs, bool packed, int rows>
 TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target) {
   const auto unit_at = [](const Terms& t, int r, std::int64_t u) __attribute__((always_inline)) {
@@ -137,7 +151,8 @@ TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target)
   store_sums<rows>(sum, target);
 }
 
-/// Any number of rows up to 12, in one to three blocks.
+/// Any number of rows up to 12, in one to three blocks. Small blocks leave multipliers idle: only
+/// the last rows of a matrix need them.
 template <bool pairs, bool packed>
 TRIREME_AVX512_BF16 inline void product_rows(Terms terms, Target target, std::int64_t rows) {
   if (rows == panel_rows) {

@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The norm of heads and their rotation sixteen channels at a time: rows forward and backward, and
 // the sums of the gains' gradients over rows. A head is taken as two halves, which the rotation
-// mixes; without one they stay apart.
+// mixes; without one they stay apart. Contract and formulas: ops/head_norm.hpp.
+//
+// Shapes: a packed row begins with [heads, channels], heads of queries first; raw = those before
+// the norm; rstd = [rows, heads]; angles of a row = [cosines of half, sines of half].
+//
+// 1. The sum of a head runs over lanes of sixteen channels in order, then over the lanes: it
+//    depends on `channels` alone.
+// 2. Channels beyond the half are read as zero (`keep`) and never written, so a half need not be a
+//    multiple of sixteen.
+// 3. Rows are independent of each other; the caller divides them among threads. Sums over rows
+//    (sum_gain_terms) are of a run of rows that does not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -46,6 +56,9 @@ TRIREME_AVX512_INLINE Halves turn_halves(
             _mm512_fmadd_ps(x.first, s, _mm512_mul_ps(x.second, c))};
 }
 
+/// One row in place: y = turn(x s gain) with s = 1 / sqrt(mean(x^2) + epsilon). Where `raw` is not
+/// null, x and s are kept there and in `rstd` for backward; the copy is made before x is
+/// overwritten.
 template <class T>
 TRIREME_AVX512 void norm_heads(
     T* row, T* raw, float* rstd, const float* angles, const HeadNormRows<T>& all) {
@@ -79,7 +92,9 @@ TRIREME_AVX512 void norm_heads(
   }
 }
 
-/// dx = s (u - xhat mean(u xhat)) with u = dz gain, xhat = x s, and dz the gradient turned back.
+/// One row in place: dx = s (u - xhat mean(u xhat)) with u = dz gain, xhat = x s, and dz the
+/// gradient turned back. u is computed twice rather than kept: it takes no memory, and the second
+/// pass finds its operands in the first-level cache.
 template <class T>
 TRIREME_AVX512 void norm_heads_backward(
     T* d_row, const T* raw, const float* rstd, const float* angles, const HeadNormRows<T>& all) {
@@ -118,7 +133,8 @@ TRIREME_AVX512 void norm_heads_backward(
 }
 
 /// The sums of dz xhat over rows [begin, end) and heads [head, last_head), of the channels j to
-/// j + 16 of both halves, of which `count` exist.
+/// j + 16 of both halves, of which `count` exist. `first` and `second` are overwritten, 16 fp32
+/// each.
 template <class T>
 TRIREME_AVX512 void sum_gain_terms(float* first,
                                    float* second,

@@ -1,6 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layer normalization sixteen channels at a time: rows forward and backward, and the sums of the
-// parameters' gradients over rows.
+// parameters' gradients over rows. Contract and formulas: ops/layer_norm.hpp.
+//
+// Shapes: x, y, dx, dy = [rows, channels] of T; mean, rstd = [rows] fp32; gamma, beta = [channels]
+// of T or null.
+//
+// 1. A row's mean and variance are two passes: squares of differences from the mean, which lose
+//    nothing where the mean is large beside the deviation. Sums run over lanes in order, then over
+//    the lanes.
+// 2. Null `mean`: nothing is subtracted (RMSNorm). Null `gamma` counts as ones, null `beta` as
+//    zeros.
+// 3. Lanes beyond the row are zero in every sum and are not written.
+// 4. A row is read from memory once: the later passes find it in the cache, where a row of some
+//    thousand channels fits.
 #pragma once
 
 #include "ops/cpu/layer_norm.hpp"
@@ -14,6 +26,7 @@ TRIREME_AVX512 inline __m512 load_gains(const T* gamma, std::int64_t c, __mmask1
   return gamma != nullptr ? load_floats(gamma + c, keep) : _mm512_set1_ps(1.0F);
 }
 
+/// y = (x - mean) rstd gamma + beta of `rows` rows. Writes `mean`, unless it is null, and `rstd`.
 template <class T>
 TRIREME_AVX512 void normalize_rows(T* y,
                                    float* mean,
@@ -90,7 +103,8 @@ TRIREME_AVX512 void normalize_rows_backward(T* dx,
 }
 
 /// Adds to sums over rows [begin, end) of 32 columns, of which `count` exist: of dy xhat to
-/// `scale`, of dy to `shift`.
+/// `scale`, of dy to `shift`, 32 fp32 each. 32 columns are a cache line of bf16 and two of fp32, so
+/// walking down a column wastes none of what is fetched.
 template <class T>
 TRIREME_AVX512 void add_norm_rows(float* scale,
                                   float* shift,

@@ -4,6 +4,12 @@
 //
 // Whole registers of bf16 go without a mask: Zen 4 takes several times as long for a masked store
 // of 16-bit numbers.
+//
+// 1. Lanes that `keep` leaves out are zero after a load, and are not written by a store; no byte of
+//    theirs is touched.
+// 2. Arithmetic is fp32. bf16 is rounded once, at the store, to nearest even.
+// 3. exponential() and power_of_two() are functions of the bits of their argument: no table, no
+//    rounding mode but the default.
 #pragma once
 
 #include "base/dtype.hpp"
@@ -12,6 +18,7 @@
 
 namespace trireme::ops::cpu::avx512 {
 
+/// Sixteen numbers as fp32.
 TRIREME_AVX512_INLINE __m512 load_floats(const float* from, __mmask16 keep) {
   return _mm512_maskz_loadu_ps(keep, from);
 }

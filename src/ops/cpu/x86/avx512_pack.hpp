@@ -8,6 +8,13 @@
 //   panel of A   [units][12 rows]; only of a transposed A, else A is read where it lies
 //
 // What a panel has beyond the matrix is zero.
+//
+// 1. Packing changes no number: it copies bits, and one product instruction reads them. Each
+//    element of B is packed once per call and then read for every group of rows of C.
+// 2. A matrix that is stored along K is brought into panels by transpositions of 16 x 16 units in
+//    registers; one that is stored across K is read in lines that already have the panel's order.
+// 3. No byte outside of a matrix is read: ends go by masked loads, which raise no fault for lanes
+//    that are masked out.
 #pragma once
 
 #include <algorithm>
@@ -30,6 +37,7 @@ inline constexpr std::int64_t panel_columns = 32, panel_rows = 12, lanes = 16;
 TRIREME_AVX512_INLINE __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>(count >= lanes ? 0xffffU : count <= 0 ? 0U : (1U << count) - 1U);
 }
+/// The same of 32 bits, for lanes of 16-bit numbers.
 TRIREME_AVX512_INLINE __mmask32 first_lanes_32(std::int64_t count) {
   return count >= 2 * lanes ? 0xffffffffU : count <= 0 ? 0U : (1U << count) - 1U;
 }

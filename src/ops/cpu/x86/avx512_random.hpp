@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// philox() of base/random.hpp for 128 words at a time, in the order of their counters.
+// philox() of base/random.hpp for 128 words at a time, in the order of their counters: what dropout
+// and the rounding of moments draw from.
+//
+// 1. The words are those of philox(), to the bit: a run repeats on a processor without AVX-512.
+// 2. A lane holds one counter, and a register one of the four words of sixteen counters. Counters
+//    are placed so that, after the rounds, unpacking alone brings the four words of a counter side
+//    by side and the counters into order.
+// 3. AVX-512 multiplies 32-bit words in even lanes only: odd lanes are shifted down, multiplied
+//    and merged back, two multiplications for sixteen products.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +18,12 @@
 
 namespace trireme::ops::cpu::avx512 {
 
+/// The word in all sixteen lanes.
 TRIREME_AVX512_INLINE __m512i every(std::uint32_t word) {
   return _mm512_set1_epi32(static_cast<int>(word));
 }
 
+/// Lower and upper halves of sixteen 64-bit products.
 struct ProductWords {
   __m512i low, high;
 };
@@ -27,6 +37,7 @@ TRIREME_AVX512_INLINE ProductWords multiply_words(__m512i a, __m512i factor) {
           _mm512_mask_blend_epi32(odd_lanes, _mm512_srli_epi64(even, 32), odd)};
 }
 
+/// Of three words in one instruction.
 TRIREME_AVX512_INLINE __m512i exclusive_or(__m512i a, __m512i b, __m512i c) {
   return _mm512_ternarylogic_epi32(a, b, c, 0x96);
 }

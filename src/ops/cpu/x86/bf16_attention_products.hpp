@@ -10,6 +10,13 @@
 //
 // A sum runs over channels or positions in order, whatever the rows beside it. Calls of one thread
 // lie within a Scope; what they read was stored before stored().
+//
+// 1. Both classes have the same members, and the kernel is a template over them: AMX is taken where
+//    available() of AmxProducts holds.
+// 2. Part::lower and Part::upper cut rows or positions that are zero by causality or by the window,
+//    in blocks of 32 with AMX and by rows with AVX-512. What is cut is zero or is not read
+//    (bf16_tile.hpp), so it decides no bits.
+// 3. `channels` is a multiple of 32, the width of a panel; `time` of 64.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +34,8 @@ namespace trireme::ops::cpu::bf16_attention {
 using avx512::panel_columns;
 using avx512::Unit;
 
+/// By tiles of AMX: blocks of 32 x 32. The tile registers are configured for as long as a Scope
+/// lives, once per thread and call.
 struct AmxProducts {
   using Scope = amx::Tiles;
   static bool available() { return amx::available(); }
@@ -56,6 +65,7 @@ struct AmxProducts {
   }
 };
 
+/// By AVX-512 BF16's dot products of pairs, through the matmul's own block (avx512_block.hpp).
 class Avx512Products {
  public:
   struct Scope {

@@ -30,6 +30,7 @@ inline constexpr float log2_e = 1.44269504F, ln_2 = 0.693147181F;
 /// multiplies its sums by 2^0 and adds zeros.
 inline constexpr float no_maximum = -1e30F;
 
+/// How across() combines two registers.
 struct Largest {
   TRIREME_AVX512_BF16_INLINE __m512 operator()(__m512 a, __m512 b) const {
     return _mm512_max_ps(a, b);
@@ -41,7 +42,8 @@ struct Sum {
   }
 };
 
-/// Lane r of the result combines the lanes of line[r].
+/// Lane r of the result combines the lanes of line[r]: a transposition of 16 x 16 that combines as
+/// it goes, 15 combinations for sixteen rows where one row after the other would take 64.
 template <class Combine>
 TRIREME_AVX512_BF16_INLINE __m512 across(const float (*line)[lanes], const Combine& combine) {
   __m512 half[8], quarter[4], eighth[2];
@@ -114,6 +116,7 @@ TRIREME_AVX512_BF16_INLINE __m512 to_powers(Bf16* to,
   return across(line, Sum());
 }
 
+/// softmax() below for tiles with or without hidden keys.
 template <bool masked>
 TRIREME_AVX512_BF16 inline void softmax_of(Bf16* to,
                                            const float* scores,
@@ -169,6 +172,8 @@ TRIREME_AVX512_BF16 inline void shrink_rows(float* sums,
   }
 }
 
+/// softmax_backward() below for tiles with or without hidden keys. Queries are the columns here, so
+/// log_sums and delta are read once for sixteen queries, and a mask names queries.
 template <bool masked>
 TRIREME_AVX512_BF16 inline void softmax_backward_of(Bf16* p,
                                                     Bf16* ds,
