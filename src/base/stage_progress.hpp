@@ -26,10 +26,10 @@ class StageProgress {
   explicit StageProgress(Log& log) : log_(log) {}
 
   /// `done` of `total`, in any unit; `what` names the stage.
-  void tell(const std::string& what,
-            double done,
-            double total,
-            Clock::time_point now = Clock::now()) {
+  void report(const std::string& what,
+              double done,
+              double total,
+              Clock::time_point now = Clock::now()) {
     if (what != what_) {
       what_ = what;
       begun_ = told_ = now;

@@ -10,7 +10,7 @@
 
 namespace trireme::cli {
 
-/// `trireme check`: reads and cross-checks; gives the few lines that say what the deck would do.
+/// `trireme check`: reads and cross-checks; gives the few lines that sum up the run.
 std::string check_command(const std::string& deck_path,
                           const std::vector<std::string>& overrides,
                           const deck::Circumstances& circumstances);

@@ -105,7 +105,7 @@ void train_on(const text::CountedCorpus& corpus,
   const auto vocabulary = text::train_vocabulary(
       corpus.kept.pieces(), {.pattern = pattern, .vocabulary = words.vocabulary},
       [&](std::int64_t merges, std::int64_t all) {
-        progress.tell("merging pairs", static_cast<double>(merges), static_cast<double>(all));
+        progress.report("merging pairs", static_cast<double>(merges), static_cast<double>(all));
       });
   if (std::ssize(vocabulary.tokens) < words.vocabulary)
     log.warning(
@@ -137,11 +137,11 @@ ExitCode train(comm::World& world, const TrainWords& words) {
       .threads = words.threads > 0 ? words.threads : std::max(1, cores / world.local_size()),
       .memory_bytes = static_cast<std::int64_t>(words.memory_gib * 1024 * 1024 * 1024),
       .progress = [&](const text::CountProgress& now) {
-        progress.tell(now.classes_done == 0
-                          ? std::string("counting pieces")
-                          : fmt::format("counting pieces, pass {} from {} % of them on", now.pass,
-                                        100 * now.classes_done / text::PieceCounts::classes),
-                      static_cast<double>(now.bytes), static_cast<double>(now.total_bytes));
+        progress.report(now.classes_done == 0
+                            ? std::string("counting pieces")
+                            : fmt::format("counting pieces, pass {} from {} % of them on", now.pass,
+                                          100 * now.classes_done / text::PieceCounts::classes),
+                        static_cast<double>(now.bytes), static_cast<double>(now.total_bytes));
       }};
   WorldExchange exchange(world);
   const text::CountedCorpus corpus = text::count_texts(texts, request, exchange);

@@ -10,7 +10,7 @@ namespace trireme::comm {
 namespace {
 
 constexpr std::int64_t period = 5;
-/// Nobody gives it and no sum of few ranks is it.
+/// No rank contributes it, and no sum over few ranks equals it.
 constexpr float poison = -3;
 
 float given(std::int64_t element, std::int64_t rank) {

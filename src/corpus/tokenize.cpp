@@ -133,18 +133,18 @@ std::string make_units(const TokenizeRequest& request,
   for (auto i = static_cast<std::size_t>(world.rank()); i < units.size(); i += ranks)
     total += units[i].bytes();
   StageProgress progress(log);
-  const auto tell = [&](std::int64_t in_unit) {
-    progress.tell("tokenizing rank 0's text", static_cast<double>(done + in_unit),
-                  static_cast<double>(total));
+  const auto report = [&](std::int64_t in_unit) {
+    progress.report("tokenizing rank 0's text", static_cast<double>(done + in_unit),
+                    static_cast<double>(total));
   };
-  tell(0);
+  report(0);
   Packer results;
   for (auto i = static_cast<std::size_t>(world.rank()); i < units.size(); i += ranks) {
     auto result = done_before(request, i);
     if (result) {
       total -= units[i].bytes();
     } else {
-      result = make_unit(units[i], i, request, tell);
+      result = make_unit(units[i], i, request, report);
       tokens::write_file(record_path(request, i), to_json(*result));
       done += units[i].bytes();
     }
@@ -220,7 +220,7 @@ std::string sums_text(const std::vector<tokens::ManifestShard>& shards) {
                      static_cast<double>(bytes) / static_cast<double>(tokens));
 }
 
-void tell(const TokenizeRequest& request, const tokens::Manifest& manifest, Log& log) {
+void report(const TokenizeRequest& request, const tokens::Manifest& manifest, Log& log) {
   log.info("train: {}", sums_text(manifest.train));
   log.info("validation: {}", sums_text(manifest.validation));
   if (request.validation_fraction > 0 && manifest.validation.empty())
@@ -258,7 +258,7 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
     const auto manifest =
         tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
     log.info("this corpus is finished already");
-    tell(request, manifest, log);
+    report(request, manifest, log);
     return manifest;
   }
   comm::together(world, [&] {  // a rank that outlives its job keeps the next start out
@@ -283,7 +283,7 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
   });
   const auto manifest =
       tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
-  tell(request, manifest, log);
+  report(request, manifest, log);
   return manifest;
 }
 

@@ -91,7 +91,7 @@ void prepare_text(const Setup& setup, const Source& source, Log& log) {
   if (!plain_bytes(setup, *source.files)) {
     tokenizer = setup.tokenizer ? setup.tokenizer : text::byte_tokenizer();
     encoding = {tokenizer.get(), source.files->field, [&](std::int64_t done, std::int64_t all) {
-                  progress.tell(
+                  progress.report(
                       "data: encoding " + bytes_text(static_cast<double>(all)) + " of text",
                       static_cast<double>(done), static_cast<double>(all));
                 }};
@@ -119,7 +119,7 @@ void expect_rows(const Setup& setup, const Source& source, const tokens::TokenFi
                         "be made: no end of text (token {}) is in the data",
                         setup.context + 1, *end_of_text_of(setup))
           : "data.rows: documents finds no documents: data.tokenizer has no end-of-text token, and "
-            "the files do not say where documents begin"}});
+            "the files do not mark where documents begin"}});
 }
 
 tokens::TokenFiles prepare(const Setup& setup, const Source& source, Log& log) {

@@ -130,7 +130,7 @@ class Checker : Findings {
             "one of several sources of data; give only one of text, tokens, synthetic and mixture");
   }
 
-  /// What belongs to text stands beside text, and what belongs to tokens beside those.
+  /// Keys that belong to text need text beside them, and keys that belong to tokens need tokens.
   void files_agree() {
     files_agree_in("data.train", config_.data.train);
     files_agree_in("data.validation", config_.data.validation);
@@ -161,7 +161,7 @@ class Checker : Findings {
            "tokens");
   }
 
-  /// Rows of documents need to know where documents begin.
+  /// Rows of documents need marks where documents begin.
   void documents_begin() {
     if (!readable({"data.rows", "data.train", "data.tokenizer"}) || tokenizer_ == nullptr ||
         config_.data.rows != trireme::data::Rows::documents)
@@ -243,7 +243,7 @@ class Checker : Findings {
     const double decay = schedule.decay_fraction * static_cast<double>(steps);
     if (schedule.decay_fraction == 0)
       disagree({{"optimizer.schedule.decay_fraction",
-                 "0 leaves the wsd schedule without its decay; kind: constant says so"}});
+                 "0 leaves the wsd schedule without its decay; use kind: constant"}});
     else if (static_cast<double>(schedule.warmup_steps) + decay > static_cast<double>(steps))
       disagree({{"optimizer.schedule.decay_fraction",
                  fmt::format("the last {} of {} steps overlap the {} warm-up steps",
@@ -321,7 +321,7 @@ class Checker : Findings {
                  "closes buckets by size, and parallel.bucket_boundaries close them by hand"}});
     if (std::min(
             {shape_.layers, shape_.heads, shape_.channels, shape_.context, shape_.vocabulary}) <= 0)
-      return;  // said elsewhere
+      return;  // reported elsewhere
     std::vector<std::string> names;
     for (const auto& parameter : trireme::model::parameter_table(shape_))
       names.push_back(parameter.name);
@@ -342,7 +342,7 @@ class Checker : Findings {
     const auto& rules = config_.optimizer.groups;
     if (rules.empty() || std::min({shape_.layers, shape_.heads, shape_.channels, shape_.context,
                                    shape_.vocabulary}) <= 0)
-      return;  // said elsewhere
+      return;  // reported elsewhere
     const auto table = trireme::model::parameter_table(shape_);
     const auto groups = trireme::optim::resolve_groups(config_.optimizer, table);
     for (std::size_t i = 0; i < rules.size(); ++i) {

@@ -65,7 +65,7 @@ class Writer {
   std::string& text_;
 };
 
-/// What keys alone cannot say.
+/// Rules that tie several keys together.
 void check_points(const predict::Machine& machine,
                   const Places& places,
                   std::vector<Diagnostic>& findings) {

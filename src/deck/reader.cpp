@@ -125,7 +125,7 @@ std::string Reader::hint(const std::string& unknown) const {
     if (folded(known) == wanted)
       return fmt::format("did you mean '{}'?", known);
   if (std::ranges::find(all_keys_, unknown) != all_keys_.end())
-    return fmt::format("in a deck, '{}' stands below its section", leaf(unknown));
+    return fmt::format("in a deck, '{}' belongs below its section", leaf(unknown));
   std::string elsewhere;
   for (const std::string& path : all_keys_)
     if (folded(leaf(path)) == wanted)

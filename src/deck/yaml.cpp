@@ -156,8 +156,8 @@ bool has_tab_indent(const std::string& text, int line) {
   return std::min(text.find('\t', begin), text.size()) < std::min(end, text.size());
 }
 
-/// yaml-cpp's words, the same of all its versions: 0.8 adds the anchor's name, which stands at the
-/// place anyway.
+/// yaml-cpp's message, the same for all its versions: 0.8 adds the anchor's name, which the place
+/// shows anyway.
 std::string words_of(const YAML::Exception& problem) {
   if (dynamic_cast<const YAML::DeepRecursion*>(&problem) != nullptr)
     return "lists or maps are nested hundreds of levels deep";

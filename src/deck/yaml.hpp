@@ -5,7 +5,7 @@
 //
 // A deck uses plain YAML: maps, lists, words. Anchors, aliases, merge keys, tags and keys that are
 // no words are findings; what they stand for becomes a broken node, about which nothing more is
-// said.
+// reported.
 #pragma once
 
 #include <string>

@@ -14,7 +14,7 @@
 //    them only a full queue does.
 // 4. A task that fails on a stream stops that stream: its later tasks are skipped, its events are
 //    reached, a stream that waits for one of them fails too, and the exception comes out at the
-//    next call on the host that waits. Nobody is left hanging.
+//    next call on the host that waits. No waiter hangs.
 // 5. One host thread owns a stream's enqueueing side; events may be waited for and queried from any
 //    thread.
 // 6. An event may be destroyed before its record is reached. Memory may not: what a task uses stays

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme doctor`: what the machines of a job are, what they reach, and what stands in a run's
-// way, within a minute. Alone or under mpirun, without a deck: what a user attaches to a question.
+// `trireme doctor`: what the machines of a job are, what they reach, and what would hinder a
+// run, within a minute. Alone or under mpirun, without a deck: what a user attaches to a question.
 //
 // All ranks measure at the same time, since they compute at the same time. Matrix products are
 // those of gpt2-124m's layers. The only thing written is a file without a name in the directory

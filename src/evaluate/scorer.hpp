@@ -3,7 +3,7 @@
 //
 // A row is computed in a window of the smallest width that holds it (width_of): the model is the
 // same, over the same parameters, of which a narrower window reads fewer positions. Rows that are
-// shorter than their window are filled up; what stands after a token does not reach it.
+// shorter than their window are filled up; what follows a token does not reach it.
 //
 // 1. A row's losses depend on the row alone: not on what is computed beside it, nor on the number
 //    of threads. On a GPU this holds up to rounding (model/gpt.hpp).

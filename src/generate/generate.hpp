@@ -8,7 +8,7 @@
 // A text ends
 //   length       after `tokens` tokens,
 //   end_of_text  with that token, which is not part of it, where one is named,
-//   repetition   when the newest `repetition` tokens stand in it already, a second time in a row or
+//   repetition   when the newest `repetition` tokens occur in it already, a second time in a row or
 //                anywhere before, where that number is not 0; prompts do not count.
 #pragma once
 
@@ -47,7 +47,7 @@ struct Generated {
   End end = End::length;
 };
 
-/// Whether the newest `count` of `tokens` stand in it already; never for 0.
+/// Whether the newest `count` of `tokens` occur in it already; never for 0.
 bool repeats(std::span<const std::int32_t> tokens, std::int64_t count);
 
 /// What follows each prompt. As many texts grow at a time as `model` has slots. `decided`, if any,

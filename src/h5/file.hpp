@@ -35,7 +35,7 @@ void abandon(File file) noexcept;
 enum class Probe : std::uint8_t { whole, absent, unreadable, not_hdf5, damaged };
 /// Looks at a file without changing it: damaged means that it starts like HDF5 and does not open,
 /// or leads outside; unreadable that the system refused, or that it is no regular file. `why` gets
-/// the words for what is wrong.
+/// a text that names the reason.
 Probe probe(const std::string& path, std::string* why = nullptr, Writes how = Writes::direct);
 
 /// Opens the group, made first when it is not there. `path` may have several parts.

@@ -13,7 +13,7 @@ namespace {
 
 /// Marks the system's messages among HDF5's own, until they are reported.
 constexpr const char* by_system = "\x01";
-std::string told(const std::string& reason) {
+std::string without_mark(const std::string& reason) {
   return reason.starts_with(by_system) ? reason.substr(1) : reason;
 }
 
@@ -80,8 +80,8 @@ void report_failed_close(const char* function) noexcept {
 
 void fail(const std::string& statement, const std::string& reason, const char* file, int line) {
   if (is_the_systems(reason))
-    throw StorageError("HDF5", statement, told(reason), file, line);
-  throw DamagedError("HDF5", statement, told(reason), file, line);
+    throw StorageError("HDF5", statement, without_mark(reason), file, line);
+  throw DamagedError("HDF5", statement, without_mark(reason), file, line);
 }
 
 std::string about(const char* call, hid_t object, const std::string& name) {

@@ -60,7 +60,7 @@ struct Sampled {
   generate::End end = generate::End::length;
 };
 
-/// Told on the first rank.
+/// Called on the first rank.
 struct SampleListener {
   /// Of a single text: its bytes as they are decided.
   std::function<void(const std::string& bytes)> decided;

@@ -51,7 +51,7 @@ class Ownership {
 
 /// Where an update comes to the first hidden matrix (Parameter::matrices): the last bucket of the
 /// layout that has one, since buckets are updated from the last to the first; the last of all where
-/// none has. What lies behind it needs no matrix.
+/// none has. Buckets after it need no matrix.
 BucketIndex first_updated_with_matrices(const Plan& plan);
 
 }  // namespace trireme::layout

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme bench matmul`: what matrix products reach on this machine, for the shapes of a deck; and
-// the short form of it that a training run makes, to say how close to that it came.
+// the short form of it that a training run makes, to give its share of that ceiling.
 //
 //   step      as a training step computes it
 //   library   the whole product as one call of oneDNN, plain layouts; on CPUs, in builds with it

@@ -51,7 +51,7 @@ class Decoder {
   static constexpr std::int64_t most_rows = 256;
   static constexpr std::int64_t piece_tokens = most_rows;
 
-  /// One token of a sequence, and where it stands.
+  /// One token of a sequence, and its position.
   struct Row {
     std::int32_t sequence = 0, position = 0, token = 0;
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families, which say of which parts a model is made, and presets, which say how large a published
-// one is. Each is a row of a table in family.cpp; every combination of the keys is a model.
+// Families: the parts that a model is made of. Presets: the sizes of published models. Each is a
+// row of a table in family.cpp; every combination of the keys is a model.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ enum class Preset : std::uint8_t {
   nanochat_d20
 };
 
-/// What the keys of parts mean where they are auto.
+/// What the keys of parts mean where they are auto. Parts that a family does not name are GPT-2's,
+/// the defaults of GptShape.
 struct FamilyParts {
   static constexpr GptShape gpt2{};
   Norm norm = gpt2.norm;

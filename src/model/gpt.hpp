@@ -91,7 +91,7 @@ class Gpt {
   void evaluate(const Batch& batch, View losses, Hooks& hooks, device::Stream& stream);
 
   /// Logits [V] fp32 after the last of `tokens` ([n], 1 <= n <= context): for sampling. Runs one
-  /// row of the whole context, filled up with token 0: what stands after a token does not reach it
+  /// row of the whole context, filled up with token 0: what follows a token does not reach it
   /// through causal attention, so the result is exact.
   void next_logits(ConstView tokens, View logits, Hooks& hooks, device::Stream& stream);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layers of a model, put together: only this differs from one family to another, GPT-2 from
-// Llama, Qwen3, nanochat and what stands between them.
+// Llama, Qwen3, nanochat and any mixture of their parts.
 //
 //   embedding, a norm where there is one, then per block  x + attention(norm(x))  and
 //   x + mlp(norm(x)), a norm, the head

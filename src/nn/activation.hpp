@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands between the layers of an MLP.
+// The activations between the two layers of an MLP.
 #pragma once
 
 #include <cstdint>

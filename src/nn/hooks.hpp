@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trainer hears from the layers while they run.
+// What layers report to a trainer while they run.
 //
 // 1. before_use comes once per group of parameters in forward, before the first op that reads them,
 //    and again in backward, but for the group that forward read last. Of those that were asked for

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two linear layers with an activation between them. A GELU is part of the products where the
 // device can (ops::Epilogue), but for one that backward computes again: that must be the one of
-// forward to the bit, so it stands by itself. Other activations are passes of their own. SwiGLU's
+// forward to the bit, so it is a pass of its own. So are other activations. SwiGLU's
 // first layer is of twice the width: the gates, and then what they let through.
 #pragma once
 

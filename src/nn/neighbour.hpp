@@ -9,7 +9,7 @@
 //   bias sums   A linear layer's output is added to the residual stream. The layer that reads the
 //               stream next computes the stream's gradient, which is also that of this output, and
 //               is asked to add its sums over the rows to the gradient of the bias. Not where
-//               dropout stands between: then the gradient is another one.
+//               dropout comes between: then the gradient is another one.
 //
 // The other way round, forward, needs no request: every reader of the stream takes the addition in
 // (Norm::forward_sum), fused or not.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A normalization of the residual stream: what stands before each branch and before the head. A
+// A normalization of the residual stream, before each branch and before the head. A
 // variant (LayerNorm) defines how it normalizes.
 //
 // It takes in the addition of the branch before it, so the stream is read and written once; and its

@@ -7,7 +7,7 @@
 //
 // 1. The registration order is the order of use in forward; the layout and the backward pass run it
 //    in reverse. The index is part of what checkpoints and initial values rely on.
-// 2. A weight stands before its bias; a bias that a layer does not have is `absent`.
+// 2. A weight comes before its bias; a bias that a layer does not have is `absent`.
 // 3. Weights of linear layers are stored [out, in]: forward is y = x · Wᵀ.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands inside of MLPs besides GELU (elementwise.hpp), single passes over memory. T is fp32
+// The activations of MLPs besides GELU (elementwise.hpp), single passes over memory. T is fp32
 // or bf16, arithmetic is fp32.
 #pragma once
 

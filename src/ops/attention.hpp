@@ -37,7 +37,7 @@ struct AttentionShape {
   std::int64_t grouped_heads = 0;
   /// Positions that a row sees, its own among them. 0: all up to its own. CPUs alone.
   std::int64_t window = 0;
-  /// Calls say where documents begin; without it none may. CPUs alone.
+  /// Calls give the starts of documents; without it none may. CPUs alone.
   bool documents = false;
 
   [[nodiscard]] std::int64_t key_value_heads() const {

@@ -10,7 +10,7 @@
 //
 // Shapes: packed = [rows, stride] of T, of whose rows the first heads · D elements turn; table =
 // [positions, 2, D/2] fp32, cosines and then sines (rotary_table); positions = [rows] int32, or
-// empty: row r stands at position r mod T.
+// empty: row r is at position r mod T.
 #pragma once
 
 #include <cstdint>

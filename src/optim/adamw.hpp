@@ -33,7 +33,7 @@ class AdamW final : public Rule {
               const ops::GradientNorm& norm,
               device::Stream& stream) const override;
 
-  /// Where the elements of a piece stand in the present step's sequence.
+  /// Where the elements of a piece are in the present step's random sequence.
   [[nodiscard]] ops::MomentRounding rounding_of(const Update& update) const;
 
  private:

@@ -6,7 +6,7 @@
 // 1. A parameter belongs to the first rule that its name matches, or to none.
 // 2. What the rule leaves open, or no rule gives, is the optimizer's own: its learning rate; its
 // weight decay for matrices, and none for biases and gains (layout::Parameter::decay).
-// 3. A group is a set of parameters with the same rule and the same numbers; groups stand in the
+// 3. A group is a set of parameters with the same rule and the same numbers; groups are in the
 // order in which the parameter table first needs them.
 #pragma once
 

@@ -4,7 +4,7 @@
 // (optimizer.hpp) and is the same for all kinds.
 //
 // A rule is elementwise: the pieces of a parameter may lie on different ranks, are updated each by
-// itself, and no result depends on how a parameter is cut. What needs whole matrices stands between
+// itself, and no result depends on how a parameter is cut. What needs whole matrices comes between
 // two elementwise halves: prepare() leaves in place of the gradients what is orthogonalized
 // (matrices.hpp), and update() finds the orthogonal matrix there.
 #pragma once

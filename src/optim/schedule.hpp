@@ -13,7 +13,7 @@
 //   sweep     (sweep_from > 0) peak · sweep_from ^ (1 - (step - 1) / (total_steps - 1)). Source:
 //             Smith, "Cyclical learning rates", 2017, section 3.3, with equal factors
 //
-// The peak stands at step max(warmup_steps, 1), where the decay of linear and cosine begins; wsd
+// The peak is at step max(warmup_steps, 1), where the decay of linear and cosine begins; wsd
 // begins its decay there if warm-up ends later than the decay should begin.
 //
 // Weight decay falls from its full value at step 1 to 0 at the last step, in a straight line or by

@@ -106,7 +106,7 @@ std::string machine_table(const Machine& machine);
 
 template <class V>
 void describe(V& v, Point& p) {
-  v("bytes", p.bytes, {.unit = "bytes", .help = "Of the bucket.", .min = 1, .required = true});
+  v("bytes", p.bytes, {.unit = "bytes", .help = "Size of the bucket.", .min = 1, .required = true});
   v("seconds", p.seconds,
     {.unit = "s",
      .help = "Median over repetitions of the slowest rank's time.",
@@ -118,27 +118,42 @@ void describe(V& v, Point& p) {
 
 template <class V>
 void describe(V& v, Collective& c) {
-  v("operation", c.operation, {.help = "Which.", .required = true});
-  v("dtype", c.dtype, {.help = "Of what travels.", .required = true});
+  v("operation", c.operation, {.help = "The collective operation.", .required = true});
+  v("dtype", c.dtype, {.help = "Type of the elements that are sent.", .required = true});
   v("latency_s", c.latency_s,
-    {.unit = "s", .help = "Of the fit.", .min = 0.0, .max = 1e6, .required = true});
+    {.unit = "s",
+     .help = "Fitted time of an empty bucket.",
+     .min = 0.0,
+     .max = 1e6,
+     .required = true});
   v("seconds_per_byte", c.seconds_per_byte,
-    {.unit = "s/byte", .help = "Of the fit.", .min = 0.0, .max = 1.0, .required = true});
+    {.unit = "s/byte",
+     .help = "Fitted time of each further byte of a bucket.",
+     .min = 0.0,
+     .max = 1.0,
+     .required = true});
   v("residual", c.residual,
     {.unit = "1", .help = "Root mean square of the fit's relative errors.", .min = 0.0});
-  v.list("points", c.points, {.help = "What was measured; sizes ascend."});
+  v.list("points", c.points, {.help = "Measured times by size, in ascending order."});
 }
 
 template <class V>
 void describe(V& v, Link& l) {
   v("transport", l.transport, {.help = "As parallel.transport, without auto.", .required = true});
   v("reduction", l.reduction, {.help = "As parallel.reduction."});
-  v("hosts", l.hosts, {.help = "That the ranks were on.", .min = 1, .required = true});
-  v("ranks", l.ranks, {.help = "That took part.", .min = 2, .max = 1 << 20, .required = true});
+  v("hosts", l.hosts, {.help = "Hosts on which the ranks were.", .min = 1, .required = true});
+  v("ranks", l.ranks,
+    {.help = "Ranks that took part.", .min = 2, .max = 1 << 20, .required = true});
   v("sums_s", l.sums_s,
-    {.unit = "s", .help = "To add up norm and loss of a step.", .min = 0.0, .max = 1e6});
+    {.unit = "s",
+     .help = "Time to add up norm and loss of a step over all ranks.",
+     .min = 0.0,
+     .max = 1e6});
   v("control_s", l.control_s,
-    {.unit = "s", .help = "To agree on what is to be done after a step.", .min = 0.0, .max = 1e6});
+    {.unit = "s",
+     .help = "Time in which ranks agree on what is to be done after a step.",
+     .min = 0.0,
+     .max = 1e6});
   v("compute_lost", l.compute_lost,
     {.unit = "1",
      .help = "Share of its pace that compute loses while a collective runs beside it.",
@@ -149,15 +164,15 @@ void describe(V& v, Link& l) {
      .help = "How many times as long a collective takes beside compute.",
      .min = 1.0,
      .max = 1e6});
-  v.list("collectives", l.collectives, {.help = "What they cost."});
+  v.list("collectives", l.collectives, {.help = "Times of collective operations over this link."});
 }
 
 template <class V>
 void describe(V& v, ReadyAt& r) {
-  v("parameter", r.parameter, {.help = "Its name.", .required = true});
+  v("parameter", r.parameter, {.help = "Name of a parameter.", .required = true});
   v("share", r.share,
     {.unit = "1",
-     .help = "Of the last micro-step, when the gradient is complete.",
+     .help = "Share of the last micro-step after which the parameter's gradient is complete.",
      .min = 0.0,
      .max = 1.0,
      .required = true});
@@ -165,62 +180,72 @@ void describe(V& v, ReadyAt& r) {
 
 template <class V>
 void describe(V& v, Compute& c) {
-  v("model", c.model, {.help = "What decides its time.", .required = true});
-  v("precision", c.precision, {.help = "fp32 or bf16.", .required = true});
-  v("threads", c.threads, {.help = "Of a rank.", .min = 1, .required = true});
+  v("model", c.model,
+    {.help = "Facts of the model that decide the time of a micro-step.", .required = true});
+  v("precision", c.precision, {.help = "Precision of the run: fp32 or bf16.", .required = true});
+  v("threads", c.threads, {.help = "Threads of a rank.", .min = 1, .required = true});
   v("micro_sequences", c.micro_sequences,
     {.help = "As batch.micro_sequences.", .min = 1, .required = true});
   v("ranks_on_host", c.ranks_on_host,
-    {.help = "That computed at the same time.", .min = 1, .required = true});
+    {.help = "Ranks of a host that computed at the same time.", .min = 1, .required = true});
   v("micro_step_flops", c.micro_step_flops,
     {.unit = "FLOP",
-     .help = "Of one rank, by the model's formula.",
+     .help = "Work of a micro-step of one rank, by the model's formula.",
      .min = 0.0,
      .above_min = true,
      .required = true});
   v("micro_step_s", c.micro_step_s,
     {.unit = "s",
-     .help = "Forward and backward.",
+     .help = "Time of a micro-step, forward and backward.",
      .min = 0.0,
      .max = 1e6,
      .above_min = true,
      .required = true});
   v("last_micro_step_s", c.last_micro_step_s,
     {.unit = "s",
-     .help = "The same where gradients are reported ready.",
+     .help = "Time of a micro-step in which gradients are reported ready.",
      .min = 0.0,
      .max = 1e6,
      .above_min = true,
      .required = true});
   v("rest_s", c.rest_s,
     {.unit = "s",
-     .help = "Of a step outside of micro-steps and optimizer: zeros, data.",
+     .help = "Time of a step outside of micro-steps and optimizer: zeros, data.",
      .min = 0.0,
      .max = 1e6});
   v("norm_s_per_element", c.norm_s_per_element,
-    {.unit = "s", .help = "Squares of a gradient that a rank owns.", .min = 0.0, .max = 1.0});
-  v("update_s_per_element", c.update_s_per_element,
-    {.unit = "s", .help = "Update of an element that a rank owns.", .min = 0.0, .max = 1.0});
-  v("matrices_s", c.matrices_s,
-    {.unit = "s", .help = "Muon: all matrices on one rank.", .min = 0.0, .max = 1e6});
-  v("waiting_share", c.waiting_share,
-    {.unit = "1",
-     .help = "Of a step: what the ranks would wait for the slowest of them, on average.",
+    {.unit = "s",
+     .help = "Time to square and add an element of the gradients that a rank owns.",
      .min = 0.0,
      .max = 1.0});
-  v.list("ready", c.ready, {.help = "When gradients are complete, in backward's order."});
+  v("update_s_per_element", c.update_s_per_element,
+    {.unit = "s", .help = "Time to update an element that a rank owns.", .min = 0.0, .max = 1.0});
+  v("matrices_s", c.matrices_s,
+    {.unit = "s",
+     .help = "Muon: time to orthogonalize all matrices on one rank.",
+     .min = 0.0,
+     .max = 1e6});
+  v("waiting_share", c.waiting_share,
+    {.unit = "1",
+     .help = "Share of a step that ranks wait for the slowest of them, on average.",
+     .min = 0.0,
+     .max = 1.0});
+  v.list("ready", c.ready, {.help = "When each gradient is complete, in the order of backward."});
 }
 
 template <class V>
 void describe(V& v, Machine& m) {
-  v("version", m.version, {.help = "Of this format.", .required = true});
-  v("processor", m.processor, {.help = "Of rank 0's host."});
-  v("cpus", m.cpus, {.help = "Of a host, that its ranks may use.", .min = 1});
-  v("ranks_per_host", m.ranks_per_host, {.help = "Where a plan does not say.", .min = 1});
+  v("version", m.version, {.help = "Version of this format.", .required = true});
+  v("processor", m.processor, {.help = "Processor of rank 0's host."});
+  v("cpus", m.cpus, {.help = "CPUs of a host that its ranks may use.", .min = 1});
+  v("ranks_per_host", m.ranks_per_host,
+    {.help = "Ranks of a host where `plan` has no --hosts.", .min = 1});
   v("storage_bytes_per_s", m.storage_bytes_per_s,
-    {.unit = "bytes/s", .help = "All hosts together, until it is on the disk.", .min = 0.0});
+    {.unit = "bytes/s",
+     .help = "Rate at which all hosts together write a checkpoint, until it is on the disk.",
+     .min = 0.0});
   v.list("links", m.links, {.help = "Ways in which ranks communicate."});
-  v.list("compute", m.compute, {.help = "What ranks compute."});
+  v.list("compute", m.compute, {.help = "Times of what ranks compute."});
 }
 
 }  // namespace trireme::predict

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench shards`: what a step pays to know where every shard lies.
+// `trireme bench shards`: what a step pays to find where every shard lies.
 //
 // searched  what a step does with parallel.cached_shards off: for every bucket this rank's shards
 //           of gradients and parameters, and the pieces of parameters in them.

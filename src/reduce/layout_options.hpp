@@ -5,18 +5,18 @@
 // a full bucket from being less than one message, since each shard pays one latency per rank or
 // hop; and never more than the model has. The message is the transport's own:
 //
-//   one host, shared memory   512 KiB     comm/transport/transports.hpp says why
+//   one host, shared memory   512 KiB     reason: comm/transport/transports.hpp
 //   several hosts, MPI         60 KiB
 //   GPUs, NCCL                  4 MB      1 million elements of fp32. Source: Megatron-LM,
 //                                         distributed_data_parallel_config.py: max(40M, 1M * ranks)
 //
 // Where gradients are sharded three buckets are held beside the sums, so there a 16th of the model
-// stands for 40 million where it is less. With shard: parameters a bucket holds at least a layer
-// (that of an embedding apart) and ends with one, so that few buckets are whole at a time.
+// takes the place of 40 million where it is less. With shard: parameters a bucket holds at least a
+// layer (that of an embedding apart) and ends with one, so that few buckets are whole at a time.
 //
 // So 40 million hold up to 305 ranks of one host, 2604 on several hosts and 40 GPUs. The choice is
-// arithmetic on what all ranks know alike. Where a bucket ends changes no number: checkpoints hold
-// parameters, not buckets, and may be read with any other choice.
+// arithmetic on numbers that are equal on all ranks. Where a bucket ends changes no number:
+// checkpoints hold parameters, not buckets, and may be read with any other choice.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,7 @@
 namespace trireme::reduce {
 
 /// How many leaves one rank adds up; 1 unless the reduction is a tree. Requires: logical_shards is
-/// a power of two and a multiple of `ranks`; `trireme check` tells the user before.
+/// a power of two and a multiple of `ranks`; `trireme check` reports it before.
 std::int64_t leaves_per_rank(const ParallelConfig& config, int ranks);
 
 /// Waiting sums that adding so many leaves takes: log2.

@@ -7,7 +7,7 @@
 // 2. Without `verify` a checkpoint is "whole" when its manifest matches its hash and every rank
 //    file is there with its size; the files' bytes are not read.
 // 3. What the system could not read is "unreadable" and never "damaged": it may be whole, and
-//    nobody should remove it.
+//    should not be removed.
 #pragma once
 
 #include <cstdint>

@@ -70,7 +70,7 @@ class Record {
       refuse("there is no record of a run's steps here");
     file_ = h5::open_file(path_, h5::Access::read, h5::Writes::journaled);
     if (const auto sessions = column<std::int64_t>("sessions/first_step").size(); sessions != 1)
-      refuse(fmt::format("the run was started {} times: its steps say nothing about one of them",
+      refuse(fmt::format("the run was started {} times: a table of speeds takes runs of one start",
                          sessions));
   }
 

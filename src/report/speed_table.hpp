@@ -7,7 +7,7 @@
 //   /        attributes filetype "trireme-speed", version [1, 0]
 //   /speed   one dataset per column of SpeedRow, each with `unit` and `help` (columns.hpp)
 //
-// 1. A rate is the median over the steps after the warm-up; the quartiles stand beside it.
+// 1. A rate is the median over the steps after the warm-up; the quartiles are given beside it.
 // 2. A run that was resumed is refused: its steps belong to more than one start.
 // 3. What a run does not have (a goal that was not set, a ceiling that was not measured because it
 //    stopped early or kept no spans) is NaN in the file and "-" in the text.

@@ -26,7 +26,7 @@ struct Job : Sections {
   std::vector<std::pair<std::string, std::string>> build = {};
   std::vector<Change> rules = {};  ///< of every key of `deck`
   /// What made the tokens: encodes prompts, decodes samples, counts bytes of text. Null where the
-  /// deck does not say.
+  /// deck names none.
   std::shared_ptr<const text::Tokenizer> tokenizer = {};
   /// Where every key of `deck`, or the section around it, was given: for messages.
   std::vector<Place> places = {};

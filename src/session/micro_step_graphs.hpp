@@ -24,9 +24,9 @@
 // 2. What a graph was given by value is frozen, so nothing of that may change between steps: what
 //    does (tokens, targets, the number of the first sample) is read from the batch's memory.
 // 3. Scratch has its final addresses before the first recording (the pool is frozen, every product
-//    and workspace is made: the first step of a session is not captured), and nobody expects to
-//    find there what he left. So evaluation and sampling, which are not captured, share it with the
-//    graphs: all run on the one compute stream, one after the other.
+//    and workspace is made: the first step of a session is not captured), and no operation
+//    expects to find there what it left. So evaluation and sampling, which are not captured, share
+//    it with the graphs: all run on the one compute stream, one after the other.
 // 4. The numbers are those of model.train() to the bit: the same operations in the same order.
 // 5. A replay allocates nothing. Recordings are never dropped: two batches in turns at the most, of
 //    up to four places each (with a batch that changes, one micro-step may be the first and the
@@ -49,9 +49,9 @@ namespace trireme::session {
 
 class MicroStepGraphs {
  public:
-  /// All of them outlive the graphs. `hooks` hears of parameters in the groups in which the model
-  /// asks for them; before later micro-steps, of all at once, or where parameters take turns as in
-  /// the first; and of writes to gradients where these take turns, once per bucket.
+  /// All of them outlive the graphs. `hooks` is called for parameters in the groups in which the
+  /// model asks for them; before later micro-steps, of all at once, or where parameters take turns
+  /// as in the first; and of writes to gradients where these take turns, once per bucket.
   MicroStepGraphs(model::Gpt& model,
                   const layout::Plan& plan,
                   model::Hooks& hooks,
@@ -69,7 +69,7 @@ class MicroStepGraphs {
  private:
   struct Piece {
     std::unique_ptr<device::Graph> graph;
-    std::vector<ParameterIndex> used, ready;  ///< what the hooks hear after it
+    std::vector<ParameterIndex> used, ready;  ///< reported to the hooks after it
     std::optional<ParameterIndex> written;    ///< and then
   };
   struct Recording {

@@ -85,7 +85,7 @@ class Session {
   /// `job`, `data` and `world` outlive the session. `poison`: leased scratch is NaN until written.
   Session(const Job& job, const data::Split& data, comm::World& world, bool poison = false);
 
-  /// Enqueues step number `number`, counted from 1, and gives what the ranks say together. `ask` is
+  /// Enqueues step number `number`, counted from 1, and returns the requests of all ranks. `ask` is
   /// called once, when all is enqueued, for this rank's requests.
   template <class Ask>
   Requests enqueue(std::int64_t number, Ask&& ask) {

@@ -26,10 +26,9 @@
 
 namespace trireme::session {
 
-/// What one rank has to say at the end of a step, as numbers that ranks add up: 0 or 1 for each
-/// request.
+/// The requests of one rank at the end of a step, as numbers that ranks add up: 0 or 1 for each.
 struct Requests {
-  std::int64_t checkpoint = 0;  ///< asked for since the last look
+  std::int64_t checkpoint = 0;  ///< asked for since the last step
   std::int64_t stop = 0;
   std::int64_t writing = 0;     ///< a checkpoint is being written here
   std::int64_t unfinished = 0;  ///< compute has not finished the step
@@ -37,7 +36,7 @@ struct Requests {
   std::int64_t text_bytes = 0;
 };
 
-/// How many ranks say each, and the sum of the bytes. Collective.
+/// How many ranks have each request, and the sum of the bytes. Collective.
 Requests agree(comm::World& world, const Requests& mine);
 
 /// Blocks the signals for its lifetime. One at a time, in the main thread.

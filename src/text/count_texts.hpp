@@ -31,7 +31,7 @@ class TextBlocks {
   virtual void read(std::size_t block, const std::function<void(std::string_view)>& use) const = 0;
 };
 
-/// What ranks say to one another; collective.
+/// Messages between ranks; collective.
 class RankExchange {
  public:
   virtual ~RankExchange() = default;

@@ -32,7 +32,7 @@ namespace trireme::text {
 
 enum class Pattern : std::uint8_t { gpt2, cl100k, llama3, nanochat };
 
-/// The word that options and files have for it.
+/// Its name in options and files.
 std::string_view name_of(Pattern pattern);
 std::optional<Pattern> pattern_named(std::string_view name);
 /// "gpt2, cl100k, llama3, nanochat".

@@ -10,7 +10,7 @@
 namespace trireme::text {
 namespace {
 
-/// One tokenizer.json, with the words for what is wrong in it.
+/// One tokenizer.json, with messages about what is wrong in it.
 class Reader {
  public:
   explicit Reader(const FileText& file)

@@ -29,7 +29,7 @@ Vocabulary read_tokenizer_json(const FileText& file);
 /// merge; one that is not, and is spelled <...>, is a special token.
 Vocabulary read_vocab_and_merges(const FileText& vocab, const FileText& merges);
 
-/// What files that list tokens only do not say: {"pattern": NAME, "special_tokens": {NAME: ID,
+/// What files that list tokens only do not hold: {"pattern": NAME, "special_tokens": {NAME: ID,
 /// ...}}, in a file named like the other with ".json" at the end.
 struct Companion {
   Pattern pattern = Pattern::gpt2;

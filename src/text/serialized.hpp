@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first lines of a serialized tokenizer, which say of what kind it is.
+// The first lines of a serialized tokenizer, which name its kind.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Untrusted bytes as text that may be shown or stand in JSON: a model may put any bytes
+// Untrusted bytes as text that may be shown or be put into JSON: a model may put any bytes
 // together, and so may the name of a file.
 #pragma once
 

@@ -19,7 +19,7 @@ Vocabulary listed_vocabulary(std::string_view serialized);
 
 /// For Hugging Face's tokenizers, which give the same ids with it.
 std::string tokenizer_json(const Vocabulary& vocabulary);
-/// GPT-2's pair. They do not say the pattern: readers take gpt2's.
+/// GPT-2's pair. They do not hold the pattern: readers take gpt2's.
 std::string vocab_json(const Vocabulary& vocabulary);
 std::string merges_txt(const Vocabulary& vocabulary);
 

@@ -43,8 +43,8 @@ enum class Name : std::uint16_t {
 /// A row of the table.
 struct NameInfo {
   Name name;
-  const char* dotted;
-  const char* index;  ///< what Sample::index counts; "" when it is always 0
+  const char* dotted;  ///< what files, reports and plots call it
+  const char* index;   ///< what Sample::index counts; "" when it is always 0
   const char* help;
 };
 

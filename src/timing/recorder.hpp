@@ -61,8 +61,8 @@ double calendar_seconds();
 
 /// The clocks are given, so that times can be exact in tests.
 struct RecorderOptions {
-  bool enabled = true;
-  std::uint32_t rank = 0;
+  bool enabled = true;                          ///< record.spans
+  std::uint32_t rank = 0;                       ///< goes into every sample
   std::size_t capacity = std::size_t{1} << 16;  ///< samples between two takes
   std::size_t stream_spans = 256;               ///< event pairs; used with a device only
   std::function<double()> clock = steady_seconds;
@@ -89,7 +89,7 @@ class Recorder {
   /// Turns finished StreamSpans into samples; those not finished stay for later.
   void harvest();
 
-  /// The samples since the last clear(), in the order in which they ended.
+  /// The samples since the last clear(), in the order in which they ended or were harvested.
   [[nodiscard]] std::span<const Sample> samples() const { return samples_; }
   void clear() { samples_.clear(); }
 

@@ -90,7 +90,7 @@ Manifest manifest_from_json(std::string_view text, const std::string& path) {
   try {
     const Json json = Json::parse(text);
     if (!json.is_object() || json.value("format", "") != format_name)
-      return refuse(fmt::format("it does not say \"format\": \"{}\"", format_name));
+      return refuse(fmt::format("it has no \"format\": \"{}\"", format_name));
     if (json.at("version").get<std::int64_t>() != format_version)
       return refuse(fmt::format("its version is {}, this program reads {}",
                                 json.at("version").dump(), format_version));
@@ -148,7 +148,7 @@ std::string Manifests::problem(const std::string& path,
   const Manifest& manifest = *known->second;
   if (tokenizer != 0 && tokenizer != manifest.tokenizer)
     return fmt::format(
-        "these are tokens of another tokenizer than data.tokenizer's: {} says hash "
+        "these are tokens of another tokenizer than data.tokenizer's: {} has hash "
         "{:016x}, and data.tokenizer has {:016x}",
         manifest_path, manifest.tokenizer, tokenizer);
   const std::string name = std::filesystem::path(path).filename().string();
@@ -159,7 +159,7 @@ std::string Manifests::problem(const std::string& path,
     if (shard->tokens == tokens && shard->hash == hash)
       return "";
     return fmt::format(
-        "it has {} tokens with hash {:016x}, and {} says {} with {:016x}: it is "
+        "it has {} tokens with hash {:016x}, and {} lists {} with {:016x}: it is "
         "damaged, or of another run of trireme tokenize",
         tokens, hash, manifest_path, shard->tokens, shard->hash);
   }

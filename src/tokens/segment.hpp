@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of one file, and the hashes that say whether they are what was written.
+// The tokens of one file, and the hashes that show whether they are what was written.
 //
 // The bytes of the tokens are hashed in blocks of 64 KiB (XXH64; the last one may be shorter). Who
 // wrote or checked the file made the hashes; a segment compares a block with its own when it first
@@ -68,7 +68,7 @@ class Segment {
   }
 
   /// The bytes of the tokens from byte `begin` on. Throws StorageError when the file was cut,
-  /// cannot be read, or holds other bytes than its hashes say.
+  /// cannot be read, or holds bytes that do not match its hashes.
   /// Returns whether the file had to be opened.
   bool read(std::int64_t begin, std::span<std::byte> bytes) const;
   /// The block, unchecked; `room` has block_bytes. Returns its part of `room`.

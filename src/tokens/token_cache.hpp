@@ -7,7 +7,7 @@
 //
 // Text becomes tokens file by file, in the order of find_text().
 //
-//   bytes      One token 10 (a newline) stands between two files where the first does not end with
+//   bytes      One token 10 (a newline) lies between two files where the first does not end with
 //              one. A file with a NUL byte in it is no text and is skipped, unless the deck gives
 //              it by its own name.
 //   otherwise  The tokens of one document after the other (documents.hpp), each after the

@@ -63,7 +63,7 @@ struct TokenDemand {
   std::int64_t vocabulary = 0;
   /// Not 0: rows of documents are wanted, of so many tokens.
   std::int64_t row_context = 0;
-  /// What begins a document, where the files themselves do not say.
+  /// What begins a document, where the files themselves have no marks.
   std::optional<std::int32_t> end_of_text = {};
   /// Of the tokenizer that the run has; 0: not known. Compared with what the manifest of
   /// `trireme tokenize` states, where one lies beside the files.

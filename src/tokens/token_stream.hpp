@@ -49,7 +49,7 @@ class TokenStream {
 
 /// Segments, one after the other; of those that are opened when they are read, at most
 /// `most_open` are open at a time. read() throws StorageError when a file was changed meanwhile:
-/// cut, other bytes than its hashes say, a token outside the vocabulary.
+/// cut, bytes that do not match its hashes, a token outside the vocabulary.
 class FileTokens : public TokenStream {
  public:
   static constexpr std::size_t most_open = 256;

@@ -3,11 +3,11 @@
 //
 // Settings are run in rounds, each of them once in every round beside the deck's own values; a
 // ratio is that of two steps of one round, so that what disturbs a machine for longer than a round
-// is in both. A setting is measurably better when its median ratio is at least 1 % below 1 and three
-// quarters of its rounds are below 1.
+// is in both. A setting is measurably better when its median ratio is at least 1 % below 1 and
+// three quarters of its rounds are below 1.
 //
 // The best of several is partly the luckiest. So it is run once more against the deck's own values,
-// and only these later rounds decide, and say how much it gains. There it has to be measurably better
+// and only these later rounds decide, and give the gain. There it has to be measurably better
 // with at most one round in eight above 1: of a setting that gains nothing 9 of 256 series of eight
 // rounds are like that.
 #pragma once

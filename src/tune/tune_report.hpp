@@ -23,7 +23,7 @@ struct DeckOrigin {
   std::vector<std::string> overrides;  ///< of the command line
 };
 
-/// Keys that `bytes`, a deck's text, has to say otherwise to train with the chosen setting.
+/// Keys of `bytes`, a deck's text, that must change to train with the chosen setting.
 std::vector<deck::KeyValue> values_to_write(const Tuning& tuning, const std::string& bytes);
 
 /// The deck's text with these values after a block of comments: what was measured and chosen. One

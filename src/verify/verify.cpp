@@ -55,7 +55,7 @@ Job with(const Combination& combination, Job job, std::int64_t steps) {
   return job;
 }
 
-/// Says under which combination it was when an exception goes by.
+/// Logs the combination when an exception passes.
 class Witness {
  public:
   Witness(Log& log, const Combination& combination) : log_(log), combination_(combination) {}
@@ -158,7 +158,7 @@ std::string Verifier::run_one(const Combination& combination) {
                  world_)
       .initialize(*session.compute_stream);
   std::string found = train(session, combination);
-  // Nobody takes memory away that a peer still reads.
+  // No rank frees memory that a peer still reads.
   world_.barrier();
   return found;
 }

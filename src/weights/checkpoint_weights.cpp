@@ -54,7 +54,7 @@ struct OptionalFacts {
   }
   [[noreturn]] void refuse(const char* name, const std::string& value) const {
     throw UserError({directory},
-                    fmt::format("the checkpoint says {} of the model's {}", value, name));
+                    fmt::format("the checkpoint has {} for the model's {}", value, name));
   }
   template <class T>
   void number(const char* name, T& to) const {

@@ -20,7 +20,7 @@ record::NameValues model_facts(const model::GptShape& shape);
 /// The way back. Throws UserError when a fact is missing or no number.
 model::GptShape shape_from(const record::NameValues& facts, const std::string& directory);
 
-/// Those among `facts` that say where first weights came from.
+/// Those among `facts` about the origin of the first weights.
 record::NameValues origin_facts(const record::NameValues& facts);
 
 /// The checkpoint in `directory`, with the tokenizer that it holds; every rank file's frame is

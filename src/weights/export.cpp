@@ -68,7 +68,7 @@ class Exporter {
   }
 
  private:
-  /// Whether the format can say what the model is made of.
+  /// Throws where the format cannot describe the model.
   void expect_known_parts() const {
     const Family* family = find_family(shape_);
     const auto written_as = [&](model::Family kind) {
@@ -78,15 +78,16 @@ class Exporter {
     if (shape_.attention_window > 0 && !written_as(model::Family::qwen3))
       throw UserError({model_.shape_file},
                       fmt::format("model.attention_window is {}, which neither config.json of "
-                                  "GPT-2, Llama and nanochat nor llm.c's files can say: a program "
+                                  "GPT-2, Llama and nanochat nor llm.c's files can hold: a program "
                                   "that reads them would attend to more",
                                   shape_.attention_window));
     if (shape_.logit_softcap > 0 && !written_as(model::Family::nanochat))
-      throw UserError({model_.shape_file},
-                      fmt::format("model.logit_softcap is {}, which neither config.json of GPT-2, "
-                                  "Llama and Qwen3 nor llm.c's files can say: a program that reads "
-                                  "them would compute other logits",
-                                  shape_.logit_softcap));
+      throw UserError(
+          {model_.shape_file},
+          fmt::format("model.logit_softcap is {}, which neither config.json of GPT-2, "
+                      "Llama and Qwen3 nor llm.c's files can hold: a program that reads "
+                      "them would compute other logits",
+                      shape_.logit_softcap));
     const auto parts = [&] {
       return fmt::format(
           "{} {} gain, {} embedding norm, {}, {} positions, qk_norm {}, {} heads of {} channels "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a family of models is called elsewhere, as a table: the names of its tensors and of its
-// sizes, and the keys of config.json that say whether it is the model that trireme computes. A new
+// sizes, and the keys of config.json that decide whether it is a model that trireme computes. A new
 // family is a row of families() with its own tables; nothing else here depends on a family's name.
 //
 // In names, '#' stands for the number of a block.
@@ -64,7 +64,7 @@ struct Family {
   std::span<const FixedRule> fixed;
   const char* heads_key;       ///< of sizes: that of the heads
   const char* head_width_key;  ///< null: heads divide the channels
-  std::int64_t head_width;     ///< where config.json does not say; 0: heads divide the channels
+  std::int64_t head_width;     ///< where config.json has none; 0: heads divide the channels
   std::span<const char* const> dropout_keys;
   /// Its layers have biases with any config.json; those of a model without are zero there.
   bool always_biased;

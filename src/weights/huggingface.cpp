@@ -85,7 +85,7 @@ class Folder {
     try {
       for (SafetensorsEntry& entry : read_safetensors(InputFile(path)).tensors) {
         if (!expected.empty() && missing.erase(entry.name) == 0)
-          say(path, entry.name, fmt::format("{} does not say that it is in this file", index_file));
+          say(path, entry.name, fmt::format("{} does not list it in this file", index_file));
         std::string known = entry.name;
         if (known.starts_with(family_.prefix))
           known.erase(0, family_.prefix.size());
@@ -100,7 +100,7 @@ class Folder {
       return say(path, "", error.reason());
     }
     for (const std::string& name_of_missing : missing)
-      say(path, name_of_missing, fmt::format("not here, where {} says that it is", index_file));
+      say(path, name_of_missing, fmt::format("not in this file, in which {} lists it", index_file));
   }
 
   void take_shards(const std::string& index) {
@@ -130,7 +130,7 @@ class Folder {
       model_.tensors.push_back(std::move(tensor));
   }
 
-  /// Says what is wrong with it, else it becomes an extent of `tensor`.
+  /// Reports what is wrong with it, else it becomes an extent of `tensor`.
   bool take_part(const layout::Parameter& parameter,
                  const TheirTensor& their,
                  StoredTensor& tensor) {
@@ -220,8 +220,7 @@ class Folder {
     }
     if (!same)
       say(path, entry.name,
-          fmt::format("it differs from {}, to which {} says that it is tied "
-                      "(tie_word_embeddings)",
+          fmt::format("it differs from {}, to which {} ties it (tie_word_embeddings)",
                       embedding.name, config_file));
   }
 
@@ -239,7 +238,7 @@ class Folder {
       reader.read(tensor, 0, view_of(values.data(), std::ssize(values)));
       if (std::ranges::any_of(values, [](float value) { return value != 0; }))
         say(model_.files[static_cast<std::size_t>(tensor.extents.front().file)], tensor.name,
-            fmt::format("it is not zero, and {} says that the model has no biases", config_file));
+            fmt::format("it is not zero, and the model of {} has no biases", config_file));
     }
     model_.tensors = std::move(kept);
   }
@@ -262,7 +261,7 @@ bool is_huggingface(const std::string& directory) {
 StoredModel open_huggingface(const std::string& directory) {
   const std::string config = directory + "/" + config_file;
   if (!fs::exists(config))
-    throw UserError({directory}, "config.json is missing, which says the model's sizes");
+    throw UserError({directory}, "config.json, which has the model's sizes, is missing");
   if (!fs::exists(directory + "/" + one_file) && !fs::exists(directory + "/" + index_file))
     throw UserError(
         {directory},

@@ -36,7 +36,7 @@ std::vector<LlmcElement> llmc_order(const model::GptShape& shape, std::int64_t r
 /// Rows of the token embedding in the file.
 std::int64_t llmc_rows(std::int64_t vocabulary);
 /// Requires: a shape with biases and a tied head.
-/// Whether the format can say what the model is made of; biases may be added, as zeros.
+/// Whether the format can describe the model; biases may be added, as zeros.
 bool is_llmc_model(const model::GptShape& shape);
 LlmcHeader llmc_header(const model::GptShape& shape, StoredType type);
 

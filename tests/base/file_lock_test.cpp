@@ -68,7 +68,7 @@ TEST_F(FileLocks, EndWithTheirProcess) {
   EXPECT_EQ(lock.take_alone(), Taken::yes);
 }
 
-TEST_F(FileLocks, SayWhoSignedLast) {
+TEST_F(FileLocks, NameWhoSignedLast) {
   FileLock lock(path());
   EXPECT_EQ(lock.holder("nobody"), "nobody");
   std::ofstream(path()) << "process 1 on a host with a very long name\n";

@@ -19,7 +19,7 @@ class StageProgressTest : public testing::Test {
   /// What is said `after` the beginning.
   std::string told(const std::string& what, double done, double total, milliseconds after) {
     testing::internal::CaptureStdout();
-    progress_.tell(what, done, total, begin_ + after);
+    progress_.report(what, done, total, begin_ + after);
     return testing::internal::GetCapturedStdout();
   }
 
@@ -51,7 +51,7 @@ TEST_F(StageProgressTest, WhatWasDoneBeforeIsNoSpeed) {
               HasSubstr("counting: 80.0 %, 40.0 s left\n"));
 }
 
-TEST_F(StageProgressTest, SaysNothingOfWhatIsDone) {
+TEST_F(StageProgressTest, ReportsNothingThatIsDone) {
   EXPECT_EQ(told("counting", 0, 400, seconds(0)), "");
   EXPECT_EQ(told("counting", 400, 400, seconds(60)), "");
 }

@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(CheckCommand, SaysWhatTheDeckDoes) {
+TEST(CheckCommand, SumsUpTheDeck) {
   const test::ScratchDirectory directory;
   const std::string path = directory.path() + "/a.yaml";
   std::ofstream(path) << deck::completed(
@@ -28,7 +28,7 @@ TEST(CheckCommand, SaysWhatTheDeckDoes) {
   EXPECT_THAT(text, HasSubstr("50 steps, 4.80 k tokens, into runs/a"));
 }
 
-TEST(CheckCommand, SaysOfWhichPartsAModelIs) {
+TEST(CheckCommand, NamesThePartsOfAModel) {
   const test::ScratchDirectory directory;
   const std::string path = directory.path() + "/a.yaml";
   std::ofstream(path) << deck::completed("model: {preset: nanochat-d12}\n");

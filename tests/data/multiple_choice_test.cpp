@@ -59,7 +59,7 @@ TEST_F(Hellaswag, IsReadAsLlmCWritesIt) {
   EXPECT_EQ(questions[1].label, 0);
 }
 
-TEST_F(Hellaswag, SaysWhichExampleIsWrongAndWhere) {
+TEST_F(Hellaswag, NamesTheWrongExampleAndItsPlace) {
   const std::string good = header_of(20240522, 1, 2);
   EXPECT_NE(refused("short").find("5 bytes are no evaluation file"), std::string::npos);
   EXPECT_NE(refused(header_of(20240520, 1, 0)).find("magic 20240520"), std::string::npos);
@@ -155,7 +155,7 @@ TEST_F(JsonLines, ReportsEveryWrongLineAtOnce) {
     EXPECT_NE(said.find(line), std::string::npos) << line << "\nnot in\n" << said;
 }
 
-TEST_F(JsonLines, CountsWhatItDoesNotTell) {
+TEST_F(JsonLines, CountsWhatItDoesNotList) {
   std::string many;
   for (int i = 0; i < 25; ++i) many += "{}\n";
   EXPECT_NE(refused(many).find("and 5 more"), std::string::npos);

@@ -110,7 +110,7 @@ TEST_F(Open, OtherEntriesHaveAnotherCache) {
   EXPECT_FALSE(fs::exists(at("run")));
 }
 
-TEST_F(Open, SaysWhatItLeftOut) {
+TEST_F(Open, NamesWhatItLeftOut) {
   write("d/good", "text");
   write("d/binary", std::string("\0", 1));
   fs::create_symlink("nowhere", at("d/dangling"));

@@ -183,7 +183,7 @@ TEST(Echo, ReadsBackToTheSameConfigForEveryKey) {
   }
 }
 
-TEST(Echo, SaysWhereEachValueComesFrom) {
+TEST(Echo, NamesTheSourceOfEachValue) {
   const Deck deck =
       parse(completed("optimizer:\n  beta1: 0.8\n"), "my deck.yaml", {"run.steps=77"});
   const std::string text = echo(deck);

@@ -20,7 +20,7 @@
 namespace trireme::device {
 namespace {
 
-TEST(WithoutGpu, SaysWhyAndThrows) {
+TEST(WithoutGpu, GivesTheReasonAndThrows) {
   const CudaCensus census = count_cuda_devices();
   EXPECT_EQ(census.count == 0, !census.why_none.empty());
   if (census.count == 0) {

@@ -113,7 +113,7 @@ TEST(Findings, NameAFileSystemThatIsSlowOrFull) {
             Texts{"a synchronized write of 4 KiB takes 200 ms in /scratch on a"});
 }
 
-TEST(Findings, SayWhereRanksShareCores) {
+TEST(Findings, NameRanksThatShareCores) {
   const auto texts = found_after([](Report& r) {
     for (auto& rank : r.placement.ranks) rank.threads = 4;
   });
@@ -121,7 +121,7 @@ TEST(Findings, SayWhereRanksShareCores) {
   EXPECT_NE(texts[0].find("lower run.threads"), std::string::npos) << texts[0];
 }
 
-TEST(Findings, StandInTextAndJson) {
+TEST(Findings, AreInTextAndJson) {
   Report report = sound();
   EXPECT_NE(report_text(report).find("no problems found\n"), std::string::npos);
   report.hosts[0].governor = "powersave";

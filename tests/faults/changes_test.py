@@ -66,7 +66,7 @@ class Changes(TrainingTest):
         run = self.train("run.steps=16", "run.allow_changes=[data]")
         self.assertEqual(run.code, 0, run)
 
-    def test_the_jump_of_the_rate_is_told_before_it_happens(self):
+    def test_the_jump_of_the_rate_is_reported_before_it_happens(self):
         run = self.train("run.steps=24")
         self.assertEqual(run.code, 0, run)
         self.assertRegex(run.out + run.err, r"the learning rate jumps from 0\.0003 at step 12 to 0\.00\d+ at step 13")

@@ -241,7 +241,7 @@ class Damage(FaultTest):
         with open(latest, "rb") as file:
             self.assertEqual(file.read(), b"step-00000016\n")
 
-    def test_a_record_older_than_the_checkpoint_keeps_its_gap_and_says_so(self):
+    def test_a_record_older_than_the_checkpoint_keeps_its_gap_and_reports_it(self):
         record = self.path("run/run.h5")
         with h5py.File(record, "r+") as file:  # as after a power cut on a disk that lied
             for group, key in (("steps", "step"), ("validation", "step"), ("checkpoints", "step")):

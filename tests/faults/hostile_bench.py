@@ -50,7 +50,7 @@ class Outcome:
             word in self.err for word in ("terminate called", "Process received signal", "stack smashing", "double free", "exited on signal"))
 
     @property
-    def told(self):
+    def reported(self):
         return self.code in (2, 3, 75) and "error: " in self.err
 
     @property

@@ -8,7 +8,7 @@
 
 A case is judged by what came of it:
     right    the run ended with the numbers of the undisturbed one; where rows of its record are missing or changed, it said so
-    told     it stopped with an error line and exit code 2, 3 or 75, and went on to the right numbers once the cause was gone
+    reported it stopped with an error line and exit code 2, 3 or 75, and went on to the right numbers once the cause was gone
     silent   other numbers, or rows that are missing or changed, without a word
     hang     no end within the limit          crash     a signal, a bug's exit code, an uncaught exception
     lost     nothing was damaged, a call failed or was not allowed, and yet the record was given up, or rows written before are gone
@@ -31,7 +31,7 @@ import numpy
 from hostile_bench import MORE, TRIREME, Bench
 from hostile_cases import KINDS, SHARES, Decks, Hdf5, Sweep
 
-VERDICTS = ("right", "told", "silent", "hang", "crash", "lost", "advice", "dead end")
+VERDICTS = ("right", "reported", "silent", "hang", "crash", "lost", "advice", "dead end")
 BAD = VERDICTS[2:]
 RANKS, SHARE_OF_RANKS = 2, 0.15
 # What a run says when its record, its cache or a checkpoint is not as it was left.
@@ -77,7 +77,7 @@ def judge(case, bench):
         return "crash", outcome
     if outcome.code == 0:
         return judge_finished(case, outcome), outcome
-    if not outcome.told:
+    if not outcome.reported:
         return "silent", outcome
     case.undo()
     if "VICTIM" in case.what:
@@ -87,8 +87,8 @@ def judge(case, bench):
     again = bench.start(case.run, MORE, ranks=case.ranks)
     if again.hung:
         return "hang", again
-    verdict = "dead end" if again.code != 0 or not is_right(case, False, again) else "lost" if is_lost(case) else "told"
-    if verdict == "told":
+    verdict = "dead end" if again.code != 0 or not is_right(case, False, again) else "lost" if is_lost(case) else "reported"
+    if verdict == "reported":
         return verdict, outcome
     again.err = f"{outcome}\n=== and again, without the cause:\n" + again.err
     return verdict, again

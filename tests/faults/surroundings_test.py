@@ -80,11 +80,11 @@ class Surroundings(TrainingTest):
         for part in parts:
             self.assertIn(part, errors[0])
 
-    def test_a_run_directory_that_is_moved_is_told(self):
+    def test_a_run_directory_that_is_moved_is_reported(self):
         self.gone(lambda: os.rename(self.path("run"), self.path("away")), 2, self.path("run"), "moved away")
         self.assertIn("moved away", self.log("away"))  # the error that ended the run is in its log
 
-    def test_a_run_directory_that_is_removed_is_told(self):
+    def test_a_run_directory_that_is_removed_is_reported(self):
         def change():
             while os.path.exists(self.path("run")):  # it may write between two removals
                 shutil.rmtree(self.path("run"), ignore_errors=True)
@@ -107,7 +107,7 @@ class Surroundings(TrainingTest):
         run = Run(subprocess.run([TRIREME, "check", pipe], capture_output=True, text=True, timeout=TIMEOUT_S, check=False))
         self.assert_refused(run, USER, "deck.yaml", "no process writes into this pipe")
 
-    def test_a_deep_deck_is_told_in_words(self):
+    def test_a_deep_deck_is_refused_by_a_message(self):
         path = self.path("deep.yaml")
         with open(path, "w", encoding="ascii") as out:
             out.write("run: " + "[" * 5000)

@@ -57,7 +57,7 @@ TEST(WindowBegin, IsZeroAndThenMovesByHalfAContext) {
     }
 }
 
-TEST(Repeats, WhenTheNewestTokensStandThereAlready) {
+TEST(Repeats, WhenTheNewestTokensOccurThereAlready) {
   EXPECT_FALSE(repeats(Tokens{1, 2, 3}, 1));
   EXPECT_TRUE(repeats(Tokens{1, 2, 1}, 1));
   EXPECT_TRUE(repeats(Tokens{7, 7, 7}, 2));
@@ -112,7 +112,7 @@ TEST_F(GenerateTest, TokensBeyondTheAlphabetAreNeverDrawn) {
     EXPECT_LT(token, 4);
 }
 
-TEST_F(GenerateTest, ATextEndsWhereItsRulesSaySo) {
+TEST_F(GenerateTest, ATextEndsByItsRules) {
   const Rules free_rules{.tokens = 40, .seed = 2};
   const Tokens whole = text({1}, free_rules);
   const Request request{{1}};

@@ -42,7 +42,7 @@ class Documents(TrainingTest):
         self.assert_refused(self.train(*self.data), 2, "model.document_mask: false here", "run.allow_changes=[model.document_mask]")
         self.train_well(*self.data, "run.allow_changes=[model.document_mask]", ranks=2)
 
-    def test_kept_keys_and_values_say_what_the_whole_window_says(self):
+    def test_kept_keys_and_values_give_what_the_whole_window_gives(self):
         self.train_well(*self.mask, "run.steps=60")  # until it has learned how short documents are
         words = ["sample", self.path("run"), "--prompt", "the quick", "--tokens", "120", "--seed", "4", "--ignore-end", "--json", "-"]
         said, again = start(*words), start(*words, "--no-cache")

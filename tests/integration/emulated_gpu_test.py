@@ -37,7 +37,7 @@ class EmulatedGpu(TrainingTest):
             self.assertEqual(self.losses(graphs), self.losses("micro_step"))
             self.assertEqual(self.weights(3, graphs), self.weights(3, "micro_step"))
 
-    def test_bf16_is_near_and_its_speed_is_told(self):
+    def test_bf16_is_near_and_its_speed_is_reported(self):
         self.train_well(*SMALL, "run.device=cpu", "model.dropout=0", ranks=1, name="cpu")
         self.train_well(*SMALL, "run.device=cuda", "model.dropout=0", "run.precision=bf16", ranks=1, name="bf16")
         self.assert_losses_near("bf16", "cpu", 1e-2)
@@ -47,7 +47,7 @@ class EmulatedGpu(TrainingTest):
             self.assertEqual(table["speed"]["memory"][0], record["memory"].attrs["peak_device"])
             self.assertIn("GPU", table["speed"]["device"].asstr()[0])
 
-    def test_old_cudnn_goes_without_graphs_and_says_so(self):
+    def test_old_cudnn_goes_without_graphs_and_reports_it(self):
         small = (*SMALL, "run.device=cuda", "model.dropout=0", "run.precision=bf16")
         old = ("env", "TRIREME_EMULATED_CUDNN=91501")
         self.assertIn("gpu.graphs: off: cuDNN 9.15.1 with a context of 8", self.train_well(*small, ranks=2, name="old", prefix=old).out)

@@ -57,7 +57,7 @@ class Sample(Trained):
         self.assertEqual(self.well("sample", *words, "--no-cache"), said)
         self.assertNotEqual(self.well("sample", *words[:-1], "5"), said)
 
-    def test_any_number_of_ranks_says_the_same(self):
+    def test_any_number_of_ranks_gives_the_same_texts(self):
         prompts = self.write("prompts.txt", "the\n\nquick brown fox jumps over the lazy dog\r\nz\n")
         words = ["sample", self.run_directory, "--prompts", prompts, "--samples", "3", "--tokens", "20", "--top-k", "9", "--top-p",
                  "0.9", "--batch", "2"]
@@ -97,7 +97,7 @@ class Sample(Trained):
         self.assertEqual(self.well(*words, "--step", "24"), self.well(*words))
         self.assert_refused(start(*words, "--step", "13"), 2, "no checkpoint of step 13; there are those of 12, 18, 24")
 
-    def test_weights_of_another_format_say_and_score_the_same(self):
+    def test_weights_of_another_format_give_the_same_texts_and_scores(self):
         text = self.write("text.txt", "the quick brown fox jumps over the lazy dog\n" * 9)
         folders = [self.run_directory]
         for form in ("huggingface", "llm.c"):

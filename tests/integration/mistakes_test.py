@@ -65,7 +65,7 @@ class Sources(TrainingTest):
         self.assertEqual(run.code, USER, run)
         self.assertIn("empty.yaml", run.errors[0])
 
-    def test_several_mistakes_are_told_at_once_by_one_rank(self):
+    def test_several_mistakes_are_reported_at_once_by_one_rank(self):
         run = self.train("run.steps=0", "model.heads=3", "optimizer.clip_norm=.nan", ranks=3)
         self.assertEqual(run.code, USER, run)
         told = "\n".join(run.errors)

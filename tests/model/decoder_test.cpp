@@ -93,7 +93,7 @@ class DecoderTest : public ::testing::TestWithParam<test::Backend> {
   }
 };
 
-TEST_P(DecoderTest, TokenByTokenItSaysWhatTheWholeModelSays) {
+TEST_P(DecoderTest, TokenByTokenItGivesWhatTheWholeModelGives) {
   GptShape capped = small_llama();
   capped.logit_softcap = 1;
   GptShape windowed = longer_shape(), windowed_llama = longer_llama();

@@ -21,12 +21,12 @@ TEST(WindowPattern, RepeatsAndEndsLong) {
   EXPECT_EQ(spelled_out("L", 2), "LL");
 }
 
-TEST(WindowPattern, OfAllLayersStandsAsItIs) {
+TEST(WindowPattern, OfAllLayersIsTakenAsItIs) {
   EXPECT_EQ(spelled_out("LLSS", 4), "LLSS");
   EXPECT_EQ(spelled_out("S", 1), "S");
 }
 
-TEST(WindowPattern, OfMoreLettersThanLayersOrNoneSaysNothing) {
+TEST(WindowPattern, OfMoreLettersThanLayersOrNoneMeansNothing) {
   EXPECT_TRUE(long_layers("LLLL", 3).none());
   EXPECT_TRUE(long_layers("L", 0).none());
   EXPECT_TRUE(long_layers("", 3).none());
@@ -40,7 +40,7 @@ GptShape resolved(std::optional<std::int64_t> window, std::optional<std::string>
   return resolve(config);
 }
 
-TEST(WindowPattern, SaysWhichLayersHaveTheWindow) {
+TEST(WindowPattern, NamesTheLayersThatHaveTheWindow) {
   const GptShape shape = resolved(512, "SSSL");
   for (std::int64_t l = 0; l < 12; ++l) {
     EXPECT_EQ(shape.window_of(l), l % 4 == 3 ? 0 : 512) << l;

@@ -79,7 +79,7 @@ TEST_P(ElementwiseTest, GeluKeepsNan) {
   EXPECT_FALSE(std::isnan(dx.values()[1]));
 }
 
-TEST_P(ElementwiseTest, DropsWhatTheFactorsSay) {
+TEST_P(ElementwiseTest, DropsByTheFactors) {
   for (const std::int64_t per_sample : {1, 3, 64, 257, 20001}) {
     const std::int64_t samples = per_sample > 1000 ? 2 : 5, n = samples * per_sample;
     const auto dropout = dropped(0.25F);

@@ -293,7 +293,7 @@ TEST_P(LayerNormTest, AddsABranchFirst) {
     for (const float rate : {0.0F, 0.25F}) check_sum(samples, time, channels, rate);
 }
 
-TEST_P(LayerNormTest, DropsWhatTheFactorsSay) {
+TEST_P(LayerNormTest, DropsByTheFactors) {
   // x = 0 and branch = 1 leave the factors themselves.
   for (const std::int64_t channels : {1, 3, 64, 257}) {
     const std::int64_t samples = 3, time = 5, rows = samples * time, n = rows * channels;

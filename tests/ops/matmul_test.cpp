@@ -390,7 +390,7 @@ TEST_P(MatmulTest, CountsFlops) {
 
 TRIREME_ON_BACKENDS(MatmulTest);
 
-TEST(MatrixLibrary, SaysItsVersion) {
+TEST(MatrixLibrary, HasAVersion) {
   EXPECT_THAT(
       ops::onednn_version(),
       testing::MatchesRegex(ops::has_onednn() ? "[0-9]+\\.[0-9]+\\.[0-9]+" : "not in this build"));

@@ -71,7 +71,7 @@ class CommandLineTest(unittest.TestCase):
         self.assertGreater(width, 1200)
         self.assertGreater(height, 800)
 
-    def test_plot_goes_where_it_is_told(self):
+    def test_plot_goes_where_output_names_it(self):
         made_up.write(self.path, steps=5)
         for name in ("a.png", "b.svg", "c.pdf"):
             self.assertEqual(run("plot", self.path, "-o", f"{self.directory}/{name}")[0], 0)
@@ -184,7 +184,7 @@ class CommandLineTest(unittest.TestCase):
                 code, _, err = run("plot", self.path)
                 self.assertEqual((code, err), (0, ""))
 
-    def test_refuses_what_it_does_not_know(self):
+    def test_refuses_what_is_unknown(self):
         made_up.write(self.path, version=(2, 0))
         self.assertIn("format version 2.0, this program reads version 1.x", self.refused("summary", self.path))
         made_up.write(self.path, filetype="trireme-checkpoint")

@@ -61,7 +61,7 @@ TEST(ComputeCost, CarriesAnotherModelOverByFlop) {
   EXPECT_EQ(find_compute(machine, work).row, nullptr);
 }
 
-TEST(ComputeCost, MeasuredSharesTellWhenBucketsAreReadyAndNeeded) {
+TEST(ComputeCost, MeasuredSharesGiveWhenBucketsAreReadyAndNeeded) {
   Compute row = row_of(1, 3.0);
   row.ready = {{"b", 0.5}, {"a", 0.75}, {"e", 1.0}};
   row.norm_s_per_element = 1e-3;
@@ -85,7 +85,7 @@ TEST(ComputeCost, MeasuredSharesTellWhenBucketsAreReadyAndNeeded) {
   EXPECT_DOUBLE_EQ(model.buckets[0].update_s, 1.28);
 }
 
-TEST(ComputeCost, WithoutMeasuredSharesElementsTell) {
+TEST(ComputeCost, WithoutMeasuredSharesElementsDecide) {
   const Machine machine = machine_of({row_of(1, 3.0)});
   StepModel model;
   fill_compute(model, find_compute(machine, work_of(1)), plan_of(1), true, 0);

@@ -72,7 +72,7 @@ TEST(LinkCost, PutsHierarchyTogetherFromInsideAndBetweenHosts) {
   EXPECT_DOUBLE_EQ(seconds(more, 8000), (1e-6 + 8e-6) + 3 * (1e-5 + 4e-6));
 }
 
-TEST(LinkCost, SaysWhatIsMissing) {
+TEST(LinkCost, NamesWhatIsMissing) {
   const Machine machine = machine_of({link_of(Transport::shared_memory, 2, 1, 1e-6)});
   const auto cost = LinkCost::find(machine, {Transport::hierarchical, Reduction::sum, 4, 2});
   EXPECT_NE(cost.missing().find("mpi among 2 ranks on 2 hosts"), std::string::npos);

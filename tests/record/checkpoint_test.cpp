@@ -344,7 +344,7 @@ TEST(Pruning, ADamagedMilestoneIsLeftAndNotCounted) {
               ElementsAre("latest", "step-00000200", "step-00000300", "step-00000400"));
 }
 
-TEST(Checkpoint, ListShowsWhatTheManifestSays) {
+TEST(Checkpoint, ListShowsWhatTheManifestHolds) {
   const test::ScratchDirectory scratch;
   save_on(3, scratch.path(), 100, {0, 200});
   save_on(2, scratch.path(), 200, {0, 200});

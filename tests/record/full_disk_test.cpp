@@ -210,7 +210,7 @@ TEST(RecordOfADiskThatCannotBeRead, IsNotCalledDamagedWhateverReadFails) {
 }
 
 /// The disk fills while a copy of the rows is written, and has room for run.h5 all the same.
-TEST(FullDisk, OfACopyCostsTheRecordNothingAndIsToldAtTheNextRow) {
+TEST(FullDisk, OfACopyCostsTheRecordNothingAndIsReportedAtTheNextRow) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5", copy = scratch / "steps.jsonl";
   std::vector<std::string> warnings;

@@ -105,7 +105,7 @@ TEST_F(CheckpointTableTest, OnlyVerifyReadsTheBytes) {
               HasSubstr("\"state\": \"damaged\", \"damage\": [{\"file\": "));
 }
 
-TEST_F(CheckpointTableTest, WhatTheManifestShowsIsToldWithoutVerify) {
+TEST_F(CheckpointTableTest, WhatTheManifestShowsIsReportedWithoutVerify) {
   std::filesystem::remove(checkpoint("step-00000004/rank-00000.h5"));
   const auto table = checkpoint_table(scratch_.path(), false);
   EXPECT_EQ(table.lines[1].state, CheckpointState::damaged);

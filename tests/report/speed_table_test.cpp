@@ -95,7 +95,7 @@ TEST(SpeedTable, TakesTheMedianAfterTheWarmupBesideGoalAndCeiling) {
   EXPECT_THAT(speed_table(rows), HasSubstr("on a GPU, abc123"));
 }
 
-TEST(SpeedTable, SaysWhatARunDoesNotKnow) {
+TEST(SpeedTable, ShowsWhatARunLacks) {
   const test::ScratchDirectory scratch;
   const auto rows = speed_rows({.run_directories = {recorded(scratch / "a", "x", {1, 2})}});
   EXPECT_TRUE(std::isnan(rows.front().goal));

@@ -171,7 +171,7 @@ TEST_F(Readers, TakeLlmcsTokenizerFile) {
   EXPECT_THAT(said("x.bin", "short"), HasSubstr("5 bytes"));
 }
 
-TEST_F(Readers, SayWhatADirectoryLacks) {
+TEST_F(Readers, NameWhatADirectoryLacks) {
   EXPECT_THAT(user_error([&] { load_tokenizer(at("nowhere")); }), HasSubstr("no such file"));
   std::filesystem::create_directory(at("empty"));
   EXPECT_THAT(user_error([&] { load_tokenizer(at("empty")); }), HasSubstr("no tokenizer in this"));

@@ -84,7 +84,7 @@ TEST(PieceCounts, AreExactInSeveralPassesWhenMemoryIsShort) {
   EXPECT_EQ(found, expected);
 }
 
-TEST(PieceCounts, SayWhenMemoryIsFarTooLittle) {
+TEST(PieceCounts, ReportWhenMemoryIsFarTooLittle) {
   PieceCounts counts(0, 40000);
   const auto fill = [&] {
     for (int i = 0; i < 1000000; ++i) add(counts, std::to_string(i));

@@ -158,7 +158,7 @@ TEST_F(Resume, WhatAnOlderCheckpointDoesNotStateIsNotCompared) {
   EXPECT_EQ(rate_jump(before_, job()), "");
 }
 
-TEST_F(Resume, ARateThatJumpsWithTheLengthOfTheRunIsTold) {
+TEST_F(Resume, ARateThatJumpsWithTheLengthOfTheRunIsReported) {
   job_.optimizer.schedule.kind = optim::Schedule::cosine;
   job_.optimizer.schedule.warmup_steps = 2;
   before_.step = 20;  // a finished run that goes on

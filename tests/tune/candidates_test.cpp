@@ -125,7 +125,7 @@ TEST(Bits, DependOnTheOrderOfAdditions) {
     }
 }
 
-TEST(Settings, SayWhatDiffersAsADeckWould) {
+TEST(Settings, ShowWhatDiffersAsADeckWould) {
   Setting other = own_setting();
   EXPECT_EQ(words_of(differences(own_setting(), other)), "the deck's values");
   other.bucket_elements.value = 100;

@@ -91,7 +91,7 @@ TEST(RateCurve, IsNotMisledByOneStep) {
   EXPECT_NEAR(std::log10(*found.steepest), -4, 0.2);
 }
 
-TEST(RateCurve, SaysWhenThereIsNothingToSuggest) {
+TEST(RateCurve, ReportsWhenThereIsNothingToSuggest) {
   const auto flat = rate_curve(rates(), losses([](double) { return 5; }), request());
   EXPECT_FALSE(flat.steepest || flat.diverges || flat.suggested);
   EXPECT_THAT(rate_table(flat), HasSubstr("does not fall in this range"));

@@ -76,7 +76,7 @@ TEST(Export, GivesBackALlamaAndWhatFollowedItThatWereImported) {
   }
 }
 
-TEST(Export, OnlyQwen3SaysWhichLayersHaveAWindow) {
+TEST(Export, OnlyQwen3ListsLayersWithAWindow) {
   model::GptShape shape = tiny_qwen3();
   shape.attention_window = 3;
   shape.tied_head = true;

@@ -33,7 +33,7 @@ TEST(Misfits, AreNoneForTheSameModel) {
   EXPECT_EQ(told(stored, wanted(shape)), "");
 }
 
-TEST(Misfits, AreToldAllAtOnceWithBothPlaces) {
+TEST(Misfits, AreReportedAllAtOnceWithBothPlaces) {
   const Folder folder;
   const StoredModel stored = open_model(folder.write());
   const model::GptShape other{.layers = 3,
@@ -56,7 +56,7 @@ TEST(Misfits, AreToldAllAtOnceWithBothPlaces) {
                               "; run.initial_rows: cut would leave out"));
 }
 
-TEST(Misfits, TellTheParts) {
+TEST(Misfits, NameTheParts) {
   const Folder folder(tiny_llama());
   const StoredModel stored = open_model(folder.write());
   model::GptShape shape = tiny_llama();

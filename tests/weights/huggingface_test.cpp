@@ -116,7 +116,7 @@ TEST(HuggingFace, ReadsShardsByTheirIndex) {
   const std::string good = fmt::format(R"({{"metadata": {{}}, "weight_map": {{{}}}}})", map);
   write(good);
   expect_values(open_model(folder.directory.path()));
-  EXPECT_THAT(told(replaced(good, "part-1", "part-0")), HasSubstr("does not say that it is in"));
+  EXPECT_THAT(told(replaced(good, "part-1", "part-0")), HasSubstr("does not list it in"));
   EXPECT_THAT(told(replaced(good, "part-1.safetensors", "../part-1.safetensors")),
               HasSubstr("no name of a file in the folder"));
   EXPECT_THAT(told(replaced(good, "part-1.safetensors", "gone.safetensors")),
@@ -342,7 +342,7 @@ TEST(HuggingFace, WritesTheConfigsOfQwen3AndNanochatThatItReads) {
   EXPECT_EQ(shape_of_config("c", config_json(uncapped, {})), uncapped);
 }
 
-TEST(HuggingFace, CapsTheLogitsOfANanochatWhoseConfigSaysNothingOfThem) {
+TEST(HuggingFace, CapsTheLogitsOfANanochatWhoseConfigHasNoCap) {
   Folder folder(tiny_nanochat());
   folder.config = replaced(folder.config, R"(, "final_logit_softcapping": 15)", "");
   EXPECT_EQ(open_model(folder.write()).shape.logit_softcap, 15);
@@ -413,7 +413,7 @@ TEST(HuggingFace, DropsTheBiasesOfAModelWithoutWhenTheyAreZero) {
   EXPECT_EQ(model.tensors.size(), model::parameter_table(model.shape).size());
 }
 
-TEST(OpenModel, SaysWhatIsNotThere) {
+TEST(OpenModel, NamesWhatIsMissing) {
   const auto told = [](const std::string& path) {
     return mistakes_of([&] { static_cast<void>(open_model(path)); });
   };

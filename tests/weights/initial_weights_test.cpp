@@ -255,7 +255,7 @@ TEST(InitialWeights, NoticeDamageInACheckpointWhereverItIs) {
   }
 }
 
-TEST(InitialWeights, AHostileNameIsToldOnEveryRank) {
+TEST(InitialWeights, AHostileNameIsReportedOnEveryRank) {
   const auto world = comm::make_mpi_world();
   const Shared shared(*world, tiny_shape(), [](Folder& folder) {
     folder.tensors[R"(a\u001eb\u001fc\n)"] = {"F32", {1}, "1234"};
@@ -265,7 +265,7 @@ TEST(InitialWeights, AHostileNameIsToldOnEveryRank) {
   EXPECT_THAT(told, HasSubstr("a?b?c?: surplus"));
 }
 
-TEST(InitialWeights, AMistakeIsToldOnEveryRank) {
+TEST(InitialWeights, AMistakeIsReportedOnEveryRank) {
   const auto world = comm::make_mpi_world();
   const std::string told = mistakes_of(
       [&] { open_together("/nowhere/at/all", true, *world, [](const StoredModel&) {}); });

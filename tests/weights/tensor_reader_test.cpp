@@ -107,7 +107,7 @@ TEST(TensorReader, ReadsAcrossExtentsOfSeveralFiles) {
                                    whole.begin() + static_cast<std::ptrdiff_t>(end)));
 }
 
-TEST(TensorReader, SaysWhichFileWasCut) {
+TEST(TensorReader, NamesTheFileThatWasCut) {
   const OneTensor one(StoredType::f32, {5, 7}, true);
   test::write_bytes(one.directory / "data", "short");
   try {

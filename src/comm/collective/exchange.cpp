@@ -21,7 +21,7 @@ constexpr std::int64_t pass_elements = 1024;
 
 }  // namespace
 
-/// Where everything stands; cursors count over all chunks.
+/// How far everything is; cursors count over all chunks.
 struct Exchange::Run {
   const Table& table;
   View full;

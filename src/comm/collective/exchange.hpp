@@ -7,7 +7,7 @@
 // made one by one as the messages come in, in the order of the routes.
 //
 // 1. The ranks of a host read each other's buckets in place; only partial sums, and terms that
-//    stand alone on their host, are sent.
+//    are alone on their host, are sent.
 // 2. Sums are in fp32; bf16 is rounded once, when the sum is complete.
 // 3. Scratch is allocated at construction and bounded for any number of ranks: messages under way
 //    take at most `scratch_bytes` in each of three windows. A collective allocates nothing.

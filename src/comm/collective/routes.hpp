@@ -9,7 +9,7 @@
 //   sum      the terms of each host in rank order, then the hosts' sums in the order of hosts
 //
 // A part of that expression whose terms all lie on one host is added up there, by the block's agent
-// (comm/collective/hosts.hpp), and travels as one partial sum in fp32; a term that stands alone
+// (comm/collective/hosts.hpp), and travels as one partial sum in fp32; a term that is alone
 // travels as it is. So nothing changes in the additions, only where they are made: with `ordered`
 // and `tree` the bits are those of any other transport. There are two ways to go:
 //

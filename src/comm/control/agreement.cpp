@@ -17,7 +17,7 @@
 namespace trireme::comm {
 namespace {
 
-// Separators that cannot stand in a value for people: ASCII record and unit separator.
+// Separators that no readable value contains: ASCII record and unit separator.
 constexpr char between_facts = '\x1e', between_fields = '\x1f';
 constexpr char users = 'U', machines = 'M';
 /// Of a value in a message.

@@ -18,7 +18,7 @@ constexpr std::uint64_t window = 64;  // the bits of EventState::ahead_
 void rethrow_to_host(const std::shared_ptr<Failure>& failure) {
   if (!failure)
     return;
-  failure->told.store(true, std::memory_order_relaxed);
+  failure->reported.store(true, std::memory_order_relaxed);
   std::rethrow_exception(failure->error);
 }
 
@@ -101,7 +101,7 @@ Stream::~Stream() {
   }
   not_empty_.notify_one();
   worker_.join();
-  if (!failure_ || failure_->told.load(std::memory_order_relaxed))
+  if (!failure_ || failure_->reported.load(std::memory_order_relaxed))
     return;
   try {
     std::rethrow_exception(failure_->error);

@@ -43,7 +43,7 @@ double now_seconds();
 struct Failure {
   std::exception_ptr error;
   /// A thread of the host has received it.
-  std::atomic<bool> told{false};
+  std::atomic<bool> reported{false};
 };
 
 /// The part of an event that streams hold on to. Any thread.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TRIREME_CUDA(call): a CUDA runtime call whose failure is a DeviceError with the statement, CUDA's
-// name and words for it, and our place.
+// name and message, and our place.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -79,7 +79,7 @@ TRIREME_INLINE void load_rows(float* to,
   std::fill(to + rows * head.width, to + tile * head.width, 0.0F);
 }
 
-/// to = [channels, tile] from rows of `channels`.
+/// to = [channels, tile] from rows of `channels`; columns of missing rows are zero.
 template <Level level, class T>
 TRIREME_INLINE void load_transposed(
     float* to, const T* from, std::int64_t stride, std::int64_t rows, const AttentionHead& head) {

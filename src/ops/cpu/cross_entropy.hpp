@@ -17,7 +17,7 @@ void cross_entropy_forward(float* losses,
                            const LossTerms& terms,
                            std::int64_t rows,
                            std::int64_t vocabulary);
-/// `gradient` may be `logits`.
+/// `gradient` may be `logits`, row by row. `scale` is a factor of the gradient.
 template <class T, class D>
 void cross_entropy_forward_backward(float* losses,
                                     D* gradient,

@@ -125,7 +125,7 @@ __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_ba
     return;
   }
   const float at_target = cap(to_float(mine[target]));
-  // The sums inside wait for all threads, so nobody overwrites the target before it is read.
+  // The sums inside wait for all threads, so no thread overwrites the target before it is read.
   const Normalizer n = normalizer_of<N>(mine, cap, vocabulary, shared);
   float factor = scale / n.sum;
   if (twice_z_loss > 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owners of cuBLASLt's descriptions, and the check around its calls: a failure is a DeviceError
-// with the statement and the library's words for it. The owners neither move nor copy.
+// with the statement and the library's message. The owners neither move nor copy.
 #pragma once
 
 #include <cstdint>

@@ -125,7 +125,7 @@ struct BackwardSlice {
   Pack<T, N> gamma{};
   float dgamma[N] = {}, dbeta[N] = {}, dbias[N] = {};
 
-  /// `shared` = [warps][R][2]: each warp's sums of g and of g xhat. Nobody may still read it.
+  /// `shared` = [warps][R][2]: each warp's sums of g and of g xhat. No thread may still read it.
   template <int R>
   __device__ void add_rows(std::int64_t first, float* shared) {
     const int warps = static_cast<int>(blockDim.x) / warp_lanes;

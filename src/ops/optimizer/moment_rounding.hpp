@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How moments that are kept in bf16 are rounded: at random, up with a probability equal to the part
 // that is cut off, so that the mean of many roundings is the number itself. Rounded to nearest, a
-// mean with a beta near 1 would stand still: with 0.999 a step changes it by a thousandth of its
+// mean with a beta near 1 would not move: with 0.999 a step changes it by a thousandth of its
 // distance, and the last place of a bf16 is more than 1/256 of it.
 //
 // The bits are a pure function of (seed, step, parameter, element, moment). There is no state, and
@@ -21,7 +21,7 @@
 
 namespace trireme::ops {
 
-/// Where in the sequence the elements of a call stand; not read where moments are fp32.
+/// Where in the sequence the elements of a call lie; not read where moments are fp32.
 struct MomentRounding {
   RandomKey key;
   std::uint64_t step = 0;       ///< counted from 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a matrix is orthogonalized (ops/optimizer/orthogonalize.hpp), as the deck and the rules of an
-// optimizer say it.
+// optimizer give it.
 #pragma once
 
 #include <cstdint>

@@ -280,8 +280,8 @@ std::string prune(const std::string& run_directory, std::int64_t newest, Retenti
 std::string name_problem(const std::string& directory, std::int64_t step) {
   const fs::path path(directory);
   const std::string name = path.filename().string();
-  const std::int64_t told = step_of(name);
-  if (told < 0 || told == step)
+  const std::int64_t named = step_of(name);
+  if (named < 0 || named == step)
     return "";
   const std::string own = checkpoint_name(step);
   return fmt::format(

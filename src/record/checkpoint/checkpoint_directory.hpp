@@ -40,8 +40,7 @@ void commit_temporary(const std::string& run_directory, std::int64_t step);
 std::string prune(const std::string& run_directory, std::int64_t newest, Retention retention);
 
 /// What is wrong with the name of a checkpoint's directory, whose manifest is of `step`, or "": the
-/// name is what people and scripts go by, so a copy under another name is not taken for what it
-/// says.
+/// name is what people and scripts go by, so a copy under another name is not used.
 std::string name_problem(const std::string& directory, std::int64_t step);
 
 /// How to go on when the checkpoint in `directory` is of no use: names the next older whole one.

@@ -77,7 +77,7 @@ struct Manifest {
 std::string rank_file(int rank);
 inline constexpr const char* manifest_file = "manifest.h5";
 inline constexpr const char* manifest_sum_file = "manifest.xxh64";
-/// What manifest_sum_file must say about the manifest in `directory`.
+/// What manifest_sum_file must hold for the manifest in `directory`.
 std::string manifest_sum(const std::string& directory);
 
 /// Throws StorageError.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that one rank adds to a checkpoint, and what the others get to know about it.
+// The file that one rank adds to a checkpoint, and what the manifest holds about it.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ class RunDirectory {
   /// Throws on every rank (comm::together): UserError when a file is in the way or another run
   /// holds the lock (with its process id and host); StorageError when the directory cannot be
   /// created or written.
-  /// `key` is the deck's word for it.
+  /// `key`: the deck key that names it, for messages.
   RunDirectory(std::string path, comm::World& world, std::string key = "run.directory");
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;

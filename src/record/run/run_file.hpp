@@ -58,7 +58,7 @@
 
 namespace trireme::record {
 
-/// One row of /steps; the columns' units and meanings stand in run_schema.hpp, beside their names.
+/// One row of /steps; the columns' units and meanings are in run_schema.hpp, beside their names.
 struct StepRow {
   std::int64_t step = 0;  ///< counts from 1
   double loss = 0;        ///< mean over the global batch, before the step's update

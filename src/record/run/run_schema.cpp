@@ -156,9 +156,11 @@ void make_datasets(const h5::File& file) {
   make_session_decks(file);
 
   const h5::Group timings = h5::open_group(file.get(), "timings");
-  add_dataset(timings.get(), "samples", sample_type(), chunk_samples,
-              "begin_s: s since the rank's anchor; duration_s: s",
-              "Measured intervals; `name` is a row of names, `index` counts what that row says.");
+  add_dataset(
+      timings.get(), "samples", sample_type(), chunk_samples,
+      "begin_s: s since the rank's anchor; duration_s: s",
+      "Measured intervals; `name` is a row of /timings/names, and `index` counts what that table's "
+      "attribute index_of has there.");
   add_dataset(timings.get(), "names", text, chunk_few, "", "Names of spans, by id.");
   bring_names(file);
   make_rank_spans(file);
@@ -261,11 +263,11 @@ void make_session_decks(const h5::File& file) {
 
 std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
   bring_names(file);
-  std::vector<std::string> told = check_rows(file);  // of the columns that they were hashed with
+  std::vector<std::string> notes = check_rows(file);  // of the columns that they were hashed with
   bring_columns(file);
   const auto keep = [&](const char* group, const char* key, const std::vector<std::string>& all) {
     if (std::string text = keep_rows(file, group, key, all, step); !text.empty())
-      told.push_back(std::move(text));
+      notes.push_back(std::move(text));
   };
   std::vector<std::string> names;
   for (const auto& column : step_columns) names.emplace_back(column.name);
@@ -316,7 +318,7 @@ std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
   keep("timings/anchors", "first_step", {"first_step", "rank", "calendar_s"});
   keep_samples(file, step);
   hash_all_rows(file);
-  return told;
+  return notes;
 }
 
 namespace {

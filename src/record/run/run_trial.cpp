@@ -106,7 +106,7 @@ void limit(int which, rlim_t value) {
   ::setrlimit(static_cast<__rlimit_resource>(which), &now);
 }
 
-bool tell(std::string_view text) {
+bool send(std::string_view text) {
   while (!text.empty()) {
     const auto written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR)
@@ -235,7 +235,7 @@ ExitCode run_trial(std::span<const char* const> arguments) {
     return ExitCode::environment;
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, static_cast<rlim_t>(least_seconds + facts.st_size / bytes_per_s));
-  if (!tell(std::string(1, began)))
+  if (!send(std::string(1, began)))
     return ExitCode::environment;
   std::string verdict;
   try {
@@ -246,7 +246,7 @@ ExitCode run_trial(std::span<const char* const> arguments) {
   } catch (const std::exception&) {  // the asking process fails in the same way, and names it
     verdict = "?";
   }
-  tell(verdict);
+  send(verdict);
   return ExitCode::done;
 }
 

@@ -61,7 +61,7 @@ TEST_P(GradientNormTest, HasTheHostsBits) {
   }
 }
 
-TEST_P(GradientNormTest, SaysWhatIsNotFinite) {
+TEST_P(GradientNormTest, FindsWhatIsNotFinite) {
   EXPECT_EQ(of(std::numeric_limits<double>::infinity(), {1, 1}).finite, 0);
   EXPECT_EQ(of(std::nan(""), {1, 1}).finite, 0);
   EXPECT_EQ(of(std::numeric_limits<double>::max(), {1, 1}).finite, 1);

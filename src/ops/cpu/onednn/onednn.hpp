@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN's word for our types, and what its versions 2 (from 2.6) and 3 write differently, for the
+// oneDNN's names of our types, and what its versions 2 (from 2.6) and 3 write differently, for the
 // files that call it. Everything else that those call is the same in both.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chunk is looked at as integers: the largest exponent of all its elements tells at once whether
+// A chunk is read as integers: the largest exponent of all its elements shows at once whether
 // any is not finite, and only then is it searched.
 #include "ops/cpu/optimizer/finite.hpp"
 

@@ -34,7 +34,7 @@ inline void stored() {
   asm volatile("" ::: "memory");
 }
 
-/// The tiles of this thread, for as long as this lives.
+/// The tiles of this thread, for as long as this lives. One at a time per thread.
 class Tiles {
  public:
   TRIREME_AMX Tiles() {

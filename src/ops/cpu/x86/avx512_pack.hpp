@@ -141,7 +141,7 @@ TRIREME_AVX512 inline void pack_b_transposed(
   }
 }
 
-/// The same of a B stored [K, N].
+/// The same of a B stored [K, N]: lines of 32 columns, two rows of K each where a unit is a pair.
 template <bool pairs>
 TRIREME_AVX512 inline void pack_b(
     Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
@@ -163,8 +163,8 @@ TRIREME_AVX512 inline void pack_a_transposed(
     _mm512_storeu_si512(to, load_across<pairs>(a, unit, row, keep));
 }
 
-/// Sixteen rows of a transposed A from `row` on, units [begin, end); what a last group of 16 units
-/// has beyond is zero.
+/// Sixteen rows of a transposed A from `row` on, units [begin, end), as rows `stride` units apart,
+/// from which AMX loads tiles. What a last group of 16 units has beyond is zero.
 TRIREME_AVX512 inline void pack_rows(Unit* to,
                                      std::int64_t stride,
                                      const Stored& a,
