@@ -29,7 +29,7 @@ if [ ${#needed[@]} -gt 0 ]; then
   taken=()
   for library in "${needed[@]}"; do
     for folder in "${folders[@]}"; do
-      # The builtins of NVRTC stand as a pattern: any minor version.
+      # The builtins of NVRTC are given as a pattern: any minor version.
       if [ -n "$folder" ] && compgen -G "$folder/$library" >/dev/null; then
         # The system's folder holds more than CUDA, and the loader looks there anyway.
         case $folder in

@@ -124,7 +124,7 @@ fp32=(cuda-fp32 1 run.device=cuda run.precision=fp32)
 bf16=(cuda-bf16 1 run.device=cuda run.precision=bf16)
 small=(parallel.bucket_elements=200000)
 
-# The losses of 20 steps, as the log tells them every other step.
+# The losses of 20 steps, as the log shows them every other step.
 losses() { sed -n 's/.*step *\([0-9]*\)\/20 *loss \([0-9.]*\).*/\1 \2/p' "$scratch/$1.out"; }
 # item, name of a run, name of the run it is compared with, largest difference
 agree() {

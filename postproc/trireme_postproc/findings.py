@@ -97,7 +97,7 @@ def _reason(run):
     if left < 0.5 * length:
         return (f"{bucket} ({share:.0f} % of it) is ready too late: {with_unit(max(left, 0.0), unit)} before compute ends, and its reduction takes "
                 f"{with_unit(length, unit)}")
-    return f"the reduction of {bucket} ({share:.0f} % of it) takes {with_unit(length, unit)}, longer than the compute that it could hide behind"
+    return f"the reduction of {bucket} ({share:.0f} % of it) takes {with_unit(length, unit)}, longer than the compute that it could overlap with"
 
 
 def _compute_left(run, ready):

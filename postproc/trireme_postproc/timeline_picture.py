@@ -41,7 +41,7 @@ def _draw_rank(axes, rank, lanes, factor, positions, width):
         if interval.span.name == ROOT or interval.lane not in lanes:
             continue
         is_wait, is_narrow = interval.span.waits, interval.duration < 0.006 * width
-        if is_wait and interval.duration < 1e-4 * width:  # nobody waited
+        if is_wait and interval.duration < 1e-4 * width:  # nothing waited
             continue
         colour = colour_of(interval.span, positions[interval.span.name])
         axes.barh(

@@ -158,7 +158,7 @@ class _Screen:
 
 
 def ended(run, previous, word, quiet_s, patience_s):
-    """Why the run is over, as a word for people; "" while it may go on. `previous`: the word of the look before, `quiet_s`: since when
+    """Why the run is over, in a word; "" while it may go on. `previous`: the word of the look before, `quiet_s`: since when
     the record has not changed."""
     if word == ENDED and (previous == ENDED or run.finished()):
         return "finished" if run.finished() else "it ended before its last step; run the same command again to resume from the newest checkpoint"

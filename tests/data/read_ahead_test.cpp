@@ -25,7 +25,7 @@ class Source : public tokens::TokenStream {
       throw StorageError("test", "read", "bad sector", __FILE__, __LINE__);
     for (auto& token : out) token = static_cast<std::int32_t>(begin++ % 100);
   }
-  /// Waits for so many reads, and tells how many there are.
+  /// Waits for so many reads, and returns how many there are.
   int wait_for_reads(int wanted) const {
     int now = reads;
     for (; now < wanted; now = reads) reads.wait(now);

@@ -11,7 +11,7 @@
 // 3. Operands in memory that a GPU does not reach are CUBLAS_STATUS_EXECUTION_FAILED.
 // 4. Two algorithms are offered, whose sums differ in the last bits: all of k in one go, and k in
 //    two halves that meet in the workspace. Long sums get the latter first, so that the workspace
-//    is used; what stood in it is lost.
+//    is used; what was in it is lost.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -277,7 +277,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     return status;
   if (p.has_bias() && p.d->columns == 1)
     return CUBLAS_STATUS_INVALID_VALUE;  // as the real one is expected to; no refusal of ours
-  // What is not dereferenced here still tells its alignment. Source: cublasLt.h,
+  // What is not dereferenced here still shows its alignment. Source: cublasLt.h,
   // CUBLASLT_MATMUL_DESC_BIAS_POINTER and _EPILOGUE_AUX_POINTER.
   const auto promised = [](std::uint32_t bytes) { return std::uint64_t{std::min(bytes, 16U)}; };
   const std::uint64_t alignments =

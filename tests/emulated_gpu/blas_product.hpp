@@ -2,7 +2,7 @@
 // The arithmetic of the stand-in for cuBLASLt: one product with its epilogue, on addresses.
 //
 // 1. Sums are fp32: blocks of 256 terms in order, then the blocks in order. With two splits the two
-//    halves of k are summed apart and added behind, as split-k through a workspace does.
+//    halves of k are summed apart and added afterwards, as split-k through a workspace does.
 // 2. Bias, GELU and its gradient see the sums before they are rounded to D's type; what goes to the
 //    auxiliary matrix is rounded to D's type. GELU is the tanh form.
 // 3. C is read only when beta is not zero: D may then hold anything, NaN included, before. Source:

@@ -24,7 +24,7 @@ dim3 blockDim{}, gridDim{};
 
 namespace {
 
-/// The kernel's name where the sanitizer can tell it, else its address.
+/// The kernel's name where the sanitizer can find it, else its address.
 std::string name_of(const void* kernel) {
   char text[512];
 #ifdef EMULATED_UNDER_ADDRESS_SANITIZER

@@ -9,7 +9,7 @@
 //
 // 1. A barrier waits for all threads of the block that have not ended (as from sm_70 on); a shuffle
 //    or __syncwarp for all of its mask's. Lanes of a warp that wait for different things, and a
-//    lane that takes a value from one that gives none, are errors, as is a block in which nobody
+//    lane that takes a value from one that gives none, are errors, as is a block in which no thread
 //    can go on: printed with kernel, block and thread, and the process aborts.
 // 2. A launch is refused with CUDA's errors when a GPU would refuse it: size of blocks and grids,
 //    dynamic shared memory.

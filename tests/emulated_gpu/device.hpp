@@ -13,7 +13,7 @@ inline constexpr std::size_t total_bytes = std::size_t{16} << 30U;
 /// The calling thread's.
 int current_gpu();
 
-/// Whether `pointer` lies in (or right behind) memory that the GPU can reach: cudaMalloc's or
+/// Whether `pointer` lies in (or right after) memory that the GPU can reach: cudaMalloc's or
 /// cudaHostAlloc's.
 bool reaches(const void* pointer);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue behind queue.hpp: streams of items, the thread that does them, and who waits for what.
+// The queue of queue.hpp: streams of items, the thread that does them, and who waits for what.
 //
 // 1. Everything here is guarded by the one mutex of the Gpu, the items' closures excepted, which
 // run without it.

@@ -188,7 +188,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   return cudaSuccess;
 }
 
-// On CUDA's default stream: behind and before nothing on streams that do not block, as all are
+// On CUDA's default stream: after and before nothing on streams that do not block, as all are
 // here.
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   static const cudaStream_t unordered = [] {

@@ -7,7 +7,7 @@
 //    that share host and GPU are refused as by NCCL; NCCL_HOSTID makes them hosts of their own.
 // 2. A call on a non-blocking communicator returns ncclInProgress, and what it asked for is
 // enqueued when ncclCommGetAsyncError has been asked twice, as NCCL does it on a thread of its own:
-// work put on the stream before that does not come behind it. Until then every other call on the
+// work put on the stream before that does not come after it. Until then every other call on the
 // communicator is refused.
 // 3. Operations of one communicator run in the order of their calls, on whatever streams.
 // 4. In place means exactly in place: a receive buffer that overlaps its send buffer in another way
@@ -140,7 +140,7 @@ struct ncclComm {
   ncclResult_t answer() { return blocking ? wait() : ncclInProgress; }
 };
 
-/// Whether everyone sits, and nobody on another's GPU.
+/// Whether every rank has its place, and none is on another's GPU.
 ncclResult_t ncclComm::meet() {
   if (!segment().all(&Seat::taken, 1))
     return segment().aborted() != 0 ? refuse(ncclRemoteError, "a rank gave up") : ncclInProgress;

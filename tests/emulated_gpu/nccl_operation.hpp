@@ -3,7 +3,7 @@
 //
 // 1. advance() never blocks: it does what it can and says whether the operation has ended. Who runs
 //    it asks until it has, and the GPU does nothing else meanwhile (queue.hpp, 1): unlike on a real
-//    one, compute does not go on beside a collective, it goes before or behind it.
+//    one, compute does not go on beside a collective, it goes before or after it.
 // 2. First every rank posts what it is about to do. Where they differ, every rank fails with both
 //    readings; the real library would hang, or mix them up.
 // 3. Data go through the slots of the segment, a piece per round. Sums are added in rank order, and
@@ -43,7 +43,7 @@ struct Arguments {
   std::vector<std::byte*> receives{};
 };
 
-/// What an operation asks its communicator, and tells it.
+/// What an operation asks its communicator, and reports to it.
 struct Surroundings {
   const Segment* segment = nullptr;
   const std::atomic<bool>* aborted = nullptr;  // by this rank

@@ -44,7 +44,7 @@ class EmulatedNccl : public ::testing::Test {
     config.blocking = blocking ? 1 : 0;
     return ncclCommInitRankConfig(&comm, world_.size(), id, world_.rank(), &config);
   }
-  /// The first error that the communicator tells of.
+  /// The first error that the communicator reports.
   static ncclResult_t error_of(ncclComm_t comm) {
     ncclResult_t status = ncclSuccess;
     while (status == ncclSuccess || status == ncclInProgress)

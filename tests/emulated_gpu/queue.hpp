@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An emulated GPU: what stands behind CUDA's functions where tests run without one.
+// An emulated GPU: what implements CUDA's functions where tests run without one.
 //
 // Streams hold work in order. One thread of the process, "the GPU", does it: of the streams whose
 // next item can go, the seed chooses one. So everything that CUDA leaves open (which of two streams
@@ -30,7 +30,7 @@
 
 namespace emulated {
 
-/// Puts work behind what is on `stream`; `what` names it in errors. Any thread.
+/// Puts work after what is on `stream`; `what` names it in errors. Any thread.
 cudaError_t enqueue(cudaStream_t stream, std::string what, std::function<void()> work);
 
 /// How many times the host has given work to the GPU: kernels, copies, products and collectives

@@ -129,7 +129,7 @@ class Kills(FaultTest):
 
     def strike(self, running, run, chance, inside):
         """Kills one rank or all of them while a checkpoint is being written, or while none is. How far the run is by then follows
-        its own checkpoints, and the ranks stand still while this looks, so that neither depends on the pace of the machine. Whether
+        its own checkpoints, and the ranks are paused while this looks, so that neither depends on the pace of the machine. Whether
         the run was still going."""
         one_rank = chance.random() < 0.5
         for _ in range(chance.randrange(5)):

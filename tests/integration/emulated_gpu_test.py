@@ -79,7 +79,7 @@ class EmulatedGpu(TrainingTest):
 
     def assert_ends(self, fault, pattern):
         """With the 3rd operation of rank 1 at fault, the run ends with a message. Other ranks' messages, while the launcher ends them, may have less.
-        The deadline is that of watchdog_test, for machines that stand still now and then."""
+        The deadline is that of watchdog_test, for machines that stall now and then."""
         run = self.train(*SMALL, "run.device=cuda", "parallel.deadline=8", ranks=2, prefix=("env", f"TRIREME_EMULATED_NCCL_FAULT={fault}:1:2"))
         self.assertEqual(run.code, 3, run)
         wanted = re.compile(r"^\[rank [01] \S+\] error: NCCL: (reduce_scatter|all_gather|all_reduce) of .+ " + pattern)

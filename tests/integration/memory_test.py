@@ -60,7 +60,7 @@ class Memory(TrainingTest):
             self.compared(ranks, *words)
 
     def test_what_is_resident_is_what_was_planned(self):
-        # Big enough to stand out against libraries and tokens, which a start of next to nothing tells.
+        # Big enough to stand out against libraries and tokens, which a start of next to nothing shows.
         _, small = self.compared(2)
         overrides = ("model.channels=1024", "batch.sequences=2", "checkpoint.every_steps=0")
         plan, record = self.compared(2, *overrides)

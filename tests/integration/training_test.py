@@ -622,7 +622,7 @@ class RunDirectory(TrainingTest):
         self.assertTrue(os.path.isdir(self.path(f"run/checkpoints/step-{steps[-1]:08d}")), run)
 
     def test_the_end_of_a_slurm_job_stops_it_too(self):
-        # That it stops in time is tests/session/stop_test.cpp's, with a clock that does not stand still.
+        # That it stops in time is tests/session/stop_test.cpp's, with a clock that goes on.
         self.addCleanup(os.environ.pop, "SLURM_JOB_END_TIME")
         for name, left_s, steps, code in (("near", 7, 100000, 75), ("far", 3600, 12, 0)):
             os.environ["SLURM_JOB_END_TIME"] = str(int(time.time()) + left_s)

@@ -225,7 +225,7 @@ class Faults(Network):
         print(f"ended {took:.1f} s after the link went down: {run.errors}")
         self.assertEqual(run.code, 3, run)
         self.assertTrue(run.errors, run)
-        # Most of a step is spent in buckets; a rank that was between them stands in a sum of the step's instead. Each side may
+        # Most of a step is spent in buckets; a rank that was between them is in a sum of the step's instead. Each side may
         # be the first to report that the other does not answer.
         self.assertRegex("\n".join(run.errors),
                          r"((reduce_scatter|all_gather|all_reduce) of (bucket \d+|the step's sums)|a sum over the ranks) failed: "

@@ -38,7 +38,7 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 }  // namespace
 
 extern "C" {
-/// Stands before the library's own.
+/// Called in place of the library's own.
 int dnnl_primitive_execute(const void* primitive, void* stream, int count, const void* arguments) {
   using Execute = int (*)(const void*, void*, int, const void*);
   static const auto execute = reinterpret_cast<Execute>(dlsym(RTLD_NEXT, "dnnl_primitive_execute"));

@@ -43,7 +43,7 @@ TEST(SyntheticTokens, StayInTheVocabularyAndFollowTheSeed) {
             SyntheticTokens(500, 256, 2).content_hash());
 }
 
-// With a vocabulary so large that tokens name their place in the book, the token before tells the
+// With a vocabulary so large that tokens name their place in the book, the token before gives the
 // next one within a phrase; the entropy left is that of the choice of a phrase.
 TEST(SyntheticTokens, TheTokenBeforePredictsTheNext) {
   const std::int64_t size = 64'000;

@@ -150,7 +150,7 @@ def compare_gradients(name, theirs, ours, tokens, options=()):
 
 
 def load_without_warnings(folder, **options):
-    """In a process of its own, which tells all that was warned of, by Python or by the library's log."""
+    """In a process of its own, which returns all that was warned of, by Python or by the library's log."""
     script = ("import sys, warnings; warnings.simplefilter('error'); import transformers; "
               "transformers.utils.logging.set_verbosity_info(); "
               "m, told = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1], output_loading_info=True); "

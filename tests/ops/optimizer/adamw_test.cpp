@@ -118,7 +118,7 @@ TEST_P(AdamwTest, MasterMayBeTheParameter) {
 }
 
 TEST_P(AdamwTest, DoesNotDependOnTheCutOrOnThreads) {
-  // Sharded and unsharded optimizers give the same bits: every element stands alone.
+  // Sharded and unsharded optimizers give the same bits: every element is computed alone.
   const std::int64_t n = 50003;
   const auto gradient = tensor(DType::f32, normals(2, n));
   const auto run = [&](const std::vector<std::int64_t>& cuts) {
