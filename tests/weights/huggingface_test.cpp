@@ -430,7 +430,8 @@ TEST(OpenModel, NamesWhatIsMissing) {
   EXPECT_THAT(told(empty.path()), HasSubstr("save_pretrained"));
   const Folder folder;
   std::filesystem::remove(folder.write() + "/config.json");
-  EXPECT_THAT(told(folder.directory.path()), HasSubstr("config.json is missing"));
+  EXPECT_THAT(told(folder.directory.path()),
+              HasSubstr("config.json, which has the model's sizes, is missing"));
 }
 
 TEST(HuggingFace, WritesTheConfigThatItReads) {
