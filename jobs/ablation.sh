@@ -3,10 +3,13 @@
 # Each optimization against its absence on this machine, in runs that take turns (off, on, on, off): a Markdown table, an HDF5 file with every
 # value, and a picture, beside what the literature claims. docs/ablation.md explains the rows. Needs a build, h5py and matplotlib; under
 # ten minutes on two cores. Decks of models with parameters of several blocks, on CPUs, in fp32.
+# In a job: sbatch -n 8 jobs/ablation.sh --ranks 8 DECK, from the folder of the project.
 #   usage: bash jobs/ablation.sh [--ranks N] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]
 # A round is four runs of every pair. Steps include the three of warm-up, which do not count.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+here=$(dirname "${BASH_SOURCE[0]}")/..
+[ -f "$here/jobs/ablation.sh" ] || here=${SLURM_SUBMIT_DIR:?} # sbatch runs a copy of this file
+cd "$here"
 unsharded="parallel.shard=none" sharded="parallel.shard=optimizer"
 
 ranks=2 steps=16 rounds=2 output=runs/ablation.h5
@@ -25,9 +28,9 @@ while [[ ${1:-} == --* ]]; do
 done
 deck=${1:-input/quickstart.yaml}
 common=("${@:2}" run.precision=fp32)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
 mkdir -p "$(dirname "$output")"
+folder=$(mktemp -d -p "$(dirname "$output")") # where every host of a job can read it
+trap 'rm -rf "$folder"' EXIT
 trireme=${TRIREME:-build/trireme}
 python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
 
@@ -86,7 +89,11 @@ pair sharded "sharded optimizer" "" "" "$unsharded" "$sharded"
 planned sharded_bytes "optimizer state per rank" "sharded optimizer" "4 ranks: a quarter" 4 "$unsharded" "$sharded" 4
 pair bf16 "gradients in bf16" "" "" parallel.gradient_dtype=fp32 parallel.gradient_dtype=bf16
 planned bf16_bytes "gradients sent per rank and step" "gradients in bf16" "" "" parallel.gradient_dtype=fp32 parallel.gradient_dtype=bf16 "$ranks"
-pair transport "shared memory, not MPI" "" "" parallel.transport=mpi parallel.transport=shared_memory
+if [ "${SLURM_JOB_NUM_NODES:-1}" -eq 1 ]; then
+  pair transport "shared memory, not MPI" "" "" parallel.transport=mpi parallel.transport=shared_memory
+else
+  pair transport "sums inside hosts first, not MPI" "" "" parallel.transport=mpi parallel.transport=hierarchical
+fi
 
 train() { # run directory, overrides
   bash jobs/mpirun.sh -n "$ranks" "$trireme" "$deck" "${common[@]}" run.directory="$1" run.steps="$steps" data.cache="$folder/tokens" \

@@ -7,7 +7,9 @@
 # --hosts: one rank on each, the first ones for fewer ranks, as inside of tests/network/hosts.sh, which makes hosts and a slow link:
 #   bash tests/network/hosts.sh --rate 1gbit bash jobs/prediction.sh --hosts north,south --ranks 2 tests/network/overlap.yaml …
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+here=$(dirname "${BASH_SOURCE[0]}")/..
+[ -f "$here/jobs/prediction.sh" ] || here=${SLURM_SUBMIT_DIR:?} # sbatch runs a copy of this file
+cd "$here"
 
 ranks=1,2,4 hosts="" steps=40 rounds=3 output=runs/prediction.json
 usage() { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
@@ -30,9 +32,9 @@ while [[ ${1:-} == --* ]]; do
 done
 deck=${1:-input/quickstart.yaml}
 common=("${@:2}")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
 mkdir -p "$(dirname "$output")"
+folder=$(mktemp -d -p "$(dirname "$output")") # where every host of a job can read it
+trap 'rm -rf "$folder"' EXIT
 trireme=${TRIREME:-build/trireme}
 python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
 quietly() { "$@" </dev/null >"$folder/log" 2>&1 || { cat "$folder/log" >&2 && exit 1; }; }

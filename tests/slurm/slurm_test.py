@@ -10,7 +10,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, os.pardir, "integration"))
-from harness import HYDRA, MPIRUN, STOPPED, TIMEOUT_S, TRIREME, TrainingTest  # noqa: E402
+from harness import DECK, HYDRA, MPIRUN, STOPPED, TIMEOUT_S, TRIREME, TrainingTest  # noqa: E402
 
 SCRIPT = os.path.join(HERE, os.pardir, os.pardir, "jobs", "train.sbatch")
 DEADLINE_S = 200
@@ -102,6 +102,20 @@ class Jobs(SlurmTest):
         self.wait_for_end(again, "COMPLETED")
         self.assertIn("resumed from", self.log(again))
         self.assert_equal_runs("run", "calm", steps)
+
+
+class Ablation(SlurmTest):
+    def test_runs_as_a_job_on_two_nodes(self):
+        script, output = os.path.join(os.path.dirname(SCRIPT), "ablation.sh"), self.path("ablation.h5")
+        words = ["sbatch", "--parsable", "-n", "2", "-o", self.path("%j.log"), script, "--steps", "4", "--rounds", "1", "--output", output,
+                 DECK, f"data.train.text=[{self.text}]"]
+        job = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, cwd=os.path.join(HERE, os.pardir, os.pardir),
+                             env=dict(os.environ, TRIREME=TRIREME)).stdout.strip()
+        self.addCleanup(subprocess.run, ["scancel", "--quiet", job], check=False)
+        self.wait_for_end(job, "COMPLETED")
+        self.assertIn("| sums inside hosts first, not MPI: step |", self.log(job))
+        for name in ("ablation.h5", "ablation.md", "ablation.png"):
+            self.assertTrue(os.path.exists(self.path(name)), name)
 
 
 class TimeLimit(SlurmTest):
