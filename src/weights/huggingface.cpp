@@ -261,7 +261,7 @@ bool is_huggingface(const std::string& directory) {
 StoredModel open_huggingface(const std::string& directory) {
   const std::string config = directory + "/" + config_file;
   if (!fs::exists(config))
-    throw UserError({directory}, "config.json, which has the model's sizes, is missing");
+    throw UserError({directory}, "config.json is missing, which has the model's sizes");
   if (!fs::exists(directory + "/" + one_file) && !fs::exists(directory + "/" + index_file))
     throw UserError(
         {directory},
