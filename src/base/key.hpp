@@ -10,17 +10,19 @@
 // and that line feeds the parser, the range check, `trireme help deck`, the echo deck.resolved.yaml
 // and the HDF5 attributes. The rooms do not depend on YAML; the visitors are in `deck`.
 //
-// A key's type is one of: bool, std::int64_t, double, Duration, std::string,
-// std::vector<std::string>, an enum with EnumNames, Or<T> of one of the scalar types, or
-// NumberOr<E> of such an enum; or a list of structs, by v.list(). Every field is taken literally:
-// no visitor corrects a value.
+// A key's type is one of: bool, std::int64_t, double, Duration, Bytes, std::string,
+// std::vector<std::string>, an enum with EnumNames, NumberOr<E> or WordsOrBytes<E> of such an enum,
+// or Or<T> of one of the scalar types; or a list of structs, by v.list(). Every field is taken
+// literally: no visitor corrects a value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace trireme {
@@ -40,6 +42,12 @@ struct Or {
 struct Duration {
   double seconds = 0;
   bool operator==(const Duration&) const = default;
+};
+
+/// A size in memory; a deck writes it as `60 GiB` or as a number of bytes.
+struct Bytes {
+  std::int64_t count = 0;
+  bool operator==(const Bytes&) const = default;
 };
 
 /// Specialize with `static constexpr std::pair<E, const char*> table[]`: every value and its
@@ -69,6 +77,28 @@ struct NumberOr {
   bool operator==(const NumberOr& other) const {
     return number == other.number && (number.has_value() || keyword == other.keyword);
   }
+};
+
+/// A word for all parts of something, or a list with one for each, or a limit that is to decide on
+/// them: `block`, `[block, none]`, `{memory: 60 GiB}`.
+template <NamedEnum E>
+struct WordsOrBytes {
+  static constexpr const char* key = "memory";  ///< of that map
+
+  std::variant<E, std::vector<E>, Bytes> value{};
+
+  WordsOrBytes() = default;
+  WordsOrBytes(E all) : value(all) {}  // NOLINT(google-explicit-constructor): a word is one
+  explicit WordsOrBytes(std::vector<E> each) : value(std::move(each)) {}
+  explicit WordsOrBytes(Bytes limit) : value(limit) {}
+
+  [[nodiscard]] const std::vector<E>* list() const { return std::get_if<std::vector<E>>(&value); }
+  [[nodiscard]] const Bytes* limit() const { return std::get_if<Bytes>(&value); }
+  /// Of part `i`. Requires: no limit, and a list has a word for it.
+  [[nodiscard]] E of(std::size_t i) const {
+    return list() != nullptr ? list()->at(i) : std::get<E>(value);
+  }
+  bool operator==(const WordsOrBytes&) const = default;
 };
 
 /// Range bounds of a key are of the key's own number type; strings, lists, bools and enums have

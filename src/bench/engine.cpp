@@ -30,6 +30,7 @@ constexpr int warmups = 3;
 class Plain {
  public:
   Plain(const session::Job& job,
+        const model::GptShape& shape,
         const data::Split& data,
         comm::World& world,
         device::Device& device,
@@ -61,6 +62,7 @@ class Plain {
 };
 
 Plain::Plain(const session::Job& job,
+             const model::GptShape& shape,
              const data::Split& data,
              comm::World& world,
              device::Device& device,
@@ -73,7 +75,7 @@ Plain::Plain(const session::Job& job,
       stream_(device.make_stream(device::StreamMode::inlined, "plain")),
       scratch_(device, {.pooled = job.memory.pool}),
       model_(device,
-             job.shape,
+             shape,
              dtype,
              job.batch.micro_sequences,
              static_cast<std::uint64_t>(job.run.seed),
@@ -209,7 +211,7 @@ EngineBench bench_engine(const session::Job& job, comm::World& world, Log& log, 
   session::Session session(job, data, world);
   session::Saver(job, session.plan, session.engine, session.optimizer, *session.device, world)
       .initialize(*session.compute_stream);
-  Plain plain(job, data, world, *session.device, session.dtype);
+  Plain plain(job, session.shape, data, world, *session.device, session.dtype);
 
   EngineBench result;
   result.parameters = session.plan.parameter_elements();

@@ -12,7 +12,9 @@
 #include "timing/recorder.hpp"
 
 #include "model/layers.hpp"
+#include "model/recompute_choice.hpp"
 
+#include "session/rank_memory.hpp"
 #include "session/saver.hpp"
 
 namespace trireme::bench {
@@ -47,7 +49,7 @@ LoneStep::LoneStep(const session::Job& job,
                    comm::World& world,
                    DType dtype)
     : world_(world),
-      job_(alone(job, dtype)),
+      job_(alone(session::decided(job, world, *device::make_cpu_device(1), dtype), dtype)),
       self_(comm::make_self_world()),
       session_(job_, data, *self_) {
   session::Saver(job_, session_.plan, session_.engine, session_.optimizer, *session_.device, *self_)
@@ -157,7 +159,8 @@ std::vector<predict::Compute> measure_in_turns(const std::vector<LoneStep*>& lon
 std::string model_text(const model::GptShape& shape) {
   return fmt::format("{} parameters, {} layers, context {}, {:.0f} FLOP per token, recompute {}",
                      layout::total_elements(model::parameter_table(shape)), shape.layers,
-                     shape.context, model::flops_per_token(shape), word(shape.recompute));
+                     shape.context, model::flops_per_token(shape),
+                     model::recompute_text(shape.recompute));
 }
 
 }  // namespace trireme::bench

@@ -221,24 +221,26 @@ class Maker {
     const View out = tensor(rows_ * columns), in = tensor((gated ? 2 : 1) * out.elements);
     const View d_in = gated ? tensor(in.elements) : out;
     const auto read = static_cast<double>(in.elements), made = static_cast<double>(out.elements);
-    const bool again = shape_.recompute == model::Recompute::gelu;
+    double again = 0;  // passes that backward makes again
+    for (std::size_t l = 0; l < static_cast<std::size_t>(shape_.layers); ++l)
+      again += shape_.recompute.of(l) == model::Recompute::gelu ? micro_steps_ : 0;
     device::Stream& s = stream_;
     switch (shape_.activation) {
       case model::Activation::gelu:
         // Inside of products, but where the deck recomputes it: then twice by itself.
-        add("gelu.forward", again ? per_layer(2) : 0, bytes(read + made),
+        add("gelu.forward", 2 * again, bytes(read + made),
             [=, &s] { ops::gelu_forward(out, in, s); });
         add("gelu.backward", 0, bytes(read + 2 * made),
             [=, &s] { ops::gelu_backward(out, out, in, s); });
         return;
       case model::Activation::squared_relu:
-        add("squared_relu.forward", per_layer(again ? 2 : 1), bytes(read + made),
+        add("squared_relu.forward", per_layer(1) + again, bytes(read + made),
             [=, &s] { ops::squared_relu_forward(out, in, s); });
         add("squared_relu.backward", per_layer(1), bytes(read + 2 * made),
             [=, &s] { ops::squared_relu_backward(out, out, in, s); });
         return;
       case model::Activation::swiglu:
-        add("swiglu.forward", per_layer(again ? 2 : 1), bytes(read + made),
+        add("swiglu.forward", per_layer(1) + again, bytes(read + made),
             [=, &s] { ops::swiglu_forward(out, in, columns, s); });
         add("swiglu.backward", per_layer(1), bytes(2 * read + made),
             [=, &s] { ops::swiglu_backward(d_in, out, in, columns, s); });

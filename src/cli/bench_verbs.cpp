@@ -33,6 +33,7 @@
 #include "deck/deck.hpp"
 #include "measure/matmul_bench.hpp"
 #include "session/machine.hpp"
+#include "session/rank_memory.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -100,7 +101,9 @@ ExitCode bench_deck(
     with_deck(world, "bench", asked.deck, [&](const session::Job& job, Log& /*log*/) {
       const int threads = session::choose_threads(job.run.threads, world);
       omp_set_num_threads(threads);
-      report = measure(job, *session::open_device(job, threads, world), world);
+      const auto device = session::open_device(job, threads, world);
+      const DType dtype = session::choose_dtype(job.run.precision, *device, world);
+      report = measure(session::decided(job, world, *device, dtype), *device, world);
       return ExitCode::done;
     });
     return report;

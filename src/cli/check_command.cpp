@@ -10,6 +10,8 @@
 
 #include "model/gpt.hpp"
 
+#include "cli/deck_plan.hpp"
+
 namespace trireme::cli {
 namespace {
 
@@ -51,9 +53,15 @@ std::string check_command(const std::string& deck_path,
                           const deck::Circumstances& circumstances) {
   const deck::Deck deck =
       deck::parse(deck::read_deck_file(deck_path), deck_path, overrides, circumstances);
+  std::string recompute;
+  if (deck.config.model.recompute.limit() != nullptr) {
+    const DeckPlan plan = plan_of(deck, circumstances.ranks, circumstances.hosts);
+    expect_room(deck, plan);
+    recompute = recompute_text(deck, plan);
+  }
   return fmt::format("{}: no mistakes found for {} {}\n", deck_path, circumstances.ranks,
                      circumstances.ranks == 1 ? "rank" : "ranks") +
-         summary(deck, circumstances.ranks);
+         summary(deck, circumstances.ranks) + recompute;
 }
 
 std::string summary(const deck::Deck& deck, int ranks) {

@@ -3,43 +3,28 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
-#include "device/cuda/handle.hpp"
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
 #include "device/device.hpp"
 
 #include "comm/collective/traffic.hpp"
-#include "ops/attention.hpp"
 
 #include "reduce/layout_options.hpp"
-#include "reduce/leaves.hpp"
 
 #include "model/gpt.hpp"
+#include "optim/rule.hpp"
 
 #include "session/machine.hpp"
-#include "session/saver.hpp"
 
 namespace trireme::cli {
 namespace {
 
 using trireme::session::Precision;
-
-/// Requires: `plan` has everything but budgets.
-layout::BudgetOptions budget_options(const deck::JobConfig& config,
-                                     const DeckPlan& plan,
-                                     DType parameter_dtype) {
-  layout::BudgetOptions options{
-      .parameter_dtype = parameter_dtype,
-      .shard = plan.shard,
-      .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
-      .partial_sums =
-          reduce::num_waiting_sums(reduce::leaves_per_rank(config.parallel, plan.plan.all_ranks())),
-      .snapshot = trireme::session::holds_snapshot(config.checkpoint, plan.device)};
-  options.prefetch = config.parallel.gathered_ahead();
-  options.ordered = config.parallel.reduction != comm::Reduction::sum;
-  if (config.parallel.reduces_micro_steps())
-    options.micro_step_reductions = plan.reductions_per_step;
-  return options;
-}
 
 /// Of the host that sends most. Formulas are linear in the shard, so all buckets are one.
 DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
@@ -54,7 +39,8 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
     return {};
   const std::int64_t shard = plan.plan.owned_elements();
   const std::int64_t gathered_shards =
-      budget_options(config, plan, parameter_dtype).gathered_elements(plan.plan) /
+      trireme::session::budget_options(config, plan.plan, {parameter_dtype, plan.device})
+          .gathered_elements(plan.plan) /
       plan.plan.ranks();
   const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
   if (replicas > 1)
@@ -78,16 +64,6 @@ std::vector<int> first_replica(const layout::Plan& plan, const comm::Hosts& host
   std::vector<int> host_of;
   for (int rank = 0; rank < plan.ranks(); ++rank) host_of.push_back(hosts.host_of(rank));
   return host_of;
-}
-
-/// Of the largest micro-batch's attention, and of matrix products.
-std::int64_t gpu_workspace(const deck::Deck& deck, DType dtype) {
-  const deck::JobConfig& config = deck.config;
-  return static_cast<std::int64_t>(
-      device::cuda::workspace_bytes +
-      ops::Attention::gpu_scratch_bytes(
-          model::attention_shape(deck.shape(), 0, dtype, config.batch.micro_sequences),
-          {.deterministic = config.gpu.deterministic_attention}));
 }
 
 }  // namespace
@@ -146,23 +122,22 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
   if (config.run.precision != Precision::fp32)
     result.dtypes.push_back(DType::bf16);
   if (config.parallel.reduces_micro_steps())
-    result.reductions_per_step = most_micro_steps(config.batch, ranks);
+    result.reductions_per_step = trireme::session::most_micro_steps(config.batch, ranks);
   for (const DType dtype : result.dtypes) {
-    const layout::BudgetOptions options = budget_options(config, result, dtype);
+    const trireme::session::RankKind of_a_rank{dtype, result.device};
     layout::Budget& budget =
-        result.budgets.emplace_back(layout::budget_of(result.plan, result.slots, options));
-    if (result.matrices) {
-      budget.matrix_bytes = result.matrices->bytes();
-      budget.matrix_wire_bytes = result.matrices->sent_bytes;
-    }
+        result.budgets.emplace_back(trireme::session::budget_of(config, result.plan, of_a_rank));
     if (transport == comm::Transport::shared_memory || transport == comm::Transport::hierarchical)
       budget.peer_bytes = layout::peer_bytes(
-          result.plan, options,
+          result.plan, trireme::session::budget_options(config, result.plan, of_a_rank),
           std::min(result.plan.ranks(), static_cast<int>(placed.members(0).size())));
+    model::GptShape shape = deck.shape();
+    result.workspaces.push_back(trireme::session::workspace_bytes(config, shape, of_a_rank));
+    result.recompute.push_back(
+        trireme::session::decide_recompute(config, shape, result.plan, of_a_rank));
+    shape.recompute = result.recompute.back().recompute;
     result.activations.push_back(
-        model::activation_plan(deck.shape(), dtype, config.batch.micro_sequences, result.device));
-    const bool gpu = result.device == device::Kind::cuda;
-    result.workspaces.push_back(gpu ? gpu_workspace(deck, dtype) : 0);
+        model::activation_plan(shape, dtype, config.batch.micro_sequences, result.device));
     result.host_traffic.push_back(host_traffic(config, result, transport, placed, dtype));
   }
   return result;
@@ -193,8 +168,31 @@ std::int64_t whole_bytes(const DeckPlan& plan, std::size_t dtype) {
          plan.workspaces[dtype];
 }
 
-std::int64_t most_micro_steps(const trireme::session::BatchConfig& batch, int ranks) {
-  return data::Batches{batch.sizes().largest(), batch.micro_sequences, ranks}.micro_steps();
+void expect_room(const deck::Deck& deck, const DeckPlan& plan) {
+  if (std::ranges::any_of(plan.recompute, &model::RecomputeChoice::fits))
+    return;
+  constexpr const char* key = "model.recompute";
+  std::vector<Diagnostic> findings;
+  for (std::size_t i = 0; i < plan.dtypes.size(); ++i)
+    findings.push_back(
+        {deck.places.of(key), key,
+         trireme::session::too_little(deck.shape(), plan.recompute[i], plan.dtypes[i])});
+  throw UserError(std::move(findings));
+}
+
+std::string recompute_text(const deck::Deck& deck, const DeckPlan& plan) {
+  const Bytes* limit = deck.config.model.recompute.limit();
+  if (limit == nullptr)
+    return {};
+  std::string text;
+  for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
+    const model::RecomputeChoice& choice = plan.recompute[i];
+    text += fmt::format(
+        "recompute in {}: {}: {} of {}{}\n", name(plan.dtypes[i]),
+        model::recompute_text(choice.recompute), bytes_text(static_cast<double>(choice.bytes)),
+        bytes_text(static_cast<double>(limit->count)), choice.fits ? "" : ", which are too few");
+  }
+  return text;
 }
 
 }  // namespace trireme::cli

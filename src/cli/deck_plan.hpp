@@ -24,6 +24,7 @@
 
 #include "deck/deck.hpp"
 #include "report/schedule_chart.hpp"
+#include "session/rank_memory.hpp"
 
 namespace trireme::cli {
 
@@ -50,6 +51,7 @@ struct DeckPlan {
   report::ScheduleTable schedule = {};             ///< of rate, decay, momentum and batch
   std::optional<optim::MatrixWork> matrices = {};  ///< of an optimizer that needs whole ones
   std::int64_t host_matrix_bytes = 0;  ///< sent to others by the host that sends most of them
+  std::vector<model::RecomputeChoice> recompute = {};  ///< one per dtype
 
   /// What the deck would take with this parallel.shard; one of them is the deck's own. Of
   /// plan_with_choices().
@@ -76,7 +78,10 @@ DeckPlan plan_with_choices(const deck::Deck& deck, int ranks, int hosts = 1);
 /// All that one rank holds, with parameters in plan.dtypes[dtype].
 std::int64_t whole_bytes(const DeckPlan& plan, std::size_t dtype);
 
-/// Micro-steps of the largest step.
-std::int64_t most_micro_steps(const trireme::session::BatchConfig& batch, int ranks);
+/// Throws UserError where the deck's limit for model.recompute is too little in every dtype of the
+/// plan.
+void expect_room(const deck::Deck& deck, const DeckPlan& plan);
+/// What such a limit comes to, a line for each dtype; empty where the deck has words.
+std::string recompute_text(const deck::Deck& deck, const DeckPlan& plan);
 
 }  // namespace trireme::cli

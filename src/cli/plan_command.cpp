@@ -37,7 +37,7 @@ std::string record_note(const deck::JobConfig& config, const layout::Plan& plan)
   if (!config.record.spans)
     return {};
   const auto spans = trireme::train::spans_of_a_step(
-      config.parallel, most_micro_steps(config.batch, plan.all_ranks()),
+      config.parallel, trireme::session::most_micro_steps(config.batch, plan.all_ranks()),
       static_cast<std::int64_t>(plan.buckets().size()));
   return fmt::format(
       "\nrun.h5: {}; statistics over all ranks every {} steps\n",
@@ -56,13 +56,16 @@ std::string plan_command(const std::string& deck_path,
     throw UserError(fmt::format("--hosts {}: {} {} cannot be on so many", circumstances.hosts,
                                 circumstances.ranks, circumstances.ranks == 1 ? "rank" : "ranks"));
   const DeckPlan plan = plan_with_choices(deck, circumstances.ranks, circumstances.hosts);
+  expect_room(deck, plan);
   std::optional<Scaling> scaling;
   if (!output.machine_path.empty())
     scaling = scaling_of(deck, deck::read_machine(output.machine_path), output.scaling_ranks,
                          circumstances.hosts);
   if (!output.json_path.empty())
     write_new_file(output.json_path, plan_json(plan, scaling ? scaling_json(*scaling) : ""));
-  return plan_text(plan) + (output.schedule ? "\n" + report::schedule_text(plan.schedule) : "") +
+  const std::string recompute = recompute_text(deck, plan);
+  return plan_text(plan) + (recompute.empty() ? "" : "\n" + recompute) +
+         (output.schedule ? "\n" + report::schedule_text(plan.schedule) : "") +
          record_note(deck.config, plan.plan) + batch_note(deck.config.batch, circumstances.ranks) +
          (scaling ? "\n" + scaling_text(*scaling) : "");
 }

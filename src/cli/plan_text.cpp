@@ -122,6 +122,20 @@ std::string shardings_json(const DeckPlan& plan) {
   return text + "\n  }";
 }
 
+/// model.recompute in each dtype: a word for all blocks, or a list.
+std::string recompute_json(const DeckPlan& plan) {
+  std::string text;
+  for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
+    const model::RecomputeOfBlocks& words = plan.recompute[i].recompute;
+    std::string value;
+    for (const model::Recompute one : words.list())
+      value += (value.empty() ? "[" : ", ") + quoted(word(one));
+    value = value.empty() ? quoted(word(words.of(0))) : value + "]";
+    text += fmt::format("{}\"{}\": {}", text.empty() ? "{" : ", ", name(plan.dtypes[i]), value);
+  }
+  return text + "}";
+}
+
 /// What an optimizer of whole matrices computes.
 std::string matrices_text(const DeckPlan& plan) {
   if (!plan.matrices)
@@ -240,7 +254,8 @@ std::string plan_json(const DeckPlan& deck_plan, const std::string& scaling) {
     text += fmt::format("{}\n    \"{}\": {{{}}}", comma, name(deck_plan.dtypes[i]), amounts);
     comma = ",";
   }
-  text += "\n  },\n  \"shard_choices\": " + shardings_json(deck_plan) +
+  text += "\n  },\n  \"recompute\": " + recompute_json(deck_plan) +
+          ",\n  \"shard_choices\": " + shardings_json(deck_plan) +
           ",\n  \"schedule\": " + report::schedule_json(deck_plan.schedule);
   return text + (scaling.empty() ? "" : ",\n  \"scaling\": " + scaling) + "\n}\n";
 }

@@ -27,12 +27,16 @@ constexpr int most_ranks = 4096;
 using predict::Numbers;
 using predict::Operation;
 
-predict::Work work_of(const deck::Deck& deck, DType dtype, std::int64_t ranks_on_host) {
+predict::Work work_of(const deck::Deck& deck,
+                      const DeckPlan& plan,
+                      std::size_t dtype,
+                      std::int64_t ranks_on_host) {
   const deck::JobConfig& config = deck.config;
-  const model::GptShape shape = deck.shape();
+  model::GptShape shape = deck.shape();
+  shape.recompute = plan.recompute[dtype].recompute;
   const auto tokens = static_cast<double>(config.batch.micro_sequences * shape.context);
   return {.model = bench::model_text(shape),
-          .precision = predict::numbers_of(dtype),
+          .precision = predict::numbers_of(plan.dtypes[dtype]),
           .threads = config.run.threads.value_or(0),
           .micro_sequences = config.batch.micro_sequences,
           .micro_step_flops = tokens * model::flops_per_token(shape),
@@ -46,7 +50,7 @@ std::pair<std::size_t, predict::ComputeCost> compute_of(const deck::Deck& deck,
                                                         std::int64_t ranks_on_host) {
   std::pair<std::size_t, predict::ComputeCost> best;
   for (std::size_t i = 0; i < plan.dtypes.size(); ++i) {
-    const auto cost = predict::find_compute(machine, work_of(deck, plan.dtypes[i], ranks_on_host));
+    const auto cost = predict::find_compute(machine, work_of(deck, plan, i, ranks_on_host));
     const bool better = best.second.row == nullptr || (cost.same_work && !best.second.same_work);
     if (cost.row != nullptr && better)
       best = {i, cost};

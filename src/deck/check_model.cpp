@@ -108,6 +108,19 @@ void window_pattern_means_something(const JobConfig& config,
                                       shape.layers, pattern.size())}});
 }
 
+/// A list has a word for each block.
+void recompute_of_every_block(const JobConfig& config, const GptShape& shape, Findings& findings) {
+  const auto* list = config.model.recompute.list();
+  if (list == nullptr || shape.layers == 0 || std::ssize(*list) == shape.layers)
+    return;
+  findings.disagree(
+      {{"model.recompute", fmt::format("a list of {} for {} layers: a word for each, or one word "
+                                       "for all of them",
+                                       list->size(), shape.layers)},
+       {"model.layers",
+        fmt::format("{}, and model.recompute is a list of {}", shape.layers, list->size())}});
+}
+
 /// Findings about rotary positions, only where there are some.
 void rotary_keys_mean_something(const JobConfig& config,
                                 const GptShape& shape,
@@ -157,6 +170,8 @@ void check_model(const JobConfig& config,
     windows_are_for_cpus(config, shape, findings);
   if (findings.readable({"model.window_pattern"}))
     window_pattern_means_something(config, shape, findings);
+  if (findings.readable({"model.recompute", "model.layers", "model.preset"}))
+    recompute_of_every_block(config, shape, findings);
   if (!findings.readable(
           {"model.preset", "model.heads", "model.channels", "model.head_channels"}) ||
       shape.heads == 0)

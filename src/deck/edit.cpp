@@ -85,7 +85,7 @@ class Text {
   /// After the word or the list in brackets at `begin`; nothing where its end cannot be found.
   [[nodiscard]] std::optional<std::size_t> end_of(std::size_t begin, const Node& value) const {
     if (value.kind == Node::Kind::list)
-      return letter(begin) == '[' ? after_closing(begin) : std::nullopt;
+      return letter(begin) == '[' ? after_closing(begin, ']') : std::nullopt;
     if (value.kind != Node::Kind::word)
       return std::nullopt;
     if (const char quote = letter(begin); value.quoted && (quote == '"' || quote == '\''))
@@ -101,13 +101,13 @@ class Text {
   }
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
 
- private:
-  /// Lists of words: brackets in quotes or comments make means() refuse the result.
-  [[nodiscard]] std::optional<std::size_t> after_closing(std::size_t begin) const {
-    const std::size_t end = bytes_.find(']', begin);
+  /// Of words: brackets in quotes or comments make means() refuse the result.
+  [[nodiscard]] std::optional<std::size_t> after_closing(std::size_t begin, char bracket) const {
+    const std::size_t end = bytes_.find(bracket, begin);
     return end == std::string::npos ? std::nullopt : std::optional(end + 1);
   }
 
+ private:
   std::string bytes_;
 };
 
@@ -162,13 +162,15 @@ void replacements(const Text& text,
                   const std::string& value,
                   std::vector<std::string>& tried) {
   const std::size_t begin = text.at(old.place);
-  if (const auto end = text.end_of(begin, old)) {
+  const bool in_braces = old.kind == Node::Kind::map && text.letter(begin) == '{';
+  if (const auto end = in_braces ? text.after_closing(begin, '}') : text.end_of(begin, old)) {
     tried.push_back(text.with(begin, *end, value));
     return;
   }
-  if (old.kind != Node::Kind::list || old.children.empty() || text.letter(begin) != '-')
+  const bool lines = old.kind == Node::Kind::list && text.letter(begin) == '-';
+  if (old.children.empty() || !(lines || old.kind == Node::Kind::map))
     return;
-  // One line for each element: removed, and replaced by a list in brackets after the key.
+  // One line for each element or key: removed, and replaced by a value after the key.
   const std::size_t from = text.line(old.place.line);
   const std::size_t to =
       std::min(text.line(old.children.back().place.line + 1), text.bytes().size());

@@ -148,6 +148,55 @@ Problem decode(const Node& node, Duration& value) {
   return std::nullopt;
 }
 
+namespace {
+
+struct Unit {
+  const char* name;
+  std::int64_t bytes;
+};
+constexpr Unit units[] = {{"TiB", std::int64_t{1} << 40U},
+                          {"GiB", std::int64_t{1} << 30U},
+                          {"MiB", std::int64_t{1} << 20U},
+                          {"KiB", std::int64_t{1} << 10U},
+                          {"B", 1}};
+
+}  // namespace
+
+Problem decode(const Node& node, Bytes& value) {
+  constexpr const char* wanted = "a number of bytes, or of KiB, MiB, GiB or TiB as in 60 GiB";
+  if (Problem problem = no_plain_word(node, wanted))
+    return problem;
+  const std::string& word = node.word;
+  const std::size_t digits = std::min(word.find_first_not_of("0123456789.eE+-"), word.size());
+  const std::size_t name = std::min(word.find_first_not_of(' ', digits), word.size());
+  const std::string unit = name == word.size() ? "B" : word.substr(name);
+  const auto* const known =
+      std::ranges::find_if(units, [&](const Unit& one) { return unit == one.name; });
+  double number = 0;
+  if (known == std::end(units) || convert(word.substr(0, digits), number, wanted))
+    return fmt::format("'{}' is not {}", word, wanted);
+  const double bytes = number * static_cast<double>(known->bytes);
+  if (!(bytes >= 1) || bytes > 0x1p53 || bytes != std::floor(bytes))
+    return fmt::format("'{}' is no whole number of bytes from 1 to 2^53", word);
+  value.count = static_cast<std::int64_t>(bytes);
+  return std::nullopt;
+}
+
+Problem decode_limit(const Node& node, const char* key, Bytes& value) {
+  if (node.children.size() != 1 || node.children.front().key != key) {
+    std::string given;
+    for (const Node& child : node.children) given += (given.empty() ? "" : ", ") + child.key;
+    return fmt::format("a map of {} where one of {} alone belongs: {{{}: 60 GiB}}",
+                       given.empty() ? "nothing" : given, key, key);
+  }
+  const Node& limit = node.children.front();
+  if (limit.kind == Node::Kind::broken)
+    return std::nullopt;
+  if (Problem problem = decode(limit, value))
+    return fmt::format("{}: {}", key, *problem);
+  return std::nullopt;
+}
+
 Problem decode(const Node& node, std::string& value) {
   if (node.kind == Node::Kind::null)
     return "no value given; text belongs here";
@@ -211,6 +260,12 @@ std::string yaml_text(Duration value) {
     return yaml_text(seconds);
   const auto whole = static_cast<std::int64_t>(seconds);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+std::string yaml_text(Bytes value) {
+  for (const Unit& unit : units)
+    if (value.count % unit.bytes == 0 && unit.bytes > 1 && value.count > 0)
+      return fmt::format("{} {}", value.count / unit.bytes, unit.name);
+  return fmt::format("{}", value.count);
 }
 std::string yaml_text(const std::string& value) {
   if (safe_unquoted(value))

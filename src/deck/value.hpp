@@ -36,6 +36,7 @@ Problem decode(const Node& node, bool& value);
 Problem decode(const Node& node, std::int64_t& value);
 Problem decode(const Node& node, double& value);
 Problem decode(const Node& node, Duration& value);
+Problem decode(const Node& node, Bytes& value);
 Problem decode(const Node& node, std::string& value);
 Problem decode(const Node& node, std::vector<std::string>& value);
 
@@ -43,6 +44,7 @@ std::string yaml_text(bool value);
 std::string yaml_text(std::int64_t value);
 std::string yaml_text(double value);
 std::string yaml_text(Duration value);
+std::string yaml_text(Bytes value);
 std::string yaml_text(const std::string& value);
 std::string yaml_text(const std::vector<std::string>& value);
 
@@ -58,10 +60,22 @@ struct IsNumberOr<NumberOr<E>> : std::true_type {};
 template <class T>
 std::string type_text(const T& value);
 
+template <class T>
+struct IsWordsOrBytes : std::false_type {};
+template <class E>
+struct IsWordsOrBytes<WordsOrBytes<E>> : std::true_type {};
+
 template <NamedEnum E>
 std::vector<std::string> words_of() {
   std::vector<std::string> words;
   for (const auto& [known, text] : EnumNames<E>::table) words.emplace_back(text);
+  return words;
+}
+
+template <NamedEnum E>
+std::vector<std::string> words_in(const std::vector<E>& values) {
+  std::vector<std::string> words;
+  for (const E value : values) words.emplace_back(word(value));
   return words;
 }
 
@@ -92,6 +106,36 @@ Problem decode(const Node& node, Or<T>& value) {
   return std::nullopt;
 }
 
+/// A limit, from a map with its one key.
+Problem decode_limit(const Node& node, const char* key, Bytes& value);
+
+template <NamedEnum E>
+Problem decode(const Node& node, WordsOrBytes<E>& value) {
+  if (node.kind == Node::Kind::list) {
+    std::vector<E> each;
+    for (const Node& element : node.children) {
+      if (element.kind == Node::Kind::broken)
+        continue;
+      if (Problem problem = decode(element, each.emplace_back()))
+        return fmt::format("element {} of the list: {}", each.size(), *problem);
+    }
+    value.value = std::move(each);
+    return std::nullopt;
+  }
+  if (node.kind == Node::Kind::map) {
+    Bytes limit;
+    if (Problem problem = decode_limit(node, value.key, limit))
+      return problem;
+    value.value = limit;
+    return std::nullopt;
+  }
+  E all{};
+  if (Problem problem = decode(node, all))
+    return *problem + fmt::format(" (or a list of them, or {{{}: 60 GiB}})", value.key);
+  value.value = all;
+  return std::nullopt;
+}
+
 template <NamedEnum E>
 Problem decode(const Node& node, NumberOr<E>& value) {
   E keyword{};
@@ -114,6 +158,13 @@ template <NamedEnum E>
 std::string yaml_text(const NumberOr<E>& value) {
   return value.number ? yaml_text(*value.number) : word(value.keyword);
 }
+template <NamedEnum E>
+std::string yaml_text(const WordsOrBytes<E>& value) {
+  if (value.limit() != nullptr)
+    return fmt::format("{{{}: {}}}", value.key, yaml_text(*value.limit()));
+  return value.list() != nullptr ? yaml_text(words_in(*value.list()))
+                                 : yaml_text(std::get<E>(value.value));
+}
 /// A text that equals the keyword is quoted, by which decode() distinguishes them.
 template <class T>
 std::string yaml_text(const Or<T>& value) {
@@ -133,6 +184,8 @@ Value plain(const T& value) {
     return value.number ? Value(*value.number) : Value(std::string(word(value.keyword)));
   else if constexpr (std::is_same_v<T, Duration>)
     return value.seconds;
+  else if constexpr (IsWordsOrBytes<T>::value)
+    return value.list() != nullptr ? Value(words_in(*value.list())) : Value(yaml_text(value));
   else
     return value;
 }
@@ -149,6 +202,10 @@ std::string type_text(const T& value) {
     return type_text(typename decltype(value.value)::value_type{}) + " | " + value.keyword;
   } else if constexpr (IsNumberOr<T>::value) {
     return "integer | " + type_text(value.keyword);
+  } else if constexpr (IsWordsOrBytes<T>::value) {
+    return fmt::format("{} | list of these | {{{}: bytes, or as 60 GiB}}",
+                       type_text(std::variant_alternative_t<0, decltype(value.value)>{}),
+                       value.key);
   } else if constexpr (std::is_same_v<T, bool>) {
     return "true | false";
   } else if constexpr (std::is_same_v<T, std::int64_t>) {

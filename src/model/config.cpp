@@ -30,7 +30,7 @@ GptShape resolve(const ModelConfig& config) {
                  .bias = config.bias.value_or(parts.bias),
                  .dropout = config.dropout,
                  .tied_head = config.tied_head.value_or(preset.tied_head.value_or(parts.tied_head)),
-                 .recompute = config.recompute};
+                 .recompute = RecomputeOfBlocks(config.recompute)};
   shape.norm = config.norm.value_or(parts.norm);
   shape.norm_gain = config.norm_gain.value_or(parts.norm_gain);
   shape.norm_epsilon = config.norm_epsilon.value_or(parts.norm_epsilon);

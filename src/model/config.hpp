@@ -44,7 +44,7 @@ struct ModelConfig {
   bool document_mask = false;
   Or<double> logit_softcap{};
   double z_loss = 0.0;
-  Recompute recompute = Recompute::none;
+  RecomputeKey recompute = Recompute::none;
 };
 
 template <class V>
@@ -199,8 +199,11 @@ void describe(V& v, ModelConfig& c) {
   v("recompute", c.recompute,
     {.help = "Activations that backward computes again instead of keeping them: none; the outputs "
              "of the MLP's activation (gelu), with GELU a quarter of the memory; all of a block "
-             "but its input, at a third more "
-             "work. Never changes the numbers."});
+             "but its input, at a third more work. One word for all blocks, a list with one for "
+             "each, or bytes, which all that a rank holds may take as `trireme plan` counts it (on "
+             "a GPU without the snapshot, which lies in the host's memory): then as few blocks as "
+             "possible are block, of the others as few as possible gelu, the first ones. Never "
+             "changes the numbers (on a GPU see gpu.fused_gelu)."});
 }
 
 /// Fills what `config` leaves open from its preset and family. Sizes that stay 0 are the caller's

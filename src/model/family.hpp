@@ -29,19 +29,22 @@ enum class Preset : std::uint8_t {
 /// What the keys of parts mean where they are auto. Parts that a family does not name are GPT-2's,
 /// the defaults of GptShape.
 struct FamilyParts {
-  static constexpr GptShape gpt2{};
-  Norm norm = gpt2.norm;
-  bool norm_gain = gpt2.norm_gain;
-  double norm_epsilon = gpt2.norm_epsilon;
-  bool embedding_norm = gpt2.embedding_norm;
-  Activation activation = gpt2.activation;
-  Positions positions = gpt2.positions;
+  static const GptShape& gpt2() {
+    static const GptShape shape;
+    return shape;
+  }
+  Norm norm = gpt2().norm;
+  bool norm_gain = gpt2().norm_gain;
+  double norm_epsilon = gpt2().norm_epsilon;
+  bool embedding_norm = gpt2().embedding_norm;
+  Activation activation = gpt2().activation;
+  Positions positions = gpt2().positions;
   double rotary_theta = 10000;  ///< of rotary positions, which GPT-2 has not
-  QkNorm qk_norm = gpt2.qk_norm;
-  bool bias = gpt2.bias;
-  bool tied_head = gpt2.tied_head;
-  OutputInit output_init = gpt2.output_init;
-  double logit_softcap = gpt2.logit_softcap;
+  QkNorm qk_norm = gpt2().qk_norm;
+  bool bias = gpt2().bias;
+  bool tied_head = gpt2().tied_head;
+  OutputInit output_init = gpt2().output_init;
+  double logit_softcap = gpt2().logit_softcap;
 };
 FamilyParts parts_of(Family family);
 

@@ -16,12 +16,15 @@ void Gpt::Impl::backward(const nn::Call& call, ConstView tokens) const {
   const View d_branch = all_d_branch.view().slice(0, call.dropout.active() ? elements : 0);
   layers_.final_norm->backward(call, dx, call.narrow_of(layers_.shape.channels),
                                layers_.stream(call, layers_.residuals.size()), false);
+  bool in_place = true;  // of the last of the blocks that share memory, forward has left everything
   for (std::size_t l = layers_.blocks.size(); l-- > 0;) {
     const Block& block = layers_.blocks[l];
     layers_.announce_backward(call, l);
-    // Of the last block forward has left everything in place.
-    if (layers_.shape.recompute == Recompute::block && l + 1 < layers_.blocks.size())
-      forward_again(call, block);
+    if (layers_.shape.recompute.of(l) == Recompute::block) {
+      if (!in_place)
+        forward_again(call, block);
+      in_place = false;
+    }
     for (std::size_t i = block.end; i-- > block.begin;) backward_residual(call, i, dx, d_branch);
   }
   if (!layers_.embedding_norm) {

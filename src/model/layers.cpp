@@ -33,7 +33,6 @@ nn::MlpConfig mlp_config(const GptShape& shape) {
   return {.channels = shape.channels,
           .hidden = shape.mlp_channels(),
           .bias = shape.bias,
-          .recomputes = shape.recompute == Recompute::gelu,
           .deviation = deviation,
           .output_deviation = output_deviation(shape),
           .activation = shape.activation};
@@ -141,6 +140,10 @@ nn::ActivationPlan Layers::plan(DType dtype,
                                 device::Kind kind,
                                 const nn::CacheSize& cache) {
   using Scratch = nn::ActivationPlan::Scratch;
+  TRIREME_EXPECT(shape.recompute.limit() == nullptr, "{} bytes have not decided what is recomputed",
+                 shape.recompute.limit()->count);
+  TRIREME_EXPECT(shape.recompute.list().empty() || shape.recompute.list().size() == blocks.size(),
+                 "recompute of {} blocks for {}", shape.recompute.list().size(), blocks.size());
   nn::Planner planner({.dtype = dtype,
                        .sequences = sequences,
                        .context = cache.given() ? 1 : shape.context,

@@ -28,6 +28,8 @@ enum class Positions : std::uint8_t { learned, rotary };
 using nn::Activation;
 using nn::QkNorm;
 using nn::Recompute;
+using nn::RecomputeKey;
+using nn::RecomputeOfBlocks;
 using ops::RotaryScaling;
 
 /// All sizes known and consistent. The defaults are GPT-2's; what has no meaning in a model, as a
@@ -37,10 +39,10 @@ struct GptShape {
   bool bias = true;
   double dropout = 0.0;
   bool tied_head = true;
-  Recompute recompute = Recompute::none;
-  std::int64_t grouped_heads = 0;  ///< of keys and values; 0: as many as heads
-  std::int64_t head_width = 0;     ///< channels of a head; 0: channels / heads
-  std::int64_t hidden = 0;         ///< between the MLP's layers; 0: default_mlp_channels()
+  RecomputeOfBlocks recompute = Recompute::none;  ///< a plan needs words, not a limit
+  std::int64_t grouped_heads = 0;                 ///< of keys and values; 0: as many as heads
+  std::int64_t head_width = 0;                    ///< channels of a head; 0: channels / heads
+  std::int64_t hidden = 0;  ///< between the MLP's layers; 0: default_mlp_channels()
   Norm norm = Norm::layer_norm;
   bool norm_gain = true;
   double norm_epsilon = 1e-5;

@@ -29,7 +29,7 @@ Planner::Planner(const PlanSizes& sizes) : sizes_(sizes) {
 }
 
 void Planner::begin_block(std::size_t l) {
-  TRIREME_EXPECT(l == block_ + 1 && (l < 2 || next_ == first_block_.size()),
+  TRIREME_EXPECT(l == block_ + 1 && (l < 2 || next_ == in_blocks_.size()),
                  "block {} is planned after block {}", l, block_);
   block_ = l;
   next_ = 0;
@@ -41,32 +41,46 @@ Slot Planner::keep(Keep how, const std::string& name, std::int64_t elements) {
 
 Slot Planner::keep(Keep how, const std::string& name, std::int64_t elements, DType dtype) {
   Slot slot{.dtype = dtype, .elements = elements * sizes_.context};
-  if (how == Keep::cheap && sizes_.recompute == Recompute::gelu)
-    slot.elements = 0;
-  const bool shared = how != Keep::stream && sizes_.recompute == Recompute::block;
-  const bool later = block_ != none && block_ > 0;
-  if (later) {
-    TRIREME_EXPECT(next_ < first_block_.size(), "block {} keeps more than block 0: {}", block_,
-                   name);
-    const Slot& first = first_block_[next_++];
-    TRIREME_EXPECT(first.elements == slot.elements && first.dtype == dtype,
-                   "block {} keeps {} elements as {}, block 0 {}", block_, slot.elements, name,
-                   first.elements);
-    if (shared || slot.elements == 0)
-      return first;
-    slot.evaluation_offset = first.offset;
-  }
-  if (slot.elements > 0) {
-    const std::string block = shared           ? "block."
-                              : block_ == none ? ""
-                                               : fmt::format("h.{}.", block_);
-    slot.offset = place(block + name, dtype, slot.elements * sizes_.sequences);
-  }
-  if (!later)
-    slot.evaluation_offset = slot.offset;
-  if (block_ == 0)
-    first_block_.push_back(slot);
+  if (block_ != none)
+    return keep_in_block(how, name, slot);
+  TRIREME_EXPECT(how == Keep::stream, "{} is of no block", name);
+  slot.offset = place(name, dtype, slot.elements * sizes_.sequences);
+  slot.evaluation_offset = slot.offset;
   return slot;
+}
+
+Slot Planner::keep_in_block(Keep how, const std::string& name, Slot slot) {
+  InBlocks& item = next_in_block(name, slot);
+  const Recompute recompute = sizes_.recompute.of(block_);
+  if (how == Keep::cheap && recompute == Recompute::gelu) {
+    slot.elements = 0;
+    return slot;
+  }
+  const bool shared = how != Keep::stream && recompute == Recompute::block;
+  if (shared && item.shared) {
+    slot.offset = *item.shared;
+  } else {
+    slot.offset = place(shared ? "block." + name : fmt::format("h.{}.{}", block_, name), slot.dtype,
+                        slot.elements * sizes_.sequences);
+    if (shared)
+      item.shared = slot.offset;
+  }
+  if (!item.first)
+    item.first = slot.offset;
+  slot.evaluation_offset = *item.first;
+  return slot;
+}
+
+Planner::InBlocks& Planner::next_in_block(const std::string& name, const Slot& slot) {
+  if (block_ == 0)
+    in_blocks_.push_back(
+        {.dtype = slot.dtype, .elements = slot.elements, .first = {}, .shared = {}});
+  TRIREME_EXPECT(next_ < in_blocks_.size(), "block {} keeps more than block 0: {}", block_, name);
+  InBlocks& item = in_blocks_[next_++];
+  TRIREME_EXPECT(item.elements == slot.elements && item.dtype == slot.dtype,
+                 "block {} keeps {} elements as {}, block 0 {}", block_, slot.elements, name,
+                 item.elements);
+  return item;
 }
 
 Slot Planner::keep_one_sequence(const std::string& name, std::int64_t elements, DType dtype) {

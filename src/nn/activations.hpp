@@ -7,16 +7,18 @@
 // multiple of 128 bytes. A scratch item is leased with its planned size whatever the batch, so that
 // the pool's blocks have their final size after the first step.
 //
-// 1. recompute: block keeps one block's activations, which all blocks share, and what enters each
-//    block; recompute: gelu drops what is `cheap`.
-// 2. In evaluation nothing of a block is needed once it is left: block 0's memory serves all. So
-//    all blocks keep the same items, in the same order.
+// 1. All blocks name the same items, in the same order. Of those with recompute: block what enters
+//    each is kept, and the rest has one place, which they share; with recompute: gelu what is
+//    `cheap` is dropped.
+// 2. In evaluation nothing of a block is needed once it is left: each item is where the first block
+//    that keeps it has it.
 // 3. The residual stream has the dtype of the activations, also in bf16: half the memory traffic,
 //    and the sums that matter (norm statistics, matrix products, weight gradients, loss) are fp32
 //    whatever is stored.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,7 +103,7 @@ struct PlanSizes {
   std::int64_t sequences = 0;  ///< the largest batch
   std::int64_t context = 0;    ///< tokens of a sequence
   device::Kind kind = device::Kind::cpu;
-  Recompute recompute = Recompute::none;
+  RecomputeOfBlocks recompute = Recompute::none;
   /// With a cache, `context` is 1 and a row of a batch is a single position of a cached sequence.
   CacheSize cache{};
 
@@ -137,13 +139,23 @@ class Planner {
  private:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
+  /// What the blocks have under one name, each.
+  struct InBlocks {
+    DType dtype = DType::f32;
+    std::int64_t elements = 0;          // of one sequence
+    std::optional<std::size_t> first;   // offset where a block first keeps it
+    std::optional<std::size_t> shared;  // offset for the blocks that share it
+  };
+
+  Slot keep_in_block(Keep how, const std::string& name, Slot slot);
+  InBlocks& next_in_block(const std::string& name, const Slot& slot);
   std::size_t place(std::string name, DType dtype, std::int64_t elements);
 
   const PlanSizes sizes_;
   ActivationPlan plan_;
   std::size_t block_ = none;
-  std::vector<Slot> first_block_;  // the slots of block 0
-  std::size_t next_ = 0;           // of them, in a later block
+  std::vector<InBlocks> in_blocks_;  // as block 0 named them
+  std::size_t next_ = 0;             // of them
 };
 
 }  // namespace trireme::nn

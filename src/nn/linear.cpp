@@ -24,7 +24,7 @@ LinearShape Linear::shape(const BatchSize& size) const {
           .bias = config_.bias,
           .dtype = size.dtype,
           .y = size.dtype,
-          .gelu_after = config_.gelu_after,
+          .gelu_after = gelu_after_,
           .gelu_before = config_.gelu_before};
 }
 

@@ -20,7 +20,6 @@ struct LinearConfig {
   std::int64_t in = 0, out = 0;
   bool bias = true;
   double deviation = 0;      ///< of the weight's initial values
-  bool gelu_after = false;   ///< forward_gelu() instead of forward()
   bool gelu_before = false;  ///< backward_input_gelu() instead of backward_input()
   /// Widths of the outputs that are matrices of their own (layout::Parameter); empty: one.
   std::vector<std::int64_t> parts{};
@@ -31,6 +30,8 @@ class Linear {
   /// Registers NAME.weight and NAME.bias.
   Linear(Registry& registry, const std::string& name, LinearConfig config);
 
+  /// Before prepare() and list(): forward_gelu() instead of forward().
+  void set_gelu_after(bool gelu_after) { gelu_after_ = gelu_after; }
   void prepare(Kernels& kernels, const BatchSize& size);
   void list(ProductList& list) const;
   [[nodiscard]] double flops_per_token() const;
@@ -57,7 +58,7 @@ class Linear {
 
   const LinearConfig config_;
   ParameterIndex weight_, bias_ = absent;
-  bool bias_by_neighbour_ = false;
+  bool bias_by_neighbour_ = false, gelu_after_ = false;
   std::vector<const LinearProducts*> products_;  // by batch size
 };
 

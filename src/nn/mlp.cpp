@@ -15,7 +15,6 @@ Mlp::Mlp(Registry& registry, const std::string& scope, const MlpConfig& config)
               .out = config.before_width(),
               .bias = config.bias,
               .deviation = config.deviation,
-              .gelu_after = config.fuses(),
               .parts = config.activation == Activation::swiglu
                            ? std::vector{config.hidden, config.hidden}
                            : std::vector<std::int64_t>{}}),
@@ -31,6 +30,7 @@ Mlp::Mlp(Registry& registry, const std::string& scope, const MlpConfig& config)
 void Mlp::plan(Planner& planner) {
   before_ = planner.keep(Keep::block, "fc", config_.before_width());
   activated_ = planner.keep(Keep::cheap, "gelu", config_.hidden);
+  input_.set_gelu_after(fuses());
   planner.need(&ActivationPlan::Scratch::wide, wide_width());
 }
 
@@ -78,7 +78,7 @@ void Mlp::activate_backward(const Call& call, View d_before, ConstView before) c
 
 void Mlp::forward_inside(const Call& call, ConstView x) const {
   const View before = call.view(before_);
-  if (config_.fuses()) {
+  if (fuses()) {
     input_.forward_gelu(call, activated(call), before, x);
   } else {
     input_.forward(call, before, x);
@@ -92,7 +92,7 @@ void Mlp::forward_output(const Call& call) const {
 
 void Mlp::backward(const Call& call, ConstView dy, ConstView x) const {
   const View before = call.view(before_), d_before = call.wide_of(config_.before_width());
-  if (config_.recomputes)
+  if (recomputes())
     activate(call, before);
   output_.backward_parameters(call, dy, activated(call));
   if (config_.activation == Activation::gelu) {

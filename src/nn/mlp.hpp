@@ -17,7 +17,6 @@ struct MlpConfig {
   std::int64_t channels = 0;  ///< of the residual stream
   std::int64_t hidden = 0;
   bool bias = true;
-  bool recomputes = false;      ///< the activation's output is dropped: Recompute::gelu
   double deviation = 0;         ///< of initial values
   double output_deviation = 0;  ///< of those of the output layer
   Activation activation = Activation::gelu;
@@ -26,8 +25,6 @@ struct MlpConfig {
   [[nodiscard]] std::int64_t before_width() const {
     return activation == Activation::swiglu ? 2 * hidden : hidden;
   }
-  /// Whether the GELU is left to the products.
-  [[nodiscard]] bool fuses() const { return activation == Activation::gelu && !recomputes; }
 };
 
 class Mlp final : public Branch {
@@ -45,9 +42,15 @@ class Mlp final : public Branch {
   void backward(const Call& call, ConstView dy, ConstView x) const override;
 
  private:
+  /// Whether the activation's output is dropped: Recompute::gelu.
+  [[nodiscard]] bool recomputes() const { return activated_.elements == 0; }
+  /// Whether the GELU is left to the products.
+  [[nodiscard]] bool fuses() const {
+    return config_.activation == Activation::gelu && !recomputes();
+  }
   /// Where the activation's output goes and, once there, comes from.
   [[nodiscard]] View activated(const Call& call) const {
-    return activated_.elements == 0 ? hidden_of(call) : call.view(activated_);
+    return recomputes() ? hidden_of(call) : call.view(activated_);
   }
   /// Room in `wide` for that output or its gradient, followed by that for the gradient of its input
   /// where this one is of another width; else in its place.

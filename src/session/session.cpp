@@ -16,6 +16,7 @@
 #include "reduce/layout_options.hpp"
 
 #include "session/machine.hpp"
+#include "session/rank_memory.hpp"
 
 namespace trireme::session {
 
@@ -81,6 +82,7 @@ Session::Session(const Job& the_job,
                                   world.size(),
                                   reduce::wire_of(world, *device),
                                   reduce::replicas(job.parallel, world))),
+      shape(decided_shape(job, plan, {dtype, device->kind()})),
       communicator(comm::make_communicator(
           job.parallel.transport,
           job.parallel.reduction,
@@ -92,7 +94,7 @@ Session::Session(const Job& the_job,
            .replicas = plan.replicas()})),
       engine(plan, dtype, job.parallel, *communicator, *device, *compute_stream),
       model(*device,
-            job.shape,
+            shape,
             dtype,
             job.batch.micro_sequences,
             static_cast<std::uint64_t>(job.run.seed),

@@ -131,6 +131,7 @@ class Session {
   const std::unique_ptr<device::Stream> compute_stream;
   device::ScratchPool scratch;
   const layout::Plan plan;
+  const model::GptShape shape;  ///< job.shape with what is recomputed decided
   const std::unique_ptr<comm::Communicator> communicator;
   reduce::Engine engine;
   model::Gpt model;

@@ -14,6 +14,7 @@
 #include "comm/control/together.hpp"
 
 #include "model/gpt.hpp"
+#include "model/recompute_choice.hpp"
 
 #include "train/rank_spread.hpp"
 #include "train/record_start.hpp"
@@ -50,6 +51,7 @@ std::string flops_formula(const model::GptShape& shape) {
 }
 
 record::RunHeader header_of(const session::Job& job,
+                            const model::GptShape& shape,
                             const layout::Plan& plan,
                             const device::Device& device,
                             DType dtype,
@@ -70,13 +72,15 @@ record::RunHeader header_of(const session::Job& job,
     fact("tokenizer_kind", job.tokenizer->kind());
     header.tokenizer = job.tokenizer->serialized();
   }
-  fact("flops_formula", flops_formula(job.shape));
+  fact("flops_formula", flops_formula(shape));
+  fact("recompute", model::recompute_text(shape.recompute));
   return header;
 }
 
 }  // namespace
 
 Journal::Journal(const session::Job& job,
+                 const model::GptShape& shape,
                  const layout::Plan& plan,
                  const device::Device& device,
                  DType dtype,
@@ -107,7 +111,7 @@ Journal::Journal(const session::Job& job,
   const double anchor = recorder.anchor_calendar();
   const auto anchors = world.gather_all({&anchor, 1});
   comm::on_first_rank(world, [&] {
-    auto header = header_of(job, plan, device, dtype, std::move(hosts));
+    auto header = header_of(job, shape, plan, device, dtype, std::move(hosts));
     header.facts.emplace_back("run_id", directory.id());
     header.facts.insert(header.facts.end(), origin.begin(), origin.end());
     record::RunFile file = open_record(directory.run_file(), header, resumed_step, job, log);
@@ -273,7 +277,7 @@ void Journal::compare_with_ceiling(const session::Session& session, Log& log) {
   peak_ = peak_of(*session.device);  // measuring needs memory of its own
   flush();
   const double ceiling =
-      measure::measure_ceiling(job_.shape, session.dtype, job_.batch.micro_sequences,
+      measure::measure_ceiling(session.shape, session.dtype, job_.batch.micro_sequences,
                                *session.device, world_, session::operation_options(job_).products);
   const auto whole = recorder_.summary(timing::Name::step);
   comm::on_first_rank(world_, [&] {

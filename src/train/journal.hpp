@@ -39,7 +39,9 @@ class Journal {
  public:
   /// Collective. Opens run.h5: a new one, or the existing one continued after `resumed_step`.
   /// Writes deck.resolved.yaml. `origin`: where the run's first weights came from, for the record.
+  /// `shape` has words for what is recomputed.
   Journal(const session::Job& job,
+          const model::GptShape& shape,
           const layout::Plan& plan,
           const device::Device& device,
           DType dtype,

@@ -33,6 +33,7 @@
 
 #include "inference/text_sample.hpp"
 #include "session/machine.hpp"
+#include "session/rank_memory.hpp"
 #include "session/saver.hpp"
 #include "session/session.hpp"
 #include "session/stop.hpp"
@@ -252,8 +253,8 @@ void Trainer::open_files(const std::optional<Resumption>& before,
                          const record::NameValues& origin) {
   comm::on_first_rank(world_, [&] { log_.also_to_file(directory_.file("log.txt")); });
   const auto resumed_step = before ? std::optional(before->step) : std::nullopt;
-  journal_.emplace(job_, session_.plan, *session_.device, session_.dtype, directory_, resumed_step,
-                   origin, session_.recorder, world_, log_);
+  journal_.emplace(job_, session_.shape, session_.plan, *session_.device, session_.dtype,
+                   directory_, resumed_step, origin, session_.recorder, world_, log_);
   if (before && world_.rank() == 0) {
     for (const std::string& line : change_table(*before, job_)) log_.info("{}", line);
     if (const std::string warning = rate_jump(*before, job_); !warning.empty())
@@ -269,6 +270,13 @@ void Trainer::open_files(const std::optional<Resumption>& before,
       copies > 1 ? fmt::format(" with {} copies", copies) : "", session_.communicator->name(),
       name(session_.dtype), session_.batches(first_step_).micro_steps(), job_.batch.micro_sequences,
       job_.shape.context);
+  if (const Bytes* limit = job_.shape.recompute.limit()) {
+    const model::RecomputeChoice choice = session::decide_recompute(
+        job_, session_.shape, session_.plan, {session_.dtype, session_.device->kind()});
+    log_.info("model.recompute: {}: a rank takes {} of {}", model::recompute_text(choice.recompute),
+              bytes_text(static_cast<double>(choice.bytes)),
+              bytes_text(static_cast<double>(limit->count)));
+  }
   if (const std::string& note = session_.communicator->note(); !note.empty())
     session_.choices.push_back(note);
   if (world_.rank() == 0)

@@ -32,7 +32,7 @@ struct Choices {
   };
   struct Compute {
     std::int64_t micro_sequences = 1;
-    model::Recompute recompute{};
+    model::RecomputeKey recompute{};
   };
   std::vector<Way> ways;
   std::vector<Compute> computes;

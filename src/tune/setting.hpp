@@ -29,7 +29,7 @@ namespace trireme::tune {
 
 struct Setting {
   std::int64_t micro_sequences = 1;
-  model::Recompute recompute = model::Recompute::none;
+  model::RecomputeKey recompute = model::Recompute::none;
   comm::Transport transport = comm::Transport::automatic;
   Or<std::int64_t> bucket_elements{};
   std::vector<std::string> bucket_boundaries{};

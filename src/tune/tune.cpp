@@ -32,6 +32,7 @@
 #include "deck/check.hpp"
 #include "doctor/host_facts.hpp"
 #include "session/machine.hpp"
+#include "session/rank_memory.hpp"
 #include "session/session.hpp"
 #include "tune/timed_steps.hpp"
 
@@ -89,6 +90,9 @@ class Tuner {
   [[nodiscard]] session::Job job_of(const Setting& setting) const {
     return subject_.job(deck_of(setting));
   }
+  [[nodiscard]] model::RecomputeChoice recompute_of(const Setting& setting) const {
+    return session::decide_recompute(job_of(setting), world_, *device_, dtype_);
+  }
   [[nodiscard]] std::int64_t lone_bytes(const Setting& setting) const;
   void find_ways();
   void find_computes();
@@ -126,6 +130,7 @@ class Tuner {
 /// Of the step that compute is measured with, which is not sharded (bench/lone_step.hpp).
 std::int64_t Tuner::lone_bytes(const Setting& setting) const {
   deck::Deck lone = deck_of(setting);
+  lone.config.model.recompute = recompute_of(setting).recompute.key();  // as the run does
   lone.config.parallel = {};
   return subject_.outlook(lone, {}, 1, 1).memory_bytes;
 }
@@ -148,7 +153,8 @@ void Tuner::find_ways() {
     choices_.ways.push_back({Transport::mpi, Transport::mpi});
 }
 
-/// Micro-batches, each with the least recomputation with which it fits; the deck's pair first.
+/// Micro-batches, each with the least recomputation with which it fits, or with the deck's limit;
+/// the deck's pair first.
 void Tuner::find_computes() {
   const auto& config = deck_.config;
   const int leaves =
@@ -160,14 +166,18 @@ void Tuner::find_computes() {
         "cannot be measured here; use fewer ranks per host or a smaller batch.micro_sequences",
         bytes_text(static_cast<double>(lone_bytes(own_))),
         bytes_text(static_cast<double>(result_.memory_bytes))));
-  const auto fits = [&](std::int64_t micro, model::Recompute recompute) {
-    return lone_bytes(with(own_, {micro, recompute})) <= result_.memory_bytes;
+  const auto fits = [&](std::int64_t micro, const model::RecomputeKey& recompute) {
+    const Setting setting = with(own_, {micro, recompute});
+    return recompute_of(setting).fits && lone_bytes(setting) <= result_.memory_bytes;
   };
+  std::vector<model::RecomputeKey> ladder{own_.recompute};
+  if (own_.recompute.limit() == nullptr)
+    ladder = {model::Recompute::none, model::Recompute::gelu, model::Recompute::block};
   for (const std::int64_t micro : nearest(micro_batches(config.batch, world_.size(), leaves),
                                           own_.micro_sequences, most_micro_batches)) {
     if (request_.same_bits && micro != own_.micro_sequences)
       continue;
-    for (const auto& [recompute, word] : EnumNames<model::Recompute>::table)
+    for (const model::RecomputeKey& recompute : ladder)
       if (fits(micro, recompute)) {
         if (micro != own_.micro_sequences || recompute != own_.recompute)
           choices_.computes.push_back({micro, recompute});
@@ -238,7 +248,10 @@ std::vector<Candidate> Tuner::predict() {
     ++result_.predicted;
     one.memory_bytes = outlook.memory_bytes;
     one.predicted_s = *outlook.step_s;
-    if (one.memory_bytes > result_.memory_bytes && !possible.empty())
+    const Bytes* limit = one.setting.recompute.limit();
+    const std::int64_t most =
+        limit != nullptr ? std::min(limit->count, result_.memory_bytes) : result_.memory_bytes;
+    if (one.memory_bytes > most && !possible.empty())
       ++result_.too_large;
     else
       possible.push_back(std::move(one));
@@ -335,6 +348,7 @@ Tuning Tuner::tune() {
     const comm::TemporaryDirectory cache(world_);
     data_.emplace(session::open_data(job_of(own_), cache.path(), world_, log_));
   }
+  (void)session::decided(job_of(own_), world_, *device_, dtype_);  // throws where nothing fits
   find_ways();
   find_computes();
   log_.info("measuring {} and {} for {} {}",

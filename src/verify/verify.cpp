@@ -24,6 +24,7 @@
 #include "reduce/layout_options.hpp"
 
 #include "session/machine.hpp"
+#include "session/rank_memory.hpp"
 #include "session/saver.hpp"
 #include "verify/checks.hpp"
 
@@ -337,7 +338,11 @@ Verified verify(const Job& job, comm::World& world, Log& log, const VerifyReques
     const comm::TemporaryDirectory cache(world);
     data.emplace(session::open_data(job, cache.path(), world, log));  // mapped, so its file may go
   }
-  return Verifier(job, *data, world, log, request).run();
+  // The deck's own choice for all combinations, which differ in what they hold.
+  const auto device = session::open_device(session::DeviceChoice::cpu, 1, world);
+  const Job one = session::decided(job, world, *device,
+                                   session::choose_dtype(job.run.precision, *device, world));
+  return Verifier(one, *data, world, log, request).run();
 }
 
 }  // namespace trireme::verify

@@ -28,6 +28,28 @@ TEST(CheckCommand, SumsUpTheDeck) {
   EXPECT_THAT(text, HasSubstr("50 steps, 4.80 k tokens, into runs/a"));
 }
 
+TEST(CheckCommand, NamesWhatBytesForRecomputingComeTo) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(path) << deck::completed(
+      "model: {layers: 4, heads: 2, channels: 16, context: 8, recompute: {memory: 1 GiB}}\n");
+  const auto text = [&](const std::vector<std::string>& overrides) {
+    return check_command(path, overrides, {.ranks = 2});
+  };
+  EXPECT_THAT(text({}), testing::ContainsRegex("\nrecompute in fp32: none: .* of 1 GiB\n"
+                                               "recompute in bf16: none: .* of 1 GiB\n"));
+  EXPECT_THAT(text({"model.recompute=[block, block, none, none]"}),
+              testing::Not(HasSubstr("recompute in")));
+  try {
+    text({"model.recompute.memory=64 KiB"});
+    FAIL() << "it took too few bytes";
+  } catch (const UserError& error) {
+    ASSERT_EQ(error.findings().size(), 2U) << "one for each precision";
+    EXPECT_THAT(error.what(), HasSubstr("65536 are too few: in fp32 a rank takes "));
+    EXPECT_THAT(error.what(), HasSubstr("at least, with block"));
+  }
+}
+
 TEST(CheckCommand, NamesThePartsOfAModel) {
   const test::ScratchDirectory directory;
   const std::string path = directory.path() + "/a.yaml";

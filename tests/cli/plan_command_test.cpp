@@ -143,6 +143,110 @@ TEST(PlanCommand, CountsActivationsAndScratch) {
   EXPECT_EQ(bytes("block"), block + 4 * rows * C + end);
 }
 
+DeckPlan with_layers(int layers, int ranks, const std::vector<std::string>& overrides) {
+  std::vector<std::string> all = {
+      fmt::format("model={{layers: {}, heads: 2, channels: 64, context: 16}}", layers),
+      fmt::format("batch={{sequences: {}, micro_sequences: 4}}", 8 * ranks)};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return plan_of(deck::parse(deck::completed(""), "deck.yaml", all,
+                             Circumstances{.ranks = ranks, .cuda = true}),
+                 ranks);
+}
+
+TEST(PlanCommand, CountsActivationsOfEachBlock) {
+  const auto bytes = [](const std::string& recompute) {
+    return static_cast<std::int64_t>(
+        with_layers(4, 1, {"model.recompute=" + recompute}).activations[0].bytes());
+  };
+  const std::int64_t rows = 4 * 16, C = 64, gelu = 4 * rows * 4 * C;
+  const std::int64_t inside = 4 * rows * (15 * C + 4 + 2), all = bytes("none");
+  EXPECT_EQ(bytes("[none, block, none, none]"), all);
+  EXPECT_EQ(bytes("[none, block, block, gelu]"), all - inside - gelu);
+  EXPECT_EQ(bytes("[block, gelu, block, block]"), all - 2 * inside - gelu);
+  EXPECT_EQ(bytes("[block, block, block, block]"), bytes("block"));
+}
+
+class PlannedBudget : public ::testing::Test {
+ protected:
+  static DeckPlan with(const std::string& recompute, int ranks = 2) {
+    return with_layers(6, ranks, {"run.device=cpu", "model.recompute=" + recompute});
+  }
+  static DeckPlan with(std::int64_t bytes) { return with(fmt::format("{{memory: {}}}", bytes)); }
+};
+
+TEST_F(PlannedBudget, HoldsAllThatARankHolds) {
+  for (const std::size_t dtype : {0U, 1U}) {
+    const std::int64_t most = whole_bytes(with("none"), dtype);
+    const std::int64_t least = whole_bytes(with("block"), dtype);
+    std::int64_t before = 0;
+    for (int i = 0; i <= 24; ++i) {
+      const std::int64_t limit = least + (most - least) * i / 24;
+      const DeckPlan plan = with(limit);
+      EXPECT_TRUE(plan.recompute[dtype].fits);
+      EXPECT_EQ(plan.recompute[dtype].bytes, whole_bytes(plan, dtype));
+      EXPECT_LE(whole_bytes(plan, dtype), limit);
+      EXPECT_GE(whole_bytes(plan, dtype), before) << "more is used of more";
+      before = whole_bytes(plan, dtype);
+    }
+    EXPECT_EQ(before, most);
+    EXPECT_FALSE(with(least - 1).recompute[dtype].fits);
+  }
+}
+
+/// Sharded, a rank holds less of the optimizer, and has room for activations.
+TEST_F(PlannedBudget, RecomputesLessOnMoreRanks) {
+  const std::string limit =
+      fmt::format("{{memory: {}}}", whole_bytes(with("block", 1), 0) + 200'000);
+  const auto words = [&](int ranks) {
+    return model::recompute_text(with(limit, ranks).recompute[0].recompute);
+  };
+  EXPECT_EQ(words(1), "block x 5, gelu");
+  EXPECT_EQ(words(64), "none");
+}
+
+TEST_F(PlannedBudget, DoesNotCountTheSnapshotOfAGpu) {
+  const DeckPlan gpu = planned(2, {"run.device=cuda", "model.recompute={memory: 1 TiB}"});
+  EXPECT_GT(gpu.budgets[1].snapshot_bytes, 0);
+  EXPECT_EQ(gpu.recompute[1].bytes, whole_bytes(gpu, 1) - gpu.budgets[1].snapshot_bytes);
+}
+
+TEST_F(PlannedBudget, IsPrintedOrNamesTheLeast) {
+  const test::ScratchDirectory scratch;
+  const std::string deck = scratch.path() + "/deck.yaml";
+  std::ofstream(deck) << deck::completed(
+      "model: {layers: 6, heads: 2, channels: 64, context: 16}\n");
+  const auto text = [&](const std::string& limit) {
+    return plan_command(deck, {"run.precision=fp32", "run.device=cpu", "model.recompute=" + limit},
+                        {.ranks = 2}, {scratch.path() + "/" + limit + ".json"});
+  };
+  EXPECT_THAT(text("{memory: 1 TiB}"), HasSubstr("\nrecompute in fp32: none: "));
+  EXPECT_THAT(text("block"), testing::Not(HasSubstr("recompute in")));
+  const auto json = [&](const std::string& limit) {
+    std::stringstream bytes;
+    bytes << std::ifstream(scratch.path() + "/" + limit + ".json").rdbuf();
+    return read_json(bytes.str());
+  };
+  EXPECT_EQ(member(member(json("block"), "recompute"), "fp32").word, "block");
+  text("[block, block, gelu, none, none, none]");
+  const Node mixed = json("[block, block, gelu, none, none, none]");
+  const Node words = member(member(mixed, "recompute"), "fp32");
+  ASSERT_EQ(words.children.size(), 6U);
+  EXPECT_EQ(words.children[2].word, "gelu");
+  const std::int64_t least =
+      number(member(member(json("block"), "per_rank"), "fp32"), "whole_bytes");
+  EXPECT_THAT(text(fmt::format("{{memory: {}}}", least)), HasSubstr("recompute in fp32: block: "));
+  try {
+    text(fmt::format("{{memory: {}}}", least - 1));
+    FAIL() << "it took too few bytes";
+  } catch (const UserError& error) {
+    ASSERT_EQ(error.findings().size(), 1U);
+    EXPECT_EQ(error.findings()[0].place.file, "command line");
+    EXPECT_EQ(error.findings()[0].subject, "model.recompute");
+    EXPECT_THAT(error.findings()[0].text,
+                HasSubstr(fmt::format("in fp32 a rank takes {} bytes", least)));
+  }
+}
+
 TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
   const auto plan_for = [](const std::string& device) {
     std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",

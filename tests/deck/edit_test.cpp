@@ -37,6 +37,21 @@ TEST(Edit, ReplacesAValueInItsPlace) {
               Optional(std::string("parallel: {transport: auto}\n")));
 }
 
+TEST(Edit, ReplacesAMap) {
+  EXPECT_THAT(with_values("model: {recompute: {memory: 2 GiB}, layers: 2} # small\n",
+                          {{"model.recompute", "block"}}),
+              Optional(std::string("model: {recompute: block, layers: 2} # small\n")));
+  EXPECT_THAT(
+      with_values("model:\n  recompute: {memory: 2 GiB}  # of each\n  layers: 2\n",
+                  {{"model.recompute", "[block, none]"}}),
+      Optional(std::string("model:\n  recompute: [block, none]  # of each\n  layers: 2\n")));
+  EXPECT_THAT(with_values("model:\n  recompute:\n    memory: 2 GiB\n  layers: 2\n",
+                          {{"model.recompute", "gelu"}}),
+              Optional(std::string("model:\n  recompute: gelu\n  layers: 2\n")));
+  EXPECT_THAT(with_values("model: {recompute: block}\n", {{"model.recompute", "{memory: 2 GiB}"}}),
+              Optional(std::string("model: {recompute: {memory: 2 GiB}}\n")));
+}
+
 TEST(Edit, AddsAKeyToItsSection) {
   EXPECT_THAT(with_values("batch:\n    # of it\n    sequences: 8 # eight\n\n# next\nrun: {}\n",
                           {{"batch.micro_sequences", "2"}}),

@@ -150,6 +150,18 @@ class Alter {
     change(number, key);
     value.number = number;
   }
+  /// Another word, a list, or a limit.
+  template <NamedEnum E, class K>
+  void change(WordsOrBytes<E>& value, const Key<K>& key) {
+    E word{};
+    change(word, key);
+    if (round_ % 3 == 0)
+      value = word;
+    else if (round_ % 3 == 1)
+      value = WordsOrBytes<E>(std::vector<E>(static_cast<std::size_t>(round_ / 3), word));
+    else
+      value = WordsOrBytes<E>(Bytes{(std::int64_t{1} << (round_ / 2)) * (round_ + 1)});
+  }
   template <class T, class K>
   void change(Or<T>& value, const Key<K>& key) {
     T inner{};

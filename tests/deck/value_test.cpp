@@ -69,6 +69,30 @@ TEST(Value, IntegersReachTheirLimits) {
   EXPECT_FALSE(decode(word_node("+5"), untouched).has_value());
 }
 
+TEST(Value, BytesComeBackAndHaveUnits) {
+  EXPECT_EQ(yaml_text(Bytes{std::int64_t{60} << 30U}), "60 GiB");
+  EXPECT_EQ(yaml_text(Bytes{1536}), "1536");
+  EXPECT_EQ(yaml_text(Bytes{3 << 10U}), "3 KiB");
+  const auto read = [](const std::string& word) {
+    Bytes bytes{-7};
+    const Problem problem = decode(word_node(word), bytes);
+    EXPECT_EQ(problem.has_value(), bytes.count == -7) << word;
+    return bytes.count;
+  };
+  EXPECT_EQ(read("60 GiB"), std::int64_t{60} << 30U);
+  EXPECT_EQ(read("1.5 KiB"), 1536);
+  EXPECT_EQ(read("512MiB"), 512 << 20U);
+  EXPECT_EQ(read("2 TiB"), std::int64_t{2} << 40U);
+  EXPECT_EQ(read("12345"), 12345);
+  EXPECT_EQ(read("12345 B"), 12345);
+  EXPECT_EQ(read("1e9"), 1'000'000'000);
+  for (const char* word : {"", "0", "-1", "60 GB", "60 gib", "GiB", "0.3 KiB", "1e300", "9e15 TiB",
+                           "nan", "010", "60 GiB of it", "60  G iB"})
+    EXPECT_EQ(read(word), -7) << word;
+  for (std::int64_t count = 1; count < std::int64_t{1} << 53U; count += 1 + count / 3)
+    EXPECT_EQ(read(yaml_text(Bytes{count})), count);
+}
+
 TEST(Range, CountsNotANumberAsOutside) {
   const Key<double> closed{.min = 0.0, .max = 1.0};
   const Key<double> open{.min = 0.0, .max = 1.0, .above_min = true, .below_max = true};

@@ -56,6 +56,7 @@ class Memory(TrainingTest):
     def test_every_family_is_held_as_planned(self):
         qwen3 = ("model.family=qwen3", "model.key_value_heads=1", "model.head_channels=24")
         for ranks, words in ((1, ("model.family=llama",)), (2, qwen3), (2, (*qwen3, "model.recompute=block")),
+                             (2, ("model.layers=4", "model.recompute=[block, gelu, none, block]")),
                              (2, ("model.family=nanochat",))):
             self.compared(ranks, *words)
 

@@ -95,6 +95,19 @@ class Tune(TrainingTest):
             self.assertIn(run["values"]["batch.micro_sequences"], ("1", "3"))  # of 12 sequences in 4 leaves
             self.assertEqual(run["transport"], "self")
 
+    def test_bytes_for_recomputing_stay_bytes(self):
+        limit = "{memory: 1 MiB}"
+        with open(self.deck, encoding="utf-8") as file:
+            text = file.read().replace("dropout: 0.1", f"dropout: 0.1, recompute: {limit}")
+        with open(self.deck, "w", encoding="utf-8") as file:
+            file.write(text)
+        report, deck, _ = self.tuned()
+        self.check_decision(report)
+        self.assertIn(f"recompute: {limit}", deck)
+        for run in report["runs"]:
+            self.assertEqual(run["values"]["model.recompute"], limit)
+            self.assertLessEqual(run["memory_bytes"], 1 << 20)
+
     def test_mistakes(self):
         self.tune("--output", self.deck, code=2)
         self.assertIn("this file exists already", self.tune("--json", self.deck, code=2).err)

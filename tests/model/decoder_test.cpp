@@ -202,7 +202,9 @@ TEST_P(DecoderTest, TakesModelsOfEveryShape) {
     GptShape shape = small_shape();
     shape.bias = which != 0;
     shape.tied_head = which != 1;
-    shape.recompute = which == 2 ? Recompute::gelu : Recompute::none;
+    if (which > 0)
+      shape.recompute = RecomputeOfBlocks(
+          std::vector{which == 2 ? Recompute::gelu : Recompute::block, Recompute::gelu});
     shape.dropout = 0.1;  // acts in training only
     Pair pair(shape, GetParam(), 1);
     expect_equal(pair, pair.read(0, 0, {3, 1, 4}), pair.model.next_logits({3, 1, 4}));

@@ -14,6 +14,7 @@
 #include "ops/matmul.hpp"
 
 #include "model/counting_device.hpp"
+#include "model/recompute_choice.hpp"
 #include "model/small_model.hpp"
 
 namespace trireme::model::testing {
@@ -291,6 +292,39 @@ TEST_P(GptTest, RecomputingChangesNoBits) {
       expect_alike(model.next_logits({1, 2, 3}), logits);
       EXPECT_LT(model.gpt.activation_bytes(), bytes);
       bytes = model.gpt.activation_bytes();
+    }
+  }
+}
+
+/// The same where each block has a word of its own.
+TEST_P(GptTest, NorDoBlocksThatRecomputeOtherThings) {
+  using enum Recompute;
+  using Words = std::vector<Recompute>;
+  for (const auto& [given, dropout] :
+       {std::pair{small_shape(), 0.0}, {small_shape(), 0.3}, {small_qwen3(), 0.3}}) {
+    GptShape shape = given;
+    shape.layers = 4;
+    shape.dropout = dropout;
+    SmallModel kept(shape, GetParam());
+    const auto losses = kept.train(tokens, targets, 9);
+    const auto evaluated = kept.evaluate(tokens, targets);
+    for (const Words& words : {Words{block, none, block, none}, Words{none, block, block, block},
+                               Words{block, block, gelu, none}, Words{gelu, block, none, block},
+                               Words{none, gelu, gelu, gelu}}) {
+      shape.recompute = RecomputeOfBlocks(words);
+      SmallModel model(shape, GetParam());
+      SCOPED_TRACE(::testing::PrintToString(dropout) + ": " + recompute_text(shape.recompute));
+      expect_alike(model.evaluate(tokens, targets), evaluated);
+      model.hooks.groups.clear();
+      expect_alike(model.train(tokens, targets, 9), losses);
+      const bool fuses_as_kept =
+          shape.activation != Activation::gelu || std::ranges::count(words, gelu) == 0;
+      if (!on_gpu() || fuses_as_kept) {
+        EXPECT_EQ(model.gradients, kept.gradients);
+      }
+      EXPECT_EQ(model.hooks.groups.size(), 10U);  // of four blocks, each twice
+      expect_alike(model.evaluate(tokens, targets), evaluated);
+      EXPECT_LT(model.gpt.activation_bytes(), kept.gpt.activation_bytes());
     }
   }
 }

@@ -159,6 +159,12 @@ std::vector<GradientCase> cases_of(DType dtype) {
   GptShape blocks = small_llama();
   blocks.recompute = Recompute::block;
   blocks.activation = Activation::squared_relu;
+  GptShape mixed = small_shape(), mixed_llama = small_llama();  // a word for each block
+  mixed.layers = mixed_llama.layers = 3;
+  mixed.recompute =
+      RecomputeOfBlocks(std::vector{Recompute::block, Recompute::gelu, Recompute::block});
+  mixed_llama.recompute =
+      RecomputeOfBlocks(std::vector{Recompute::gelu, Recompute::block, Recompute::block});
   GptShape terms = small_shape();  // logits reach 2.5 and more; log Z is near 3
   terms.logit_softcap = 2;
   GptShape both = small_llama();
@@ -196,6 +202,8 @@ std::vector<GradientCase> cases_of(DType dtype) {
       {.name = "llama_with_all", .dropout = 0.2, .shape = small_llama()},
       {.name = "llama_recomputes", .bias = false, .shape = recomputed},
       {.name = "llama_recomputes_blocks", .bias = false, .dropout = 0.2, .shape = blocks},
+      {.name = "recomputes_by_block", .dropout = 0.2, .shape = mixed},
+      {.name = "llama_recomputes_by_block", .bias = false, .tied = false, .shape = mixed_llama},
       {.name = "squared_relu", .shape = squared},
       {.name = "grouped_rms_norm", .shape = grouped},
       {.name = "tied"},
@@ -243,6 +251,11 @@ std::vector<GradientCase> cases_of(DType dtype) {
        .bias = false,
        .tied = false,
        .shape = small_nanochat(),
+       .loss_tolerance = 0.03,
+       .gradient_tolerance = 0.08},
+      {.name = "recomputes_by_block",
+       .dropout = 0.2,
+       .shape = mixed,
        .loss_tolerance = 0.03,
        .gradient_tolerance = 0.08},
       {.name = "tied", .loss_tolerance = 0.03, .gradient_tolerance = 0.08},

@@ -98,6 +98,11 @@ TEST_P(GraphedSession, HasTheBitsOfOneWithout) {
       set_micro_steps(micro_steps);
       job_.parallel.shard = shard;
       job_.shape.recompute = sharded ? model::Recompute::block : model::Recompute::none;
+      const bool mixed = shard == layout::Shard::gradients;
+      job_.shape.layers = mixed ? 3 : 2;
+      if (mixed)
+        job_.shape.recompute = model::RecomputeOfBlocks(
+            std::vector{model::Recompute::block, model::Recompute::block, model::Recompute::gelu});
       const StepNumbers graphed = train(true, 1, num_steps);
       const auto places = static_cast<std::size_t>(std::min<std::int64_t>(
           micro_steps, layout::shards_gradients(shard) ? 2 : 3));  // there all are last ones

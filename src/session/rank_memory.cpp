@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/rank_memory.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+#include "device/cuda/handle.hpp"
+
+#include "data/batches.hpp"
+#include "ops/attention.hpp"
+
+#include "reduce/layout_options.hpp"
+#include "reduce/leaves.hpp"
+
+#include "model/layers.hpp"
+#include "optim/matrices.hpp"
+#include "optim/rule.hpp"
+
+#include "session/saver.hpp"
+
+namespace trireme::session {
+
+std::int64_t most_micro_steps(const BatchConfig& batch, int ranks) {
+  return data::Batches{batch.sizes().largest(), batch.micro_sequences, ranks}.micro_steps();
+}
+
+layout::BudgetOptions budget_options(const Sections& config,
+                                     const layout::Plan& plan,
+                                     const RankKind& kind) {
+  layout::BudgetOptions options{.parameter_dtype = kind.dtype,
+                                .shard = config.parallel.shard,
+                                .wire_dtype = reduce::dtype_of(config.parallel.gradient_dtype),
+                                .partial_sums = reduce::num_waiting_sums(
+                                    reduce::leaves_per_rank(config.parallel, plan.all_ranks())),
+                                .snapshot = holds_snapshot(config.checkpoint, kind.device)};
+  options.prefetch = config.parallel.gathered_ahead();
+  options.ordered = config.parallel.reduction != comm::Reduction::sum;
+  if (config.parallel.reduces_micro_steps())
+    options.micro_step_reductions = most_micro_steps(config.batch, plan.all_ranks());
+  return options;
+}
+
+layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const RankKind& kind) {
+  layout::Budget budget = layout::budget_of(plan, optim::state_slots(config.optimizer),
+                                            budget_options(config, plan, kind));
+  if (const auto work = optim::matrix_work(plan, config.optimizer, config.parallel.sharded())) {
+    budget.matrix_bytes = work->bytes();
+    budget.matrix_wire_bytes = work->sent_bytes;
+  }
+  return budget;
+}
+
+std::int64_t workspace_bytes(const Sections& config,
+                             const model::GptShape& shape,
+                             const RankKind& kind) {
+  if (kind.device == device::Kind::cpu)
+    return 0;
+  return static_cast<std::int64_t>(
+      device::cuda::workspace_bytes +
+      ops::Attention::gpu_scratch_bytes(
+          model::attention_shape(shape, 0, kind.dtype, config.batch.micro_sequences),
+          {.deterministic = config.gpu.deterministic_attention}));
+}
+
+model::RecomputeChoice decide_recompute(const Sections& config,
+                                        const model::GptShape& shape,
+                                        const layout::Plan& plan,
+                                        const RankKind& kind) {
+  const layout::Budget budget = budget_of(config, plan, kind);
+  const std::int64_t beside = budget.held_bytes() -
+                              (kind.device == device::Kind::cuda ? budget.snapshot_bytes : 0) +
+                              workspace_bytes(config, shape, kind);
+  const model::ActivationSizes sizes{kind.dtype, config.batch.micro_sequences, kind.device};
+  model::RecomputeChoice choice;
+  if (const Bytes* limit = shape.recompute.limit()) {
+    choice = model::choose_recompute(shape, sizes, limit->count - beside);
+  } else {
+    const nn::ActivationPlan kept =
+        model::activation_plan(shape, sizes.dtype, sizes.micro_sequences, sizes.kind);
+    choice = {shape.recompute, static_cast<std::int64_t>(kept.bytes() + kept.scratch().bytes()),
+              true};
+  }
+  choice.bytes += beside;
+  return choice;
+}
+
+std::string too_little(const model::GptShape& shape,
+                       const model::RecomputeChoice& least,
+                       DType dtype) {
+  return fmt::format("{} are too few: in {} a rank takes {} bytes ({}) at least, with {}",
+                     shape.recompute.limit()->count, name(dtype), least.bytes,
+                     bytes_text(static_cast<double>(least.bytes)),
+                     model::recompute_text(least.recompute));
+}
+
+namespace {
+
+/// Throws UserError where it does not fit.
+model::GptShape with_words(const Job& job, const model::RecomputeChoice& choice, DType dtype) {
+  constexpr const char* key = "model.recompute";
+  if (!choice.fits)
+    throw UserError({Diagnostic{job.place_of(key), key, too_little(job.shape, choice, dtype)}});
+  model::GptShape shape = job.shape;
+  shape.recompute = choice.recompute;
+  return shape;
+}
+
+}  // namespace
+
+model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const RankKind& kind) {
+  return job.shape.recompute.limit() == nullptr
+             ? job.shape
+             : with_words(job, decide_recompute(job, job.shape, plan, kind), kind.dtype);
+}
+
+model::RecomputeChoice decide_recompute(const Job& job,
+                                        comm::World& world,
+                                        const device::Device& device,
+                                        DType dtype) {
+  const auto parameters = model::parameter_table(job.shape);
+  const layout::Plan plan(
+      parameters,
+      reduce::layout_options(job.parallel, parameters, world.size(), reduce::wire_of(world, device),
+                             reduce::replicas(job.parallel, world)));
+  return decide_recompute(job, job.shape, plan, {dtype, device.kind()});
+}
+
+Job decided(Job job, comm::World& world, const device::Device& device, DType dtype) {
+  if (job.shape.recompute.limit() != nullptr)
+    job.shape = with_words(job, decide_recompute(job, world, device, dtype), dtype);
+  return job;
+}
+
+}  // namespace trireme::session
