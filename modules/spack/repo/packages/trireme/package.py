@@ -1,4 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+try:
+    from spack_repo.builtin.build_systems.cmake import CMakePackage
+    from spack_repo.builtin.build_systems.cuda import CudaPackage
+except ImportError:  # before Spack 1.0 they came with spack.package
+    pass
 from spack.package import *
 
 
@@ -36,7 +41,9 @@ class Trireme(CMakePackage, CudaPackage):
         depends_on("cuda@12:")
         depends_on("cudnn@9:")
         depends_on("nccl@2.19:")
-        depends_on("py-nvidia-cudnn-frontend", type="build")
+        depends_on("cudnn-frontend", type="build")
+    for arch in CudaPackage.cuda_arch_values:  # without it Spack's nccl refuses
+        depends_on(f"nccl cuda_arch={arch}", when=f"+cuda cuda_arch={arch}")
 
     conflicts("%gcc@:11", msg="trireme needs g++ 12 or later")
     conflicts("%clang@:15", msg="trireme needs clang++ 16 or later")
@@ -52,6 +59,7 @@ class Trireme(CMakePackage, CudaPackage):
         ]
         if self.spec.satisfies("+cuda"):
             args.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
+            args.append(self.define("TRIREME_CUDNN_FRONTEND", self.spec["cudnn-frontend"].prefix))
         return args
 
     def setup_build_environment(self, env):
