@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What the configuration says of CUDA libraries that are too old: the least version, the one found and where, and what to do.
+# What the configuration says of CUDA libraries that are too old: the least version, the one found and where, and what to do. A site
+# that asks for GPUs (modules/generic-slurm-cuda) gets the same error, and never a build without CUDA.
 #   usage: cuda_versions_test.sh SOURCE_DIR         where the CUDA toolkit is
 set -uo pipefail
 here=$(mktemp -d) failures=0
@@ -9,19 +10,32 @@ mkdir "$here/nccl" "$here/cudnn"
 printf '#define NCCL_MAJOR 2\n#define NCCL_MINOR 18\n#define NCCL_PATCH 3\n' >"$here/nccl/nccl.h"
 printf '#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 9\n#define CUDNN_PATCHLEVEL 7\n' >"$here/cudnn/cudnn_version.h"
 touch "$here/libcudnn.so.9" "$here/libnccl.so.2"
+toolkit=$here/toolkit # of CUDA 11.8, with the libraries asked for
+mkdir -p "$toolkit"/{bin,include,lib64}
+printf '#!/bin/sh\necho "Cuda compilation tools, release 11.8, V11.8.89"\n' >"$toolkit/bin/nvcc"
+chmod +x "$toolkit/bin/nvcc"
+touch "$toolkit/include/cuda_runtime.h" "$toolkit"/lib64/{libcudart.so,libcudart_static.a,libcublas.so,libcublasLt.so}
 
-configure() { # what the errors are to say, after the options
+refused() { # what the errors are to say, then what configures
   local words=$1
   shift
-  if cmake -S "$source" -B "$here/build" -DTRIREME_TESTS=OFF -DTRIREME_CUDA=ON "$@" >"$here/out" 2>&1; then
+  if "$@" >"$here/out" 2>&1; then
     echo "configured, with $*" && failures=$((failures + 1))
   elif ! tr '\n' ' ' <"$here/out" | tr -s ' ' | grep -qF -- "$words"; then
     echo "nothing about '$words':" && cat "$here/out" && failures=$((failures + 1))
   fi
 }
 source=$1
-configure "NCCL 2.19 or later, and $here/nccl has 2.18" -DTRIREME_NCCL_INCLUDE="$here/nccl" -DTRIREME_NCCL_LIBRARY="$here/libnccl.so.2"
-configure "cuDNN 9.0 or later, and $here/cudnn has 8.9" -DTRIREME_CUDNN_INCLUDE="$here/cudnn" -DTRIREME_CUDNN_LIBRARY="$here/libcudnn.so.9"
-configure "or build for CPUs with -DTRIREME_CUDA=OFF" -DTRIREME_CUDNN_FRONTEND_INCLUDE=
+on=(cmake -S "$source" -B "$here/build" -DTRIREME_TESTS=OFF -DTRIREME_CUDA=ON)
+old_nccl=(-DTRIREME_NCCL_INCLUDE="$here/nccl" -DTRIREME_NCCL_LIBRARY="$here/libnccl.so.2")
+refused "NCCL 2.19 or later, and $here/nccl has 2.18" "${on[@]}" "${old_nccl[@]}"
+refused "CUDA 12.0 or later with cudart_static and cuBLASLt, and found is 11.8" "${on[@]}" -B "$here/build-toolkit" -DCUDAToolkit_ROOT="$toolkit"
+refused "cuDNN 9.0 or later, and $here/cudnn has 8.9" "${on[@]}" -DTRIREME_CUDNN_INCLUDE="$here/cudnn" -DTRIREME_CUDNN_LIBRARY="$here/libcudnn.so.9"
+refused "or build for CPUs with -DTRIREME_CUDA=OFF" "${on[@]}" -DTRIREME_CUDNN_FRONTEND_INCLUDE=
+
+module() { :; } # every module of the site is loaded
+export -f module
+refused "NCCL 2.19 or later, and $here/nccl has 2.18" bash "$source/modules/generic-slurm-cuda/install.sh" "$here/site" -B "$here/build-site" "${old_nccl[@]}"
+[ ! -e "$here/site" ] || { echo "something was installed" && failures=$((failures + 1)); }
 [ $failures -eq 0 ] && echo "CUDA's versions: as expected"
 exit $((failures > 0))
