@@ -129,7 +129,7 @@ outside() {
   for tool in ip tc unshare nsenter setpriv hostname mpirun; do
     command -v "$tool" >/dev/null || skip "the program $tool"
   done
-  [[ $(mpirun --version) == *"(Open MPI) 4."* ]] || skip "Open MPI 4, whose launcher takes another agent than ssh in these words"
+  [[ $("${TRIREME_MPIRUN:-mpirun}" --version) =~ \((Open MPI|OpenRTE)\)\ 4\. ]] || skip "Open MPI 4, whose launcher takes another agent than ssh in these words"
   # The kernel kills what is left in the namespaces when their first process ends, and that one when this script does.
   local enter=(setpriv --pdeathsig KILL unshare --net --uts --mount --pid --fork --kill-child --mount-proc) said
   if ! said=$("${enter[@]}" true 2>&1); then
