@@ -166,9 +166,14 @@ void Plain::update(std::int64_t number) {
   const RandomKey key = RandomKey::of(static_cast<std::uint64_t>(job_.run.seed), Draw::moments);
   for (std::size_t p = 0; p < table_.size(); ++p) {
     const auto part = [&](View whole) { return whole.slice(begins_[p], table_[p].elements()); };
-    ops::adamw(part(all), part(fp32 ? all : master_.view(DType::f32)), part(m_.view(moments)),
-               part(v_.view(moments)), part(gradients), table_[p].decay ? decayed : undecayed,
-               {key, static_cast<std::uint64_t>(number), p, 0}, norm, *stream_);
+    const ops::AdamwPiece piece{part(all),
+                                part(fp32 ? all : master_.view(DType::f32)),
+                                part(m_.view(moments)),
+                                part(v_.view(moments)),
+                                part(gradients),
+                                table_[p].decay ? decayed : undecayed,
+                                {key, static_cast<std::uint64_t>(number), p, 0}};
+    ops::adamw({&piece, 1}, norm, *stream_);
   }
 }
 

@@ -359,7 +359,9 @@ class Maker {
     device::Stream& s = stream_;
     const double of_moments = 4 * static_cast<double>(m.bytes());  // two are read and written
     add("adamw", 1, bytes(dtype_ == DType::f32 ? 0 : elements, 3 * elements) + of_moments,
-        [=, &s, &norm] { ops::adamw(parameter, master, m, v, gradient, step, {}, norm, s); });
+        [piece = ops::AdamwPiece{parameter, master, m, v, gradient, step, {}}, &s, &norm] {
+          ops::adamw({&piece, 1}, norm, s);
+        });
     add("gradient_norm", 1, bytes(0, elements),
         [=, &s, sum = std::make_shared<ops::StreamSum>(device_)] {
           sum->add_squares(gradient, s);

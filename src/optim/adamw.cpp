@@ -3,8 +3,6 @@
 
 #include <cmath>
 
-#include "ops/optimizer/adamw.hpp"
-
 #include "optim/schedule.hpp"
 
 namespace trireme::optim {
@@ -54,12 +52,16 @@ void AdamW::begin_step(std::int64_t step, std::int64_t total_steps) {
     numbers_[i] = step_of(configs_[i], step, total_steps);
 }
 
-void AdamW::update(const Update& update,
+void AdamW::update(std::span<const Update> updates,
                    const ops::GradientNorm& norm,
-                   device::Stream& stream) const {
-  const auto& [master, moment1, moment2, unused] = update.state;
-  ops::adamw(update.parameter, master, moment1, moment2, update.gradient, numbers_[update.group],
-             rounding_of(update), norm, stream);
+                   device::Stream& stream) {
+  pieces_.clear();
+  for (const Update& update : updates) {
+    const auto& [master, moment1, moment2, unused] = update.state;
+    pieces_.push_back({update.parameter, master, moment1, moment2, update.gradient,
+                       numbers_[update.group], rounding_of(update)});
+  }
+  ops::adamw(pieces_, norm, stream);
 }
 
 ops::MomentRounding AdamW::rounding_of(const Update& update) const {

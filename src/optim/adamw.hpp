@@ -8,8 +8,7 @@
 
 #include "base/random.hpp"
 
-#include "ops/optimizer/adamw_step.hpp"
-#include "ops/optimizer/moment_rounding.hpp"
+#include "ops/optimizer/adamw.hpp"
 
 #include "optim/rule.hpp"
 
@@ -29,9 +28,9 @@ class AdamW final : public Rule {
   static layout::StateSlots state(const OptimizerConfig& config);
   [[nodiscard]] const layout::StateSlots& slots() const override { return slots_; }
   void begin_step(std::int64_t step, std::int64_t total_steps) override;
-  void update(const Update& update,
+  void update(std::span<const Update> updates,
               const ops::GradientNorm& norm,
-              device::Stream& stream) const override;
+              device::Stream& stream) override;
 
   /// Where the elements of a piece are in the present step's random sequence.
   [[nodiscard]] ops::MomentRounding rounding_of(const Update& update) const;
@@ -42,6 +41,7 @@ class AdamW final : public Rule {
   std::uint64_t step_ = 0;
   std::vector<OptimizerConfig> configs_;  // by group
   std::vector<ops::AdamwStep> numbers_;   // of the present step
+  std::vector<ops::AdamwPiece> pieces_;   // of the present call
 };
 
 }  // namespace trireme::optim

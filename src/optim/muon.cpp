@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/muon.hpp"
 
+#include <algorithm>
+
 #include "optim/schedule.hpp"
 
 namespace trireme::optim {
@@ -37,14 +39,19 @@ void Muon::prepare(const Update& update,
                       adamw_.rounding_of(update), norm, stream);
 }
 
-void Muon::update(const Update& update,
+void Muon::update(std::span<const Update> updates,
                   const ops::GradientNorm& norm,
-                  device::Stream& stream) const {
-  if (update.whole)
-    ops::muon_update(update.parameter, update.state[0], update.gradient, numbers_[update.group],
+                  device::Stream& stream) {
+  while (!updates.empty()) {
+    const auto matrix = std::ranges::find_if(updates, &Update::whole);
+    const auto others = static_cast<std::size_t>(matrix - updates.begin());
+    adamw_.update(updates.first(others), norm, stream);
+    if (matrix == updates.end())
+      return;
+    ops::muon_update(matrix->parameter, matrix->state[0], matrix->gradient, numbers_[matrix->group],
                      norm, stream);
-  else
-    adamw_.update(update, norm, stream);
+    updates = updates.subspan(others + 1);
+  }
 }
 
 }  // namespace trireme::optim

@@ -25,9 +25,9 @@ class Muon final : public Rule {
   void prepare(const Update& update,
                const ops::GradientNorm& norm,
                device::Stream& stream) const override;
-  void update(const Update& update,
+  void update(std::span<const Update> updates,
               const ops::GradientNorm& norm,
-              device::Stream& stream) const override;
+              device::Stream& stream) override;
 
  private:
   const layout::StateSlots slots_;

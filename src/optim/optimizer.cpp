@@ -69,6 +69,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   }
 
   buckets_.resize(plan.buckets().size());
+  shards_.resize(plan.buckets().size());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const auto bucket = static_cast<BucketIndex>(b);
     find_updates(bucket);
@@ -111,7 +112,7 @@ void Optimizer::find_updates(BucketIndex bucket) {
   for (const layout::Piece& piece : plan.pieces(bucket, engine_.rank()))
     if (plan.keeper(bucket) == plan.replica_of(world_.rank()))
       mine.squared.push_back(owned.gradient.slice(own_begin + piece.shard_begin, piece.elements));
-  mine.shard = owned.gradient.slice(own_begin, place.shard_elements);
+  shards_[at(bucket)] = owned.gradient.slice(own_begin, place.shard_elements);
 }
 
 void Optimizer::find_state(BucketIndex bucket, const std::vector<layout::Piece>& pieces) {
@@ -141,7 +142,7 @@ void Optimizer::find_norm(Late& late, const ops::Clipping& clipping, ops::Stream
     engine_.wait_for_shard(bucket);
     if (!engine_.cached_shards())
       find_updates(bucket);
-    for (const ConstView& gradient : buckets_[b].squared) squares_.add_squares(gradient, compute_);
+    squares_.add_squares(buckets_[b].squared, compute_);
   }
   squares_.store(words(sum_of_squares), compute_);
   if (losses != nullptr)
@@ -160,8 +161,7 @@ void Optimizer::find_norm(Late& late, const ops::Clipping& clipping, ops::Stream
 /// sums.
 void Optimizer::send_numbers(Late& late) {
   auto* places = reinterpret_cast<std::int64_t*>(late.places.data());
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    ops::find_not_finite(places[b], buckets_[b].shard, compute_, &numbers().gradient);
+  ops::find_not_finite({places, shards_.size()}, shards_, compute_, &numbers().gradient);
   compute_.device().copy(late.numbers.view(DType::u8), numbers_.view(DType::u8), compute_);
 }
 
@@ -222,8 +222,7 @@ void Optimizer::step(std::int64_t step,
   for (std::size_t b = buckets_.size(); b-- > 0;) {
     if (b == at(matrices_before_))
       orthogonalize(late, brought);
-    for (const Update& piece : buckets_[b].updates)
-      rule_->update(piece, numbers().gradient, compute_);
+    rule_->update(buckets_[b].updates, numbers().gradient, compute_);
     engine_.mark_updated(static_cast<BucketIndex>(b));
   }
   compute_.record(*late.over);

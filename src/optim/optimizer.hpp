@@ -134,7 +134,6 @@ class Optimizer {
   struct BucketUpdates {
     std::vector<Update> updates;
     std::vector<ConstView> squared;  // this rank's share of the norm
-    ConstView shard;                 // what it owns, with padding
   };
 
   /// What the device computes of a step for itself and for the host.
@@ -188,6 +187,7 @@ class Optimizer {
   std::vector<device::Buffer> memory_;             // by slot; that of the masters may be empty
   std::vector<std::vector<std::int64_t>> begins_;  // by slot and bucket, in that memory
   std::vector<BucketUpdates> buckets_;
+  std::vector<ConstView> shards_;  // by bucket: this rank's share of the gradient, with padding
   std::vector<StatePiece> state_;
   ops::StreamSum squares_;
   device::Buffer sums_;  // the words of squares and losses, where ranks add them up

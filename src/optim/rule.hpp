@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one kind of optimizer computes: which state it keeps, and one update of one piece of a
+// What one kind of optimizer computes: which state it keeps, and the update of pieces of a
 // parameter. All else (reduction, norm, clipping, shards, gathers, checkpoints) is the Optimizer's
 // (optimizer.hpp) and is the same for all kinds.
 //
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/index.hpp"
 #include "base/view.hpp"
@@ -53,11 +54,11 @@ class Rule {
   virtual void prepare(const Update& /*update*/,
                        const ops::GradientNorm& /*norm*/,
                        device::Stream& /*stream*/) const {}
-  /// Enqueues one update. `norm` is memory of the stream's device; where it is not finite, nothing
-  /// is written.
-  virtual void update(const Update& update,
+  /// Enqueues the updates of one bucket. `norm` is memory of the stream's device; where it is not
+  /// finite, nothing is written.
+  virtual void update(std::span<const Update> updates,
                       const ops::GradientNorm& norm,
-                      device::Stream& stream) const = 0;
+                      device::Stream& stream) = 0;
 };
 
 /// `seed` is the run's.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every arrow of the state machine.
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "base/error.hpp"
@@ -114,8 +115,8 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
                  "waited for its parameters since their last update",
                  at(bucket), plan_.parameter(parameter).name);
   if (config_.check_gradients)
-    ops::find_not_finite(not_finite_[turn() * buckets_.size() + at(bucket)],
-                         gradients_.bucket(bucket), compute_);
+    ops::find_not_finite(not_finite_.subspan(turn() * buckets_.size() + at(bucket), 1),
+                         std::array<ConstView, 1>{gradients_.bucket(bucket)}, compute_);
   run.reduced_round = round_;
   compute_.record(*reduction_of(bucket).ready);
   run.phase = Phase::ready;

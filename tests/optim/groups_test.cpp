@@ -96,7 +96,7 @@ TEST(AdamWRule, EachGroupHasItsOwnNumbers) {
     update.state[2] = view_of(&v, 1);
     update.gradient = view_of(&gradient, 1);
     update.group = groups.of(static_cast<ParameterIndex>(parameter));
-    made->update(update, {}, *stream);
+    made->update({&update, 1}, {}, *stream);
     EXPECT_NE(m, 0);
     EXPECT_NE(v, 0);
     return value;

@@ -14,6 +14,9 @@
 namespace trireme::device::cuda {
 namespace {
 
+constexpr std::size_t counters_bytes = num_counters * sizeof(unsigned);
+static_assert(counters_bytes % 256 == 0, "the workspace after them is aligned as an allocation is");
+
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -202,8 +205,8 @@ cudaStream_t Stream::activate() const {
 
 std::byte* Stream::workspace() {
   if (workspace_.bytes() == 0)
-    workspace_ = device_.allocate(workspace_bytes, "workspace of stream " + name_);
-  return workspace_.data();
+    workspace_ = device_.allocate(counters_bytes + workspace_bytes, "workspace of stream " + name_);
+  return workspace_.data() + counters_bytes;
 }
 
 void Stream::expect_no_capture(const char* call) const {
@@ -256,6 +259,10 @@ RawStream handle_of(device::Stream& stream) {
 
 std::byte* workspace_of(device::Stream& stream) {
   return stream_of(stream).workspace();
+}
+
+unsigned* counters_of(device::Stream& stream) {
+  return reinterpret_cast<unsigned*>(workspace_of(stream) - counters_bytes);
 }
 
 }  // namespace trireme::device::cuda

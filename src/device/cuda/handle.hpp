@@ -28,6 +28,10 @@ RawStream handle_of(device::Stream& stream);
 
 /// Scratch of workspace_bytes on `stream`. Allocated at the first call for a stream.
 std::byte* workspace_of(device::Stream& stream);
+/// Counters of kernels whose last block does what is left when all blocks are done: num_counters of
+/// them, zero, beside the workspace. A kernel leaves them zero.
+unsigned* counters_of(device::Stream& stream);
+inline constexpr std::size_t num_counters = 64;
 /// Source: what PyTorch and llm.c give cuBLASLt on Hopper (pytorch#120925).
 inline constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 

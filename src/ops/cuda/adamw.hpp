@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "device/cuda/raw_stream.hpp"
 
@@ -13,15 +14,23 @@
 namespace trireme::ops::cuda {
 
 template <class T, class M>
-void adamw(T* parameter,
-           float* master,
-           M* m,
-           M* v,
-           const float* gradient,
-           const AdamwStep& step,
-           const MomentRounding& rounding,
+struct AdamwRange {
+  T* parameter;
+  float* master;
+  M* m;
+  M* v;
+  const float* gradient;
+  std::int64_t count;
+  AdamwStep step;
+  MomentRounding rounding;
+};
+/// In one launch.
+inline constexpr std::size_t most_adamw_ranges = 30;
+
+/// Not more than most_adamw_ranges, in one launch.
+template <class T, class M>
+void adamw(std::span<const AdamwRange<T, M>> ranges,
            const GradientNorm* norm,
-           std::int64_t count,
            device::cuda::RawStream stream);
 
 }  // namespace trireme::ops::cuda

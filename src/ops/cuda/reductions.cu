@@ -10,7 +10,7 @@
 
 #include "base/mix.hpp"
 
-#include "ops/cuda/loops.cuh"
+#include "ops/cuda/pieces.cuh"
 #include "ops/cuda/reductions.hpp"
 #include "ops/optimizer/order_free_words.hpp"
 
@@ -33,18 +33,14 @@ __device__ std::int64_t block_min(std::int64_t value) {
   return shared[0];
 }
 
-__device__ inline bool nothing_to_find(const GradientNorm* norm) {
-  return norm != nullptr && norm->finite != 0;
-}
+/// The arrays in which something is looked for; blockIdx.y says which.
+struct Searched {
+  Values values[most_searched];
+};
 
-/// N values at a time, and the rest one by one.
+/// The first of the terms that this block looks at which is not finite, or `count`.
 template <int N>
-__global__ void find_kernel(std::int64_t* found,
-                            const float* values,
-                            std::int64_t count,
-                            const GradientNorm* norm) {
-  if (nothing_to_find(norm))
-    return;
+__device__ std::int64_t first_of_block(const float* values, std::int64_t count) {
   const auto bad = [](float value) {
     return (__float_as_uint(value) & 0x7fffffffU) >= 0x7f800000U;
   };
@@ -60,24 +56,38 @@ __global__ void find_kernel(std::int64_t* found,
   }
   if (const std::int64_t i = packs * N + begin; i < count && first == count && bad(values[i]))
     first = i;
-  first = block_min(first);
-  if (threadIdx.x == 0)
-    found[blockIdx.x] = first;
+  return block_min(first);
 }
 
-__global__ void first_kernel(std::int64_t* first,
-                             const std::int64_t* found,
-                             int blocks,
-                             std::int64_t count,
-                             const GradientNorm* norm) {
-  if (nothing_to_find(norm))
+/// The block that is the last to be done with its array takes the least of what all have found.
+/// Before a block counts, what it has found is there for all others (__threadfence), and the last
+/// one reads it past its own cache (volatile).
+template <int N>
+__global__ void find_kernel(std::int64_t* first,
+                            const __grid_constant__ Searched searched,
+                            std::int64_t* found,
+                            unsigned* counters,
+                            const GradientNorm* norm) {
+  __shared__ bool is_last;
+  if (norm != nullptr && norm->finite != 0)
+    return;
+  const std::int64_t count = searched.values[blockIdx.y].count;
+  const std::int64_t mine = first_of_block<N>(searched.values[blockIdx.y].at, count);
+  volatile std::int64_t* of_array = found + static_cast<std::int64_t>(blockIdx.y) * gridDim.x;
+  if (threadIdx.x == 0) {
+    of_array[blockIdx.x] = mine;
+    __threadfence();
+    is_last = atomicInc(counters + blockIdx.y, gridDim.x - 1) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!is_last)
     return;
   std::int64_t least = count;
-  for (int b = static_cast<int>(threadIdx.x); b < blocks; b += finite_threads)
-    least = found[b] < least ? found[b] : least;
+  for (unsigned b = threadIdx.x; b < gridDim.x; b += finite_threads)
+    least = of_array[b] < least ? of_array[b] : least;
   least = block_min(least);
   if (threadIdx.x == 0)
-    *first = least == count ? -1 : least;
+    first[blockIdx.y] = least == count ? -1 : least;
 }
 
 /// A block's sum, modulo 2^64.
@@ -143,9 +153,18 @@ __device__ inline void add_term(long long (*bins)[sum_threads], double term) {
   put(2, high);
 }
 
-/// N values at a time, and the rest one by one.
-template <bool Squared, int N>
-__global__ void sum_kernel(std::int64_t* words, const float* values, std::int64_t count) {
+struct Summed {
+  const float* at;
+  std::int64_t count;
+  bool packed;  // its address allows packs of 4
+};
+using SumList = PieceList<Summed, static_cast<int>(most_summed)>;
+/// Of an array at a time; a block's of the list.
+constexpr std::int64_t sum_stretch = 8 * 4 * sum_threads;
+
+/// A block goes through every gridDim.x-th stretch.
+template <bool Squared>
+__global__ void sum_kernel(std::int64_t* words, const __grid_constant__ SumList list) {
   __shared__ long long bins[local_bins][sum_threads];
   for (int b = 0; b < local_bins; ++b) bins[b][threadIdx.x] = 0;
   int special[3] = {};  // NaN, +inf, -inf
@@ -158,15 +177,20 @@ __global__ void sum_kernel(std::int64_t* words, const float* values, std::int64_
       add_term(bins, Squared ? static_cast<double>(value) * static_cast<double>(value)
                              : static_cast<double>(value));
   };
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * sum_threads + threadIdx.x;
-  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * sum_threads;
-  const std::int64_t packs = count / N;
-  for (std::int64_t i = first; i < packs; i += threads) {
-    const auto pack = load<N>(values + i * N);
-    for (const float value : pack.v) add(value);
+  for (auto stretch = static_cast<std::int32_t>(blockIdx.x); stretch < list.blocks;
+       stretch += static_cast<std::int32_t>(gridDim.x)) {
+    const int which = list.piece_of(stretch);
+    const Summed& values = list.pieces[which];
+    const std::int64_t begin = (stretch - list.first_block[which]) * sum_stretch;
+    const std::int64_t end =
+        begin + sum_stretch < values.count ? begin + sum_stretch : values.count;
+    const std::int64_t packs_end = values.packed ? begin + (end - begin) / 4 * 4 : begin;
+    for (std::int64_t i = begin + threadIdx.x * 4; i < packs_end; i += 4 * sum_threads) {
+      const auto pack = load<4>(values.at + i);
+      for (const float value : pack.v) add(value);
+    }
+    for (std::int64_t i = packs_end + threadIdx.x; i < end; i += sum_threads) add(values.at[i]);
   }
-  if (const std::int64_t i = packs * N + first; i < count)
-    add(values[i]);
   __syncthreads();
   auto* to = reinterpret_cast<unsigned long long*>(words);
   for (int k = 0; k < 3; ++k)
@@ -197,19 +221,24 @@ __global__ void norm_kernel(GradientNorm* norm, const double* squares, Clipping 
 }  // namespace
 
 void find_not_finite(std::int64_t* first,
-                     const float* values,
-                     std::int64_t count,
+                     std::span<const Values> values,
                      std::byte* workspace,
+                     unsigned* counters,
                      const GradientNorm* norm,
                      RawStream stream) {
-  static_assert(find_not_finite_bytes >= finite_blocks * sizeof(std::int64_t));
-  auto* found = reinterpret_cast<std::int64_t*>(workspace);
+  Searched searched{};
+  std::int64_t longest = 1;
+  bool packed = true;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    searched.values[i] = values[i];
+    longest = std::max(longest, values[i].count);
+    packed = packed && aligned(values[i].at);
+  }
   const auto blocks = static_cast<unsigned>(
-      std::clamp<std::int64_t>(blocks_for(count, finite_threads), 1, finite_blocks));
-  launch("find_not_finite", aligned(values) ? find_kernel<4> : find_kernel<1>,
-         {blocks, finite_threads}, stream, found, values, count, norm);
-  launch("find_not_finite of blocks", first_kernel, {1, finite_threads}, stream, first, found,
-         static_cast<int>(blocks), count, norm);
+      std::min<std::int64_t>(blocks_for(longest, finite_threads), finite_blocks));
+  const dim3 grid(blocks, static_cast<unsigned>(values.size()));
+  launch("find_not_finite", packed ? find_kernel<4> : find_kernel<1>, {grid, finite_threads},
+         stream, first, searched, reinterpret_cast<std::int64_t*>(workspace), counters, norm);
 }
 
 void hash_elements(std::uint64_t* hash,
@@ -231,19 +260,19 @@ void hash_elements(std::uint64_t* hash,
          static_cast<int>(blocks));
 }
 
-void add_to_words(
-    std::int64_t* words, const float* values, std::int64_t count, bool squared, RawStream stream) {
-  if (count == 0)
-    return;
-  constexpr std::int64_t most_blocks = 1024, terms_per_thread = 8;
-  const auto blocks = static_cast<unsigned>(
-      std::clamp<std::int64_t>(blocks_for(count, sum_threads * terms_per_thread), 1, most_blocks));
-  const auto kernel = [&] {
-    if (aligned(values))
-      return squared ? sum_kernel<true, 4> : sum_kernel<false, 4>;
-    return squared ? sum_kernel<true, 1> : sum_kernel<false, 1>;
-  }();
-  launch("add_to_words", kernel, {blocks, sum_threads}, stream, words, values, count);
+void add_to_words(std::int64_t* words,
+                  std::span<const Values> values,
+                  bool squared,
+                  RawStream stream) {
+  constexpr std::int32_t most_blocks = 1024;
+  SumList list;
+  for (const Values& one : values)
+    if (one.count > 0)
+      list.add({one.at, one.count, aligned(one.at)}, sum_stretch);
+  if (list.blocks > 0)
+    launch("add_to_words", squared ? sum_kernel<true> : sum_kernel<false>,
+           {static_cast<unsigned>(std::min(list.blocks, most_blocks)), sum_threads}, stream, words,
+           list);
 }
 
 void carry(std::int64_t* words, RawStream stream) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "device/cuda/raw_stream.hpp"
 
@@ -13,19 +14,26 @@ namespace trireme::ops::cuda {
 
 using device::cuda::RawStream;
 
-/// Bytes of workspace that find_not_finite needs.
-inline constexpr std::size_t find_not_finite_bytes = 1024 * sizeof(std::int64_t);
-/// Writes to `first`, memory that the GPU reaches, the index or -1. Where `norm` is not null and is
-/// finite, it writes nothing.
+struct Values {
+  const float* at;
+  std::int64_t count;
+};
+
+/// Arrays in one launch.
+inline constexpr std::size_t most_searched = 64, most_summed = 64;
+
+/// Writes to first[i], memory that the GPU reaches, the index in values[i] or -1, in one launch.
+/// Where `norm` is not null and is finite, it writes nothing. Takes 512 KiB of workspace, and a
+/// counter for each array that is zero before and after.
 void find_not_finite(std::int64_t* first,
-                     const float* values,
-                     std::int64_t count,
+                     std::span<const Values> values,
                      std::byte* workspace,
+                     unsigned* counters,
                      const GradientNorm* norm,
                      RawStream stream);
 
 /// Writes to `hash` the sum of element_hash over `count` elements of `width` (2 or 4) bytes. Takes
-/// as much workspace as find_not_finite.
+/// 8 KiB of workspace.
 void hash_elements(std::uint64_t* hash,
                    const std::byte* values,
                    std::size_t width,
@@ -33,10 +41,12 @@ void hash_elements(std::uint64_t* hash,
                    std::byte* workspace,
                    RawStream stream);
 
-/// Adds squares of values, or the values, to the words of an OrderFreeSum on the GPU. An addition
-/// changes a word by less than 2^32; carry() puts words back into [0, 2^32).
-void add_to_words(
-    std::int64_t* words, const float* values, std::int64_t count, bool squared, RawStream stream);
+/// Adds squares of values, or the values, to the words of an OrderFreeSum on the GPU, in one launch.
+/// An addition changes a word by less than 2^32; carry() puts words back into [0, 2^32).
+void add_to_words(std::int64_t* words,
+                  std::span<const Values> values,
+                  bool squared,
+                  RawStream stream);
 void carry(std::int64_t* words, RawStream stream);
 /// All of these lie on the GPU.
 void values_of_words(double* values,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW on a contiguous range: one pass that reads and writes each state once.
+// AdamW on contiguous ranges: one pass that reads and writes each state once. A GPU takes up to 30
+// ranges in one launch.
 // Source: Loshchilov, Hutter 2019, algorithm 2, with bias correction; decay is multiplied by the
 // learning rate.
 //
@@ -15,6 +16,8 @@
 // of the stream's device.
 #pragma once
 
+#include <span>
+
 #include "base/view.hpp"
 
 #include "device/device.hpp"
@@ -25,14 +28,14 @@
 
 namespace trireme::ops {
 
-void adamw(View parameter,
-           View master,
-           View m,
-           View v,
-           ConstView gradient,
-           const AdamwStep& step,
-           const MomentRounding& rounding,
-           const GradientNorm& norm,
-           device::Stream& stream);
+struct AdamwPiece {
+  View parameter, master, m, v;
+  ConstView gradient;
+  AdamwStep step{};
+  MomentRounding rounding{};
+};
+
+/// Of all pieces, which do not overlap; parameters have one dtype, moments one.
+void adamw(std::span<const AdamwPiece> pieces, const GradientNorm& norm, device::Stream& stream);
 
 }  // namespace trireme::ops

@@ -2,6 +2,7 @@
 #include "ops/optimizer/order_free_sum.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -77,35 +78,51 @@ void StreamSum::clear(device::Stream& stream) {
     on_cpu(stream, "clear").run([to = &sum_] { *to = {}; });
 }
 
-void StreamSum::add_squares(ConstView values, device::Stream& stream) {
+void StreamSum::add_squares(std::span<const ConstView> values, device::Stream& stream) {
   if (words_.bytes() > 0)
     return add_on_gpu(values, true, stream);
-  on_cpu(stream, "add_squares").run([to = &sum_, from = values.as<float>(), n = values.elements] {
-    cpu::add_squares(*to, from, n);
-  });
+  for (const ConstView& view : values)
+    on_cpu(stream, "add_squares").run([to = &sum_, from = view.as<float>(), n = view.elements] {
+      cpu::add_squares(*to, from, n);
+    });
 }
 
 void StreamSum::add_values(ConstView values, device::Stream& stream) {
   if (words_.bytes() > 0)
-    return add_on_gpu(values, false, stream);
+    return add_on_gpu({&values, 1}, false, stream);
   on_cpu(stream, "add_values").run([to = &sum_, from = values.as<float>(), n = values.elements] {
     cpu::add_values(*to, from, n);
   });
 }
 
-void StreamSum::add_on_gpu(ConstView values, bool squared, device::Stream& stream) {
+void StreamSum::add_on_gpu(std::span<const ConstView> values,
+                           bool squared,
+                           device::Stream& stream) {
   auto* words = reinterpret_cast<std::int64_t*>(words_.data());
-  for (std::int64_t begin = 0; begin < values.elements; begin += most_pending) {
-    const std::int64_t n = std::min(most_pending, values.elements - begin);
-    const float* from = values.as<float>() + begin;
-    const bool full = pending_ + n > most_pending;
+  std::array<cuda::Values, cuda::most_summed> listed;
+  std::size_t size = 0;
+  std::int64_t terms = 0;
+  const auto add_listed = [&] {
+    const bool full = pending_ + terms > most_pending;
     on_cuda(stream, [&](auto raw) {
       if (full)
         cuda::carry(words, raw);
-      cuda::add_to_words(words, from, n, squared, raw);
+      cuda::add_to_words(words, std::span(listed).first(size), squared, raw);
     });
-    pending_ = (full ? 1 : pending_) + n;
-  }
+    pending_ = (full ? 1 : pending_) + terms;
+    size = 0;
+    terms = 0;
+  };
+  for (const ConstView& view : values)
+    for (std::int64_t begin = 0, n = 0; begin < view.elements; begin += n) {
+      n = std::min(most_pending - terms, view.elements - begin);
+      listed[size++] = {view.as<float>() + begin, n};
+      terms += n;
+      if (size == listed.size() || terms == most_pending)
+        add_listed();
+    }
+  if (size > 0)
+    add_listed();
 }
 
 void StreamSum::carry(device::Stream& stream) {

@@ -55,8 +55,9 @@ class StreamSum {
   StreamSum& operator=(const StreamSum&) = delete;
 
   void clear(device::Stream& stream);
-  /// Adds the squares of `values` (fp32), or the values.
-  void add_squares(ConstView values, device::Stream& stream);
+  /// Adds the squares of `values` (fp32), or the values. A GPU takes up to 64 views in one launch.
+  void add_squares(std::span<const ConstView> values, device::Stream& stream);
+  void add_squares(ConstView values, device::Stream& stream) { add_squares({&values, 1}, stream); }
   void add_values(ConstView values, device::Stream& stream);
   /// Writes what was added so far to `words`, [num_words] int64 in memory of the stream's device,
   /// carried as normalize() does.
@@ -68,7 +69,7 @@ class StreamSum {
 
  private:
   void carry(device::Stream& stream);
-  void add_on_gpu(ConstView values, bool squared, device::Stream& stream);
+  void add_on_gpu(std::span<const ConstView> values, bool squared, device::Stream& stream);
 
   OrderFreeSum sum_;
   device::Buffer words_, host_words_;  // empty on a CPU

@@ -23,6 +23,8 @@
 
 #undef __shared__
 #define __shared__ static
+#undef __grid_constant__
+#define __grid_constant__
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
@@ -82,6 +84,14 @@ T atomicAdd(T* at, T term) {
   *at = static_cast<T>(static_cast<Unsigned>(before) + static_cast<Unsigned>(term));
   return before;
 }
+
+inline unsigned atomicInc(unsigned* at, unsigned most) {
+  const unsigned before = *at;
+  *at = before >= most ? 0 : before + 1;
+  return before;
+}
+/// One thread runs all kernels: what it wrote is there.
+inline void __threadfence() {}
 
 inline float __fadd_rn(float a, float b) {
   return a + b;

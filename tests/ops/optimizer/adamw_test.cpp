@@ -61,6 +61,19 @@ class AdamwTest : public OpsTest {
   }
   void TearDown() override { norms_ = {}; }
 
+  static void adamw(View parameter,
+                    View master,
+                    View m,
+                    View v,
+                    ConstView gradient,
+                    const AdamwStep& step,
+                    const ops::MomentRounding& rounding,
+                    const GradientNorm& norm,
+                    device::Stream& stream) {
+    const ops::AdamwPiece piece{parameter, master, m, v, gradient, step, rounding};
+    ops::adamw({&piece, 1}, norm, stream);
+  }
+
   [[nodiscard]] const GradientNorm& norm(bool finite = true) const {
     return reinterpret_cast<const GradientNorm*>(norms_.data())[finite ? 0 : 1];
   }
@@ -74,8 +87,8 @@ TEST_P(AdamwTest, FirstStepByHand) {
   auto parameter = tensor(dtype(), Values{1, 1, 0}), master = tensor(DType::f32, Values{1, 1, 0});
   auto m = tensor(DType::f32, 3), v = tensor(DType::f32, 3);
   const auto gradient = tensor(DType::f32, Values{4, -4, 0});
-  ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1), {},
-             norm(), stream());
+  adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1), {},
+        norm(), stream());
   expect_near(master.values(), {0.98875, 1.00875, 0}, 1e-6, "master");
   expect_near(m.values(), {0.25, -0.25, 0}, 1e-6, "m");
   expect_near(v.values(), {0.25, 0.25, 0}, 1e-6, "v");
@@ -92,8 +105,8 @@ TEST_P(AdamwTest, FollowsTheReferenceForSeveralSteps) {
     for (int k = 1; k <= 5; ++k) {
       const auto gv = rounded_to(DType::f32, normals(10 + static_cast<std::uint64_t>(k), n));
       const auto gradient = tensor(DType::f32, gv);
-      ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(k),
-                 {}, norm(), stream());
+      adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(k), {},
+            norm(), stream());
       step_reference(state, gv, at_step(k));
     }
     expect_near(master.values(), state.master, fp32_tolerances.adamw, "master");
@@ -109,10 +122,10 @@ TEST_P(AdamwTest, MasterMayBeTheParameter) {
   auto m1 = tensor(DType::f32, 99), v1 = tensor(DType::f32, 99), m2 = tensor(DType::f32, 99),
        v2 = tensor(DType::f32, 99);
   const auto gradient = tensor(DType::f32, normals(2, 99));
-  ops::adamw(copy.view(), apart.view(), m1.view(), v1.view(), gradient.view(), at_step(1), {},
-             norm(), stream());
-  ops::adamw(same.view(), same.view(), m2.view(), v2.view(), gradient.view(), at_step(1), {},
-             norm(), stream());
+  adamw(copy.view(), apart.view(), m1.view(), v1.view(), gradient.view(), at_step(1), {}, norm(),
+        stream());
+  adamw(same.view(), same.view(), m2.view(), v2.view(), gradient.view(), at_step(1), {}, norm(),
+        stream());
   EXPECT_EQ(same.bytes(), apart.bytes());
   EXPECT_EQ(same.bytes(), copy.bytes());
 }
@@ -128,13 +141,47 @@ TEST_P(AdamwTest, DoesNotDependOnTheCutOrOnThreads) {
       const auto at = [&](const Tensor& t) {
         return t.view().slice(cuts[i], cuts[i + 1] - cuts[i]);
       };
-      ops::adamw(at(parameter), at(master), at(m), at(v), at(gradient), at_step(1), {}, norm(),
-                 stream());
+      adamw(at(parameter), at(master), at(m), at(v), at(gradient), at_step(1), {}, norm(),
+            stream());
     }
     return joined({&parameter, &master, &m, &v});
   };
   expect_same_on_threads([&] { return run({0, n}); });
   EXPECT_TRUE(run({0, n}) == run({0, 1, 64, 20011, n}));
+}
+
+/// Pieces of all sizes at all places, with numbers of their own, more than a GPU takes at a time.
+TEST_P(AdamwTest, UpdatesAListAsItsPiecesOneByOne) {
+  std::vector<std::int64_t> begins{0};
+  for (std::int64_t i = 0; i < 67; ++i)
+    begins.push_back(begins.back() + std::vector<std::int64_t>{5, 64, 1, 1027, 0, 2048,
+                                                               4}[static_cast<std::size_t>(i % 7)]);
+  const std::int64_t n = begins.back();
+  const auto gradient = tensor(DType::f32, normals(2, n));
+  for (const DType moments : {DType::f32, DType::bf16}) {
+    const auto run = [&](bool one_by_one) {
+      auto parameter = tensor(dtype(), n), master = tensor(DType::f32, normals(1, n));
+      auto m = tensor(moments, n), v = tensor(moments, n);
+      std::vector<ops::AdamwPiece> pieces;
+      for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+        const auto at = [&](const Tensor& t) {
+          return t.view().slice(begins[i], begins[i + 1] - begins[i]);
+        };
+        AdamwStep step = at_step(1);
+        step.learning_rate *= static_cast<float>(i + 1);
+        step.weight_decay = i % 2 == 0 ? 0.0F : 0.125F;
+        const auto first = static_cast<std::int64_t>(3 * i);
+        pieces.push_back(
+            {at(parameter), at(master), at(m), at(v), at(gradient), step, {{5, 6}, 1, i, first}});
+      }
+      if (one_by_one)
+        for (const ops::AdamwPiece& piece : pieces) ops::adamw({&piece, 1}, norm(), stream());
+      else
+        ops::adamw(pieces, norm(), stream());
+      return joined({&parameter, &master, &m, &v});
+    };
+    EXPECT_TRUE(run(false) == run(true)) << name(moments);
+  }
 }
 
 TEST_P(AdamwTest, WritesNothingWhereTheNormIsNotFinite) {
@@ -143,8 +190,8 @@ TEST_P(AdamwTest, WritesNothingWhereTheNormIsNotFinite) {
   auto m = tensor(DType::f32, normals(3, n)), v = tensor(DType::f32, normals(4, n));
   const auto gradient = tensor(DType::f32, normals(5, n));
   const auto run = [&](bool finite) {
-    ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1), {},
-               norm(finite), stream());
+    adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1), {},
+          norm(finite), stream());
     return joined({&parameter, &master, &m, &v});
   };
   const auto before = joined({&parameter, &master, &m, &v});
@@ -153,13 +200,14 @@ TEST_P(AdamwTest, WritesNothingWhereTheNormIsNotFinite) {
 }
 
 TEST_P(AdamwTest, RejectsWrongViews) {
+  ops::adamw({}, norm(), stream());  // of nothing is nothing
   const auto parameter = tensor(dtype(), 3), three = tensor(DType::f32, 3),
              four = tensor(DType::f32, 4), integers = tensor(DType::i32, 3);
-  EXPECT_THROW(ops::adamw(parameter.view(), four.view(), three.view(), three.view(), three.view(),
-                          {}, {}, norm(), stream()),
+  EXPECT_THROW(adamw(parameter.view(), four.view(), three.view(), three.view(), three.view(), {},
+                     {}, norm(), stream()),
                ContractError);
-  EXPECT_THROW(ops::adamw(parameter.view(), three.view(), three.view(), three.view(),
-                          integers.view(), {}, {}, norm(), stream()),
+  EXPECT_THROW(adamw(parameter.view(), three.view(), three.view(), three.view(), integers.view(),
+                     {}, {}, norm(), stream()),
                ContractError);
 }
 
@@ -199,8 +247,8 @@ TEST_P(AdamwTest, RoundsMomentsInBf16ByTheWordOfTheirElement) {
       auto m = tensor(DType::bf16, n), v = tensor(DType::bf16, n);
       const auto gradient = tensor(DType::f32, gv);
       constexpr std::uint64_t step = 3, index = 7;
-      ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
-                 {rounding_key, step, index, first}, norm(), stream());
+      adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
+            {rounding_key, step, index, first}, norm(), stream());
       const auto got_m = m.values(), got_v = v.values();
       for (std::int64_t i = 0; i < n; ++i) {
         const auto e = static_cast<std::uint64_t>(first + i);
@@ -218,8 +266,8 @@ TEST_P(AdamwTest, UpdatesByMomentsAsTheyAreBeforeTheyAreRounded) {
   const auto masters = [&](DType moments) {
     auto parameter = tensor(dtype(), n), master = tensor(DType::f32, normals(1, n));
     auto m = tensor(moments, n), v = tensor(moments, n);
-    ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
-               {rounding_key, 1, 0, 0}, norm(), stream());
+    adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
+          {rounding_key, 1, 0, 0}, norm(), stream());
     return joined({&parameter, &master});
   };
   EXPECT_TRUE(masters(DType::bf16) == masters(DType::f32));
@@ -235,8 +283,8 @@ TEST_P(AdamwTest, RoundsBf16MomentsToANeighbourAndToTheNumberInTheMean) {
   Values sum_m(gv.size()), sum_v(gv.size());
   for (std::int64_t k = 1; k <= steps; ++k) {
     auto m = tensor(DType::bf16, n), v = tensor(DType::bf16, n);
-    ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
-               {rounding_key, static_cast<std::uint64_t>(k), 2, 5}, norm(), stream());
+    adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(1),
+          {rounding_key, static_cast<std::uint64_t>(k), 2, 5}, norm(), stream());
     const auto got_m = m.values(), got_v = v.values();
     for (std::size_t i = 0; i < gv.size(); ++i) {
       sum_m[i] += got_m[i];
@@ -267,8 +315,8 @@ TEST_P(AdamwTest, FollowsTheReferenceWithBf16MomentsAsFarAsTheyAreKept) {
   for (int k = 1; k <= 20; ++k) {
     const auto gv = rounded_to(DType::f32, normals(10 + static_cast<std::uint64_t>(k), n));
     const auto gradient = tensor(DType::f32, gv);
-    ops::adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(k),
-               {rounding_key, static_cast<std::uint64_t>(k), 0, 0}, norm(), stream());
+    adamw(parameter.view(), master.view(), m.view(), v.view(), gradient.view(), at_step(k),
+          {rounding_key, static_cast<std::uint64_t>(k), 0, 0}, norm(), stream());
     step_reference(state, gv, at_step(k));
     for (std::size_t i = 0; i < largest.size(); ++i)
       largest[i] = std::max(largest[i], std::abs(state.m[i]));
@@ -295,8 +343,8 @@ TEST_P(AdamwTest, Bf16MomentsDoNotDependOnTheCutOrOnThreads) {
         const auto at = [&](const Tensor& t) {
           return t.view().slice(cuts[i], cuts[i + 1] - cuts[i]);
         };
-        ops::adamw(at(parameter), at(master), at(m), at(v), at(gradient), at_step(1),
-                   {rounding_key, step, 1, cuts[i]}, norm(), stream());
+        adamw(at(parameter), at(master), at(m), at(v), at(gradient), at_step(1),
+              {rounding_key, step, 1, cuts[i]}, norm(), stream());
       }
     return joined({&parameter, &master, &m, &v});
   };

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/optimizer/finite.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
+
+#include <gmock/gmock.h>
 
 #include "ops/tensors.hpp"
 
@@ -18,7 +24,7 @@ class FindNotFiniteTest : public OpsTest {
     const auto shared = device().allocate_shared_with_host(sizeof(std::int64_t), "test");
     auto& first = *reinterpret_cast<std::int64_t*>(shared.data());
     first = -2;
-    ops::find_not_finite(first, there.view(), stream());
+    ops::find_not_finite({&first, 1}, std::array<ConstView, 1>{there.view()}, stream());
     stream().synchronize();
     return first;
   }
@@ -41,6 +47,32 @@ TEST_P(FindNotFiniteTest, GivesTheFirstElementAtEveryPlace) {
       values.back() = poison;
       EXPECT_EQ(find(values), place);
     }
+}
+
+/// More than a GPU takes at a time, one of them empty.
+TEST_P(FindNotFiniteTest, LooksIntoEachOfManyViews) {
+  const std::int64_t each = 701, views = 70;
+  Values values(static_cast<std::size_t>(each * views), 1.0);
+  std::vector<std::int64_t> expected(views, -1);
+  for (const std::int64_t view : {0, 1, 17, 68, 69}) {
+    const std::int64_t place = view * 41 % 700;
+    expected[static_cast<std::size_t>(view)] = place;
+    values[static_cast<std::size_t>(view * each + place)] = -INFINITY;
+    values[static_cast<std::size_t>(view * each + 700)] = NAN;
+  }
+  const Tensor there = tensor(DType::f32, values);
+  std::vector<ConstView> parts;
+  for (std::int64_t i = 0; i < views; ++i) parts.push_back(there.view().slice(i * each, each));
+  parts[3] = parts[3].slice(0, 0);
+  const auto shared = device().allocate_shared_with_host(views * sizeof(std::int64_t), "test");
+  const std::span places(reinterpret_cast<std::int64_t*>(shared.data()), std::size_t{views});
+  for (int round = 0; round < 2; ++round) {  // the first leaves nothing that the second would find
+    std::ranges::fill(places, -2);
+    ops::find_not_finite(places, parts, stream());
+    stream().synchronize();
+    EXPECT_THAT(places, testing::ElementsAreArray(expected));
+  }
+  EXPECT_THROW(ops::find_not_finite(places.first(1), parts, stream()), ContractError);
 }
 
 TRIREME_ON_BACKENDS(FindNotFiniteTest);

@@ -2,6 +2,7 @@
 #include "ops/optimizer/gradient_norm.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "ops/optimizer/finite.hpp"
@@ -75,11 +76,11 @@ TEST_P(GradientNormTest, APlaceIsLookedForOnlyWhereTheNormIsNotFinite) {
   auto& first = *reinterpret_cast<std::int64_t*>(shared.data());
   first = -7;
   of(1, {});
-  ops::find_not_finite(first, there.view(), stream(), &norm());
+  ops::find_not_finite({&first, 1}, std::array<ConstView, 1>{there.view()}, stream(), &norm());
   stream().synchronize();
   EXPECT_EQ(first, -7);
   of(std::nan(""), {});
-  ops::find_not_finite(first, there.view(), stream(), &norm());
+  ops::find_not_finite({&first, 1}, std::array<ConstView, 1>{there.view()}, stream(), &norm());
   stream().synchronize();
   EXPECT_EQ(first, 1234);
 }

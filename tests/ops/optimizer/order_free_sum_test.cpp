@@ -219,6 +219,23 @@ TEST_P(OrderFreeSumTest, DoesNotDependOnThreadsOrCuts) {
   EXPECT_TRUE(run({0, n}) == run({0, 7, 1031, 20000, n}));
 }
 
+/// More views than a GPU takes at a time, of all sizes at all places.
+TEST_P(OrderFreeSumTest, AddsManyViewsAsOne) {
+  std::vector<std::int64_t> begins{0};
+  for (std::int64_t i = 0; i < 150; ++i)
+    begins.push_back(begins.back() + std::vector<std::int64_t>{5, 64, 1, 4099, 0, 33,
+                                                               4}[static_cast<std::size_t>(i % 7)]);
+  const auto values =
+      tensor(DType::f32, wild_terms(8, static_cast<std::size_t>(begins.back()), 30));
+  std::vector<ConstView> parts;
+  for (std::size_t i = 0; i + 1 < begins.size(); ++i)
+    parts.push_back(values.view().slice(begins[i], begins[i + 1] - begins[i]));
+  ops::StreamSum one(device()), many(device());
+  one.add_squares(values.view(), stream());
+  many.add_squares(parts, stream());
+  EXPECT_EQ(fetched(many).value(), fetched(one).value());
+}
+
 TEST_P(OrderFreeSumTest, ValuesAreTheHostsToTheBit) {
   // What ranks stored, added up as integers, valued on the device: also sums that no stream makes.
   const double most = std::numeric_limits<double>::max();

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many arrays as the work of one launch: what AdamW and the norm do to a bucket's parameters.
+//
+// The list of arrays is an argument of the kernel, by value: nothing has to be copied to the GPU and
+// kept there until the kernel has run. CUDA's arguments end at 4 KB, so a list has room for few, and
+// longer ones take several launches. Each array has blocks of its own, one after another in the
+// grid; a block looks its array up. A kernel takes the list as `const __grid_constant__`, so that it
+// is read where it lies.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/cuda/loops.cuh"
+
+namespace trireme::ops::cuda {
+
+/// Room for Most arrays. Piece has `count`, its number of elements.
+template <class Piece, int Most>
+struct PieceList {
+  static constexpr int most = Most;
+
+  Piece pieces[Most];
+  std::int32_t first_block[Most];
+  std::int32_t size = 0, blocks = 0;
+
+  void add(const Piece& piece, std::int64_t elements_per_block) {
+    pieces[size] = piece;
+    first_block[size] = blocks;
+    ++size;
+    blocks += static_cast<std::int32_t>(blocks_for(piece.count, elements_per_block));
+  }
+  /// Which of them has this block.
+  [[nodiscard]] __device__ int piece_of(std::int32_t block) const {
+    int low = 0, high = size;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (first_block[middle] <= block)
+        low = middle;
+      else
+        high = middle;
+    }
+    return low;
+  }
+};
+
+}  // namespace trireme::ops::cuda
