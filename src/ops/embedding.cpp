@@ -93,13 +93,13 @@ void embedding_backward(View dwte,
   with_float_type(dout.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (on_cuda(stream, [&](auto raw) {
-          TRIREME_EXPECT(
-              cuda::embedding_backward_bytes(tokens.elements) <= device::cuda::workspace_bytes,
-              "{} tokens in a micro-batch are too many to sort", tokens.elements);
-          cuda::embedding_backward(dwte.as<float>(), places, dout.as<T>(),
-                                   tokens.as<std::int32_t>(),
-                                   {shape.batch, shape.time, shape.channels, shape.vocabulary},
-                                   dropout, device::cuda::workspace_of(stream), raw);
+          TRIREME_EXPECT(cuda::embedding_backward_bytes(tokens.elements, shape.channels) <=
+                             device::cuda::workspace_bytes,
+                         "{} tokens in a micro-batch are too many to sort", tokens.elements);
+          cuda::embedding_backward(
+              dwte.as<float>(), places, dout.as<T>(), tokens.as<std::int32_t>(),
+              {shape.batch, shape.time, shape.channels, shape.vocabulary}, dropout,
+              device::cuda::workspace_of(stream), device::cuda::workspace_bytes, raw);
         }))
       return;
     on_cpu(stream, "embedding_backward")

@@ -73,6 +73,35 @@ TEST_P(EmbeddingTest, AgreesWithReferenceAtAwkwardSizes) {
     }
 }
 
+/// Tokens of many rows, cut by a GPU at multiples of 64 of the sorted rows: runs that begin and end
+/// at a cut, beside one, and go over several. Small whole numbers, so that any order gives the same.
+TEST_P(EmbeddingTest, AddsUpFrequentTokens) {
+  const std::vector<int> counts{64, 64, 1, 200, 63, 0, 128, 5, 300, 1, 127};
+  Values ids;
+  for (std::size_t token = 0; token < counts.size(); ++token)
+    ids.insert(ids.end(), static_cast<std::size_t>(counts[token]), static_cast<double>(token));
+  const auto rows = static_cast<std::int64_t>(ids.size());
+  Values shuffled(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) shuffled[i * 389 % ids.size()] = ids[i];
+  const auto vocabulary = static_cast<std::int64_t>(counts.size());
+  for (const std::int64_t channels : {5, 8, 520}) {
+    SCOPED_TRACE(channels);
+    const EmbeddingShape s{1, rows, channels, vocabulary};
+    Values doutv, expected(static_cast<std::size_t>(vocabulary * channels), 0.5);
+    for (std::int64_t i = 0; i < rows * channels; ++i)
+      doutv.push_back(static_cast<double>(i * 31 % 17 - 8));
+    for (std::size_t i = 0; i < doutv.size(); ++i) {
+      const auto C = static_cast<std::size_t>(channels);
+      expected[static_cast<std::size_t>(shuffled[i / C]) * C + i % C] += doutv[i];
+    }
+    const auto tokens = tensor(DType::i32, shuffled), dout = tensor(dtype(), doutv);
+    auto dwte = tensor(DType::f32, Values(expected.size(), 0.5));
+    ops::embedding_backward(dwte.view(), View(nullptr, 0, DType::f32), dout.view(), tokens.view(),
+                            s, {}, stream());
+    EXPECT_EQ(dwte.values(), expected);
+  }
+}
+
 TEST_P(EmbeddingTest, WithoutPositionsItIsThatOfTokensAlone) {
   const EmbeddingShape s{2, 9, 301, 4};
   const auto tokens = tensor(DType::i32, [] {

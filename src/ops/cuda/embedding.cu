@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forward is a look-up per pack. Backward adds up rows of dout that belong to the same token, in
-// the order of the rows, so that the bits do not depend on who runs first: the rows are sorted by
-// token with a stable radix sort, and a block then adds up one token's rows.
+// an order of their own, so that the bits do not depend on who runs first: the rows are sorted by
+// token with a stable radix sort, and cut where a token ends and at every multiple of a stretch of
+// at least 64. A block adds up the rows between two cuts, in their order. Where these are all of a
+// token's, they go to its gradient; else the sums of a frequent token's cuts lie in the workspace,
+// two to a stretch at the most, until a second kernel adds them up, in their order as well.
 //
 // The sort goes through the tokens' digits of 8 bits, lowest first. A slice of 256 rows is the work
 // of one block: it counts its digits; the counts are added up over digits and then slices, which
@@ -153,37 +156,107 @@ struct PositionBackward {
   }
 };
 
-/// The block of the first of a token's rows adds up all of them.
+/// The rows in the order of their tokens.
+struct SortedRows {
+  const std::int32_t* tokens;
+  const int* rows;
+  std::int64_t count, stretch;
+
+  [[nodiscard]] __device__ std::int32_t token(std::int64_t at) const { return tokens[rows[at]]; }
+  /// Whether the row before it is of another token.
+  [[nodiscard]] __device__ bool begins(std::int64_t at) const {
+    return at == 0 || token(at - 1) != token(at);
+  }
+  [[nodiscard]] __device__ std::int64_t end_of_stretch(std::int64_t at) const {
+    const std::int64_t end = (at / stretch + 1) * stretch;
+    return end < count ? end : count;
+  }
+};
+
+/// Where a stretch's rows of a token that has more elsewhere are added up: [stretches, 2, channels],
+/// of the token that begins in it, and of the one that goes on from before.
+__device__ inline float* place_of(float* partial,
+                                  std::int64_t stretch,
+                                  bool begins,
+                                  std::int64_t C) {
+  return partial + (2 * stretch + (begins ? 0 : 1)) * C;
+}
+
+/// The block of the first row after a cut adds up all until the next one.
 template <int N, class T>
 __global__ void token_backward_kernel(float* dwte,
+                                      float* partial,
                                       const T* dout,
-                                      const std::int32_t* tokens,
-                                      const int* sorted,
+                                      SortedRows sorted,
                                       EmbeddingSizes sizes,
                                       Dropout dropout) {
-  const std::int64_t rows = sizes.batch * sizes.time;
   const std::int64_t first = blockIdx.x;
-  const std::int32_t token = tokens[sorted[first]];
-  if (first > 0 && tokens[sorted[first - 1]] == token)
+  const bool begins = sorted.begins(first);
+  if (!begins && first % sorted.stretch != 0)
     return;
-  std::int64_t end = first + 1, beyond = rows;  // the first row of a larger token is in between
+  const std::int32_t token = sorted.token(first);
+  // The first row of a larger token is in between.
+  std::int64_t end = first + 1, beyond = sorted.end_of_stretch(first);
   while (end < beyond) {
     const std::int64_t middle = (end + beyond) / 2;
-    if (tokens[sorted[middle]] == token)
+    if (sorted.token(middle) == token)
       end = middle + 1;
     else
       beyond = middle;
   }
+  const bool whole = begins && (end == sorted.count || sorted.token(end) != token);
+  float* to = whole ? dwte + token * sizes.channels
+                    : place_of(partial, first / sorted.stretch, begins, sizes.channels);
   for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * N; c < sizes.channels;
        c += static_cast<std::int64_t>(blockDim.x) * N) {
     float sums[N] = {};
 #pragma unroll 8  // additions stay in order; the reads go ahead of them
     for (std::int64_t at = first; at < end; ++at) {
       float values[N];
-      load_dropped<N>(values, dout, sizes, dropout, sorted[at], c);
+      load_dropped<N>(values, dout, sizes, dropout, sorted.rows[at], c);
       for (int k = 0; k < N; ++k) sums[k] += values[k];
     }
-    add_to<N>(dwte + token * sizes.channels + c, sums);
+    if (whole) {
+      add_to<N>(to + c, sums);
+    } else {
+      Pack<float, N> pack;
+      for (int k = 0; k < N; ++k) pack.v[k] = sums[k];
+      store<N>(to + c, pack);
+    }
+  }
+}
+
+/// A block per stretch: of the token that begins in it and goes on after it, if there is one.
+template <int N>
+__global__ void frequent_token_kernel(float* dwte,
+                                      float* partial,
+                                      SortedRows sorted,
+                                      std::int64_t channels) {
+  const std::int64_t stretch = blockIdx.x, first = stretch * sorted.stretch;
+  const std::int64_t end = sorted.end_of_stretch(first);
+  if (end == sorted.count)
+    return;
+  const std::int32_t token = sorted.token(end - 1);
+  if (sorted.token(end) != token || (first > 0 && sorted.token(first - 1) == token))
+    return;
+  // The last stretch that begins with the token.
+  std::int64_t last = stretch + 1, beyond = (sorted.count + sorted.stretch - 1) / sorted.stretch;
+  while (last + 1 < beyond) {
+    const std::int64_t middle = (last + beyond) / 2;
+    if (sorted.token(middle * sorted.stretch) == token)
+      last = middle;
+    else
+      beyond = middle;
+  }
+  for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * N; c < channels;
+       c += static_cast<std::int64_t>(blockDim.x) * N) {
+    float sums[N] = {};
+#pragma unroll 8  // as above
+    for (std::int64_t s = stretch; s <= last; ++s) {
+      const auto pack = load<N>(place_of(partial, s, s == stretch, channels) + c);
+      for (int k = 0; k < N; ++k) sums[k] += pack.v[k];
+    }
+    add_to<N>(dwte + token * channels + c, sums);
   }
 }
 
@@ -227,9 +300,22 @@ void embedding_forward(T* out,
                          aligned(out, wte, wpe) && sizes.channels % pack_elements<T> == 0, stream);
 }
 
-std::size_t embedding_backward_bytes(std::int64_t tokens) {
-  return static_cast<std::size_t>(2 * tokens + digits * blocks_for(tokens, slice_rows)) *
-         sizeof(int);
+namespace {
+
+std::int64_t sort_bytes(std::int64_t tokens) {
+  const std::int64_t numbers = 2 * tokens + digits * blocks_for(tokens, slice_rows);
+  return blocks_for(numbers * static_cast<std::int64_t>(sizeof(int)), 16) * 16;
+}
+
+/// Of the sums of stretches of so many rows.
+std::int64_t partial_bytes(std::int64_t tokens, std::int64_t channels, std::int64_t stretch) {
+  return 2 * blocks_for(tokens, stretch) * channels * static_cast<std::int64_t>(sizeof(float));
+}
+
+}  // namespace
+
+std::size_t embedding_backward_bytes(std::int64_t tokens, std::int64_t channels) {
+  return static_cast<std::size_t>(sort_bytes(tokens) + partial_bytes(tokens, channels, tokens));
 }
 
 template <class T>
@@ -240,24 +326,38 @@ void embedding_backward(float* dwte,
                         const EmbeddingSizes& sizes,
                         const Dropout& dropout,
                         std::byte* workspace,
+                        std::size_t workspace_bytes,
                         RawStream stream) {
   constexpr int N = pack_elements<T>;
+  const std::int64_t rows = sizes.batch * sizes.time, for_sort = sort_bytes(rows);
   const bool packed = aligned(dout, dwte, dwpe) && sizes.channels % N == 0;
   if (dwpe != nullptr)
     loop<N>("embedding_backward", PositionBackward<T>{dwpe, dout, sizes, dropout},
             sizes.time * sizes.channels, packed, stream);
-  const int* sorted = sort_rows(tokens, sizes, reinterpret_cast<int*>(workspace), stream);
+  std::int64_t stretch = 64;
+  while (for_sort + partial_bytes(rows, sizes.channels, stretch) >
+         static_cast<std::int64_t>(workspace_bytes))
+    stretch *= 2;
+  const SortedRows sorted{
+      tokens, sort_rows(tokens, sizes, reinterpret_cast<int*>(workspace), stream), rows, stretch};
+  auto* partial = reinterpret_cast<float*>(workspace + for_sort);
   constexpr unsigned threads = 128;
-  const auto blocks = static_cast<unsigned>(sizes.batch * sizes.time);
   launch("embedding_backward", packed ? token_backward_kernel<N, T> : token_backward_kernel<1, T>,
-         {blocks, threads}, stream, dwte, dout, tokens, sorted, sizes, dropout);
+         {static_cast<unsigned>(rows), threads}, stream, dwte, partial, dout, sorted, sizes,
+         dropout);
+  if (rows > stretch)
+    launch("embedding_backward of frequent tokens",
+           packed ? frequent_token_kernel<N> : frequent_token_kernel<1>,
+           {static_cast<unsigned>(blocks_for(rows, stretch)), threads}, stream, dwte, partial,
+           sorted, sizes.channels);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                       \
-  template void embedding_forward(T*, const std::int32_t*, const T*, const T*,       \
-                                  const EmbeddingSizes&, const Dropout&, RawStream); \
-  template void embedding_backward(float*, float*, const T*, const std::int32_t*,    \
-                                   const EmbeddingSizes&, const Dropout&, std::byte*, RawStream);
+#define TRIREME_INSTANTIATE(T)                                                                     \
+  template void embedding_forward(T*, const std::int32_t*, const T*, const T*,                     \
+                                  const EmbeddingSizes&, const Dropout&, RawStream);               \
+  template void embedding_backward(float*, float*, const T*, const std::int32_t*,                  \
+                                   const EmbeddingSizes&, const Dropout&, std::byte*, std::size_t, \
+                                   RawStream);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(Bf16)
 #undef TRIREME_INSTANTIATE

@@ -28,8 +28,8 @@ void embedding_forward(T* out,
                        const Dropout& dropout,
                        RawStream stream);
 
-/// Bytes of workspace that backward needs for so many tokens.
-std::size_t embedding_backward_bytes(std::int64_t tokens);
+/// Bytes of workspace that backward needs at the least.
+std::size_t embedding_backward_bytes(std::int64_t tokens, std::int64_t channels);
 template <class T>
 void embedding_backward(float* dwte,
                         float* dwpe,
@@ -38,6 +38,7 @@ void embedding_backward(float* dwte,
                         const EmbeddingSizes& sizes,
                         const Dropout& dropout,
                         std::byte* workspace,
+                        std::size_t workspace_bytes,
                         RawStream stream);
 
 }  // namespace trireme::ops::cuda
