@@ -76,14 +76,24 @@ void Matmul::operator()(
   TRIREME_EXPECT(z.elements == c.elements && z.dtype == c.dtype, "Z is {} {}, C is {} {}",
                  z.elements, name(z.dtype), c.elements, name(c.dtype));
   const std::byte* added = shape_.bias ? bias.data : nullptr;
-  if (implementation_->run_epilogue(a.data, b.data, added, z.data, c.data, stream))
-    return;
-  if (shape_.epilogue == Epilogue::gelu) {
-    implementation_->run(a.data, b.data, added, z.data, stream);
-    gelu_forward(c, z, stream);
+  if (!implementation_->run_epilogue(a.data, b.data, added, z.data, c.data, stream))
+    implementation_->run_apart(shape_, a.data, b.data, added, z.data, c.data, stream);
+}
+
+void Matmul::Implementation::run_apart(const MatmulShape& shape,
+                                       const std::byte* a,
+                                       const std::byte* b,
+                                       const std::byte* bias,
+                                       std::byte* z,
+                                       std::byte* c,
+                                       device::Stream& stream) {
+  const View into(z, shape.m * shape.n, shape.c), result(c, shape.m * shape.n, shape.c);
+  if (shape.epilogue == Epilogue::gelu) {
+    run(a, b, bias, z, stream);
+    gelu_forward(result, into, stream);
   } else {
-    implementation_->run(a.data, b.data, added, c.data, stream);
-    gelu_backward(c, c, z, stream);
+    run(a, b, bias, c, stream);
+    gelu_backward(result, result, into, stream);
   }
 }
 

@@ -18,8 +18,8 @@ struct Matmul::Implementation {
                    const std::byte* bias,
                    std::byte* c,
                    device::Stream& stream) = 0;
-  /// The product with the shape's epilogue; false, and nothing done, where run() and a GELU of its
-  /// own have to do.
+  /// The product with the shape's epilogue; false, and nothing to be seen, where run_apart() has to
+  /// do or does better.
   virtual bool run_epilogue(const std::byte* /*a*/,
                             const std::byte* /*b*/,
                             const std::byte* /*bias*/,
@@ -28,6 +28,14 @@ struct Matmul::Implementation {
                             device::Stream& /*stream*/) {
     return false;
   }
+  /// run() and a GELU of its own, for a shape with an epilogue.
+  void run_apart(const MatmulShape& shape,
+                 const std::byte* a,
+                 const std::byte* b,
+                 const std::byte* bias,
+                 std::byte* z,
+                 std::byte* c,
+                 device::Stream& stream);
 };
 
 std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,

@@ -13,11 +13,12 @@ namespace trireme::ops {
 
 /// Of a Matmul.
 struct ProductOptions {
-  /// Time what the library offers at the first call of each product, and keep the fastest; else
-  /// keep what its heuristics put first, which is the same in every run.
+  /// Time what the library offers at the first call of each product, and keep the fastest, a GELU
+  /// of its own among it; else keep what the heuristics put first, which is the same in every run.
   bool timed = false;
-  bool fused_gelu = true;  ///< epilogues inside of products, where the library can
-  int blocks = 0;          ///< multiprocessors to plan for; 0: all
+  bool fused_gelu = true;           ///< GELU inside of products, where the library can
+  bool fused_gelu_backward = true;  ///< the same of its gradient
+  int blocks = 0;                   ///< multiprocessors to plan for; 0: all
 };
 
 /// Of an Attention.

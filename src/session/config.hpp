@@ -41,6 +41,7 @@ struct RunConfig {
 struct GpuConfig {
   bool timed_products = false;
   bool fused_gelu = true;
+  bool fused_gelu_backward = true;
   bool deterministic_attention = true;
   Or<bool> graphs;
 };
@@ -133,8 +134,11 @@ void describe(V& v, GpuConfig& c) {
              "fastest; off: what its heuristics put first. What was fastest may differ between "
              "runs and ranks, and with it the last bits."});
   v("fused_gelu", c.fused_gelu,
-    {.help = "GELU and its gradient within the matrix products. It rounds once less; "
-             "model.recompute: gelu leaves it out in forward, so its bits differ."});
+    {.help = "GELU within the matrix product before it, in bf16. It rounds once less; "
+             "model.recompute: gelu leaves it out, so its bits differ."});
+  v("fused_gelu_backward", c.fused_gelu_backward,
+    {.help = "GELU's gradient within the matrix product that makes it, in bf16. It rounds once "
+             "less."});
   v("deterministic_attention", c.deterministic_attention,
     {.help = "Attention's backward pass in bf16 adds up in one order, by way of a matrix of "
              "context x context per head in memory; off: in the order of arrival, with less "

@@ -116,6 +116,7 @@ std::unique_ptr<device::Device> open_device(const Job& job,
 ops::Options operation_options(const Job& job) {
   return {.products = {.timed = job.gpu.timed_products,
                        .fused_gelu = job.gpu.fused_gelu,
+                       .fused_gelu_backward = job.gpu.fused_gelu_backward,
                        .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0))},
           .attention = {.deterministic = job.gpu.deterministic_attention}};
 }

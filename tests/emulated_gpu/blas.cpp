@@ -356,8 +356,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle,
     product.auxiliary = {s.auxiliary, p.d->type, p.d->rows, p.d->columns, s.auxiliary_leading};
   product.splits = static_cast<int>(algorithm.splits);
   product.workspace = static_cast<float*>(workspace);
-  return emulated::enqueue(stream, "cublasLtMatmul", [product] { multiply(product); }) ==
-                 cudaSuccess
+  const char* what = p.has_auxiliary() ? "cublasLtMatmul with GELU" : "cublasLtMatmul";
+  return emulated::enqueue(stream, what, [product] { multiply(product); }) == cudaSuccess
              ? CUBLAS_STATUS_SUCCESS
              : CUBLAS_STATUS_EXECUTION_FAILED;
 }

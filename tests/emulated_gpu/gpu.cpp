@@ -126,12 +126,15 @@ void Gpu::work() {
       item.work();
       held.lock();
       stream->busy = false;
+      if (const auto charge = charges.find(item.what); charge != charges.end())
+        charged_ += charge->second;
     }
     ++stream->done;
     if (item.reaches) {
       item.reaches->seconds =
           std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-              .count();
+              .count() +
+          charged_;
       item.reaches->reached = true;
     }
     if (stream->destroyed && stream->items.empty())
@@ -156,6 +159,12 @@ cudaError_t enqueue(cudaStream_t stream, std::string what, std::function<void()>
     gpu.push(stream, std::move(item));
   }
   return cudaSuccess;
+}
+
+void charge(const std::string& what, double seconds) {
+  Gpu& gpu = Gpu::instance();
+  const auto held = gpu.lock();
+  gpu.charges[what] = seconds;
 }
 
 std::uint64_t num_submissions() {

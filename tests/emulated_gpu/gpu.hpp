@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -92,6 +93,7 @@ class Gpu {
   }
 
   std::uint64_t submissions = 0;
+  std::map<std::string, double> charges;  ///< by Item::what
 
  private:
   Gpu();
@@ -104,6 +106,7 @@ class Gpu {
   std::vector<std::unique_ptr<CUstream_st>> streams_;
   Chooser chooser_;
   bool stop_ = false;
+  double charged_ = 0;  ///< seconds that the GPU's clock is ahead of the host's
   std::thread thread_;
 };
 

@@ -33,6 +33,10 @@ namespace emulated {
 /// Puts work after what is on `stream`; `what` names it in errors. Any thread.
 cudaError_t enqueue(cudaStream_t stream, std::string what, std::function<void()> work);
 
+/// From now on each item called `what` takes so many seconds more, by the GPU's own clock: events
+/// after it show them, and nobody waits.
+void charge(const std::string& what, double seconds);
+
 /// How many times the host has given work to the GPU: kernels, copies, products and collectives
 /// that are not captured, and launches of graphs, but no events.
 std::uint64_t num_submissions();

@@ -333,7 +333,8 @@ TEST_P(MatmulTest, DoesGeluAndItsGradient) {
 }
 
 TEST_P(MatmulTest, FollowsItsOptions) {
-  const ops::ProductOptions options{.timed = true, .fused_gelu = false, .blocks = 8};
+  const ops::ProductOptions options{
+      .timed = true, .fused_gelu = false, .fused_gelu_backward = false, .blocks = 8};
   auto s = shape(96, 64, 80);
   s.c = DType::f32;
   s.accumulate = true;
@@ -350,6 +351,15 @@ TEST_P(MatmulTest, FollowsItsOptions) {
        expected = tensor(dtype(), s.m * s.n);
   Matmul(device(), s, options)(a.view(), b.view(), {}, z.view(), c.view(), stream());
   ops::gelu_forward(expected.view(), z.view(), stream());
+  EXPECT_EQ(c.bytes(), expected.bytes());
+  Matmul(device(), [&] {
+    auto plain = s;
+    plain.epilogue = ops::Epilogue::none;
+    return plain;
+  }(), options)(a.view(), b.view(), expected.view(), stream());
+  ops::gelu_backward(expected.view(), expected.view(), z.view(), stream());
+  s.epilogue = ops::Epilogue::gelu_backward;
+  Matmul(device(), s, options)(a.view(), b.view(), {}, z.view(), c.view(), stream());
   EXPECT_EQ(c.bytes(), expected.bytes());
 }
 

@@ -12,7 +12,8 @@
 // 3. fp32 is multiplied in fp32, not in TF32.
 // 4. In bf16, GELU and its gradient are part of the product where cuBLASLt offers that for the
 //    shape; it asks for rows of Z that are multiples of 8 elements. In fp32 they are our own: the
-//    library's approximation of tanh would show there, and in bf16 is below the rounding.
+//    library's approximation of tanh would show there, and in bf16 is below the rounding. Timed, a
+//    product that is slower with its epilogue than with a GELU after it goes without.
 // 5. So is a bias, where it has the result's dtype and cuBLASLt offers it; else it is written to
 //    the result beforehand.
 #include <array>
@@ -93,8 +94,9 @@ class MatmulCuda final : public Matmul::Implementation {
       biased.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(s.b));
       biased.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     }
-    if (s.epilogue == Epilogue::none || !options_.fused_gelu || s.c != DType::bf16 ||
-        s.n % 8 != 0 || (s.bias && !biased_))
+    const bool fuses = (s.epilogue == Epilogue::gelu && options_.fused_gelu) ||
+                       (s.epilogue == Epilogue::gelu_backward && options_.fused_gelu_backward);
+    if (!fuses || s.c != DType::bf16 || s.n % 8 != 0 || (s.bias && !biased_))
       return;
     Description& fused = fused_.emplace().description;
     describe(fused);
@@ -147,11 +149,19 @@ class MatmulCuda final : public Matmul::Implementation {
     if (shape_.bias)
       description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
     const Operands operands{a, b, c, 0.0F};
+    const std::size_t before = fused_->known.size();
     const auto* algorithm = algorithm_for(
         *fused_, {alignment_of(b), alignment_of(a), alignment_of(c)}, operands, stream);
     if (algorithm == nullptr)
       return false;
-    launch(*fused_, *algorithm, operands, stream);
+    const auto fused = [&] { launch(*fused_, *algorithm, operands, stream); };
+    const auto apart = [&] { run_apart(shape_, a, b, bias, z, c, stream); };
+    if (options_.timed && fused_->known.size() > before &&
+        seconds_of(apart, stream) < seconds_of(fused, stream)) {
+      fused_->known.back().found = false;
+      return false;
+    }
+    fused();
     return true;
   }
 
@@ -234,26 +244,32 @@ class MatmulCuda final : public Matmul::Implementation {
     return &known.algorithm;
   }
 
-  /// By the GPU's clock, on the operands at hand; the results go aside, for C may be added to.
+  /// By the GPU's clock.
+  template <class Work>
+  static double seconds_of(const Work& work, device::Stream& stream) {
+    constexpr int runs = 5;
+    const auto begin = stream.device().make_event(), end = stream.device().make_event();
+    work();  // warms up
+    stream.record(*begin);
+    for (int run = 0; run < runs; ++run) work();
+    stream.record(*end);
+    stream.synchronize();
+    return end->seconds() - begin->seconds();
+  }
+
+  /// On the operands at hand; the results go aside, for C may be added to.
   std::size_t fastest(const Way& way,
                       const std::vector<cublasLtMatmulHeuristicResult_t>& offered,
                       const Operands& operands,
                       device::Stream& stream) const {
-    constexpr int runs = 5;
-    device::Device& device = stream.device();
-    const device::Buffer aside = device.allocate(
+    const device::Buffer aside = stream.device().allocate(
         static_cast<std::size_t>(shape_.m * shape_.n) * size_bytes(shape_.c), "products on trial");
     const Operands trial{operands.a, operands.b, aside.data(), operands.beta};
-    const auto begin = device.make_event(), end = device.make_event();
     std::size_t best = 0;
     double shortest = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < offered.size(); ++i) {
-      launch(way, offered[i].algo, trial, stream);  // warms up
-      stream.record(*begin);
-      for (int run = 0; run < runs; ++run) launch(way, offered[i].algo, trial, stream);
-      stream.record(*end);
-      stream.synchronize();
-      if (const double seconds = end->seconds() - begin->seconds(); seconds < shortest) {
+      const auto work = [&] { launch(way, offered[i].algo, trial, stream); };
+      if (const double seconds = seconds_of(work, stream); seconds < shortest) {
         shortest = seconds;
         best = i;
       }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether timed products keep what the clock says, with an emulated GPU whose clock can be set: how
+// they were computed shows in the number of launches.
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "ops/matmul.hpp"
+
+#include "emulated_gpu/queue.hpp"
+#include "support/gpu.hpp"
+
+namespace trireme::test {
+namespace {
+
+constexpr const char* fused = "cublasLtMatmul with GELU";
+constexpr const char* kernel = "kernel";
+
+class TimedProductsGpu : public testing::Test {
+ protected:
+  void SetUp() override { TRIREME_NEEDS_GPU(); }
+  void TearDown() override {
+    for (const char* what : {fused, kernel}) emulated::charge(what, 0);
+  }
+
+  /// Launches of the second call of a product with that epilogue.
+  static std::uint64_t launches(ops::Epilogue epilogue, const ops::ProductOptions& options) {
+    const auto device = device::make_cuda_device(0);
+    ops::set_product_options(*device, options);
+    const auto stream = device->make_stream(device::StreamMode::inlined, "test");
+    const std::int64_t m = 16, n = 24, k = 8;
+    const ops::Matmul product(*device, {.m = m,
+                                        .n = n,
+                                        .k = k,
+                                        .a = DType::bf16,
+                                        .b = DType::bf16,
+                                        .c = DType::bf16,
+                                        .bias = epilogue == ops::Epilogue::gelu,
+                                        .epilogue = epilogue});
+    const auto memory = [&](std::int64_t elements) {
+      return device->allocate(static_cast<std::size_t>(elements) * size_bytes(DType::bf16), "test");
+    };
+    const auto a = memory(m * k), b = memory(k * n), bias = memory(n), z = memory(m * n),
+               c = memory(m * n);
+    const auto view = [](const device::Buffer& buffer, std::int64_t elements) {
+      return buffer.view(DType::bf16, 0, elements);
+    };
+    std::uint64_t before = 0;
+    for (int call = 0; call < 2; ++call) {
+      before = emulated::num_submissions();
+      product(view(a, m * k), view(b, k * n), view(bias, product.shape().bias ? n : 0),
+              view(z, m * n), view(c, m * n), *stream);
+    }
+    stream->synchronize();
+    return emulated::num_submissions() - before;
+  }
+};
+
+TEST_F(TimedProductsGpu, ComputeAGeluApartWhereThatIsFaster) {
+  for (const auto epilogue : {ops::Epilogue::gelu, ops::Epilogue::gelu_backward}) {
+    emulated::charge(kernel, 0);
+    emulated::charge(fused, 100);
+    EXPECT_EQ(launches(epilogue, {.timed = true}), 2U);
+    EXPECT_EQ(launches(epilogue, {}), 1U) << "nothing is timed";
+    emulated::charge(kernel, 200);
+    EXPECT_EQ(launches(epilogue, {.timed = true}), 1U);
+  }
+}
+
+TEST_F(TimedProductsGpu, HaveASwitchForEachDirection) {
+  using ops::Epilogue;
+  EXPECT_EQ(launches(Epilogue::gelu, {.fused_gelu = false}), 2U);
+  EXPECT_EQ(launches(Epilogue::gelu_backward, {.fused_gelu = false}), 1U);
+  EXPECT_EQ(launches(Epilogue::gelu, {.fused_gelu_backward = false}), 1U);
+  EXPECT_EQ(launches(Epilogue::gelu_backward, {.fused_gelu_backward = false}), 2U);
+}
+
+}  // namespace
+}  // namespace trireme::test
