@@ -80,7 +80,7 @@ Plain::Plain(const session::Job& job,
              job.batch.micro_sequences,
              static_cast<std::uint64_t>(job.run.seed),
              &scratch_,
-             session::operation_options(job)),
+             session::operation_options(job, device)),
       micro_batch_(device, job.batch.micro_sequences, job.shape.context),
       communicator_(
           comm::make_communicator(job.parallel.transport, job.parallel.reduction, world, device)),

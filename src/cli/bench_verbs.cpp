@@ -179,7 +179,7 @@ Action declare_bench_matmul(CLI::App& command) {
           measure::MatmulBenchRequest request{.sequences = job.batch.sequences / world.size(),
                                               .micro_sequences = job.batch.micro_sequences,
                                               .threads = omp_get_max_threads(),
-                                              .options = session::operation_options(job).products};
+                                              .options = session::operation_options(job, device).products};
           request.repetitions = asked->repetitions.value_or(request.repetitions);
           const auto products = measure::bench_matmul(
               job.shape, session::choose_dtype(job.run.precision, device, world), device, world,
@@ -205,7 +205,7 @@ Action declare_bench_ops(CLI::App& command) {
                                                                ? plan.owned_elements()
                                                                : plan.parameter_elements()};
           request.moment_dtype = optim::dtype_of(job.optimizer.moment_dtype);
-          request.options = session::operation_options(job);
+          request.options = session::operation_options(job, device);
           request.repetitions = asked->repetitions.value_or(request.repetitions);
           const auto operations =
               bench::bench_ops(job.shape, session::choose_dtype(job.run.precision, device, world),
@@ -224,7 +224,7 @@ Action declare_bench_generate(CLI::App& command) {
           constexpr int turns = 3;
           const auto generating = bench::bench_generate(
               job.shape, session::choose_dtype(job.run.precision, device, world), device, world,
-              texts, asked->repetitions.value_or(turns), session::operation_options(job));
+              texts, asked->repetitions.value_or(turns), session::operation_options(job, device));
           return Report{bench::generate_table(generating), bench::generate_json(generating)};
         });
   };

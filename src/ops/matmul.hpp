@@ -12,6 +12,7 @@
 //    more. One call at a time per object.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -9,6 +9,8 @@
 //    bit.
 #pragma once
 
+#include <cstddef>
+
 namespace trireme::ops {
 
 /// Of a Matmul.
@@ -19,6 +21,8 @@ struct ProductOptions {
   bool fused_gelu = true;           ///< GELU inside of products, where the library can
   bool fused_gelu_backward = true;  ///< the same of its gradient
   int blocks = 0;                   ///< multiprocessors to plan for; 0: all
+  /// Scratch that a product may ask for, for sums that several blocks share.
+  std::size_t workspace_bytes = std::size_t{32} << 20U;
 };
 
 /// Of an Attention.

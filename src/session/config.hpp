@@ -42,8 +42,16 @@ struct GpuConfig {
   bool timed_products = false;
   bool fused_gelu = true;
   bool fused_gelu_backward = true;
+  Or<std::int64_t> product_workspace;
   bool deterministic_attention = true;
   Or<bool> graphs;
+
+  /// On a GPU with so much memory.
+  [[nodiscard]] std::size_t product_workspace_bytes(std::size_t memory_bytes) const {
+    const bool large = memory_bytes >= std::size_t{64} << 30U;
+    return static_cast<std::size_t>(product_workspace.value_or(timed_products && large ? 128 : 32))
+           << 20U;
+  }
 };
 
 /// One change of the batch's size.
@@ -139,6 +147,13 @@ void describe(V& v, GpuConfig& c) {
   v("fused_gelu_backward", c.fused_gelu_backward,
     {.help = "GELU's gradient within the matrix product that makes it, in bf16. It rounds once "
              "less."});
+  v("product_workspace", c.product_workspace,
+    {.unit = "MiB",
+     .help = "Scratch that a matrix product may use, for sums that several blocks share (split-K). "
+             "auto: 32; 128 where gpu.timed_products lets the clock decide and the GPU has 64 GiB "
+             "or more.",
+     .min = 1,
+     .max = 4096});
   v("deterministic_attention", c.deterministic_attention,
     {.help = "Attention's backward pass in bf16 adds up in one order, by way of a matrix of "
              "context x context per head in memory; off: in the order of arrival, with less "

@@ -113,11 +113,13 @@ std::unique_ptr<device::Device> open_device(const Job& job,
   return opened;
 }
 
-ops::Options operation_options(const Job& job) {
+ops::Options operation_options(const Job& job, const device::Device& device) {
   return {.products = {.timed = job.gpu.timed_products,
                        .fused_gelu = job.gpu.fused_gelu,
                        .fused_gelu_backward = job.gpu.fused_gelu_backward,
-                       .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0))},
+                       .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0)),
+                       .workspace_bytes =
+                           job.gpu.product_workspace_bytes(device.memory().total_bytes)},
           .attention = {.deterministic = job.gpu.deterministic_attention}};
 }
 

@@ -45,8 +45,8 @@ std::unique_ptr<device::Device> open_device(const Job& job,
                                             comm::World& world,
                                             std::vector<std::string>* notes = nullptr);
 
-/// How a deck has a GPU's products and attention computed.
-ops::Options operation_options(const Job& job);
+/// How a deck has a GPU's products and attention computed on that device.
+ops::Options operation_options(const Job& job, const device::Device& device);
 
 /// For GPUs, one line per rank: host, GPU, UUID, and the CPUs that the rank may use. Collective.
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device);

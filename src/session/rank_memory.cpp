@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/rank_memory.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/error.hpp"
@@ -57,8 +59,9 @@ std::int64_t workspace_bytes(const Sections& config,
                              const RankKind& kind) {
   if (kind.device == device::Kind::cpu)
     return 0;
+  constexpr std::size_t large = std::size_t{80} << 30U;  // memory of the GPU that is planned for
   return static_cast<std::int64_t>(
-      device::cuda::workspace_bytes +
+      std::max(device::cuda::workspace_bytes, config.gpu.product_workspace_bytes(large)) +
       ops::Attention::gpu_scratch_bytes(
           model::attention_shape(shape, 0, kind.dtype, config.batch.micro_sequences),
           {.deterministic = config.gpu.deterministic_attention}));

@@ -278,7 +278,7 @@ void Journal::compare_with_ceiling(const session::Session& session, Log& log) {
   flush();
   const double ceiling =
       measure::measure_ceiling(session.shape, session.dtype, job_.batch.micro_sequences,
-                               *session.device, world_, session::operation_options(job_).products);
+                               *session.device, world_, session::operation_options(job_, *session.device).products);
   const auto whole = recorder_.summary(timing::Name::step);
   comm::on_first_rank(world_, [&] {
     if (whole.count == 0)

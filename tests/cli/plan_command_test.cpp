@@ -248,8 +248,8 @@ TEST_F(PlannedBudget, IsPrintedOrNamesTheLeast) {
 }
 
 TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
-  const auto plan_for = [](const std::string& device) {
-    std::vector<std::string> all = {"model={layers: 2, heads: 2, channels: 64, context: 16}",
+  const auto plan_for = [](const std::string& device, const std::string& more = "run.seed=1") {
+    std::vector<std::string> all = {more, "model={layers: 2, heads: 2, channels: 64, context: 16}",
                                     "batch.sequences=16", "batch.micro_sequences=4",
                                     "run.device=" + device};
     return plan_with_choices(
@@ -261,6 +261,8 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
   const std::int64_t products = std::int64_t{32} << 20U, sums = 4 * 4 * 2 * 16;
   EXPECT_EQ(gpu.workspaces[0], products + sums);
   EXPECT_EQ(gpu.workspaces[1], products + sums + 2 * 4 * 2 * 64 * 64);
+  EXPECT_EQ(plan_for("cuda", "gpu.timed_products=true").workspaces[0], 4 * products + sums);
+  EXPECT_EQ(plan_for("cuda", "gpu.product_workspace=96").workspaces[0], 3 * products + sums);
   EXPECT_EQ(cpu.workspaces, (std::vector<std::int64_t>{0, 0}));
   EXPECT_EQ(gpu.budgets[0].peer_bytes, 0);
   EXPECT_GT(cpu.budgets[0].peer_bytes, 0);

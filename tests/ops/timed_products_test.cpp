@@ -27,7 +27,6 @@ class TimedProductsGpu : public testing::Test {
   /// Launches of the second call of a product with that epilogue.
   static std::uint64_t launches(ops::Epilogue epilogue, const ops::ProductOptions& options) {
     const auto device = device::make_cuda_device(0);
-    ops::set_product_options(*device, options);
     const auto stream = device->make_stream(device::StreamMode::inlined, "test");
     const std::int64_t m = 16, n = 24, k = 8;
     const ops::Matmul product(*device, {.m = m,
@@ -37,7 +36,8 @@ class TimedProductsGpu : public testing::Test {
                                         .b = DType::bf16,
                                         .c = DType::bf16,
                                         .bias = epilogue == ops::Epilogue::gelu,
-                                        .epilogue = epilogue});
+                                        .epilogue = epilogue},
+ options);
     const auto memory = [&](std::int64_t elements) {
       return device->allocate(static_cast<std::size_t>(elements) * size_bytes(DType::bf16), "test");
     };
@@ -74,6 +74,34 @@ TEST_F(TimedProductsGpu, HaveASwitchForEachDirection) {
   EXPECT_EQ(launches(Epilogue::gelu_backward, {.fused_gelu = false}), 1U);
   EXPECT_EQ(launches(Epilogue::gelu, {.fused_gelu_backward = false}), 1U);
   EXPECT_EQ(launches(Epilogue::gelu_backward, {.fused_gelu_backward = false}), 2U);
+}
+
+/// The emulated library puts a long sum in two halves first, where the workspace has room for them:
+/// fp32 ones of 16 x 24.
+TEST_F(TimedProductsGpu, UseNoMoreWorkspaceThanTheyAreGiven) {
+  const auto device = device::make_cuda_device(0);
+  const auto stream = device->make_stream(device::StreamMode::inlined, "test");
+  const std::int64_t m = 16, n = 24, k = 2048;
+  std::vector<float> values(static_cast<std::size_t>(n * k));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = 1 / static_cast<float>(i * 37 % 1009 + 1);
+  const auto memory = [&](std::int64_t elements) {
+    return device->allocate(static_cast<std::size_t>(elements) * sizeof(float), "test");
+  };
+  const auto a = memory(m * k), b = memory(k * n), c = memory(m * n);
+  device->copy(a.view(DType::f32), view_of(values.data(), m * k), *stream);
+  device->copy(b.view(DType::f32), view_of(values.data(), n * k), *stream);
+  const auto product = [&](std::size_t workspace_bytes) {
+    ops::Matmul(*device, {.m = m, .n = n, .k = k}, {.workspace_bytes = workspace_bytes})(a.view(DType::f32), b.view(DType::f32),
+                                                   c.view(DType::f32), *stream);
+    std::vector<float> result(static_cast<std::size_t>(m * n));
+    device->copy(view_of(result.data(), m * n), c.view(DType::f32), *stream);
+    stream->synchronize();
+    return result;
+  };
+  const std::size_t halves = 2 * 4 * 16 * 24;
+  EXPECT_NE(product(halves - 1), product(halves));
+  EXPECT_EQ(product(halves), product(std::size_t{64} << 20U)) << "the stream's workspace grows";
 }
 
 }  // namespace

@@ -47,18 +47,23 @@ TEST_F(Precisions, WhatTheDeckNamesHolds) {
 
 TEST(OperationOptions, AreThoseOfTheDeck) {
   Job job;
-  const ops::Options usual = operation_options(job);
+  const auto device = device::make_cpu_device(1);
+  const ops::Options usual = operation_options(job, *device);
   EXPECT_EQ(usual.products.timed, ops::ProductOptions{}.timed);
   EXPECT_EQ(usual.products.fused_gelu, ops::ProductOptions{}.fused_gelu);
+  EXPECT_EQ(usual.products.fused_gelu_backward, ops::ProductOptions{}.fused_gelu_backward);
   EXPECT_EQ(usual.products.blocks, ops::ProductOptions{}.blocks);
+  EXPECT_EQ(usual.products.workspace_bytes, ops::ProductOptions{}.workspace_bytes);
   EXPECT_EQ(usual.attention.deterministic, ops::AttentionOptions{}.deterministic);
   job.gpu.timed_products = true;
   job.gpu.fused_gelu = job.gpu.deterministic_attention = false;
   job.parallel.product_blocks.value = 64;
-  const ops::Options given = operation_options(job);
+  job.gpu.product_workspace.value = 7;
+  const ops::Options given = operation_options(job, *device);
   EXPECT_TRUE(given.products.timed);
   EXPECT_FALSE(given.products.fused_gelu);
   EXPECT_EQ(given.products.blocks, 64);
+  EXPECT_EQ(given.products.workspace_bytes, std::size_t{7} << 20U);
   EXPECT_FALSE(given.attention.deterministic);
 }
 

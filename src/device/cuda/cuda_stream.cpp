@@ -203,9 +203,14 @@ cudaStream_t Stream::activate() const {
   return stream_;
 }
 
-std::byte* Stream::workspace() {
-  if (workspace_.bytes() == 0)
-    workspace_ = device_.allocate(counters_bytes + workspace_bytes, "workspace of stream " + name_);
+std::byte* Stream::workspace(std::size_t bytes) {
+  const std::size_t wanted = counters_bytes + std::max(bytes, workspace_bytes);
+  if (workspace_.bytes() < wanted) {
+    if (workspace_.bytes() > 0)
+      synchronize();
+    workspace_ = {};  // before, not after: both may be too much
+    workspace_ = device_.allocate(wanted, "workspace of stream " + name_);
+  }
   return workspace_.data() + counters_bytes;
 }
 
@@ -258,7 +263,11 @@ RawStream handle_of(device::Stream& stream) {
 }
 
 std::byte* workspace_of(device::Stream& stream) {
-  return stream_of(stream).workspace();
+  return workspace_of(stream, workspace_bytes);
+}
+
+std::byte* workspace_of(device::Stream& stream, std::size_t bytes) {
+  return stream_of(stream).workspace(bytes);
 }
 
 unsigned* counters_of(device::Stream& stream) {

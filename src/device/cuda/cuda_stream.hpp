@@ -99,7 +99,7 @@ class Stream final : public device::Stream {
 
   /// Makes this stream's GPU current for the calling thread.
   [[nodiscard]] cudaStream_t activate() const;
-  std::byte* workspace();
+  std::byte* workspace(std::size_t bytes);
 
  private:
   void expect_no_capture(const char* call) const;

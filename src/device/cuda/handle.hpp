@@ -26,8 +26,11 @@ inline constexpr bool in_this_build = false;
 /// `stream` as a CUDA stream. Throws ContractError when it belongs to another device.
 RawStream handle_of(device::Stream& stream);
 
-/// Scratch of workspace_bytes on `stream`. Allocated at the first call for a stream.
+/// Scratch on `stream`, of workspace_bytes or more. Allocated at the first call for a stream, and
+/// anew, when the stream is done, at the first that wants more; neither while the stream is
+/// captured.
 std::byte* workspace_of(device::Stream& stream);
+std::byte* workspace_of(device::Stream& stream, std::size_t bytes);
 /// Counters of kernels whose last block does what is left when all blocks are done: num_counters of
 /// them, zero, beside the workspace. A kernel leaves them zero.
 unsigned* counters_of(device::Stream& stream);

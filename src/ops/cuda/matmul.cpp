@@ -192,11 +192,11 @@ class MatmulCuda final : public Matmul::Implementation {
               const Operands& operands,
               device::Stream& stream) const {
     constexpr float alpha = 1;
-    TRIREME_CUBLASLT(
-        cublasLtMatmul(library_.handle, way.description.raw, &alpha, operands.b, first_.raw,
-                       operands.a, second_.raw, &operands.beta, operands.c, result_.raw, operands.c,
-                       result_.raw, &algorithm, device::cuda::workspace_of(stream),
-                       device::cuda::workspace_bytes, device::cuda::handle_of(stream)));
+    TRIREME_CUBLASLT(cublasLtMatmul(library_.handle, way.description.raw, &alpha, operands.b,
+                                    first_.raw, operands.a, second_.raw, &operands.beta, operands.c,
+                                    result_.raw, operands.c, result_.raw, &algorithm,
+                                    device::cuda::workspace_of(stream, options_.workspace_bytes),
+                                    options_.workspace_bytes, device::cuda::handle_of(stream)));
   }
 
   /// The heuristics' best, `most` of them; none where cuBLASLt cannot.
@@ -204,7 +204,8 @@ class MatmulCuda final : public Matmul::Implementation {
                                                                     const Alignments& alignments,
                                                                     int most) const {
     Preference preference;
-    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, device::cuda::workspace_bytes);
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                   std::uint64_t{options_.workspace_bytes});
     preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                    static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments[0]);
