@@ -55,7 +55,15 @@ void Linear::forward_gelu(const Call& call, View y, View z, ConstView x) const {
 }
 
 void Linear::backward_parameters(const Call& call, ConstView dy, ConstView x) const {
-  if (bias_ != absent && !bias_by_neighbour_)
+  const bool sums_bias = bias_ != absent && !bias_by_neighbour_;
+  if (sums_bias && products(call).sums_bias()) {
+    const View dbias = call.gradient(bias_), dweight = call.gradient(weight_);
+    products(call).backward_weight_and_bias(dweight, dbias, dy, x, call.stream);
+    call.ready(bias_);
+    call.ready(weight_);
+    return;
+  }
+  if (sums_bias)
     ops::bias_backward(call.gradient(bias_), dy, call.stream);
   call.ready(bias_);
   products(call).backward_weight(call.gradient(weight_), dy, x, call.stream);

@@ -54,7 +54,8 @@ void LinearProducts::prepare_backward(device::Device& device) {
                                    .a = dtype,
                                    .b = dtype,
                                    .c = DType::f32,
-                                   .accumulate = true},
+                                   .accumulate = true,
+                                   .row_sums = shape_.bias},
                   options_);
 }
 
@@ -100,6 +101,16 @@ void LinearProducts::backward_weight(View dweight,
                                      device::Stream& s) const {
   TRIREME_ASSERT(weight_.has_value(), "backward of a linear layer that was prepared for forward");
   (*weight_)(dy, x, dweight, s);
+}
+
+bool LinearProducts::sums_bias() const {
+  return weight_.has_value() && weight_->sums_rows();
+}
+
+void LinearProducts::backward_weight_and_bias(
+    View dweight, View dbias, ConstView dy, ConstView x, device::Stream& s) const {
+  TRIREME_ASSERT(weight_.has_value(), "backward of a linear layer that was prepared for forward");
+  weight_->with_row_sums(dy, x, dweight, dbias, s);
 }
 
 }  // namespace trireme::nn

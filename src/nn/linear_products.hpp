@@ -55,6 +55,11 @@ class LinearProducts {
       View dz, View z, ConstView dy, ConstView weight, device::Stream& s) const;
   /// dW += dyᵀ · x.
   void backward_weight(View dweight, ConstView dy, ConstView x, device::Stream& s) const;
+  /// Whether the next does more than backward_weight() and bias_backward(): dy is read once.
+  [[nodiscard]] bool sums_bias() const;
+  /// dW += dyᵀ · x, db += the sum of the rows of dy.
+  void backward_weight_and_bias(
+      View dweight, View dbias, ConstView dy, ConstView x, device::Stream& s) const;
 
   [[nodiscard]] const LinearShape& shape() const { return shape_; }
 

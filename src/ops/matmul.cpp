@@ -21,6 +21,8 @@ std::unique_ptr<Matmul::Implementation> make(device::Device& device,
                  "epilogue");
   TRIREME_EXPECT(!shape.bias || shape.epilogue != Epilogue::gelu_backward,
                  "a bias in the backward pass of a {}", "GELU");
+  TRIREME_EXPECT(!shape.row_sums || (shape.a_transposed && shape.accumulate), "{} of rows of an {}",
+                 "sums", "operand that is not transposed, or without accumulation");
   if (device.kind() == device::Kind::cpu)
     return make_matmul_cpu(device, shape);
   if constexpr (device::cuda::in_this_build)
@@ -78,6 +80,22 @@ void Matmul::operator()(
   const std::byte* added = shape_.bias ? bias.data : nullptr;
   if (!implementation_->run_epilogue(a.data, b.data, added, z.data, c.data, stream))
     implementation_->run_apart(shape_, a.data, b.data, added, z.data, c.data, stream);
+}
+
+void Matmul::with_row_sums(
+    ConstView a, ConstView b, View c, View sums, device::Stream& stream) const {
+  TRIREME_EXPECT(shape_.row_sums, "a matmul without row sums was called {}", "for them");
+  TRIREME_EXPECT(sums.elements == shape_.m && sums.dtype == DType::f32,
+                 "the sums are {} {}, not {} f32", sums.elements, name(sums.dtype), shape_.m);
+  expect_operands(a, b, {}, c);
+  if (implementation_->run_row_sums(a.data, b.data, c.data, sums, stream))
+    return;
+  implementation_->run(a.data, b.data, nullptr, c.data, stream);
+  bias_backward(sums, a, stream);
+}
+
+bool Matmul::sums_rows() const {
+  return implementation_->sums_rows();
 }
 
 void Matmul::Implementation::run_apart(const MatmulShape& shape,

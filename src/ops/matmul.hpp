@@ -39,6 +39,8 @@ struct MatmulShape {
   bool bias = false;                   ///< bias[N], of dtype `b`
   bool accumulate = false;             ///< adds to C instead of overwriting it; C is fp32 then
   Epilogue epilogue = Epilogue::none;  ///< not with accumulate
+  /// There will be calls of with_row_sums(). A is stored transposed then, and C accumulates.
+  bool row_sums = false;
 };
 
 class Matmul {
@@ -59,6 +61,11 @@ class Matmul {
   /// With an epilogue; `bias` is empty where the shape has none.
   void operator()(
       ConstView a, ConstView b, ConstView bias, View z, View c, device::Stream& stream) const;
+
+  /// And sums[m] += Σ A[m, k] over k, fp32 [M]: with a weight's gradient that of its bias.
+  void with_row_sums(ConstView a, ConstView b, View c, View sums, device::Stream& stream) const;
+  /// Whether that is part of the product, so that A is read once.
+  [[nodiscard]] bool sums_rows() const;
 
   struct Implementation;
 

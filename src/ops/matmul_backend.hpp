@@ -28,6 +28,17 @@ struct Matmul::Implementation {
                             device::Stream& /*stream*/) {
     return false;
   }
+  /// Whether run_row_sums() may do something.
+  [[nodiscard]] virtual bool sums_rows() const { return false; }
+  /// run(), and the sums of A's rows; false, and nothing to be seen, where bias_backward() has to
+  /// do the latter or does better.
+  virtual bool run_row_sums(const std::byte* /*a*/,
+                            const std::byte* /*b*/,
+                            std::byte* /*c*/,
+                            View /*sums*/,
+                            device::Stream& /*stream*/) {
+    return false;
+  }
   /// run() and a GELU of its own, for a shape with an epilogue.
   void run_apart(const MatmulShape& shape,
                  const std::byte* a,

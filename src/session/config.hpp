@@ -42,6 +42,7 @@ struct GpuConfig {
   bool timed_products = false;
   bool fused_gelu = true;
   bool fused_gelu_backward = true;
+  bool fused_bias_gradients = false;
   Or<std::int64_t> product_workspace;
   bool deterministic_attention = true;
   Or<bool> graphs;
@@ -147,6 +148,9 @@ void describe(V& v, GpuConfig& c) {
   v("fused_gelu_backward", c.fused_gelu_backward,
     {.help = "GELU's gradient within the matrix product that makes it, in bf16. It rounds once "
              "less."});
+  v("fused_bias_gradients", c.fused_bias_gradients,
+    {.help = "In bf16, gradients of the biases of qkv and fc within the products that make the "
+             "weights' gradients. cuBLASLt documents no order of these sums."});
   v("product_workspace", c.product_workspace,
     {.unit = "MiB",
      .help = "Scratch that a matrix product may use, for sums that several blocks share (split-K). "

@@ -117,6 +117,7 @@ ops::Options operation_options(const Job& job, const device::Device& device) {
   return {.products = {.timed = job.gpu.timed_products,
                        .fused_gelu = job.gpu.fused_gelu,
                        .fused_gelu_backward = job.gpu.fused_gelu_backward,
+                       .fused_row_sums = job.gpu.fused_bias_gradients,
                        .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0)),
                        .workspace_bytes =
                            job.gpu.product_workspace_bytes(device.memory().total_bytes)},

@@ -45,6 +45,11 @@ struct Problem {
     return (description->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
   }
   [[nodiscard]] bool has_auxiliary() const { return (description->epilogue & 128U) != 0; }
+  /// B's sums over k, one for each column of D, are written where a bias would be.
+  [[nodiscard]] bool has_bias_gradient() const {
+    return description->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  }
+  [[nodiscard]] bool has_vector() const { return has_bias() || has_bias_gradient(); }
 };
 
 /// The bytes up to 16 that an address is aligned to; any, for null.
@@ -118,7 +123,7 @@ cublasStatus_t examine_types(const Problem& p) {
   const bool known = (p.a->type == CUDA_R_32F && p.d->type == CUDA_R_32F) ||
                      (p.a->type == CUDA_R_16BF && p.d->type == CUDA_R_16BF) ||
                      (p.a->type == CUDA_R_16BF && p.d->type == CUDA_R_32F);
-  if (!known || (p.has_bias() && s.bias_type != -1 && s.bias_type != p.d->type))
+  if (!known || (p.has_vector() && s.bias_type != -1 && s.bias_type != p.d->type))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -127,6 +132,7 @@ cublasStatus_t examine_epilogue(const Problem& p) {
   switch (p.description->epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_BGRADB:
       return CUBLAS_STATUS_SUCCESS;
     case CUBLASLT_EPILOGUE_GELU_AUX:
     case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
@@ -183,11 +189,11 @@ cublasStatus_t examine_call(const Problem& p, const Algorithm& algorithm, const 
   const Description& s = *p.description;
   if (algorithm.tag != algorithm_tag || algorithm.problem != digest(p))
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "the algorithm is one for another product");
-  if (p.has_bias() && s.bias == nullptr)
+  if (p.has_vector() && s.bias == nullptr)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "a bias at no address");
   if (p.has_auxiliary() && s.auxiliary == nullptr)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "an auxiliary matrix at no address");
-  const void* bias = p.has_bias() ? s.bias : call.d;
+  const void* bias = p.has_vector() ? s.bias : call.d;
   const void* auxiliary = p.has_auxiliary() ? s.auxiliary : call.d;
   for (const void* operand :
        {call.a, call.b, call.c, static_cast<const void*>(call.d), bias, auxiliary})
@@ -283,7 +289,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   const std::uint64_t alignments =
       pack({promised(preference->alignment_a), promised(preference->alignment_b),
             promised(preference->alignment_c), promised(preference->alignment_d),
-            p.has_bias() ? aligned_to(p.description->bias) : 1,
+            p.has_vector() ? aligned_to(p.description->bias) : 1,
             p.has_auxiliary() ? aligned_to(p.description->auxiliary) : 1});
   const auto halves_bytes = static_cast<std::uint64_t>(p.d->rows * p.d->columns) * 2 * 4;
   const bool may_split =
@@ -350,8 +356,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle,
   product.transposes_a = p.transposes_a();
   product.transposes_b = p.transposes_b();
   product.epilogue = s.epilogue;
-  if (p.has_bias())
-    product.bias = {const_cast<void*>(s.bias), p.d->type, p.d->rows, 1, p.d->rows};
+  if (const std::int64_t n = p.has_bias_gradient() ? p.d->columns : p.d->rows; p.has_vector())
+    product.bias = {const_cast<void*>(s.bias), p.d->type, n, 1, n};
   if (p.has_auxiliary())
     product.auxiliary = {s.auxiliary, p.d->type, p.d->rows, p.d->columns, s.auxiliary_leading};
   product.splits = static_cast<int>(algorithm.splits);

@@ -109,6 +109,11 @@ void multiply(const Product& p) {
     add_up(sums + split * elements, a, b, rows, columns, depth * split / p.splits,
            depth * (split + 1) / p.splits);
 
+  for (std::int64_t j = 0; j < columns && p.epilogue == CUBLASLT_EPILOGUE_BGRADB; ++j) {
+    float sum = 0;
+    for (std::int64_t k = 0; k < depth; ++k) sum += b[static_cast<std::size_t>(k * columns + j)];
+    store(p.bias, j, 0, sum);
+  }
   for (std::int64_t j = 0; j < columns; ++j)
     for (std::int64_t i = 0; i < rows; ++i) {
       float sum = 0;

@@ -116,6 +116,19 @@ TEST_F(EmulatedBlas, MultipliesThroughLeadingDimensionsWithEveryAlgorithm) {
   }
 }
 
+TEST_F(EmulatedBlas, WritesTheSumsOfBWhereItIsToldTo) {
+  write(0, {1, 2, 3, 4, 5, 6});
+  write(b_at, {1, 0, 2, 0, 1, 3});
+  const float* to = reinterpret_cast<const float*>(memory_ + b_at + 128);
+  ASSERT_EQ(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB), CUBLAS_STATUS_SUCCESS);
+  const auto a = layout(2, 3, 2), b = layout(3, 2, 3), d = layout(2, 2, 2);
+  ASSERT_EQ(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, to), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(ask(a, b, d), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(multiply(a, b, d, 0), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(read(d_at, 4), (std::vector<float>{11, 14, 18, 22}));
+  EXPECT_EQ(read(b_at + 128, 2), (std::vector<float>{3, 4}));
+}
+
 TEST_F(EmulatedBlas, OffersNoWorkspaceThatWasNotGranted) {
   const auto a = layout(2, 3, 2), b = layout(3, 2, 3), d = layout(2, 2, 2);
   ASSERT_EQ(ask(a, b, d), CUBLAS_STATUS_SUCCESS);

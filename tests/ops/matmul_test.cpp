@@ -332,6 +332,33 @@ TEST_P(MatmulTest, DoesGeluAndItsGradient) {
     }
 }
 
+/// A weight's gradient with that of its bias, as one product where the device can, and as two.
+TEST_P(MatmulTest, SumsTheRowsOfA) {
+  for (const bool fused : {false, true})
+    for (const bool timed : {false, true})
+      for (const auto& [m, n, k] :
+           std::vector<std::array<std::int64_t, 3>>{{48, 32, 70}, {7, 5, 3}, {16, 8, 1500}}) {
+        SCOPED_TRACE(fmt::format("{} x {} x {}, fused {}, timed {}", m, n, k, fused, timed));
+        auto s = shape(m, n, k);
+        s.a_transposed = s.accumulate = s.row_sums = true;
+        s.c = DType::f32;
+        const auto av = rounded_to(s.a, normals(1, m * k)), bv = rounded_to(s.b, normals(2, k * n)),
+                   cv = rounded_to(s.c, normals(4, m * n)), sumsv = normals(5, m);
+        const auto a = tensor(s.a, av), b = tensor(s.b, bv), c = tensor(s.c, cv),
+                   sums = tensor(DType::f32, sumsv);
+        const Matmul product(device(), s, {.timed = timed, .fused_row_sums = fused});
+        EXPECT_EQ(product.sums_rows(),
+                  fused && device().kind() == device::Kind::cuda && dtype() == DType::bf16);
+        product.with_row_sums(a.view(), b.view(), c.view(), sums.view(), stream());
+        Values expected = rounded_to(DType::f32, sumsv);
+        for (std::int64_t row = 0; row < k; ++row)
+          for (std::int64_t i = 0; i < m; ++i)
+            expected[static_cast<std::size_t>(i)] += av[static_cast<std::size_t>(row * m + i)];
+        expect_near(c.values(), reference(s, av, bv, {}, cv), tolerance().matmul, "C");
+        expect_near(sums.values(), expected, 2e-6, "sums");
+      }
+}
+
 TEST_P(MatmulTest, FollowsItsOptions) {
   const ops::ProductOptions options{
       .timed = true, .fused_gelu = false, .fused_gelu_backward = false, .blocks = 8};

@@ -16,6 +16,8 @@
 //    product that is slower with its epilogue than with a GELU after it goes without.
 // 5. So is a bias, where it has the result's dtype and cuBLASLt offers it; else it is written to
 //    the result beforehand.
+// 6. Where ProductOptions say so, the sums of A's rows are the epilogue of the product that reads A
+//    anyway. In which order cuBLASLt adds them up is documented nowhere.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -33,6 +35,7 @@
 #include "ops/cuda/cublaslt.hpp"
 #include "ops/cuda/elementwise.hpp"
 #include "ops/dispatch.hpp"
+#include "ops/elementwise.hpp"
 #include "ops/matmul_backend.hpp"
 
 namespace trireme::ops {
@@ -93,6 +96,14 @@ class MatmulCuda final : public Matmul::Implementation {
       describe(biased);
       biased.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(s.b));
       biased.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    }
+    if (s.row_sums && options_.fused_row_sums && s.a == DType::bf16) {
+      Description& summed = summed_.emplace().description;
+      describe(summed);
+      row_sums_ = device.allocate(static_cast<std::size_t>(s.m) * sizeof(float), "sums of rows");
+      summed.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(DType::f32));
+      summed.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(row_sums_.data()));
+      summed.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
     }
     const bool fuses = (s.epilogue == Epilogue::gelu && options_.fused_gelu) ||
                        (s.epilogue == Epilogue::gelu_backward && options_.fused_gelu_backward);
@@ -162,6 +173,40 @@ class MatmulCuda final : public Matmul::Implementation {
       return false;
     }
     fused();
+    return true;
+  }
+
+  [[nodiscard]] bool sums_rows() const override { return summed_.has_value(); }
+
+  bool run_row_sums(const std::byte* a,
+                    const std::byte* b,
+                    std::byte* c,
+                    View sums,
+                    device::Stream& stream) override {
+    if (!summed_)
+      return false;
+    const Alignments alignments{alignment_of(b), alignment_of(a), alignment_of(c)};
+    const Operands operands{a, b, c, 1.0F};
+    const std::size_t before = summed_->known.size();
+    const auto* algorithm = algorithm_for(*summed_, alignments, operands, stream);
+    if (algorithm == nullptr)
+      return false;
+    const View apart_sums = row_sums_.view(DType::f32);
+    if (options_.timed && summed_->known.size() > before) {
+      const device::Buffer aside = stand_in(stream);
+      const Operands trial{a, b, aside.data(), 1.0F};
+      const auto fused = [&] { launch(*summed_, *algorithm, trial, stream); };
+      const auto apart = [&] {
+        run(a, b, nullptr, aside.data(), stream);
+        bias_backward(apart_sums, ConstView(a, shape_.k * shape_.m, shape_.a), stream);
+      };
+      if (seconds_of(apart, stream) < seconds_of(fused, stream)) {
+        summed_->known.back().found = false;
+        return false;
+      }
+    }
+    launch(*summed_, *algorithm, operands, stream);
+    add(sums, apart_sums, stream);
     return true;
   }
 
@@ -258,13 +303,18 @@ class MatmulCuda final : public Matmul::Implementation {
     return end->seconds() - begin->seconds();
   }
 
+  /// Of C.
+  [[nodiscard]] device::Buffer stand_in(device::Stream& stream) const {
+    return stream.device().allocate(
+        static_cast<std::size_t>(shape_.m * shape_.n) * size_bytes(shape_.c), "products on trial");
+  }
+
   /// On the operands at hand; the results go aside, for C may be added to.
   std::size_t fastest(const Way& way,
                       const std::vector<cublasLtMatmulHeuristicResult_t>& offered,
                       const Operands& operands,
                       device::Stream& stream) const {
-    const device::Buffer aside = stream.device().allocate(
-        static_cast<std::size_t>(shape_.m * shape_.n) * size_bytes(shape_.c), "products on trial");
+    const device::Buffer aside = stand_in(stream);
     const Operands trial{operands.a, operands.b, aside.data(), operands.beta};
     std::size_t best = 0;
     double shortest = std::numeric_limits<double>::infinity();
@@ -285,6 +335,8 @@ class MatmulCuda final : public Matmul::Implementation {
   Way plain_;
   std::optional<Way> biased_;  // with the bias, where its dtype allows it
   std::optional<Way> fused_;   // with the epilogue, where the shape allows it
+  std::optional<Way> summed_;  // with the sums of A's rows, which it writes to row_sums_
+  device::Buffer row_sums_;
 };
 
 }  // namespace
