@@ -83,6 +83,10 @@ std::string summary(const deck::Deck& deck, int ranks) {
         shape.mlp_channels(), word(shape.positions), shape.key_value_heads(), shape.head_channels(),
         word(shape.qk_norm));
   text += differences(config.model, shape);
+  if (config.run.device != trireme::session::DeviceChoice::cpu &&
+      config.run.precision != trireme::session::Precision::fp32)
+    if (const std::string note = model::slow_attention_note(shape, DType::bf16); !note.empty())
+      text += fmt::format("       note: {}\n", note);
   for (const data::BatchSizes::Part& part : sizes.parts()) {
     const data::Batches batch{part.sequences, config.batch.micro_sequences, ranks};
     text += fmt::format(

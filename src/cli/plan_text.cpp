@@ -84,7 +84,8 @@ std::string gpu_note(const DeckPlan& plan) {
     return {};
   return "\nnote: cuDNN's workspace is estimated from the shapes, since only a GPU reports it; "
          "CUDA's "
-         "context and NCCL's buffers are not counted, and the snapshot lies in the host's memory\n";
+         "context, its graphs and NCCL's buffers are not counted, and the snapshot lies in the "
+         "host's memory\n";
 }
 
 /// What each choice of parallel.shard would hold and send.

@@ -47,6 +47,7 @@ GptShape resolve(const ModelConfig& config) {
                              long_layers(config.window_pattern.value_or(""), shape.layers));
   shape.logit_softcap = config.logit_softcap.value_or(parts.logit_softcap);
   shape.z_loss = config.z_loss;
+  shape.loss_rows = config.loss_rows;
   shape.set_key_value_heads(
       config.key_value_heads.value_or(pick(preset.key_value_heads, shape.heads)));
   shape.set_head_channels(config.head_channels.value_or(preset.head_channels));

@@ -45,6 +45,7 @@ struct ModelConfig {
   Or<double> logit_softcap{};
   double z_loss = 0.0;
   RecomputeKey recompute = Recompute::none;
+  std::int64_t loss_rows = 0;
 };
 
 template <class V>
@@ -204,6 +205,15 @@ void describe(V& v, ModelConfig& c) {
              "a GPU without the snapshot, which lies in the host's memory): then as few blocks as "
              "possible are block, of the others as few as possible gelu, the first ones. Never "
              "changes the numbers (on a GPU see gpu.fused_gelu)."});
+  v("loss_rows", c.loss_rows,
+    {.unit = "rows",
+     .help =
+         "Rows whose logits are computed and go into the loss before the next ones, so few that "
+         "their logits stay in a GPU's L2 cache: 256 rows of a vocabulary of 50304 are 26 MB. "
+         "0: all rows whose logits exist at a time. A matrix library may round their logits "
+         "otherwise.",
+     .min = 0,
+     .max = 1 << 24});
 }
 
 /// Fills what `config` leaves open from its preset and family. Sizes that stay 0 are the caller's

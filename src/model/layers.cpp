@@ -67,6 +67,15 @@ ops::AttentionShape attention_shape(const GptShape& shape,
   return attention_config(shape, layer).shape({sequences, shape.context, dtype});
 }
 
+std::string slow_attention_note(const GptShape& shape, DType dtype) {
+  const std::string why = ops::slow_on_gpu(attention_shape(shape, 0, dtype, 1));
+  if (why.empty())
+    return why;
+  return fmt::format(
+      "a GPU trains attention with {} in {} without tensor cores, many times slower than it could",
+      why, name(dtype));
+}
+
 Layers::Layers(const GptShape& given) : shape(given) {
   const auto layer_norm = [&](const std::string& scope, const char* name) {
     return std::make_unique<nn::LayerNorm>(
@@ -113,7 +122,8 @@ Layers::Layers(const GptShape& given) : shape(given) {
       nn::HeadConfig{.channels = shape.channels,
                      .vocabulary = shape.vocabulary,
                      .deviation = shape.output_init == OutputInit::zero ? 0 : deviation,
-                     .terms = loss_terms(shape)},
+                     .terms = loss_terms(shape),
+                     .loss_rows = shape.loss_rows},
       shape.tied_head ? embedding->tokens() : nn::absent);
   ask_neighbours();
   indices_.resize(registry.table().size());

@@ -146,5 +146,7 @@ ops::AttentionShape attention_shape(const GptShape& shape,
                                     std::int64_t layer,
                                     DType dtype,
                                     std::int64_t sequences);
+/// For people: that a GPU trains attention slowly, and why; empty where it does not.
+std::string slow_attention_note(const GptShape& shape, DType dtype);
 
 }  // namespace trireme::model

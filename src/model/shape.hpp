@@ -60,6 +60,8 @@ struct GptShape {
   std::int32_t document_token = -1;
   double logit_softcap = 0;  ///< 0: none
   double z_loss = 0;         ///< of training alone, as dropout
+  /// Whose logits are made and go into the loss before the next; 0: all that exist at a time.
+  std::int64_t loss_rows = 0;
 
   /// Of one head; those of all heads together may be more or fewer than `channels`.
   [[nodiscard]] std::int64_t head_channels() const {
@@ -111,7 +113,8 @@ struct GptShape {
             .recompute = recompute,
             .output_init = output_init,
             .document_token = document_token,
-            .z_loss = z_loss};
+            .z_loss = z_loss,
+            .loss_rows = loss_rows};
   }
   bool operator==(const GptShape&) const = default;
 };

@@ -75,7 +75,14 @@ void Head::prepare(Kernels& kernels, const BatchSize& size) {
   std::vector<Chunk>& chunks = chunks_.emplace_back();
   for (std::int64_t begin = 0, rows = 0; begin < size.rows(); begin += rows) {
     rows = chunk_rows(size, begin);
-    chunks.push_back({begin, rows, &kernels.linear(shape(size, rows), !size.cache.given())});
+    Chunk& chunk = chunks.emplace_back(
+        Part{begin, rows, &kernels.linear(shape(size, rows), !size.cache.given())});
+    const std::int64_t wanted = config_.loss_rows > 0 ? config_.loss_rows : rows;
+    const std::int64_t most = wanted - (wanted > size.context ? wanted % size.context : 0);
+    for (std::int64_t at = 0; at < rows; at += most) {
+      const std::int64_t n = std::min(most, rows - at);
+      chunk.parts.push_back({begin + at, n, &kernels.linear(shape(size, n), false)});
+    }
   }
 }
 
@@ -100,12 +107,13 @@ double Head::flops_per_token() const {
 
 void Head::evaluate(const Call& call, ConstView x, ConstView targets, View losses) const {
   const device::Lease all_logits = call.lease(call.plan.scratch().logits);
-  for (const Chunk& chunk : chunks_[call.size]) {
-    const View logits = all_logits.view().slice(0, chunk.rows * config_.vocabulary);
-    chunk.products->forward(logits, rows_of(x, chunk), call.value(weight_), {}, call.stream);
-    ops::cross_entropy_forward(losses.slice(chunk.begin, chunk.rows), logits,
-                               targets.slice(chunk.begin, chunk.rows), config_.terms, call.stream);
-  }
+  for (const Chunk& chunk : chunks_[call.size])
+    for (const Part& part : chunk.parts) {
+      const View logits = all_logits.view().slice(0, part.rows * config_.vocabulary);
+      part.products->forward(logits, rows_of(x, part), call.value(weight_), {}, call.stream);
+      ops::cross_entropy_forward(losses.slice(part.begin, part.rows), logits,
+                                 targets.slice(part.begin, part.rows), config_.terms, call.stream);
+    }
 }
 
 void Head::train(const Call& call, ConstView x, ConstView targets, View losses) const {
@@ -119,10 +127,17 @@ void Head::train(const Call& call, ConstView x, ConstView targets, View losses) 
     const View d_logits = rounds ? rounded.view().slice(0, count) : logits;
     const View dx =
         call.narrow.slice(chunk.begin * config_.channels, chunk.rows * config_.channels);
-    chunk.products->forward(logits, rows_of(x, chunk), call.value(weight_), {}, call.stream);
-    ops::cross_entropy_forward_backward(losses.slice(chunk.begin, chunk.rows), d_logits, logits,
-                                        targets.slice(chunk.begin, chunk.rows), config_.terms,
-                                        scale, call.stream);
+    for (const Part& part : chunk.parts) {
+      const auto of_part = [&](View all) {
+        return all.slice((part.begin - chunk.begin) * config_.vocabulary,
+                         part.rows * config_.vocabulary);
+      };
+      part.products->forward(of_part(logits), rows_of(x, part), call.value(weight_), {},
+                             call.stream);
+      ops::cross_entropy_forward_backward(losses.slice(part.begin, part.rows), of_part(d_logits),
+                                          of_part(logits), targets.slice(part.begin, part.rows),
+                                          config_.terms, scale, call.stream);
+    }
     chunk.products->backward_weight(call.gradient(weight_), d_logits, rows_of(x, chunk),
                                     call.stream);
     chunk.products->backward_input(dx, d_logits, call.value(weight_), call.stream);

@@ -9,6 +9,9 @@
 // and takes larger chunks: it has the memory, and each chunk reads and writes the whole gradient of
 // the head.
 //
+// Within a chunk logits are made and go into the loss in parts (HeadConfig::loss_rows): a GPU finds
+// few rows in its cache, where the loss reads them and writes their gradient in their place.
+//
 // Logits, loss and gradient of the input of a row have the same bits in a chunk of any rows, where
 // products promise that (ops::rows_are_independent). The weight's gradient is added up chunk by
 // chunk, so its rounding depends on where chunks end. That follows from vocabulary, context and,
@@ -30,8 +33,9 @@ namespace trireme::nn {
 
 struct HeadConfig {
   std::int64_t channels = 0, vocabulary = 0;
-  double deviation = 0;    ///< of the initial values of a weight of its own
-  ops::LossTerms terms{};  ///< the cap holds for the logits that are given away as well
+  double deviation = 0;        ///< of the initial values of a weight of its own
+  ops::LossTerms terms{};      ///< the cap holds for the logits that are given away as well
+  std::int64_t loss_rows = 0;  ///< a part of a chunk; 0: all of it
 };
 
 class Head {
@@ -58,16 +62,19 @@ class Head {
   void next_logits(const Call& call, ConstView row, View logits) const;
 
  private:
-  struct Chunk {
+  struct Part {
     std::int64_t begin = 0, rows = 0;
     const LinearProducts* products = nullptr;
+  };
+  struct Chunk : Part {
+    std::vector<Part> parts{};  ///< for logits and loss
   };
 
   /// The rows of the chunk that begins at row `begin`.
   [[nodiscard]] std::int64_t chunk_rows(const BatchSize& size, std::int64_t begin) const;
   [[nodiscard]] LinearShape shape(const BatchSize& size, std::int64_t rows) const;
-  [[nodiscard]] ConstView rows_of(ConstView x, const Chunk& chunk) const {
-    return x.slice(chunk.begin * config_.channels, chunk.rows * config_.channels);
+  [[nodiscard]] ConstView rows_of(ConstView x, const Part& part) const {
+    return x.slice(part.begin * config_.channels, part.rows * config_.channels);
   }
 
   const HeadConfig config_;

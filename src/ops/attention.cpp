@@ -129,4 +129,17 @@ std::string capture_trouble(const device::Device& device, const AttentionShape& 
   return {};
 }
 
+std::string slow_on_gpu(const AttentionShape& shape) {
+  if (shape.dtype != DType::bf16 || (suits_cudnn(shape) && !shape.drops))
+    return {};
+  if (shape.drops)
+    return "dropout";
+  if (shape.group() != 1)
+    return "grouped heads";
+  if (shape.time <= 1)
+    return "a context of one position";
+  return fmt::format("heads of {} channels (cuDNN takes multiples of 8 up to 128)",
+                     shape.head_channels);
+}
+
 }  // namespace trireme::ops

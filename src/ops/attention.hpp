@@ -56,6 +56,10 @@ struct AttentionShape {
 /// Why this attention cannot be captured in a graph (Capture of device.hpp); empty where it can.
 std::string capture_trouble(const device::Device& device, const AttentionShape& shape);
 
+/// Why a GPU trains this attention without tensor cores, in kernels of ours that are many times
+/// slower than cuDNN's: "dropout"; empty where it does not, and in fp32, which none are for.
+std::string slow_on_gpu(const AttentionShape& shape);
+
 class Attention {
  public:
   /// Scratch is allocated here, once.

@@ -139,6 +139,9 @@ Session::Session(const Job& the_job,
     gradients.push_back(engine.gradient(static_cast<ParameterIndex>(p)));
   }
   model.bind(std::move(parameters), std::move(gradients));
+  if (device->kind() == device::Kind::cuda)
+    if (std::string note = model::slow_attention_note(job.shape, dtype); !note.empty())
+      choices.push_back(std::move(note));
   choose_graphs();
   if (job.evaluate.every_steps > 0 && data.validation)
     evaluator_.emplace(

@@ -67,6 +67,20 @@ TEST(CheckCommand, NamesThePartsOfAModel) {
   EXPECT_THAT(text({"model.preset=gpt2-124m"}), testing::Not(HasSubstr("qk_norm")));
 }
 
+TEST(CheckCommand, SaysWhatAGpuTrainsSlowly) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(path) << deck::completed("model: {preset: gpt2-124m}\n");
+  const auto text = [&](const std::vector<std::string>& overrides) {
+    return check_command(path, overrides, {.ranks = 1});
+  };
+  EXPECT_THAT(text({}), testing::Not(HasSubstr("note:")));
+  EXPECT_THAT(text({"model.dropout=0.1"}),
+              HasSubstr("note: a GPU trains attention with dropout in bf16 without tensor cores"));
+  EXPECT_THAT(text({"model.dropout=0.1", "run.precision=fp32"}), testing::Not(HasSubstr("note:")));
+  EXPECT_THAT(text({"model.dropout=0.1", "run.device=cpu"}), testing::Not(HasSubstr("note:")));
+}
+
 TEST(CheckCommand, NamesWhatIsNotAsTheFamilyHasIt) {
   const test::ScratchDirectory directory;
   const std::string path = directory.path() + "/a.yaml";

@@ -329,6 +329,30 @@ TEST_P(GptTest, NorDoBlocksThatRecomputeOtherThings) {
   }
 }
 
+/// Parts of a sequence, of several, and more than there are.
+TEST_P(GptTest, LossesDoNotDependOnTheRowsOfTheLoss) {
+  SmallModel whole(small_shape(), GetParam());
+  const auto losses = whole.train(tokens, targets);
+  const auto evaluated = whole.evaluate(tokens, targets);
+  for (const std::int64_t rows : {1, 3, 5, 12, 100}) {
+    SCOPED_TRACE(rows);
+    GptShape shape = small_shape();
+    shape.loss_rows = rows;
+    SmallModel model(shape, GetParam());
+    const auto near = [&](const std::vector<float>& got, const std::vector<float>& expected) {
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_NEAR(got[i], expected[i], dtype() == DType::f32 ? 1e-5F : 0.03F) << i;
+    };
+    near(model.train(tokens, targets), losses);
+    near(model.evaluate(tokens, targets), evaluated);
+    for (std::size_t p = 0; p < whole.gradients.size(); ++p)
+      near(model.gradients[p], whole.gradients[p]);
+    if (!on_gpu() && rows % 5 == 0) {  // whole sequences, in which a CPU's products go anyway
+      EXPECT_EQ(model.gradients, whole.gradients);
+    }
+  }
+}
+
 TEST_P(GptTest, GradientsOfMicroStepsAddUpToThatOfTheWholeBatch) {
   SmallModel whole(small_shape(), GetParam()), apart(small_shape(), GetParam());
   const auto x = part(tokens, 0, 2, 5), y = part(targets, 0, 2, 5);

@@ -3,6 +3,7 @@
 // bit of it, and that the scratch pool is warm after the first.
 #include "session/session.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -21,6 +22,23 @@ struct Trained {
   double untrained = 0, validation = 0;  ///< validation losses before and after
   std::uint64_t late_scratch = 0;        ///< allocations of the pool after the first step
 };
+
+TEST(SessionOnAGpu, SaysWhatItTrainsSlowly) {
+  TRIREME_NEEDS_GPU();
+  for (const auto precision : {Precision::bf16, Precision::fp32}) {
+    Job job = small_job();
+    job.run.device = DeviceChoice::cuda;
+    job.run.precision = precision;
+    const auto world = comm::make_self_world();
+    Log log(false, "test");
+    const auto data = open_data(job, "unused", *world, log);
+    const Session session(job, data, *world);
+    const auto said = std::ranges::count_if(session.choices, [](const std::string& line) {
+      return line.find("a GPU trains attention with dropout") == 0;
+    });
+    EXPECT_EQ(said, precision == Precision::bf16 ? 1 : 0);
+  }
+}
 
 class SessionTest : public ::testing::TestWithParam<test::Backend> {
  protected:
