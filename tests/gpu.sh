@@ -31,8 +31,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 3
 
 items=(one-step train-cuda-fp32 train-cuda-bf16 test-ops test-device train-again train-without-graphs test-model test-reduce test-optim
   test-session test-train nccl-reduce-2 nccl-comm-2 train-nccl-2 train-nccl-2-unsharded nccl-optim-2 nccl-reduce-3 nccl-comm-3 train-nccl-3
-  train-plain-gelu train-timed-products train-unordered-attention bench-reduce bench-pool bench-matmul bench-ops memcheck racecheck
-  initcheck)
+  train-gelu-apart train-gelu-backward-apart train-bias-in-products train-timed-products train-unordered-attention train-loss-rows
+  train-dropout bench-reduce bench-pool bench-matmul bench-ops memcheck racecheck initcheck)
 if [ -n "$list" ]; then
   printf '%s\n' "${items[@]}"
   exit 0
@@ -145,6 +145,7 @@ compared() {
   local item=$1 most=$2 other=$3
   shift 3
   case $other in cpu) reference "${cpu[@]}" ;; cuda-fp32) reference "${fp32[@]}" ;; cuda-bf16) reference "${bf16[@]}" ;;
+    cpu-dropout) reference cpu-dropout 1 "${cpu[@]:2}" model.dropout=0.1 ;;
     nccl-2) reference nccl-2 2 run.device=cuda run.precision=fp32 "${small[@]}" ;;
   esac || { verdict "$item" FAILED "the run $other: $reason"; return; }
   reference "$@" || { verdict "$item" FAILED "$reason"; return; }
@@ -179,7 +180,11 @@ run_item() {
     train-cuda-bf16) compared "$1" 0.05 cpu "${bf16[@]}" ;;
     train-again) compared "$1" 0 cuda-fp32 cuda-fp32-again 1 "${fp32[@]:2}" ;;
     train-without-graphs) compared "$1" 0 cuda-fp32 cuda-fp32-without-graphs 1 "${fp32[@]:2}" gpu.graphs=false ;;
-    train-plain-gelu) compared "$1" 0.05 cuda-bf16 plain-gelu 1 "${bf16[@]:2}" gpu.fused_gelu=false ;;
+    train-gelu-apart) compared "$1" 0.05 cuda-bf16 gelu-apart 1 "${bf16[@]:2}" gpu.fused_gelu=false ;;
+    train-gelu-backward-apart) compared "$1" 0.05 cuda-bf16 gelu-backward-apart 1 "${bf16[@]:2}" gpu.fused_gelu_backward=false ;;
+    train-bias-in-products) compared "$1" 0.05 cuda-bf16 bias-in-products 1 "${bf16[@]:2}" gpu.fused_bias_gradients=true ;;
+    train-loss-rows) compared "$1" 0.05 cuda-bf16 loss-rows 1 "${bf16[@]:2}" model.loss_rows=256 ;;
+    train-dropout) compared "$1" 0.05 cpu-dropout dropout 1 "${bf16[@]:2}" model.dropout=0.1 ;;
     train-timed-products) compared "$1" 0.05 cuda-bf16 timed-products 1 "${bf16[@]:2}" gpu.timed_products=true parallel.product_blocks=64 ;;
     train-unordered-attention) compared "$1" 0.05 cuda-bf16 unordered-attention 1 "${bf16[@]:2}" gpu.deterministic_attention=false ;;
     train-nccl-2-unsharded) compared "$1" 0 nccl-2 nccl-2-unsharded 2 "${fp32[@]:2}" "${small[@]}" parallel.shard=none ;;
