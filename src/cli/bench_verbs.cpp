@@ -176,10 +176,11 @@ Action declare_bench_matmul(CLI::App& command) {
     return bench_deck(
         arguments, *asked,
         [&](const session::Job& job, device::Device& device, comm::World& world) {
-          measure::MatmulBenchRequest request{.sequences = job.batch.sequences / world.size(),
-                                              .micro_sequences = job.batch.micro_sequences,
-                                              .threads = omp_get_max_threads(),
-                                              .options = session::operation_options(job, device).products};
+          measure::MatmulBenchRequest request{
+              .sequences = job.batch.sequences / world.size(),
+              .micro_sequences = job.batch.micro_sequences,
+              .threads = omp_get_max_threads(),
+              .options = session::operation_options(job, device).products};
           request.repetitions = asked->repetitions.value_or(request.repetitions);
           const auto products = measure::bench_matmul(
               job.shape, session::choose_dtype(job.run.precision, device, world), device, world,

@@ -67,7 +67,8 @@ std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step,
   session.engine.wait_for_parameters();
   model::NoHooks hooks;
   evaluate::Scorer scorer(*session.device, job_.shape, session.dtype, session.parameter_views(),
-                          hooks, *session.compute_stream, session::operation_options(job_, *session.device));
+                          hooks, *session.compute_stream,
+                          session::operation_options(job_, *session.device));
   std::vector<Result> results;
   for (std::size_t i = 0; i < data_.size(); ++i) {
     const session::EvaluationSet& set = job_.evaluate.sets[i];

@@ -276,9 +276,9 @@ void Journal::compare_with_ceiling(const session::Session& session, Log& log) {
     return;
   peak_ = peak_of(*session.device);  // measuring needs memory of its own
   flush();
-  const double ceiling =
-      measure::measure_ceiling(session.shape, session.dtype, job_.batch.micro_sequences,
-                               *session.device, world_, session::operation_options(job_, *session.device).products);
+  const double ceiling = measure::measure_ceiling(
+      session.shape, session.dtype, job_.batch.micro_sequences, *session.device, world_,
+      session::operation_options(job_, *session.device).products);
   const auto whole = recorder_.summary(timing::Name::step);
   comm::on_first_rank(world_, [&] {
     if (whole.count == 0)

@@ -29,15 +29,16 @@ class TimedProductsGpu : public testing::Test {
     const auto device = device::make_cuda_device(0);
     const auto stream = device->make_stream(device::StreamMode::inlined, "test");
     const std::int64_t m = 16, n = 24, k = 8;
-    const ops::Matmul product(*device, {.m = m,
-                                        .n = n,
-                                        .k = k,
-                                        .a = DType::bf16,
-                                        .b = DType::bf16,
-                                        .c = DType::bf16,
-                                        .bias = epilogue == ops::Epilogue::gelu,
-                                        .epilogue = epilogue},
- options);
+    const ops::Matmul product(*device,
+                              {.m = m,
+                               .n = n,
+                               .k = k,
+                               .a = DType::bf16,
+                               .b = DType::bf16,
+                               .c = DType::bf16,
+                               .bias = epilogue == ops::Epilogue::gelu,
+                               .epilogue = epilogue},
+                              options);
     const auto memory = [&](std::int64_t elements) {
       return device->allocate(static_cast<std::size_t>(elements) * size_bytes(DType::bf16), "test");
     };
@@ -92,8 +93,8 @@ TEST_F(TimedProductsGpu, UseNoMoreWorkspaceThanTheyAreGiven) {
   device->copy(a.view(DType::f32), view_of(values.data(), m * k), *stream);
   device->copy(b.view(DType::f32), view_of(values.data(), n * k), *stream);
   const auto product = [&](std::size_t workspace_bytes) {
-    ops::Matmul(*device, {.m = m, .n = n, .k = k}, {.workspace_bytes = workspace_bytes})(a.view(DType::f32), b.view(DType::f32),
-                                                   c.view(DType::f32), *stream);
+    ops::Matmul(*device, {.m = m, .n = n, .k = k}, {.workspace_bytes = workspace_bytes})(
+        a.view(DType::f32), b.view(DType::f32), c.view(DType::f32), *stream);
     std::vector<float> result(static_cast<std::size_t>(m * n));
     device->copy(view_of(result.data(), m * n), c.view(DType::f32), *stream);
     stream->synchronize();
