@@ -554,23 +554,6 @@ TEST(AttentionOnGpu, IsCapturedWhereCudnnCopiesNothing) {
   EXPECT_TRUE(ops::may_be_captured(other, 90100));
 }
 
-TEST(AttentionOnGpu, SaysWhatMakesItSlow) {
-  const ops::AttentionShape quick{
-      .batch = 2, .time = 100, .heads = 4, .head_channels = 64, .dtype = DType::bf16};
-  EXPECT_EQ(ops::slow_on_gpu(quick), "");
-  auto other = quick;
-  other.drops = true;
-  EXPECT_EQ(ops::slow_on_gpu(other), "dropout");
-  other.dtype = DType::f32;
-  EXPECT_EQ(ops::slow_on_gpu(other), "");
-  other = quick;
-  other.grouped_heads = 2;
-  EXPECT_EQ(ops::slow_on_gpu(other), "grouped heads");
-  other = quick;
-  other.head_channels = 60;
-  EXPECT_THAT(ops::slow_on_gpu(other), testing::HasSubstr("heads of 60 channels"));
-}
-
 TEST(AttentionReference, BackwardIsTheGradientOfForward) {
   for (const float rate : {0.0F, 0.4F}) {
     const std::uint64_t first_sample = 8;

@@ -430,8 +430,7 @@ TEST(OpenModel, NamesWhatIsMissing) {
   EXPECT_THAT(told(empty.path()), HasSubstr("save_pretrained"));
   const Folder folder;
   std::filesystem::remove(folder.write() + "/config.json");
-  EXPECT_THAT(told(folder.directory.path()),
-              HasSubstr("config.json, which has the model's sizes, is missing"));
+  EXPECT_THAT(told(folder.directory.path()), HasSubstr("config.json is missing"));
 }
 
 TEST(HuggingFace, WritesTheConfigThatItReads) {
