@@ -309,7 +309,7 @@ class Tokenized(TrainingTest):
         with open(shard, "r+b") as file:
             file.seek(1024 + 40)
             file.write(b"\x01\x00")
-        self.assert_refused(start(*deck, *words, self.with_tokenizer), 2, shard, "manifest.json says")
+        self.assert_refused(start(*deck, *words, self.with_tokenizer), 2, shard, "manifest.json lists")
         with open(shard, "r+b") as file:
             file.seek(1024 + 40)
             file.write(b"\xff\x7f")
