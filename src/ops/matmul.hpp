@@ -76,9 +76,9 @@ class Matmul {
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// Whether `device` multiplies bf16 faster than fp32 (tensor cores, AMX, AVX-512 BF16): what
-/// `precision: auto` asks. AVX-512 BF16 only doubles fp32's rate; what bf16 does to the loss
-/// there is in docs/figures.md.
+/// Whether `device` multiplies bf16 faster than fp32 (tensor cores, AMX, AVX-512 BF16 of AMD): what
+/// `precision: auto` asks. AVX-512 BF16 of AMD only doubles fp32's rate, what bf16 does to the
+/// loss there is in docs/figures.md; Intel's halves it.
 bool has_fast_bf16(const device::Device& device);
 
 /// Whether a row of C has the same bits whatever the number of rows and its place among them. A

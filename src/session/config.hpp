@@ -113,9 +113,9 @@ void describe(V& v, RunConfig& c) {
   v("device", c.device, {.help = "Where to compute; auto: a GPU where one is present."});
   v("precision", c.precision,
     {.help = "fp32 or bf16; auto: bf16 where every rank multiplies it faster than fp32 (tensor "
-             "cores, AMX, AVX-512 BF16). bf16: weights, activations and the products' inputs are "
-             "bf16, and the "
-             "optimizer keeps fp32 masters and moments. That is not autocast, which keeps fp32 "
+             "cores, AMX, AVX-512 BF16 of AMD). bf16: weights, activations and the products' "
+             "inputs are bf16, and the optimizer keeps fp32 masters and moments. That is not "
+             "autocast, which keeps fp32 "
              "weights and rounds them for each product."});
   v("threads", c.threads,
     {.unit = "threads",

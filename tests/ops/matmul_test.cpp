@@ -160,6 +160,14 @@ TEST_P(MatmulTest, AgreesWithReferenceAtAwkwardSizes) {
     }
 }
 
+bool has_pairs() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
+
 /// Also those that a processor with better ones never takes.
 TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
   if (device().kind() != device::Kind::cpu)
@@ -176,10 +184,43 @@ TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
       if (ops::has_onednn())
         check(s, *ops::make_onednn_matmul(device(), s), any_order(s.k));
       if (ops::cpu::avx512::multiplies(s))
-        check(s, *ops::cpu::avx512::make_matmul(device(), s), tolerance().matmul);
+        for (const bool pairs : {false, true})
+          if (!pairs || has_pairs())
+            check(s, *ops::cpu::avx512::make_matmul(device(), s, pairs), tolerance().matmul);
       if (ops::cpu::amx::multiplies(s))
         check(s, *ops::cpu::amx::make_matmul(device(), s), tolerance().matmul);
     }
+}
+
+/// bf16 that is widened for lack of fast pairs is multiplied as fp32 of the same values is, to the
+/// bit; rounded to bf16 once.
+TEST_P(MatmulTest, WidenedBf16IsMultipliedAsFp32) {
+  if (device().kind() != device::Kind::cpu || dtype() != DType::bf16)
+    GTEST_SKIP() << "bf16 on a CPU";
+  auto s = shape(65, 67, 2085);
+  if (!ops::cpu::avx512::multiplies(s))
+    GTEST_SKIP() << "no AVX-512";
+  const auto av = rounded_to(s.a, normals(1, s.m * s.k));
+  const auto bv = rounded_to(s.b, normals(2, s.k * s.n));
+  for (int mode = 0; mode < 4; ++mode) {
+    s.a_transposed = (mode & 1) != 0;
+    s.b_transposed = (mode & 2) != 0;
+    auto wide = s, narrow = s;
+    wide.a = wide.b = wide.c = narrow.c = DType::f32;
+    const Values none(static_cast<std::size_t>(s.m * s.n));
+    auto exact = tensor(DType::f32, none), sums = tensor(DType::f32, none);
+    auto c = tensor(DType::bf16, none);
+    const auto run = [&](const MatmulShape& of, Tensor& to) {
+      const auto a = tensor(of.a, av), b = tensor(of.b, bv);
+      ops::cpu::avx512::make_matmul(device(), of, false)
+          ->run(a.view().data, b.view().data, nullptr, to.view().data, stream());
+    };
+    run(wide, exact);
+    run(narrow, sums);
+    run(s, c);
+    EXPECT_EQ(sums.values(), exact.values()) << text(s);
+    EXPECT_EQ(c.values(), rounded_to(DType::bf16, exact.values())) << text(s);
+  }
 }
 
 TEST_P(MatmulTest, DoesNotDependOnThreads) {

@@ -30,7 +30,7 @@ std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,
 
 bool has_fast_bf16(const device::Device& device) {
   return device.kind() == device::Kind::cuda || cpu::amx::available() ||
-         cpu::avx512::multiplies({.a = DType::bf16, .b = DType::bf16, .c = DType::f32});
+         cpu::avx512::has_fast_pairs();
 }
 
 std::string product_library(const device::Device& device, const MatmulShape& shape) {

@@ -28,6 +28,7 @@ namespace {
 
 using avx512::panel_columns;
 using avx512::Stored;
+using avx512::Units;
 
 /// Packed columns of B and rows of A, in bytes: shares of the third- and second-level cache.
 constexpr std::int64_t chunk_bytes = std::int64_t{4} << 20U, group_bytes = std::int64_t{1} << 20U;
@@ -88,7 +89,7 @@ TRIREME_AMX void copy_rows(
   for (std::int64_t r = 0; r < tile_rows; ++r)
     for (std::int64_t unit = range.begin; unit < range.end; unit += lanes)
       _mm512_storeu_si512(to + r * stride + unit - range.begin,
-                          avx512::load_along<true>(a, row + r, unit));
+                          avx512::load_along<Units::pairs>(a, row + r, unit));
 }
 
 class MatmulAmx final : public Matmul::Implementation {
@@ -145,10 +146,11 @@ class MatmulAmx final : public Matmul::Implementation {
                               const Range& range) const {
     const MatmulShape& s = shape_;
     if (s.b_transposed)
-      avx512::pack_b_transposed<true>(to, {call.b, s.n, s.k}, panel * panel_columns, range.begin,
-                                      range.end);
+      avx512::pack_b_transposed<Units::pairs>(to, {call.b, s.n, s.k}, panel * panel_columns,
+                                              range.begin, range.end);
     else
-      avx512::pack_b<true>(to, {call.b, s.k, s.n}, panel * panel_columns, range.begin, range.end);
+      avx512::pack_b<Units::pairs>(to, {call.b, s.k, s.n}, panel * panel_columns, range.begin,
+                                   range.end);
     std::fill(to + range.size() * panel_columns, to + range.tiled() * panel_columns, Unit{0});
   }
 

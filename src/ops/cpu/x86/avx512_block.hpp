@@ -17,7 +17,7 @@
 
 #include <algorithm>
 
-#include "ops/cpu/x86/avx512_pack.hpp"
+#include "ops/cpu/x86/avx512_math.hpp"
 
 #define TRIREME_AVX512_BF16 \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,prfchw")))
@@ -78,18 +78,18 @@ TRIREME_AVX512_BF16_INLINE void store_sums(__m512 (&sum)[rows][2], const Target&
         v = _mm512_add_ps(v, bias);
       const std::int64_t at = r * t.c_stride + column;
       if (t.c_is_bf16)
-        _mm256_mask_storeu_epi16(t.c + 2 * at, keep, (__m256i)_mm512_cvtneps_pbh(v));
+        _mm256_mask_storeu_epi16(t.c + 2 * at, keep, to_bf16(v));
       else
         _mm512_mask_storeu_ps(t.c + 4 * at, keep, v);
     }
   }
 }
 
-/// sum + a · b, with one unit of A for all sixteen columns. `pairs`: a unit is two bf16,
-/// whose products are both added, and numbers below 2^-126 count as zero.
-template <bool pairs>
+/// sum + a · b, with one unit of A for all sixteen columns. Of pairs both products are added, and
+/// numbers below 2^-126 count as zero.
+template <Units kind>
 TRIREME_AVX512_BF16_INLINE __m512 multiply_add(__m512 sum, Unit a, __m512i b) {
-  if constexpr (pairs)
+  if constexpr (kind == Units::pairs)
     return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(static_cast<int>(a)), (__m512bh)b);
   else
     return _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a))),
@@ -99,7 +99,7 @@ TRIREME_AVX512_BF16_INLINE __m512 multiply_add(__m512 sum, Unit a, __m512i b) {
 /// The block of `rows` rows and 32 columns over all of the terms' units. `packed`: A is a panel;
 /// else it lies in rows. The number of rows is fixed at compilation, so that all sums stay in
 /// registers.
-template <bool pairs, bool packed, int rows>
+template <Units kind, bool packed, int rows>
 TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target) {
   const auto unit_at = [](const Terms& t, int r, std::int64_t u) __attribute__((always_inline)) {
     Unit value;
@@ -131,12 +131,12 @@ TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target)
 #pragma GCC unroll 12
       for (int r = 0; r < rows; ++r) {
         const Unit a = unit_at(terms, r, u);
-        sum[r][0] = multiply_add<pairs>(sum[r][0], a, left);
-        sum[r][1] = multiply_add<pairs>(sum[r][1], a, right);
+        sum[r][0] = multiply_add<kind>(sum[r][0], a, left);
+        sum[r][1] = multiply_add<kind>(sum[r][1], a, right);
       }
     }
   }
-  if (pairs && terms.half_unit) {
+  if (kind == Units::pairs && terms.half_unit) {
     const __m512i left = _mm512_loadu_si512(b), right = _mm512_loadu_si512(b + lanes);
 #pragma GCC unroll 12
     for (int r = 0; r < rows; ++r) {
@@ -144,8 +144,8 @@ TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target)
       std::memcpy(&alone,
                   reinterpret_cast<const std::byte*>(terms.a + terms.units) + r * terms.row_stride,
                   sizeof alone);
-      sum[r][0] = multiply_add<pairs>(sum[r][0], alone, left);
-      sum[r][1] = multiply_add<pairs>(sum[r][1], alone, right);
+      sum[r][0] = multiply_add<kind>(sum[r][0], alone, left);
+      sum[r][1] = multiply_add<kind>(sum[r][1], alone, right);
     }
   }
   store_sums<rows>(sum, target);
@@ -153,10 +153,10 @@ TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target)
 
 /// Any number of rows up to 12, in one to three blocks. Small blocks leave multipliers idle: only
 /// the last rows of a matrix need them.
-template <bool pairs, bool packed>
+template <Units kind, bool packed>
 TRIREME_AVX512_BF16 inline void product_rows(Terms terms, Target target, std::int64_t rows) {
   if (rows == panel_rows) {
-    product_block<pairs, packed, 12>(terms, target);
+    product_block<kind, packed, 12>(terms, target);
     return;
   }
   const auto go_on = [&](std::int64_t done) {
@@ -172,19 +172,19 @@ TRIREME_AVX512_BF16 inline void product_rows(Terms terms, Target target, std::in
     rows -= done;
   };
   if (rows >= 8) {
-    product_block<pairs, packed, 8>(terms, target);
+    product_block<kind, packed, 8>(terms, target);
     go_on(8);
   }
   if (rows >= 4) {
-    product_block<pairs, packed, 4>(terms, target);
+    product_block<kind, packed, 4>(terms, target);
     go_on(4);
   }
   if (rows >= 2) {
-    product_block<pairs, packed, 2>(terms, target);
+    product_block<kind, packed, 2>(terms, target);
     go_on(2);
   }
   if (rows >= 1)
-    product_block<pairs, packed, 1>(terms, target);
+    product_block<kind, packed, 1>(terms, target);
 }
 
 }  // namespace trireme::ops::cpu::avx512

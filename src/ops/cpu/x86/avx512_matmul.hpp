@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by our own AVX-512 kernels: fp32, and bf16 where the processor multiplies pairs
-// of bf16. B is packed into panels that stay in the second-level cache while the rows of A pass by.
+// Matrix products by our own AVX-512 kernels, in fp32 and bf16. B is packed into panels that stay in
+// the second-level cache while the rows of A pass by. bf16 is multiplied in pairs where that is
+// fast (has_fast_pairs()), else widened to fp32 as the operands are packed.
 //
 // 1. The bits of an element of C depend on its row of A, its column of B, and K: not on the other
 //    rows and columns, nor on threads.
 // 2. A product of two bf16 pairs is added in fp32; denormals count as zero there (the instruction's
-//    own rule).
+//    own rule). Widened products are exact in fp32 and are added one after the other.
 #pragma once
 
 #include <memory>
@@ -17,8 +18,14 @@ namespace trireme::ops::cpu::avx512 {
 /// Whether this processor and these dtypes can.
 bool multiplies(const MatmulShape& shape);
 
-/// Requires: multiplies(shape).
+/// Whether AVX-512 BF16's dot product of pairs is worth its use: Zen 4 and 5 start one per cycle,
+/// twice the multiplications of fp32. Intel's start one in two cycles, a quarter of the fused
+/// multiply-adds and so half of fp32's FLOP/s (measured on a Xeon of model 207: 87 to 179 GFLOP/s).
+bool has_fast_pairs();
+
+/// Requires: multiplies(shape); for `pairs`, how bf16 is multiplied, a processor with AVX-512 BF16.
 std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& device,
-                                                    const MatmulShape& shape);
+                                                    const MatmulShape& shape,
+                                                    bool pairs = has_fast_pairs());
 
 }  // namespace trireme::ops::cpu::avx512

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the AVX-512 matmul brings operands into the order in which its register blocks read them.
 //
-// A *unit* is 32 bits along K: one fp32, or two bf16 that follow one another. So both dtypes have
-// the same layouts, and one product instruction per unit. A last unit without a second bf16 gets 0.
+// A *unit* is 32 bits along K: one fp32, two bf16 that follow one another (a last one without a
+// second gets 0), or one bf16 widened to fp32 (Units). So all have the same layouts, and one product
+// instruction per unit.
 //
 //   panel of B   [units][32 columns]
 //   panel of A   [units][12 rows]; only of a transposed A, else A is read where it lies
 //
 // What a panel has beyond the matrix is zero.
 //
-// 1. Packing changes no number: it copies bits, and one product instruction reads them. Each
-//    element of B is packed once per call and then read for every group of rows of C.
+// 1. Packing changes no number: it copies bits, or widens bf16, which is exact. Each element of B
+//    is packed once per call and then read for every group of rows of C.
 // 2. A matrix that is stored along K is brought into panels by transpositions of 16 x 16 units in
 //    registers; one that is stored across K is read in lines that already have the panel's order.
 // 3. No byte outside of a matrix is read: ends go by masked loads, which raise no fault for lanes
@@ -31,6 +32,19 @@ namespace trireme::ops::cpu::avx512 {
 
 using Unit = std::uint32_t;
 
+/// What a matrix has in memory, and what a unit of its panels is.
+enum class Units {
+  single,   ///< fp32; a unit is one
+  pairs,    ///< bf16; a unit is two
+  widened,  ///< bf16; a unit is one, as fp32
+};
+constexpr std::int64_t element_bytes(Units units) {
+  return units == Units::single ? 4 : 2;
+}
+constexpr std::int64_t elements_per_unit(Units units) {
+  return units == Units::pairs ? 2 : 1;
+}
+
 inline constexpr std::int64_t panel_columns = 32, panel_rows = 12, lanes = 16;
 
 /// The lowest `count` of 16 bits; all for 16 and more, none below 1.
@@ -48,25 +62,39 @@ struct Stored {
   std::int64_t rows = 0, columns = 0;
 };
 
+/// Sixteen bf16 as fp32.
+TRIREME_AVX512_INLINE __m512i widened(__m256i narrow) {
+  return _mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16);
+}
+
 /// Sixteen units of row `row`, which runs along K, from `unit` on.
-template <bool pairs>
+template <Units kind>
 TRIREME_AVX512_INLINE __m512i load_along(const Stored& m, std::int64_t row, std::int64_t unit) {
   if (row >= m.rows)
     return _mm512_setzero_si512();
-  if constexpr (pairs) {
-    const std::byte* at = m.data + 2 * (row * m.columns + 2 * unit);
+  const std::byte* at =
+      m.data + element_bytes(kind) * (row * m.columns + elements_per_unit(kind) * unit);
+  if constexpr (kind == Units::pairs)
     return _mm512_maskz_loadu_epi16(first_lanes_32(m.columns - 2 * unit), at);
-  } else {
-    const std::byte* at = m.data + 4 * (row * m.columns + unit);
+  else if constexpr (kind == Units::widened)
+    return widened(_mm256_maskz_loadu_epi16(first_lanes(m.columns - unit), at));
+  else
     return _mm512_maskz_loadu_epi32(first_lanes(m.columns - unit), at);
-  }
+}
+/// The same where the matrix has all of them.
+template <Units kind>
+TRIREME_AVX512_INLINE __m512i load_whole(const std::byte* at) {
+  if constexpr (kind == Units::widened)
+    return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+  else
+    return _mm512_loadu_si512(at);
 }
 
 /// One unit of each of the columns [column, column + 16) that `keep` names; K runs down the rows.
-template <bool pairs>
+template <Units kind>
 TRIREME_AVX512_INLINE __m512i
 load_across(const Stored& m, std::int64_t unit, std::int64_t column, __mmask16 keep) {
-  if constexpr (pairs) {
+  if constexpr (kind == Units::pairs) {
     const std::byte* at = m.data + 2 * (2 * unit * m.columns + column);
     const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(keep, at));
     if (2 * unit + 1 >= m.rows)
@@ -74,7 +102,11 @@ load_across(const Stored& m, std::int64_t unit, std::int64_t column, __mmask16 k
     const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(keep, at + 2 * m.columns));
     return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
   } else {
-    return _mm512_maskz_loadu_epi32(keep, m.data + 4 * (unit * m.columns + column));
+    const std::byte* at = m.data + element_bytes(kind) * (unit * m.columns + column);
+    if constexpr (kind == Units::widened)
+      return widened(_mm256_maskz_loadu_epi16(keep, at));
+    else
+      return _mm512_maskz_loadu_epi32(keep, at);
   }
 }
 
@@ -111,22 +143,23 @@ TRIREME_AVX512_INLINE void transpose(__m512i (&line)[16]) {
 }
 
 /// The panel of the columns from `column` on, units [begin, end), of a B stored [N, K].
-template <bool pairs>
+template <Units kind>
 TRIREME_AVX512 inline void pack_b_transposed(
     Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
-  const std::int64_t row_bytes = b.columns * (pairs ? 2 : 4);
+  const std::int64_t row_bytes = b.columns * element_bytes(kind);
+  constexpr std::int64_t unit_bytes = element_bytes(kind) * elements_per_unit(kind);
   const bool whole_rows = column + panel_columns <= b.rows;
   for (std::int64_t unit = begin; unit < end; unit += lanes) {
     const std::int64_t count = std::min(lanes, end - unit);
     for (std::int64_t half = 0; half < panel_columns; half += lanes) {
       __m512i line[16];
-      const std::byte* first = b.data + row_bytes * (column + half) + 4 * unit;
-      if (whole_rows && (unit + lanes) * (pairs ? 2 : 1) <= b.columns) {
+      const std::byte* first = b.data + row_bytes * (column + half) + unit_bytes * unit;
+      if (whole_rows && (unit + lanes) * elements_per_unit(kind) <= b.columns) {
 #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) line[i] = _mm512_loadu_si512(first + i * row_bytes);
+        for (int i = 0; i < 16; ++i) line[i] = load_whole<kind>(first + i * row_bytes);
       } else {
 #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) line[i] = load_along<pairs>(b, column + half + i, unit);
+        for (int i = 0; i < 16; ++i) line[i] = load_along<kind>(b, column + half + i, unit);
       }
       transpose(line);
       Unit* at = to + (unit - begin) * panel_columns + half;
@@ -142,25 +175,25 @@ TRIREME_AVX512 inline void pack_b_transposed(
 }
 
 /// The same of a B stored [K, N]: lines of 32 columns, two rows of K each where a unit is a pair.
-template <bool pairs>
+template <Units kind>
 TRIREME_AVX512 inline void pack_b(
     Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
   const __mmask16 left = first_lanes(b.columns - column);
   const __mmask16 right = first_lanes(b.columns - column - lanes);
   for (std::int64_t unit = begin; unit < end; ++unit, to += panel_columns) {
-    _mm512_storeu_si512(to, load_across<pairs>(b, unit, column, left));
-    _mm512_storeu_si512(to + lanes, load_across<pairs>(b, unit, column + lanes, right));
+    _mm512_storeu_si512(to, load_across<kind>(b, unit, column, left));
+    _mm512_storeu_si512(to + lanes, load_across<kind>(b, unit, column + lanes, right));
   }
 }
 
 /// The panel of C's rows from `row` on, units [begin, end), of an A stored [K, M]. Writes four
 /// units beyond the panel.
-template <bool pairs>
+template <Units kind>
 TRIREME_AVX512 inline void pack_a_transposed(
     Unit* to, const Stored& a, std::int64_t row, std::int64_t begin, std::int64_t end) {
   const __mmask16 keep = first_lanes(std::min(panel_rows, a.columns - row));
   for (std::int64_t unit = begin; unit < end; ++unit, to += panel_rows)
-    _mm512_storeu_si512(to, load_across<pairs>(a, unit, row, keep));
+    _mm512_storeu_si512(to, load_across<kind>(a, unit, row, keep));
 }
 
 /// Sixteen rows of a transposed A from `row` on, units [begin, end), as rows `stride` units apart,
@@ -177,7 +210,8 @@ TRIREME_AVX512 inline void pack_rows(Unit* to,
     const std::int64_t count = std::min(lanes, end - unit);
 #pragma GCC unroll 16
     for (std::int64_t i = 0; i < lanes; ++i)
-      line[i] = i < count ? load_across<true>(a, unit + i, row, keep) : _mm512_setzero_si512();
+      line[i] =
+          i < count ? load_across<Units::pairs>(a, unit + i, row, keep) : _mm512_setzero_si512();
     transpose(line);
 #pragma GCC unroll 16
     for (std::int64_t r = 0; r < lanes; ++r)

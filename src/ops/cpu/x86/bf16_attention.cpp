@@ -28,6 +28,7 @@ namespace trireme::ops::cpu::bf16_attention {
 namespace {
 
 using avx512::Stored;
+using avx512::Units;
 
 const std::byte* bytes_of(const Bf16* at) {
   return reinterpret_cast<const std::byte*>(at);
@@ -39,8 +40,8 @@ TRIREME_AVX512_BF16 void pack_positions(Unit* to,
                                         std::int64_t stride,
                                         const AttentionHead& head) {
   for (std::int64_t t = 0; t < head.time; t += panel_columns)
-    avx512::pack_b_transposed<true>(to + t * head.channels / 2, {bytes_of(from), head.time, stride},
-                                    t, 0, head.channels / 2);
+    avx512::pack_b_transposed<Units::pairs>(
+        to + t * head.channels / 2, {bytes_of(from), head.time, stride}, t, 0, head.channels / 2);
 }
 
 /// Rows [time, channels] as a B whose columns are the channels: panels of 32 channels.
@@ -49,8 +50,8 @@ TRIREME_AVX512_BF16 void pack_channels(Unit* to,
                                        std::int64_t stride,
                                        const AttentionHead& head) {
   for (std::int64_t c = 0; c < head.channels; c += panel_columns)
-    avx512::pack_b<true>(to + c * head.time / 2, {bytes_of(from), head.time, stride}, c, 0,
-                         head.time / 2);
+    avx512::pack_b<Units::pairs>(to + c * head.time / 2, {bytes_of(from), head.time, stride}, c, 0,
+                                 head.time / 2);
 }
 
 /// A tile of rows beside one another: where they lie, their distance may be one that puts all of

@@ -71,9 +71,7 @@ class Avx512Products {
   struct Scope {
     Scope() {}  // nothing is to be set up
   };
-  static bool available() {
-    return avx512::multiplies({.a = DType::bf16, .b = DType::bf16, .c = DType::f32});
-  }
+  static bool available() { return avx512::has_fast_pairs(); }
   static void stored() {}
 
   static TRIREME_AVX512_BF16 void score(
@@ -117,12 +115,12 @@ class Avx512Products {
                                            std::int64_t stride,
                                            bool accumulate,
                                            std::int64_t rows) {
-    avx512::product_rows<true, false>(terms,
-                                      {.c = reinterpret_cast<std::byte*>(sums),
-                                       .addend = accumulate ? sums : nullptr,
-                                       .c_stride = stride,
-                                       .addend_stride = stride},
-                                      rows);
+    avx512::product_rows<avx512::Units::pairs, false>(terms,
+                                                      {.c = reinterpret_cast<std::byte*>(sums),
+                                                       .addend = accumulate ? sums : nullptr,
+                                                       .c_stride = stride,
+                                                       .addend_stride = stride},
+                                                      rows);
   }
 };
 
