@@ -16,6 +16,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/error.hpp"
 
@@ -189,6 +191,37 @@ TEST_F(StreamTest, AWorkersParallelLoopsHaveTheDevicesThreads) {
   run(*stream, [&threads] { threads = omp_get_max_threads(); });
   stream->synchronize();
   EXPECT_EQ(threads, 3);
+}
+
+/// Kernels before Linux 6.12 know no slices of a thread and return 0.
+TEST_F(StreamTest, AWorkerAsksForShortSlicesAndTheCallerKeepsItsOwn) {
+#if defined(SYS_sched_getattr)
+  struct Attributes {  // of the kernel
+    std::uint32_t size, policy;
+    std::uint64_t flags;
+    std::int32_t nice;
+    std::uint32_t priority;
+    std::uint64_t runtime_ns, deadline_ns, period_ns;
+  };
+  const auto read = [] {
+    Attributes mine{};
+    return std::pair(syscall(SYS_sched_getattr, gettid(), &mine, sizeof mine, 0) == 0, mine);
+  };
+  const auto [known, caller] = read();
+  if (!known || caller.runtime_ns == 0)
+    GTEST_SKIP() << "this kernel has no time slices of threads";
+  const auto device = make_cpu_device(1);
+  const auto stream = device->make_stream(StreamMode::concurrent, "test");
+  Attributes worker{};
+  run(*stream, [&] { worker = read().second; });
+  stream->synchronize();
+  EXPECT_EQ(worker.runtime_ns, 100'000U);
+  EXPECT_EQ(worker.nice, caller.nice);
+  EXPECT_EQ(worker.policy, caller.policy);
+  EXPECT_EQ(read().second.runtime_ns, caller.runtime_ns);
+#else
+  GTEST_SKIP() << "not Linux";
+#endif
 }
 
 TEST_F(StreamTest, InlineWorkRunsOnTheCallersThread) {
