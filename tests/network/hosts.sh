@@ -33,8 +33,10 @@ skip() {
 on_host() { nsenter --net="/run/netns/$1" "${@:2}"; }
 
 limit() { # rate
+  # The bucket holds one packet as the kernel hands it over, 64 KiB. What it holds beyond is a pause's wire time given back, which no real
+  # link does: with 256 KiB at 1 Gbit/s, reductions between pieces of compute took 3.0 instead of 4.8 ms.
   for host in "${hosts[@]}"; do
-    tc -n "$host" qdisc replace dev wire root tbf rate "$1" burst 256kb latency 400ms
+    tc -n "$host" qdisc replace dev wire root tbf rate "$1" burst 72kb latency 400ms
   done
 }
 
