@@ -149,7 +149,7 @@ DType choose_dtype(Precision precision,
   }
   const bool all =
       all_have(world, fast_bf16,
-               "run.precision: auto is fp32, because bf16 instructions are missing for", notes);
+               "run.precision: auto is fp32, because bf16 is no faster than fp32 for", notes);
   return all ? DType::bf16 : DType::f32;
 }
 

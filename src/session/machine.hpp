@@ -51,7 +51,7 @@ ops::Options operation_options(const Job& job, const device::Device& device);
 /// For GPUs, one line per rank: host, GPU, UUID, and the CPUs that the rank may use. Collective.
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device);
 
-/// `precision: auto` is bf16 where the hardware of every rank multiplies bf16 matrices, else fp32.
+/// `precision: auto` is bf16 where every rank multiplies bf16 faster than fp32, else fp32.
 /// Collective; `notes` as above. `fast_bf16`: whether this rank's does.
 DType choose_dtype(Precision precision,
                    bool fast_bf16,

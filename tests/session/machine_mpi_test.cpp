@@ -29,13 +29,13 @@ TEST_F(Precisions, AutoIsWhatEveryRankHas) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
-TEST_F(Precisions, AutoIsFp32WhereOneRankHasNoBf16AndNamesIt) {
+TEST_F(Precisions, AutoIsFp32WhereOneRanksBf16IsNoFasterAndNamesIt) {
   if (world_->size() < 2)
     return;
   const int without = world_->size() - 1;
   EXPECT_EQ(choose(Precision::automatic, world_->rank() != without), DType::f32);
-  EXPECT_THAT(notes_, ElementsAre("run.precision: auto is fp32, because bf16 instructions are "
-                                  "missing for rank " +
+  EXPECT_THAT(notes_, ElementsAre("run.precision: auto is fp32, because bf16 is no faster "
+                                  "than fp32 for rank " +
                                   std::to_string(without) + " (" + world_->host() + ")"));
 }
 
