@@ -54,10 +54,8 @@ struct Terms {
 
 /// Sixteen elements of the bias from `column` on, as fp32; zero where `keep` is not set.
 TRIREME_AVX512_BF16_INLINE __m512 load_bias(const Target& t, std::int64_t column, __mmask16 keep) {
-  if (t.bias_is_bf16) {
-    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(keep, t.bias + 2 * column));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
-  }
+  if (t.bias_is_bf16)
+    return _mm512_castsi512_ps(widened(_mm256_maskz_loadu_epi16(keep, t.bias + 2 * column)));
   return _mm512_maskz_loadu_ps(keep, t.bias + 4 * column);
 }
 

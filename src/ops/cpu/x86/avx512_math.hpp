@@ -26,7 +26,7 @@ TRIREME_AVX512_INLINE __m512 load_floats(const Bf16* from, __mmask16 keep) {
   const __m256i narrow = keep == 0xffffU
                              ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))
                              : _mm256_maskz_loadu_epi16(keep, from);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
+  return _mm512_castsi512_ps(widened(narrow));
 }
 TRIREME_AVX512_INLINE void store_floats(float* to, __m512 v, __mmask16 keep) {
   _mm512_mask_storeu_ps(to, keep, v);
