@@ -22,8 +22,8 @@
 
 #include "record/run/run_trial.hpp"
 
-#include "cli/deck_verbs.hpp"
 #include "cli/verb.hpp"
+#include "cli/verbs/declarations.hpp"
 
 namespace trireme::cli {
 

@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/bench_verbs.hpp"
-#include "cli/checkpoints_verb.hpp"
-#include "cli/deck_verbs.hpp"
-#include "cli/doctor_verb.hpp"
-#include "cli/evaluate_verb.hpp"
-#include "cli/rate_verb.hpp"
-#include "cli/run_verbs.hpp"
-#include "cli/sample_verb.hpp"
-#include "cli/tokenize_verb.hpp"
-#include "cli/tokenizer_verbs.hpp"
-#include "cli/tune_verb.hpp"
 #include "cli/verb.hpp"
-#include "cli/weights_verbs.hpp"
+#include "cli/verbs/declarations.hpp"
 
 namespace trireme::cli {
 

@@ -21,6 +21,9 @@ enum class Reduction : std::uint8_t { sum, ordered, tree };
 /// rank order. library: NCCL, which rounds to bf16 at every rank on the way.
 enum class NcclBf16Sum : std::uint8_t { fp32, library };
 
+/// How long a collective may go without progress, in seconds, where nobody says otherwise.
+inline constexpr double default_deadline_s = 600;
+
 }  // namespace trireme::comm
 
 template <>

@@ -15,6 +15,7 @@ namespace trireme::layout {
 /// megatron_high_bandwidth: lcm(ranks, 128, 2^16), aligned up to 8192 ranks, but its padding grows
 /// with the odd part of the rank count. none: ranks, no more than division into shards needs.
 enum class Padding : std::uint8_t { aligned, megatron, megatron_high_bandwidth, none };
+inline constexpr Padding default_padding = Padding::aligned;
 
 /// reverse: in the order in which backward finishes parameters, so that the first bucket can be
 /// reduced while backward runs. registration: in the order of forward; then the first bucket is

@@ -67,7 +67,7 @@ std::int64_t total_elements(std::span<const Parameter> parameters);
 struct Options {
   int ranks = 1;  ///< that share one copy of the state
   std::int64_t bucket_elements = 40'000'000;
-  Padding padding = Padding::aligned;
+  Padding padding = default_padding;
   BucketOrder order = BucketOrder::reverse;
   std::vector<std::string> boundaries{};  ///< names of parameters; in any order
   bool whole_groups = false;  ///< close a bucket rather than begin a group that it cannot hold

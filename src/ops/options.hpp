@@ -4,9 +4,8 @@
 //
 // 1. Options are values. An operation is given its own at construction and keeps them; nothing is
 //    kept with the device, so two models on one device may differ.
-// 2. A tool that has no deck leaves them out: the values below are the deck's defaults
-//    (session/config.hpp, section `gpu`; parallel.product_blocks), with which runs repeat to the
-//    bit.
+// 2. The values below are the defaults of the deck's section `gpu` (session/config.hpp takes them
+//    from here), with which runs repeat to the bit. A tool that has no deck leaves them out.
 #pragma once
 
 #include <cstddef>

@@ -315,10 +315,11 @@ std::string Optimizer::found_in_sum(const Late& late) const {
   return {};
 }
 
-std::size_t Optimizer::state_bytes() const {
-  std::size_t sum = 0;
-  for (const device::Buffer& slot : memory_) sum += slot.bytes();
-  return sum;
+std::vector<std::int64_t> Optimizer::state_bytes() const {
+  std::vector<std::int64_t> bytes;
+  for (const device::Buffer& slot : memory_)
+    bytes.push_back(static_cast<std::int64_t>(slot.bytes()));
+  return bytes;
 }
 
 void Optimizer::publish_parameters() {

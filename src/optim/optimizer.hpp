@@ -123,9 +123,8 @@ class Optimizer {
   void publish_parameters();
 
   [[nodiscard]] const layout::StateSlots& slots() const { return rule_->slots(); }
-  /// Bytes of one slot, and of all, on this rank.
-  [[nodiscard]] std::size_t slot_bytes(std::size_t slot) const { return memory_[slot].bytes(); }
-  [[nodiscard]] std::size_t state_bytes() const;
+  /// Of each slot on this rank, as layout::Budget::state_bytes.
+  [[nodiscard]] std::vector<std::int64_t> state_bytes() const;
   /// What whole matrices take beside the state; 0 where there are none.
   [[nodiscard]] std::size_t matrix_bytes() const { return matrices_ ? matrices_->bytes() : 0; }
   [[nodiscard]] const Groups& groups() const { return groups_; }

@@ -47,7 +47,7 @@ struct ParallelConfig {
   layout::BucketOrder bucket_order = layout::BucketOrder::reverse;
   std::vector<std::string> bucket_boundaries;
   std::int64_t prefetch = 1;
-  layout::Padding padding = layout::Padding::aligned;
+  layout::Padding padding = layout::default_padding;
   comm::Reduction reduction = comm::Reduction::sum;
   Or<std::int64_t> logical_shards{.value = std::nullopt, .keyword = "none"};
   GradientDType gradient_dtype = GradientDType::fp32;
@@ -61,7 +61,7 @@ struct ParallelConfig {
   comm::NcclBf16Sum nccl_bf16_sum = comm::NcclBf16Sum::fp32;
   Or<std::int64_t> nccl_blocks;
   Or<std::int64_t> product_blocks;
-  Duration deadline{600};
+  Duration deadline{comm::default_deadline_s};
 
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
   /// Whether gradients can be sharded with the other keys; reduce_every apart, which follows.

@@ -10,6 +10,7 @@
 #include "base/key.hpp"
 
 #include "data/batches.hpp"
+#include "ops/options.hpp"
 
 #include "session/evaluate_config.hpp"
 #include "weights/config.hpp"
@@ -39,12 +40,12 @@ struct RunConfig {
 
 /// How a GPU computes. `graphs` alone concerns CPUs too, where it serves tests.
 struct GpuConfig {
-  bool timed_products = false;
-  bool fused_gelu = true;
-  bool fused_gelu_backward = true;
-  bool fused_bias_gradients = false;
+  bool timed_products = ops::ProductOptions().timed;
+  bool fused_gelu = ops::ProductOptions().fused_gelu;
+  bool fused_gelu_backward = ops::ProductOptions().fused_gelu_backward;
+  bool fused_bias_gradients = ops::ProductOptions().fused_row_sums;
   Or<std::int64_t> product_workspace;
-  bool deterministic_attention = true;
+  bool deterministic_attention = ops::AttentionOptions().deterministic;
   Or<bool> graphs;
 
   /// On a GPU with so much memory.

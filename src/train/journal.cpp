@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/journal.hpp"
 
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -310,8 +311,9 @@ void Journal::close(std::int64_t step, session::Session& session, const session:
   add_gathers(session.engine.take_last_gathers());
   collect(step);
   const Peak peak = peak_ ? *peak_ : peak_of(*session.device);
+  const std::vector<std::int64_t> slots = session.optimizer.state_bytes();
   std::int64_t highest[] = {peak.resident, peak.device,
-                            static_cast<std::int64_t>(session.optimizer.state_bytes())};
+                            std::accumulate(slots.begin(), slots.end(), std::int64_t{0})};
   world_.max(highest);
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);

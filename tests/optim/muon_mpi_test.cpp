@@ -40,7 +40,7 @@ TrainingResult train_muon(const TrainingSetting& setting, comm::Transport transp
   const auto work = matrix_work(training.plan(), setting.optimizer(), setting.parallel.sharded());
   EXPECT_EQ(static_cast<std::int64_t>(training.optimizer().matrix_bytes()), work->bytes());
   EXPECT_EQ(work->travels, setting.parallel.sharded() && world->size() > setting.replicas);
-  std::int64_t second[] = {static_cast<std::int64_t>(training.optimizer().slot_bytes(2))};
+  std::int64_t second[] = {training.optimizer().state_bytes()[2]};
   world->max(second);
   EXPECT_EQ(second[0], layout::most_slot_bytes(training.plan(), Muon::state(setting.optimizer())[2],
                                                setting.parallel.sharded()));

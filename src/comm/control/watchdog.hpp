@@ -40,6 +40,7 @@
 
 #include "base/index.hpp"
 
+#include "comm/config.hpp"
 #include "comm/control/owned_comm.hpp"
 
 namespace trireme::comm {
@@ -121,7 +122,7 @@ class Watchdog {
   const std::vector<std::string> hosts_;
   const int rank_;
   const int size_;
-  std::atomic<double> deadline_s_{600};
+  std::atomic<double> deadline_s_{default_deadline_s};
   std::atomic<int> works_{0};
   std::atomic<bool> failed_{false};
 

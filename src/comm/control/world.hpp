@@ -26,6 +26,8 @@
 
 #include "base/error.hpp"
 
+#include "comm/config.hpp"
+
 namespace trireme::comm {
 
 class World {
@@ -57,9 +59,9 @@ class World {
   [[noreturn]] virtual void abort(ExitCode code) noexcept = 0;
 
   /// The deadline of this world and of the communicators made in it, in seconds. Before the first
-  /// call it is 600.
+  /// call it is default_deadline_s.
   virtual void limit_waiting(double /*deadline_s*/) {}
-  [[nodiscard]] virtual double deadline_s() const { return 600; }
+  [[nodiscard]] virtual double deadline_s() const { return default_deadline_s; }
 
   /// While one exists, this rank counts as busy outside of all collectives. Nests.
   class AtWork {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/evaluate_verb.hpp"
-
 #include <memory>
 #include <string>
 
@@ -16,6 +14,7 @@
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
 #include "inference/evaluate_run.hpp"
 
 namespace trireme::cli {

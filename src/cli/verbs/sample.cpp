@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/sample_verb.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -20,6 +18,7 @@
 
 #include "cli/new_file.hpp"
 #include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
 #include "inference/text_sample.hpp"
 #include "text/terminal.hpp"
 #include "tokens/documents.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/checkpoints_verb.hpp"
-
 #include <memory>
 #include <string>
 
@@ -8,6 +6,7 @@
 
 #include "base/error_line.hpp"
 
+#include "cli/verbs/declarations.hpp"
 #include "report/checkpoint_table.hpp"
 
 namespace trireme::cli {

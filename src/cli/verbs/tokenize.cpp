@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/tokenize_verb.hpp"
+#include "corpus/tokenize.hpp"
 
 #include <cmath>
 #include <cstdlib>
@@ -14,7 +14,7 @@
 #include "comm/control/together.hpp"
 
 #include "cli/under_mpi.hpp"
-#include "corpus/tokenize.hpp"
+#include "cli/verbs/declarations.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme::cli {

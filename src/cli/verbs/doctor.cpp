@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor_verb.hpp"
+#include "doctor/doctor.hpp"
 
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
-#include "doctor/doctor.hpp"
+#include "cli/verbs/declarations.hpp"
 
 namespace trireme::cli {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/deck_verbs.hpp"
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,6 +15,7 @@
 #include "cli/options.hpp"
 #include "cli/plan_command.hpp"
 #include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
 #include "deck/survey.hpp"
 #include "verify/verify.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/rate_verb.hpp"
+#include "tune/find_rate.hpp"
 
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
-#include "tune/find_rate.hpp"
+#include "cli/verbs/declarations.hpp"
 
 namespace trireme::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/tune_verb.hpp"
+#include "tune/tune.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -13,8 +13,8 @@
 #include "cli/options.hpp"
 #include "cli/scaling.hpp"
 #include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
 #include "deck/edit.hpp"
-#include "tune/tune.hpp"
 #include "tune/tune_report.hpp"
 
 namespace trireme::cli {

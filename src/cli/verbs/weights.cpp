@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/weights_verbs.hpp"
-
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -16,6 +14,7 @@
 
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
 #include "deck/config.hpp"
 #include "session/config.hpp"
 #include "weights/export.hpp"

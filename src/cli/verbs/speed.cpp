@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run_verbs.hpp"
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/new_file.hpp"
+#include "cli/verbs/declarations.hpp"
 #include "report/speed_table.hpp"
 
 namespace trireme::cli {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/bench_verbs.hpp"
+#include "device/bench.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -10,8 +10,6 @@
 #include <omp.h>
 
 #include "base/build_info.hpp"
-
-#include "device/bench.hpp"
 
 #include "comm/bench.hpp"
 #include "comm/control/together.hpp"
@@ -30,6 +28,7 @@
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
 #include "deck/deck.hpp"
 #include "measure/matmul_bench.hpp"
 #include "session/machine.hpp"

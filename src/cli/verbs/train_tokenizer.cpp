@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/tokenizer_verbs.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -23,6 +21,7 @@
 #include "comm/control/world.hpp"
 
 #include "cli/under_mpi.hpp"
+#include "cli/verbs/declarations.hpp"
 #include "corpus/text_blocks.hpp"
 #include "text/count_texts.hpp"
 #include "text/train.hpp"
