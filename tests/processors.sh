@@ -3,14 +3,22 @@
 # Runs a build on x86-64 processors that this machine is not, emulated by qemu-user: the operations' tests, and the tiny deck of
 # tests/integration for three steps, whose last loss must be near this machine's. Nothing of AVX-512 or AMX is there: an instruction of
 # theirs would end the process.
-#   usage: bash tests/processors.sh BUILD_DIR avx2|portable        exit code 77: skipped, with the reason
+#   usage: bash tests/processors.sh BUILD_DIR avx2|portable [short]        exit code 77: skipped, with the reason
 #          avx2: Haswell (x86-64-v3: AMD Zen 2 and 3, Intel clients); portable: Nehalem (x86-64-v2)
+#          short: 2.5 minutes instead of half an hour: without attention's windows, documents and groups of heads, the longest sums, and
+#          what compares numbers of threads. tests/run.sh has this
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) build=$(cd "$1" && pwd)
+usage() { echo "usage: bash tests/processors.sh BUILD_DIR avx2|portable [short]" >&2 && exit 2; }
 case ${2:-} in
   avx2) processor=Haswell ;;
   portable) processor=Nehalem ;;
-  *) echo "usage: bash tests/processors.sh BUILD_DIR avx2|portable" >&2 && exit 2 ;;
+  *) usage ;;
+esac
+case ${3:-} in
+  '') left_out= ;;
+  short) left_out=':*Window*:*Document*:*GroupsOfHeads*:*OnLongSums/*:*DependOn*' ;;
+  *) usage ;;
 esac
 command -v qemu-x86_64 >/dev/null || { echo "skipped: no qemu-x86_64 (Debian: qemu-user)" && exit 77; }
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 HWLOC_COMPONENTS=-gl
@@ -23,7 +31,7 @@ on_it() { # a program and its arguments; qemu's warnings about features that it 
 
 on_it "$build/test_base" --gtest_brief=1
 # Without bf16 instructions attention's windows and documents take the code of fp32, and a quarter of all the time each.
-on_it "$build/test_ops" --gtest_brief=1 --gtest_filter='-*cuda*:*SeesAWindow/cpu_bf16:*StaysInsideOfDocuments/cpu_bf16'
+on_it "$build/test_ops" --gtest_brief=1 --gtest_filter="-*cuda*:*SeesAWindow/cpu_bf16:*StaysInsideOfDocuments/cpu_bf16$left_out"
 
 mkdir "$folder/text"
 seq -f '%g: the quick brown fox jumps over lazy dogs' 400 >"$folder/text/a.txt"
