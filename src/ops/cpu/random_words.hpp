@@ -26,7 +26,8 @@ TRIREME_INLINE void random_words(RandomLanes& words,
                                  RandomKey key,
                                  std::uint64_t first,
                                  std::uint64_t high) {
-  auto& [c0, c1, c2, c3] = words;
+  // Not a structured binding: clang 16 crashes on one inside of an OpenMP loop.
+  auto &c0 = words[0], &c1 = words[1], &c2 = words[2], &c3 = words[3];
 #pragma omp simd
   for (unsigned l = 0; l < random_lanes; ++l) {
     c0[l] = static_cast<std::uint32_t>(first + l);
