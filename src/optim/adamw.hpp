@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW as a rule: two moments per element (ops/optimizer/adamw.hpp has the formula), kept as the
-// deck's moment_dtype, and numbers per group that are computed once per step.
+// AdamW as a rule: two moments per element (formula: ops/optimizer/adamw.hpp), stored in the deck's
+// moment_dtype, and the coefficients of each group, computed once per step.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace trireme::optim {
 
-/// The numbers of step `step`, counted from 1, by the deck's schedules of its own learning rate and
-/// weight decay.
+/// The coefficients of step `step`, counted from 1: learning rate and weight decay follow the
+/// schedules of `config`.
 ops::AdamwStep step_of(const OptimizerConfig& config, std::int64_t step, std::int64_t total_steps);
 
-/// By group: the deck with the group's learning rate and weight decay.
+/// By group: a copy of `config` with the group's learning rate and weight decay.
 std::vector<OptimizerConfig> configs_of(const OptimizerConfig& config, const Groups& groups);
 
 class AdamW final : public Rule {
@@ -32,7 +32,7 @@ class AdamW final : public Rule {
               const ops::GradientNorm& norm,
               device::Stream& stream) override;
 
-  /// Where the elements of a piece are in the present step's random sequence.
+  /// The place of a piece's elements in the random sequence of the current step.
   [[nodiscard]] ops::MomentRounding rounding_of(const Update& update) const;
 
  private:
@@ -40,8 +40,8 @@ class AdamW final : public Rule {
   const RandomKey key_;
   std::uint64_t step_ = 0;
   std::vector<OptimizerConfig> configs_;  // by group
-  std::vector<ops::AdamwStep> numbers_;   // of the present step
-  std::vector<ops::AdamwPiece> pieces_;   // of the present call
+  std::vector<ops::AdamwStep> numbers_;   // of the current step
+  std::vector<ops::AdamwPiece> pieces_;   // of the current call
 };
 
 }  // namespace trireme::optim

@@ -14,18 +14,18 @@
 
 namespace trireme::optim {
 
-/// muon: hidden matrices by orthogonalized momentum, all else by AdamW.
+/// muon: hidden matrices by orthogonalized momentum, all other parameters by AdamW.
 enum class Kind : std::uint8_t { adamw, muon };
 
 enum class Schedule : std::uint8_t { constant, linear, cosine, wsd };
 
-/// How wsd decays.
+/// Shape of the decay of wsd.
 enum class DecayShape : std::uint8_t { linear, one_minus_sqrt };
 
 /// How weight decay changes over a run.
 enum class DecaySchedule : std::uint8_t { constant, linear, cosine, rate };
 
-/// What moments are kept as; bf16 is rounded at random (ops/optimizer/moment_rounding.hpp).
+/// Storage type of the moments; bf16 uses stochastic rounding (ops/optimizer/moment_rounding.hpp).
 enum class MomentDType : std::uint8_t { fp32, bf16 };
 
 constexpr DType dtype_of(MomentDType type) {
@@ -42,20 +42,20 @@ struct ScheduleConfig {
   double decay_fraction = 0.2;
   DecayShape decay_shape = DecayShape::linear;
   Or<std::int64_t> steps = {};
-  /// Above 0, in place of all that: the rate grows by the same factor with every step, from this
-  /// share of the peak at the first to the peak at the last. No key of the deck: what a search for
-  /// a learning rate sets.
+  /// Above 0, it replaces the schedule above: the rate grows by the same factor in every step, from
+  /// this fraction of the peak at the first step to the peak at the last. Not a key of the deck;
+  /// only the search for a learning rate sets it.
   double sweep_from = 0;
 };
 
-/// One rule of optimizer.groups; what is not given stays what it is without the rule.
+/// One rule of optimizer.groups. The rule does not change values that it does not give.
 struct GroupRule {
   std::string match;
   Or<double> weight_decay{.value = {}, .keyword = "unchanged"};
   Or<double> learning_rate{.value = {}, .keyword = "unchanged"};
 };
 
-/// What Muon has beside the numbers that it shares with AdamW.
+/// Muon's keys, besides those that it shares with AdamW.
 struct MuonConfig {
   double momentum = 0.95;
   std::int64_t momentum_warmup_steps = 0;

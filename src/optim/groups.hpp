@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameter groups: which hyperparameters apply to which parameter. The deck's rules
-// (optimizer.groups) are resolved once, against the model's parameter table, and every part that
-// asks gets the same answer; `trireme plan` prints it.
+// (optimizer.groups) are resolved once against the model's parameter table; every part of the
+// program uses that result, and `trireme plan` prints it.
 //
-// 1. A parameter belongs to the first rule that its name matches, or to none.
-// 2. What the rule leaves open, or no rule gives, is the optimizer's own: its learning rate; its
-// weight decay for matrices, and none for biases and gains (layout::Parameter::decay).
+// 1. A parameter belongs to the first rule whose pattern matches its name, or to none.
+// 2. A value that no rule gives is the optimizer's own: its learning rate; its weight decay for
+// matrices, and 0 for biases and gains (layout::Parameter::decay).
 // 3. A group is a set of parameters with the same rule and the same numbers; groups are in the
 // order in which the parameter table first needs them.
 #pragma once
@@ -46,7 +46,7 @@ bool matches(const std::string& pattern, const std::string& name);
 
 Groups resolve_groups(const OptimizerConfig& config, std::span<const layout::Parameter> parameters);
 
-/// One line per group, for people.
+/// A table with one line per group.
 std::string groups_text(const Groups& groups);
 
 }  // namespace trireme::optim

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hidden matrices of Muon: which they are, on which rank each one is orthogonalized, and the
-// orthogonalization of all of them in a step.
+// The hidden matrices of Muon: which parameters have them, on which rank each matrix is
+// orthogonalized, and the orthogonalization of all of them in a step.
 //
-// 1. A hidden matrix is one of layout::Parameter::matrices: weights of linear layers, those of
-// queries, keys and values apart from one another.
-// 2. Sharded on several ranks, each parameter with such matrices has a home (layout/ownership.hpp,
-// balanced by FLOP). The ranks' pieces travel there from the gradient shards, in whose place the
-// rule has left its directions, are orthogonalized, and travel back into the same places: each
-// piece crosses the network once in each direction. Each replica has homes of its own, and nothing
-// travels between replicas. Travel and products do not overlap with one
-// another; between the way there and the products the optimizer updates what needs no matrix, so
-// that its gathers run beside the products (optimizer.hpp).
-// 3. Otherwise every rank owns whole gradients: there it orthogonalizes all matrices, in place.
-// 4. A matrix is always whole where it is orthogonalized, by operations whose bits do not depend on
-// threads; so results have the same bits on any number of ranks, over any transport, sharded or
-// not.
+// 1. A hidden matrix is one of layout::Parameter::matrices: the weights of linear layers. The
+// weights of queries, keys and values are separate matrices.
+// 2. With shards on several ranks, each parameter with hidden matrices has a home rank
+// (layout/ownership.hpp, balanced by FLOP). Rule::prepare() has written the directions over the
+// gradient shards. Each rank sends its pieces to their homes; the homes orthogonalize the whole
+// matrices and send the pieces back into the same memory, so each piece crosses the network once in
+// each direction. Each replica has its own homes, and replicas exchange nothing. Transfers and
+// products do not overlap. Between the transfer to the homes and the products, the optimizer
+// updates the buckets that need no matrix, and their gathers overlap with the products
+// (optimizer.hpp).
+// 3. Otherwise every rank owns whole gradients and orthogonalizes all matrices in place.
+// 4. A matrix is always whole when it is orthogonalized, and the operations' bits do not depend on
+// the number of threads. So results have the same bits on any number of ranks, over any transport,
+// sharded or not.
 #pragma once
 
 #include <cstdint>
@@ -41,26 +42,27 @@
 
 namespace trireme::optim {
 
-/// What a step's matrices take; pure arithmetic, the same on every rank and for any rank count.
+/// Memory, FLOP and bytes sent for the matrices of a step. Pure arithmetic, the same on every rank.
 struct MatrixWork {
   layout::Ownership homes;
   bool travels = false;               ///< sharded, on several ranks
   std::int64_t matrices = 0;          ///< in the model
-  std::int64_t held_elements = 0;     ///< fp32, that each rank has room for as a home
+  std::int64_t held_elements = 0;     ///< fp32, allocated on each rank for whole matrices
   std::int64_t scratch_elements = 0;  ///< fp32, of each rank
   double flops = 0;                   ///< of all matrices, once
-  double busiest_flops = 0;           ///< of the rank that has most to do
-  std::int64_t sent_bytes = 0;        ///< there and back, by the rank that sends most
+  double busiest_flops = 0;           ///< of the rank with the most work
+  std::int64_t sent_bytes = 0;        ///< in both directions, by the rank that sends most
 
   [[nodiscard]] std::int64_t bytes() const;
 };
 
-/// Nothing for kinds that need no whole matrices.
+/// Nothing for optimizers that need no whole matrices.
 std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
                                       const OptimizerConfig& config,
                                       bool sharded);
 
-/// What matrices send to other hosts in a step, there and back, by the host that sends most.
+/// Bytes of matrices sent to other hosts in a step, in both directions, by the host that sends
+/// most.
 std::int64_t matrix_bytes_between(const comm::Hosts& hosts,
                                   const layout::Plan& plan,
                                   const MatrixWork& work);
@@ -77,9 +79,10 @@ class Matrices {
   [[nodiscard]] bool has(ParameterIndex parameter) const {
     return work_.homes.home(parameter) >= 0;
   }
-  /// Brings what lies in the owned gradients of these parameters to their homes. Collective.
+  /// Sends the contents of the owned gradients of these parameters to their homes. Collective.
   void bring_home(device::Stream& stream);
-  /// And replaces it. Collective. Requires: bring_home() in the same step.
+  /// Orthogonalizes the matrices at their homes and writes the results over the owned gradients.
+  /// Collective. Requires: bring_home() was called in the same step.
   void orthogonalize(device::Stream& stream);
   [[nodiscard]] std::size_t bytes() const { return held_.bytes() + scratch_.bytes(); }
 
@@ -89,7 +92,7 @@ class Matrices {
     const ops::Orthogonalize* how = nullptr;
     float scale = 1;
   };
-  /// A piece whose home is the rank where it lies.
+  /// A piece whose home is this rank, so it is copied and not sent.
   struct Stay {
     View gradient, held;
   };
@@ -102,9 +105,9 @@ class Matrices {
   reduce::Engine& engine_;
   device::Buffer held_, scratch_;
   std::map<std::pair<std::int64_t, std::int64_t>, ops::Orthogonalize> by_shape_;
-  std::vector<Matrix> matrices_;  // that this rank orthogonalizes
+  std::vector<Matrix> matrices_;  // orthogonalized by this rank
   std::vector<Stay> stays_;
-  std::unique_ptr<comm::RoundTrip> trip_;  // none where nothing travels
+  std::unique_ptr<comm::RoundTrip> trip_;  // null where nothing is sent
 };
 
 }  // namespace trireme::optim

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Muon as a rule: hidden matrices by their momentum, orthogonalized, all else by AdamW with the
-// same deck (ops/optimizer/muon.hpp and ops/optimizer/orthogonalize.hpp have the formulas).
+// Muon as a rule: hidden matrices are updated by their orthogonalized momentum, all other
+// parameters by AdamW with the same config (formulas: ops/optimizer/muon.hpp and
+// ops/optimizer/orthogonalize.hpp).
 //
-// The state is AdamW's: the momentum is the first moment, and rounded as one. A matrix has no second
-// one.
+// The state is that of AdamW: the momentum is stored, and rounded, as the first moment. Hidden
+// matrices have no second moment.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ class Muon final : public Rule {
   const layout::StateSlots slots_;
   AdamW adamw_;
   std::vector<OptimizerConfig> configs_;  // by group
-  std::vector<ops::MuonStep> numbers_;    // of the present step
+  std::vector<ops::MuonStep> numbers_;    // of the current step
 };
 
 }  // namespace trireme::optim

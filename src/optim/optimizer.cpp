@@ -18,7 +18,7 @@
 namespace trireme::optim {
 namespace {
 
-/// The sums that ranks add up together.
+/// Indices of the sums in the all-reduce of a step.
 constexpr std::int64_t sum_of_squares = 0, sum_of_losses = 1, num_sums = 2;
 static_assert(layout::words_of_step_sums == num_sums * ops::num_words);
 
@@ -133,8 +133,8 @@ View Optimizer::words(std::int64_t sum) const {
   return sums_table_->full.slice(sum * ops::num_words, ops::num_words);
 }
 
-/// Compute has waited for all reductions, and the gathers after them wait for compute: the
-/// communicator is free for the stream.
+/// Compute has waited for all reductions, and later gathers wait for compute: so the compute stream
+/// can use the communicator.
 void Optimizer::find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses) {
   squares_.clear(compute_);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -157,16 +157,16 @@ void Optimizer::find_norm(Late& late, const ops::Clipping& clipping, ops::Stream
   ops::gradient_norm(numbers().gradient, values.slice(sum_of_squares, 1), clipping, compute_);
 }
 
-/// Where the norm is not finite, the place is looked for at once: the next step overwrites the
-/// sums.
+/// Where the norm is not finite, the place is searched in the same step, because the next one
+/// overwrites the gradients.
 void Optimizer::send_numbers(Late& late) {
   auto* places = reinterpret_cast<std::int64_t*>(late.places.data());
   ops::find_not_finite({places, shards_.size()}, shards_, compute_, &numbers().gradient);
   compute_.device().copy(late.numbers.view(DType::u8), numbers_.view(DType::u8), compute_);
 }
 
-/// Whether nothing will come of this step, where the host knows already: on a CPU, where it is the
-/// device. The same on all ranks, as the norm is.
+/// Whether the host already knows that this step updates nothing: on a CPU only, whose memory the
+/// host can read. The same on all ranks, as the norm is.
 bool Optimizer::known_not_finite() const {
   if (compute_.device().kind() != device::Kind::cpu)
     return false;
@@ -174,8 +174,8 @@ bool Optimizer::known_not_finite() const {
   return numbers().gradient.finite == 0;
 }
 
-/// Nobody reads the gradients any more: squares are added, and what is not finite is found. Returns
-/// whether there is something to orthogonalize.
+/// May write over the gradients: their squares are added, and elements that are not finite are
+/// found. Returns whether there is something to orthogonalize.
 bool Optimizer::bring_matrices_home(Late& late) {
   if (!matrices_)
     return false;
@@ -192,7 +192,7 @@ bool Optimizer::bring_matrices_home(Late& late) {
   return finite;
 }
 
-/// Gathers may be under way: matrices travel on a communicator of their own.
+/// May run during gathers: matrices use a communicator of their own.
 void Optimizer::orthogonalize(Late& late, bool brought) {
   if (!matrices_)
     return;
@@ -208,8 +208,8 @@ void Optimizer::step(std::int64_t step,
                      ops::StreamSum* losses) {
   engine_.finish_reduction();
   Late& late = late_of(step);
-  TRIREME_EXPECT(!late.unread, "step {} begins, and nobody has asked for the result of step {}",
-                 step, late.step);
+  TRIREME_EXPECT(!late.unread, "step {} begins before the result of step {} was read", step,
+                 late.step);
   late.step = step;
   late.engine_step = engine_.steps_begun();
   late.learning_rate = learning_rate(config_, step, total_steps);
@@ -235,8 +235,9 @@ bool Optimizer::has_result(std::int64_t step) const {
 
 StepResult Optimizer::result(std::int64_t step) {
   Late& late = late_of(step);
-  TRIREME_EXPECT(late.step == step, "asked for the result of step {}, and here is that of step {}",
-                 step, late.step);
+  TRIREME_EXPECT(late.step == step,
+                 "asked for the result of step {}, but the one kept is of step {}", step,
+                 late.step);
   late.over->wait();
   late.unread = false;
   const auto& numbers = *reinterpret_cast<const Numbers*>(late.numbers.data());
@@ -270,8 +271,9 @@ StepResult Optimizer::result(std::int64_t step) {
                         : ""));
 }
 
-// What a rank found before reducing says who made it; what an owner finds afterwards is all there
-// is when finite gradients overflowed in their sum, or when nobody looked before.
+// A finding from before the reduction names the rank that computed the element, so it is preferred.
+// The owner's finding in the sum remains when finite gradients overflowed in their sum, or when
+// check_gradients is off.
 std::string Optimizer::where_not_finite(const Late& late) {
   const std::string before = found_before_reduction(late);
   std::string first;
@@ -287,7 +289,7 @@ std::string Optimizer::where_not_finite(const Late& late) {
     for (const std::string& found : world_.gather_all(found_in_sum(late)))
       if (first.empty())
         first = found;
-  // Squares of finite fp32 values cannot overflow an fp64 sum, so there is a culprit.
+  // Squares of finite fp32 values cannot overflow an fp64 sum, so some element is not finite.
   TRIREME_EXPECT(!first.empty(), "the norm of step {} is not finite, but every element is",
                  late.step);
   return first;

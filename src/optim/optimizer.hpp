@@ -1,35 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // An optimizer over the shards that this rank owns (ZeRO-1), with clipping by the norm of the whole
-// gradient. What it computes for an element is a Rule's (rule.hpp); with which numbers, its group's
-// (groups.hpp).
+// gradient. A Rule (rule.hpp) defines the update of an element; the parameter's group (groups.hpp)
+// gives its learning rate and weight decay.
 //
-// One step, all of it enqueued: wait for each bucket's reduction and add the squares of what is
-// owned; merge the sums of all ranks, and the loss's with them; derive the clip factor; update the
-// owned pieces bucket by bucket in forward order, and hand each bucket back to the engine, which
-// gathers it while the next ones are updated. The numbers go to the host, to be read later.
+// One step, all of it enqueued: wait for each bucket's reduction and add the squares of the owned
+// gradients; add these sums, and those of the loss, over all ranks; compute the clip factor; update
+// the owned pieces bucket by bucket in forward order, and report each bucket to the engine, which
+// gathers it while the next buckets are updated. Norm and loss are copied to the host, which reads
+// them later.
 //
-// 1. The state covers owned elements only: the rule's slots, the first of which is the fp32 master
-// (none in fp32 runs, where the parameter itself is the master). Hidden matrices of Muon lack the
-// second moment (layout/state.hpp). Not sharded, every rank holds and updates everything, with the
-// same bits.
-// 2. The gradient norm is a sum without order (ops/optimizer/order_free_sum.hpp) over parameter
-// elements, never padding, so its bits depend on the summed gradients only: not on buckets,
-// padding, sharding or who owns what. With replicas each bucket's squares are its keeper's.
-// 3. Learning rate and weight decay are those of the parameter's group.
-// Muon's hidden matrices are brought together before any update, and orthogonalized before that of
-// the first bucket that has some (matrices.hpp), in the memory of their gradients; on a CPU not in
-// a step that is not finite. So buckets before it, a tied embedding's, are gathered beside the
-// products, and not beside the travel, which needs the same wire.
+// 1. The state covers owned elements only. It consists of the rule's slots, the first of which is
+// the fp32 master (in fp32 runs it has no memory: the parameter itself is the master). Hidden
+// matrices of Muon have no second moment (layout/state.hpp). Without shards, every rank holds and
+// updates everything, with the same bits.
+// 2. The gradient norm is an order-free sum (ops/optimizer/order_free_sum.hpp) over parameter
+// elements, without padding. So its bits depend on the summed gradients only, and not on buckets,
+// padding, sharding or ownership. With replicas, the squares of a bucket are added on its keeper
+// only.
+// 3. Learning rate and weight decay are those of the parameter's group. Muon's hidden matrices are
+// sent to their homes before any update, and orthogonalized in the memory of their gradients before
+// the update of the first bucket that has some (matrices.hpp). On a CPU both are left out in a step
+// whose norm is not finite. So the gathers of earlier buckets, for example that of a tied
+// embedding, overlap with the products, but not with the transfers, which need the same network.
 // 4. Padding is never written; it stays zero in parameters and state.
-// 5. A step whose norm is not finite writes nothing, which is decided on the device; its gathers
-// run. Whoever asks for its result gets the same UserError on all ranks (the usual reason is the
-// deck: learning rate, precision), or with on_non_finite: skip the place. A skipped step counts in
-// the schedule and in the bias correction, as if its gradient had been zero and the moments kept.
-// 6. The result of a step is kept until the step after the next begins, which wants it read: the
-// host may be one step ahead, and never two.
+// 5. A step whose norm is not finite writes nothing; the device decides this, and the gathers still
+// run. result() of this step throws the same UserError on all ranks (the usual cause is in the
+// deck: learning rate, precision), or with on_non_finite: skip returns the place of the element. A
+// skipped step counts in the schedule and in the bias correction, as if its gradient had been zero
+// and the moments unchanged.
+// 6. The result of a step is kept until the step after the next one begins, which requires that it
+// was read: the host may be one step ahead, never two.
 //
-// Threads: everything from the host thread that owns the compute stream. step() and result() are
-// collective; step() does not wait for compute, result() waits until the step is over.
+// Threads: all members are called from the host thread that owns the compute stream. step() and
+// result() are collective; step() does not wait for compute, result() waits until the step is over.
 #pragma once
 
 #include <array>
@@ -60,8 +63,8 @@
 
 namespace trireme::optim {
 
-/// State of one contiguous part of one parameter: what initialization writes and what a checkpoint
-/// saves and loads.
+/// State of one contiguous part of one parameter. Initialization writes it; a checkpoint saves and
+/// loads it.
 struct StatePiece {
   ParameterIndex parameter{};
   std::int64_t parameter_begin = 0;  ///< first element within the parameter
@@ -76,11 +79,11 @@ struct StepResult {
   double grad_norm = 0;  ///< L2 norm of the scaled gradient, before clipping
   double loss_sum = 0;   ///< over all ranks
   double learning_rate = 0;
-  double sums_begin = 0, sums_waited = 0;  ///< adding up over the ranks: steady clock, s; s
+  double sums_begin = 0, sums_waited = 0;  ///< the all-reduce of the sums: steady clock, s; s
   struct Span {
     double begin = 0, seconds = 0;  ///< steady clock, s; s
   };
-  /// Muon's matrices: until they are at their homes; products and the way back. Else 0.
+  /// Muon's matrices: [0] the transfer to their homes, [1] products and the transfer back. Else 0.
   std::array<Span, 2> matrices{};
   /// Where the gradient was not finite, for a step that was skipped; empty for all others.
   std::string not_finite;
@@ -99,33 +102,32 @@ class Optimizer {
             device::Stream& compute,
             std::uint64_t seed);
 
-  /// Takes step number `step`, counted from 1, with gradients times `gradient_scale`
-  /// (1 / (ranks · micro-steps)). `losses`, if any, is this rank's part of a sum that is wanted
-  /// with the result. Requires: every gradient was reported ready to the engine; the results of all
-  /// steps but the last one were asked for.
+  /// Takes step number `step`, counted from 1, with gradients times `gradient_scale` (1 / (ranks ·
+  /// micro-steps)). `losses`, if any, is this rank's term of StepResult::loss_sum. Requires: every
+  /// gradient was reported ready to the engine; result() was called for all steps but the last one.
   void step(std::int64_t step,
             std::int64_t total_steps,
             double gradient_scale,
             ops::StreamSum* losses = nullptr);
-  /// Whether the step is over, so that result() would not wait.
+  /// Whether the device has completed the step, so that result() would not wait.
   [[nodiscard]] bool has_result(std::int64_t step) const;
-  /// Of the last step or the one before. When the norm is not finite, the parameter and the rank
-  /// that found it are in `not_finite` of a step that the deck lets be skipped; else throws
-  /// UserError with them, on all ranks alike.
+  /// Result of the last step or the one before. When the norm is not finite and the deck allows the
+  /// step to be skipped, `not_finite` names the parameter and the rank that found it; otherwise
+  /// throws UserError with these names, on all ranks.
   StepResult result(std::int64_t step);
 
-  /// What this rank keeps, in layout order. Sharded: every element of every parameter is in exactly
-  /// one piece of one rank of each replica; otherwise each rank has all of them, and the parts of
-  /// rank r that it should write to a checkpoint are those inside plan().pieces(bucket, r).
+  /// The state that this rank keeps, in layout order. Sharded: every element of every parameter is
+  /// in exactly one piece of one rank of each replica. Otherwise each rank has all elements, and
+  /// rank r writes to a checkpoint those inside plan().pieces(bucket, r).
   [[nodiscard]] std::span<const StatePiece> state() const { return state_; }
-  /// After the masters were written from outside: rounds them into the parameters and gathers.
-  /// Collective.
+  /// Call after the masters were written from outside: rounds them into the parameters and gathers
+  /// these. Collective.
   void publish_parameters();
 
   [[nodiscard]] const layout::StateSlots& slots() const { return rule_->slots(); }
-  /// Of each slot on this rank, as layout::Budget::state_bytes.
+  /// Bytes of each slot on this rank, as layout::Budget::state_bytes.
   [[nodiscard]] std::vector<std::int64_t> state_bytes() const;
-  /// What whole matrices take beside the state; 0 where there are none.
+  /// Memory for whole matrices, in addition to the state; 0 where there are none.
   [[nodiscard]] std::size_t matrix_bytes() const { return matrices_ ? matrices_->bytes() : 0; }
   [[nodiscard]] const Groups& groups() const { return groups_; }
 
@@ -135,12 +137,12 @@ class Optimizer {
     std::vector<ConstView> squared;  // this rank's share of the norm
   };
 
-  /// What the device computes of a step for itself and for the host.
+  /// The scalars of a step, computed on the device and copied to the host.
   struct Numbers {
     double squares = 0, losses = 0;  // summed over ranks
     ops::GradientNorm gradient;
   };
-  /// What the host knows of a step that it has not looked at yet.
+  /// A step whose result the host may not have read yet.
   struct Late {
     std::int64_t step = 0, engine_step = 0;
     double learning_rate = 0;
@@ -181,18 +183,18 @@ class Optimizer {
 
   const Groups groups_;
   const std::unique_ptr<Rule> rule_;
-  std::optional<Matrices> matrices_;               // where the rule has some
-  const BucketIndex matrices_before_;              // whose update they are orthogonalized
-  std::vector<device::Buffer> memory_;             // by slot; that of the masters may be empty
+  std::optional<Matrices> matrices_;               // where the rule needs them
+  const BucketIndex matrices_before_;              // first bucket updated after them
+  std::vector<device::Buffer> memory_;             // by slot; empty for the masters of fp32 runs
   std::vector<std::vector<std::int64_t>> begins_;  // by slot and bucket, in that memory
   std::vector<BucketUpdates> buckets_;
   std::vector<ConstView> shards_;  // by bucket: this rank's share of the gradient, with padding
   std::vector<StatePiece> state_;
   ops::StreamSum squares_;
-  device::Buffer sums_;  // the words of squares and losses, where ranks add them up
+  device::Buffer sums_;  // the words of squares and losses, in memory of the communicator
   std::unique_ptr<comm::Shards> sums_table_;
-  device::Buffer numbers_;    // Numbers of the present step, on the device
-  std::array<Late, 2> late_;  // by step, in turns
+  device::Buffer numbers_;    // Numbers of the current step, on the device
+  std::array<Late, 2> late_;  // of even and odd steps
   std::int64_t skipped_in_a_row_ = 0;
 };
 

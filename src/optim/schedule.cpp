@@ -10,7 +10,7 @@
 namespace trireme::optim {
 namespace {
 
-/// Where `step` lies between `begin` (0) and `end` (1), held inside.
+/// Position of `step` between `begin` (0) and `end` (1), clamped to [0, 1].
 double progress(std::int64_t step, std::int64_t begin, std::int64_t end) {
   if (step <= begin)
     return 0;

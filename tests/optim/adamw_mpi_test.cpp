@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine and optimizer over MPI: sharded and whole, overlapped and not, must agree to the bit on
-// every rank.
+// Engine and optimizer over MPI: with and without shards and overlap, results must agree to the bit
+// on every rank.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -59,7 +59,7 @@ TEST_P(AdamWOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
   }
 }
 
-/// Copies of what is sharded are invisible, too.
+/// Neither do replicas (parallel.replicate) change a bit.
 TEST_P(AdamWOver, GivesTheSameBitsWithReplicas) {
   const int ranks = comm::make_mpi_world()->size();
   for (int replicas = 2; replicas < ranks; ++replicas)

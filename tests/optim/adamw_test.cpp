@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer on ranks that are threads: against a loop in double precision, sharded against
-// whole, and its refusals.
+// The optimizer on ranks that are threads: compared with a loop in double precision, sharded
+// compared with whole, and misuse that it reports.
 #include "optim/adamw.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ TEST(AdamwNumbers, OneMinusBetaKeepsItsDigits) {
     config.beta1 = config.beta2 = beta;
     const ops::AdamwStep step = step_of(config, 1, 10);
     EXPECT_NEAR(static_cast<double>(step.gain1) / (1 - beta), 1, 1e-7) << beta;
-    // The first second moment over its correction is the square of the gradient.
+    // In step 1 the second moment over its correction is the square of the gradient.
     EXPECT_NEAR(static_cast<double>(step.gain2) / static_cast<double>(step.correction2), 1, 2e-7)
         << beta;
   }
@@ -54,7 +54,7 @@ TrainingResult train(int ranks, const TrainingSetting& setting) {
   return results[0];
 }
 
-/// AdamW as its paper says, in double, one element after another.
+/// AdamW as in its paper, in double precision, element by element.
 TrainingResult train_in_double(int ranks, const TrainingSetting& setting) {
   const auto table = training_table();
   const OptimizerConfig config = setting.optimizer();
@@ -121,7 +121,8 @@ TEST_P(AdamWAtRanks, FollowsTheDoublePrecisionLoop) {
 
 TEST_P(AdamWAtRanks, GivesTheSameBitsShardedOrWholeWithAnyBucketsAndSwitches) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    // The thread communicator adds fp32 only, which is what gradients are; bf16 is gathered.
+    // The thread communicator adds fp32 only, the type of gradients; bf16 parameters are only
+    // gathered.
     TrainingSetting setting;
     setting.dtype = dtype;
     const auto reference = train(GetParam(), setting);
@@ -171,7 +172,8 @@ TEST_P(AdamWAtRanks, FollowsTheDoublePrecisionLoopWithBf16Moments) {
   const auto result = train(GetParam(), setting);
   const auto expected = train_in_double(GetParam(), setting);
   ASSERT_EQ(result.grad_norms.size(), expected.grad_norms.size());
-  // An update is the rate times a quotient of moments, each within a few hundredths.
+  // An update is the rate times a quotient of moments, each of which has an error of a few
+  // hundredths.
   const double moved = setting.steps * setting.optimizer().learning_rate;
   double mean = 0;
   for (std::size_t i = 0; i < result.parameters.size(); ++i) {
@@ -220,7 +222,7 @@ TEST_P(AdamWAtRanks, AllocatesExactlyTheBytesOfTheBudget) {
   });
 }
 
-/// What each rank's optimizer says after `values` were written to c[17], one per rank.
+/// The error message of each rank's optimizer after rank r wrote values[r] to gradient c[17].
 std::vector<std::string> messages_after(const std::vector<float>& values, bool check_gradients) {
   std::vector<std::string> messages(values.size());
   run_ranks(static_cast<int>(values.size()), [&](ThreadRank& rank) {
@@ -245,7 +247,7 @@ std::vector<std::string> messages_after(const std::vector<float>& values, bool c
   return messages;
 }
 
-TEST_P(AdamWAtRanks, NamesWhoComputedAGradientThatIsNotFinite) {
+TEST_P(AdamWAtRanks, NamesTheRankThatComputedAGradientThatIsNotFinite) {
   const auto ranks = static_cast<std::size_t>(GetParam());
   for (const float poison :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
@@ -303,7 +305,7 @@ TEST(AdamW, GivesTheSameBitsWithBf16MomentsOnOneTwoAndFourRanks) {
     TrainingResult first;
     run_ranks(ranks, [&](ThreadRank& rank) {
       Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
-      training.be_like_rank(0);  // then the mean over ranks is the same, and exact
+      training.be_like_rank(0);  // so the mean over ranks is the same, and exact
       TrainingResult result = training.run();
       if (rank.world.rank() == 0)
         first = std::move(result);
@@ -321,7 +323,7 @@ TEST(AdamW, GivesTheSameBitsWithBf16MomentsOnOneTwoAndFourRanks) {
     }
 }
 
-/// Masters, moments and what was gathered.
+/// Masters, moments and gathered parameters.
 std::vector<float> all_state(Training& training) {
   training.engine().wait_for_parameters();
   std::vector<float> all;
@@ -385,7 +387,7 @@ TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItAfterTheNextOne) {
         ASSERT_NE(all_state(training), before);
         try {
           training.optimizer().result(2);
-          FAIL() << "a NaN went through";
+          FAIL() << "the NaN was not reported";
         } catch (const UserError& mistake) {
           ASSERT_THAT(mistake.what(),
                       ::testing::HasSubstr(std::string("gradient of step 2 is not finite: ") +
@@ -417,14 +419,14 @@ TEST(AdamW, SkipsStepsThatAreNotFiniteUpToTheLimitInARow) {
       ASSERT_EQ(run(true).not_finite, "c[17] in bucket 0, computed by rank 1");
       ASSERT_EQ(all_state(training), before);
     }
-    ASSERT_EQ(run(false).not_finite, "");  // begins to count anew
+    ASSERT_EQ(run(false).not_finite, "");  // resets the count
     const auto after = all_state(training);
     ASSERT_NE(after, before);
     run(true);
     run(true);
     try {
       run(true);
-      FAIL() << "three in a row went through";
+      FAIL() << "three skipped steps in a row were accepted";
     } catch (const UserError& mistake) {
       ASSERT_THAT(mistake.what(), ::testing::HasSubstr("in this step and in the 2 before it"));
     }

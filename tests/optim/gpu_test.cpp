@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine and optimizer on a GPU, one rank, beside the same on the CPU.
+// Engine and optimizer on a GPU with one rank, compared with the CPU.
 #include "support/gpu.hpp"
 
 #include <cmath>
@@ -41,7 +41,7 @@ class OptimizerOnGpu : public ::testing::TestWithParam<DType> {
   TrainingSetting setting_;
 };
 
-TEST_P(OptimizerOnGpu, NormsAreTheCpusToTheBitAndParametersNearly) {
+TEST_P(OptimizerOnGpu, HasTheNormsOfTheCpuToTheBitAndItsParametersWithinRounding) {
   for (const auto& [shard, name] : EnumNames<layout::Shard>::table)
     for (const double clip_norm : {1.0, 0.0}) {
       SCOPED_TRACE(::testing::Message() << "shard " << name << ", clip " << clip_norm);
@@ -50,7 +50,7 @@ TEST_P(OptimizerOnGpu, NormsAreTheCpusToTheBitAndParametersNearly) {
       const auto got = train(*gpu_, setting_), expected = train(*cpu_, setting_);
       EXPECT_EQ(got.grad_norms, expected.grad_norms);
       ASSERT_EQ(got.parameters.size(), expected.parameters.size());
-      // A few roundings of fp32 apart; in bf16 that may be the next number.
+      // They differ by a few fp32 roundings; in bf16 that may be one unit in the last place.
       const float allowed = GetParam() == DType::f32 ? 1e-6F : 0x1p-7F;
       for (std::size_t i = 0; i < got.parameters.size(); ++i)
         ASSERT_NEAR(got.parameters[i], expected.parameters[i],
@@ -72,7 +72,7 @@ TEST_P(OptimizerOnGpu, GivesTheSameBitsWithEverySwitch) {
   }
 }
 
-TEST_P(OptimizerOnGpu, NamesTheGradientThatIsNoNumber) {
+TEST_P(OptimizerOnGpu, NamesTheGradientThatIsNaN) {
   const auto world = comm::make_self_world();
   const auto compute = gpu_->make_stream(device::StreamMode::inlined, "compute");
   const auto communicator =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of the deck against a parameter table: who gets which numbers, and what each group does.
+// The deck's rules resolved against a parameter table: which parameter gets which values, and their
+// effect on updates.
 #include "optim/groups.hpp"
 
 #include <set>
@@ -28,7 +29,7 @@ GroupRule rule(std::string match, std::optional<double> decay, std::optional<dou
   return made;
 }
 
-TEST(Groups, WithoutRulesMatricesDecayAndNothingElse) {
+TEST(Groups, WithoutRulesOnlyMatricesDecay) {
   OptimizerConfig config;
   config.learning_rate = 0.25;
   config.weight_decay = 0.5;
@@ -46,7 +47,7 @@ TEST(Groups, WithoutRulesMatricesDecayAndNothingElse) {
   EXPECT_EQ(groups.all[1].elements, 4 + 12);
 }
 
-TEST(Groups, TheFirstRuleThatMatchesCountsAndLeavesOpenWhatItDoesNotSay) {
+TEST(Groups, TheFirstMatchingRuleAppliesAndKeepsValuesThatItDoesNotGive) {
   OptimizerConfig config;
   config.learning_rate = 0.25;
   config.weight_decay = 0.5;
@@ -60,14 +61,14 @@ TEST(Groups, TheFirstRuleThatMatchesCountsAndLeavesOpenWhatItDoesNotSay) {
   EXPECT_EQ(of(2).weight_decay, 0.5);
   EXPECT_EQ(of(2).learning_rate, 0.125);
   EXPECT_EQ(of(3).rule, -1);
-  for (const Group& group : groups.all) EXPECT_NE(group.rule, 2);  // the first has its parameter
+  for (const Group& group : groups.all) EXPECT_NE(group.rule, 2);  // rule 0 matches first
   EXPECT_EQ(groups.all.size(), 4U);  // one rule, matrices and a gain: two groups
   const std::string text = groups_text(groups);
   EXPECT_THAT(text, ::testing::HasSubstr("wte.*"));
   EXPECT_THAT(text, ::testing::HasSubstr("no rule"));
 }
 
-TEST(Groups, PatternsHaveStarsAndQuestionMarks) {
+TEST(Groups, PatternsMayHaveStarsAndQuestionMarks) {
   EXPECT_TRUE(matches("*.bias", "h.0.attn.qkv.bias"));
   EXPECT_TRUE(matches("h.?.attn.*", "h.0.attn.qkv.bias"));
   EXPECT_TRUE(matches("wte.weight", "wte.weight"));
@@ -75,7 +76,8 @@ TEST(Groups, PatternsHaveStarsAndQuestionMarks) {
   EXPECT_FALSE(matches("h.?.attn.*", "h.10.attn.qkv.bias"));
 }
 
-/// One element each of two groups: AdamW's first step moves by the rate, and decays by rate·decay.
+/// One element of each of two groups: AdamW's first step moves it by the rate and decays it by
+/// rate·decay.
 TEST(AdamWRule, EachGroupHasItsOwnNumbers) {
   OptimizerConfig config;
   config.learning_rate = 0.25;

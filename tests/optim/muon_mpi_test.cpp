@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Muon over MPI: matrices that travel to their homes give the bits of those that never left, with
-// every layout, switch and transport.
+// Muon over MPI: matrices that are sent to their home ranks give the same bits as matrices that
+// stay in place, with every layout, switch and transport.
 #include <limits>
 #include <string>
 
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(,
                                            comm::Transport::hierarchical),
                          [](const auto& choice) { return std::string(word(choice.param)); });
 
-/// Matrices then stay where they are, on all ranks alike, and travel again in the next step.
+/// In such a step no rank sends matrices; in the next step all ranks do.
 TEST(MuonOverMpi, AStepThatIsNotFiniteOnOneRankIsSkippedByAll) {
   TrainingSetting setting = muon_setting();
   setting.parallel.shard = layout::Shard::optimizer;
@@ -109,8 +109,8 @@ TEST(MuonOverMpi, AStepThatIsNotFiniteOnOneRankIsSkippedByAll) {
 }
 
 /// With the same gradients on every rank, whose mean is exact on 1, 2 and 4 ranks, the result does
-/// not depend on how many there are.
-TEST(MuonOverMpi, GivesTheBitsOfOneRank) {
+/// not depend on the number of ranks.
+TEST(MuonOverMpi, GivesTheSameBitsAsOneRank) {
   TrainingSetting setting = muon_setting();
   setting.parallel.shard = layout::Shard::optimizer;
   const auto world = comm::make_mpi_world();

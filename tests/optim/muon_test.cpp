@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Muon against a loop in double precision, on ranks that are threads (which are not sharded: what
-// travels between ranks is in muon_mpi_test.cpp), and its numbers for a plan.
+// Muon compared with a loop in double precision, on ranks that are threads (without shards:
+// muon_mpi_test.cpp tests transfers between ranks), and the sizes and FLOP that it reports to a
+// plan.
 #include "optim/muon.hpp"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ TrainingSetting muon_setting() {
 TrainingResult train_muon(int ranks, const TrainingSetting& setting) {
   std::vector<TrainingResult> results(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](ThreadRank& rank) {
-    omp_set_num_threads(1);  // of this thread's loops: ranks share the cores
+    omp_set_num_threads(1);  // for this thread's loops: ranks share the cores
     Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
     results[static_cast<std::size_t>(rank.world.rank())] = training.run();
   });
@@ -76,8 +77,8 @@ void orthogonalize_in_double(double* x, std::int64_t rows, std::int64_t columns)
   for (std::size_t i = 0; i < m * n; ++i) x[i] *= scale;
 }
 
-/// Masters of the hidden matrices after all steps, as papers have it. By parameter; empty for those
-/// that are not matrices.
+/// Masters of the hidden matrices after all steps, computed as in the papers. By parameter; empty
+/// for those that are not matrices.
 std::vector<Row> matrices_in_double(int ranks, const TrainingSetting& setting) {
   const auto& table = setting.table;
   const OptimizerConfig config = setting.optimizer();
@@ -159,7 +160,7 @@ TEST_P(MuonAtRanks, FollowsItUnderSchedules) {
 
 INSTANTIATE_TEST_SUITE_P(, MuonAtRanks, ::testing::Values(1, 3));
 
-/// From every parameter's begin in a result.
+/// The elements of one parameter in a result.
 std::vector<float> of_parameter(const TrainingSetting& setting,
                                 const TrainingResult& result,
                                 std::size_t parameter) {
@@ -169,7 +170,7 @@ std::vector<float> of_parameter(const TrainingSetting& setting,
   return {from, from + setting.table[parameter].elements()};
 }
 
-TEST(Muon, AllElseIsAdamW) {
+TEST(Muon, UpdatesOtherParametersByAdamW) {
   TrainingSetting setting = muon_setting();
   const TrainingResult muon = train_muon(1, setting);
   setting.kind = Kind::adamw;
@@ -200,7 +201,8 @@ TEST(Muon, WritesNothingInAStepThatIsNotFinite) {
     training.backward(2);
     ASSERT_THAT(training.update(2).not_finite, ::testing::HasSubstr("qkv[17]"));
     ASSERT_EQ(state(), before);
-    // Nothing was orthogonalized: it would have spread over the matrix in the gradient's place.
+    // Nothing was orthogonalized: the NaN would have spread over the whole matrix in the gradient's
+    // memory.
     const View qkv = training.engine().gradient(ParameterIndex{1});
     ASSERT_EQ(std::count_if(qkv.as<float>(), qkv.as<float>() + qkv.elements,
                             [](float value) { return std::isnan(value); }),
@@ -212,8 +214,9 @@ TEST(Muon, WritesNothingInAStepThatIsNotFinite) {
   });
 }
 
-/// Where sums of micro-steps lie apart from what backward writes, they are what is orthogonalized.
-TEST(Muon, HasTheSameBitsWhereGradientsAreReducedPerMicroStep) {
+/// Where the sums of micro-steps have memory of their own, apart from the gradients that backward
+/// writes, Muon orthogonalizes the sums.
+TEST(Muon, GivesTheSameBitsWhereGradientsAreReducedPerMicroStep) {
   omp_set_num_threads(1);
   TrainingSetting setting = muon_setting();
   const auto reference = train_muon(1, setting);
@@ -269,9 +272,9 @@ TEST(MatrixWork, CountsWhatTravelsBetweenHosts) {
   const layout::Plan plan(matrix_table(), {4, 700, layout::Padding::aligned});
   const auto work = matrix_work(plan, config, true);
   EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 1), plan, *work), 0);
-  // Where every rank is a host, the host that sends most is the rank that does.
+  // With one rank per host, the host that sends most is the rank that sends most.
   EXPECT_EQ(matrix_bytes_between(comm::Hosts::apart(4), plan, *work), work->sent_bytes);
-  std::int64_t crosses = 0;  // between two hosts both send the same: one there, the other back
+  std::int64_t crosses = 0;  // both hosts send the same: one to the home, the other back
   for (std::size_t p = 0; p < plan.parameters().size(); ++p)
     for (const auto& one : work->homes.pieces(plan, static_cast<ParameterIndex>(p)))
       crosses += one.rank / 2 != one.home / 2 ? one.piece.elements : 0;
@@ -279,7 +282,7 @@ TEST(MatrixWork, CountsWhatTravelsBetweenHosts) {
   EXPECT_EQ(matrix_bytes_between(comm::Hosts::in_blocks(4, 2), plan, *work), 4 * crosses);
 }
 
-TEST(MatrixWork, AddsUpByHand) {
+TEST(MatrixWork, AgreesWithNumbersComputedByHand) {
   OptimizerConfig config;
   const layout::Plan two(matrix_table(), {2, 700, layout::Padding::aligned});
   EXPECT_FALSE(matrix_work(two, config, true).has_value());
@@ -298,18 +301,19 @@ TEST(MatrixWork, AddsUpByHand) {
   };
   const double qkv = 2 * of(14, 20) + of(13, 20), square = of(24, 24), mlp = of(20, 37);
   EXPECT_EQ(alone->flops, qkv + 2 * mlp + of(1, 65) + square);
-  // The largest: X of 37 x 20 in 752 elements of whole lines, twice 400.
+  // The largest: X of 37 x 20, padded to 752 elements, and two matrices of 400.
   EXPECT_EQ(alone->scratch_elements, std::max<std::int64_t>(752 + 2 * 400, 3 * 576));
 
   const auto sharded = matrix_work(two, config, true);
-  // The most expensive first, each to the rank that has less: square, fc, proj, qkv, row.
+  // In decreasing order of cost, each to the rank with less work: square, fc, proj, qkv, row.
   double load[2] = {square, mlp + mlp};
   load[0] += qkv;
   load[load[0] < load[1] ? 0 : 1] += of(1, 65);
   EXPECT_EQ(sharded->busiest_flops, std::max(load[0], load[1]));
   EXPECT_TRUE(sharded->travels);
   EXPECT_EQ(sharded->bytes(), 4 * (sharded->held_elements + sharded->scratch_elements));
-  // Rank 1 has fc and proj, 740 elements each in 752; rank 0 qkv (820 in 832), square and row.
+  // Rank 1 has fc and proj, 740 elements each, padded to 752; rank 0 has qkv (820, padded to 832),
+  // square and row.
   EXPECT_EQ(sharded->held_elements, std::max<std::int64_t>(832 + 576 + 80, 2 * 752));
   EXPECT_EQ(matrix_work(two, config, false)->held_elements, 0);
 }

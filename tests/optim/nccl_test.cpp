@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine and optimizer over NCCL, two ranks that share a GPU: the sum of two has one order, so
-// every switch must give the same bits.
+// Engine and optimizer over NCCL, on two ranks that share a GPU: a sum of two terms has only one
+// order, so every switch must give the same bits.
 #include <cstring>
 #include <string>
 #include <vector>

@@ -55,15 +55,16 @@ TEST(Schedule, EndsAtTheFinalFractionOfThePeak) {
   EXPECT_DOUBLE_EQ(learning_rate(config_of(Schedule::constant, 10), 100, 100), 2.0);
 }
 
-TEST(Schedule, IsHalfWayDownInTheMiddle) {
+TEST(Schedule, HasFallenByHalfInTheMiddle) {
   EXPECT_NEAR(learning_rate(config_of(Schedule::linear, 20), 60, 100), 1.1, 1e-15);
   EXPECT_NEAR(learning_rate(config_of(Schedule::cosine, 20), 60, 100), 1.1, 1e-15);
-  // A quarter of the way the cosine is still higher: 0.5 (1 + cos(pi/4)) of the way.
+  // After a quarter of the decay the cosine is at 0.5 (1 + cos(pi/4)) of the range, above a
+  // straight line.
   EXPECT_NEAR(learning_rate(config_of(Schedule::cosine, 20), 40, 100),
               2 * (0.1 + 0.9 * 0.5 * (1 + std::sqrt(0.5))), 1e-12);
 }
 
-TEST(Schedule, WsdHoldsThePeakAndThenFalls) {
+TEST(Schedule, WsdKeepsThePeakAndThenFalls) {
   const auto config = config_of(Schedule::wsd, 10);
   EXPECT_DOUBLE_EQ(learning_rate(config, 80, 100), 2.0);
   EXPECT_NEAR(learning_rate(config, 81, 100), 2 * (1 - 0.9 / 20), 1e-15);
@@ -78,7 +79,7 @@ TEST(Schedule, WsdFallsFastFirstByOneMinusTheSquareRoot) {
   EXPECT_NEAR(learning_rate(config, 100, 100), 0.2, 1e-15);
 }
 
-TEST(Schedule, SaysWhereTheDecayBegins) {
+TEST(Schedule, FindsWhereTheDecayBegins) {
   EXPECT_EQ(last_peak_step(config_of(Schedule::constant, 10).schedule, 100), 100);
   EXPECT_EQ(last_peak_step(config_of(Schedule::linear, 0).schedule, 100), 1);
   EXPECT_EQ(last_peak_step(config_of(Schedule::cosine, 10).schedule, 100), 10);
@@ -102,7 +103,7 @@ TEST(Schedule, StaysFiniteAndInsideItsBoundsAtEveryEdge) {
           }
 }
 
-TEST(Schedule, FallsWithoutAStepUp) {
+TEST(Schedule, NeverRisesAfterThePeak) {
   for (const Schedule kind : {Schedule::linear, Schedule::cosine, Schedule::wsd}) {
     const auto config = config_of(kind, 5);
     for (std::int64_t step = 5; step < 60; ++step)

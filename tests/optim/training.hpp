@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training without a model: gradients are a function of (rank, step, parameter, element) and of
-// the parameter's value, so that stale or wrong parameters show in the result.
+// Training without a model: gradients are a function of (rank, step, parameter, element) and of the
+// parameter's value, so that stale or wrong parameters change the result.
 #pragma once
 
 #include <cmath>
@@ -19,14 +19,15 @@
 
 namespace trireme::testing {
 
-/// Sizes around vector lengths and alignments; one has its own bucket; some decay.
+/// Sizes just below and above vector lengths and alignments; one parameter has its own bucket; some
+/// have weight decay.
 inline std::vector<layout::Parameter> training_table() {
   return {{"wte", {23, 17}, true, true}, {"a", {300}, false, true}, {"b", {65}, false, false},
           {"c", {41, 20}, false, true},  {"d", {1}, false, false},  {"e", {129}, false, true},
           {"f", {7}, false, false}};
 }
 
-/// With hidden matrices: wide, tall, square, of one row, and three in one parameter.
+/// A table with hidden matrices: wide, tall, square, of one row, and three in one parameter.
 inline std::vector<layout::Parameter> matrix_table() {
   return {{"wte", {23, 17}, true, true},           {"qkv", {41, 20}, false, true, {14, 13, 14}},
           {"qkv.bias", {41}, false, false},        {"fc", {37, 20}, false, true, {37}},
@@ -40,7 +41,7 @@ struct TrainingSetting {
   double clip_norm = 1.0;
   int steps = 5;
   optim::OnNonFinite on_non_finite = optim::OnNonFinite::stop;
-  /// Gradients that are quarter-integers, whose sums over ranks are exact in any order.
+  /// Gradients are multiples of 1/4, whose sums over ranks are exact in any order.
   bool exact_sums = false;
   optim::Kind kind = optim::Kind::adamw;
   optim::DecaySchedule weight_decay_schedule = optim::DecaySchedule::constant;
@@ -65,7 +66,8 @@ struct TrainingSetting {
   }
 };
 
-/// What is left of weight decay that falls in a straight line, where the setting says so.
+/// The remaining fraction of the weight decay, where the setting lets it fall in a straight line;
+/// else 1.
 inline double decay_share(const TrainingSetting& setting, int step) {
   return setting.weight_decay_schedule == optim::DecaySchedule::linear
              ? static_cast<double>(setting.steps - step) / (setting.steps - 1)
@@ -174,7 +176,7 @@ class Training {
   }
 
  private:
-  /// Between host and device, whichever it is.
+  /// Copies between host and device, in either direction, or inside one.
   void copy(View to, ConstView from) {
     device_.copy(to, from, compute_);
     compute_.synchronize();
