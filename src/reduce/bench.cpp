@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What every transport's table has in common.
+/// The part of a table of shards that is the same for every transport.
 struct PlainShards final : comm::Shards {
   PlainShards(View bucket, int rank, int size) : Shards(bucket, rank, size) {}
 };
@@ -58,7 +58,7 @@ class Arena {
 
   const layout::Plan& plan_;
   const int rank_;
-  device::Buffer gradients_, parameters_;  // never touched, so never really there
+  device::Buffer gradients_, parameters_;  // never accessed, so no pages are mapped
 };
 
 std::uintptr_t sum_of(const BucketTables& tables) {
@@ -72,7 +72,7 @@ std::uintptr_t sum_of(const BucketTables& tables) {
   return sum;
 }
 
-/// Seconds of one call, over enough calls that the clock's own cost vanishes.
+/// Seconds per call, measured over enough calls to make the clock's own cost negligible.
 template <class Step>
 double timed(int batch, Step&& step) {
   const auto start = Clock::now();

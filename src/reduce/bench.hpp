@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench shards`: what a step pays to find where every shard lies.
+// `trireme bench shards`: the time that a step spends on computing the addresses of all shards.
 //
-// searched  what a step does with parallel.cached_shards off: for every bucket this rank's shards
-//           of gradients and parameters, and the pieces of parameters in them.
-// cached    reads the same addresses from the tables that were made once.
+// searched  as in a step with parallel.cached_shards off: for every bucket, compute this rank's
+//           shards of gradients and parameters, and the pieces of parameters in them.
+// cached    read the same addresses from tables that were computed once.
 //
-// Both add up every address, so both touch all of it. A transport's own look-ups (registered
-// memory, peers' windows) are not in it, so `searched` is the least that it costs. Needs neither
-// MPI nor the ranks that it describes.
+// Both add up all addresses, so that no address can be optimized away. The look-ups of a transport
+// (registered memory, peers' windows) are not included, so `searched` is a lower bound. The bench
+// needs neither MPI nor the ranks of the plan.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct ShardsBench {
   double searched_s = 0, cached_s = 0;  ///< per step, medians
 };
 
-/// For the rank in the middle. fp32 parameters.
+/// For the middle rank, with fp32 parameters.
 ShardsBench bench_shards(const layout::Plan& plan, device::Device& device, int repetitions);
 
 std::string shards_table(const ShardsBench& result);

@@ -2,12 +2,12 @@
 // The communication stream, and the order in which collectives begin on it.
 //
 // There is one stream, so collectives run in the order in which they are pushed, and that order is
-// the same on all ranks. Where nothing overlaps the stream is inlined: a push returns when the
-// collective is over.
+// the same on all ranks. Without overlap the stream is inlined: push() returns when the collective
+// has completed.
 //
-// 1. While collectives are held, for proofs, a push only remembers. The collective begins when
-// compute is about to wait for it or for one that was pushed later, so a wait that was forgotten
-// reads old values every time and not only on a slow network. The order stays the same.
+// 1. While collectives are held (`trireme verify` and tests), push() only adds the collective to a
+// list. It begins when compute is about to wait for it or for a later one. So code with a missing
+// wait reads old values in every run, not only on a slow network. The order stays the same.
 // 2. No call allocates.
 // 3. All members are called from the host thread that enqueues on the compute stream.
 #pragma once
@@ -24,22 +24,22 @@ namespace trireme::reduce {
 
 class CollectiveQueue {
  public:
-  /// Who enqueues the collective of a bucket on stream().
+  /// Enqueues the collective of a bucket on stream().
   class Source {
    public:
     virtual ~Source() = default;
     virtual void start(BucketIndex bucket) = 0;
   };
 
-  /// `most`: collectives that may be held at a time.
+  /// `most`: the largest number of held collectives.
   CollectiveQueue(device::Device& device, bool overlaps, std::size_t most);
 
   [[nodiscard]] device::Stream& stream() { return *stream_; }
   void push(Source& source, BucketIndex bucket);
-  /// Compute waits for this collective next. Cheap when it has begun.
+  /// Call before compute waits for this collective: begins it if it is held, with all before it.
   void about_to_wait(const Source& source, BucketIndex bucket);
   void hold(bool held) { holds_ = held; }
-  /// Ends the stream and what works for it: before the memory goes that collectives touch.
+  /// Destroys the stream and its thread. Call before freeing memory that collectives access.
   void close() { stream_.reset(); }
 
  private:
@@ -50,7 +50,7 @@ class CollectiveQueue {
 
   std::unique_ptr<device::Stream> stream_;
   bool holds_ = false;
-  std::vector<Held> held_;  // in order
+  std::vector<Held> held_;  // in the order of push()
 };
 
 }  // namespace trireme::reduce

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deck section `parallel`: how gradients and parameters travel. Every switch is invisible in
-// the numbers: it changes time and memory only. Two exceptions:
-// gradient_dtype: bf16 rounds, and each reduction adds in its own order.
+// The deck section `parallel`: how ranks exchange gradients and parameters. The switches change
+// time and memory only, never a result, with two exceptions: gradient_dtype: bf16 rounds, and each
+// value of `reduction` adds in its own order.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,16 @@
 
 namespace trireme::reduce {
 
-/// What gradients travel as; they are accumulated, and reach the optimizer, in fp32.
+/// The type in which gradients are sent. They are accumulated, and the optimizer reads them, in
+/// fp32.
 enum class GradientDType : std::uint8_t { fp32, bf16 };
 
-/// Copies of what is held in shards. none: one. node: one on each host.
+/// Number of copies (replicas) of the sharded state. none: one copy over all ranks. node: one copy
+/// on each host.
 enum class Replicate : std::uint8_t { none, node };
 
-/// step: micro-steps are added up on each rank first. micro_step: each is reduced, and its sums
-/// over the ranks are added up.
+/// step: each rank adds up its micro-steps, and the sum is reduced. micro_step: every micro-step is
+/// reduced, and the reduced gradients are added up.
 enum class ReduceEvery : std::uint8_t { automatic, step, micro_step };
 
 constexpr DType dtype_of(GradientDType choice) {
@@ -64,16 +66,17 @@ struct ParallelConfig {
   Duration deadline{comm::default_deadline_s};
 
   [[nodiscard]] bool sharded() const { return shard != layout::Shard::none; }
-  /// Whether gradients can be sharded with the other keys; reduce_every apart, which follows.
+  /// Whether the other keys allow sharded gradients; reduce_every is not checked, its default
+  /// follows `shard`.
   [[nodiscard]] bool can_shard_gradients() const {
     return reduction != comm::Reduction::tree && bucket_order == layout::BucketOrder::reverse;
   }
-  /// Whether each micro-step is reduced by itself.
+  /// Whether each micro-step is reduced separately.
   [[nodiscard]] bool reduces_micro_steps() const {
     return reduce_every == ReduceEvery::micro_step ||
            (reduce_every == ReduceEvery::automatic && layout::shards_gradients(shard));
   }
-  /// Buckets of parameters, with shard: parameters.
+  /// With shard: parameters: buckets of parameters that are gathered ahead.
   [[nodiscard]] std::int64_t gathered_ahead() const { return overlap_parameters ? prefetch : 0; }
 };
 
@@ -88,7 +91,7 @@ void describe(V& v, CheckReplicasConfig& c) {
     {.help = "Compare them after the first step of a start and before every checkpoint as well."});
 }
 
-/// The keys of GPUs.
+/// The keys that apply to GPUs only.
 template <class V>
 void describe_gpu(V& v, ParallelConfig& c) {
   v("register_buffers", c.register_buffers,
@@ -100,7 +103,7 @@ void describe_gpu(V& v, ParallelConfig& c) {
          "rounds to bf16 at every rank."});
   v("nccl_blocks", c.nccl_blocks,
     {.unit = "multiprocessors",
-     .help = "How many a collective of NCCL may take from compute; auto: NCCL chooses.",
+     .help = "Multiprocessors that an NCCL collective may use; auto: NCCL chooses.",
      .min = 1,
      .max = 64});
   v("product_blocks", c.product_blocks,

@@ -29,7 +29,7 @@ Engine::Impl::Impl(const layout::Plan& plan,
       communicator_(communicator),
       device_(device),
       compute_(compute),
-      // A bucket is held once for its reduction and once for its gather.
+      // The queue may hold two collectives of each bucket: its reduction and its gather.
       queue_(device, overlaps(config, communicator), 2 * plan.buckets().size()),
       parameters_(plan_, parameter_dtype, config_, communicator, device, compute, queue_),
       gradients_(plan_, config_, communicator, device),

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient engine: it drives each bucket through its states, between the store of gradients
-// (gradient_store.hpp) and that of parameters (parameter_store.hpp), which it owns.
+// The gradient engine: it drives each bucket through its states. It owns the store of gradients
+// (gradient_store.hpp) and the store of parameters (parameter_store.hpp).
 //
 //   filling -> ready -> reducing -> shard_ready -> updated -> gathering -> current
 //
-// Backward writes gradients into the buckets (they are views, nothing is copied in) and says when
-// each is finished; when a bucket's last gradient is, the bucket is reduced; the optimizer updates
-// the shards it owns; the parameters are gathered; the next forward waits for a bucket just before
-// it first reads from it. Every arrow that crosses streams is one event:
+// Backward writes gradients directly into the buckets (gradients are views of them) and reports
+// each one when it is complete. When the last gradient of a bucket is complete, the bucket is
+// reduced; the optimizer updates the shards that it owns; the parameters are gathered; the next
+// forward waits for a bucket just before it first reads from it. Every arrow that crosses streams
+// is one event:
 //
 //   ready    compute stream, after the bucket's last gradient; communication waits for it before
 //            reducing
@@ -19,33 +20,37 @@
 // With reduction: tree a step has several leaves per rank (reduce/leaves.hpp): each but the last
 // ends with next_leaf(), and gradients are reported ready in the last one only.
 //
-// Where gradient_dtype is bf16, the communication stream rounds a bucket into memory of its own
-// before it reduces, and widens the result back after it.
+// With gradient_dtype: bf16 the communication stream rounds a bucket into a separate buffer before
+// the reduction, and converts the result back to fp32 after it.
 //
-// There is one communication stream, so collectives run in the order of their enqueueing, and that
-// order is the same on all ranks: reductions in layout order, gathers in the order of
-// mark_updated. An overlap switch that is off makes compute wait right after each collective of
-// its kind; with both off, or with one rank, the communication stream is inline.
+// There is one communication stream, so collectives run in the order in which they are enqueued,
+// and that order is the same on all ranks: reductions in layout order, gathers in the order of
+// mark_updated(). Where overlap_gradients or overlap_parameters is off, compute waits right after
+// each reduction or gather; with both off, or with one rank, the communication stream is inline.
 //
-// 1. One reduction per bucket and step, on the last micro-step; a bucket that is ready before its
-// predecessor waits for it. With reduce_every: micro_step one per micro-step, which reports all its
-// gradients ready and, unless it is the last, ends with next_micro_step(); the sums over the ranks
-// are added up in the order of micro-steps. What check_gradients finds is then of the last one.
-// With shard: gradients or parameters buckets take turns in the memory of a few (layout/ring.hpp),
-// every micro-step is reduced so, and before_write() makes compute wait for the reduction that was
-// there before. With shard: parameters whole parameters take turns as well (layout/residency.hpp):
-// before_use() gathers what is not there, and the bucket that comes next.
-// 2. Padding is zero when a step starts and stays zero.
-// 3. After construction no call allocates and, with cached shards, none computes an address.
+// 1. There is one reduction per bucket and step, in the last micro-step. A bucket that is ready
+// before its predecessor waits for it. With reduce_every: micro_step there is one reduction per
+// bucket and micro-step. Then every micro-step reports all its gradients ready and, unless it is
+// the last, ends with next_micro_step(); the sums over the ranks are added up in the order of
+// micro-steps; and check_gradients keeps the findings of the last micro-step only.
+// 2. With shard: gradients or parameters, buckets share a few slots of memory (layout/ring.hpp):
+// they "take turns". Every micro-step is reduced, and before_write() makes compute wait until the
+// previous bucket of the slot is reduced. With shard: parameters, whole parameters share slots as
+// well (layout/residency.hpp): before_use() gathers the bucket if it is not in its slot, and starts
+// to gather the next ones.
+// 3. Padding is zero when a step starts and stays zero. After construction no call allocates and,
+// with cached shards, none computes an address.
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at
-// finish_reduction(), before anyone waits.
-// 5. Same calls, same order, same bits with every setting of the switches.
-// 6. With check_gradients every bucket is looked through when its last gradient is reported ready,
-// before sums over ranks can hide who made a NaN. The engine only remembers; the optimizer, which
-// sees the norm fail on all ranks at once, asks and tells.
-// 7. A step never waits for compute. What it leaves for the host, times and findings, is kept until
-// the end of the next one, so that it can be read when that has begun; who reads it waits.
-// 8. Measuring leaves reads gradients and writes none: a step has the same bits with it.
+// finish_reduction(), before any rank waits.
+// 5. The same calls in the same order give the same bits with every setting of the switches.
+// 6. With check_gradients every bucket is searched for NaN and infinities when its last gradient is
+// reported ready, before the sum over ranks hides which rank computed them. The engine only stores
+// the finding. The optimizer, for which the norm is not finite on all ranks at once, asks for it
+// and reports it.
+// 7. A step never makes the host wait for compute. Its times and findings are kept until the end of
+// the next step, so the host can read them after the next step has begun; the functions that read
+// them wait.
+// 8. measure_leaves() does not change gradients: a step has the same bits with and without it.
 // 9. All members are called from one host thread, the one that enqueues on the compute stream.
 #pragma once
 
@@ -71,12 +76,12 @@ namespace trireme::reduce {
 struct StepTimes {
   std::span<const ReductionTimes> reductions;  ///< by bucket, then in their order
   std::span<const GatherTimes> gathers;        ///< likewise
-  /// Seconds in the step in which compute waited for the network. What it waited between steps (an
-  /// evaluation reads parameters first) is in `gathers` only.
+  /// Seconds of the step in which compute waited for the network. Waits between steps (when an
+  /// evaluation reads the parameters first) are in `gathers` only.
   double exposed_s = 0;
 };
 
-/// What the optimizer works on: this rank's piece of one bucket.
+/// This rank's piece of one bucket, for the optimizer.
 struct OwnedShard {
   BucketIndex bucket{};
   View gradient;   ///< fp32, summed over ranks once waited for; whole bucket when not sharded
@@ -106,87 +111,93 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Views of one parameter inside its bucket. Valid for the engine's life; those of buckets that
-  /// take turns overlap.
+  /// Views of one parameter inside its bucket. Valid for the lifetime of the engine. Views of
+  /// buckets that share a slot overlap.
   [[nodiscard]] View gradient(ParameterIndex parameter) const;
   [[nodiscard]] View parameter(ParameterIndex parameter) const;
-  /// Whole buckets, padding included: for checks between steps. Where parameters take turns,
-  /// before_use() brings them there.
+  /// Whole buckets with padding, for checks between steps. Where parameters share slots, call
+  /// before_use() first.
   [[nodiscard]] View bucket_gradients(BucketIndex bucket) const;
   [[nodiscard]] View bucket_parameters(BucketIndex bucket) const;
 
-  /// Zeroes the gradients, but those whose memory takes turns. Call before the first micro-step.
+  /// Call before the first micro-step. Zeroes the gradients; where they share slots, before_write()
+  /// does this instead.
   void begin_step();
-  /// In the present step, until the next begins: adds the squares of every leaf's gradient on this
-  /// rank, as it is before leaves are added to one another, to `squares` on the compute stream.
-  /// Call after begin_step(). Requires: reduction: tree, whose leaves do not depend on the number
-  /// of ranks; `squares` outlives the step.
+  /// For the current step only: adds the squares of every leaf's gradient on this rank, before
+  /// leaves are added to one another, to `squares` on the compute stream. Call after begin_step().
+  /// Requires: reduction: tree, whose leaves do not depend on the number of ranks; `squares`
+  /// outlives the step.
   void measure_leaves(ops::StreamSum& squares);
-  /// How many there were: the number by which times() and first_not_finite() know the present step.
+  /// Number of calls of begin_step(). It is the number of the current step in times() and
+  /// first_not_finite().
   [[nodiscard]] std::int64_t steps_begun() const;
-  /// After the last micro-step of each leaf but the last: sets the leaf's gradients aside and
-  /// zeroes them.
+  /// Call after the last micro-step of each leaf but the last: adds the leaf to the waiting sums
+  /// (leaves.hpp) and zeroes the gradients.
   void next_leaf();
-  /// After every micro-step but the last, with reduce_every: micro_step: adds what was reduced to
-  /// what was before, and zeroes the gradients. Requires: every gradient was reported ready.
+  /// Call after every micro-step but the last, with reduce_every: micro_step: adds the reduced
+  /// gradients to the sums of earlier micro-steps, and zeroes the gradients. Requires: every
+  /// gradient was reported ready.
   void next_micro_step();
-  /// Compute is given the first write to this gradient in a micro-step next; later calls of the
-  /// micro-step are cheap. Where gradients take turns compute waits until the memory is free, and
-  /// zeroes the bucket; else nothing happens. Requires: all gradients of the bucket that had the memory
-  /// before were reported ready.
+  /// Call before enqueueing the first write to this gradient in a micro-step; later calls in the
+  /// same micro-step are cheap. Where gradients share slots, compute waits until the slot is free
+  /// and zeroes the bucket; otherwise nothing happens. Requires: all gradients of the previous
+  /// bucket of the slot were reported ready.
   void before_write(ParameterIndex parameter);
-  /// Whether before_write() does anything.
+  /// Whether gradients share slots, so that before_write() has an effect.
   [[nodiscard]] bool takes_turns() const;
-  /// The last write to this gradient has been enqueued on the compute stream. Starts the bucket's
-  /// reduction when it is the last.
+  /// Call when the last write to this gradient has been enqueued on the compute stream. The last
+  /// gradient of a bucket starts the bucket's reduction.
   void mark_ready(ParameterIndex parameter);
   /// Checks that the reduction of every bucket has begun. Never blocks.
   void finish_reduction();
-  /// The first finding of the present step or the one before, in layout order; none with
+  /// The first finding of the current step or the one before, in layout order; none with
   /// check_gradients off. Requires: finish_reduction() was called in that step, and the host has
-  /// waited for what compute was given until then.
+  /// waited for the work that was enqueued on compute until then.
   [[nodiscard]] std::optional<NotFinite> first_not_finite(std::int64_t step) const;
-  /// The optimizer's pieces in layout order; wait_for_shard before reading a gradient. Update them
-  /// in forward order, last bucket first, so that the first layers' parameters travel first.
+  /// The optimizer's pieces in layout order; call wait_for_shard() before reading a gradient.
+  /// Update them in forward order, last bucket first, so that the first layers' parameters are
+  /// gathered first.
   [[nodiscard]] std::span<const OwnedShard> owned() const;
   void wait_for_shard(BucketIndex bucket);
-  /// The optimizer has enqueued its writes to this shard; starts the gather (sharded).
+  /// Call when the optimizer has enqueued its writes to this shard; starts the gather (sharded).
   void mark_updated(BucketIndex bucket);
-  /// Compute waits until these parameters are current. Cheap when they are. Where parameters take
-  /// turns it gathers them, all ranks alike, and ends the use of those that were asked for before.
+  /// Compute waits until these parameters are current. Cheap when they are. Where parameters share
+  /// slots, this gathers them and ends the use of the parameters of earlier calls; all ranks must
+  /// make the same calls.
   void before_use(std::span<const ParameterIndex> parameters);
-  /// Whether parameters do so (shard: parameters).
+  /// Whether parameters share slots (shard: parameters).
   [[nodiscard]] bool parameters_take_turns() const;
-  /// Compute waits for all gathers under way: until all parameters are current, but where these
-  /// take turns.
+  /// Compute waits for all gathers that have been enqueued. Afterwards all parameters are current,
+  /// except where they share slots.
   void wait_for_parameters();
-  /// After parameters were written from outside (initialization, a checkpoint): gathers from the
-  /// owners, or declares them current, or, where they take turns, forgets what was gathered.
+  /// Call after parameters were written from outside (initialization, a checkpoint). Sharded:
+  /// gathers them from the owners, or, where they share slots, marks all slots as not gathered. Not
+  /// sharded: marks the parameters as current.
   void publish_parameters();
 
-  /// For proofs. A collective that an overlap switch would let run beside compute, and that comes
-  /// up while they are held, starts only when compute waits for it or for a later one. A forgotten
-  /// wait then reads what was there before, every time and not only on a slow network. Call between
-  /// steps, on all ranks alike.
+  /// For `trireme verify` and tests. While collectives are held, one that would overlap with
+  /// compute starts only when compute waits for it or for a later one. Code with a missing wait
+  /// then reads old values in every run, not only on a slow network. Call between steps, on all
+  /// ranks with the same value.
   void hold_collectives(bool held);
 
-  /// Times of the present step, which its last mark_updated() has finished, or of the one before.
-  /// Blocks until compute is through with them. Valid until the next call.
+  /// Times of the current step, after its last mark_updated(), or of the step before. Blocks until
+  /// compute has completed the step. Valid until the next call.
   [[nodiscard]] StepTimes times(std::int64_t step);
-  /// Times of gathers that belong to no step, since no step followed; nothing of a reduction. Each
-  /// gather is told once. Call after wait_for_parameters().
+  /// Times of the gathers after the last step, which belong to no step because none followed. Each
+  /// gather is returned once. Call after wait_for_parameters().
   [[nodiscard]] std::span<const GatherTimes> take_last_gathers();
 
-  /// Leaves that this rank computes in a step.
+  /// Number of leaves that this rank computes in a step.
   [[nodiscard]] std::int64_t leaves() const;
   [[nodiscard]] const layout::Plan& plan() const;
   [[nodiscard]] bool sharded() const;
   [[nodiscard]] bool cached_shards() const;
   [[nodiscard]] DType parameter_dtype() const;
-  /// Whose shards owned() are: the rank in its replica.
+  /// This rank's index in its replica; owned() has the shards of this index.
   [[nodiscard]] int rank() const;
-  /// fp32 gradients, the copy that travels where gradient_dtype is not fp32, sums of micro-steps,
-  /// and the partial sums of a tree.
+  /// Bytes of fp32 gradients, of the copy that is sent where gradient_dtype is not fp32, of the
+  /// sums of micro-steps, and of the partial sums of a tree.
   [[nodiscard]] std::size_t gradient_bytes() const;
   [[nodiscard]] std::size_t parameter_bytes() const;
 

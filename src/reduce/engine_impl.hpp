@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The insides of the engine: the state machine of gradients, between the stores that hold the
-// memory (gradient_store.hpp, parameter_store.hpp) and the queue of collectives.
+// The implementation of the engine: the state machine of gradients, which connects the stores that
+// hold the memory (gradient_store.hpp, parameter_store.hpp) with the queue of collectives.
 //
-// The two halves of a bucket's life overlap in time: its reduction belongs to this step, its gather
-// may still be waited for in the next one. So the gradient half is a phase here, and the parameter
-// half is the parameter store's.
+// The states of a bucket form two halves that overlap in time: the reduction belongs to this step,
+// but compute may wait for the gather in the next one. So the gradient half is a Phase here, and
+// the parameter store keeps the parameter half.
 //
 // 1. Compute waits once for each reduction: before the bucket's memory is written again, or before
 // the optimizer reads.
@@ -23,7 +23,7 @@
 
 namespace trireme::reduce {
 
-/// The gradient half of a bucket's life.
+/// The gradient half of a bucket's states.
 enum class Phase : std::uint8_t { filling, ready, reducing, shard_ready, updated };
 
 inline const char* name(Phase phase) {
@@ -36,12 +36,12 @@ struct ReductionEvents {
 };
 
 struct BucketRun {
-  std::array<std::vector<ReductionEvents>, turns> reductions;  // one of each round
+  std::array<std::vector<ReductionEvents>, turns> reductions;  // one per round
   std::size_t num_pending = 0;                                 // parameters not yet reported ready
-  std::size_t reduced_round = 0;                               // of the latest reduction
+  std::size_t reduced_round = 0;                               // round of the latest reduction
   Phase phase = Phase::updated;
-  bool begun = false;   // its turn in this round has come; where buckets take turns
-  bool awaits = false;  // compute has yet to wait for the latest reduction
+  bool begun = false;   // has the slot in this round; where buckets share slots
+  bool awaits = false;  // compute has not waited for the latest reduction yet
 };
 
 class Engine::Impl final : private CollectiveQueue::Source {
@@ -76,7 +76,7 @@ class Engine::Impl final : private CollectiveQueue::Source {
   device::Device& device_;
   device::Stream& compute_;
 
-  CollectiveQueue queue_;  // closed before the stores go
+  CollectiveQueue queue_;  // closed before the stores are destroyed
   ParameterStore parameters_;
   GradientStore gradients_;
   Leaves leaves_;
@@ -92,23 +92,23 @@ class Engine::Impl final : private CollectiveQueue::Source {
   void await_reduction(BucketIndex bucket);
 
   BucketRun& run_of(BucketIndex bucket) { return buckets_[at(bucket)]; }
-  /// Of the present step.
+  /// Event set of the current step.
   [[nodiscard]] std::size_t turn() const { return turn_of(steps_begun_); }
-  /// Of its latest one.
+  /// Events of the bucket's latest reduction.
   ReductionEvents& reduction_of(BucketIndex bucket) {
     return run_of(bucket).reductions[turn()][run_of(bucket).reduced_round];
   }
 
   std::vector<BucketRun> buckets_;
-  std::vector<std::optional<BucketIndex>> tenants_;  // of the slots, the latest ones
-  std::vector<ReductionTimes> reduction_times_;      // what times() gave last
+  std::vector<std::optional<BucketIndex>> tenants_;  // by slot: its latest bucket
+  std::vector<ReductionTimes> reduction_times_;      // result of the last times()
   std::vector<GatherTimes> gather_times_;
-  ops::StreamSum* leaf_squares_ = nullptr;       // where this step's leaves are measured
-  device::Buffer findings_;                      // what not_finite_ is a span of
+  ops::StreamSum* leaf_squares_ = nullptr;       // sum of measure_leaves()
+  device::Buffer findings_;                      // memory of not_finite_
   std::span<std::int64_t> not_finite_;           // [turn][bucket]: first element, or -1
   std::vector<char> reported_;                   // by parameter, in this round
-  std::size_t round_ = 0;                        // reductions of this step that are over
-  std::array<std::size_t, turns> num_rounds_{};  // of the steps
+  std::size_t round_ = 0;                        // current round of this step
+  std::array<std::size_t, turns> num_rounds_{};  // by turn
   std::size_t next_to_reduce_ = 0;
   std::size_t num_updated_ = 0;
   std::array<EventPtr, turns> step_began_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every arrow of the state machine.
+// The transitions of the state machine (engine.hpp).
 #include <algorithm>
 #include <array>
 #include <string>
@@ -46,8 +46,8 @@ void Engine::Impl::begin_round() {
 
 void Engine::Impl::measure_leaves(ops::StreamSum& squares) {
   TRIREME_EXPECT(config_.reduction == comm::Reduction::tree && leaves_.finished() == 0,
-                 "leaves are measured with reduction: {}, after {} of them",
-                 word(config_.reduction), leaves_.finished());
+                 "measure_leaves() with reduction: {}, after {} leaves", word(config_.reduction),
+                 leaves_.finished());
   leaf_squares_ = &squares;
 }
 
@@ -59,13 +59,13 @@ void Engine::Impl::next_leaf() {
                  "leaf {} of {} ends outside of a step, or after its last leaf, or with gradients "
                  "reported ready",
                  leaves_.finished(), leaves_.per_step());
-  if (leaf_squares_ != nullptr)  // with the padding, which is zero
+  if (leaf_squares_ != nullptr)  // includes the padding, which is zero
     leaf_squares_->add_squares(gradients_.all(), compute_);
   leaves_.set_aside(compute_);
 }
 
 void Engine::Impl::next_micro_step() {
-  TRIREME_EXPECT(config_.reduces_micro_steps(), "a micro-step of its own with reduce_every: {}",
+  TRIREME_EXPECT(config_.reduces_micro_steps(), "next_micro_step() with reduce_every: {}",
                  word(config_.reduce_every));
   finish_reduction();
   ++round_;
@@ -82,7 +82,7 @@ void Engine::Impl::before_write(ParameterIndex parameter) {
   if (tenant) {
     const BucketRun& before = run_of(*tenant);
     TRIREME_EXPECT(!before.begun || before.phase == Phase::reducing,
-                   "{} is written, in the memory of bucket {}, which is {}",
+                   "{} is written to memory of bucket {}, which is {}",
                    plan_.parameter(parameter).name, at(*tenant), name(before.phase));
     await_reduction(*tenant);
   }
@@ -102,7 +102,7 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
                  "the gradient of {} was reported ready in leaf {} of a step of {}",
                  plan_.parameter(parameter).name, leaves_.finished(), leaves_.per_step());
   TRIREME_EXPECT(run.begun || !gradients_.ring(),
-                 "the gradient of {} was reported ready, and nobody has asked to write it",
+                 "the gradient of {} was reported ready without before_write()",
                  plan_.parameter(parameter).name);
   reported_[at(parameter)] = 1;
   if (leaf_squares_ != nullptr)
@@ -111,7 +111,7 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
   if (--run.num_pending > 0)
     return;
   TRIREME_EXPECT(!parameters_.gathering(bucket),
-                 "the gradients of bucket {} ({}, …) are ready, but nobody has "
+                 "the gradients of bucket {} ({}, …) are ready, but compute has not "
                  "waited for its parameters since their last update",
                  at(bucket), plan_.parameter(parameter).name);
   if (config_.check_gradients)

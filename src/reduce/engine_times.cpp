@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of the events, read when a step is over or the next one has begun.
+// Times of the events, read after a step has ended or the next one has begun.
 #include "base/error.hpp"
 
 #include "reduce/engine_impl.hpp"

@@ -47,7 +47,7 @@ void GradientStore::allocate(const ParallelConfig& config) {
   };
   const std::size_t all_bytes =
       bytes(ring_ ? ring_->elements() : plan_.flat_elements(), DType::f32);
-  // Only what travels comes from the communicator.
+  // Only memory that is sent is allocated from the communicator.
   if (rounds_) {
     arena_ = device_.allocate(all_bytes, "gradients");
     wire_ = communicator_.allocate(bytes(plan_.largest_bucket(), dtype_of(config.gradient_dtype)),

@@ -14,7 +14,8 @@ namespace trireme::reduce {
 namespace {
 
 constexpr std::int64_t least_shard_on_gpus = 1'000'000;
-/// Of the model, where buckets take turns: three of them are memory that gradients need anyway.
+/// Where buckets share slots, a bucket holds the model's elements divided by this number; a rank
+/// holds three buckets.
 constexpr std::int64_t buckets_that_take_turns = 16;
 
 std::int64_t least_shard(const ParallelConfig& config, Wire wire) {
@@ -24,7 +25,7 @@ std::int64_t least_shard(const ParallelConfig& config, Wire wire) {
                                    size_bytes(dtype_of(config.gradient_dtype)));
 }
 
-/// Elements of the largest layer but the first and the last, which have the embeddings.
+/// Elements of the largest layer, except the first and the last, which have the embeddings.
 std::int64_t largest_inner_layer(const std::vector<layout::Parameter>& parameters) {
   std::int64_t largest = 0, sum = 0;
   const int first = parameters.front().group, last = parameters.back().group;
@@ -94,8 +95,8 @@ int replicas(const ParallelConfig& config, int ranks, int hosts) {
 int replicas(const ParallelConfig& config, comm::World& world) {
   if (config.replicate.number || config.replicate.keyword == Replicate::none)
     return replicas(config, world.size(), 1);
-  // Where each rank's place in its host is its number modulo as many as all hosts have, ranks of a
-  // host follow one another.
+  // The ranks of each host are consecutive where every rank's local number is its number modulo the
+  // ranks per host.
   const int here = world.local_size();
   const std::int64_t in_place = world.rank() % here == world.local_rank() ? 0 : 1;
   std::int64_t extremes[] = {here, -here, in_place};

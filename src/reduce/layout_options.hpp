@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout that a deck asks for on a number of ranks: how large a bucket is, above all.
+// The layout that a deck specifies for a number of ranks, in particular the size of buckets.
 //
-// `bucket_elements: auto` takes the larger of 40 million elements and what keeps a rank's shard of
-// a full bucket from being less than one message, since each shard pays one latency per rank or
-// hop; and never more than the model has. The message is the transport's own:
+// `bucket_elements: auto` is 40 million elements, or more where a rank's shard of a full bucket
+// would be smaller than one message, since each shard costs one latency per rank or hop; but at
+// most the size of the model. The size of a message depends on the transport:
 //
 //   one host, shared memory   512 KiB     reason: comm/transport/transports.hpp
 //   several hosts, MPI         60 KiB
 //   GPUs, NCCL                  4 MB      1 million elements of fp32. Source: Megatron-LM,
 //                                         distributed_data_parallel_config.py: max(40M, 1M * ranks)
 //
-// Where gradients are sharded three buckets are held beside the sums, so there a 16th of the model
-// takes the place of 40 million where it is less. With shard: parameters a bucket holds at least a
-// layer (that of an embedding apart) and ends with one, so that few buckets are whole at a time.
+// Where gradients are sharded, a rank holds three buckets in addition to the sums, so there a 16th
+// of the model replaces 40 million if it is smaller. With shard: parameters a bucket holds at least
+// one layer (embeddings are not counted) and ends with a layer, so that few buckets are whole at a
+// time.
 //
-// So 40 million hold up to 305 ranks of one host, 2604 on several hosts and 40 GPUs. The choice is
-// arithmetic on numbers that are equal on all ranks. Where a bucket ends changes no number:
+// So 40 million is used for up to 305 ranks on one host, 2604 on several hosts, and 40 GPUs. The
+// choice depends only on numbers that are equal on all ranks. The ends of buckets change no result:
 // checkpoints hold parameters, not buckets, and may be read with any other choice.
 #pragma once
 
@@ -32,26 +33,26 @@
 
 namespace trireme::reduce {
 
-/// What buckets travel over.
+/// The network over which buckets are sent.
 enum class Wire : std::uint8_t { inside_a_host, between_hosts, gpus };
 
 /// The same on every rank.
 Wire wire_of(const comm::World& world, const device::Device& device);
 
-/// Elements that close a bucket: the deck's, or those that auto stands for.
+/// Number of elements at which a bucket closes: that of the deck, or the value of auto.
 std::int64_t bucket_elements(const ParallelConfig& config,
                              const std::vector<layout::Parameter>& parameters,
                              int ranks,
                              Wire wire);
 
-/// What is wrong with parallel.replicate on `ranks` ranks, equally many of which follow one another
-/// on each of `hosts` hosts: copies that have no equal groups of ranks, or leave nothing in shards.
-/// Empty: nothing.
+/// The error in parallel.replicate, if any, on `ranks` ranks, with the same number of consecutive
+/// ranks on each of `hosts` hosts: the ranks cannot be divided into equal groups, or each copy
+/// would have one rank only. Empty: no error.
 std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts);
-/// The copies that it stands for there. Throws UserError where there is a problem.
+/// The number of copies there. Throws UserError where replicas_problem() is not empty.
 int replicas(const ParallelConfig& config, int ranks, int hosts);
-/// The same of a run. Collective. Throws UserError as well where hosts have not equally many, or
-/// not consecutive ranks, and a copy is to be on each.
+/// The same for a run. Collective. With replicate: node, throws UserError as well where hosts do
+/// not have the same number of ranks, or their ranks are not consecutive.
 int replicas(const ParallelConfig& config, comm::World& world);
 
 /// `ranks`: of all copies.
@@ -61,7 +62,7 @@ layout::Options layout_options(const ParallelConfig& config,
                                Wire wire,
                                int replicas = 1);
 
-/// "40 M elements: auto", "chosen by hand": how the plan's buckets came about.
+/// How the plan's buckets were chosen, e.g. "40 M elements: auto" or "chosen by hand".
 std::string bucket_text(const ParallelConfig& config, const layout::Plan& plan);
 
 }  // namespace trireme::reduce

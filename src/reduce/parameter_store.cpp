@@ -78,7 +78,7 @@ void ParameterStore::begin_forward() {
     gather(residency_->begin_forward());
 }
 
-// What overlaps is waited for by the step after.
+// With overlap, the next step waits for the gather.
 void ParameterStore::publish(BucketIndex bucket, std::int64_t step, bool counts) {
   if (!sharded_)
     return;
@@ -102,7 +102,7 @@ void ParameterStore::gather(std::span<const layout::Residency::Gather> gathers) 
   }
 }
 
-// Before forward and before backward of a micro-step, where buckets take turns.
+// Where buckets share slots, a micro-step has two gathers: one for forward, one for backward.
 void ParameterStore::add_gathers(Bucket& bucket) {
   const std::size_t more = residency_ ? 2 : 1;
   for (Gathers& gathers : bucket.of_steps)

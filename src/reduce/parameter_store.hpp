@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters as forward and backward read them, in the run's dtype: a view of each, and the
-// publication of what the owners of shards have written.
+// The parameters that forward and backward read, in the run's dtype: a view of each, and the
+// gathers that distribute what the owners of shards have written.
 //
 //   current -> gathering -> current
 //
-// A gather is enqueued when the optimizer has enqueued its writes to a shard, and compute waits for
-// it just before it first reads from the bucket. Two events cross streams:
+// A gather is enqueued after the optimizer has enqueued its writes to a shard. Compute waits for it
+// just before it first reads from the bucket. Two events cross streams:
 //
 //   updated  compute stream, after the writes; communication waits for it before gathering
 //   end      communication stream, after the gather; compute waits for it before the first reader
 //
-// With shard: parameters the owners write to memory of their own, and whole buckets take turns in a
-// few slots (layout/residency.hpp). A bucket is gathered when a layer asks for it or for the one
-// before it, and again in backward; `updated` then says as well that the slot's last readers are
-// through, and the gather begins with a copy of the rank's own shard.
+// With shard: parameters the owners write to separate memory, and whole buckets share a few slots
+// (layout/residency.hpp). A bucket is gathered when a layer needs it or the bucket before it, and
+// again in backward. Then `updated` also marks that the last readers of the slot have finished, and
+// the gather begins with a copy of the rank's own shard.
 //
-// Not sharded, every rank writes whole buckets, nothing is gathered and all is current always.
+// Without shards every rank writes whole buckets, nothing is gathered, and all parameters are
+// always current.
 //
-// 1. Views are valid for the store's life; with shard: parameters those of buckets of one slot
-// overlap, and hold what was last asked for.
-// 2. After construction no call allocates and, with cached shards, none computes an address; but
-// a step with more micro-steps than those before it makes events.
+// 1. Views are valid for the lifetime of the store. With shard: parameters, views of buckets of one
+// slot overlap, and hold the bucket that was gathered last.
+// 2. After construction no call allocates and, with cached shards, none computes an address.
+// Exception: a step with more micro-steps than all before it creates events.
 // 3. All members are called from the host thread that enqueues on the compute stream.
 #pragma once
 
@@ -58,45 +59,46 @@ class ParameterStore final : private CollectiveQueue::Source {
 
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] View parameter(ParameterIndex parameter) const { return views_[at(parameter)]; }
-  /// Whole, padding included.
+  /// The whole bucket with padding.
   [[nodiscard]] View bucket(BucketIndex bucket) const { return buckets_[at(bucket)].whole; }
-  /// What this rank updates: its shard, or the whole bucket where nothing is sharded.
+  /// The parameters that this rank updates: its shard, or the whole bucket where nothing is
+  /// sharded.
   [[nodiscard]] View own(BucketIndex bucket) const;
   [[nodiscard]] std::size_t bytes() const { return arena_.bytes() + owned_.bytes(); }
-  /// Whether buckets are whole while a layer uses them only.
+  /// Whether buckets share slots, so that a bucket is whole only while a layer uses it.
   [[nodiscard]] bool takes_turns() const { return residency_.has_value(); }
 
-  /// Gathers count as those of the step with this number from now on.
+  /// From now on gathers are counted for the step with this number.
   void begin_step(std::int64_t step);
-  /// Forward begins soon: where buckets take turns, what it reads first is gathered.
+  /// Call before forward: where buckets share slots, gathers those that forward reads first.
   void begin_forward();
-  /// The writes to own(bucket) of the step with this number are enqueued; `counts`: its times are a
-  /// step's.
+  /// Call when the writes to own(bucket) in the step with this number are enqueued. `counts`:
+  /// whether the gather's times belong to a step.
   void publish(BucketIndex bucket, std::int64_t step, bool counts);
-  /// Compute waits until these are current. Cheap when they are. Where buckets take turns, nothing
-  /// else is read any more that was asked for before.
+  /// Compute waits until these parameters are current. Cheap when they are. Where buckets share
+  /// slots, the parameters of earlier calls must not be read any more.
   void before_use(std::span<const ParameterIndex> parameters);
-  /// Compute waits for all gathers that are under way.
+  /// Compute waits for all gathers that have been enqueued.
   void before_use_of_all();
   [[nodiscard]] bool gathering(BucketIndex bucket) const { return buckets_[at(bucket)].gathering; }
 
   [[nodiscard]] bool gathering() const { return num_gathering_ > 0; }
-  /// Appends the times of the gathers for which compute waited in the step with this number, and
-  /// counts them no more.
+  /// Appends the times of the gathers for which compute waited in the step with this number.
+  /// Returns each gather once.
   void take_times(BucketIndex bucket, std::int64_t step, std::vector<GatherTimes>& times);
 
  private:
   struct Gather {
     EventPtr updated, start, end, wait_begin, wait_end;
   };
-  /// Those that a step waits for, of which `num` are recorded.
+  /// The gathers that a step waits for; the first `num` are in use.
   struct Gathers {
     std::vector<Gather> all;
     std::size_t num = 0;
   };
   struct Bucket {
     View whole;
-    View own;  // where buckets take turns
+    View own;  // where buckets share slots
     std::unique_ptr<comm::Shards> shards;
     std::array<Gathers, turns> of_steps;
     Gather of_no_step;
@@ -124,7 +126,7 @@ class ParameterStore final : private CollectiveQueue::Source {
   std::vector<View> views_;  // by parameter
   std::vector<Bucket> buckets_;
   std::size_t num_gathering_ = 0;
-  std::optional<std::size_t> turn_;  // that gathers count for at present
+  std::optional<std::size_t> turn_;  // event set in which gathers are counted
 };
 
 }  // namespace trireme::reduce

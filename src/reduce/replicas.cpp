@@ -58,7 +58,7 @@ void Replicas::name_differences(BucketIndex first, std::int64_t buckets, std::in
     facts.push_back({fmt::format("{} in bucket {}", plan.parameter(parameter).name, at(first)),
                      fmt::format("hash {:016x}", hash_of(engine_.parameter(parameter))),
                      comm::Fact::Owner::machine});
-  // Where all of these agree, it is what lies between them.
+  // Where all parameters agree, the padding differs.
   facts.push_back({fmt::format("bucket {} with its padding", at(first)),
                    fmt::format("hash {:016x}", hash_of(engine_.bucket_parameters(first))),
                    comm::Fact::Owner::machine});

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether all ranks hold the same parameters. Every rank is to see the same bits after each gather;
-// a transport that mixes up memory, or a bit that flips, makes replicas drift apart, and the loss
+// Checks that all ranks hold the same parameters. Every rank must have the same bits after each
+// gather; if a transport writes to wrong memory, or a bit flips, replicas diverge, and the loss
 // shows it late or never.
 //
-// A check hashes every bucket where it lies (ops/optimizer/hash.hpp) and compares the hashes over
-// the ranks in one logarithmic maximum. Only where they differ are parameters hashed one by one, to
-// name the bucket, the parameter and the ranks. Where parameters take turns in memory (shard:
-// parameters), bucket after bucket is gathered for it.
+// A check hashes every bucket in place (ops/optimizer/hash.hpp) and compares the hashes over the
+// ranks by one all-reduce (maximum). Parameters are hashed one by one only where hashes differ, to
+// name the bucket, the parameter and the ranks. Where parameters share slots of memory (shard:
+// parameters), the check gathers one bucket after another.
 //
 // Threads: the host thread that owns the compute stream. check() is collective and waits for all
 // gathers.
@@ -27,7 +27,7 @@ class Replicas {
   /// All of these outlive the object.
   Replicas(Engine& engine, comm::World& world, device::Device& device, device::Stream& compute);
 
-  /// Throws CommError on all ranks when any holds other parameters than the others after `step`.
+  /// Throws CommError on all ranks when the parameters of any two ranks differ after `step`.
   void check(std::int64_t step);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// After construction a step of the engine allocates nothing: every operator new of this executable
-// is counted while it runs.
+// After construction a step of the engine allocates nothing: this executable counts every call of
+// operator new during steps.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -21,8 +21,8 @@ std::atomic<long> num_allocations{0};  // NOLINT: operator new has nowhere else 
     return at;
   throw std::bad_alloc();
 }
-// The library's own calls the one above, but the address sanitizer's does not, and what it gives
-// must not end in free().
+// The standard library's version calls the operator above, but the address sanitizer's does not,
+// and its memory must not be passed to free().
 [[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   ++num_allocations;
   return std::malloc(bytes);
@@ -76,7 +76,7 @@ long allocations_of_steps(const ParallelConfig& config) {
   return counted;
 }
 
-TEST(Allocations, AreNoneInAStep) {
+TEST(Allocations, StepAllocatesNothing) {
   EXPECT_EQ(allocations_of_steps({}), 0);
   for (const layout::Shard shard :
        {layout::Shard::none, layout::Shard::gradients, layout::Shard::parameters}) {
@@ -93,7 +93,7 @@ TEST(Allocations, AreNoneInAStep) {
   EXPECT_EQ(allocations_of_steps(tree), 0);
 }
 
-TEST(Allocations, AreCountedWhenShardsAreLookedUpEveryStep) {
+TEST(Allocations, StepAllocatesWhereShardsAreComputedEveryStep) {
   ParallelConfig searching;
   searching.cached_shards = false;
   EXPECT_GT(allocations_of_steps(searching), 0);

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// Writes down what begins.
+/// Records which collectives begin.
 class Written final : public CollectiveQueue::Source {
  public:
   Written(std::vector<std::string>& begun, std::string name)
@@ -40,7 +40,7 @@ class QueueTest : public ::testing::Test {
   Written gather_{begun_, "gather "}, reduce_{begun_, "reduce "};
 };
 
-TEST_F(QueueTest, BeginsAtOnceWhatIsNotHeld) {
+TEST_F(QueueTest, BeginsACollectiveAtOnceWhenNoneAreHeld) {
   push(reduce_, 0);
   push(gather_, 2);
   EXPECT_THAT(begun_, ElementsAre("reduce 0", "gather 2"));
@@ -48,7 +48,7 @@ TEST_F(QueueTest, BeginsAtOnceWhatIsNotHeld) {
   EXPECT_THAT(begun_, ::testing::SizeIs(2));
 }
 
-TEST_F(QueueTest, BeginsWhatIsHeldUpToWhatIsWaitedFor) {
+TEST_F(QueueTest, BeginsHeldCollectivesUpToTheOneThatIsWaitedFor) {
   queue_.hold(true);
   for (const int bucket : {0, 1, 2}) push(reduce_, bucket);
   push(gather_, 1);
@@ -57,7 +57,7 @@ TEST_F(QueueTest, BeginsWhatIsHeldUpToWhatIsWaitedFor) {
   EXPECT_THAT(begun_, ElementsAre("reduce 0", "reduce 1"));
   about_to_wait(reduce_, 0);  // it has begun
   EXPECT_THAT(begun_, ::testing::SizeIs(2));
-  about_to_wait(gather_, 1);  // and not the reduction of that bucket
+  about_to_wait(gather_, 1);  // the gather, not the reduction of bucket 1
   EXPECT_THAT(begun_, ElementsAre("reduce 0", "reduce 1", "reduce 2", "gather 1"));
 }
 

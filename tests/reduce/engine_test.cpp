@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine at one to five ranks (threads): what it computes, in which order it asks, what it
-// refuses, and that no switch changes a bit.
+// The engine on one to five ranks (threads): its results, the order of its collectives, the misuse
+// that it reports, and that no switch changes a bit.
 #include "reduce/engine.hpp"
 
 #include <array>
@@ -38,7 +38,7 @@ layout::Options options(int ranks, std::int64_t bucket_elements = 350) {
   return {ranks, bucket_elements, layout::Padding::aligned};
 }
 
-/// Parameters after `steps` steps; the same on every rank, which is checked.
+/// Parameters after `steps` steps. Checks that they are the same on every rank.
 std::vector<float> train(int ranks, const Setting& setting, int steps) {
   std::vector<std::vector<float>> results(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](ThreadRank& rank) {
@@ -64,7 +64,7 @@ TEST_P(EngineAtRanks, TrainsAsAPlainLoopWithEverySwitch) {
   }
 }
 
-TEST_P(EngineAtRanks, TrainsAsAPlainLoopWhereverTheTiedWeightStands) {
+TEST_P(EngineAtRanks, TrainsAsAPlainLoopWithTheTiedWeightAnywhere) {
   const int ranks = GetParam(), steps = 4;
   for (const Tied tied : {Tied::last, Tied::alone}) {
     const auto expected = train_plainly({.tied = tied}, steps, ranks);
@@ -76,7 +76,7 @@ TEST_P(EngineAtRanks, TrainsAsAPlainLoopWhereverTheTiedWeightStands) {
   }
 }
 
-TEST_P(EngineAtRanks, RoundsGradientsThatTravelAsBf16) {
+TEST_P(EngineAtRanks, RoundsGradientsThatAreSentAsBf16) {
   const int ranks = GetParam(), steps = 3;
   const Setting rounding{.gradient_dtype = GradientDType::bf16};
   const auto expected = train_plainly(rounding, steps, ranks);
@@ -87,7 +87,7 @@ TEST_P(EngineAtRanks, RoundsGradientsThatTravelAsBf16) {
   }
 }
 
-TEST_P(EngineAtRanks, AddsUpMicroStepsThatAreReducedByThemselves) {
+TEST_P(EngineAtRanks, AddsUpMicroStepsThatAreReducedSeparately) {
   const int ranks = GetParam(), steps = 2;
   for (const GradientDType wire : {GradientDType::fp32, GradientDType::bf16}) {
     const Setting plain{.gradient_dtype = wire, .micro_steps = 3};
@@ -118,20 +118,20 @@ TEST_P(EngineAtRanks, EnqueuesTheSameCollectivesInTheSameOrderOnAllRanks) {
                                        "all_gather 2", "all_gather 1", "all_gather 0"));
 }
 
-TEST_P(EngineAtRanks, GathersLayersAheadForwardAndAgainBackwardInTheSameOrder) {
+TEST_P(EngineAtRanks, GathersLayersAheadInForwardAndBackwardInTheSameOrder) {
   const int ranks = GetParam();
   const Setting setting{.shard = layout::Shard::parameters, .bucket_elements = 1};
   Hub hub(ranks);
   hub.keep_calls(100);
   run_ranks(hub, [&](ThreadRank& rank) {
-    const layout::Plan plan(table(), options(ranks, 1));  // e, d | c, b | a and, apart, wte
+    const layout::Plan plan(table(), options(ranks, 1));  // e, d | c, b | a, wte (separate buckets)
     Engine engine(plan, DType::f32, setting.config(), rank.communicator, *rank.device,
                   *rank.compute);
     engine.hold_collectives(rank.world.rank() == 0);
     Steps(engine, *rank.device, *rank.compute, setting).run(0);
     engine.wait_for_parameters();
   });
-  // Three slots: forward leaves 2, 1 and 0 to backward.
+  // Three slots: after forward they hold buckets 2, 1 and 0, which backward reads first.
   for (int rank = 0; rank < ranks; ++rank)
     EXPECT_THAT(hub.calls(rank),
                 ::testing::ElementsAre(
@@ -141,7 +141,7 @@ TEST_P(EngineAtRanks, GathersLayersAheadForwardAndAgainBackwardInTheSameOrder) {
                     "reduce_scatter 5", "all_gather 5", "all_gather 4", "all_gather 3"));
 }
 
-TEST_P(EngineAtRanks, ReducesBucketsThatTakeTurnsInEveryMicroStepInTheSameOrder) {
+TEST_P(EngineAtRanks, ReducesBucketsThatShareSlotsInEveryMicroStepInTheSameOrder) {
   const int ranks = GetParam();
   const Setting setting{.shard = layout::Shard::gradients, .bucket_elements = 1, .micro_steps = 2};
   Hub hub(ranks);
@@ -170,7 +170,7 @@ TEST_P(EngineAtRanks, KeepsPaddingZero) {
     steps.initialize();
     for (int step = 0; step < 3; ++step) steps.run(step);
     engine.wait_for_parameters();
-    // Element by element of the arena: all that is not a parameter's is zero.
+    // Every element of the arena that belongs to no parameter must be zero.
     std::vector<char> inside(static_cast<std::size_t>(plan.flat_elements()), 0);
     std::size_t first = 0;
     for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
@@ -255,28 +255,28 @@ TEST_F(OneRank, RefusesAGradientOfParametersThatWereNotWaitedFor) {
   engine.begin_step();
   for (const int p : {5, 4}) engine.mark_ready(static_cast<ParameterIndex>(p));
   EXPECT_THAT(message_of([&] { engine.mark_ready(ParameterIndex{3}); }),
-              ::testing::HasSubstr("nobody has waited for its parameters"));
+              ::testing::HasSubstr("compute has not waited for its parameters"));
 }
 
-TEST_F(OneRank, RefusesWritesOutOfTurn) {
-  plan_ = layout::Plan(table(), options(1, 1));  // e, d, c, b, a and, apart, wte
+TEST_F(OneRank, RefusesWritesToASlotThatIsInUse) {
+  plan_ = layout::Plan(table(), options(1, 1));  // e, d, c, b, a, wte (a bucket each)
   ParallelConfig config;
   config.shard = layout::Shard::gradients;
   Engine& engine = make(config);
   const ParameterIndex wte{0}, a{1}, b{2}, c{3}, d{4}, e{5};
   engine.begin_step();
   EXPECT_THAT(message_of([&] { engine.mark_ready(e); }),
-              ::testing::HasSubstr("nobody has asked to write it"));
+              ::testing::HasSubstr("without before_write()"));
   for (const ParameterIndex begun : {wte, e, d, c}) engine.before_write(begun);
   EXPECT_THAT(message_of([&] { engine.before_write(b); }),
-              ::testing::HasSubstr("b is written, in the memory of bucket 0, which is filling"));
+              ::testing::HasSubstr("b is written to memory of bucket 0, which is filling"));
   engine.mark_ready(e);
   engine.before_write(b);
   EXPECT_THAT(message_of([&] { engine.before_write(a); }),
-              ::testing::HasSubstr("a is written, in the memory of bucket 1"));
+              ::testing::HasSubstr("a is written to memory of bucket 1"));
 }
 
-TEST_F(OneRank, ZeroesMemoryWhoseTurnComes) {
+TEST_F(OneRank, ZeroesASlotWhenABucketGetsIt) {
   plan_ = layout::Plan(table(), options(1, 1));
   ParallelConfig config;
   config.shard = layout::Shard::gradients;
@@ -291,7 +291,7 @@ TEST_F(OneRank, ZeroesMemoryWhoseTurnComes) {
               bucket.elements);
     engine.gradient(parameter).as<float>()[0] = 1;
     engine.before_write(parameter);
-    EXPECT_EQ(engine.gradient(parameter).as<float>()[0], 1.0F) << "only when its turn begins";
+    EXPECT_EQ(engine.gradient(parameter).as<float>()[0], 1.0F) << "only before the first write";
     engine.mark_ready(parameter);
   }
 }
@@ -352,7 +352,7 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
               ASSERT_EQ(static_cast<std::int64_t>(engine.gradient_bytes()), budget.gradient_bytes);
               ASSERT_EQ(static_cast<std::int64_t>(engine.parameter_bytes()),
                         budget.parameter_bytes);
-              // What travels comes from the communicator, and nothing else does.
+              // Memory that is sent comes from the communicator, and no other memory does.
               const bool rounds = ranks > 1 && wire != GradientDType::fp32;
               const bool turns = layout::shards_gradients(shard);
               const std::int64_t elements = rounds  ? plan.largest_bucket()
@@ -367,7 +367,7 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
             });
 }
 
-TEST_F(OneRank, LooksShardsUpOnceOrEveryStep) {
+TEST_F(OneRank, ComputesShardsOnceOrEveryStep) {
   Engine& cached = make();
   steps_of(cached).run(0);
   EXPECT_EQ(rank_.communicator.num_lookups(), 6);
@@ -381,7 +381,7 @@ TEST_F(OneRank, LooksShardsUpOnceOrEveryStep) {
   EXPECT_EQ(rank_.communicator.num_lookups(), 6 + 6 + 2 * 6);
 }
 
-TEST(Times, ShowWhoWaitedForWhom) {
+TEST(Times, AgreeWithTheOrderOfEventsAndTheExposedTime) {
   run_ranks(2, [](ThreadRank& rank) {
     for (int bits = 0; bits < 4; ++bits) {
       Setting setting;
@@ -403,7 +403,7 @@ TEST(Times, ShowWhoWaitedForWhom) {
           ASSERT_LE(previous_end, times.start);
           previous_end = times.end;
           ASSERT_GE(times.waited, 0.0);
-          // Without overlap compute stands still from the start of the collective to its end.
+          // Without overlap compute waits from the start of the collective to its end.
           if (!setting.overlap_gradients) {
             ASSERT_GE(times.waited, times.end - times.start);
           }
@@ -421,7 +421,8 @@ TEST(Times, ShowWhoWaitedForWhom) {
         ASSERT_DOUBLE_EQ(told.exposed_s, exposed);
       }
       engine.wait_for_parameters();
-      // The next step finds its parameters there: what was waited here is told, and not exposed.
+      // The next step need not wait for parameters: the wait above is in `gathers`, but is not
+      // exposed time.
       steps.run(3);
       double exposed = 0;
       const StepTimes last = engine.times(engine.steps_begun());
@@ -439,8 +440,9 @@ TEST(Times, ShowWhoWaitedForWhom) {
   });
 }
 
-/// Where every micro-step is reduced, and gathered twice, each of these has times of its own.
-TEST(Times, AreThereForEveryCollectiveOfAStep) {
+/// Where every micro-step is reduced, and gathers twice, each of these collectives has times of its
+/// own.
+TEST(Times, AreReportedForEveryCollectiveOfAStep) {
   run_ranks(2, [](ThreadRank& rank) {
     const Setting setting{
         .shard = layout::Shard::parameters, .bucket_elements = 1, .micro_steps = 3};
@@ -471,7 +473,7 @@ TEST(Times, AreThereForEveryCollectiveOfAStep) {
   });
 }
 
-TEST(Times, OfTheStepBeforeAreStillThere) {
+TEST(Times, OfThePreviousStepAreKept) {
   run_ranks(2, [](ThreadRank& rank) {
     for (const bool overlap : {false, true}) {
       Setting setting;
@@ -522,7 +524,7 @@ TEST(Hold, AGatherStartsOnlyWhenComputeWaitsForItOrALaterOne) {
       old.push_back(foreign(static_cast<BucketIndex>(b)));
     engine.hold_collectives(true);
     steps.run(0);
-    engine.hold_collectives(false);  // those that came up stay held
+    engine.hold_collectives(false);  // collectives that were pushed before stay held
     std::vector<char> current(old.size(), 0);
     for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
       const auto parameter = static_cast<ParameterIndex>(p);
@@ -535,10 +537,10 @@ TEST(Hold, AGatherStartsOnlyWhenComputeWaitsForItOrALaterOne) {
   });
 }
 
-TEST(Overlap, LetsComputeGoOnWhileABucketIsReduced) {
-  // Rank 1 reports bucket 1 only after rank 0 has been told, through the host, that rank 0 got past
-  // the mark_ready of bucket 0. Were the reduction of bucket 0 to hold rank 0 up, nobody would
-  // tell.
+TEST(Overlap, LetsComputeContinueWhileABucketIsReduced) {
+  // Rank 1 reports gradients only after rank 0 has returned from mark_ready() of its first bucket,
+  // which it signals through `went_on`. If the reduction of this bucket blocked rank 0, neither
+  // rank would continue, and the test would not end.
   std::atomic<bool> went_on{false};
   run_ranks(2, [&](ThreadRank& rank) {
     const layout::Plan plan(table(), options(2));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine on a GPU, one rank: the plain loop's numbers to the bit, whatever the switches.
+// The engine on a GPU with one rank: with every switch its results equal those of a plain loop to
+// the bit.
 #include "support/gpu.hpp"
 
 #include <memory>
@@ -48,7 +49,7 @@ TEST_P(EngineOnGpu, ReportsTimesInOrder) {
   Engine engine(plan, setting.dtype, setting.config(), *communicator_, *device_, *compute_);
   Steps steps(engine, *device_, *compute_);
   steps.initialize();
-  // An event's place on the host's clock is as exact as a round trip to the GPU.
+  // The time of an event on the host's clock has the accuracy of a round trip to the GPU.
   constexpr double exact = 1e-4;
   for (int step = 0; step < 3; ++step) {
     steps.run(step);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reduction leaves for the optimizer, on ranks that are threads.
+// The result of a reduction that the optimizer reads, on ranks that are threads.
 #include "reduce/gradient_store.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void set_all(View view, float value) {
   std::fill_n(view.as<float>(), view.elements, value);
 }
 
-/// How gradients are reduced; rank r writes (r + 1) times what the others would.
+/// How gradients are reduced. Rank r writes (r + 1) times the values of rank 0.
 struct Rounds {
   layout::Shard shard = layout::Shard::optimizer;
   ReduceEvery every = ReduceEvery::step;
@@ -65,7 +65,7 @@ TEST(GradientStore, LeavesTheSumOverTheRanks) {
       expect_sums({.shard = shard, .wire = wire});
 }
 
-TEST(GradientStore, AddsUpTheSumsOfMicroSteps) {
+TEST(GradientStore, AddsTheSumsOfMicroSteps) {
   for (const auto& [shard, text] : EnumNames<layout::Shard>::table)
     for (const GradientDType wire : {GradientDType::fp32, GradientDType::bf16})
       expect_sums({.shard = shard, .every = ReduceEvery::micro_step, .wire = wire});

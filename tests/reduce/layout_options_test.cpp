@@ -11,7 +11,7 @@ namespace {
 const std::vector<layout::Parameter> small{{"w", {1000, 834}}};
 const std::vector<layout::Parameter> large{{"w", {1000, 1000, 1000}}};
 
-TEST(AutoBuckets, HoldFortyMillionUntilAShardWouldBeLessThanAMessage) {
+TEST(AutoBuckets, HoldFortyMillionElementsUnlessAShardWouldBeLessThanAMessage) {
   const ParallelConfig config;
   const auto elements = [&](int ranks, Wire wire) {
     return bucket_elements(config, large, ranks, wire);
@@ -25,7 +25,7 @@ TEST(AutoBuckets, HoldFortyMillionUntilAShardWouldBeLessThanAMessage) {
   EXPECT_EQ(elements(512, Wire::gpus), 512'000'000);
 }
 
-TEST(AutoBuckets, AreASixteenthOfTheModelWhereTheyTakeTurns) {
+TEST(AutoBuckets, AreASixteenthOfTheModelWhereTheyShareSlots) {
   ParallelConfig config;
   config.shard = layout::Shard::gradients;
   const std::vector<layout::Parameter> middle{{"w", {16, 20'000'000}}};
@@ -35,7 +35,7 @@ TEST(AutoBuckets, AreASixteenthOfTheModelWhereTheyTakeTurns) {
   EXPECT_EQ(bucket_elements(config, small, 8, Wire::inside_a_host), 834'000);
 }
 
-TEST(AutoBuckets, CountTheBytesThatTravel) {
+TEST(AutoBuckets, CountTheBytesThatAreSent) {
   ParallelConfig config;
   config.gradient_dtype = GradientDType::bf16;
   EXPECT_EQ(bucket_elements(config, large, 4096, Wire::between_hosts), 4096 * 30'720);
@@ -46,7 +46,7 @@ TEST(AutoBuckets, HoldNoMoreThanTheModel) {
   EXPECT_EQ(bucket_elements({}, small, 4096, Wire::gpus), 834'000);
 }
 
-TEST(AutoBuckets, GiveWayToANumber) {
+TEST(AutoBuckets, HaveTheSizeThatTheDeckGives) {
   ParallelConfig config;
   config.bucket_elements.value = 7;
   EXPECT_EQ(bucket_elements(config, large, 4096, Wire::gpus), 7);
@@ -77,7 +77,7 @@ TEST(Replicas, DivideTheRanksIntoGroupsOfSeveral) {
   EXPECT_EQ(replicas(config, 5, 5), 1);
 }
 
-TEST(Replicas, LeaveBucketsAsTheyAre) {
+TEST(Replicas, DoNotChangeBuckets) {
   const std::vector<layout::Parameter> parameters{{"a", {1000, 834}}, {"b", {500, 500}}};
   const auto plan_of = [&](int replicas) {
     return layout::Plan(parameters,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eight leaves of two micro-steps, dealt to 1, 2, 4 and 8 ranks (threads): the sum must be the one
-// tree that a few lines without engine, buckets and ranks compute.
+// Eight leaves of two micro-steps, distributed to 1, 2, 4 and 8 ranks (threads): the sum must be
+// the tree that a few lines without engine, buckets and ranks compute.
 #include "reduce/leaves.hpp"
 
 #include <cmath>
@@ -30,7 +30,7 @@ constexpr int num_leaves = 8, micro_steps = 2;
 const std::vector<layout::Parameter> leaf_table{
     {"a", {7, 30}}, {"b", {300}}, {"c", {65}}, {"d", {1}}, {"e", {129}}};
 
-/// What one micro-step of one leaf adds to a gradient.
+/// The term that one micro-step of one leaf adds to a gradient.
 float term(int step, int leaf, int micro, std::size_t p, std::int64_t i) {
   return comm::testing::gradient(leaf * micro_steps + micro,
                                  static_cast<std::int64_t>(p) * 1000 + i, step);
@@ -52,7 +52,8 @@ ParallelConfig tree(std::int64_t leaves = num_leaves) {
   return config;
 }
 
-/// Of the gradients of all leaves, one after the other, added up as exactly as the engine promises.
+/// The sum of squares of the gradients of all leaves, as an order-free sum, which the engine must
+/// equal.
 double squares_of_leaves(int step) {
   ops::OrderFreeSum sum;
   for (int leaf = 0; leaf < num_leaves; ++leaf)
@@ -65,7 +66,8 @@ double squares_of_leaves(int step) {
   return sum.value();
 }
 
-/// All micro-steps of this rank's leaves in one step, which are measured into `squares`.
+/// Runs all micro-steps of this rank's leaves in one step, and measures the leaves into `squares`,
+/// if any.
 void accumulate(Engine& engine, int rank, int step, ops::StreamSum* squares = nullptr) {
   engine.begin_step();
   if (squares != nullptr)
@@ -125,7 +127,7 @@ TEST_P(LeavesOnRanks, AddUpToTheSameTree) {
   }
 }
 
-TEST_P(LeavesOnRanks, AreMeasuredByThemselves) {
+TEST_P(LeavesOnRanks, AreMeasuredSeparately) {
   Hub hub(GetParam(), comm::Reduction::tree);
   run_ranks(hub, [&](ThreadRank& rank) {
     const layout::Plan plan(leaf_table, {hub.size(), 200, layout::Padding::aligned});
@@ -133,7 +135,7 @@ TEST_P(LeavesOnRanks, AreMeasuredByThemselves) {
     ops::StreamSum squares(*rank.device);
     for (int step = 0; step < 3; ++step) {
       squares.clear(*rank.compute);
-      // The middle one is not measured: what a step asked for ends with it.
+      // The middle step is not measured: measure_leaves() is valid for one step only.
       accumulate(engine, rank.world.rank(), step, step == 1 ? nullptr : &squares);
       for (const OwnedShard& owned : engine.owned()) engine.wait_for_shard(owned.bucket);
       expect_tree(engine, rank.world.rank(), step);
@@ -150,7 +152,7 @@ TEST_P(LeavesOnRanks, AreMeasuredByThemselves) {
 
 INSTANTIATE_TEST_SUITE_P(, LeavesOnRanks, ::testing::Values(1, 2, 4, 8));
 
-TEST(Leaves, ShowTheirNumberInTheBits) {
+TEST(Leaves, HaveSumsWhoseBitsDependOnTheirNumber) {
   int different = 0;
   for (std::int64_t i = 0; i < 300; ++i) {
     float in_order = 0;
@@ -158,7 +160,7 @@ TEST(Leaves, ShowTheirNumberInTheBits) {
       for (int micro = 0; micro < micro_steps; ++micro) in_order += term(0, leaf, micro, 1, i);
     different += in_order != expected(0, 1, i) ? 1 : 0;
   }
-  EXPECT_GT(different, 50) << "the terms are too tame for these tests";
+  EXPECT_GT(different, 50) << "the order of additions changes too few sums for these tests";
 }
 
 TEST(Leaves, AreCountedFromTheDeck) {
@@ -223,7 +225,7 @@ TEST_F(LeavesOfOneRank, RefusesRoundedPartialSums) {
   EXPECT_THAT(message_of([&] { make(config); }), HasSubstr("fp32, not bf16"));
 }
 
-TEST_F(LeavesOfOneRank, FindsWhatAnEarlierLeafBroke) {
+TEST_F(LeavesOfOneRank, FindsANonFiniteGradientOfAnEarlierLeaf) {
   for (std::size_t p = 0; p < leaf_table.size(); ++p) {
     const auto broken = static_cast<ParameterIndex>(p);
     for (const std::int64_t element : {std::int64_t{0}, leaf_table[p].elements() - 1}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine over NCCL, two or three ranks that share a GPU (support/shared_gpu.hpp): the plain
-// loop's numbers to the bit. Every collective between such ranks takes milliseconds, so this goes
-// through a few settings only.
+// The engine over NCCL, on two or three ranks that share a GPU (support/shared_gpu.hpp): its
+// results equal those of a plain loop to the bit. Every collective between such ranks takes
+// milliseconds, so only a few settings are tested.
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST_P(EngineOverNccl, TrainsAsAPlainLoop) {
   expect_the_plain_loop({.bucket_elements = 100'000, .tied = Tied::alone});
 }
 
-TEST_P(EngineOverNccl, RoundsGradientsThatTravelAsBf16) {
+TEST_P(EngineOverNccl, RoundsGradientsThatAreSentAsBf16) {
   expect_the_plain_loop({.gradient_dtype = GradientDType::bf16});
 }
 

@@ -27,8 +27,8 @@ using trireme::testing::Steps;
 using trireme::testing::table;
 using trireme::testing::ThreadRank;
 
-/// Trains two steps on so many ranks, lets `spoil` touch a rank's engine, and gives what each
-/// rank's check says.
+/// Trains two steps on `ranks` ranks, calls `spoil` with each rank's engine, and returns the error
+/// message of each rank's check, or "".
 template <class Spoil>
 std::vector<std::string> said(int ranks, const Setting& setting, const Spoil& spoil) {
   std::vector<std::string> all(static_cast<std::size_t>(ranks));
@@ -55,12 +55,12 @@ void flip(Engine& engine, ParameterIndex parameter, std::int64_t element) {
   engine.parameter(parameter).data[static_cast<std::size_t>(element) * 4] ^= std::byte{1};
 }
 
-TEST(Replicas, EqualOnesPassUnderEverySwitch) {
+TEST(Replicas, PassWhenTheyAreEqualUnderEverySwitch) {
   for (const Setting& setting : settings_of_every_switch())
     EXPECT_THAT(said(3, setting, [](int, Engine&) {}), Each(IsEmpty())) << setting.text();
 }
 
-TEST(Replicas, OneBitOnOneRankIsNamedWithBucketParameterAndRanks) {
+TEST(Replicas, DifferenceOfOneBitIsReportedWithBucketParameterAndRanks) {
   const auto all = said(4, {}, [](int rank, Engine& engine) {
     if (rank == 2)
       flip(engine, ParameterIndex{3}, 799);
@@ -71,7 +71,7 @@ TEST(Replicas, OneBitOnOneRankIsNamedWithBucketParameterAndRanks) {
                          HasSubstr("on rank 2"), Not(HasSubstr("; b in")), Not(HasSubstr("wte")))));
 }
 
-TEST(Replicas, OneRankHasNoOtherToDifferFrom) {
+TEST(Replicas, CheckOnOneRankComparesNothing) {
   EXPECT_THAT(said(1, {}, [](int, Engine& engine) { flip(engine, ParameterIndex{0}, 0); }),
               Each(IsEmpty()));
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training of the engine alone, on any device, and the same without engine, buckets and streams.
+// Training steps of the engine alone, on any device, and the same steps without engine, buckets and
+// streams.
 //
-// Gradients depend on the parameters' values, so that a stale parameter shows in the result. All
-// values are whole numbers small enough for fp32, so sums are exact in every order and results are
-// compared to the bit, whoever adds. What a step does to gradients and parameters is enqueued on
-// the compute stream and not waited for: a wait that the engine forgets shows as well.
+// Gradients depend on the parameters' values, so that a stale parameter changes the result. All
+// values are integers that fp32 represents exactly, so sums are exact in every order and results
+// are compared to the bit for every transport. The steps' writes to gradients and parameters are
+// enqueued on the compute stream, and the host does not wait for them, so that a missing wait in
+// the engine changes the result as well.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +22,7 @@
 
 namespace trireme::testing {
 
-/// Where the parameter with a bucket of its own stands in the table.
+/// Position in the table of the parameter that has its own bucket.
 enum class Tied : std::uint8_t { first, last, alone };
 
 inline std::vector<layout::Parameter> table(Tied tied = Tied::first) {
@@ -69,7 +71,7 @@ struct Setting {
   }
 };
 
-/// What is sharded, and three switches, one per bit, at three sizes of buckets.
+/// All values of shard, with three switches on and off, for three bucket sizes.
 inline std::vector<Setting> settings_of_every_switch() {
   std::vector<Setting> all;
   for (const auto& [shard, name] : EnumNames<layout::Shard>::table)
@@ -88,7 +90,7 @@ inline float pattern(int step, std::int64_t element) {
   return static_cast<float>((element + step) * 7 % 13);
 }
 
-/// One rank's engine at work.
+/// Runs training steps on one rank's engine.
 class Steps {
  public:
   Steps(reduce::Engine& engine,
@@ -129,8 +131,8 @@ class Steps {
     engine_.publish_parameters();
   }
 
-  /// One step as the trainer does it: before_use in forward order, and with mark_ready in backward
-  /// order, update.
+  /// One step with the trainer's order of calls: before_use() in forward order; before_use() and
+  /// mark_ready() in backward order; update.
   void run(int step) {
     engine_.begin_step();
     for (int micro = 0; micro < micro_steps_; ++micro) {
@@ -155,7 +157,7 @@ class Steps {
     }
   }
 
-  /// All of them, one after another in registration order.
+  /// All parameters, concatenated in registration order.
   [[nodiscard]] std::vector<float> parameters() {
     engine_.wait_for_parameters();
     std::vector<float> all;
@@ -174,7 +176,7 @@ class Steps {
 
   [[nodiscard]] std::size_t count() const { return engine_.plan().parameters().size(); }
   void use(ParameterIndex parameter) { engine_.before_use({&parameter, 1}); }
-  /// In fp32, until the next call.
+  /// The parameter in fp32; valid until the next call.
   [[nodiscard]] View values_of(ConstView parameter) {
     const View values = values_.view(DType::f32, 0, parameter.elements);
     ops::cast(values, parameter, compute_);
@@ -189,7 +191,7 @@ class Steps {
     const View patterns = patterns_.view(DType::f32);
     ops::add(gradient, patterns.slice(micro_step % period, gradient.elements), compute_);
   }
-  /// Between host and device.
+  /// Copies between host and device.
   void copy(View to, ConstView from) {
     device_.copy(to, from, compute_);
     compute_.synchronize();
@@ -218,7 +220,7 @@ inline std::vector<float> train(const Setting& setting,
   return training.parameters();
 }
 
-/// The same element by element, each micro-step summed over the ranks by itself.
+/// The same, computed element by element; each micro-step is summed over the ranks separately.
 inline std::vector<float> train_plainly(const Setting& setting, int steps, int ranks) {
   const auto rounded = [](float value, bool rounds) {
     return rounds ? static_cast<float>(Bf16(value)) : value;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process: a World and a Communicator without MPI, so that the engine and
-// the optimizer can be run at any rank count under the sanitizers. Collectives add in rank order,
-// or in pairs where the hub is told so, and read the peers' buckets in place, behind barriers;
-// every call is written down.
+// Ranks as threads of one process: a World and a Communicator without MPI, so that engine and
+// optimizer can run on any number of ranks under the sanitizers. Collectives add in rank order, or
+// in pairs if the hub is constructed so, and read the peers' buckets in place, between barriers.
+// The hub records every call.
 #pragma once
 
 #include <barrier>
@@ -31,7 +31,7 @@ float sum_of_pairs(std::size_t first, std::size_t count, const Term& term) {
   return sum_of_pairs(first, half, term) + sum_of_pairs(first + half, half, term);
 }
 
-/// What the ranks share.
+/// The state that the ranks share.
 class Hub : public WorldHub {
  public:
   explicit Hub(int size, comm::Reduction reduction = comm::Reduction::ordered)
@@ -41,11 +41,11 @@ class Hub : public WorldHub {
         calls_(static_cast<std::size_t>(size)),
         collectives_(size) {}
 
-  /// What `rank` enqueued, as "reduce_scatter 0", in the order of running.
+  /// The collectives that `rank` enqueued, e.g. "reduce_scatter 0", in the order in which they ran.
   [[nodiscard]] const std::vector<std::string>& calls(int rank) const {
     return calls_[static_cast<std::size_t>(rank)];
   }
-  /// From now on the first `limit` collectives of every rank are written down.
+  /// From now on the first `limit` collectives of every rank are recorded.
   void keep_calls(std::size_t limit) {
     for (auto& calls : calls_) calls.reserve(limit);
   }
@@ -73,7 +73,7 @@ class ThreadCommunicator final : public comm::Communicator {
   [[nodiscard]] int size() const override { return hub_.size(); }
   [[nodiscard]] std::string_view name() const override { return "threads"; }
   [[nodiscard]] std::size_t allocated_bytes() const { return allocated_bytes_; }
-  /// shards() calls so far.
+  /// Number of shards() calls so far.
   [[nodiscard]] int num_lookups() const { return num_lookups_; }
 
   device::Buffer allocate(std::size_t bytes, std::string_view what) override {

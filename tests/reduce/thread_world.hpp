@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The World of ranks that are threads of one process (thread_ranks.hpp): each shows the others
-// where its values lie, and all read them between two barriers.
+// The World of ranks that are threads of one process (thread_ranks.hpp): each rank publishes the
+// address of its values, and all ranks read them between two barriers.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace trireme::testing {
 
-/// What the ranks' worlds share.
+/// The state that the ranks' worlds share.
 class WorldHub {
  public:
   explicit WorldHub(int size)
