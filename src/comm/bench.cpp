@@ -24,7 +24,7 @@ constexpr std::int64_t most_in_a_row = 1024;
 /// Bytes of a shard are a multiple of this, so that every dtype and rank count gets whole elements.
 constexpr std::int64_t shard_granule = 128;
 
-/// One row in the making.
+/// A row that is being measured.
 struct Contestant {
   BenchRow row;
   Trial trial;
@@ -54,8 +54,8 @@ std::int64_t bucket_bytes(std::int64_t asked, int ranks) {
   return std::max(rounded_up(asked, granule), granule);
 }
 
-/// Sums of sums would overflow after some repetitions; small numbers do not, and denormals never
-/// appear.
+/// Repeated sums of large values would overflow after some repetitions. Ones do not, and never
+/// become denormal.
 void fill_ones(View full, device::Stream& stream) {
   const auto elements = static_cast<std::size_t>(full.elements);
   const std::vector<float> ones(full.dtype == DType::f32 ? elements : 0, 1.0F);
@@ -67,7 +67,8 @@ void fill_ones(View full, device::Stream& stream) {
   stream.synchronize();
 }
 
-/// Ranks that wake from naps would start apart, so the last steps are MPI's own, which spins.
+/// Ranks that wake from a sleep in World::barrier() would start at different times, so MPI's own
+/// barrier, which spins, follows it.
 void start_together(World& world) {
   world.barrier();
   if (auto* mpi = dynamic_cast<MpiWorld*>(&world))
@@ -88,9 +89,9 @@ void race(World& world, std::vector<Contestant>& contestants, int repetitions, i
     }
 }
 
-/// A transport with a bucket of its own for every operation, as in training, where gradients are
-/// reduced and parameters are gathered: what one operation leaves in the caches does not colour
-/// the next.
+/// A transport with a separate bucket for every operation, as in training, where gradients are
+/// reduced and parameters are gathered. So the cache contents after one operation do not affect the
+/// next.
 struct Entrant {
   struct Bucket {
     device::Buffer buffer;
@@ -178,7 +179,7 @@ void add_mpi(const MpiWorld& world, View from, View to, std::vector<Contestant>&
   });
 }
 
-/// The race itself adds ones, which no repetition turns into something slow to add.
+/// After the check, buckets are filled with ones, which stay fast to add in every repetition.
 void check(World& world, device::Stream& stream, std::vector<Contestant>& contestants) {
   for (Contestant& contestant : contestants) {
     contestant.row.wrong = count_wrong(world, stream, contestant.trial, contestant.run);

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench reduce`: how fast buckets travel, beside MPI's own collectives in the same run.
+// `trireme bench reduce`: the speed of collectives over buckets, compared with MPI's own
+// collectives in the same run.
 //
 // The columns are those of nccl-tests (doc/PERFORMANCE.md there): `bytes` is the whole bucket,
 // algbw = bytes / seconds, and busbw = algbw x (n-1)/n for reduce-scatter and all-gather, x
-// 2(n-1)/n for all-reduce: what a rank has to send at least, so that rank counts can be compared.
-// `wrong` counts the elements, over all ranks, that were wrong on known numbers before the timing
-// (bench_check.hpp); the command's exit code is 3 then.
+// 2(n-1)/n for all-reduce. The factor is the least share of the bytes that a rank must send, so
+// busbw can be compared between rank counts. `wrong` counts the elements, over all ranks, that were
+// wrong in a check with known numbers before the timing (bench_check.hpp). If there are any, the
+// command's exit code is 3.
 //
 // 1. A repetition starts after a barrier and takes as long as its slowest rank; a row holds the
 //    median over the repetitions.
-// 2. All rows of one size take turns, repetition by repetition, so that a disturbance of the
-//    machine hits all of them and ratios hold.
-// 3. On a GPU memory is the GPU's, the only transport is nccl, and MPI's functions are no baseline.
+// 2. The rows of one size are interleaved, repetition by repetition, so that a disturbance of the
+//    machine affects all of them and ratios stay valid.
+// 3. On a GPU, buckets are in GPU memory, nccl is the only transport, and MPI is no baseline.
 // 4. Baselines are rows too; their operation is the MPI function's name, or `memcpy`: every rank
 //    copies `bytes` once, from and to its own memory (busbw = algbw).
 #pragma once
@@ -33,9 +35,9 @@ struct BenchRequest {
   std::vector<DType> dtypes{DType::f32};  ///< f32, bf16
   Reduction reduction = Reduction::sum;
   int repetitions = 21;
-  /// A repetition makes as many collectives in a row as hold so many bytes, at most 1024; seconds
-  /// are those of one. Buckets travel so in a step, and buffers on the way, which absorb the first
-  /// of them, matter less.
+  /// A repetition runs consecutive collectives until they hold this many bytes, at most 1024 of
+  /// them; `seconds` is the time of one. A step sends its buckets in the same way, and buffers in
+  /// the network, which absorb the first of them, matter less.
   std::int64_t row_bytes = 0;
   bool baselines = true;
   Options options{};  ///< of the transports
@@ -62,7 +64,7 @@ std::vector<BenchRow> bench_reduce(World& world,
                                    device::Device& device,
                                    const BenchRequest& request);
 
-/// For people: GB/s, one line per row.
+/// A table in GB/s, one line per row.
 std::string bench_table(const std::vector<BenchRow>& rows);
 /// {"rows": [{"operation": …, "seconds": …, …}, …]}; SI units.
 std::string bench_json(const std::vector<BenchRow>& rows);

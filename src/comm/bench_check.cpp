@@ -10,14 +10,14 @@ namespace trireme::comm {
 namespace {
 
 constexpr std::int64_t period = 5;
-/// No rank contributes it, and no sum over few ranks equals it.
+/// A value that no rank contributes and that no sum of contributions equals.
 constexpr float poison = -3;
 
 float given(std::int64_t element, std::int64_t rank) {
   return (element + rank) % period == 0 ? 1.0F : 0.0F;
 }
 
-/// Ranks r < ranks with (element + r) a multiple of the period.
+/// The number of ranks r < ranks with (element + r) a multiple of the period.
 float summed(std::int64_t element, std::int64_t ranks) {
   const std::int64_t first = (period - element % period) % period;
   return first < ranks ? static_cast<float>((ranks - 1 - first) / period + 1) : 0.0F;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a timed collective is right: once before the timing every rank gives known numbers
-// and counts what comes out wrong, as nccl-tests does.
+// Checks the result of a timed collective: once, before the timing, every rank contributes known
+// numbers and counts the wrong results, as nccl-tests does.
 //
-// Rank r gives 1 where (element + r) is a multiple of 5, else 0. Sums are whole numbers up to a
+// Rank r contributes 1 where (element + r) is a multiple of 5, else 0. Sums are integers up to a
 // fifth of the rank count, which bf16 holds exactly up to 1280 ranks, so any order of additions has
-// the same result; and neither a shift by a shard or a rank nor a missing rank goes unseen.
+// the same result. A shift by a shard or a rank, or a missing rank, changes the result.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,24 @@
 
 namespace trireme::comm {
 
-/// The collective, by its effect on the numbers.
+/// Effect of the collective on the numbers.
 enum class Outcome : std::uint8_t {
-  summed,    ///< an element of `to` is the sum of all ranks'
-  gathered,  ///< an element of `to` is that of the rank whose shard it lies in
-  copied     ///< an element of `to` is this rank's own
+  summed,    ///< an element of `to` is the sum over all ranks
+  gathered,  ///< an element of `to` is from the rank that owns its shard
+  copied     ///< an element of `to` is from this rank
 };
 
 struct Trial {
   Outcome outcome = Outcome::copied;
-  View from;                ///< where this rank's numbers go before the call
-  View to;                  ///< where its result is; may lie in `from`, or hold it
-  std::int64_t from_first;  ///< which element of the bucket is the first of `from`
+  View from;                ///< the operand: this rank's numbers
+  View to;                  ///< the result; may be a part of `from`, or contain it
+  std::int64_t from_first;  ///< index in the bucket of the first element of `from`
   std::int64_t to_first;
   std::int64_t shard;  ///< elements
 };
 
-/// Runs `run` once on known numbers. Returns how many elements are wrong, over all ranks.
-/// Collective; leaves the numbers in `to`.
+/// Runs `run` once on known numbers. Returns the number of wrong elements over all ranks.
+/// Collective; the results stay in `to`.
 std::int64_t count_wrong(World& world,
                          device::Stream& stream,
                          const Trial& trial,

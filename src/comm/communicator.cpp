@@ -30,8 +30,8 @@ std::size_t message_bytes(const Options& options, bool one_host) {
 
 namespace {
 
-/// Why the ranks of some node cannot map each other's memory, as some containers have it; the same
-/// on all ranks. Empty: they can.
+/// The reason why the ranks of some node cannot map each other's memory (in some containers they
+/// cannot); the same on all ranks. Empty: they can.
 std::string why_no_shared_memory(MpiWorld& world, const OwnedComm& node) {
   std::string why;
   try {
@@ -44,7 +44,7 @@ std::string why_no_shared_memory(MpiWorld& world, const OwnedComm& node) {
   return first == 0 ? "" : world.broadcast(std::move(why), world.size() - static_cast<int>(first));
 }
 
-/// What `automatic` means here, and in `note` a remark for the log.
+/// The transport that `automatic` stands for here. Sets `note` to a remark for the log.
 Transport chosen(MpiWorld& world, const OwnedComm& node, std::string& note) {
   if (largest_node(world, node) == 1)
     return Transport::mpi;
@@ -61,8 +61,8 @@ Transport chosen(MpiWorld& world, const OwnedComm& node, std::string& note) {
 void expect_fitting(Transport transport, const MpiWorld& world, const OwnedComm& node) {
   if (transport == Transport::shared_memory && node.size() != world.size())
     throw UserError(
-        fmt::format("parallel.transport: shared_memory carries the ranks of one host, and {} of "
-                    "the {} ranks of this run are on {}; hierarchical, mpi and auto carry all",
+        fmt::format("parallel.transport: shared_memory connects ranks of one host only, but {} of "
+                    "the {} ranks of this run are on {}; use hierarchical, mpi or auto",
                     node.size(), world.size(), world.host()));
 }
 
@@ -73,21 +73,21 @@ std::unique_ptr<Communicator> make_gpu_communicator(Transport transport,
                                                     const Options& options) {
   if (device.kind() != device::Kind::cuda)
     throw UserError(
-        "parallel.transport: nccl carries memory of GPUs, and this run computes on the "
+        "parallel.transport: nccl needs GPUs, but this run computes on the "
         "CPU");
   if (transport != Transport::nccl && transport != Transport::automatic)
     throw UserError(
-        fmt::format("parallel.transport: {} carries memory of the host, and this run "
-                    "computes on GPUs; nccl and auto carry theirs",
+        fmt::format("parallel.transport: {} supports host memory only, but this run "
+                    "computes on GPUs; use nccl or auto",
                     word(transport)));
   if (reduction != Reduction::sum && world.size() > 1)
     throw UserError(
-        fmt::format("parallel.reduction: {} is an order that NCCL does not offer; sum "
-                    "is its own",
+        fmt::format("parallel.reduction: NCCL does not support {}; "
+                    "use sum",
                     word(reduction)));
   if constexpr (device::cuda::in_this_build)
     return make_nccl_communicator(world, device, options);
-  return nullptr;  // not reached: there is no such device
+  return nullptr;  // not reached: without CUDA there is no GPU device
 }
 
 }  // namespace
@@ -105,17 +105,17 @@ std::unique_ptr<Communicator> make_communicator(Transport transport,
     return make_replicated_communicator(transport, reduction, *mpi, device, options);
   }
   if (transport == Transport::self && world.size() > 1)
-    throw UserError(fmt::format("parallel.transport: self carries one rank, and this run has {}",
-                                world.size()));
+    throw UserError(fmt::format(
+        "parallel.transport: self supports one rank only, but this run has {}", world.size()));
   if (transport == Transport::self || (transport == Transport::automatic && world.size() == 1))
     return make_self_communicator(device);
   if (device.kind() == device::Kind::cuda || transport == Transport::nccl)
     return make_gpu_communicator(transport, reduction, world, device, options);
   auto* mpi = dynamic_cast<MpiWorld*>(&world);
   if (mpi == nullptr)
-    throw UserError(fmt::format("parallel.transport: {} needs MPI, and this run was made without",
-                                word(transport)));
-  mpi->barrier();  // MPI splits communicators without a deadline: see that all are there
+    throw UserError(fmt::format(
+        "parallel.transport: {} needs MPI, but this run was started without it", word(transport)));
+  mpi->barrier();  // MPI splits communicators without a deadline, so all ranks must be here
   OwnedComm node = split_by_host(*mpi);
   std::string note;
   if (transport == Transport::automatic)

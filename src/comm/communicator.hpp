@@ -5,20 +5,19 @@
 // Vocabulary: a bucket's `full` view holds `size()` equal shards, rank r's shard is the r-th; all
 // collectives are in place.
 //
-// With replicas (Options::replicas) the ranks that a communicator counts, in rank(), size() and
-// shards, are those of one replica; sums are over the ranks of all replicas, and gathers inside
-// one.
+// With replicas (Options::replicas), rank(), size() and shards refer to the ranks of one replica.
+// Sums are over the ranks of all replicas; gathers are inside one replica.
 //
-// 1. Memory that travels comes from allocate(), so that a transport can place it where peers reach
-//    it (memory that the node shares, a registered arena). allocate() is collective, and every rank
-//    asks for the same sizes in the same order.
-// 2. `shards(full)` does the address arithmetic and registration look-ups once; the result stays
-//    valid as long as the memory, and must outlive the collectives enqueued with it. The step path
-//    uses only such tables ("cached shards"); calling shards() every step is the slow path that can
-//    be measured.
-// 3. Collectives are enqueued on `stream` and return; all ranks enqueue the same collectives in the
+// 1. Buckets are allocated by allocate(), so that a transport can place them where peers reach
+//    them (node-shared memory, a registered arena). allocate() is collective, and every rank
+//    requests the same sizes in the same order.
+// 2. `shards(full)` computes addresses and looks up registrations once; the result stays
+//    valid as long as the memory, and must outlive the collectives enqueued with it. A step
+//    uses only such tables ("cached shards"); calling shards() in every step is the slow
+//    alternative, for comparison.
+// 3. A call enqueues its collective on `stream` and returns; all ranks enqueue the same ones in the
 //    same order. The memory must not be touched until an event recorded on the stream after the
-//    call is reached. A communicator carries one collective at a time: use one stream, or order
+//    call is reached. A communicator runs one collective at a time: use one stream, or order
 //    streams by events.
 // 4. SUM only; for a mean, 1/size is folded into the optimizer's scale. Sums of fp32 and bf16 use
 //    fp32 accumulators, and bf16 is rounded once (with replicas and Reduction::sum once inside and
@@ -27,10 +26,10 @@
 // 5. With Reduction::ordered the terms are added in rank order 0, 1, 2, …: ((g0 + g1) + g2) + …;
 //    with Reduction::tree in pairs: ((g0 + g1) + (g2 + g3)) + …, where a count of terms that is no
 //    power of two is split after the largest power of two below it. These two have the same bits on
-//    every transport and placement: terms on one host are added up there first only where the order
-//    has it so (comm/collective/routes.hpp). With Reduction::sum each transport adds in its own
-//    order, the same from run to run: one host in rank order; several, the terms of each host
-//    first, then the hosts' sums; a ring from the owner on.
+//    every transport and placement: terms of one host are added on that host first only where the
+//    order allows it (comm/collective/routes.hpp). With Reduction::sum each transport has its own
+//    order, the same in every run: on one host, in rank order; on several, the terms of each host
+//    first, then the hosts' sums; a ring, starting after the owner.
 #pragma once
 
 #include <cstdint>
@@ -49,12 +48,12 @@
 
 namespace trireme::comm {
 
-/// What error messages call a collective on sums of a whole step, which are in no bucket.
+/// Index, in error messages, of a collective on sums of a whole step, which belong to no bucket.
 inline constexpr BucketIndex sums_of_the_step{-1};
 
-/// Where one bucket lies in local memory, and what the transport keeps about it. Its size does not
-/// depend on the number of ranks, unless the transport reads peers' memory: then it has an address
-/// for each rank of the host.
+/// The addresses of one bucket in local memory, and the transport's data about it. Its size does
+/// not depend on the number of ranks, unless the transport reads peers' memory: then it has an
+/// address for each rank of the host.
 class Shards {
  public:
   virtual ~Shards() = default;
@@ -77,7 +76,7 @@ class Communicator {
   [[nodiscard]] virtual int size() const = 0;
   /// "self", "mpi", …; as in the deck.
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// A remark for the log about the choice of this transport, in one line; mostly empty.
+  /// A remark for the log about the choice of this transport, in one line; usually empty.
   [[nodiscard]] const std::string& note() const { return note_; }
   void set_note(std::string note) { note_ = std::move(note); }
 
@@ -85,8 +84,8 @@ class Communicator {
   /// bytes.
   virtual device::Buffer allocate(std::size_t bytes, std::string_view what) = 0;
 
-  /// Bytes of other ranks' memory that the collectives so far have read: once read, it counts as
-  /// resident in this process.
+  /// Bytes of other ranks' memory that collectives have read so far: after the first read they
+  /// count as resident memory of this process.
   [[nodiscard]] virtual std::size_t peer_bytes() const { return 0; }
 
   /// Shapes: full = [size * shard], fp32, bf16 or int64. Requires: full lies in one allocate()d
@@ -108,22 +107,22 @@ class Communicator {
 struct Options {
   /// Largest single message, a multiple of 64; 0 chooses by placement: message_bytes().
   std::size_t chunk_bytes = 0;
-  /// What each window of messages may take that are received, or sent from a copy, in a sum of
-  /// guaranteed order; any number of ranks. Source: as a ring's (comm/collective/ring.cpp).
+  /// In sums of guaranteed order: bytes of each window of messages that are received, or sent from
+  /// a copy; for any number of ranks. Source: as for a ring (comm/collective/ring.cpp).
   std::size_t exchange_bytes = std::size_t{4} << 20U;
-  /// NCCL: register the memory of buckets once, and how many multiprocessors it may take at most
-  /// (0: its own choice).
+  /// NCCL: whether to register the memory of buckets once, and the most multiprocessors that it may
+  /// use (0: its own choice).
   bool registers_memory = true;
   int most_blocks = 0;
   NcclBf16Sum bf16_sum = NcclBf16Sum::fp32;
-  /// Of terms of one bf16 sum on a GPU that are there at a time.
+  /// Bytes for the terms of one bf16 sum on a GPU; larger sums are made in pieces.
   std::size_t bf16_sum_bytes = std::size_t{32} << 20U;
-  /// Copies of what is held in shards, each in so many consecutive ranks of the world.
+  /// Number of copies of the sharded state; each copy is on consecutive ranks of the world.
   int replicas = 1;
 };
 
 /// The transport that the deck asks for; `automatic` chooses by the world's size and placement.
-/// Collectives keep the world's deadline. The world outlives the communicator. Collective. Throws
+/// Collectives use the world's deadline. The world outlives the communicator. Collective. Throws
 /// UserError when the choice does not fit the world (self with two ranks).
 std::unique_ptr<Communicator> make_communicator(Transport transport,
                                                 Reduction reduction,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways in which buckets can travel between ranks.
+// The transports between ranks, and the orders of sums.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace trireme::comm {
 /// memory inside a host, messages between hosts. nccl: GPU memory.
 enum class Transport : std::uint8_t { automatic, self, shared_memory, mpi, hierarchical, nccl };
 
-/// sum: whatever order is fastest. ordered: rank order. tree: pairs, then pairs of pairs. With the
-/// last two, the same bits on every transport and placement.
+/// sum: the fastest order. ordered: rank order. tree: pairs, then pairs of pairs. The last two give
+/// the same bits on every transport and placement.
 enum class Reduction : std::uint8_t { sum, ordered, tree };
 
-/// Who adds bf16 on NCCL. fp32: each rank is sent all terms of its shard and adds them in fp32, in
-/// rank order. library: NCCL, which rounds to bf16 at every rank on the way.
+/// How bf16 is added with NCCL. fp32: each rank receives all terms of its shard and adds them in
+/// fp32, in rank order. library: NCCL adds, and rounds to bf16 at every rank.
 enum class NcclBf16Sum : std::uint8_t { fp32, library };
 
-/// How long a collective may go without progress, in seconds, where nobody says otherwise.
+/// Default of the longest time without progress in a collective, in seconds.
 inline constexpr double default_deadline_s = 600;
 
 }  // namespace trireme::comm

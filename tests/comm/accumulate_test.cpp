@@ -31,7 +31,7 @@ void expect_bits(Summation sum, Expected expected_sum, DType dtype) {
       for (const auto& bytes : data) sources.push_back(bytes.data());
       std::vector<std::byte> apart(data[0].size());
       sum(apart.data(), sources, elements, dtype);
-      // In place, the result over the last source.
+      // In place: the result overwrites the last source.
       sum(data.back().data(), sources, elements, dtype);
       for (std::int64_t i = 0; i < elements; ++i) {
         const float expected = expected_sum(num_sources, i, dtype, 0);
@@ -42,7 +42,7 @@ void expect_bits(Summation sum, Expected expected_sum, DType dtype) {
     }
 }
 
-TEST_P(Sums, OneAfterAnotherHaveTheBitsOfThePlainLoop) {
+TEST_P(Sums, InOrderHaveTheBitsOfAPlainLoop) {
   expect_bits(sum_in_order, ordered_sum, GetParam());
   expect_bits(summation_of(Reduction::ordered), ordered_sum, GetParam());
 }
@@ -52,8 +52,9 @@ TEST_P(Sums, InPairsHaveTheBitsOfTheTree) {
   expect_bits(summation_of(Reduction::tree), paired_sum, GetParam());
 }
 
-// What makes results independent of the rank count: a tree over subtrees of equal size is the tree.
-TEST(SumInPairs, OfSubtreesIsTheWholeTree) {
+// The reason why results do not depend on the rank count: a tree over subtrees of equal size is the
+// whole tree.
+TEST(SumInPairs, OfSubtreesEqualsTheWholeTree) {
   constexpr std::int64_t elements = 1500;
   constexpr std::size_t leaves = 16;
   std::vector<std::vector<float>> data(leaves, std::vector<float>(elements));
@@ -84,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(,
                          [](const auto& tested) { return std::string(name(tested.param)); });
 
 TEST(SumOfThree, DependsOnTheOrder) {
-  // 1e8 swallows the 1 when it comes first: (1e8 + 1) - 1e8 = 0, but (1e8 - 1e8) + 1 = 1.
+  // Added first, the 1 is lost by rounding: (1e8 + 1) - 1e8 = 0, but (1e8 - 1e8) + 1 = 1.
   const float big = 1e8F, one = 1, minus = -1e8F;
   const auto bytes = [](const float& value) { return reinterpret_cast<const std::byte*>(&value); };
   float out = -1;
@@ -97,7 +98,7 @@ TEST(SumOfThree, DependsOnTheOrder) {
 }
 
 TEST(SumsOfIntegers, AreExact) {
-  // Neither fp32 nor fp64 could hold these.
+  // Neither fp32 nor fp64 represents these sums exactly.
   const std::int64_t large = (std::int64_t{1} << 60U) + 1;
   for (const Summation sum : {sum_in_order, sum_in_pairs})
     for (const int num_sources : {1, 2, 3, 4, 7}) {
@@ -115,7 +116,7 @@ TEST(SumsOfIntegers, AreExact) {
 
 TEST(CopyPastCaches, CopiesEveryByteAndNoMore) {
   for (const std::size_t bytes : {0UL, 1UL, 63UL, 262'143UL, 262'144UL, 300'001UL})
-    for (const std::size_t shift : {0UL, 4UL}) {  // streamed stores need whole lines
+    for (const std::size_t shift : {0UL, 4UL}) {  // streaming stores need whole cache lines
       std::vector<std::byte> from(bytes), to(bytes + shift + 192, std::byte{0x55});
       for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<std::byte>(i * 31 % 251);
       const auto misalignment = reinterpret_cast<std::uintptr_t>(to.data()) % 64;

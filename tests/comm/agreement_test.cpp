@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Owner = Fact::Owner;
 
-TEST(Agreement, RanksThatAgreeGoOn) {
+TEST(Agreement, PassesWhenRanksAgree) {
   const auto world = make_mpi_world();
   EXPECT_NO_THROW(expect_agreement(*world, {}));
   EXPECT_NO_THROW(
@@ -29,7 +29,7 @@ TEST(Agreement, RanksThatAgreeGoOn) {
 TEST(Agreement, ReportsWhichValuesDiffer) {
   const auto world = make_mpi_world();
   const bool alone = world->size() == 1, last = world->rank() == world->size() - 1;
-  // Of both signs as signed numbers, and next to one another.
+  // Values of both signs as signed numbers, and neighbouring values.
   const std::uint64_t values[] = {0, last ? 1U : 2U, ~std::uint64_t{0},
                                   std::uint64_t{1} << (last ? 63U : 62U), 7};
   EXPECT_EQ(differing(*world, values),
@@ -56,7 +56,7 @@ TEST(Agreement, NamesEveryFactThatDiffersWithItsRanks) {
   }
 }
 
-TEST(Agreement, AnotherBuildIsTheMachinesFaultAndRankZeroSaysSo) {
+TEST(Agreement, ReportsAnotherBuildAsAnErrorOfTheEnvironmentOnRankZero) {
   const auto world = make_mpi_world();
   if (world->size() == 1)
     return;
@@ -71,7 +71,7 @@ TEST(Agreement, AnotherBuildIsTheMachinesFaultAndRankZeroSaysSo) {
   }
 }
 
-TEST(Agreement, AFactThatARankLacksDiffers) {
+TEST(Agreement, TreatsAMissingFactAsADifference) {
   const auto world = make_mpi_world();
   if (world->size() == 1)
     return;

@@ -32,7 +32,7 @@ TEST(BenchReduce, OneRowPerOperationTransportDtypeAndSize) {
   request.dtypes = {DType::f32, DType::bf16};
   request.repetitions = 2;
   const auto rows = bench_reduce(*world, *device, request);
-  // Per size and transport 3 operations; per size and dtype a memcpy; fp32 has MPI's three.
+  // 3 operations per size, transport and dtype; a memcpy per size and dtype; for fp32 MPI's three.
   EXPECT_EQ(rows.size(), 2U * (2U * 2U * 3U + 2U + 3U));
   std::set<std::string> operations;
   const std::int64_t granule = 128 * world->size();
@@ -53,8 +53,8 @@ TEST(BenchReduce, OneRowPerOperationTransportDtypeAndSize) {
                                    "MPI_Reduce_scatter_block", "MPI_Allgather", "memcpy"}));
 }
 
-/// What a collective may get wrong, each seen by some rank.
-TEST(BenchReduce, CountsWhatIsWrong) {
+/// Errors of a collective, each of which some rank must count.
+TEST(BenchReduce, CountsWrongElements) {
   const auto world = make_mpi_world();
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(device::StreamMode::inlined, "bench");
@@ -69,16 +69,16 @@ TEST(BenchReduce, CountsWhatIsWrong) {
   EXPECT_EQ(count_wrong(*world, *stream, copy,
                         [&] { std::rotate(bucket.begin(), bucket.begin() + 1, bucket.end()); }),
             full.elements * ranks * 2 / 5);
-  const auto missed = count_wrong(*world, *stream, sum, nothing);  // the others are not added
+  const auto missed = count_wrong(*world, *stream, sum, nothing);  // other ranks' terms are missing
   EXPECT_EQ(missed > 0, ranks > 1) << missed;
-  std::int64_t untouched = 0;  // nothing is written to what is checked
+  std::int64_t untouched = 0;  // nothing is written to the memory that is checked
   std::vector<float> aside(bucket.size());
   const Trial away{Outcome::copied, view_of(aside.data(), full.elements), full, 0, 0, shard};
   untouched = count_wrong(*world, *stream, away, nothing);
   EXPECT_EQ(untouched, full.elements * ranks);
 }
 
-TEST(BenchReduce, WithoutBaselinesOrMpi) {
+TEST(BenchReduce, RunsWithoutBaselinesAndMpi) {
   const auto world = make_self_world();
   const auto device = device::make_cpu_device(1);
   BenchRequest request;
@@ -91,7 +91,7 @@ TEST(BenchReduce, WithoutBaselinesOrMpi) {
   EXPECT_EQ(rows[0].transport, "self");
 }
 
-TEST(BenchReduce, TableAndJsonSayTheSame) {
+TEST(BenchReduce, TableAndJsonHaveTheSameValues) {
   const std::vector<BenchRow> rows{
       {"all_reduce", "mpi", DType::bf16, 2, 2'000'000, 1'000'000, "sum", 7, 0.001, 2e9, 2e9}};
   EXPECT_EQ(bench_json(rows),

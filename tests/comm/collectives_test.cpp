@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite for every transport: transport x reduction x dtype x stream mode, over shard sizes from
-// one element to several chunks, at every rank count that ctest starts it with.
+// One suite for all transports: transport x reduction x dtype x stream mode, with shard sizes from
+// one element to several chunks, at every rank count of the ctest entries.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -27,25 +27,25 @@ using testing::paired_sum;
 using testing::rounded;
 using testing::set_element;
 
-/// Small, so that a modest shard already spans several chunks.
+/// Small, so that a small shard already has several chunks.
 constexpr std::size_t chunk_bytes = 1024;
 /// fp32: less than one chunk, exactly one, a little more, and more chunks than the window holds.
 const std::vector<std::int64_t> shard_sizes{1, 64, 251, 256, 257, 2503};
 
-/// How the ranks are connected. The tests run on one host; the hierarchical cases assume that it
-/// is several.
+/// How the ranks are connected. The tests run on one host, which the hierarchical cases treat as
+/// several.
 enum class Wiring : std::uint8_t {
   mpi,
   shared_memory,
   blocks,   ///< nodes of consecutive ranks: 0 1 | 2 3
-  dealt,    ///< ranks dealt to nodes in turn: 0 2 | 1 3
+  dealt,    ///< ranks distributed to nodes in turn: 0 2 | 1 3
   unequal,  ///< 0 | 1 2 | 3 4 5 6
   mixed     ///< unequal and interleaved: 0 4 | 1 2 6 | 3 5
 };
 
 using Case = std::tuple<Wiring, Reduction, DType, StreamMode>;
 
-/// Which pretended node a rank is on. With blocks and dealt all nodes have equally many.
+/// The pretended node of a rank. With blocks and dealt all nodes have the same number of ranks.
 int pretended_node(Wiring wiring, int rank, int size) {
   if (wiring == Wiring::unequal)
     return rank == 0 ? 0 : rank < 3 ? 1 : 2;
@@ -90,7 +90,7 @@ class Collectives : public ::testing::TestWithParam<Case> {
         static_cast<std::size_t>(shard_elements * size()) * size_bytes(dtype()), "test bucket");
   }
 
-  /// The sum that this case guarantees for element i, or a bound around it.
+  /// Compares element i with the sum that this case guarantees, or with a bound for its error.
   void expect_sum(float got, std::int64_t i, int round) const {
     const auto reduction = std::get<Reduction>(GetParam());
     if (reduction == Reduction::tree) {
@@ -209,7 +209,7 @@ TEST_P(Collectives, BucketsMayBeOverwrittenAsSoonAsACollectiveEnds) {
   };
   int sum_of_ranks = 0;
   for (int r = 0; r < size(); ++r) sum_of_ranks += r;
-  // Small integers: every order of addition, and bf16, is exact.
+  // Small integers: sums are exact in every order of additions, and in bf16.
   for (int round = 0; round < 20; ++round) {
     set_all(shards->full, rank() + round % 3);
     communicator_->reduce_scatter(*shards, BucketIndex{0}, *stream_);
@@ -274,7 +274,7 @@ TEST_P(IntegerSums, AreExactAndTheSameOnEveryRank) {
   const auto stream = device->make_stream(StreamMode::concurrent, "comm");
   const auto communicator =
       connect(std::get<Wiring>(GetParam()), std::get<Reduction>(GetParam()), world, *device);
-  // Of eight ranks at most; neither fp32 nor fp64 could hold it.
+  // The sum over up to eight ranks fits; neither fp32 nor fp64 represents it exactly.
   const auto term = [](std::int64_t rank, std::int64_t i) {
     return (i % 2 == 0 ? 1 : -1) * ((std::int64_t{1} << 58U) + 1000 * i + rank * rank);
   };
@@ -349,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(,
                                   word(std::get<Reduction>(tested.param));
                          });
 
-/// Two messages at a time: windows that are far smaller than the number of ranks.
+/// Two messages at a time: windows are much smaller than the number of ranks.
 TEST(BoundedScratch, SumsInTheGuaranteedOrderThroughTheSmallestWindow) {
   MpiWorld world;
   const auto device = device::make_cpu_device(1);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the control plane costs a rank as ranks become many: memory, and time per step. No test:
-// control_plane.py runs it at several rank counts, fits and prints.
+// Measures the memory and the time per step of the control plane, as functions of the number of
+// ranks. Not a test: control_plane.py runs it at several rank counts, fits the growth and prints
+// it.
 //
-// A step is what a step of training exchanges beside its buckets: the words of norm and loss, the
-// maximum that the ranks agree on, and one step that all make together (comm/control/together.hpp).
-// Memory is what is resident of this process's own (anonymous and heap, without what it shares with
-// others), after each stage.
+// A step has the exchanges of a training step except buckets: the words of norm and loss, the
+// maximum on which the ranks agree, and one action with together() (comm/control/together.hpp).
+// Memory is the process's own resident memory (anonymous pages and heap, without shared memory),
+// after each stage.
 #include <algorithm>
 #include <array>
 #include <chrono>

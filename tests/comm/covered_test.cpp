@@ -24,7 +24,7 @@ TEST(Covered, CountsEachByteOnce) {
   EXPECT_EQ(covered.add(memory.data() + 99, 1), 0U);
 }
 
-TEST(Covered, IsWhatAMapOfBytesSays) {
+TEST(Covered, AgreesWithAMapOfBytes) {
   std::array<std::byte, 200> memory{};
   std::mt19937 random(7);  // NOLINT: the same pieces every time
   for (int round = 0; round < 50; ++round) {

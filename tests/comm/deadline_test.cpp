@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective in which a rank is missing ends with an error that names what was waited for and
-// the rank; one in which a rank is at work does not end. Ranks that do not answer at all are
-// tested with the executable, by stopping processes: tests/integration/watchdog_test.py.
+// A collective in which a rank is missing ends with an error that names the collective and the
+// rank; one in which a rank is at work does not end. Ranks that do not answer at all are tested
+// with the executable, by stopping processes: tests/integration/watchdog_test.py.
 //
-// How fast the ranks get anywhere does not matter: the short deadline holds only once all of them
-// are where the test needs them.
+// The speed of the ranks does not matter: the short deadline is set only after all ranks have
+// reached the place that the test needs.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -33,7 +33,7 @@ using ::testing::Not;
 constexpr double deadline_s = 0.2;
 constexpr double long_deadline_s = 600;
 
-/// Two worlds of the same ranks: one that is tested and breaks, one for talking about it.
+/// Two worlds of the same ranks: `tested_` fails, and `talking_` exchanges what the test needs.
 class Deadline : public ::testing::Test {
  protected:
   [[nodiscard]] int late() const { return tested_->size() - 1; }
@@ -42,8 +42,9 @@ class Deadline : public ::testing::Test {
     const auto hosts = talking_->gather_all(talking_->host());
     return "rank " + std::to_string(rank) + " on " + hosts[static_cast<std::size_t>(rank)];
   }
-  /// What the action throws on each rank; "" where it does not. The deadline of `world` becomes
-  /// short when every rank is inside a collective of the action or past the action.
+  /// The message of the error that the action throws on each rank; "" if none. The deadline of
+  /// `world` becomes short when every rank is inside a collective of the action or has finished the
+  /// action.
   std::vector<std::string> said(MpiWorld& world, const std::function<void()>& action) {
     const std::int64_t before = world.watchdog().num_entered();
     std::atomic<bool> over{false};
@@ -68,7 +69,7 @@ class Deadline : public ::testing::Test {
     }
     return {};
   }
-  /// Between two looks.
+  /// Between two polls.
   static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
   std::unique_ptr<MpiWorld> tested_ = std::make_unique<MpiWorld>();
@@ -113,7 +114,7 @@ TEST_P(BucketDeadline, NamesTheBucketAndTheRankThatNeverArrived) {
         << "on rank " << r;
 }
 
-TEST_P(BucketDeadline, ReportsWhereARankIsThatWaitsElsewhere) {
+TEST_P(BucketDeadline, NamesTheCollectiveInWhichALateRankWaits) {
   if (tested_->size() == 1)
     return;
   std::array<std::int64_t, 1> value{1};
@@ -143,7 +144,7 @@ bool is_mapped(std::byte* at) {
 }
 
 // MPI may still write into them what a late peer sends.
-TEST_P(BucketDeadline, BucketsOutliveACollectiveThatWasGivenUp) {
+TEST_P(BucketDeadline, BucketsStayMappedAfterACollectiveHasFailed) {
   if (tested_->size() == 1 || GetParam() != Transport::mpi)
     return;
   said([&] {
@@ -155,7 +156,7 @@ TEST_P(BucketDeadline, BucketsOutliveACollectiveThatWasGivenUp) {
   shards_.reset();
   buffer_ = {};
   communicator_.reset();
-  if (tested_->rank() != late()) {  // which gave nothing up
+  if (tested_->rank() != late()) {  // the late rank, for which no collective failed
     EXPECT_TRUE(is_mapped(at));
   }
 }
@@ -167,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(,
                                            Transport::hierarchical),
                          [](const auto& tested) { return std::string(word(tested.param)); });
 
-TEST_F(Deadline, HoldsForEveryMemberOfTheWorld) {
+TEST_F(Deadline, AppliesToEveryMemberOfTheWorld) {
   if (tested_->size() == 1)
     return;
   struct Member {
@@ -182,7 +183,7 @@ TEST_F(Deadline, HoldsForEveryMemberOfTheWorld) {
       {"a gather of numbers", [](World& world) { world.gather_all(std::array{1.0}); }},
       {"a gather of texts", [](World& world) { world.gather_all(std::string("text")); }},
       {"a maximum over the ranks", [](World& world) { together(world, [] {}); }},
-      // Everybody needs the last rank's bytes.
+      // Every rank needs the last rank's bytes.
       {"a broadcast", [this](World& world) { world.broadcast("bytes", late()); }}};
   const std::string name = name_of(late());
   std::vector<std::unique_ptr<MpiWorld>> broken;
@@ -197,13 +198,13 @@ TEST_F(Deadline, HoldsForEveryMemberOfTheWorld) {
   }
 }
 
-TEST_F(Deadline, ARankAtWorkIsWaitedFor) {
+TEST_F(Deadline, DoesNotEndWhileARankIsAtWork) {
   const std::int64_t before = tested_->watchdog().num_entered();
   const std::string words = thrown_by([&] {
     if (tested_->rank() == 0) {
       on_first_rank(*tested_, [&] {
-        talking_->barrier();  // it is at work now, so the deadline may become short
-        talking_->barrier();  // the others have waited for longer than that
+        talking_->barrier();  // rank 0 is at work now, so the deadline may become short
+        talking_->barrier();  // the others have waited longer than the deadline
       });
       return;
     }
@@ -220,8 +221,8 @@ TEST_F(Deadline, ARankAtWorkIsWaitedFor) {
   for (const std::string& one : talking_->gather_all(words)) EXPECT_EQ(one, "");
 }
 
-// A rank that is late after its work is late.
-TEST_F(Deadline, WorkThatIsOverIsNoExcuse) {
+// A rank that has finished its work and does not arrive is late.
+TEST_F(Deadline, AppliesToARankAfterItsWork) {
   if (tested_->size() == 1)
     return;
   together(*tested_, [] {});
@@ -232,8 +233,8 @@ TEST_F(Deadline, WorkThatIsOverIsNoExcuse) {
   EXPECT_THAT(all[0], HasSubstr("never arrived"));
 }
 
-// The other lanes of a rank end with the first one, without asking the ranks.
-TEST_F(Deadline, ABrokenWorldStaysBroken) {
+// After the first lane of a rank has failed, its other lanes fail without querying the ranks.
+TEST_F(Deadline, FailsAllLanesOnceOneHasFailed) {
   if (tested_->size() == 1)
     return;
   const auto all = said([&] {

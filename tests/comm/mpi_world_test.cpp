@@ -19,7 +19,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(MpiWorld, KnowsWhoTakesPart) {
+TEST(MpiWorld, KnowsItsRanksAndHost) {
   MpiWorld world;
   int rank = -1, size = -1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -58,7 +58,7 @@ TEST(MpiWorld, GathersNumbersAndTextsInRankOrder) {
   }
   EXPECT_THAT(largest_of_ranks(world, std::array{world.rank() + 0.5, world.rank() * -2.0}),
               ElementsAre(world.size() - 0.5, 0.0));
-  // Lengths differ, rank 0's text is empty.
+  // Lengths differ; rank 0's text is empty.
   const auto texts = world.gather_all(std::string(static_cast<std::size_t>(3 * world.rank()), 'x'));
   EXPECT_EQ(world.gather(std::string(static_cast<std::size_t>(3 * world.rank()), 'x')),
             world.rank() == 0 ? texts : std::vector<std::string>());
@@ -90,11 +90,11 @@ TEST(MpiWorld, GathersThePlacesOfAllRanks) {
             place_here(world.host(), 1).cpus);
 }
 
-TEST(MpiWorld, FailingCallCarriesMpisWordsStatementAndPlace) {
+TEST(MpiWorld, FailingCallReportsMpisMessageStatementAndPlace) {
   MpiWorld world;
   try {
     TRIREME_MPI(MPI_Send(nullptr, 0, MPI_BYTE, world.size() + 5, 0, world.comm()));
-    FAIL() << "sending to a rank that does not exist went well";
+    FAIL() << "sending to a rank that does not exist succeeded";
   } catch (const CommError& error) {
     EXPECT_THAT(error.what(),
                 ::testing::AnyOf(HasSubstr("MPI_ERR_RANK"), HasSubstr("Invalid rank")));

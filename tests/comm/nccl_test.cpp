@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of NCCL between ranks that share one GPU (support/shared_gpu.hpp). These tests prove
-// layout, order and sums, and say nothing about speed.
+// Collectives of NCCL between ranks that share one GPU (support/shared_gpu.hpp). These tests check
+// layout, order and sums, not speed.
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ class Nccl : public test::OverNccl {
  protected:
   void SetUp() override {
     OverNccl::SetUp();
-    if (device_)  // else it is skipped
+    if (device_)  // without a GPU the test is skipped
       stream_ = device_->make_stream(device::StreamMode::concurrent, "communication");
   }
 
@@ -55,7 +55,7 @@ class Nccl : public test::OverNccl {
     return values;
   }
 
-  /// This rank's terms, in a fresh bucket.
+  /// A new bucket with this rank's terms.
   device::Buffer bucket(std::int64_t elements) {
     device::Buffer buffer = communicator_->allocate(
         static_cast<std::size_t>(elements) * size_bytes(GetParam()), "test bucket");
@@ -86,7 +86,7 @@ TEST_P(Nccl, ReducesAndGathers) {
   }
 }
 
-TEST_P(Nccl, ReducesEverywhere) {
+TEST_P(Nccl, AllReducesOnEveryRank) {
   const auto memory = bucket(1000 * world_.size());
   const auto shards = communicator_->shards(memory.view(GetParam()));
   communicator_->all_reduce(*shards, BucketIndex{0}, *stream_);
@@ -95,7 +95,7 @@ TEST_P(Nccl, ReducesEverywhere) {
     ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
 }
 
-/// Sums over all ranks, shards and gathers of two replicas.
+/// With two replicas: sums over all ranks; shards and gathers inside a replica.
 TEST_P(Nccl, ReducesAcrossReplicas) {
   if (world_.size() % 2 != 0 || world_.size() == 2)
     GTEST_SKIP() << "no two replicas of several ranks";
@@ -128,11 +128,11 @@ TEST_P(Nccl, ReducesAcrossReplicas) {
   }
 }
 
-/// Terms whose sum depends on every rounding: with more than two ranks NCCL's own sum in bf16 has
-/// other bits.
+/// The sum of the terms depends on every rounding: with more than two ranks, NCCL's own sum in bf16
+/// has other bits.
 TEST_P(Nccl, RoundsASumOnceAndInRankOrder) {
   const std::int64_t shard = 70'001, elements = shard * world_.size();
-  // Room for 4 KiB per rank at least, so that a shard takes several pieces.
+  // The smallest memory for terms is 8 KiB per rank, so that a shard needs several pieces.
   const auto communicator = make_communicator(Transport::nccl, Reduction::sum, world_, *device_,
                                               {.most_blocks = 2, .bf16_sum_bytes = 1});
   for (const bool everywhere : {false, true}) {
@@ -161,7 +161,7 @@ TEST_P(Nccl, RoundsASumOnceAndInRankOrder) {
   }
 }
 
-TEST_P(Nccl, LeavesTheSumToTheLibraryWhereAsked) {
+TEST_P(Nccl, UsesTheLibrarysSumWhereRequested) {
   const auto communicator = make_communicator(Transport::nccl, Reduction::sum, world_, *device_,
                                               {.most_blocks = 2, .bf16_sum = NcclBf16Sum::library});
   const auto memory = bucket(1000 * world_.size());

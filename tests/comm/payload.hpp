@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients for tests: a pure function of (rank, position), with magnitudes so different that the
-// order of a sum shows in its last bits.
+// last bits of a sum depend on its order.
 #pragma once
 
 #include <cmath>
@@ -48,8 +48,8 @@ inline float ordered_sum(int num_ranks, std::int64_t i, DType dtype, int round =
   return rounded(sum, dtype);
 }
 
-/// (g0 + g1) + (g2 + g3) …: neighbours in pairs, level by level, who has no neighbour waits; in
-/// fp32, rounded once to `dtype`.
+/// (g0 + g1) + (g2 + g3) …: neighbours in pairs, level by level; a value without a neighbour goes
+/// to the next level unchanged. In fp32, rounded once to `dtype`.
 inline float paired_sum(int num_ranks, std::int64_t i, DType dtype, int round = 0) {
   std::vector<float> level;
   for (int r = 0; r < num_ranks; ++r) level.push_back(rounded(gradient(r, i, round), dtype));

@@ -19,13 +19,13 @@ std::vector<std::string> texts(const Placement& placement, bool warnings) {
   return found;
 }
 
-TEST(Placement, RangesAreShort) {
+TEST(Placement, PrintsCpusAsRanges) {
   EXPECT_EQ(ranges_text({}), "");
   EXPECT_EQ(ranges_text({5}), "5");
   EXPECT_EQ(ranges_text({0, 1, 2, 3, 8, 10, 11}), "0-3,8,10-11");
 }
 
-TEST(Placement, OneLinePerHostAndNoWarningWhenAllIsWell) {
+TEST(Placement, PrintsOneLinePerHostAndNoWarningWithoutAProblem) {
   const Placement placement{{{"node0", {0, 1, 2, 3}, 4, 2},
                              {"node0", {0, 1, 2, 3}, 4, 2},
                              {"node1", {0, 1, 2, 3}, 4, 4}}};

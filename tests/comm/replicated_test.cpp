@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives with replicas: sums are over all ranks, shards and gathers those of a replica, and
-// where an order is promised the bits are those of a run without replicas.
+// Collectives with replicas: sums are over all ranks, shards and gathers are those of a replica,
+// and with a guaranteed order the bits are those of a run without replicas.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@ using testing::paired_sum;
 using testing::rounded;
 using testing::set_element;
 
-/// Every count of replicas that leaves two ranks or more to each.
+/// Every number of replicas with at least two ranks in each.
 std::vector<int> replica_counts(int ranks) {
   std::vector<int> counts;
   for (int replicas = 2; replicas < ranks; ++replicas)
@@ -40,7 +40,7 @@ using Case = std::tuple<Transport, Reduction, DType, StreamMode>;
 
 class Replicated : public ::testing::TestWithParam<Case> {
  protected:
-  /// Calls `test` with each count of replicas.
+  /// Calls `test` with each number of replicas.
   template <class Test>
   void with_each(const Test& test) {
     const auto [transport, reduction, dtype, mode] = GetParam();
@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(StreamMode::inlined, StreamMode::concurrent)),
     case_name);
 
-TEST(ReplicatedWorld, PartsNameTheirRanksInTheWholesOrder) {
+TEST(ReplicatedWorld, PartsKeepTheOrderOfRanksOfTheWhole) {
   MpiWorld world;
   MpiWorld part(world, world.rank() % 2);
   EXPECT_EQ(part.rank(), world.rank() / 2);

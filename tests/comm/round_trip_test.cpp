@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces of different sizes between every pair of ranks, there and back.
+// Pieces of different sizes are sent between every pair of ranks, and back.
 #include "comm/collective/round_trip.hpp"
 
 #include <memory>
@@ -14,8 +14,7 @@
 namespace trireme::comm {
 namespace {
 
-/// Pieces from rank `from` to rank `to`, in elements: two, one or none, of sizes that tell them
-/// apart.
+/// Pieces from rank `from` to rank `to`, in elements: two, one or none, with different sizes.
 std::vector<std::int64_t> sizes(int from, int to) {
   if ((from + 2 * to) % 5 == 3)
     return {};
@@ -46,7 +45,7 @@ class RoundTripTest : public ::testing::TestWithParam<device::StreamMode> {
     memory.push_back(std::make_unique<std::vector<float>>(static_cast<std::size_t>(size)));
     list.push_back({peer, view_of(memory.back()->data(), size)});
   }
-  /// Calls body(value of the element, what it should be) for all elements of one list.
+  /// Calls body(value of the element, expected value) for all elements of one list.
   template <class Body>
   void for_all(std::vector<Passenger>& list, bool to_peer, int round, const Body& body) {
     int last = -1;
@@ -79,7 +78,7 @@ TEST_P(RoundTripTest, EveryPieceArrivesAndComesBack) {
     stream_->synchronize();
     for_all(arriving_, false, round, same);
     for_all(leaving_, true, round, same);
-    // What comes back is another thing.
+    // Other values are sent back.
     for_all(arriving_, false, round + 2, set);
     trip->come_back(*stream_);
     stream_->synchronize();
@@ -93,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(,
                          ::testing::Values(device::StreamMode::inlined,
                                            device::StreamMode::concurrent));
 
-TEST(RoundTrip, OneRankAloneStaysAtHome) {
+TEST(RoundTrip, OneRankSendsNothing) {
   const auto world = make_self_world();
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(device::StreamMode::inlined, "comm");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routes, walked through without MPI: whatever the placement, the sum of a block is the expression
-// of the reduction, and what crosses between hosts is what is predicted.
+// Routes executed without MPI: on every placement, the sum of a block is the expression of the
+// reduction, and the bytes between hosts are those that are predicted.
 #include "comm/collective/routes.hpp"
 
 #include <algorithm>
@@ -46,11 +46,11 @@ std::string promised(Reduction reduction, const Hosts& hosts) {
   return in_order(sums);
 }
 
-/// Runs one chunk of every block, in rounds, until no rank moves any more.
+/// Executes one chunk of every block, in rounds, until no rank makes progress.
 struct Walk {
   const Hosts& hosts;
   std::vector<Routes> routes;
-  // (from, to): messages on their way, in order
+  // (from, to): messages in transit, in order
   std::map<std::tuple<int, int>, std::vector<std::string>> wires;
   std::vector<std::string> stored;
   std::vector<std::int64_t> bytes;
@@ -155,7 +155,7 @@ TEST(Routes, KeepTheOrderOfAdditionsOnEveryPlacement) {
 }
 
 TEST(Routes, SendNoMoreBetweenHostsThanASumOfFp32) {
-  // Four hosts of eight: a host's part of every block that lies elsewhere, once, in fp32.
+  // Four hosts of eight ranks: a host sends its part of every block of other hosts once, in fp32.
   const Hosts hosts = Hosts::in_blocks(32, 4);
   const std::int64_t shard = 1000, least = 24 * shard * 4;
   const auto most_of = [&](Reduction reduction, DType dtype) {
@@ -164,18 +164,18 @@ TEST(Routes, SendNoMoreBetweenHostsThanASumOfFp32) {
   EXPECT_EQ(most_of(Reduction::sum, DType::f32), least);
   EXPECT_EQ(most_of(Reduction::sum, DType::bf16), least);
   EXPECT_EQ(most_of(Reduction::tree, DType::f32), least);
-  // The sum so far passes every host but the last, with every block.
+  // For every block, the partial sum is sent by every host but the last.
   EXPECT_EQ(most_of(Reduction::ordered, DType::f32), 32 * shard * 4);
   EXPECT_EQ(most_of(Reduction::ordered, DType::bf16), 32 * shard * 4);
 }
 
-TEST(Routes, SendWhatStandsAloneAsItIs) {
+TEST(Routes, SendSingleTermsUnchanged) {
   const Hosts hosts = Hosts::apart(4);
   EXPECT_EQ(reduce_bytes_between_hosts(Reduction::sum, DType::bf16, hosts, 10),
             (std::vector<std::int64_t>{60, 60, 60, 60}));
 }
 
-TEST(Hosts, ShareTheWorkOfAHost) {
+TEST(Hosts, DivideTheWorkOfAHost) {
   const Hosts hosts(std::vector{0, 1, 1, 2, 2, 2});
   EXPECT_FALSE(hosts.equal());
   for (int host = 0; host < hosts.count(); ++host) {

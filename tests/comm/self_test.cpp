@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A world that only claims to be larger, for choices that are made without talking.
+/// A world that only reports a larger size, for choices that need no communication.
 class ClaimedWorld final : public World {
  public:
   explicit ClaimedWorld(int size) : size_(size) {}
@@ -57,7 +57,7 @@ TEST(SelfWorld, AbortEndsTheProcessWithTheCode) {
   EXPECT_EXIT(make_self_world()->abort(ExitCode::environment), ::testing::ExitedWithCode(3), "");
 }
 
-TEST(SelfCommunicator, LeavesTheBucketAsItIs) {
+TEST(SelfCommunicator, DoesNotChangeTheBucket) {
   const auto device = device::make_cpu_device(1);
   const auto world = make_self_world();
   for (const auto reduction : {Reduction::sum, Reduction::ordered, Reduction::tree})
@@ -84,7 +84,7 @@ TEST(SelfCommunicator, LeavesTheBucketAsItIs) {
     }
 }
 
-TEST(SelfCommunicator, RefusesWhatNoTransportCarries) {
+TEST(SelfCommunicator, RefusesBucketsThatNoTransportSupports) {
   const auto device = device::make_cpu_device(1);
   const auto world = make_self_world();
   const auto communicator = make_communicator(Transport::self, Reduction::sum, *world, *device);
@@ -92,18 +92,18 @@ TEST(SelfCommunicator, RefusesWhatNoTransportCarries) {
   EXPECT_THROW(static_cast<void>(communicator->shards(buffer.view(DType::i32))), ContractError);
 }
 
-TEST(MakeCommunicator, SelfWithTwoRanksIsTheUsersMistake) {
+TEST(MakeCommunicator, SelfWithTwoRanksIsAUserError) {
   const auto device = device::make_cpu_device(1);
   ClaimedWorld world(2);
   try {
     const auto made = make_communicator(Transport::self, Reduction::sum, world, *device);
     FAIL() << "made " << made->name();
   } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("self carries one rank, and this run has 2"));
+    EXPECT_THAT(error.what(), HasSubstr("self supports one rank only, but this run has 2"));
   }
 }
 
-TEST(MakeCommunicator, MpiWithoutMpiIsTheUsersMistake) {
+TEST(MakeCommunicator, MpiTransportWithoutMpiIsAUserError) {
   const auto device = device::make_cpu_device(1);
   const auto world = make_self_world();
   EXPECT_THROW(

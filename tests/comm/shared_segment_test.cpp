@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a transport does when the ranks of one host cannot reach each other's memory. The last rank
-// of the tests gets a network namespace of its own, in a thread of its own, where the sockets are
-// not that the files would travel through. Private namespaces of processes need a process per rank
-// from the start: tests/integration/containers_test.py.
+// Shared segments, and the choice of a transport when the ranks of one host cannot map each other's
+// memory. For this the last rank runs in a thread with a private network namespace, in which the
+// sockets that exchange the files are not reachable. Private process namespaces need a process per
+// rank from the start: tests/integration/containers_test.py.
 #include "comm/transport/shared_segment.hpp"
 
 #include <fstream>
@@ -26,8 +26,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Runs `action` on every rank, on the last one apart from the others' network. False, on all ranks
-/// alike, where that is not allowed.
+/// Runs `action` on every rank, on the last one in a private network namespace. Returns false on
+/// all ranks where that is not permitted.
 bool with_last_rank_apart(MpiWorld& world, const std::function<void()>& action) {
   std::int64_t refused = 0;
   std::thread([&] {
@@ -51,7 +51,7 @@ TEST(SharedSegment, EveryRankSeesEveryPieceAndFreshMemoryIsZero) {
     for (std::size_t i = 0; i < bytes; ++i)
       ASSERT_EQ(segment.piece(static_cast<int>(r))[i], std::byte{0}) << "piece " << r;
   world.barrier();
-  // Each rank writes its number into everybody's piece.
+  // Each rank writes its number into every rank's piece.
   for (std::size_t r = 0; r < size; ++r)
     segment.piece(static_cast<int>(r))[node.rank()] = static_cast<std::byte>(node.rank() + 1);
   world.barrier();
@@ -80,7 +80,7 @@ TEST(SharedSegment, PageTablesDoNotGrowWithThePeersUntilTheyAreRead) {
   world.barrier();
 }
 
-TEST(SharedSegment, AutoChoosesMessagesWhereMemoryCannotBeSharedAndSaysWhy) {
+TEST(SharedSegment, AutoChoosesMpiWhereMemoryCannotBeSharedAndLogsTheReason) {
   MpiWorld world;
   if (world.size() == 1)
     return;
@@ -92,7 +92,7 @@ TEST(SharedSegment, AutoChoosesMessagesWhereMemoryCannotBeSharedAndSaysWhy) {
                                     HasSubstr("private network namespaces")));
   });
   if (!apart)
-    GTEST_SKIP() << "no network namespaces may be made here";
+    GTEST_SKIP() << "network namespaces are not permitted here";
 }
 
 TEST(SharedSegment, AnExplicitChoiceFailsWithTheSameReason) {
@@ -110,10 +110,10 @@ TEST(SharedSegment, AnExplicitChoiceFailsWithTheSameReason) {
     }
   });
   if (!apart)
-    GTEST_SKIP() << "no network namespaces may be made here";
+    GTEST_SKIP() << "network namespaces are not permitted here";
 }
 
-TEST(SharedSegment, NothingIsSaidWhereMemoryIsShared) {
+TEST(SharedSegment, LogsNothingWhereMemoryIsShared) {
   MpiWorld world;
   const auto device = device::make_cpu_device(1);
   const auto made = make_communicator(Transport::automatic, Reduction::sum, world, *device);

@@ -44,7 +44,7 @@ TEST(Together, GathersFromAllRanksOnlyWhenSomethingFailed) {
   EXPECT_GT(num_gathers, 0);
 }
 
-TEST(Together, AMistakeTravelsWhateverBytesItQuotes) {
+TEST(Together, AUserErrorMayContainAnyBytes) {
   const auto world = make_mpi_world();
   const std::string quoted(
       "a\x1e"
@@ -78,7 +78,7 @@ TEST(Together, AUserErrorOfTheLastRankIsTheSameOnAllRanks) {
   }
 }
 
-TEST(Together, AnEnvironmentErrorIsPrintedOnceWhoeverMetIt) {
+TEST(Together, AnEnvironmentErrorIsPrintedByOneRankOnly) {
   const auto world = make_mpi_world();
   for (const bool all : {false, true}) {
     const int speaker = all ? 0 : world->size() - 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses between hosts is what `trireme plan` prints: every message of a collective is
-// counted on its way into MPI. The tests run on one host, which the transports take for several.
+// The bytes between hosts are those that `trireme plan` prints: every message of a collective is
+// counted when it is passed to MPI. The tests run on one host, which the transports treat as
+// several.
 #include "comm/collective/traffic.hpp"
 
 #include <algorithm>
@@ -68,7 +69,7 @@ std::vector<std::vector<int>> placements(int ranks) {
 
 class Traffic : public ::testing::Test {
  protected:
-  /// By host, what the ranks really sent.
+  /// By host, the bytes that the ranks sent.
   template <class Call>
   std::vector<std::int64_t> counted(const std::vector<int>& host_of,
                                     const Hosts& hosts,
@@ -103,7 +104,7 @@ class Traffic : public ::testing::Test {
       device_->make_stream(device::StreamMode::inlined, "comm");
 };
 
-TEST_F(Traffic, IsWhatIsForetold) {
+TEST_F(Traffic, EqualsThePrediction) {
   const std::int64_t shard = 777;
   for (const std::vector<int>& host_of : placements(world_.size()))
     for (const Transport transport : {Transport::mpi, Transport::hierarchical})
@@ -127,8 +128,8 @@ TEST_F(Traffic, IsWhatIsForetold) {
         }
 }
 
-/// Hosts of consecutive ranks, more or fewer than there are replicas.
-TEST_F(Traffic, WithReplicasIsWhatIsForetold) {
+/// Hosts of consecutive ranks; there are more or fewer hosts than replicas.
+TEST_F(Traffic, WithReplicasEqualsThePrediction) {
   for (const int replicas : {2, 3})
     for (const int num_hosts : {2, 3, 4})
       for (const Transport transport : {Transport::mpi, Transport::shared_memory})

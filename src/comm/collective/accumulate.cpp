@@ -20,7 +20,7 @@ namespace {
 /// Elements that one pass over the sources keeps in the first-level cache.
 constexpr std::int64_t block_elements = 1024;
 
-// Additions only, so that every clone of what follows gives the same bits.
+// The functions below only add, so that all their clones give the same bits.
 
 TRIREME_VECTOR_CLONES void copy_add(float* to, const float* a, const float* b, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = a[i] + b[i];
@@ -107,8 +107,8 @@ void sum_i64(std::int64_t* out, std::span<const std::byte* const> sources, std::
   }
 }
 
-/// A subtree of the sources, elements [at, at + n), n <= block_elements, into `to`, which is none
-/// of them.
+/// Sums a subtree of the sources, elements [at, at + n), n <= block_elements, into `to`, which is
+/// not one of the sources.
 template <class T>
 void add_tree(float* to,
               std::span<const std::byte* const> sources,
@@ -186,7 +186,7 @@ void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes) {
       _mm_stream_si128(target + 2, c);
       _mm_stream_si128(target + 3, d);
     }
-    _mm_sfence();  // streamed stores are ordered with the flags that follow
+    _mm_sfence();  // orders the streaming stores before later flags
     to += lines * line;
     from += lines * line;
     bytes -= lines * line;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of several sources in a given order, and copies: what every collective on the CPU does to
-// memory.
+// Sums of several sources in a given order, and copies: the operations on memory of all collectives
+// on the CPU.
 //
-// 1. Additions are in fp32, in exactly the order that the function states, whatever the instruction
-//    set; with bf16 the fp32 sum is rounded once, at the end. Integers have no order.
-// 2. `out` may be one of the sources; otherwise nothing overlaps.
+// 1. Additions are in fp32, in exactly the order that the function states, with every instruction
+// set; with bf16 the fp32 sum is rounded once, at the end. Sums of integers are exact in any order.
+// 2. `out` may be one of the sources; otherwise no memory overlaps.
 #pragma once
 
 #include <cstddef>
@@ -36,19 +36,20 @@ void sum_in_pairs(std::byte* out,
                   std::int64_t elements,
                   DType dtype);
 
-/// The one whose order of additions is that of `reduction`.
+/// The function with the order of additions of `reduction`.
 constexpr Summation summation_of(Reduction reduction) {
   return reduction == Reduction::tree ? sum_in_pairs : sum_in_order;
 }
 
-/// Copies bytes that are not read soon: past the caches when they are many. Source: reading 32 MiB
-/// that a peer has just written takes 2.7 ms this way and 4.1 ms with memcpy (two Zen 4 cores).
+/// Copies bytes that are not read soon: with many bytes, by stores that bypass the caches. Source:
+/// reading 32 MiB that a peer has just written takes 2.7 ms this way and 4.1 ms with memcpy (two
+/// Zen 4 cores).
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t bytes);
 
 /// to[i] = to[i] + from[i], fp32.
 void add_to(float* to, const float* from, std::int64_t elements);
 
-/// A stack of partial sums in fp32, for additions that are made one by one.
+/// A stack of partial sums in fp32, for additions that are performed one at a time.
 class PartialSums {
  public:
   PartialSums() = default;
@@ -58,14 +59,14 @@ class PartialSums {
 
   [[nodiscard]] std::size_t height() const { return height_; }
   void set_height(std::size_t height) { height_ = height; }
-  /// On the elements [at, at + elements) of the sums. `source`: as many of `dtype`, f32 or bf16; a
-  /// merge has none.
+  /// Applies a step to the elements [at, at + elements) of the sums. `source`: `elements` values of
+  /// `dtype`, f32 or bf16; null for a merge.
   void apply(SumStep::Kind kind,
              const std::byte* source,
              DType dtype,
              std::int64_t at,
              std::int64_t elements);
-  /// The one sum that is left, rounded to `dtype`.
+  /// Stores the one remaining sum, rounded to `dtype`.
   void store(std::byte* out, DType dtype, std::int64_t at, std::int64_t elements) const;
 
  private:

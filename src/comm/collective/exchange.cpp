@@ -12,26 +12,26 @@ namespace trireme::comm {
 namespace {
 
 constexpr int exchange_tag = 12;
-/// Messages are no smaller than this, unless the blocks or the caller's chunks are.
+/// Lower limit of the size of messages, unless the blocks or the caller's chunks are smaller.
 constexpr std::size_t smallest_chunk_bytes = 8192;
-/// Chunks by which a rank's messages may be ahead of its own sums.
+/// The number of chunks by which a rank's messages may be ahead of its own sums.
 constexpr std::int64_t chunks_ahead = 8;
 /// Elements that one pass over the sources keeps in the first-level cache.
 constexpr std::int64_t pass_elements = 1024;
 
 }  // namespace
 
-/// How far everything is; cursors count over all chunks.
+/// Progress of a collective; cursors count over all chunks.
 struct Exchange::Run {
   const Table& table;
   View full;
   std::span<const std::ptrdiff_t> distances;
   std::int64_t shard;
   std::int64_t chunks = divided_up(shard, table.chunk_elements);
-  std::int64_t continued = 0;  ///< visits that need messages, ended
-  std::uint32_t made = 0;      ///< steps of the present one
-  std::uint32_t ready = 0;     ///< steps whose messages are there
-  std::int64_t arrived = 0;    ///< messages
+  std::int64_t continued = 0;  ///< visits that need messages and have ended
+  std::uint32_t made = 0;      ///< steps done of the current visit
+  std::uint32_t ready = 0;     ///< steps whose messages have arrived
+  std::int64_t arrived = 0;    ///< messages received
 
   [[nodiscard]] std::int64_t starts() const {
     return chunks * static_cast<std::int64_t>(table.routes.starts.size());
@@ -42,7 +42,7 @@ struct Exchange::Run {
   [[nodiscard]] std::int64_t incoming() const {
     return chunks * static_cast<std::int64_t>(table.incoming.size());
   }
-  /// The chunk that the sums have come to.
+  /// The chunk that is being summed.
   [[nodiscard]] std::int64_t chunk() const {
     return continued / static_cast<std::int64_t>(table.routes.continues.size());
   }
@@ -80,7 +80,8 @@ Exchange::Exchange(MPI_Comm comm,
 
 Exchange::Table Exchange::make_table(Routes routes, DType dtype, std::size_t chunk_bytes) {
   Table table;
-  // All messages of a chunk together are about four chunks' worth, however many they are.
+  // All messages of a block's chunk together have about 4 * chunk_bytes, for any number of
+  // messages.
   const std::size_t bytes =
       std::min(chunk_bytes, std::max(4 * chunk_bytes / routes.fan / 64 * 64, smallest_chunk_bytes));
   table.chunk_elements =
@@ -176,7 +177,8 @@ void Exchange::receive(Run& run) {
   }
 }
 
-/// Looks how far the present visit can go. Returns whether it can now.
+/// Counts the steps of the current visit whose messages have arrived. Returns whether they can be
+/// performed now.
 bool Exchange::gather_messages(Run& run, const Visit& visit) {
   const auto& steps = run.table.routes.steps;
   for (; run.ready < visit.count; ++run.ready) {
@@ -239,7 +241,7 @@ void Exchange::end_visit(Run& run, const Visit& visit, View piece) {
   run.made = run.ready = 0;
 }
 
-/// Makes the additions that can be made. Returns whether there were any.
+/// Performs the additions that are possible. Returns whether there were any.
 bool Exchange::go_on(Run& run) {
   const auto& visits = run.table.routes.continues;
   bool moved = false;
@@ -257,7 +259,7 @@ bool Exchange::go_on(Run& run) {
     receiving_.ended = run.arrived;
     moved = true;
     if (run.made < visit.count)
-      return true;  // for more messages
+      return true;  // to receive more messages
     end_visit(run, visit, piece);
   }
   return moved;

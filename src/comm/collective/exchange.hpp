@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduce-scatter in a guaranteed order: carries out the routes of comm/collective/routes.hpp, chunk
-// by chunk. The bits depend on nothing but the order that the reduction defines.
+// Reduce-scatter in a guaranteed order: executes the routes of comm/collective/routes.hpp, chunk by
+// chunk. The bits depend only on the order that the reduction defines.
 //
-// A rank has two kinds of visits. What needs no message starts: it is added up, or sent from where
-// it lies, some chunks ahead of what others need. What needs messages continues: its additions are
-// made one by one as the messages come in, in the order of the routes.
+// A rank has two kinds of visits. A visit that needs no message starts a sum: its terms are added
+// up, or sent in place, some chunks before other ranks need them. A visit that needs messages
+// continues a sum: its additions are made one at a time as the messages arrive, in the order of the
+// routes.
 //
-// 1. The ranks of a host read each other's buckets in place; only partial sums, and terms that
-//    are alone on their host, are sent.
+// 1. The ranks of a host read each other's buckets in place; only partial sums, and single terms of
+// a host, are sent.
 // 2. Sums are in fp32; bf16 is rounded once, when the sum is complete.
-// 3. Scratch is allocated at construction and bounded for any number of ranks: messages under way
-//    take at most `scratch_bytes` in each of three windows. A collective allocates nothing.
-// 4. Windows are free of deadlock. Every rank's visits and every rank's receives are sorted by
-//    (chunk, term or segment, block), so the least one that is open in all ranks always has its
-//    messages sent, its receive posted and its slot free.
+// 3. Scratch is allocated at construction and bounded for any number of ranks: active messages take
+// at most `scratch_bytes` in each of three windows. A collective allocates nothing.
+// 4. Windows cannot deadlock. Every rank's visits and receives are sorted by (chunk, term or
+// segment, block), so the smallest open one of all ranks always has its messages sent, its receive
+// posted and its slot free.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +36,8 @@ namespace trireme::comm {
 
 class Exchange {
  public:
-  /// Borrows `comm`, whose ranks those of `hosts` are, and `progress`. `chunk_bytes`: size of one
-  /// message at most.
+  /// Borrows `comm`, which has the ranks of `hosts`, and `progress`. `chunk_bytes`: the largest
+  /// size of one message.
   Exchange(MPI_Comm comm,
            Progress& progress,
            Reduction reduction,
@@ -45,16 +46,16 @@ class Exchange {
            std::size_t chunk_bytes,
            std::size_t scratch_bytes);
 
-  /// Shapes: full = [ranks * shard], fp32 or bf16; distances = one per rank of this host, in bytes:
-  /// where its bucket lies, counted from this rank's. Leaves the sum of this rank's shard in place.
-  /// Requires: the host's buckets stay as they are until all its ranks are done.
+  /// Shapes: full = [ranks * shard], fp32 or bf16; distances = one per rank of this host: the bytes
+  /// from this rank's bucket to that rank's. Writes the sum of this rank's shard in place.
+  /// Requires: the host's buckets do not change until all its ranks have returned.
   void reduce_scatter(View full, std::span<const std::ptrdiff_t> distances);
 
-  /// Of messages under way and of sums in the making.
+  /// Bytes for active messages and incomplete sums.
   [[nodiscard]] std::size_t scratch_bytes() const { return scratch_.bytes(); }
 
  private:
-  /// Messages of one kind that may be under way.
+  /// A bounded set of active messages of one kind.
   struct Window {
     std::vector<MPI_Request> requests;
     std::byte* memory = nullptr;
@@ -66,7 +67,7 @@ class Exchange {
     [[nodiscard]] bool full() const {
       return begun - ended == static_cast<std::int64_t>(requests.size());
     }
-    /// Drops the entries at the front that have ended. Returns whether there was any.
+    /// Removes the completed messages at the front. Returns whether there were any.
     bool end_some();
   };
   struct Incoming {
@@ -74,18 +75,18 @@ class Exchange {
     int block = 0;
     bool partial = false;
   };
-  /// One dtype's routes, and how its blocks are cut.
+  /// The routes of one dtype, and the size of its chunks.
   struct Table {
     Routes routes;
-    std::vector<Incoming> incoming;  // of one chunk, in the order in which they are needed
+    std::vector<Incoming> incoming;  // messages of one chunk, in the order in which they are needed
     std::int64_t chunk_elements = 0;
   };
-  /// Counted within a visit.
+  /// A range of the steps of a visit.
   struct Steps {
     std::uint32_t begin = 0, end = 0;
     [[nodiscard]] std::uint32_t count() const { return end - begin; }
   };
-  /// One collective under way.
+  /// State of one collective.
   struct Run;
 
   static Table make_table(Routes routes, DType dtype, std::size_t chunk_bytes);
@@ -94,7 +95,8 @@ class Exchange {
   void receive(Run& run);
   bool go_on(Run& run);
   bool gather_messages(Run& run, const Visit& visit);
-  /// Some of the visit's steps; with the last of them the result is in `out`.
+  /// Performs steps `which` of the visit. If they include the last step, writes the result to
+  /// `out`.
   void make_sums(const Run& run,
                  const Visit& visit,
                  View piece,
@@ -112,7 +114,7 @@ class Exchange {
   device::Buffer scratch_;
   Window starting_, receiving_, passing_;
   std::vector<const std::byte*> sources_;
-  PartialSums early_, late_;  // of what starts, and of what continues
+  PartialSums early_, late_;  // of visits that start, and of those that continue
 };
 
 }  // namespace trireme::comm

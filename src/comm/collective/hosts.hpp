@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks share a host, and which of them handles a block. Arithmetic only, the same on
+// Which ranks share a host, and which rank of a host handles a block. Arithmetic only, the same on
 // every rank.
 //
-// A block is one rank's shard of a bucket, the owner's. On the owner's host the owner handles it;
-// on every other host one rank does, its agent there: it adds up what the host's ranks have of
-// the block before that travels, and receives it for all of them. So a host sends and receives each
+// A block is the shard of a bucket that one rank owns. On the owner's host the owner handles the
+// block. On every other host one rank, the owner's agent, adds up the terms of the host's ranks
+// before they are sent, and receives the block for all of them. So a host sends and receives each
 // block once, and its ranks share the work.
 //
-// 1. Hosts are numbered by their first rank, the ranks of a host ascend. Ranks may be dealt to
-//    hosts in any order, and hosts may have different numbers of ranks.
-// 2. With equally many ranks on every host the k-th rank of a host is agent for the k-th ranks.
+// 1. Hosts are numbered in the order of their first ranks; the ranks of a host ascend. Ranks may be
+// distributed to hosts in any order, and hosts may have different numbers of ranks.
+// 2. With the same number of ranks on every host, the k-th rank of a host is the agent for the k-th
+// ranks of the others.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +21,12 @@ namespace trireme::comm {
 
 class Hosts {
  public:
-  /// `host_of`: by rank, any number that names its host. Requires: not empty.
+  /// `host_of`: by rank, any number that identifies its host. Requires: not empty.
   explicit Hosts(std::span<const int> host_of);
-  /// Every rank for itself.
+  /// One host per rank.
   static Hosts apart(int ranks);
-  /// Consecutive ranks, as many on each host, the last ones with one less where it does not divide.
+  /// Consecutive ranks on each host, the same number; if `hosts` does not divide `ranks`, the last
+  /// hosts have one less.
   static Hosts in_blocks(int ranks, int hosts);
 
   [[nodiscard]] int ranks() const { return static_cast<int>(places_.size()); }
@@ -44,7 +46,7 @@ class Hosts {
  private:
   struct Place {
     int host = 0, local = 0;
-    int position = 0;  // when hosts are lined up one after another
+    int position = 0;  // in the list of all hosts' ranks, host by host
   };
   [[nodiscard]] const Place& place(int rank) const {
     return places_[static_cast<std::size_t>(rank)];

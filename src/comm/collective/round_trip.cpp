@@ -60,7 +60,7 @@ class MpiRoundTrip final : public RoundTrip {
     for (const auto& [peer, at] : sent)
       TRIREME_MPI(MPI_Isend(at.data, static_cast<int>(at.elements), MPI_BYTE, peer, trip_tag,
                             comm_.get(), &requests_[next++]));
-    // One by one, so that each message that comes in counts as progress.
+    // One at a time, so that each message that arrives counts as progress.
     for (MPI_Request& request : requests_) {
       while (!completed(request)) progress_.pause();
       progress_.moved();
@@ -95,8 +95,8 @@ std::unique_ptr<RoundTrip> make_round_trip(World& world,
   auto* mpi = dynamic_cast<MpiWorld*>(&world);
   if (mpi == nullptr)
     throw UserError(
-        "an exchange of matrices between ranks needs MPI, and this run was made without");
-  mpi->barrier();  // MPI splits communicators without a deadline: see that all are there
+        "an exchange of matrices between ranks needs MPI, but this run was started without it");
+  mpi->barrier();  // MPI splits communicators without a deadline, so all ranks must be here
   return std::make_unique<MpiRoundTrip>(*mpi, leaving, arriving);
 }
 

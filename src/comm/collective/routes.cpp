@@ -52,7 +52,7 @@ Postfix expression_of(Reduction reduction, const Hosts& hosts) {
   return all;
 }
 
-/// A largest part of the expression that lies on one host.
+/// A maximal part of the expression whose terms are on one host.
 struct Term {
   int host = 0;
   std::size_t begin = 0, end = 0;  // in the expression
@@ -60,7 +60,7 @@ struct Term {
   [[nodiscard]] bool alone() const { return end - begin == 1; }
 };
 
-/// In the order of the expression.
+/// The terms of an expression, in order.
 std::vector<Term> terms_of(const Postfix& all, const Hosts& hosts) {
   std::vector<Term> stack, terms;
   const auto keep = [&](const Term& part) {
@@ -105,7 +105,7 @@ std::vector<Segment> segments_of(const Hosts& hosts) {
 
 constexpr auto partial_bytes = static_cast<std::int64_t>(sizeof(float));
 
-/// By host, bytes for one element of every block.
+/// By host, bytes sent for one element of every block.
 std::vector<std::int64_t> gathered_bytes(const std::vector<Term>& terms,
                                          DType dtype,
                                          const Hosts& hosts) {
@@ -136,7 +136,7 @@ std::int64_t total(const std::vector<std::int64_t>& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
 
-/// Writes a rank's visits.
+/// Builds the visits of a rank.
 class Writer {
  public:
   Writer(const Hosts& hosts, DType dtype, int rank)

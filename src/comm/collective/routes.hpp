@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one block's terms become its sum when they lie on several hosts: which partial sums a host
-// makes, and where they travel. Arithmetic only; comm/collective/exchange.hpp carries it out.
+// How the terms of one block are summed when they are on several hosts: which partial sums a host
+// makes, and to which rank it sends them. Arithmetic only; comm/collective/exchange.hpp executes
+// it.
 //
 // The reduction defines in which order the ranks' terms are added:
 //
@@ -8,19 +9,19 @@
 //   tree     ((g0 + g1) + (g2 + g3)) + …
 //   sum      the terms of each host in rank order, then the hosts' sums in the order of hosts
 //
-// A part of that expression whose terms all lie on one host is added up there, by the block's agent
-// (comm/collective/hosts.hpp), and travels as one partial sum in fp32; a term that is alone
-// travels as it is. So nothing changes in the additions, only where they are made: with `ordered`
-// and `tree` the bits are those of any other transport. There are two ways to go:
+// A part of this expression whose terms are all on one host is added up on that host, by the
+// block's agent (comm/collective/hosts.hpp), and sent as one partial sum in fp32; a single term is
+// sent unchanged. So the additions stay the same, and only the rank that makes them changes:
+// `ordered` and `tree` give the same bits as any other transport. There are two methods:
 //
-//   gathered  every partial sum goes to the owner, which makes the remaining additions
-//   passed on with `ordered`: the sum so far walks from host to host in the order of ranks, each
-//             adds its ranks' terms, and the last one sends what is complete, rounded, to the owner
+//   gathered  every partial sum is sent to the owner, which makes the remaining additions
+//   passed on with `ordered`: the partial sum is sent from host to host in the order of ranks; each
+//             adds its ranks' terms, and the last one sends the rounded sum to the owner
 //
-// `ordered` takes the way on which fewer bytes cross between hosts.
+// `ordered` takes the method that sends fewer bytes between hosts.
 //
 // 1. All ranks make the same choice. 2. Visits are sorted by segment or term first, block second,
-//    which keeps bounded windows free of deadlock (comm/collective/exchange.cpp).
+// so that bounded windows cannot deadlock (comm/collective/exchange.cpp).
 #pragma once
 
 #include <cstdint>
@@ -42,32 +43,32 @@ struct SumStep {
     merge  ///< pop the top and add it to what is below
   };
   Kind kind = Kind::load;
-  bool incoming = false;  ///< the source is a message; else what a rank of this host has
+  bool incoming = false;  ///< the source is a message; else memory of a rank of this host
   bool partial = false;   ///< the message is fp32; else of the bucket's dtype
   int source = 0;         ///< sender's rank, or position on this host
 };
 
-/// What a rank does for one chunk of one block.
+/// The work of a rank for one chunk of one block.
 struct Visit {
   int block = 0;                       ///< the owner's rank
-  int to = -1;                         ///< rank that gets the result; -1: stored in the own block
+  int to = -1;                         ///< receiver of the result; -1: stored in own block
   std::uint32_t first = 0, count = 0;  ///< of `steps`
-  bool partial = false;                ///< the result travels as fp32
-  bool as_it_is = false;               ///< nothing is added: sent from where it lies
-  bool in_order = false;               ///< one source after another is added, all of one dtype
+  bool partial = false;                ///< the result is sent as fp32
+  bool as_it_is = false;               ///< nothing is added: sent in place
+  bool in_order = false;               ///< sources of one dtype are added one after another
 };
 
 struct Routes {
   std::vector<SumStep> steps;
-  std::vector<Visit> starts;     ///< need no message; all are sent
+  std::vector<Visit> starts;     ///< need no message; all results are sent
   std::vector<Visit> continues;  ///< need messages, in the order of their steps
-  bool partials = false;         ///< whether fp32 partial sums travel anywhere
-  std::size_t fan = 1;    ///< how many messages a chunk of a block takes; the same everywhere
-  std::size_t depth = 1;  ///< of the stack
+  bool partials = false;         ///< whether any fp32 partial sums are sent
+  std::size_t fan = 1;           ///< messages per chunk of a block; the same on all ranks
+  std::size_t depth = 1;         ///< of the stack
 };
 
-/// For one rank. With more than `rotates_up_to` messages per block all ranks serve the blocks in
-/// the same order, so that a bounded window of messages keeps all of them busy.
+/// The routes of one rank. With more than `rotates_up_to` messages per block, all ranks handle the
+/// blocks in the same order, so that a bounded window of messages keeps all of them busy.
 Routes make_routes(Reduction reduction,
                    DType dtype,
                    const Hosts& hosts,

@@ -31,7 +31,7 @@ std::vector<std::int64_t> ring_traffic(DType dtype, const Hosts& hosts, std::int
   return bytes;
 }
 
-/// Every replica, or with `across` every set of ranks that own the same shard.
+/// The ranks of every replica, or with `across` every set of ranks that own the same shard.
 std::vector<std::vector<int>> groups_of(int ranks, int replicas, bool across) {
   const int in_replica = ranks / replicas;
   std::vector<std::vector<int>> groups(static_cast<std::size_t>(across ? in_replica : replicas));
@@ -41,7 +41,8 @@ std::vector<std::vector<int>> groups_of(int ranks, int replicas, bool across) {
   return groups;
 }
 
-/// Adds what a group of ranks sends between its hosts, which `traffic` knows for these alone.
+/// Adds the bytes that a group of ranks sends between its hosts; `traffic` computes them for the
+/// group alone.
 template <class Traffic>
 void add_traffic(std::vector<std::int64_t>& bytes,
                  const Hosts& hosts,

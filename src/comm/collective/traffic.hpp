@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many bytes each host sends to others in a collective, as the transports of this room do it.
-// Arithmetic only; a test counts what is really sent (tests/comm/traffic_test.cpp).
+// The number of bytes that each host sends to other hosts in a collective of this room's
+// transports. Arithmetic only; a test counts the bytes that are sent (tests/comm/traffic_test.cpp).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace trireme::comm {
 
 /// By host, for a bucket of `shard_elements` per rank. `transport`: mpi or hierarchical; with one
-/// host nothing is sent.
+/// host the result is 0.
 std::vector<std::int64_t> reduce_scatter_traffic(Transport transport,
                                                  Reduction reduction,
                                                  DType dtype,
@@ -25,8 +25,8 @@ std::vector<std::int64_t> all_gather_traffic(Transport transport,
                                              const Hosts& hosts,
                                              std::int64_t shard_elements);
 
-/// The same of a reduction with replicas of consecutive ranks (replicated_communicator.cpp), for a
-/// bucket of `shard_elements` per rank of a replica; `inside` is each replica's transport.
+/// The same for a reduction with replicas of consecutive ranks (replicated_communicator.cpp), for a
+/// bucket of `shard_elements` per rank of a replica. `inside` is the transport inside each replica.
 std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
                                                     Reduction reduction,
                                                     DType dtype,
@@ -36,7 +36,7 @@ std::vector<std::int64_t> replicated_reduce_traffic(Transport inside,
 std::vector<std::int64_t> replicated_gather_traffic(
     Transport inside, DType dtype, const Hosts& hosts, int replicas, std::int64_t shard_elements);
 
-/// What `auto` takes for ranks on these hosts, on a CPU.
+/// The transport that `auto` chooses for ranks on these hosts, on a CPU.
 inline Transport transport_for(const Hosts& hosts) {
   if (hosts.ranks() == 1)
     return Transport::self;

@@ -20,7 +20,7 @@ namespace {
 // Separators that no readable value contains: ASCII record and unit separator.
 constexpr char between_facts = '\x1e', between_fields = '\x1f';
 constexpr char users = 'U', machines = 'M';
-/// Of a value in a message.
+/// Length at which a message cuts a value.
 constexpr std::size_t longest_value = 60;
 
 std::string packed(const std::vector<Fact>& facts) {
@@ -31,7 +31,7 @@ std::string packed(const std::vector<Fact>& facts) {
   return text;
 }
 
-/// Ranks by value, by fact. Facts are in the order in which the ranks named them first.
+/// For each fact, the ranks by value. Facts are in the order in which the ranks first named them.
 struct Differences {
   struct Values {
     std::string name;
@@ -107,7 +107,7 @@ void expect_agreement(World& world, const std::vector<Fact>& facts, std::string_
 }
 
 std::vector<std::size_t> differing(World& world, std::span<const std::uint64_t> values) {
-  // The largest of each, and the complement of the smallest.
+  // One maximum gives the largest value and, of the complements, the smallest.
   std::vector<std::int64_t> extremes;
   for (const std::uint64_t value : values)
     for (const std::uint64_t one : {value, ~value})

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rank must have in common before they compute together: the same deck and overrides,
-// the same build, the same data. Ranks that differ in one of these train wrongly, or wait for
-// collectives that never come, and no later error would name the reason.
+// Checks that all ranks have the same deck and overrides, the same build and the same data. Ranks
+// that differ in one of these train wrongly, or wait for collectives that never begin, and no later
+// error would name the reason.
 //
-// 1. Ranks that agree exchange one hash, in a time that grows with the logarithm of their number.
-//    Only ranks that differ send what they have.
+// 1. Ranks that agree exchange one hash only, in a time logarithmic in their number.
+//    If hashes differ, the ranks exchange their facts.
 // 2. The error is the same on all ranks: every fact that differs, each value with the ranks that
 //    have it.
 #pragma once
@@ -21,11 +21,11 @@
 namespace trireme::comm {
 
 struct Fact {
-  /// Whose mistake a difference is: exit 2 or 3.
+  /// Who can remove a difference: the user (exit code 2) or the administrator of the machine (3).
   enum class Owner : std::uint8_t { user, machine };
 
   std::string name;   ///< "optimizer.learning_rate"
-  std::string value;  ///< for people as well
+  std::string value;  ///< readable, because messages print it
   Owner owner = Owner::user;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small sums of integers over all ranks: the norm and the loss of a step, 1.1 KB of words that add
-// up exactly (ops/optimizer/order_free_words.hpp), so their order is MPI's own.
+// Small sums of integers over all ranks: the norm and the loss of a step, 1.1 KB of words whose
+// sums are exact (ops/optimizer/order_free_words.hpp), so MPI may add them in any order.
 //
-// MPI's non-blocking all-reduce, polled as every other collective is, sends a number of messages
-// per rank that grows as the logarithm of the ranks; every rank ends with the same bits.
+// Uses MPI's non-blocking all-reduce, polled like every other collective. Its number of messages
+// per rank is logarithmic in the number of ranks; every rank gets the same bits.
 //
-// MPI works on a copy, because a collective that was given up is still under way and a late rank's
-// message may yet come.
+// MPI works on a copy, because after a timeout the collective is still active, and may receive a
+// late rank's message.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class IntegerSums {
   /// Borrows both.
   IntegerSums(MPI_Comm comm, Progress& progress) : comm_(comm), progress_(progress) {}
 
-  /// int64, in place, on every rank. The first call with so many elements allocates.
+  /// int64, in place, on every rank. Allocates if no earlier call had as many elements.
   void all_reduce(View values);
 
  private:

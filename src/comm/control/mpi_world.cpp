@@ -38,8 +38,8 @@ int count_of(std::size_t elements) {
   return static_cast<int>(elements);
 }
 
-/// Waits, but not for long, until the launcher has taken what this rank wrote. MPICH's kills at
-/// once when a rank aborts, and what is still in the pipe then is lost.
+/// Waits for a short time until the launcher has read this rank's output. MPICH's launcher kills
+/// all ranks at once when one aborts, and output that is still in the pipe is lost.
 void await_reader(int descriptor) {
   struct stat kind {};
   if (fstat(descriptor, &kind) != 0 || !S_ISFIFO(kind.st_mode))
@@ -92,7 +92,7 @@ std::string mpi_version() {
 namespace {
 
 OwnedComm part_of(MpiWorld& whole, int number) {
-  whole.barrier();  // MPI's own waiting has no end
+  whole.barrier();  // MPI's own waiting has no deadline
   MPI_Comm part = MPI_COMM_NULL;
   TRIREME_MPI(MPI_Comm_split(whole.comm(), number, whole.rank(), &part));
   return OwnedComm(part);
@@ -122,7 +122,7 @@ MpiWorld::MpiWorld(MpiWorld& whole, int number)
 
 MpiWorld::MpiWorld() : comm_(OwnedComm::duplicate(MPI_COMM_WORLD)) {
   find_ranks();
-  // Names have a greatest length, so that one plain exchange is enough before there is a watchdog.
+  // Names have a maximum length, so one plain exchange is enough here, before the watchdog exists.
   std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
   host_.copy(name.data(), name.size() - 1);
   std::vector<char> names(static_cast<std::size_t>(size_) * name.size());
@@ -187,7 +187,7 @@ std::vector<double> MpiWorld::gather_numbers(std::span<const double> values) {
 std::size_t MpiWorld::lay_out(const std::string& mine) {
   const auto length = static_cast<double>(mine.size());
   const auto lengths = gather_numbers({&length, 1});
-  // MPI reads these until the end, too.
+  // MPI reads these arrays until the collective ends.
   lengths_.assign(lengths.size(), 0);
   starts_.assign(lengths.size(), 0);
   std::size_t total = 0;
@@ -223,7 +223,7 @@ std::vector<std::string> MpiWorld::gather(const std::string& text) {
   const std::size_t total = lay_out(text);
   const bool first = rank_ == 0;
   char* at = room<char>(first ? total : text.size());
-  std::ranges::copy(text, at);  // the first rank's lies first
+  std::ranges::copy(text, at);  // the first rank's text is the first
   MPI_Request request = MPI_REQUEST_NULL;
   TRIREME_MPI(MPI_Igatherv(first ? MPI_IN_PLACE : at, count_of(text.size()), MPI_CHAR, at,
                            lengths_.data(), starts_.data(), MPI_CHAR, 0, comm(), &request));
@@ -254,9 +254,9 @@ void MpiWorld::abort(ExitCode code) noexcept {
   std::fflush(nullptr);
   await_reader(STDOUT_FILENO);
   await_reader(STDERR_FILENO);
-  // Not comm(), though it has the same ranks: MPICH asks the launcher to end the job for the world
-  // only. For another communicator it asks the ranks, which one that is stopped does not answer,
-  // and mpiexec returns 0 or 9, depending on which is seen to end first.
+  // Not comm(), though it has the same ranks: MPICH asks the launcher to end the job only for
+  // MPI_COMM_WORLD. For another communicator it asks the ranks; a stopped rank does not answer, and
+  // mpiexec returns 0 or 9, depending on which rank ends first.
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
   std::_Exit(static_cast<int>(code));
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MPI world, for the transports of this room: they need its communicator to make their own, and
-// its watchdog.
+// The MPI world. The transports of this room derive their communicators from its communicator, and
+// use its watchdog.
 //
-// Everything is exchanged by non-blocking MPI collectives and polled with naps. MPI's own waiting
-// would keep a core busy that a communication thread or another rank may need, and would never end.
+// All exchanges are non-blocking MPI collectives that are polled, with sleeps in between
+// (progress.hpp). MPI's blocking calls would keep a core busy that a communication thread or
+// another rank may need, and have no deadline.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +25,10 @@ namespace trireme::comm {
 class MpiWorld final : public World {
  public:
   MpiWorld();
-  /// A part of `whole`: the ranks that give the same `number`, in the same order. Collective over
-  /// the whole, which outlives it; every rank makes equally many parts, since each takes a lane of
-  /// the whole's watchdog. So errors name ranks of the whole, and a rank that is gone is also named
-  /// by those who wait for it through others.
+  /// A part of `whole`: the ranks with the same `number`, in the same order. Collective over
+  /// `whole`, which outlives the part. Every rank must make the same number of parts, since each
+  /// takes a lane of the watchdog of `whole`. So errors name ranks of `whole`, and a missing rank
+  /// is also named by ranks that wait for it indirectly.
   MpiWorld(MpiWorld& whole, int number);
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -50,9 +51,9 @@ class MpiWorld final : public World {
 
   /// The control plane's communicator; transports duplicate it.
   [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
-  /// Where the transports' collectives are noted as well.
+  /// The transports register their collectives there as well.
   [[nodiscard]] Watchdog& watchdog() { return *watchdog_; }
-  /// What the control plane waits with.
+  /// The waiting of the control plane's collectives.
   [[nodiscard]] Progress& progress() { return *progress_; }
 
  private:
@@ -61,13 +62,13 @@ class MpiWorld final : public World {
   void find_ranks();
   void reduce(std::span<std::int64_t> values, MPI_Op op, const char* what);
   std::vector<double> gather_numbers(std::span<const double> values);
-  /// Fills lengths_ and starts_ for texts that lie one after another; returns their sum.
+  /// Fills lengths_ and starts_ for concatenated texts; returns their total length.
   std::size_t lay_out(const std::string& mine);
   [[nodiscard]] std::vector<std::string> texts_at(const char* at) const;
-  /// Until `request` is complete, inside the collective that was entered.
+  /// Waits until `request` is complete, inside the collective that was entered.
   void finish(MPI_Request& request);
-  /// Room for so many elements. MPI reads and writes nothing else, because a collective that was
-  /// given up is still under way, and a late rank's message may yet come.
+  /// Memory for `elements` elements. MPI reads and writes no other memory, because after a timeout
+  /// a collective is still active, and may receive a late rank's message.
   template <class T>
   T* room(std::size_t elements) {
     room_.resize(std::max(room_.size(), (elements * sizeof(T) + 7) / 8));
@@ -82,7 +83,7 @@ class MpiWorld final : public World {
   std::string host_;
   std::vector<std::uint64_t> room_;
   std::vector<int> lengths_, starts_;
-  std::unique_ptr<Watchdog> own_watchdog_;  // of the whole; a part has none
+  std::unique_ptr<Watchdog> own_watchdog_;  // null in a part
   Watchdog* watchdog_ = nullptr;
   std::unique_ptr<Progress> progress_;
 };

@@ -10,7 +10,7 @@ namespace trireme::comm {
 class OwnedComm {
  public:
   OwnedComm() = default;
-  /// Takes over `comm` and makes its errors come back as codes.
+  /// Takes ownership of `comm` and sets MPI_ERRORS_RETURN.
   explicit OwnedComm(MPI_Comm comm);
   ~OwnedComm();
   OwnedComm(OwnedComm&& other) noexcept;

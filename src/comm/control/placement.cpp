@@ -38,7 +38,7 @@ std::vector<int> allowed_cpus() {
   throw DeviceError("kernel", "sched_getaffinity", std::strerror(errno), __FILE__, __LINE__);
 }
 
-/// The answer travels as text: host, threads, CPUs online, CPUs allowed, one per line.
+/// A place as text to send: host, threads, CPUs online, CPUs allowed, one per line.
 std::string packed(const RankPlace& place) {
   return fmt::format("{}\n{}\n{}\n{}", place.host, place.threads, place.host_cpus,
                      fmt::join(place.cpus, " "));
@@ -72,7 +72,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", ranges_text(ranks));
 }
 
-/// What the lines about one host are made of.
+/// Data for the lines about one host.
 struct HostSummary {
   const Placement& placement;
   const std::string& host;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks run and which cores they may use: gathered once, printed at start, and the
-// ground on which `transport: auto` chooses.
+// The hosts on which the ranks run and the CPUs that they may use: gathered once and printed at
+// start. `transport: auto` chooses by it.
 //
-// A CPU here is what the kernel schedules on (a hardware thread). A rank is bound when it may use
-// fewer CPUs than its host has. Open MPI binds each rank to one core when there are one or two,
-// and all its threads then share that core; hence the warnings.
+// A CPU here is a hardware thread, on which the kernel schedules. A rank is bound when it may use
+// fewer CPUs than its host has. Open MPI binds each rank to one core when there are one or two
+// ranks, and all threads of a rank then share that core; hence the warnings.
 #pragma once
 
 #include <string>
@@ -16,9 +16,9 @@ namespace trireme::comm {
 
 struct RankPlace {
   std::string host;
-  std::vector<int> cpus;  ///< that the rank may use, ascending
+  std::vector<int> cpus;  ///< CPUs that the rank may use, ascending
   int host_cpus = 0;      ///< CPUs that are online on the host
-  int threads = 1;        ///< that the rank computes with
+  int threads = 1;        ///< compute threads of the rank
 
   [[nodiscard]] bool bound() const { return static_cast<int>(cpus.size()) < host_cpus; }
 };
@@ -32,7 +32,8 @@ struct Placement {
   [[nodiscard]] std::vector<int> ranks_on(const std::string& host) const;
 };
 
-/// This process's place, `threads` of it. Throws DeviceError when the kernel does not report it.
+/// The place of this process, with `threads` threads. Throws DeviceError when the kernel does not
+/// report it.
 RankPlace place_here(const std::string& host, int threads);
 
 /// Collective.
@@ -43,8 +44,8 @@ struct PlacementLine {
   bool warning = false;
 };
 
-/// One line for the whole, one per host, then the warnings: a rank with fewer CPUs than threads,
-/// more ranks or threads than CPUs on a host, ranks bound so that CPUs of the host idle.
+/// One line about the run, one per host, then the warnings: a rank with fewer CPUs than threads,
+/// more ranks or threads than CPUs on a host, bound ranks that leave CPUs of the host idle.
 std::vector<PlacementLine> describe(const Placement& placement);
 
 /// "0-3,8".

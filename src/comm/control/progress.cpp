@@ -10,11 +10,11 @@ namespace trireme::comm {
 namespace {
 
 constexpr int spin_turns = 50;
-/// Source: naps of 200 us overlap communication with compute better than 50 us or spinning
-/// (2 ranks x 2 threads on 2 cores, 2 Gbit/s link: 92 ms against 105 and 103 of 80 ms compute).
+/// Source: sleeps of 200 us overlap communication with compute better than 50 us or spinning (2
+/// ranks x 2 threads on 2 cores, 2 Gbit/s link: 92 ms against 105 and 103, for 80 ms of compute).
 constexpr int shortest_nap_us = 20;
 constexpr int longest_nap_us = 200;
-/// A turn that comes later than this after the one before was kept from coming.
+/// If two turns are further apart than this, the process was stopped in between.
 constexpr std::chrono::seconds longest_gap{1};
 
 }  // namespace

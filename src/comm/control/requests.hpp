@@ -12,8 +12,9 @@
 
 namespace trireme::comm {
 
-/// Withdraws what is still open when a collective fails, and keeps all memory from then on: MPI may
-/// write what it has begun to receive, and peers may send more. Does nothing after success.
+/// Cancels the requests that are still open when a collective fails, and keeps all memory allocated
+/// from then on: MPI may write messages that it has begun to receive, and peers may send more. Does
+/// nothing after success.
 class Abandon {
  public:
   explicit Abandon(std::span<MPI_Request> requests) : requests_(requests) {}

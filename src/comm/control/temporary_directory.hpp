@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory for what a command builds for itself, such as a token cache: made by rank 0, named to
-// all ranks, gone with the object.
+// A directory for the temporary files of a command, such as a token cache: created by rank 0, known
+// to all ranks, removed by the destructor.
 #pragma once
 
 #include <cerrno>

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that may fail on some ranks end the same way on all of them, so that no rank waits without
-// end in the next collective.
+// Actions that may fail on some ranks end in the same way on all ranks, so that no rank waits
+// forever in the next collective.
 //
 //     together(world, [&] { /* every rank */ });
 //     on_first_rank(world, [&] { /* rank 0 only */ });
 //
-// When the action throws anywhere, every rank throws: a UserError as the same UserError on all
-// ranks (rank 0 prints it), an EnvironmentError as itself on the first rank that met it and as
-// FailedElsewhere on the others, which have nothing to print. A ContractError is not carried over:
-// it is our bug, and the rank that met it ends the job.
+// When the action throws on any rank, every rank throws: a UserError becomes the same UserError on
+// all ranks (rank 0 prints it); an EnvironmentError is rethrown on the first rank that threw it,
+// and becomes FailedElsewhere on the others, which print nothing. A ContractError is not passed on:
+// it is a bug of the program, and the rank that threw it ends the job.
 //
-// When all is well that costs one maximum over the ranks; texts travel only when something failed.
+// Without a failure this costs one maximum over the ranks; texts are sent only after a failure.
 //
-// The action may take any time (World::AtWork); the others wait for it as long as its rank lives.
+// The action may take any time (World::AtWork); the other ranks wait for it as long as its rank is
+// alive.
 #pragma once
 
 #include <exception>
@@ -23,7 +24,7 @@
 
 namespace trireme::comm {
 
-/// Another rank failed, and prints the reason itself.
+/// Another rank failed, and prints the reason.
 class FailedElsewhere : public EnvironmentError {
  public:
   FailedElsewhere(int rank, const std::string& text)

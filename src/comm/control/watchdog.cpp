@@ -24,14 +24,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int question_tag = 1;
 constexpr int answer_tag = 2;
-/// How often a responder looks for questions. Twenty looks a second are not seen in any
-/// measurement.
+/// Time between two polls of a responder for questions. Twenty polls a second have no measurable
+/// cost.
 constexpr std::chrono::milliseconds between_looks{50};
-/// How long the watchdog waits for answers: this share of the deadline, but so long at least.
+/// The watchdog waits for answers for this share of the deadline, but at least for
+/// shortest_answer_time.
 constexpr double share_of_deadline = 0.1;
 constexpr std::chrono::duration<double> shortest_answer_time{5};
 constexpr std::chrono::milliseconds between_answers{1};
-/// A look for answers that comes later than this after the one before was kept from coming.
+/// If two polls for answers are further apart than this, the process was stopped in between.
 constexpr std::chrono::duration<double> longest_look{0.1};
 /// Ranks that an error names one by one.
 constexpr std::size_t most_named = 8;
@@ -64,7 +65,7 @@ Watchdog::Watchdog(MPI_Comm parent, std::vector<std::string> hosts)
   asking_.assign(num_ranks, MPI_REQUEST_NULL);
   answering_.assign(num_ranks, MPI_REQUEST_NULL);
   if (size_ == 1)
-    return;  // no other rank will ask
+    return;  // there is no other rank to ask
   try {
     responder_ = std::thread([this] {
       pthread_setname_np(pthread_self(), "watchdog");
@@ -123,7 +124,7 @@ void Watchdog::serve() {
     lock.unlock();
     try {
       answer_questions();
-    } catch (const std::exception& problem) {  // a waiting thread meets the same failure itself
+    } catch (const std::exception& problem) {  // a waiting thread gets the same failure
       error_line("warning: this rank no longer answers the health checks of others: {}",
                  problem.what());
       return;
@@ -139,7 +140,7 @@ void Watchdog::answer_questions() {
                          MPI_STATUS_IGNORE));
     const auto peer = static_cast<std::size_t>(asker);
     if (!completed(answering_[peer]))
-      continue;  // it has not taken the last answer, so it does not listen now
+      continue;  // it has not received the last answer, so it does not wait for one now
     answers_[peer] = answer_to(question);
     TRIREME_MPI(MPI_Isend(&answers_[peer], sizeof(Answer), MPI_BYTE, asker, answer_tag, comm_.get(),
                           &answering_[peer]));
@@ -150,7 +151,7 @@ Watchdog::Answer Watchdog::answer_to(const Question& question) const {
   Answer answer;
   answer.call = question.call;
   const std::lock_guard lock(mutex_);
-  // A lane that is gone was passed to its end; one to come was not.
+  // All collectives of a removed lane were completed; a lane that was not added yet has none.
   std::int64_t reached =
       question.lane < next_lane_ ? std::numeric_limits<std::int64_t>::max() : std::int64_t{0};
   std::string places;
@@ -161,8 +162,8 @@ Watchdog::Answer Watchdog::answer_to(const Question& question) const {
       places += (places.empty() ? "in " : " and ") + lane.collective.text();
   }
   if (places.empty() && !failed_in_.empty())
-    places = "in " + failed_in_;  // which it has given up by now
-  // Who waits for others works at nothing.
+    places = "in " + failed_in_;  // this rank has already left it with an error
+  // A rank that waits in a collective of the World is not at work.
   const bool works =
       works_.load(std::memory_order_relaxed) > 0 && (lanes_.empty() || !lanes_.front().inside);
   answer.state = works                          ? Answer::at_work
@@ -178,7 +179,7 @@ std::vector<Watchdog::Answer> Watchdog::ask(const Question& question) {
   for (int r = 0; r < size_; ++r) {
     const auto peer = static_cast<std::size_t>(r);
     if (r == rank_ || !completed(asking_[peer]))
-      continue;  // a rank that never took the last question will not take this one
+      continue;  // a rank that has not received the last question will not receive this one
     questions_[peer] = question;
     TRIREME_MPI(MPI_Isend(&questions_[peer], sizeof question, MPI_BYTE, r, question_tag,
                           comm_.get(), &asking_[peer]));
@@ -198,7 +199,7 @@ std::vector<Watchdog::Answer> Watchdog::ask(const Question& question) {
       TRIREME_MPI(MPI_Recv(&answer, sizeof answer, MPI_BYTE, source, answer_tag, comm_.get(),
                            MPI_STATUS_IGNORE));
       if (answer.call != question.call)
-        continue;  // to an earlier call
+        continue;  // the answer to an earlier call
       answers[static_cast<std::size_t>(source)] = answer;
       --missing;
     }

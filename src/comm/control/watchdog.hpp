@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The watchdog: where every rank is, and the question to all ranks when a collective makes no
-// progress.
+// The watchdog: it records in which collective this rank is, and queries all ranks when a
+// collective makes no progress.
 //
 // A rank may wait in several collectives at once: its main thread in one of the World, its
-// communication thread in that of a bucket. Each of these places is a lane
-// (comm/control/progress.hpp makes them), and the ranks' lanes correspond. Entering a collective is
-// noted here and costs no message. When nothing has moved in a lane for the deadline, its waiter
-// queries the ranks: every other rank is asked how far it has come in that lane. A separate thread,
-// the responder, answers, so a rank answers whatever its other threads do, and only a rank that is
+// communication thread in one of a bucket. Each of these threads has a lane (created by
+// comm/control/progress.hpp), and the lanes of all ranks correspond. Entering a collective is
+// recorded here without a message. When a lane has made no progress for the deadline, its waiting
+// thread asks every other rank how many collectives it has entered in that lane. A separate thread,
+// the responder, answers, so a rank answers whatever its other threads do; only a rank that is
 // gone, stopped or disconnected stays silent. There are four findings:
 //
-//   some rank is silent         CommError that names it, and the places of the late ones
-//   some rank is at work        go on waiting: rank 0 reads a text or writes a file, for example
+//   some rank is silent         CommError that names it and the late ranks, with their collectives
+//   some rank is at work        continue: rank 0 reads a text or writes a file, for example
 //   a rank is late              CommError that names it and where it is: in another collective, or
 //                               in none
-//   all are there               go on once: the last one may have come just now. If nothing moves
-//                               until the deadline passes again, CommError
+//   all have entered it         continue once: the last rank may have entered just now. If there is
+//                               no progress until the deadline passes again, CommError
 //
 // A rank is silent when it has not answered for a tenth of the deadline, at least 5 s: on a virtual
 // machine a healthy rank may get no processor for seconds. Time in which the caller itself
 // was stopped does not count.
 //
-// 1. Nothing is sent while collectives go well.
-// 2. Being at work (World::AtWork) stretches the deadline for all ranks, as long as all ranks
-//    answer.
-// 3. When one lane has failed, the others of this rank fail too, at their next nap.
-// 4. Any thread may call any member; one check at a time runs per rank.
+// 1. Nothing is sent while collectives make progress.
+// 2. Being at work (World::AtWork) extends the deadline for all ranks, as long as all ranks answer.
+// 3. When one lane has failed, the other lanes of this rank fail too, when they next sleep.
+// 4. Any thread may call any member; each rank runs one check at a time.
 #pragma once
 
 #include <array>
@@ -45,7 +44,7 @@
 
 namespace trireme::comm {
 
-/// A collective, as messages name it. A bucket's has a number.
+/// A collective, as messages name it: with the number of its bucket, if any.
 struct Collective {
   const char* operation = "";  ///< a literal
   BucketIndex bucket{};
@@ -57,26 +56,26 @@ struct Collective {
 
 class Watchdog {
  public:
-  /// Collective over `parent`. `hosts`: of each rank.
+  /// Collective over `parent`. `hosts`: the host of each rank.
   Watchdog(MPI_Comm parent, std::vector<std::string> hosts);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// How far this rank has come in one lane.
+  /// Progress of this rank in one lane.
   struct Lane {
     std::int64_t id = 0;
     std::int64_t sequence = 0;  ///< collectives entered
-    bool inside = false;        ///< of the latest
+    bool inside = false;        ///< whether the rank is inside the latest one
     Collective collective;
   };
-  /// All ranks add lanes in the same order, without communication. Returns what stays valid
-  /// until remove().
+  /// All ranks add lanes in the same order, without communication. The result is valid until
+  /// remove().
   Lane& add();
   void remove(Lane& lane);
   void enter(Lane& lane, const Collective& collective);
   void leave(Lane& lane);
-  /// Collectives entered so far, in all lanes that are still there.
+  /// Number of collectives entered so far, in all lanes that were not removed.
   [[nodiscard]] std::int64_t num_entered() const;
 
   /// Nested; see World::AtWork.
@@ -84,8 +83,9 @@ class Watchdog {
   void end_work() { works_.fetch_sub(1, std::memory_order_relaxed); }
 
   enum class Finding : std::uint8_t { go_on, no_progress };
-  /// Nothing has moved in `lane` for `idle_s`. Throws CommError, or returns whether to wait on.
-  /// `all_were_there` is kept by the caller from one call to the next, false since something moved.
+  /// Call when `lane` has made no progress for `idle_s`. Throws CommError, or returns whether to
+  /// continue waiting. The caller keeps `all_were_there` between calls, and sets it to false after
+  /// progress.
   Finding check_ranks(const Lane& lane, double idle_s, bool& all_were_there);
   [[noreturn]] void fail(const Lane& lane, double idle_s, const std::string& why);
 
@@ -131,18 +131,18 @@ class Watchdog {
   std::int64_t next_lane_ = 0;
   std::string failed_in_, why_;
 
-  std::mutex calling_;  // guards what follows: the caller's side
+  std::mutex calling_;  // guards the members of the asking side, which follow
   std::int64_t num_calls_ = 0;
   std::vector<Question> questions_;  // by rank
   std::vector<MPI_Request> asking_;  // by rank
 
-  // The responder's side.
+  // Members of the responder.
   std::vector<Answer> answers_;         // by rank
   std::vector<MPI_Request> answering_;  // by rank
   std::mutex stopping_mutex_;
   std::condition_variable stopping_changed_;
   bool stopping_ = false;
-  std::thread responder_;  // last: starts when all else is ready
+  std::thread responder_;  // last: starts when all other members are ready
 };
 
 }  // namespace trireme::comm

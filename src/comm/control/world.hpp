@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control plane: who takes part, on which host, and the small blocking exchanges of a run (deck
-// bytes, losses, stop flags). Bulk gradient and parameter traffic goes through Communicator, on
-// streams.
+// The control plane: the ranks, their hosts, and the small blocking exchanges of a run (deck bytes,
+// losses, stop flags). Gradients and parameters go through Communicator, on streams.
 //
 // 1. Every member must be called by all ranks in the same order, from the host's main thread.
 // 2. `make_self_world()` is a complete world of one rank that needs no MPI.
 // 3. The MPI world has its own duplicate of MPI_COMM_WORLD with MPI_ERRORS_RETURN; a failing call
 //    is a CommError with the statement and MPI's own message.
-// 4. abort() ends every rank of the job at once; it is how a rank that failed alone keeps the
-//    others from waiting without end.
-// 5. No rank waits forever. When nothing moves for the deadline, a member throws a CommError that
-//    names the ranks which are gone or late (comm/control/watchdog.hpp). A rank that works for long
-//    outside of MPI, on files for example, holds an AtWork meanwhile, and the others wait for it
-//    while it is alive; together() and on_first_rank() do so. Not covered, since MPI itself waits
-//    without end: its start and end, and the splitting of communicators (after a barrier).
+// 4. abort() ends every rank of the job at once. A rank that fails alone calls it, so that the
+//    others do not wait forever.
+// 5. No rank waits forever. Without progress for the deadline, a member throws a CommError that
+//    names the ranks that are gone or late (comm/control/watchdog.hpp). A rank that works for long
+//    outside of MPI, on files for example, holds an AtWork during this time, and the others wait
+//    for it while it is alive; together() and on_first_rank() do so. Not covered, since MPI waits
+//    without a deadline: its start and end, and the splitting of communicators (after a barrier).
 #pragma once
 
 #include <cstddef>
@@ -36,13 +35,13 @@ class World {
 
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
-  /// Position among the ranks of this host, and how many they are.
+  /// Position among the ranks of this host, and their number.
   [[nodiscard]] virtual int local_rank() const = 0;
   [[nodiscard]] virtual int local_size() const = 0;
   [[nodiscard]] virtual const std::string& host() const = 0;
 
   virtual void barrier() = 0;
-  /// In place, element by element. Integers, so the result has no order.
+  /// In place, element by element. Integers, so the order of additions does not matter.
   virtual void sum(std::span<std::int64_t> values) = 0;
   virtual void max(std::span<std::int64_t> values) = 0;
   /// Every rank's `values` (equal lengths), in rank order.
@@ -82,7 +81,7 @@ class World {
 
 std::unique_ptr<World> make_self_world();
 
-/// The largest of each of `values` (equal lengths) over all ranks, on every rank. Collective.
+/// The elementwise maximum of `values` (equal lengths) over all ranks, on every rank. Collective.
 std::vector<double> largest_of_ranks(World& world, std::span<const double> values);
 
 /// MPI_Init_thread(MULTIPLE) in the constructor, MPI_Finalize in the destructor; one per process,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory pieces cover that may overlap, each byte counted once: buckets that use the same
-// memory one after another are read from the same pages.
+// Counts the bytes that pieces of memory cover, each byte once, where pieces may overlap: buckets
+// that share memory are read from the same pages.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace trireme::comm {
 
 class Covered {
  public:
-  /// Bytes of [begin, begin + bytes) that no piece before covered.
+  /// Adds the piece [begin, begin + bytes). Returns its bytes that no earlier piece covered.
   std::size_t add(const std::byte* begin, std::size_t bytes) {
     const std::byte* end = begin + bytes;
     auto next = ends_.upper_bound(begin);

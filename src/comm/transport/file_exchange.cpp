@@ -19,7 +19,7 @@
 namespace trireme::comm {
 namespace {
 
-/// An abstract name: a first byte of 0, and no file.
+/// An abstract name: its first byte is 0, and there is no file.
 socklen_t name_socket(sockaddr_un& address, const Nonce& nonce) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -28,7 +28,7 @@ socklen_t name_socket(sockaddr_un& address, const Nonce& nonce) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
-/// A message: the sender's nonce, and one file beside it.
+/// A message: the sender's nonce, and one file.
 struct Message {
   Nonce nonce{};
   iovec bytes{.iov_base = &nonce, .iov_len = sizeof nonce};
@@ -61,7 +61,8 @@ class Mailbox {
       mine.fail(errno, "open a socket for the ranks of the node");
   }
 
-  /// Whether the message was sent; not while the peer's queue is full. Failures are reported.
+  /// Returns whether the message was sent: false while the peer's queue is full. Other failures go
+  /// to the report.
   bool send(const OwnedFile& file, std::size_t peer, const Nonce& to) {
     Message message;
     message.nonce = mine_.nonce;
@@ -76,16 +77,16 @@ class Mailbox {
     std::memcpy(CMSG_DATA(attached), &fd, sizeof fd);
     if (sendmsg(socket_.get(), &message.header, MSG_NOSIGNAL) >= 0)
       return true;
-    // Too many files of this user are on their way: as a full queue.
+    // Too many files of this user are in transit: handled like a full queue.
     if (errno == EAGAIN || errno == EINTR || errno == ETOOMANYREFS || errno == ENOBUFS)
       return false;
-    // Sockets of another network namespace are not there.
+    // Sockets of another network namespace do not exist here.
     mine_.fail(errno, fmt::format("reach rank {} of the node by a Unix socket{}", peer,
                                   errno == ECONNREFUSED ? " (private network namespaces?)" : ""));
     return true;
   }
 
-  /// Takes what has come. Returns whether anything had.
+  /// Receives all messages that have arrived. Returns whether there were any.
   bool take(const std::vector<NodeReport>& senders) {
     bool any = false;
     for (;;) {
@@ -187,7 +188,7 @@ std::vector<OwnedFile> exchange_files(
     }
   }
   agree(exchange_reports(node, progress, mine, take));
-  // Whatever was sent is in the queue by now, so taking it does not wait.
+  // All messages are in the queue by now, so receiving them does not wait.
   take();
   if (!mailbox.complete())
     mine.fail(EIO, "take a file that was sent");

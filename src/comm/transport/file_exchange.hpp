@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rank of a node hands one open file to every other rank of the node.
+// Every rank of a node sends one open file to every other rank of the node.
 //
-// The files travel as SCM_RIGHTS messages between Unix sockets with abstract names (unix(7)). So a
-// rank gets the very file that its peer opened, whatever namespaces of processes, users and mounts
-// the two live in. Process ids are not used: with one container per rank they name other processes.
-// Ranks in network namespaces of their own cannot reach each other's sockets, and get an error.
+// The files are sent as SCM_RIGHTS messages between Unix sockets with abstract names (unix(7)). So
+// a rank receives the file that its peer opened, even if the two are in different namespaces of
+// processes, users and mounts. Process ids are not used: with one container per rank they name
+// other processes. Ranks in different network namespaces cannot reach each other's sockets, and get
+// an error.
 //
-// 1. A socket is named by 128 random bits, and every message carries its sender's, which all know
-//    from MPI. Messages of other senders are dropped.
-// 2. No rank waits for a message before all ranks know that all messages were sent: a rank that
-//    cannot send is an error on every rank, and not a wait.
-// 3. Nothing is left in a file system.
+// 1. A socket is named by 128 random bits (its nonce). Every message contains its sender's nonce,
+// which all ranks know from MPI. Messages from other senders are dropped.
+// 2. No rank waits for a message before all ranks know that all messages were sent. So if a rank
+// cannot send, every rank gets an error instead of waiting.
+// 3. Nothing remains in a file system.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@
 
 namespace trireme::comm {
 
-/// An open file that closes itself.
+/// Owns an open file; the destructor closes it.
 class OwnedFile {
  public:
   OwnedFile() = default;
@@ -46,31 +47,31 @@ class OwnedFile {
   int fd_ = -1;
 };
 
-/// A number that no other process has: 128 random bits.
+/// A number that identifies a process: 128 random bits.
 using Nonce = std::array<std::uint64_t, 2>;
 
 /// The status that a rank sends to the others of its node: success, or which step failed and why.
 struct NodeReport {
   Nonce nonce{};                ///< this rank's
-  std::int32_t error = 0;       ///< errno; 0: all is well
-  std::array<char, 92> step{};  ///< what failed, for people
+  std::int32_t error = 0;       ///< errno; 0: success
+  std::array<char, 92> step{};  ///< the step that failed, for messages
 
-  /// All is well, with a fresh nonce.
+  /// Success, with a new nonce.
   NodeReport();
-  /// Notes the first failure.
+  /// Records a failure, if it is the first.
   void fail(int number, std::string_view what);
 };
 
 /// Every rank's report, by local rank. Collective over `node`. `meanwhile` is called while waiting;
-/// returns whether it did anything.
+/// it returns whether it made progress.
 std::vector<NodeReport> exchange_reports(MPI_Comm node,
                                          Progress& progress,
                                          const NodeReport& mine,
                                          const std::function<bool()>& meanwhile = {});
 
-/// The peers' files by local rank, the own entry closed. Collective over `node`. `reports` becomes
-/// the reports of all ranks at the start. `agree` is called with them, on every rank alike,
-/// and throws when one has failed.
+/// The peers' files by local rank; the entry of this rank is not open. Collective over `node`.
+/// `reports` is set to the reports of all ranks at the start. `agree` is called with them on every
+/// rank, and throws when one has failed.
 std::vector<OwnedFile> exchange_files(
     MPI_Comm node,
     Progress& progress,

@@ -30,7 +30,7 @@ std::size_t chunk_bytes_of(const MpiWorld& world, const Options& options) {
   return message_bytes(options, world.local_size() == world.size());
 }
 
-/// Collectives run on the stream, whichever thread that is; the stream keeps them in order.
+/// Collectives run on the stream's thread; the stream keeps them in order.
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(Reduction reduction,
@@ -99,7 +99,7 @@ class MpiCommunicator final : public Communicator {
       ring_.reduce_scatter(shards.full, shards.own.elements);
   }
 
-  /// Nobody else's memory is readable.
+  /// No other rank's memory is readable.
   static constexpr std::array<std::ptrdiff_t, 1> in_place{0};
 
   device::Device& device_;

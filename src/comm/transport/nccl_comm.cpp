@@ -18,8 +18,8 @@
 namespace trireme::comm {
 namespace {
 
-/// A collective is taken within some tens of microseconds, and the host has kernels to launch
-/// after it: so long the waiting does not sleep.
+/// NCCL accepts a collective within some tens of microseconds, and the host then has kernels to
+/// launch: so wait() does not sleep during this time.
 constexpr auto poll_at_once_for = std::chrono::milliseconds(1);
 constexpr auto poll_every = std::chrono::microseconds(200);
 constexpr auto look_every = std::chrono::milliseconds(100);
@@ -68,7 +68,7 @@ NcclComm::NcclComm(World& world, device::Device& device, int most_blocks)
 #endif
   if (most_blocks > 0)
     config.maxCTAs = most_blocks;
-  for (Entry& entry : ring_) entry.end = device.make_event();  // makes the GPU current as well
+  for (Entry& entry : ring_) entry.end = device.make_event();  // also makes the GPU current
   {
     const std::lock_guard lock(mutex_);
     wait(ncclCommInitRankConfig(&comm_, world.size(), id, world.rank(), &config),
@@ -229,7 +229,7 @@ void NcclComm::watch() {
   std::unique_lock lock(mutex_, std::defer_lock);
   std::string found;
   while (found.empty()) {
-    // A thread that holds the lock for longer than the deadline is stuck inside NCCL.
+    // A thread that holds the lock for longer than the deadline is blocked inside NCCL.
     if (!lock.try_lock_for(std::chrono::duration<double>(deadline_s_ + 1))) {
       found = fmt::format("NCCL: a call has not returned for {:.0f} s", deadline_s_);
       break;

@@ -34,7 +34,7 @@ ncclDataType_t type_of(DType dtype) {
   return dtype == DType::bf16 ? ncclBfloat16 : dtype == DType::i64 ? ncclInt64 : ncclFloat32;
 }
 
-/// Memory that NCCL's kernels reach on all GPUs, and its registration.
+/// Memory that NCCL's kernels on all GPUs can access, and its registration.
 class NcclMemory final : public device::MemorySource {
  public:
   NcclMemory(NcclComm& comm, device::Device& device, bool registers)
@@ -84,8 +84,8 @@ class NcclMemory final : public device::MemorySource {
   std::map<void*, void*> handles_;
 };
 
-/// NCCL refuses two ranks on one GPU; this check names them first. NCCL_HOSTID makes it take the
-/// ranks for ranks of several hosts, which is how tests share a GPU.
+/// NCCL refuses two ranks on one GPU; this check fails first and names them. With NCCL_HOSTID, NCCL
+/// treats the ranks as ranks of several hosts; tests use it to share a GPU.
 void expect_own_gpus(World& world, const device::Device& device) {
   const auto all = world.gather_all(world.host() + ": " + device.description());
   if (std::getenv("NCCL_HOSTID") != nullptr)
@@ -104,7 +104,7 @@ class NcclCommunicator final : public Communicator {
         size_(world.size()),
         comm_(world, device, options.most_blocks),
         memory_(comm_, device, options.registers_memory) {
-    // The sum of two is rounded once by every method.
+    // A sum of two terms is rounded once by every method.
     if (options.bf16_sum == NcclBf16Sum::fp32 && size_ > 2)
       terms_ = memory_.allocate(
           std::max(options.bf16_sum_bytes, least_terms * static_cast<std::size_t>(size_)),
@@ -155,12 +155,12 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  static constexpr std::size_t least_terms = 8192;  // bytes of each rank
+  static constexpr std::size_t least_terms = 8192;  // bytes per rank
 
   static std::size_t count_of(ConstView view) { return static_cast<std::size_t>(view.elements); }
 
-  /// Every rank sends each shard's terms to its owner, which adds them: the bytes of a
-  /// reduce-scatter, in as many pieces as the terms have room for.
+  /// Every rank sends its term of each shard to the owner, which adds the terms. This sends the
+  /// bytes of a reduce-scatter, in pieces that fit into terms_.
   void add_terms(const char* operation,
                  const Shards& shards,
                  BucketIndex bucket,

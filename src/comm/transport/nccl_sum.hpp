@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum of one shard's terms on the GPU, for bf16, which NCCL would round at every rank.
+// The sum of one shard's terms in bf16 on the GPU; NCCL's own sum would round at every rank.
 #pragma once
 
 #include <cstdint>

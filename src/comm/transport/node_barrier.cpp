@@ -13,9 +13,9 @@
 namespace trireme::comm {
 namespace {
 
-/// Looks at the counter before each turn of the patience; some 100 ns.
+/// Reads of the counter per turn of the Patience; about 100 ns.
 constexpr int looks_per_turn = 32;
-/// A sleeper is woken by the store; it wakes by itself only to answer the watchdog.
+/// A sleeper is woken after the store; it wakes by itself only to check the deadline.
 constexpr int longest_sleep_us = 20'000;
 
 void relax() {
@@ -24,7 +24,7 @@ void relax() {
 #endif
 }
 
-// The plain, not the private futex: the waiters are other processes.
+// A shared, not a private futex: the waiters are other processes.
 void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value, int microseconds) {
   const timespec limit{0, microseconds * 1000L};
   syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meeting points of the ranks of a node, through counters in shared memory.
+// Barriers for the ranks of a node, with counters in shared memory.
 //
-// Every rank has a seat with one counter: how many points it has reached. Reaching a point is one
-// store; waiting for a rank is reading its seat until it is far enough. A waiter spins and
-// then sleeps in the kernel on the seat (a futex), so a late rank costs the others no core.
+// Every rank has a seat with one counter: the number of points that it has reached. Reaching a
+// point is one store; waiting for a rank is reading its seat until the count is large enough. A
+// waiting rank spins and then sleeps in the kernel on the seat (a futex), so waiting for a late
+// rank uses no core.
 //
-// 1. All ranks pass the same points in the same order; numbers wrap around.
-// 2. What a rank wrote before reach() is visible to a rank that waited for it (release, acquire).
-// 3. A seat's owner wakes sleepers only when there are some: both sides order their store before
-//    their load, so either the owner reads the sleeper's flag or the sleeper reads the new count.
+// 1. All ranks reach the same points in the same order; the counters wrap around.
+// 2. Writes of a rank before reach() are visible to a rank that waited for it (release, acquire).
+// 3. The owner of a seat wakes sleepers only if there are any: both sides order their store before
+// their load, so either the owner reads the sleeper's flag or the sleeper reads the new count.
 #pragma once
 
 #include <atomic>
@@ -23,12 +24,12 @@ namespace trireme::comm {
 
 class NodeBarrier {
  public:
-  /// Collective over `node`, of all nodes alike. Borrows `progress`, which keeps the deadline.
+  /// Collective over `node`, on all nodes. Borrows `progress`, which has the deadline.
   NodeBarrier(MPI_Comm node, Progress& progress);
 
-  /// This rank has come to its next point.
+  /// Records that this rank has reached its next point.
   void reach();
-  /// Until that rank has come to the point that this rank reached last.
+  /// Waits until that rank has reached the point that this rank reached last.
   void wait_for(int local_rank);
   /// reach(), then wait for all ranks.
   void meet();

@@ -2,17 +2,18 @@
 // Shared memory inside a node, messages between nodes. With one node it is the transport
 // `shared_memory`, with several `hierarchical`.
 //
-// Nothing is copied in or out: a rank reads the peers' buckets where they are. The k-th shard of a
-// bucket is written by rank k only, in its own bucket and in place, and the k-th shard of anybody's
-// bucket is read by rank k only; so between two meeting points no rank writes what another reads.
+// Nothing is copied into or out of buffers: a rank reads the peers' buckets in place. Only rank k
+// writes the k-th shard, in its own bucket, and only rank k reads the k-th shard of any rank's
+// bucket; so between two barriers no rank writes memory that another reads.
 //
 //   reduce_scatter  meet; sum; (ring along the column, or exchange;) meet
 //   all_gather      (ring along the column, or spread;) reach; wait for each peer and copy the
 //                   shards that it has; meet
 //
-// Between hosts, a sum of fp32 in any order goes around rings where every host has equally many
-// ranks; all else goes through comm/collective/exchange.hpp. Every host sends each shard, or its
-// part of each shard's sum, once. (A guaranteed order may need more: comm/collective/routes.hpp.)
+// Between hosts, fp32 sums with Reduction::sum use rings where every host has the same number of
+// ranks; all other sums use comm/collective/exchange.hpp. Every host sends each shard, or its part
+// of each shard's sum, once. (A guaranteed order may need more messages:
+// comm/collective/routes.hpp.)
 //
 // The last barrier keeps a rank from overwriting its bucket while a peer still reads it.
 #include <algorithm>
@@ -34,7 +35,7 @@
 namespace trireme::comm {
 namespace {
 
-/// The node's bucket memory.
+/// Memory of buckets, shared by the node.
 class Windows final : public device::MemorySource {
  public:
   Windows(MPI_Comm node, Progress& progress, int local_rank)
@@ -47,7 +48,7 @@ class Windows final : public device::MemorySource {
     return {*this, segment.piece(local_rank_), bytes};
   }
 
-  /// The segment in which `full` lies. Throws ContractError when there is none.
+  /// The segment that contains `full`. Throws ContractError when there is none.
   [[nodiscard]] const SharedSegment& holding(View full) const {
     for (const SharedSegment& segment : segments_) {
       const std::byte* start = segment.piece(local_rank_);
@@ -70,7 +71,7 @@ class Windows final : public device::MemorySource {
   std::list<SharedSegment> segments_;
 };
 
-/// Where the host's buckets lie.
+/// The addresses of the bucket on all ranks of the host.
 class NodeShards final : public Shards {
  public:
   NodeShards(View bucket, int rank, int size, const NodeGrid& grid, const SharedSegment* segment)
@@ -83,11 +84,11 @@ class NodeShards final : public Shards {
   }
 
   std::vector<std::ptrdiff_t> distances;  ///< [local]: from this rank's bucket to that one's
-  // Whether other ranks' memory was read for a sum, and for a gather, and counted.
+  // Whether the other ranks' memory was read for a sum, or for a gather, and was counted.
   mutable bool read_to_sum = false, read_to_gather = false;
 };
 
-/// By rank of the host: whose shards it has after the exchange between hosts.
+/// By rank of the host: the owners of the shards that it has after the exchange between hosts.
 std::vector<std::vector<int>> shards_held(const NodeGrid& grid) {
   std::vector<std::vector<int>> held(static_cast<std::size_t>(grid.num_local()));
   for (int owner = 0; owner < grid.hosts.ranks(); ++owner) {
@@ -245,7 +246,8 @@ class NodeCommunicator final : public Communicator {
   [[nodiscard]] std::size_t num_others() const {
     return static_cast<std::size_t>(grid_.num_local() - 1);
   }
-  /// The shards that rank `local` of the host holds were read, of so many other ranks.
+  /// Counts that the shards which rank `local` has for the host were read in the memory of `others`
+  /// other ranks.
   void count_read(const NodeShards& s, int local, Covered& covered, std::size_t others) {
     if (others == 0)
       return;
@@ -263,11 +265,12 @@ class NodeCommunicator final : public Communicator {
   Progress progress_;
   NodeBarrier barrier_;
   Windows windows_;
-  std::vector<std::vector<int>> held_;     // [local]: whose shards that rank has for the host
+  std::vector<std::vector<int>> held_;     // [local]: owners of its shards
   std::vector<const std::byte*> sources_;  // [local]
   std::atomic<std::size_t> peer_bytes_{0};
-  // By this rank's own addresses, as far from a bucket's begin as the other ranks'; what is read to
-  // sum and what is read to gather does not overlap. [local]: of whose memory.
+  // In this rank's own addresses, whose offsets in a bucket equal those of the other ranks. Memory
+  // that is read to sum and memory that is read to gather do not overlap. [local]: the rank whose
+  // memory is read.
   Covered read_to_sum_;
   std::vector<Covered> read_to_gather_;
   Ring ring_;

@@ -39,7 +39,7 @@ int largest_node(MpiWorld& world, const OwnedComm& node) {
 }
 
 NodeGrid make_grid(MpiWorld& world, OwnedComm node) {
-  // A host is known by its first world rank.
+  // A host is identified by its first world rank.
   const std::array<double, 1> mine{static_cast<double>(first_rank(world, node))};
   std::vector<int> host_of;
   for (const double first : world.gather_all(mine)) host_of.push_back(static_cast<int>(first));

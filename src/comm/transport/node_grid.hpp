@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks and their hosts as communicators: a row per host, whose ranks share memory, and, where
-// every host has equally many ranks, a column per position inside a host, whose ranks talk over the
-// network in a ring. Ranks may be dealt to hosts in any order.
+// every host has the same number of ranks, a column per position inside a host, whose ranks
+// communicate over the network in a ring. Ranks may be distributed to hosts in any order.
 #pragma once
 
 #include "comm/collective/hosts.hpp"
@@ -11,7 +11,7 @@ namespace trireme::comm {
 
 struct NodeGrid {
   OwnedComm node;    ///< the ranks of this host, ascending
-  OwnedComm column;  ///< by number of host; none where hosts are unequal
+  OwnedComm column;  ///< by number of host; null where hosts have different numbers of ranks
   Hosts hosts;
   int row = 0;  ///< this rank's host
   int local_rank = 0;
@@ -23,10 +23,10 @@ struct NodeGrid {
   [[nodiscard]] bool has_columns() const { return column.get() != MPI_COMM_NULL; }
 };
 
-/// The ranks that can share memory with this one, as MPI sees it. Collective.
+/// The ranks that can share memory with this one, as MPI reports it. Collective.
 OwnedComm split_by_host(const MpiWorld& world);
 
-/// The most ranks that any host has. Collective; the same answer everywhere.
+/// The largest number of ranks of any host. Collective; the same on all ranks.
 int largest_node(MpiWorld& world, const OwnedComm& node);
 
 /// Collective.

@@ -5,16 +5,16 @@
 //   reduce_scatter  inside the replica; then an all-reduce of the shard with the same rank of the
 //                   other replicas
 //   all_gather      inside the replica only
-//   all_reduce      inside the replica, then across replicas; of the step's sums only, in practice
+//   all_reduce      inside the replica, then across replicas; in practice only the step's sums
 //
-// So between replicas a rank sends its shard, and never the bucket. That order of additions is
-// neither the order of ranks nor of pairs: where one is promised, a reduction is one all-reduce of
-// the whole bucket over all ranks, by messages, which has the bits that a run without replicas has.
-// Sums of bf16 are rounded once inside a replica, and once across.
+// So between replicas a rank sends its shard, never the whole bucket. This order of additions is
+// neither the order of ranks nor of pairs. With Reduction::ordered or tree, a reduction is
+// therefore one all-reduce of the whole bucket over all ranks, by messages, with the same bits as
+// without replicas. Sums of bf16 are rounded once inside a replica, and once across replicas.
 //
-// 1. Memory is the replica's transport's. Across replicas it travels by messages, or by NCCL on
-//    GPUs, which read any memory.
-// 2. Each of the communicators runs on the stream that it is given, so they take turns there.
+// 1. Memory is allocated by the transport inside the replica. Across replicas it is sent by MPI
+// messages, or by NCCL on GPUs, both of which read any memory.
+// 2. All of the communicators run on the stream of the call, one after another.
 #include <utility>
 
 #include "comm/transport/transports.hpp"
@@ -108,7 +108,7 @@ class ReplicatedCommunicator final : public Communicator {
     return *table;
   }
 
-  MpiWorld replica_;  // the ranks that hold one copy together
+  MpiWorld replica_;  // the ranks of this copy
   MpiWorld peers_;    // the ranks that own the same shard
   std::unique_ptr<Communicator> inside_, across_, everywhere_;
 };

@@ -9,8 +9,8 @@ class SelfShards final : public Shards {
   explicit SelfShards(View bucket) : Shards(bucket, 0, 1) {}
 };
 
-/// With one rank the bucket is the shard and every sum is already there. The calls still check
-/// their arguments, so that a run that works here does not fail on two ranks for a silly reason.
+/// With one rank the bucket is the shard, and it already is the sum. The calls still check their
+/// arguments, so that a mistake is found on one rank, and not only on two.
 class SelfCommunicator final : public Communicator {
  public:
   explicit SelfCommunicator(device::Device& device) : device_(device) {}

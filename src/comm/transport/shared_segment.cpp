@@ -25,12 +25,12 @@ std::byte* map(int file, std::size_t bytes) {
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (at == MAP_FAILED)
     return nullptr;
-  madvise(at, bytes, MADV_HUGEPAGE);  // advice only; without it everything still works
+  madvise(at, bytes, MADV_HUGEPAGE);  // only advice to the kernel; failure is harmless
   return static_cast<std::byte*>(at);
 }
 
-/// Takes every page of a fresh file now. Through the mapping, so that huge pages are possible;
-/// kernels before 5.14 have only the file's own call. Returns errno, or 0.
+/// Allocates every page of a new file. Through the mapping, so that huge pages are possible;
+/// kernels before 5.14 can do it only through the file. Returns errno, or 0.
 int take_pages([[maybe_unused]] std::byte* at, int file, std::size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   if (madvise(at, bytes, MADV_POPULATE_WRITE) == 0)
@@ -41,7 +41,7 @@ int take_pages([[maybe_unused]] std::byte* at, int file, std::size_t bytes) {
   return posix_fallocate(file, 0, static_cast<off_t>(bytes));
 }
 
-/// Where the owner's number lies in a mapping of `bytes`.
+/// Address of the owner's random number in a mapping of `bytes`.
 std::byte* nonce_of(std::byte* at, std::size_t bytes) {
   return at + bytes - sizeof(Nonce);
 }
@@ -85,7 +85,7 @@ SharedSegment::SharedSegment(MPI_Comm node,
 OwnedFile SharedSegment::take_memory(int rank, NodeReport& mine) {
   OwnedFile file(memfd_create("trireme", MFD_CLOEXEC));
   if (!file.is_open() || ftruncate(file.get(), static_cast<off_t>(mapped_bytes_)) != 0) {
-    mine.fail(errno, "make a memory file");
+    mine.fail(errno, "create a memory file");
     return file;
   }
   std::byte* at = map(file.get(), mapped_bytes_);
@@ -93,7 +93,7 @@ OwnedFile SharedSegment::take_memory(int rank, NodeReport& mine) {
   if (at == nullptr)
     mine.fail(errno, "map a memory file");
   else if (const int error = take_pages(at, file.get(), mapped_bytes_); error != 0)
-    mine.fail(error, "take its pages");
+    mine.fail(error, "allocate its pages");
   else
     std::memcpy(nonce_of(at, mapped_bytes_), mine.nonce.data(), sizeof mine.nonce);
   return file;
@@ -105,16 +105,16 @@ void SharedSegment::map_peer(std::size_t peer,
                              NodeReport& mine) {
   struct stat found {};
   if (fstat(file.get(), &found) != 0)
-    return mine.fail(errno, fmt::format("look at the memory of rank {} of the node", peer));
+    return mine.fail(errno, fmt::format("query the memory of rank {} of the node", peer));
   if (found.st_size != static_cast<off_t>(mapped_bytes_))
-    return mine.fail(EINVAL, fmt::format("rank {} of the node shares another size", peer));
+    return mine.fail(EINVAL,
+                     fmt::format("the memory of rank {} of the node has another size", peer));
   std::byte* at = map(file.get(), mapped_bytes_);
   if (at == nullptr)
     return mine.fail(errno, fmt::format("map the memory of rank {} of the node", peer));
   pieces_[peer] = at;
   if (std::memcmp(nonce_of(at, mapped_bytes_), nonce.data(), sizeof nonce) != 0)
-    mine.fail(ESTALE,
-              fmt::format("what was mapped is not the memory of rank {} of the node", peer));
+    mine.fail(ESTALE, fmt::format("the mapped memory is not that of rank {} of the node", peer));
 }
 
 SharedSegment::~SharedSegment() {

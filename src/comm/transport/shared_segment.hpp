@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that all ranks of a node map: one piece per rank, each in its own memory file.
 //
-// A memory file (memfd) has no name and no place in a file system: nothing is left when a
-// rank is killed, and a container's small /dev/shm does not limit it. The peers get it as an open
-// file (comm/transport/file_exchange.hpp). Its pages are taken at construction, so that a full node
-// is an error here and not a SIGBUS in the middle of a step; each rank takes its own, close to its
-// core. A peer's pages enter this process's page table when they are read: a rank reads its own
-// shard of the peer's bucket and the peer's, so the table covers about two segments, however many
-// peers.
+// A memory file (memfd) has no name and is in no file system: nothing remains when a rank is
+// killed, and a container's small /dev/shm does not limit it. The peers receive it as an open file
+// (comm/transport/file_exchange.hpp). Its pages are allocated at construction, so that lack of
+// memory is an error here and not a SIGBUS in the middle of a step; each rank allocates its own,
+// near its core. A peer's pages enter this process's page table when they are first read. From a
+// peer's bucket a rank reads two shards, its own and the peer's, so the table covers about two
+// segments for any number of peers.
 //
-// 1. Construction is collective over the node, and fails on all ranks when it fails on one.
-// 2. Fresh memory is zero and page-aligned; unmapping is local, and is left out after
-//    device::keep_all_memory().
-// 3. No rank takes memory for a peer's that is not: every piece ends with a random number of its
-//    owner's, beyond the bytes that were asked for, and each rank reads it in every peer's piece
-//    and compares it with the one that the peer sent over MPI.
+// 1. Construction is collective over the node, and fails on all ranks if it fails on one.
+// 2. New memory is zero and page-aligned. Unmapping is local, and does nothing after
+// device::keep_all_memory().
+// 3. Each rank checks that a mapped piece is that of the peer: every piece ends, after the
+// requested bytes, with a random number of its owner, which the rank compares with the number that
+// the peer sent over MPI.
 #pragma once
 
 #include <cstddef>
@@ -30,23 +30,23 @@ namespace trireme::comm {
 
 class SharedSegment {
  public:
-  /// Collective over `node`, of all nodes alike. `progress`: how to wait for the node's other ranks
-  /// meanwhile. Throws CommError naming `what`, the bytes and the reason.
+  /// Collective over `node`, on all nodes. `progress` waits for the node's other ranks. Throws
+  /// CommError naming `what`, the bytes and the reason.
   SharedSegment(MPI_Comm node, Progress& progress, std::size_t bytes, std::string_view what);
   ~SharedSegment();
   SharedSegment(const SharedSegment&) = delete;
   SharedSegment& operator=(const SharedSegment&) = delete;
 
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
-  /// Where the piece of a rank of the node lies in this process.
+  /// Address, in this process, of the piece of a rank of the node.
   [[nodiscard]] std::byte* piece(int local_rank) const {
     return pieces_[static_cast<std::size_t>(local_rank)];
   }
 
  private:
-  /// Makes and maps this rank's piece; failures go to `mine`.
+  /// Creates and maps this rank's piece; failures go to `mine`.
   OwnedFile take_memory(int rank, NodeReport& mine);
-  /// Maps a peer's piece and checks that it is that peer's.
+  /// Maps a peer's piece and checks its random number.
   void map_peer(std::size_t peer, const OwnedFile& file, const Nonce& nonce, NodeReport& mine);
   void unmap() noexcept;
 
