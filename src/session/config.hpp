@@ -20,7 +20,7 @@ namespace trireme::session {
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 enum class Precision : std::uint8_t { automatic, fp32, bf16 };
 
-/// What to do with a run directory whose run has made all its steps.
+/// What to do with a run directory whose run has completed all its steps.
 enum class WhenFinished : std::uint8_t { keep, renew };
 
 struct RunConfig {
@@ -38,7 +38,7 @@ struct RunConfig {
   std::vector<std::string> allow_changes;
 };
 
-/// How a GPU computes. `graphs` alone concerns CPUs too, where it serves tests.
+/// How a GPU computes. Only `graphs` applies to CPUs too, for tests.
 struct GpuConfig {
   bool timed_products = ops::ProductOptions().timed;
   bool fused_gelu = ops::ProductOptions().fused_gelu;
@@ -48,7 +48,7 @@ struct GpuConfig {
   bool deterministic_attention = ops::AttentionOptions().deterministic;
   Or<bool> graphs;
 
-  /// On a GPU with so much memory.
+  /// The workspace on a GPU with `memory_bytes` of memory.
   [[nodiscard]] std::size_t product_workspace_bytes(std::size_t memory_bytes) const {
     const bool large = memory_bytes >= std::size_t{64} << 30U;
     return static_cast<std::size_t>(product_workspace.value_or(timed_products && large ? 128 : 32))
@@ -67,7 +67,7 @@ struct BatchConfig {
   std::int64_t micro_sequences = 0;
   std::vector<BatchChange> schedule = {};
 
-  /// Of all steps. Requires: a deck that was checked.
+  /// The batch sizes of all steps. Requires: the deck was checked.
   [[nodiscard]] data::BatchSizes sizes() const {
     std::vector<data::BatchSizes::Part> later;
     for (const BatchChange& change : schedule) later.push_back({change.step, change.sequences});
@@ -108,8 +108,8 @@ void describe(V& v, RunConfig& c) {
   v("initial_rows", c.initial_rows,
     {.help =
          "Where run.initial_weights has another vocabulary or context than the model: exact "
-         "refuses it; pad adds rows to the embeddings (of the vocabulary each the mean of those "
-         "that are there, of the positions random ones); cut leaves the last ones out; fit does "
+         "is an error; pad adds rows to the embeddings (vocabulary: each the mean of the existing "
+         "rows; positions: random rows); cut drops the last rows; fit does "
          "either."});
   v("device", c.device, {.help = "Where to compute; auto: a GPU where one is present."});
   v("precision", c.precision,
@@ -140,8 +140,8 @@ void describe(V& v, RunConfig& c) {
 template <class V>
 void describe(V& v, GpuConfig& c) {
   v("timed_products", c.timed_products,
-    {.help = "Time what cuBLASLt offers for each matrix product in the first step and keep the "
-             "fastest; off: what its heuristics put first. What was fastest may differ between "
+    {.help = "Time cuBLASLt's algorithms for each matrix product in the first step and keep the "
+             "fastest; off: the first choice of its heuristics. The fastest may differ between "
              "runs and ranks, and with it the last bits."});
   v("fused_gelu", c.fused_gelu,
     {.help = "GELU within the matrix product before it, in bf16. It rounds once less; "
@@ -155,7 +155,7 @@ void describe(V& v, GpuConfig& c) {
   v("product_workspace", c.product_workspace,
     {.unit = "MiB",
      .help = "Scratch that a matrix product may use, for sums that several blocks share (split-K). "
-             "auto: 32; 128 where gpu.timed_products lets the clock decide and the GPU has 64 GiB "
+             "auto: 32; 128 with gpu.timed_products on a GPU with 64 GiB "
              "or more.",
      .min = 1,
      .max = 4096});
@@ -196,7 +196,7 @@ void describe(V& v, BatchConfig& c) {
      .change = Change::asked});
   v("micro_sequences", c.micro_sequences,
     {.unit = "sequences",
-     .help = "What one rank computes at a time; the number of micro-steps follows.",
+     .help = "Sequences that one rank computes at a time; the number of micro-steps follows.",
      .min = 1,
      .max = 1 << 24,
      .required = true});
@@ -215,7 +215,7 @@ void describe(V& v, SampleConfig& c) {
      .help = "Print a sample every so many steps and at the end. 0: never.",
      .min = 0});
   v("tokens", c.tokens, {.unit = "tokens", .help = "Length of the sample.", .min = 1});
-  v("prompt", c.prompt, {.help = "What the sample continues."});
+  v("prompt", c.prompt, {.help = "Text that the sample continues."});
   v("temperature", c.temperature,
     {.help = "0: always the most likely token; 1: the model's own distribution.",
      .min = 0.0,

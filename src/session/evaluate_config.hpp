@@ -12,7 +12,7 @@
 
 namespace trireme::session {
 
-/// What else the model is evaluated on while it trains.
+/// Another set on which the model is evaluated during training.
 struct EvaluationSet {
   std::string name;
   std::int64_t every_steps = 0;
@@ -22,7 +22,7 @@ struct EvaluationSet {
   data::ChoiceFormat format = data::ChoiceFormat::hellaswag;
 };
 
-/// How noisy the gradient is (noise_scale.hpp).
+/// The gradient noise scale (noise_scale.hpp).
 struct NoiseScaleConfig {
   std::int64_t every_steps = 0;
   double smoothing = 0.95;
@@ -66,7 +66,7 @@ void describe(V& v, NoiseScaleConfig& c) {
              "never.",
      .min = 0});
   v("smoothing", c.smoothing,
-    {.help = "Weight of what was measured before in the moving averages of noise and gradient, "
+    {.help = "Weight of earlier measurements in the moving averages of noise and gradient, "
              "whose quotient it is; the first measurements count equally.",
      .min = 0.0,
      .max = 1.0,
@@ -85,7 +85,7 @@ void describe(V& v, EvaluateConfig& c) {
              "data ends.",
      .min = 1});
   v.list("sets", c.sets,
-         {.help = "What else to evaluate on, as in [{name: hellaswag, multiple_choice: val.bin, "
+         {.help = "Other sets to evaluate on, as in [{name: hellaswag, multiple_choice: val.bin, "
                   "every_steps: 500}, {name: code, text: [a.cpp], every_steps: 500}]: each has one "
                   "of text, tokens and multiple_choice."});
   v.section("noise_scale", c.noise_scale);

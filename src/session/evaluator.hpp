@@ -3,13 +3,13 @@
 //
 // The sequences are cut into micro-batches of `micro_sequences` by position alone; rank r takes
 // every ranks-th of them. Each micro-batch thus has the same shape and the same bits at any rank
-// count, and so has the loss, which is an order-free sum.
-// A rank without one of its own in the last round computes another rank's and does not count it:
-// the model may gather parameters while it runs, which all ranks do together.
+// count, and so has the loss, which is an order-free sum. In the last round a rank without a
+// micro-batch of its own computes that of another rank and does not count it, because the model may
+// gather parameters, which all ranks must do together.
 //
-// Bits per byte: the nats of all predicted tokens, over ln 2 times the bytes of text that these
-// tokens stand for. A special token counts with its nats and no bytes. Losses of different
-// vocabularies can be compared so.
+// Bits per byte: the nats of all predicted tokens, over ln 2 times the bytes of text of these
+// tokens. A special token counts with its nats and no bytes. In this unit, losses of different
+// vocabularies can be compared.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace trireme::session {
 
-/// `nats` of tokens that stand for `bytes` of text, in bits per byte; NaN without bytes.
+/// `nats` of tokens with `bytes` bytes of text, in bits per byte; NaN if `bytes` is 0.
 double bits_per_byte(double nats, std::int64_t bytes);
 
 struct Evaluation {
@@ -36,15 +36,15 @@ struct Evaluation {
 
 class Evaluator {
  public:
-  /// `sequences`: how many of the validation samples to use. `bytes_of`: bytes of text of each
-  /// token; empty: not known.
+  /// `sequences`: the number of validation samples to use. `bytes_of`: bytes of text of each token;
+  /// empty: not known.
   Evaluator(const data::Dataset& validation,
             std::int64_t sequences,
             MicroBatch& micro_batch,
             std::span<const std::int32_t> bytes_of,
             comm::World& world);
 
-  /// All ranks call; all get the same value.
+  /// Collective; the same value on every rank.
   Evaluation evaluate(model::Gpt& model, model::Hooks& hooks, device::Stream& stream);
 
   [[nodiscard]] std::int64_t sequences() const { return sequences_; }

@@ -22,23 +22,23 @@ struct Job : Sections {
   /// Path and value of every key, for the record.
   std::vector<std::pair<std::string, std::string>> deck = {};
   std::string resolved_deck = {};  ///< the text of deck.resolved.yaml
-  /// Name and version of this build's parts.
+  /// Name and version of the parts of this build.
   std::vector<std::pair<std::string, std::string>> build = {};
   std::vector<Change> rules = {};  ///< of every key of `deck`
-  /// What made the tokens: encodes prompts, decodes samples, counts bytes of text. Null where the
-  /// deck names none.
+  /// The tokenizer of the tokens: encodes prompts, decodes samples, counts bytes of text. Null
+  /// where the deck names none.
   std::shared_ptr<const text::Tokenizer> tokenizer = {};
   /// Where every key of `deck`, or the section around it, was given: for messages.
   std::vector<Place> places = {};
 
-  /// That of the key `path`; without a file where it is not known.
+  /// The place of the key `path`; without a file if it is not known.
   [[nodiscard]] Place place_of(const std::string& path) const {
     for (std::size_t i = 0; i < places.size() && i < deck.size(); ++i)
       if (deck[i].first == path)
         return places[i];
     return {};
   }
-  /// Where the learning rate's schedule ends.
+  /// The step at which the learning-rate schedule ends.
   [[nodiscard]] std::int64_t schedule_steps() const {
     return optimizer.schedule.steps.value_or(run.steps);
   }

@@ -19,7 +19,8 @@ int choose_threads(const Or<std::int64_t>& asked, const comm::World& world) {
 
 namespace {
 
-/// Whether `mine` is true on every rank. Where only on some, `notes` gets `lack` and the others.
+/// Whether `mine` is true on every rank. If it is true on some only, `notes` receives `lack` and
+/// the other ranks.
 bool all_have(comm::World& world, bool mine, const char* lack, std::vector<std::string>* notes) {
   std::int64_t having = mine ? 1 : 0;
   world.sum({&having, 1});
@@ -43,7 +44,7 @@ int index_of_gpu(const device::CudaCensus& gpus, const comm::World& world) {
   if (gpus.count == 0)
     throw DeviceError("CUDA", "run.device: cuda on " + world.host(), gpus.why_none, __FILE__,
                       __LINE__);
-  // A launcher that gives each rank its own GPU shows it as the only one.
+  // A launcher that assigns a GPU to each rank makes it the only visible one.
   if (gpus.count == 1)
     return 0;
   if (world.local_rank() >= gpus.count)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the deck leaves to the machine: threads, precision, device.
+// Choices that the deck leaves to the machine: threads, precision, device.
 #pragma once
 
 #include <memory>
@@ -17,42 +17,43 @@
 
 namespace trireme::session {
 
-/// `threads: auto` is this rank's share of the CPUs that it may use: all of them when it is bound
-/// to some, an equal part when the ranks of its host share the whole machine. At least 1.
+/// `threads: auto` is this rank's share of the CPUs that it may use: all of them if it is bound, an
+/// equal part if the ranks of its host share the whole machine. At least 1.
 int choose_threads(const Or<std::int64_t>& asked, const comm::World& world);
 
-/// What one rank alone would choose that sees these GPUs.
+/// The choice of a single rank that sees these GPUs.
 device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus);
 
-/// Throws UserError where the optimizer has no operations for such a device.
+/// Throws UserError where the optimizer does not support the device.
 void expect_served(optim::Kind optimizer, device::Kind device);
 
-/// Collective. A line where ranks of one host see one GPU each (`visible` is 1), and `gpu`, which
-/// names this rank's, is not the same for all of them: a launcher gave each its own, and NCCL then
-/// finds no way between them but the host's memory. Else nothing.
+/// Collective. A line for the log if each rank of a host sees only one GPU (`visible` is 1), and
+/// not all of them see the same one (`gpu` names that of this rank): the launcher has assigned the
+/// GPUs, and NCCL can then connect them only through the host's memory. Else "".
 std::string isolation_note(comm::World& world, int visible, const std::string& gpu);
 
-/// The CPU, or this rank's GPU: the only one that it sees, or the one with its local rank as
-/// number. `device: auto` takes GPUs when every rank has one. Collective. Throws DeviceError when
-/// there is none to be had.
+/// The CPU, or this rank's GPU: the only one that it sees, or the one whose number is its local
+/// rank. `device: auto` uses GPUs if every rank has one. Collective. Throws DeviceError if there is
+/// no GPU for a rank.
 std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             int threads,
                                             comm::World& world,
                                             std::vector<std::string>* notes = nullptr);
-/// The deck's choice. `notes`, if any, is given a line where `auto` means less than some rank has.
+/// The deck's choice. `notes`, if any, receives a line where `auto` chose less than some rank
+/// supports.
 std::unique_ptr<device::Device> open_device(const Job& job,
                                             int threads,
                                             comm::World& world,
                                             std::vector<std::string>* notes = nullptr);
 
-/// How a deck has a GPU's products and attention computed on that device.
+/// The deck's options for products and attention on that device.
 ops::Options operation_options(const Job& job, const device::Device& device);
 
 /// For GPUs, one line per rank: host, GPU, UUID, and the CPUs that the rank may use. Collective.
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device);
 
 /// `precision: auto` is bf16 where every rank multiplies bf16 faster than fp32, else fp32.
-/// Collective; `notes` as above. `fast_bf16`: whether this rank's does.
+/// Collective; `notes` as above. `fast_bf16`: whether this rank does.
 DType choose_dtype(Precision precision,
                    bool fast_bf16,
                    comm::World& world,

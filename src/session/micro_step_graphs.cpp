@@ -9,7 +9,7 @@
 
 namespace trireme::session {
 
-/// Leaves no stream in a capture that something broke off.
+/// A capture. The destructor ends it if an exception has interrupted it.
 class MicroStepGraphs::Capture {
  public:
   explicit Capture(device::Stream& stream) : stream_(&stream) { stream.begin_capture(); }
@@ -19,7 +19,7 @@ class MicroStepGraphs::Capture {
     try {
       static_cast<void>(stream_->end_capture());
     } catch (const std::exception&) {
-      // The exception in flight is the report.
+      // The exception that is being thrown reports the error.
     }
   }
   Capture(const Capture&) = delete;
@@ -31,7 +31,7 @@ class MicroStepGraphs::Capture {
   device::Stream* stream_;
 };
 
-/// Listens to the model while it trains into a capture, and cuts.
+/// Receives the model's calls of hooks during a capture, and cuts it into pieces.
 class MicroStepGraphs::Recorder final : public model::Hooks {
  public:
   Recorder(MicroStepGraphs& graphs, Recording& recording)
@@ -96,9 +96,9 @@ class MicroStepGraphs::Recorder final : public model::Hooks {
 
   MicroStepGraphs& graphs_;
   Recording& recording_;
-  std::vector<bool> used_;               // by bucket: its parameters were asked for
-  std::vector<bool> written_;            // by bucket: its gradients were
-  std::vector<std::size_t> unfinished_;  // by bucket: gradients to come
+  std::vector<bool> used_;               // by bucket: its parameters were requested
+  std::vector<bool> written_;            // by bucket: its gradients were written
+  std::vector<std::size_t> unfinished_;  // by bucket: gradients not complete yet
   std::optional<Capture> capture_;
 };
 
@@ -119,7 +119,7 @@ MicroStepGraphs::MicroStepGraphs(model::Gpt& model,
 }
 
 void MicroStepGraphs::train(const model::Batch& batch, View losses, bool first, bool last) {
-  // Compute has waited for all of them in the first micro-step, so this waits for nothing.
+  // In the first micro-step compute has already waited for all parameters, so this does not wait.
   if (!first && !parameters_take_turns_)
     hooks_.before_use(all_, compute_);
   for (const Recording& known : recordings_)

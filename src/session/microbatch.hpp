@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The input and output buffers of one micro-batch: tokens, targets and the number of the first
-// sample in, one loss per token out. Allocated once.
+// The buffers of one micro-batch. Input: tokens, targets and the number of the first sample.
+// Output: one loss per token. Allocated once.
 //
-// On a GPU the host fills page-locked memory, and a stream of its own copies it ahead of compute,
-// while compute still works on the micro-batch before: hence two slots in turns. Per slot, compute
-// waits for `arrived`, and the copy into the slot waits for `consumed`. The host waits for the copy
-// that last left the slot, one micro-batch after. On a CPU there is one slot, and the host fills
-// what compute reads.
+// On a GPU the host fills page-locked memory, and a separate stream copies it to the GPU while
+// compute still works on the previous micro-batch; so there are two slots, used alternately. For
+// each slot, compute waits for `arrived`, and the copy into the slot waits for `consumed`. Before
+// filling a slot, the host waits for the last copy from it. On a CPU there is one slot, and the
+// host writes to the memory that compute reads.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +30,17 @@ class MicroBatch {
   /// The largest number of sequences.
   [[nodiscard]] std::int64_t sequences() const { return sequences_; }
 
-  /// Samples [first, first + count) of `dataset`, for the next work on `compute`. What the last
-  /// micro-batch is needed for has been enqueued there; on a CPU's stream it is done.
+  /// Loads samples [first, first + count) of `dataset` for the next work on `compute`. Requires:
+  /// all work on the previous micro-batch has been enqueued there; on a CPU it has ended.
   void load(const data::Dataset& dataset,
             std::int64_t first,
             std::int64_t count,
             device::Stream& compute);
 
-  /// A block that was read ahead, whose first sample is `first`.
+  /// Loads a block that was read ahead, whose first sample is `first`.
   void load(const data::ReadAhead::Block& block, std::int64_t first, device::Stream& compute);
 
-  /// Of the last load, in host memory.
+  /// Targets of the last load, in host memory.
   [[nodiscard]] std::span<const std::int32_t> targets() const;
   [[nodiscard]] model::Batch batch() const;
   /// [count, context] fp32.
@@ -53,9 +53,9 @@ class MicroBatch {
     std::unique_ptr<device::Event> arrived, consumed;
   };
   [[nodiscard]] const device::Buffer& read_by_compute() const;
-  /// The slot to fill, when it is free.
+  /// Waits until the next slot is free, and returns it.
   Slot& next_slot(device::Stream& compute);
-  /// Sends what was filled to compute.
+  /// Copies the filled slot to the device; compute waits for it.
   void send(Slot& slot, std::int64_t first, std::int64_t count, device::Stream& compute);
   [[nodiscard]] std::uint64_t* first_sample(const device::Buffer& buffer) const;
 
@@ -63,7 +63,7 @@ class MicroBatch {
   const std::int64_t context_;
   std::vector<Slot> slots_;
   device::Buffer losses_;
-  std::unique_ptr<device::Stream> copies_;  // a GPU's only; goes before the memory
+  std::unique_ptr<device::Stream> copies_;  // on a GPU only; destroyed before the memory
   std::size_t current_ = 0;
   std::int64_t count_ = 0;
 };

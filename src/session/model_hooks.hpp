@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire between the model and the gradient engine: what layers report (nn/hooks.hpp) becomes
-// calls of the engine, on the thread that enqueues. The stream is the engine's compute stream, so
-// it is not passed on.
+// Connects the model with the gradient engine: calls of hooks by layers (nn/hooks.hpp) become calls
+// of the engine, on the thread that enqueues. The stream is the engine's compute stream, so it is
+// not passed on.
 #pragma once
 
 #include "reduce/engine.hpp"

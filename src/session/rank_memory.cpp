@@ -59,7 +59,7 @@ std::int64_t workspace_bytes(const Sections& config,
                              const RankKind& kind) {
   if (kind.device == device::Kind::cpu)
     return 0;
-  constexpr std::size_t large = std::size_t{80} << 30U;  // memory of the GPU that is planned for
+  constexpr std::size_t large = std::size_t{80} << 30U;  // memory of the GPU that the plan assumes
   return static_cast<std::int64_t>(
       std::max(device::cuda::workspace_bytes, config.gpu.product_workspace_bytes(large)) +
       ops::Attention::gpu_scratch_bytes(
@@ -100,7 +100,7 @@ std::string too_little(const model::GptShape& shape,
 
 namespace {
 
-/// Throws UserError where it does not fit.
+/// Throws UserError where `choice` does not fit.
 model::GptShape with_words(const Job& job, const model::RecomputeChoice& choice, DType dtype) {
   constexpr const char* key = "model.recompute";
   if (!choice.fits)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank holds, known from its deck, its plan and its device alone: what `trireme plan`
-// prints, and what a budget of model.recompute is about. And the recomputation that such a budget
-// comes to: arithmetic on what all ranks know alike, done once, before the run allocates anything.
+// The memory of one rank, computed from its deck, plan and device alone: `trireme plan` prints it,
+// and a limit of model.recompute applies to it. Also the recomputation that such a limit leads to.
+// It depends only on data that is equal on all ranks, and is decided once, before the run allocates
+// anything.
 #pragma once
 
 #include <cstdint>
@@ -21,30 +22,31 @@
 
 namespace trireme::session {
 
-/// What it depends on beside the deck.
+/// Properties of a rank, besides the deck, on which its memory depends.
 struct RankKind {
   DType dtype = DType::f32;  ///< of parameters and activations
   device::Kind device = device::Kind::cpu;
 };
 
-/// Micro-steps of the largest step.
+/// Number of micro-steps of the largest step.
 std::int64_t most_micro_steps(const BatchConfig& batch, int ranks);
 
 layout::BudgetOptions budget_options(const Sections& config,
                                      const layout::Plan& plan,
                                      const RankKind& kind);
-/// All but peer_bytes, those of whole matrices included.
+/// All fields except peer_bytes; includes the memory for whole matrices.
 layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const RankKind& kind);
 
-/// Of a GPU's libraries: the largest micro-batch's attention, estimated, and matrix products. 0 on
-/// a CPU.
+/// Workspace of a GPU's libraries: for attention of the largest micro-batch (estimated) and for
+/// matrix products. 0 on a CPU.
 std::int64_t workspace_bytes(const Sections& config,
                              const model::GptShape& shape,
                              const RankKind& kind);
 
-/// The words of model.recompute. A limit counts all of the above, with activations and scratch; on
-/// a GPU without the snapshot, which lies in the host's memory. `bytes` of the result counts so,
-/// with words in the deck too, which always fit.
+/// The parts of the model that are recomputed. If model.recompute is a limit, it applies to all
+/// memory above plus activations and scratch; on a GPU without the snapshot, which is in the host's
+/// memory. `bytes` of the result is this sum, also where the deck names the parts, which always
+/// fits.
 model::RecomputeChoice decide_recompute(const Sections& config,
                                         const model::GptShape& shape,
                                         const layout::Plan& plan,
@@ -55,17 +57,16 @@ std::string too_little(const model::GptShape& shape,
                        const model::RecomputeChoice& least,
                        DType dtype);
 
-/// job.shape with words in place of a limit. Throws UserError at the key's place where no words
-/// come to so few bytes. The same on every rank.
+/// job.shape with the chosen parts in place of a limit. Throws UserError at the key's place if no
+/// choice fits into the limit. The same on every rank.
 model::GptShape decided_shape(const Job& job, const layout::Plan& plan, const RankKind& kind);
 
-/// As the run in `world` would decide, for a part of it that is measured or proven by itself.
-/// Collective.
+/// The decision of the run in `world`, for measuring or verifying a part of it. Collective.
 model::RecomputeChoice decide_recompute(const Job& job,
                                         comm::World& world,
                                         const device::Device& device,
                                         DType dtype);
-/// The job with these words. Collective. Throws as above.
+/// The job with this decision. Collective. Throws as above.
 Job decided(Job job, comm::World& world, const device::Device& device, DType dtype);
 
 }  // namespace trireme::session

@@ -19,7 +19,7 @@
 namespace trireme::session {
 namespace {
 
-/// fp32 before bf16, so that slabs that follow one another in memory begin at whole elements.
+/// fp32 before bf16, so that consecutive slabs in memory are aligned to their elements.
 void sort_by_width(std::vector<record::MutableSlab>& slabs) {
   std::ranges::stable_sort(slabs, std::greater(), [](const record::MutableSlab& slab) {
     return size_bytes(slab.data.dtype);
@@ -37,7 +37,7 @@ void add_slabs(std::vector<record::MutableSlab>& slabs,
                        piece.slots[slot].slice(begin - piece.parameter_begin, elements)});
 }
 
-/// Everything that lies in this rank's optimizer memory.
+/// All state in this rank's optimizer memory.
 std::vector<record::MutableSlab> all_slabs(const optim::Optimizer& optimizer) {
   std::vector<record::MutableSlab> slabs;
   for (const optim::StatePiece& piece : optimizer.state())
@@ -46,8 +46,8 @@ std::vector<record::MutableSlab> all_slabs(const optim::Optimizer& optimizer) {
   return slabs;
 }
 
-/// The part of it that this rank of the run writes: what it owns under the plan, also when every
-/// rank holds everything, in the buckets that its replica keeps.
+/// The part of the state that `rank` writes: the elements that it owns under the plan, also where
+/// every rank holds everything, in the buckets of which its replica is the keeper.
 std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
                                              const optim::Optimizer& optimizer,
                                              int rank) {
@@ -66,7 +66,8 @@ std::vector<record::MutableSlab> owned_slabs(const layout::Plan& plan,
   return slabs;
 }
 
-/// Slabs for the record room to fill, in memory of the host: a GPU's are filled in a copy and sent.
+/// Slabs in host memory, which the record room fills. For a GPU they are copies, which are sent to
+/// it afterwards.
 class HostSlabs {
  public:
   HostSlabs(std::vector<record::MutableSlab> slabs, device::Stream& stream)
@@ -150,7 +151,7 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
 
   world_.max({&weights_alone, 1});
   auto wanted = all_slabs(optimizer_);
-  if (weights_alone != 0)  // the rest of the state starts as zero
+  if (weights_alone != 0)  // the other state starts at zero
     std::erase_if(wanted, [&](const record::MutableSlab& slab) {
       return slab.state != optimizer_.slots().front().name;
     });
@@ -188,7 +189,7 @@ void Saver::write_masters(
     const View values = scratch.view(DType::f32, 0, slab.data.elements);
     fill(slab, values);
     device_.copy(slab.data, values, compute);
-    compute.synchronize();  // the scratch is wanted again
+    compute.synchronize();  // the scratch is used again
   }
 }
 
@@ -215,7 +216,8 @@ record::NameValues Saver::start_from_files(Log& log, device::Stream& compute) {
   weights::InitialWeights initial(std::move(stored), job_.shape,
                                   static_cast<std::uint64_t>(job_.run.seed), world_);
   std::vector<std::uint64_t> hashes(plan_.parameters().size());
-  // Of what every rank holds, only its own part counts, so that each element counts once.
+  // Where every rank holds everything, each rank counts only its own part, so that each element
+  // counts once.
   const auto owned = owned_slabs(plan_, optimizer_, world_.rank());
   comm::together(world_, [&] {
     write_masters(
@@ -249,7 +251,7 @@ void Saver::make_snapshot() {
   snapshot_ = device_.allocate_shared_with_host(
       static_cast<std::size_t>(layout::snapshot_bytes(plan_, optimizer_.slots())),
       "the snapshot of a checkpoint");
-  std::fill_n(snapshot_.data(), snapshot_.bytes(), std::byte{0});  // pages are real once written
+  std::fill_n(snapshot_.data(), snapshot_.bytes(), std::byte{0});  // writing allocates the pages
 }
 
 std::vector<record::Slab> Saver::owned_state(device::Stream& compute) {

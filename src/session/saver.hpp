@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the run's state and its checkpoints: which memory holds which elements of which
-// parameter, and where a run begins.
+// Saves the run's state to checkpoints and loads it: which memory holds which elements of which
+// parameter, and the state with which a run begins.
 //
-// A checkpoint of step 0, which `trireme import` makes, holds weights alone: the optimizer's state
+// A checkpoint of step 0, which `trireme import` writes, holds weights only: the optimizer's state
 // begins at zero. All others hold, per parameter, "master" (the weights, in fp32), "moment1" and
-// "moment2" (in the run's optimizer.moment_dtype; a run that goes on with another one, which its
-// deck must allow, rounds them to nearest or widens them), and the position of the data. bf16 parameters are the rounded master weights, so they
-// are not stored; which precision the run had is, because its losses depend on it: a run goes on in
-// the precision that it began with. Each rank saves and loads the pieces that it owns under the
-// plan; what the others own arrives by the engine's gather, and is compared with what its owners
-// hold before the first step.
+// "moment2" (in the run's optimizer.moment_dtype; a run that resumes with another one, which its
+// deck must allow, rounds them to nearest or widens them), and the position of the data. bf16
+// parameters are the rounded master weights, so they are not stored. The precision of the run is
+// stored, because its losses depend on it: a run must resume in the same precision. Each rank saves
+// and loads the pieces that it owns under the plan; the engine gathers the others, and before the
+// first step the ranks compare their parameters.
 //
-// Saving copies what this rank owns into a snapshot, made once, and writes that while the steps go
-// on (record/checkpoint/checkpoint_writer.hpp). With `checkpoint.asynchronous: false` on a CPU
-// there is no snapshot: the state itself is written, and the run waits. A deck that asks for no
-// checkpoints may still be asked for one, by a signal or by its end; the snapshot is made then.
+// Saving copies the state that this rank owns into a snapshot, which is allocated once, and writes
+// the snapshot while steps continue (record/checkpoint/checkpoint_writer.hpp). With
+// `checkpoint.asynchronous: false` on a CPU there is no snapshot: the state itself is written, and
+// the run waits. Without checkpoints in the deck, a signal or the end of the run may still request
+// one; the snapshot is allocated then.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +45,7 @@ namespace trireme::session {
 
 using weights::model_facts, weights::shape_from;
 
-/// Whether a run has a snapshot's memory from its start on.
+/// Whether a run allocates the snapshot at its start.
 bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind);
 
 class Saver {
@@ -57,10 +58,10 @@ class Saver {
   struct Saved {
     record::SavedCheckpoint files;
     std::int64_t step = 0;
-    double begin = 0;     ///< steady clock when the run was first held up for it
-    double copy_s = 0;    ///< into the snapshot
-    double stall_s = 0;   ///< the run was paused for it, the copy included
-    double needed_s = 0;  ///< what it would take alone: copy, files, commit
+    double begin = 0;     ///< steady clock when the run first paused for it
+    double copy_s = 0;    ///< seconds of the copy into the snapshot
+    double stall_s = 0;   ///< seconds in which the run paused, the copy included
+    double needed_s = 0;  ///< seconds without overlap: copy, files, commit
   };
 
   Saver(const Job& job,
@@ -77,35 +78,37 @@ class Saver {
                                      device::Stream& compute);
   /// Collective. GPT-2's initial values, a pure function of the seed.
   void initialize(device::Stream& compute);
-  /// Collective. The weights that run.initial_weights names; what of them a checkpoint states.
-  /// Throws UserError when they do not fit the model, each finding at its key of the deck.
+  /// Collective. Loads the weights that run.initial_weights names; returns the facts about them for
+  /// checkpoints. Throws UserError when they do not fit the model, each finding at its key of the
+  /// deck.
   record::NameValues start_from_files(Log& log, device::Stream& compute);
 
-  /// Makes the snapshot's memory where the run holds one, and sets where checkpoints go, and what
-  /// they state of the run in addition to the job (`more`); before the first begin().
+  /// Call before the first begin(). Allocates the snapshot where the run holds one, and sets the
+  /// directory of checkpoints and the facts that they state in addition to the job (`more`).
   void prepare(const std::string& run_directory, record::NameValues more);
   [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_.bytes(); }
 
-  /// Collective. Requires: nothing under way. Takes the snapshot and starts writing it. `now`: what
-  /// the checkpoint states in addition to prepare()'s, as it is after this step.
+  /// Collective. Requires: not under_way(). Takes the snapshot and starts to write it. `now`: facts
+  /// after this step, which the checkpoint states in addition to those of prepare().
   void begin(std::int64_t step,
              std::uint64_t next_sample,
              device::Stream& compute,
              const record::NameValues& now = {});
-  /// The same on all ranks: a checkpoint was begun and is not done.
+  /// Whether a checkpoint was begun and is not complete; the same on all ranks.
   [[nodiscard]] bool under_way() const { return writer_ && writer_->under_way(); }
-  /// Of this rank alone: its part is still being written.
+  /// Whether this rank's part is still being written.
   [[nodiscard]] bool writing() const { return writer_ && writer_->busy(); }
-  /// Collective. Requires: under_way(). The next stage; what was saved after the last one.
+  /// Collective. Requires: under_way(). Does the next stage; after the last one returns what was
+  /// saved.
   std::optional<Saved> advance();
-  /// Collective. Requires: under_way(). Waits until the checkpoint is done.
+  /// Collective. Requires: under_way(). Waits until the checkpoint is complete.
   Saved finish();
 
  private:
-  /// Of the parameters, as the deck writes it: fp32, bf16.
+  /// The precision of the parameters, as in the deck: fp32, bf16.
   [[nodiscard]] std::string precision() const;
   void make_snapshot();
-  /// Writes the weights that this rank keeps, from memory of the host that `fill` fills.
+  /// Writes the weights that this rank keeps. `fill` writes the values to host memory.
   void write_masters(const std::function<void(const record::MutableSlab& slab, View values)>& fill,
                      device::Stream& compute);
   std::vector<record::Slab> owned_state(device::Stream& compute);
@@ -120,7 +123,7 @@ class Saver {
   device::Buffer snapshot_;
   record::NameValues more_;
   Saved saved_;
-  std::optional<record::CheckpointWriter> writer_;  // last: it reads the snapshot while it lives
+  std::optional<record::CheckpointWriter> writer_;  // last: reads the snapshot until destroyed
 };
 
 }  // namespace trireme::session

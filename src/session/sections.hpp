@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sections of a deck that a run takes as they are: the rooms' own config structs, named once.
-// The deck adds the section `model`, a run the shape that this section resolves to.
+// The sections of a deck that a run uses unchanged: the config structs of the rooms, listed once.
+// In addition a deck has the section `model`, and a run the shape that results from this section.
 #pragma once
 
 #include "device/config.hpp"

@@ -53,7 +53,7 @@ data::Split open_data(const Job& job,
 
 namespace {
 
-/// Bytes of text that each token stands for; nothing where that is not known.
+/// Bytes of text of each token; empty where they are not known.
 std::vector<std::int32_t> text_bytes(const Job& job) {
   std::vector<std::int32_t> bytes;
   if (job.tokenizer)
@@ -174,7 +174,8 @@ void Session::choose_graphs() {
 void Session::expect_equal_plans() {
   const std::uint64_t mine = plan.fingerprint();
   TRIREME_EXPECT(comm::differing(world, {&mine, 1}).empty(),
-                 "rank {} plans {:#x}, other ranks otherwise", world.rank(), mine);
+                 "the plan of rank {} is {:#x}, but other ranks have other plans", world.rank(),
+                 mine);
 }
 
 void Session::micro_steps(std::int64_t number) {
@@ -237,7 +238,7 @@ Requests Session::finish_step(std::int64_t number, Requests mine) {
   marks.control_begin = timing::steady_seconds();
   const Requests agreed = agree(world, mine);
   marks.text_bytes = agreed.text_bytes;
-  // A device that has not finished the step does not wait for this.
+  // If the device has not completed the step, it does not wait for this exchange.
   marks.control_waited = mine.unfinished == 0 ? timing::steady_seconds() - marks.control_begin : 0;
   compute_stream->record(*marks.ended);
   return agreed;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that computes in a run, without anything that the run writes down: machine, data,
-// model, engine, optimizer, and the one step that all of them make together. The trainer wraps a
-// session in a record; `trireme verify` and tests run several sessions of one deck side by side and
-// compare them.
+// Everything that computes in a run, without its record: machine, data, model, engine, optimizer,
+// and the step that uses all of them. The trainer adds the record to a session; `trireme verify`
+// and tests run several sessions of one deck and compare them.
 //
-// A step: zero the gradients; for each micro-step load, forward and backward; where gradients are
-// added as a tree, set each leaf's aside; the engine reduces buckets as they become ready; the
-// optimizer adds up norm and loss over the ranks and updates what this rank owns; one small
-// exchange between the hosts collects the requests (stop signals and the like).
+// A step: zero the gradients; for each micro-step load, forward and backward; with reduction: tree,
+// set each leaf's gradients aside; the engine reduces buckets as they become ready; the optimizer
+// adds up norm and loss over the ranks and updates the elements that this rank owns; one small
+// exchange between the hosts adds up the ranks' requests (stop signals, for example).
 //
-// A step is enqueued, and what came of it is read later: the host waits for compute only there, and
-// in the loading of micro-batches for a copy that it made two before. Their tokens are read ahead
-// by a thread (data/read_ahead.hpp). On a CPU a step is over when it is enqueued.
+// A step is enqueued, and its outcome is read later. The host waits for compute only when it reads
+// the outcome, and, when it loads a micro-batch, for the copy of the second-last one. A thread
+// reads the tokens of micro-batches ahead (data/read_ahead.hpp). On a CPU a step has ended when it
+// is enqueued.
 //
-// 1. Member order is construction order, and its reverse the order of teardown: what uses a stream
-//    or a communicator goes first.
+// 1. Members are destroyed in reverse order of construction: a member that uses a stream
+//    or a communicator is destroyed before it.
 // 2. Construction, enqueue(), outcome() and step() are collective.
-// 3. The first step warms the scratch pool up; after it the pool no longer grows, and micro-steps
+// 3. The first step fills the scratch pool; after it the pool no longer grows, and micro-steps
 //    may be captured and replayed (micro_step_graphs.hpp).
 #pragma once
 
@@ -66,15 +66,14 @@ struct StepOutcome {
   std::int64_t tokens = 0;
   double seconds = 0;
   double began = 0, optimizer_began = 0;  ///< seconds of the host's steady clock
-  /// Compute waited for the ranks' sums, and for their agreement: when it began, for how long.
+  /// The waits for the sums over the ranks and for the agreement on requests: begin and duration.
   double sums_begin = 0, sums_waited = 0, control_begin = 0, control_waited = 0;
-  std::string not_finite;   ///< of a skipped step: where its gradient was not finite
-  reduce::StepTimes times;  ///< valid until the next outcome; exposed_s holds all of these waits
+  std::string not_finite;   ///< of a skipped step: the place that was not finite
+  reduce::StepTimes times;  ///< valid until the next outcome; exposed_s includes all of these waits
 };
 
-/// The data of a deck, the same on every rank: rank 0 examines the files and builds the caches of
-/// text, and broadcasts it.
-/// Collective.
+/// The data of a deck, the same on every rank: rank 0 examines the files, builds the caches of
+/// text, and broadcasts the result. Collective.
 data::Split open_data(const Job& job,
                       const std::string& cache_directory,
                       comm::World& world,
@@ -82,39 +81,40 @@ data::Split open_data(const Job& job,
 
 class Session {
  public:
-  /// `job`, `data` and `world` outlive the session. `poison`: leased scratch is NaN until written.
+  /// `job`, `data` and `world` outlive the session. `poison`: leased scratch is NaN until it is
+  /// written.
   Session(const Job& job, const data::Split& data, comm::World& world, bool poison = false);
 
-  /// Enqueues step number `number`, counted from 1, and returns the requests of all ranks. `ask` is
-  /// called once, when all is enqueued, for this rank's requests.
+  /// Enqueues step number `number`, counted from 1, and returns the sum of the requests of all
+  /// ranks. `ask` returns this rank's requests; it is called once, after everything is enqueued.
   template <class Ask>
   Requests enqueue(std::int64_t number, Ask&& ask) {
     compute(number);
     return finish_step(number, ask());
   }
-  /// What came of step `number`, the last one or the one before; waits until it is over. Each step
-  /// is asked for once, and before the step after the next. Throws UserError, on all ranks alike,
-  /// when its gradient is not finite.
+  /// The outcome of step `number`, the last one or the one before; waits until the step has ended.
+  /// Call it once for each step, before the step after the next one begins. Throws UserError, on
+  /// all ranks, when the gradient is not finite.
   StepOutcome outcome(std::int64_t number);
-  /// Both, one after the other.
+  /// enqueue(), then outcome().
   template <class Ask>
   StepOutcome step(std::int64_t number, Ask&& ask) {
     enqueue(number, ask);
     return outcome(number);
   }
 
-  /// What the recorder is given from now on belongs to the end of step `number`.
+  /// Spans that are recorded from now on belong to the end of step `number`.
   void record_for(std::int64_t number);
 
   [[nodiscard]] data::Batches batches(std::int64_t step) const {
     return {sizes.at(step), job.batch.micro_sequences, world.size()};
   }
 
-  /// Validation loss; nothing when the deck asks for no evaluation or has no validation data.
+  /// Validation loss; nothing if the deck has no evaluation or no validation data.
   std::optional<Evaluation> evaluate();
 
-  /// The parameters as they are bound now. Requires: compute has waited for all of them before it
-  /// reads them (Engine::wait_for_parameters).
+  /// The parameters as they are bound now. Before compute reads them it must wait for all of them
+  /// (Engine::wait_for_parameters).
   [[nodiscard]] std::vector<ConstView> parameter_views() const;
 
   /// Collective. Throws CommError on all ranks when their parameters differ after `step`.
@@ -124,27 +124,27 @@ class Session {
   const data::Split& data;
   comm::World& world;
   const data::BatchSizes sizes;
-  /// Remarks for the log about choices that followed from the machine, one line each.
+  /// Remarks for the log about choices that depend on the machine, one line each.
   std::vector<std::string> choices;
   const std::unique_ptr<device::Device> device;
   const DType dtype;
   const std::unique_ptr<device::Stream> compute_stream;
   device::ScratchPool scratch;
   const layout::Plan plan;
-  const model::GptShape shape;  ///< job.shape with what is recomputed decided
+  const model::GptShape shape;  ///< job.shape with the decided recomputation
   const std::unique_ptr<comm::Communicator> communicator;
   reduce::Engine engine;
   model::Gpt model;
   optim::Optimizer optimizer;
   EngineHooks hooks;
   std::optional<MicroStepGraphs> graphs;  ///< with gpu.graphs
-  std::string without_graphs;             ///< why gpu.graphs: auto came to nothing on this GPU
+  std::string without_graphs;             ///< why gpu.graphs: auto uses none on this GPU
   timing::Recorder recorder;
-  /// Global index of the first sample not yet trained on.
+  /// Global index of the first sample that has not been trained on.
   std::uint64_t next_sample = 0;
 
  private:
-  /// A rank with another plan would wait for collectives that never come.
+  /// A rank with another plan would wait for collectives that never begin.
   void expect_equal_plans();
   void choose_graphs();
   void compute(std::int64_t number);
@@ -156,28 +156,28 @@ class Session {
   void train_micro_step(bool first, bool last);
   Requests finish_step(std::int64_t number, Requests mine);
 
-  /// When a step was where, on compute.
+  /// Events on compute, and other data of a step, until its outcome is read.
   struct Marks {
-    std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; where some step needs them
+    std::unique_ptr<ops::StreamSum> leaf_squares;  ///< of this rank; null where no step needs them
     std::int64_t engine_step = 0;
-    std::int64_t text_bytes = 0;  ///< that the step's targets stand for, of all ranks
+    std::int64_t text_bytes = 0;  ///< of the step's targets, of all ranks
     double control_begin = 0, control_waited = 0;
     std::unique_ptr<device::Event> began, optimizer_began, optimizer_ended, ended;
   };
-  /// Collective: over the leaves of all ranks. Requires: compute has ended step `number`.
+  /// Collective: over the leaves of all ranks. Requires: compute has completed step `number`.
   double leaf_norm_squared(std::int64_t number);
   Marks& marks_of(std::int64_t number) {
     return marks_[static_cast<std::size_t>(number) % marks_.size()];
   }
 
   reduce::Replicas replicas_;
-  const std::vector<std::int32_t> bytes_of_;  // text, of each token; empty: not known
+  const std::vector<std::int32_t> bytes_of_;  // bytes of text of each token; empty: not known
   data::ReadAhead read_ahead_;
-  std::int64_t text_bytes_ = 0;  // of this rank's targets in this step
+  std::int64_t text_bytes_ = 0;  // bytes of text of this rank's targets in this step
   MicroBatch micro_batch_;
   std::optional<Evaluator> evaluator_;
   ops::StreamSum losses_;
-  std::array<Marks, 2> marks_;  // by step, in turns
+  std::array<Marks, 2> marks_;  // of even and odd steps
 };
 
 }  // namespace trireme::session

@@ -24,7 +24,7 @@ SignalScope::SignalScope() {
 }
 
 SignalScope::~SignalScope() {
-  static_cast<void>(take());  // what arrived last must not strike when the mask goes back
+  static_cast<void>(take());  // a pending signal must not be delivered when the mask is restored
   pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
 }
 

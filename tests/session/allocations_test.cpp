@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step after warm-up takes nothing from the heap. Counted, in this executable and on all
-// of its threads while steps run: every malloc (operator new included) when the world is this one
-// process; every operator new under MPI, which allocates for itself with malloc. What oneDNN 2.6
-// allocates inside dnnl_primitive_execute (a table of its arguments) is beyond us, and left out.
+// A training step after warm-up allocates nothing on the heap. While steps run, this executable
+// counts on all of its threads: every malloc (operator new included) when the world is one process;
+// every operator new under MPI, which itself uses malloc. Allocations of oneDNN 2.6 inside
+// dnnl_primitive_execute (a table of its arguments) cannot be avoided and are not counted.
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -38,7 +38,7 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 }  // namespace
 
 extern "C" {
-/// Called in place of the library's own.
+/// Called instead of the library's function.
 int dnnl_primitive_execute(const void* primitive, void* stream, int count, const void* arguments) {
   using Execute = int (*)(const void*, void*, int, const void*);
   static const auto execute = reinterpret_cast<Execute>(dlsym(RTLD_NEXT, "dnnl_primitive_execute"));
@@ -131,7 +131,7 @@ Counted count_steps(const Job& job, comm::World& world) {
   return counted;
 }
 
-TEST(Allocations, AStepAloneTakesNothingFromTheHeap) {
+TEST(Allocations, AStepOnOneRankAllocatesNothing) {
   const auto world = comm::make_self_world();
   for (const auto& [shard, graphs] : {std::pair{layout::Shard::optimizer, false},
                                       {layout::Shard::none, false},
@@ -147,7 +147,7 @@ TEST(Allocations, AStepAloneTakesNothingFromTheHeap) {
   }
 }
 
-TEST(Allocations, ABatchThatChangesTakesNothingFromTheHeap) {
+TEST(Allocations, AChangingBatchAllocatesNothing) {
   const auto alone = comm::make_self_world(), ranks = comm::make_mpi_world();
   for (const bool graphs : {false, true}) {
     Job job = small_job();
@@ -160,7 +160,7 @@ TEST(Allocations, ABatchThatChangesTakesNothingFromTheHeap) {
   }
 }
 
-TEST(Allocations, AStepOfMuonTakesNothingFromTheHeap) {
+TEST(Allocations, AStepOfMuonAllocatesNothing) {
   const auto alone = comm::make_self_world(), ranks = comm::make_mpi_world();
   for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
     Job job = small_job();
@@ -171,7 +171,7 @@ TEST(Allocations, AStepOfMuonTakesNothingFromTheHeap) {
   }
 }
 
-TEST(Allocations, AStepOfEveryFamilyTakesNothingFromTheHeap) {
+TEST(Allocations, AStepOfEveryFamilyAllocatesNothing) {
   const auto alone = comm::make_self_world();
   for (const auto family : {model::Family::llama, model::Family::qwen3, model::Family::nanochat}) {
     Job job = small_job();
@@ -188,7 +188,7 @@ TEST(Allocations, AStepOfEveryFamilyTakesNothingFromTheHeap) {
   }
 }
 
-TEST(Allocations, AStepUnderMpiTakesNothingFromTheHeap) {
+TEST(Allocations, AStepUnderMpiAllocatesNothing) {
   const auto world = comm::make_mpi_world();
   for (const auto transport : {comm::Transport::automatic, comm::Transport::mpi})
     for (const auto& [shard, name] : EnumNames<layout::Shard>::table)
@@ -204,7 +204,7 @@ TEST(Allocations, AStepUnderMpiTakesNothingFromTheHeap) {
       }
 }
 
-TEST(Allocations, AreSeenWithoutThePool) {
+TEST(Allocations, AreCountedWithoutThePool) {
   const auto world = comm::make_self_world();
   Job job = small_job();
   job.memory.pool = false;

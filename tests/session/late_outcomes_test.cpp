@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that are enqueued before what came of the last one is read.
+// Steps that are enqueued before the outcome of the last one is read.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -60,7 +60,7 @@ class LateOutcomes : public ::testing::TestWithParam<DeviceChoice> {
   std::optional<data::Split> data_;
 };
 
-TEST_P(LateOutcomes, AreThoseOfStepsReadAtOnce) {
+TEST_P(LateOutcomes, EqualThoseThatAreReadAtOnce) {
   constexpr std::int64_t steps = 6;
   const auto prompt = make(), late = make();
   std::vector<StepOutcome> outcomes;
@@ -70,7 +70,7 @@ TEST_P(LateOutcomes, AreThoseOfStepsReadAtOnce) {
       outcomes.push_back(late->outcome(step - 1));
   }
   outcomes.push_back(late->outcome(steps));
-  // A GPU counts fp32 milliseconds from an anchor two seconds old at the most.
+  // A GPU measures fp32 milliseconds from an event that is at most two seconds old.
   const double exact = GetParam() == DeviceChoice::cuda ? 1e-6 : 0;
   double end = 0;
   for (std::int64_t step = 1; step <= steps; ++step) {
@@ -80,7 +80,7 @@ TEST_P(LateOutcomes, AreThoseOfStepsReadAtOnce) {
     EXPECT_EQ(got.grad_norm, expected.grad_norm);
     EXPECT_EQ(got.learning_rate, expected.learning_rate);
     EXPECT_EQ(got.tokens, expected.tokens);
-    // Each has its own times, and the steps follow one another.
+    // Each step has its own times, and the steps do not overlap.
     EXPECT_GT(got.seconds, 0);
     EXPECT_GE(got.began, end - exact);
     EXPECT_GE(got.optimizer_began, got.began - exact);

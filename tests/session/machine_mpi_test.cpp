@@ -23,13 +23,13 @@ class Precisions : public ::testing::Test {
   std::vector<std::string> notes_;
 };
 
-TEST_F(Precisions, AutoIsWhatEveryRankHas) {
+TEST_F(Precisions, AutoIsBf16WhereItIsFasterOnEveryRank) {
   EXPECT_EQ(choose(Precision::automatic, true), DType::bf16);
   EXPECT_EQ(choose(Precision::automatic, false), DType::f32);
   EXPECT_THAT(notes_, IsEmpty());
 }
 
-TEST_F(Precisions, AutoIsFp32WhereOneRanksBf16IsNoFasterAndNamesIt) {
+TEST_F(Precisions, AutoIsFp32AndNamesTheRankWhoseBf16IsNoFaster) {
   if (world_->size() < 2)
     return;
   const int without = world_->size() - 1;
@@ -39,7 +39,7 @@ TEST_F(Precisions, AutoIsFp32WhereOneRanksBf16IsNoFasterAndNamesIt) {
                                   std::to_string(without) + " (" + world_->host() + ")"));
 }
 
-TEST_F(Precisions, WhatTheDeckNamesHolds) {
+TEST_F(Precisions, AnExplicitPrecisionIsUsed) {
   EXPECT_EQ(choose(Precision::bf16, false), DType::bf16);
   EXPECT_EQ(choose(Precision::fp32, true), DType::f32);
   EXPECT_THAT(notes_, IsEmpty());
@@ -67,7 +67,7 @@ TEST(OperationOptions, AreThoseOfTheDeck) {
   EXPECT_FALSE(given.attention.deterministic);
 }
 
-TEST(Isolation, IsNamedWhereRanksOfAHostSeeOneGpuEach) {
+TEST(Isolation, IsReportedWhereRanksOfAHostSeeOneGpuEach) {
   const auto world = comm::make_mpi_world();
   const std::string own = "GPU " + std::to_string(world->rank());
   EXPECT_EQ(isolation_note(*world, 1, "the GPU of all"), "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captured micro-steps beside ones that are not: the same bits, whatever lies between two of them,
-// and the same words to the hooks at the same points of the work.
+// Captured micro-steps compared with others: the same bits, with any work between two micro-steps,
+// and the same calls of the hooks at the same points.
 #include "session/micro_step_graphs.hpp"
 
 #include <algorithm>
@@ -47,8 +47,8 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
     job_.batch = {.sequences = count, .micro_sequences = 1};
   }
 
-  /// Steps [first, last], from the checkpoint of the step before `first` if that is not the first
-  /// of all, with an evaluation after every second one, and a checkpoint after the last.
+  /// Runs steps [first, last], from the checkpoint of the step before `first` unless `first` is 1,
+  /// with an evaluation after every second step, and a checkpoint after the last.
   StepNumbers train(bool graphs, std::int64_t first, std::int64_t last) {
     job_.gpu.graphs.value = graphs;
     const auto world = comm::make_self_world();
@@ -81,14 +81,14 @@ class GraphedSession : public ::testing::TestWithParam<test::Backend> {
   }
   [[nodiscard]] static bool on_gpu() { return GetParam().kind == device::Kind::cuda; }
 
-  /// The first is not captured; batches take turns in the places of the others.
+  /// The first step is not captured; the others use the two batch slots alternately.
   static constexpr std::int64_t num_steps = 5;
   test::ScratchDirectory directory_;
   Job job_ = small_job();
   std::size_t num_recordings_ = 0;
 };
 
-TEST_P(GraphedSession, HasTheBitsOfOneWithout) {
+TEST_P(GraphedSession, GivesTheSameBitsAsWithoutGraphs) {
   for (const std::int64_t micro_steps : {1, 2, 3})
     for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
       const bool sharded = shard != layout::Shard::none;
@@ -105,9 +105,9 @@ TEST_P(GraphedSession, HasTheBitsOfOneWithout) {
             std::vector{model::Recompute::block, model::Recompute::block, model::Recompute::gelu});
       const StepNumbers graphed = train(true, 1, num_steps);
       const auto places = static_cast<std::size_t>(std::min<std::int64_t>(
-          micro_steps, layout::shards_gradients(shard) ? 2 : 3));  // there all are last ones
+          micro_steps, layout::shards_gradients(shard) ? 2 : 3));  // there all are "last"
       EXPECT_GE(num_recordings_, places);
-      EXPECT_LE(num_recordings_, places * (on_gpu() ? 2 : 1)) << "batches take turns on a GPU";
+      EXPECT_LE(num_recordings_, places * (on_gpu() ? 2 : 1)) << "a GPU has two batch slots";
       EXPECT_EQ(graphed, train(false, 1, num_steps));
     }
 }
@@ -138,7 +138,7 @@ TEST_P(GraphedSession, AddsGradientsAsATree) {
 
 TRIREME_ON_BACKENDS(GraphedSession);
 
-/// The calls of the hooks, and the gradients at that time.
+/// Records the calls of the hooks, and the gradients at the time of each call.
 class Listener final : public model::Hooks {
  public:
   explicit Listener(model::testing::SmallModel& model) : model_(model) {}
@@ -156,7 +156,7 @@ class Listener final : public model::Hooks {
 
   std::vector<std::vector<ParameterIndex>> groups;
   std::vector<ParameterIndex> ready;
-  /// And how many had been reported ready before.
+  /// The parameter, and the number of gradients that had been reported ready before.
   using Writes = std::vector<std::pair<ParameterIndex, std::size_t>>;
   Writes written;
   std::vector<std::vector<float>> gradients;
@@ -174,7 +174,7 @@ class GraphedModel : public ::testing::TestWithParam<test::Backend> {
         losses_(model_.device.allocate_shared_with_host(rows() * sizeof(float), "losses")) {
     const auto tokens = model::testing::random_tokens(static_cast<std::int64_t>(rows()), 11, 1);
     std::copy(tokens.begin(), tokens.end(), tokens_.view(DType::i32).as<std::int32_t>());
-    model_.train(tokens, tokens);  // makes products and scratch
+    model_.train(tokens, tokens);  // creates products and scratch
     model_.zero_gradients();
   }
   static std::size_t rows() { return 15; }
@@ -196,7 +196,7 @@ class GraphedModel : public ::testing::TestWithParam<test::Backend> {
   device::Buffer tokens_, losses_;
 };
 
-TEST_P(GraphedModel, CallsTheHooksAsTheModelDid) {
+TEST_P(GraphedModel, CallsTheHooksAsTheModelDoes) {
   Listener plain(model_);
   model_.gpt.train(batch(), losses_.view(DType::f32), true, plain, *model_.stream);
   ASSERT_GE(plan_.buckets().size(), 3U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A limit for model.recompute: what a session makes of it before it allocates anything.
+// A limit for model.recompute: the decision of a session before it allocates anything.
 #include "session/rank_memory.hpp"
 
 #include <string>
@@ -39,7 +39,7 @@ class RankMemory : public ::testing::Test {
   Log log_{false, "test"};
 };
 
-TEST_F(RankMemory, OfALimitIsWhatASessionHolds) {
+TEST_F(RankMemory, UnderALimitEqualsThatOfASession) {
   const std::int64_t most = bytes_with(model::Recompute::none);
   const std::int64_t least = bytes_with(model::Recompute::block);
   set_limit((least + most) / 2);
@@ -60,7 +60,7 @@ TEST_F(RankMemory, OfALimitIsWhatASessionHolds) {
             budget.held_bytes() + static_cast<std::int64_t>(kept.bytes() + kept.scratch().bytes()));
 }
 
-TEST_F(RankMemory, RefusesALimitBelowTheLeastAtItsPlace) {
+TEST_F(RankMemory, ReportsATooSmallLimitAtItsPlaceInTheDeck) {
   const std::int64_t least = bytes_with(model::Recompute::block);
   job_.deck = {{"model.layers", "6"}, {key, "{memory: 1}"}};
   job_.places = {Place{"deck.yaml", 2, 1}, Place{"deck.yaml", 3, 14}};
@@ -70,14 +70,14 @@ TEST_F(RankMemory, RefusesALimitBelowTheLeastAtItsPlace) {
   set_limit(least - 1);
   try {
     const Session session(job_, data, *world_);
-    FAIL() << "it took too few bytes";
+    FAIL() << "a limit that is too small was accepted";
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(), ::testing::StartsWith("deck.yaml:3:14: error: model.recompute: "));
     EXPECT_THAT(error.what(), ::testing::HasSubstr(std::to_string(least) + " bytes"));
   }
 }
 
-TEST_F(RankMemory, WordsAreTakenAsTheyAre) {
+TEST_F(RankMemory, AnExplicitChoiceIsKept) {
   job_.shape.recompute = model::Recompute::gelu;
   EXPECT_TRUE(decide_recompute(job_, *world_, *device_, DType::f32).fits);
   EXPECT_EQ(decided(job_, *world_, *device_, DType::f32).shape, job_.shape);

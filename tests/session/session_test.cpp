@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole steps on every backend: what they come to beside fp32 on the CPU, that switches change no
-// bit of it, and that the scratch pool is warm after the first.
+// Whole steps on every backend: their results compared with fp32 on the CPU, that switches change
+// no bit, and that the scratch pool does not grow after the first step.
 #include "session/session.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Trained {
   std::uint64_t late_scratch = 0;        ///< allocations of the pool after the first step
 };
 
-TEST(SessionOnAGpu, SaysWhatItTrainsSlowly) {
+TEST(SessionOnAGpu, LogsWhichOperationIsSlow) {
   TRIREME_NEEDS_GPU();
   for (const auto precision : {Precision::bf16, Precision::fp32}) {
     Job job = small_job();
@@ -78,9 +78,9 @@ class SessionTest : public ::testing::TestWithParam<test::Backend> {
   Job job_ = small_job();
 };
 
-TEST_P(SessionTest, TakesTheStepsOfFp32OnTheCpu) {
-  // Losses near 3.4: roundings, carried through six steps of the optimizer. Measured on a CPU in
-  // bf16: 0.002, norms 0.006, validation 0.004.
+TEST_P(SessionTest, TakesTheSameStepsAsFp32OnTheCpu) {
+  // Losses are near 3.4; roundings propagate through six steps of the optimizer. Differences
+  // measured on a CPU in bf16: 0.002, norms 0.006, validation 0.004.
   const double allowed = GetParam().dtype == DType::f32 ? 1e-3 : 0.012;
   for (const double dropout : {0.0, 0.1}) {
     SCOPED_TRACE(dropout);
@@ -92,7 +92,7 @@ TEST_P(SessionTest, TakesTheStepsOfFp32OnTheCpu) {
     }
     EXPECT_NEAR(got.validation, expected.validation, allowed);
     EXPECT_GT(std::abs(expected.validation - expected.untrained), allowed)
-        << "steps that change little prove little";
+        << "training must change the loss by more than the tolerance";
   }
 }
 
@@ -100,7 +100,7 @@ TEST_P(SessionTest, SwitchesChangeNoBits) {
   const Trained reference = train();
   EXPECT_EQ(reference.late_scratch, 0U);
   for (int bits = 0; bits < 8; ++bits) {
-    // Each switch both ways will do for a GPU that may be emulated.
+    // On a GPU, which may be emulated and slow, each switch is tested only once on and once off.
     if (GetParam().kind == device::Kind::cuda && bits != 1 && bits != 6)
       continue;
     SCOPED_TRACE(bits);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job for sessions of a fraction of a second.
+// A job whose sessions take a fraction of a second.
 #pragma once
 
 #include "session/job.hpp"

@@ -9,7 +9,7 @@
 namespace trireme::session {
 namespace {
 
-TEST(SignalScope, DropsAReaderThatWentAway) {
+TEST(SignalScope, IgnoresAClosedPipe) {
   SignalScope signals;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -22,7 +22,7 @@ TEST(SignalScope, DropsAReaderThatWentAway) {
   ::close(ends[1]);
 }
 
-TEST(SignalScope, ACheckpointIsAskedForOncePerSignal) {
+TEST(SignalScope, RequestsACheckpointOncePerSignal) {
   SignalScope signals;
   EXPECT_EQ(signals.take().checkpoint, 0);
   raise(SIGUSR1);
@@ -30,7 +30,7 @@ TEST(SignalScope, ACheckpointIsAskedForOncePerSignal) {
   EXPECT_EQ(signals.take().checkpoint, 0);
 }
 
-TEST(SignalScope, AStopStaysAskedFor) {
+TEST(SignalScope, KeepsRequestingAStop) {
   for (const int number : {SIGUSR2, SIGTERM}) {
     SignalScope signals;
     EXPECT_EQ(signals.take().stop, 0);
@@ -59,7 +59,7 @@ TEST(Walltime, CountsACheckpointThatIsBeingWritten) {
   EXPECT_FALSE(clock.ends(1088, false));
 }
 
-TEST(Walltime, GoesByTheExpectedCheckpointUntilOneWasMeasured) {
+TEST(Walltime, UsesTheExpectedTimeOfACheckpointUntilOneWasMeasured) {
   Walltime clock(1100.0);
   clock.expect_checkpoint(20);
   EXPECT_TRUE(clock.ends(1070, false));
@@ -73,7 +73,7 @@ TEST(Walltime, WithoutALimitNeverEnds) {
   EXPECT_FALSE(clock.ends(1e12, true));
 }
 
-TEST(SlurmEnd, IsReadWhereTheJobHasOne) {
+TEST(SlurmEnd, IsReadFromTheEnvironmentOfTheJob) {
   const auto told = [](const char* text) {
     setenv("SLURM_JOB_END_TIME", text, 1);
     return slurm_end();

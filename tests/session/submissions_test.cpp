@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a step calls its GPU, counted by the emulated one: graphs are there to call it less.
+// The number of submissions of a step to its GPU, counted by the emulated one: graphs must reduce
+// it.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +16,7 @@
 namespace trireme::session {
 namespace {
 
-/// Of each of six steps of three micro-steps.
+/// The submissions of each of six steps with three micro-steps.
 std::vector<std::uint64_t> submissions(bool graphs) {
   Job job = small_job();
   job.shape = {.layers = 2, .heads = 1, .channels = 8, .context = 8, .vocabulary = 16};
@@ -35,13 +36,15 @@ std::vector<std::uint64_t> submissions(bool graphs) {
   return counts;
 }
 
-TEST(Submissions, AreFewWhereMicroStepsAreGraphs) {
+TEST(Submissions, AreFewerWhereMicroStepsAreGraphs) {
   TRIREME_NEEDS_GPU();
   const auto plain = submissions(false), graphed = submissions(true);
   EXPECT_EQ(graphed.front(), plain.front()) << "the first step is not captured";
-  // An odd number of micro-steps: the batches have changed places in step 3.
+  // With an odd number of micro-steps, step 3 begins with the other batch slot; from step 4 on
+  // nothing is recorded.
   for (std::size_t step = 3; step < 6; ++step) {
-    // What is left is the optimizer's, and the search for gradients that are not finite.
+    // The remaining submissions are those of the optimizer, and of the search for gradients that
+    // are not finite.
     EXPECT_LT(2 * graphed[step], plain[step]) << "step " << step + 1;
     EXPECT_EQ(graphed[step], graphed[3]);
     EXPECT_EQ(plain[step], plain[3]);
