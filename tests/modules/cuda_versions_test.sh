@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What the configuration says of CUDA libraries that are too old: the least version, the one found and where, and what to do. A site
-# that asks for GPUs (modules/generic-slurm-cuda) gets the same error, and never a build without CUDA.
+# that asks for GPUs (modules/generic-slurm-cuda) gets the same error, and never a build without CUDA. jobs/build.sh, which hides what
+# CMake says of success, names what is missing where nvcc is not.
 #   usage: cuda_versions_test.sh SOURCE_DIR         where the CUDA toolkit is
 set -uo pipefail
 here=$(mktemp -d) failures=0
@@ -37,5 +38,36 @@ module() { :; } # every module of the site is loaded
 export -f module
 refused "NCCL 2.19 or later, and $here/nccl has 2.18" bash "$source/modules/generic-slurm-cuda/install.sh" "$here/site" -B "$here/build-site" "${old_nccl[@]}"
 [ ! -e "$here/site" ] || { echo "something was installed" && failures=$((failures + 1)); }
+# jobs/build.sh on this source, in a folder of its own with presets of its own. The target is ninja's help: nothing is compiled.
+mkdir "$here/source"
+for entry in "$source"/*; do
+  case ${entry##*/} in build* | runs) ;; *) ln -s "$entry" "$here/source/" ;; esac
+done
+preset() { # name, cache variables
+  printf '{"name": "%s", "inherits": "cpu", "binaryDir": "${sourceDir}/build-test", "cacheVariables": {"TRIREME_TESTS": "OFF", %s}}' "$1" "$2"
+}
+{
+  echo '{"version": 5, "configurePresets": ['
+  preset without-front-end '"TRIREME_CUDNN_FRONTEND_INCLUDE": ""' && echo ,
+  preset without-nvcc '"CMAKE_CUDA_COMPILER": "CMAKE_CUDA_COMPILER-NOTFOUND"' && echo ,
+  preset for-cpus '"TRIREME_CUDA": "OFF"'
+  echo '], "buildPresets": ['
+  printf '{"name": "%s", "configurePreset": "%s"},' without-front-end{,} without-nvcc{,}
+  echo '{"name": "for-cpus", "configurePreset": "for-cpus"}]}'
+} >"$here/source/CMakeUserPresets.json"
+built() { # preset
+  rm -rf "$here/source/build-test"
+  PRESET=$1 bash "$here/source/jobs/build.sh" help >"$here/out" 2>&1 || { echo "no build with preset $1:" && cat "$here/out" && failures=$((failures + 1)); }
+}
+built without-front-end
+for words in 'the build is WITHOUT CUDA' "  cuDNN's front end (bash modules/packages/cudnn_frontend.sh fetches it" 'build again; with PRESET=cuda'; do
+  grep -qF -- "$words" "$here/out" || { echo "nothing about '$words':" && cat "$here/out" && failures=$((failures + 1)); }
+done
+[ "$(grep -c '^  [^ ]' "$here/out")" -eq 1 ] || { echo "more than the front end is said to be missing:" && cat "$here/out" && failures=$((failures + 1)); }
+for preset in without-nvcc for-cpus; do
+  built $preset
+  ! grep -q CUDA "$here/out" || { echo "words about CUDA with preset $preset:" && cat "$here/out" && failures=$((failures + 1)); }
+done
+
 [ $failures -eq 0 ] && echo "CUDA's versions: as expected"
 exit $((failures > 0))
