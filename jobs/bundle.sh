@@ -8,7 +8,7 @@
 # The node's own are the C library (of this machine's version or later) and bash. A build with CUDA needs cuBLASLt, cuDNN and NCCL of the
 # node as well (run.sh looks for them), unless --with-cuda packs them: that makes the archive larger by gigabytes.
 #   usage: bash jobs/bundle.sh [--tests] [--with-cuda] [ARCHIVE]     default: build/trireme-bundle.tar.xz
-# --tests packs the test executables and tests/gpu.sh, which runs those that mean a GPU. XZ_LEVEL=-1 packs faster and larger.
+# --tests packs tests/gpu.sh and the test executables that it runs. XZ_LEVEL=-1 packs faster and larger.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -87,12 +87,15 @@ ln -s orterun "$top/mpi/bin/mpirun"
 
 if [ $tests = 1 ]; then
   mkdir -p "$top/tests/bin"
-  for test in build/test_*; do
-    if [ -x "$test" ] && [ -f "$test" ]; then
-      cp "$test" "$top/tests/bin/"
-      collect "$test"
+  while read -r test; do
+    if [ ! -x "build/$test" ]; then
+      [[ $test != *_nccl ]] || continue # in builds with CUDA only
+      echo "error: no build/$test: build the tests first (bash jobs/build.sh)" >&2
+      exit 3
     fi
-  done
+    cp "build/$test" "$top/tests/bin/"
+    collect "build/$test"
+  done < <(bash tests/gpu.sh --executables)
   cp tests/gpu.sh "$top/tests/"
 fi
 

@@ -8,6 +8,7 @@
 #                                                             CMake or Python
 #   ITEM               a name or a pattern of --list, as in 'train-*'; all of them where none is given
 #   --list             the names, in their order
+#   --executables      the test executables that items run, which are those that a bundle has
 #   --minutes M        no item begins after M minutes, and none runs beyond them       default: no limit
 #   --limit SECONDS    of each item                                                    default: 300
 #   --results FILE     where verdicts are appended                                     default: gpu-results.txt
@@ -15,10 +16,11 @@
 # Exit code: 0 all passed, 1 some failed, 75 some had no time (the last line names them), 77 there is no GPU.
 set -uo pipefail
 usage() { sed -n '/^#   usage/,/^# Exit/s/^# *//p' "$0" >&2; exit 2; }
-limit=300 minutes=0 results=gpu-results.txt tree='' list='' wanted=()
+limit=300 minutes=0 results=gpu-results.txt tree='' list='' executables='' wanted=()
 while [ $# -gt 0 ]; do
   case $1 in
     --list) list=1 && shift ;;
+    --executables) executables=1 && shift ;;
     --minutes | --limit) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || usage; printf -v "${1#--}" %s "$2" && shift 2 ;;
     --results | --tree) [ -n "${2:-}" ] || usage; printf -v "${1#--}" %s "$2" && shift 2 ;;
     -*) usage ;;
@@ -35,6 +37,19 @@ items=(one-step train-cuda-fp32 train-cuda-bf16 test-ops test-device train-again
   train-dropout bench-reduce bench-pool bench-matmul bench-ops memcheck racecheck initcheck)
 if [ -n "$list" ]; then
   printf '%s\n' "${items[@]}"
+  exit 0
+fi
+# item: the test executable that it runs; nothing for those that run none
+executable_of() {
+  local name=${1#nccl-}
+  case $1 in
+    test-*) echo "test_${1#test-}" ;;
+    nccl-*) echo "test_${name%-*}_nccl" ;;
+    *check) echo test_ops ;;
+  esac
+}
+if [ -n "$executables" ]; then
+  for item in "${items[@]}"; do executable_of "$item"; done | sort -u
   exit 0
 fi
 selected=()
@@ -152,14 +167,16 @@ compared() {
   agree "$item" "$1" "$other" "$most"
 }
 
-# item, name of a test executable, ranks
+# item, ranks
 unit() {
-  if [ ! -x "$tests/test_$2" ]; then
-    verdict "$1" skipped "test_$2 was not built"
-  elif [ "$3" -eq 1 ]; then
-    try "$1" env TRIREME_REQUIRE_CUDA=1 "${with_libraries[@]}" "$tests/test_$2" --gtest_brief=1
+  local executable
+  executable=$(executable_of "$1")
+  if [ ! -x "$tests/$executable" ]; then
+    verdict "$1" skipped "$executable was not built"
+  elif [ "$2" -eq 1 ]; then
+    try "$1" env TRIREME_REQUIRE_CUDA=1 "${with_libraries[@]}" "$tests/$executable" --gtest_brief=1
   else # tests of NCCL set what lets ranks share the GPU by themselves
-    try "$1" env TRIREME_REQUIRE_CUDA=1 "${launch[@]}" -n "$3" "$tests/test_$2" --gtest_brief=1
+    try "$1" env TRIREME_REQUIRE_CUDA=1 "${launch[@]}" -n "$2" "$tests/$executable" --gtest_brief=1
   fi
 }
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
@@ -168,7 +185,8 @@ sanitize() {
   if [ -z "$sanitizer" ]; then
     verdict "$1" skipped 'compute-sanitizer is not on this machine'
   else
-    try "$1" env TRIREME_REQUIRE_CUDA=1 "${with_libraries[@]}" "$sanitizer" --tool "$1" --error-exitcode 9 "$tests/test_ops" \
+    try "$1" env TRIREME_REQUIRE_CUDA=1 "${with_libraries[@]}" "$sanitizer" --tool "$1" --error-exitcode 9 \
+      "$tests/$(executable_of "$1")" \
       --gtest_brief=1 --gtest_filter='*cuda*:-*Matmul*:*Attention*bf16*'
   fi
 }
@@ -189,9 +207,8 @@ run_item() {
     train-unordered-attention) compared "$1" 0.05 cuda-bf16 unordered-attention 1 "${bf16[@]:2}" gpu.deterministic_attention=false ;;
     train-nccl-2-unsharded) compared "$1" 0 nccl-2 nccl-2-unsharded 2 "${fp32[@]:2}" "${small[@]}" parallel.shard=none ;;
     train-nccl-*) compared "$1" 0.001 cpu "${1#train-}" "${1##*-}" "${fp32[@]:2}" "${small[@]}" ;;
-    test-*) unit "$1" "${1#test-}" 1 ;;
-    nccl-optim-2) unit "$1" optim_nccl 2 ;;
-    nccl-*) rest=${1#nccl-} && unit "$1" "${rest%-*}_nccl" "${rest##*-}" ;;
+    test-*) unit "$1" 1 ;;
+    nccl-*) unit "$1" "${1##*-}" ;;
     bench-reduce) try "$1" "${alone[@]}" bench reduce --transport nccl --bytes 67108864 --repetitions 5 ;;
     bench-pool) try "$1" "${alone[@]}" bench pool --device cuda --repetitions 5 ;;
     bench-*) try "$1" "${alone[@]}" bench "${1#bench-}" "${deck[@]}" run.device=cuda --repetitions 2 ;;
