@@ -41,7 +41,7 @@ if [ $((bytes + source_bytes)) -gt $most_bytes ]; then
 fi
 
 root=$scratch/root
-mkdir -p "$root"/{bin,dev/shm,etc,lib64,lib/x86_64-linux-gnu,proc,sys,tmp,env/bin,env/lib/python3.11/site-packages/nvidia/cu13/lib,"some where"}
+mkdir -p "$root"/{bin,dev/shm,etc,lib64,lib/x86_64-linux-gnu,proc,sys,tmp,env/bin,env/lib/python3.11/site-packages/nvidia,"some where"}
 echo 'root:x:0:0::/:/bin/bash' >"$root/etc/passwd"
 cp /bin/bash "$root/bin/"
 ln -s bash "$root/bin/sh"
@@ -55,12 +55,26 @@ done
 cp -L /lib64/ld-linux-x86-64.so.2 "$root/lib64/"
 tar -xJf "$scratch/bundle.tar.xz" -C "$root/some where"
 folder="/some where/trireme-bundle"
-while read -r library; do
-  path=$(ldd "$build/trireme" | awk -v name="$library" '$1 == name { print $3 }')
-  mount --bind "${path%/*}" "$root/env/lib/python3.11/site-packages/nvidia/cu13/lib"
+put() { # wheel, file
+  local at=$wheels/$1/lib/${2##*/}
+  mkdir -p "${at%/*}"
+  [ -e "$at" ] || { : >"$at" && mount --bind "$(realpath "$2")" "$at"; }
+}
+# CUDA's libraries as NVIDIA's wheels lay them out: a folder for each, without the others'. Files are mounted, not linked, so that no path
+# leads back to where they are.
+wheels=$root/env/lib/python3.11/site-packages/nvidia
+while read -r library path; do
+  case $library in
+    libcublas*) wheel=cublas also=() ;;
+    libcudnn*) wheel=cudnn also=("${path%/*}"/libcudnn_*.so.9) ;; # which it opens by name
+    libnccl*) wheel=nccl also=() ;;
+  esac
+  if [ $wheel = cublas ]; then # beside it lies NVRTC, which cuDNN opens by name
+    for file in "${path%/*}"/libnvrtc.so.[0-9]* "${path%/*}"/libnvrtc-builtins.so.[0-9]*; do put cuda_nvrtc "$file"; done
+  fi
+  for file in "$path" "${also[@]}"; do put $wheel "$file"; done
   with_cuda=1
-  break
-done <"$root$folder/cuda-libraries"
+done < <(ldd "$build/trireme" | awk '$1 ~ /^lib(cublas|cudnn|nccl)/ { print $1, $3 }')
 # The tests that tests/gpu.sh runs, and no other.
 packed=$(ls "$root$folder/tests/bin")
 [ "$packed" = "$(bash "$source/tests/gpu.sh" --executables | while read -r test; do [ ! -x "$build/$test" ] || echo "$test"; done)" ] ||
@@ -77,9 +91,21 @@ if [ "${with_cuda:-0}" = 1 ]; then
   code=0
   inside "'$folder/run.sh' --version" ":" >"$scratch/said" 2>&1 || code=$?
   cat "$scratch/said"
-  [ "$code" -eq 3 ] && grep -q 'CUDA_LIBRARIES=DIR' "$scratch/said"
-  grep -q '^libnvrtc.so.' "$root$folder/cuda-libraries" && grep -q '^libnvrtc-builtins.so.' "$root$folder/cuda-libraries"
-  inside "'$folder/run.sh' --version" 2>&1 | grep 'libraries of CUDA: /env/'
+  [ "$code" -eq 3 ]
+  grep -q 'CUDA_LIBRARIES=DIR' "$scratch/said"
+  grep -q '^libnvrtc-builtins.so.' "$root$folder/cuda-libraries"
+  inside "'$folder/run.sh' --version" >"$scratch/said" 2>&1
+  for wheel in cublas cudnn nccl cuda_nvrtc; do
+    grep -q "libraries of CUDA: .*/env/lib/python3.11/site-packages/nvidia/$wheel/lib" "$scratch/said" || { cat "$scratch/said" && exit 1; }
+  done
+  # What cuDNN does when it builds an attention: a program compiled by NVRTC and its builtins.
+  compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
+  "$compiler" -std=c++20 -O1 -o "$root/tmp/nvrtc_probe" "$source/tests/bundle/nvrtc_probe.cpp" -ldl
+  nvrtc=$(grep '^libnvrtc.so.' "$root$folder/cuda-libraries")
+  inside "'$folder/run.sh' --exec ./nvrtc_probe $nvrtc libcudnn.so.9" 2>/dev/null
+  # With an empty file in the builtins' place it does not: that file is what was loaded.
+  umount "$wheels"/cuda_nvrtc/lib/libnvrtc-builtins.so.*
+  ! inside "'$folder/run.sh' --exec ./nvrtc_probe $nvrtc libcudnn.so.9" >/dev/null 2>&1 || { echo "NVRTC needs no builtins of the environment" && exit 1; }
 fi
 inside "'$folder/run.sh' --version"
 for test in $packed; do
@@ -88,7 +114,8 @@ done
 inside "'$folder/run.sh' check '$folder/input/quickstart.yaml' --ranks 2"
 inside "'$folder/run.sh' -n 2 '$folder/input/quickstart.yaml' run.steps=4 optimizer.schedule.warmup_steps=1 run.threads=1 run.device=cpu evaluate.every_steps=2 \
   'data.train.text=[$folder/text]' run.directory=/tmp/run"
-[ -s "$root/tmp/run/run.h5" ] && [ -e "$root/tmp/run/checkpoints/step-00000004/manifest.h5" ]
+[ -s "$root/tmp/run/run.h5" ]
+[ -e "$root/tmp/run/checkpoints/step-00000004/manifest.h5" ]
 inside "'$folder/run.sh' sample /tmp/run --prompt int --tokens 5"
 # Mistakes keep their exit codes on the way out.
 code=0
