@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA bodies of embedding.hpp; T is float or Bf16. Null `wpe` and `dwpe`: tokens alone. Backward
-// sorts the positions by token in its workspace, so that one block adds up a row of dwte, in the
-// order of the positions: no atomic additions, and the same bits in every run.
+// sorts the positions by token in its workspace. A block adds up a token's rows within a stretch of
+// 64 or more sorted positions, and a second kernel the sums of a token that is in several, both in
+// the order of the positions: no atomic additions, and the same bits in every run.
 #pragma once
 
 #include <cstddef>
