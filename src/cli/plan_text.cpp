@@ -82,10 +82,9 @@ std::string quoted(const std::string& name) {
 std::string gpu_note(const DeckPlan& plan) {
   if (plan.device == device::Kind::cpu)
     return {};
-  return "\nnote: cuDNN's workspace is estimated from the shapes, since only a GPU reports it; "
-         "CUDA's "
-         "context, its graphs and NCCL's buffers are not counted, and the snapshot lies in the "
-         "host's memory\n";
+  return "\nnote: cuDNN's workspace is estimated from the shapes, with an allowance, since only "
+         "a GPU reports it; CUDA's context, its graphs and NCCL's buffers are not counted, and the "
+         "snapshot lies in the host's memory\n";
 }
 
 /// What each choice of parallel.shard would hold and send.

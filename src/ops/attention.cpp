@@ -102,8 +102,11 @@ std::size_t Attention::gpu_scratch_bytes(const AttentionShape& s, const Attentio
   const std::int64_t heads = s.batch * s.heads, sums = 4 * heads * s.time;
   const std::int64_t time = (s.time + 63) / 64 * 64;
   const std::int64_t dp = 2 * heads * time * time, dq = sums * s.head_channels;
-  const bool cudnn = suits_cudnn(s) && !s.drops;
-  return static_cast<std::size_t>(sums + (!cudnn ? 0 : options.deterministic ? dp : dq));
+  if (!suits_cudnn(s))
+    return static_cast<std::size_t>(sums);
+  if (s.drops)  // backward is ours
+    return static_cast<std::size_t>(sums) + cudnn_plan_bytes;
+  return static_cast<std::size_t>(sums + (options.deterministic ? dp : dq)) + 2 * cudnn_plan_bytes;
 }
 
 double Attention::forward_flops() const {

@@ -257,10 +257,12 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
         2);
   };
   const DeckPlan gpu = plan_for("cuda"), cpu = plan_for("cpu");
-  // 32 MiB for products; a sum per row of 4 x 2 heads x 16 positions, and for cuDNN its dP.
+  // 32 MiB for products; a sum per row of 4 x 2 heads x 16 positions; for cuDNN its dP, and 16 MiB
+  // for each of two plans.
   const std::int64_t products = std::int64_t{32} << 20U, sums = 4 * 4 * 2 * 16;
   EXPECT_EQ(gpu.workspaces[0], products + sums);
-  EXPECT_EQ(gpu.workspaces[1], products + sums + 2 * 4 * 2 * 64 * 64);
+  EXPECT_EQ(gpu.workspaces[1],
+            products + sums + 2 * 4 * 2 * 64 * 64 + 2 * (std::int64_t{16} << 20U));
   EXPECT_EQ(plan_for("cuda", "gpu.timed_products=true").workspaces[0], 4 * products + sums);
   EXPECT_EQ(plan_for("cuda", "gpu.product_workspace=96").workspaces[0], 3 * products + sums);
   EXPECT_EQ(cpu.workspaces, (std::vector<std::int64_t>{0, 0}));

@@ -498,19 +498,30 @@ TEST_P(AttentionTest, TakesScratchForWhatItIsAskedToDo) {
       EXPECT_LE(without, with);
     } else {  // where our own backward trains, cuDNN's takes nothing
       EXPECT_LE(with, without);
-      EXPECT_LE(with, Attention::gpu_scratch_bytes(s));
     }
   }
 }
 
 TEST_P(AttentionTest, AgreesWithReferenceWhenItNeedNotRepeat) {
   const ops::AttentionOptions options{.deterministic = false};
-  for (const std::int64_t time : {65, 128}) {
-    check(2, time, 3, 32, 0, 0, 0, {}, options);
-    const AttentionShape s{2, time, 3, 32, dtype()};
-    if (device().kind() == device::Kind::cuda) {
-      EXPECT_LE(Attention(device(), s, options).scratch_bytes(),
-                Attention::gpu_scratch_bytes(s, options));
+  for (const std::int64_t time : {65, 128}) check(2, time, 3, 32, 0, 0, 0, {}, options);
+}
+
+/// The shapes are so large that what is reckoned from them, 67 MB, outweighs the allowance for
+/// cuDNN's plans. What is red here says that `trireme plan` counts too little memory, and nothing of
+/// results.
+TEST_P(AttentionTest, TakesNoMoreOnGpuThanIsPlanned) {
+  if (device().kind() != device::Kind::cuda)
+    return;
+  for (const bool deterministic : {true, false}) {
+    const ops::AttentionOptions options{.deterministic = deterministic};
+    AttentionShape s{32, 512, 16, 64, dtype()};
+    if (deterministic)
+      s = {4, 1024, 8, 64, dtype()};
+    const std::size_t taken = Attention(device(), s, options).scratch_bytes();
+    EXPECT_LE(taken, Attention::gpu_scratch_bytes(s, options)) << "deterministic " << deterministic;
+    if (dtype() == DType::f32) {  // all of it is ours
+      EXPECT_EQ(taken, Attention::gpu_scratch_bytes(s, options));
     }
   }
 }
@@ -527,13 +538,14 @@ TRIREME_ON_BACKENDS(AttentionTest);
 
 TEST(AttentionOnGpu, ReckonsItsScratch) {
   // 2 x 3 heads: 65 sums each; 65 positions are two tiles of 64, so dP is 128 x 128.
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::f32}), 4U * 6 * 65);
+  const std::size_t sums = 4U * 6 * 65, plan = Attention::cudnn_plan_bytes;
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::f32}), sums);
   EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}),
-            4U * 6 * 65 + 2U * 6 * 128 * 128);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16, true}), 4U * 6 * 65);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 33, DType::bf16}), 4U * 6 * 65);
+            sums + 2U * 6 * 128 * 128 + 2 * plan);
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16, true}), sums + plan);
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 33, DType::bf16}), sums);
   EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}, {.deterministic = false}),
-            4U * 6 * 65 + 4U * 6 * 65 * 32);
+            sums + 4U * 6 * 65 * 32 + 2 * plan);
 }
 
 /// cuDNN below 9.16 pads what is no multiple of 128; what it does not compute is not padded.
