@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Each optimization against its absence on this machine, in runs that take turns (off, on, on, off): a Markdown table, an HDF5 file with every
 # value, and a picture, beside what the literature claims. docs/ablation.md explains the rows. Needs a build, h5py and matplotlib; under
-# ten minutes on two cores. Decks of models with parameters of several blocks, on CPUs, in fp32.
+# ten minutes on two cores. Decks of any model, on CPUs, in fp32.
 # In a job: sbatch -n 8 jobs/ablation.sh --ranks 8 DECK, from the folder of the project.
 #   usage: bash jobs/ablation.sh [--ranks N] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]
 # A round is four runs of every pair. Steps include the three of warm-up, which do not count.
@@ -52,15 +52,17 @@ planned() { # key, quantity, title, claim, ratio claimed, off, on, ranks
   row "$1" "$1" "$2" "$3, $8 ranks" "$4" "$5" "$6" "$7"
 }
 
-# Buckets of a twentieth of the model, for what is about buckets; boundaries after each block; micro-steps of a step.
-plan "$folder/plan.json" "$ranks"
-read -r twentieth boundaries micro_steps < <(python - "$folder/plan.json" <<'END_OF_PYTHON'
-import json, re, sys
-found = json.load(open(sys.argv[1], encoding="utf-8"))
-names = [name for bucket in found["buckets"] for name in bucket["parameters"]]
-blocks = [(re.match(r"h\.\d+\.", name) or [""])[0] for name in names]
-ends = [name for name, block, after in zip(names, blocks, blocks[1:]) if block and after != block]
-print(max(1, found["parameter_elements"] // 20), "[" + ",".join(ends) + "]", end=" ")
+# Buckets of a twentieth of the model, for what is about buckets; the parameter that ends the first half of those that may share a bucket (an
+# embedding may not); micro-steps of a step.
+plan "$folder/parameters.json" "$ranks" parallel.bucket_elements=1
+plan "$folder/shared.json" "$ranks" parallel.bucket_elements=1000000000000
+read -r twentieth middle micro_steps < <(python - "$folder/parameters.json" "$folder/shared.json" <<'END_OF_PYTHON'
+import itertools, json, sys
+single, shared = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:])
+elements = {bucket["parameters"][0]: bucket["elements"] - bucket["padding"] for bucket in single["buckets"]}
+names = max((bucket["parameters"] for bucket in shared["buckets"]), key=len)
+ends = list(itertools.accumulate(elements[name] for name in names))
+print(max(1, single["parameter_elements"] // 20), min(zip(names[:-1], ends), key=lambda end: abs(2 * end[1] - ends[-1]))[0], end=" ")
 END_OF_PYTHON
   plan "$folder/step.json" "$ranks" parallel.reduce_every=step
   plan "$folder/micro.json" "$ranks" parallel.reduce_every=micro_step
@@ -70,7 +72,7 @@ print(round(sent[1] / sent[0]) if sent[0] else "")' "$folder/step.json" "$folder
 small="parallel.bucket_elements=$twentieth"
 
 pair buckets "buckets" "" "" parallel.bucket_elements=1 parallel.bucket_elements=auto
-pair boundaries "buckets by size, not by block" "" "" "parallel.bucket_boundaries=$boundaries parallel.bucket_elements=auto" parallel.bucket_elements=auto
+pair boundaries "buckets by size, not two halves" "" "" "parallel.bucket_boundaries=[$middle] parallel.bucket_elements=auto" parallel.bucket_elements=auto
 pair order "reverse order of buckets" "" "" parallel.bucket_order=registration parallel.bucket_order=reverse "$small"
 pair padding "aligned padding" "20–30 % more bandwidth" "" parallel.padding=none parallel.padding=aligned "$small"
 planned padding_bytes "gradient buckets per rank" "aligned padding" "less than 1 % of memory" "" parallel.padding=none parallel.padding=aligned 7

@@ -21,6 +21,8 @@ class Ablation(TrainingTest):
                 self.assertGreater(min(group["off"][:].min(), group["on"][:].min()), 0)
                 if group.attrs["quantity"] == "step":  # the one step after warm-up, of each of two turns
                     self.assertEqual([list(group[side][:]) for side in ("off_turn", "on_turn")], [[1, 2], [1, 2]])
+            # One boundary: 12 800 elements up to it, 13 184 after it, and the tied embedding, which is alone.
+            self.assertEqual(file["boundaries"].attrs["off"], "parallel.bucket_boundaries=[h.0.mlp.proj.bias] parallel.bucket_elements=auto")
             ratio = {key: group["off"][0] / group["on"][0] for key, group in file.items()}
             self.assertEqual((ratio["sharded_bytes"], ratio["bf16_bytes"], ratio["accumulation_bytes"]), (4, 2, 6))
         self.assertTrue(os.path.exists(self.path("ablation.png")) and os.path.exists(self.path("ablation.md")))
