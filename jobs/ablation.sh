@@ -40,10 +40,14 @@ plan() { # file, ranks, overrides
 row() { # key, source, quantity, title, claim, ratio claimed, off, on
   (IFS=$'\t' && echo "$*") >>"$folder/rows.tsv"
 }
-pairs=()
+pairs=() last=()
 pair() { # key, title, claim, ratio claimed, off: overrides, on: overrides, both: overrides
   row "$1" "$1" step "$2" "$3" "$4" "$5" "$6"
   pairs+=("$1|$5|$6|${7:-}")
+  last=("$1" "$2" "$5" "$6")
+}
+also() { # another quantity of the last pair's runs: end of the key, quantity, claim, ratio claimed
+  row "${last[0]}_$1" "${last[0]}" "$2" "${last[1]}" "$3" "$4" "${last[2]}" "${last[3]}"
 }
 planned() { # key, quantity, title, claim, ratio claimed, off, on, ranks
   mkdir -p "$folder/$1"
@@ -74,8 +78,13 @@ small="parallel.bucket_elements=$twentieth"
 pair buckets "buckets" "" "" parallel.bucket_elements=1 parallel.bucket_elements=auto
 pair boundaries "buckets by size, not two halves" "" "" "parallel.bucket_boundaries=[$middle] parallel.bucket_elements=auto" parallel.bucket_elements=auto
 pair order "reverse order of buckets" "" "" parallel.bucket_order=registration parallel.bucket_order=reverse "$small"
-pair padding "aligned padding" "20–30 % more bandwidth" "" parallel.padding=none parallel.padding=aligned "$small"
-planned padding_bytes "gradient buckets per rank" "aligned padding" "less than 1 % of memory" "" parallel.padding=none parallel.padding=aligned 7
+for padding in aligned megatron megatron_high_bandwidth; do
+  pair "padding_$padding" "$padding padding" "" "" parallel.padding=none "parallel.padding=$padding" "$small"
+  also bandwidth "bandwidth of reductions" "20–30 % more bandwidth" 1.25
+  also memory "gradients in memory" "less than 1 % of memory" ""
+  planned "padding_${padding}_bytes" "gradient buckets per rank" "$padding padding" "less than 1 % of memory" "" \
+    parallel.padding=none "parallel.padding=$padding" 7
+done
 pair overlap_gradients "overlap of gradients" "about 1.3 times" 1.3 parallel.overlap_gradients=false parallel.overlap_gradients=true "$small"
 pair overlap_parameters "overlap of parameters" "about 1.3 times" 1.3 parallel.overlap_parameters=false parallel.overlap_parameters=true "$small"
 pair accumulation "reduction once per step" "" "" parallel.reduce_every=micro_step parallel.reduce_every=step

@@ -12,12 +12,14 @@ from .run_file import RunFileError
 from .texts import MISSING, number, size, with_unit
 
 HEADINGS = ("optimization", "what the literature claims", "off", "on", "ratio", "spread")
+MORE_IS_BETTER = ("B/s",)  # units
 FACTS = ("machine", "deck", "ranks", "steps", "rounds", "trireme")
 
 
 class Row:
-    """One optimization and one quantity. `ratio` is off over on, of medians: above 1 the optimization pays. `spread` has the quartiles of
-    the ratios of turns; its count is the number of turns, which is 1 for what does not vary (bytes of a plan)."""
+    """One optimization and one quantity. `ratio` is off over on, of medians, and on over off where more is better: above 1 the optimization
+    pays. `spread` has the quartiles of the ratios of turns; its count is the number of turns, which is 1 for what does not vary (bytes of
+    a plan)."""
 
     def __init__(self, group):
         texts = {name: str(group.attrs[name]) for name in ("title", "claim", "quantity", "unit", "off", "on")}
@@ -26,10 +28,12 @@ class Row:
         self.claimed = float(group.attrs["claimed_ratio"])
         sides = [(group[side][:], group[f"{side}_turn"][:]) for side in ("off", "on")]
         self.off, self.on = (Spread(values, self.unit) for values, _ in sides)
-        self.ratio = self.off.ratio(self.on)
+        order = -1 if self.unit in MORE_IS_BETTER else 1
+        above, below = (self.off, self.on)[::order]
+        self.ratio = above.ratio(below)
         turns = np.intersect1d(sides[0][1], sides[1][1])
         medians = [[np.median(values[of == turn]) for turn in turns] for values, of in sides]
-        self.spread = Spread(np.divide(*medians))
+        self.spread = Spread(np.divide(*medians[::order]))
 
     def cells(self):
         sides = [f"{label}: {_value(side.median, self.unit)}" for label, side in zip(self.labels, (self.off, self.on))]
@@ -40,6 +44,8 @@ class Row:
 def _value(value, unit):
     if unit == "s" and 0 < value < 1e-4:
         return f"{number(value * 1e6, 3)} µs" if value >= 1e-6 else f"{number(value * 1e9, 3)} ns"
+    if unit == "B/s":
+        return f"{number(value / 1e9, 3)} GB/s"
     return size(int(value), unit) if unit == "B" else with_unit(value, unit)
 
 

@@ -35,7 +35,7 @@ def _panel(axes, rows, title):
                                  else LogLocator(subs=(1, 2, 3, 5) if factor < MANY else (1,)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("off / on (above 1: the optimization pays)")
+    axes.set_xlabel("off / on, of bandwidths on / off (above 1: the optimization pays)")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
 
 
@@ -44,7 +44,7 @@ def plot_ablation(ablation, output):
     expect_picture(output)
     panels = [(rows, title) for rows, title in (
         ([row for row in ablation.rows if row.quantity == STEP], "Time of a step"),
-        ([row for row in ablation.rows if row.quantity != STEP], "Single operations and bytes")) if rows]
+        ([row for row in ablation.rows if row.quantity != STEP], "Single operations, bandwidths and bytes")) if rows]
     with plt.rc_context({**STYLE, "figure.constrained_layout.w_pad": 0.12}):
         height = 2.2 + 0.5 * max((len(rows) for rows, _ in panels), default=1)
         figure, places = plt.subplots(1, max(1, len(panels)), figsize=(13, height), dpi=130, layout="constrained", squeeze=False)

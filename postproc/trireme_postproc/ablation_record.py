@@ -25,6 +25,8 @@ from .scaling import WARM_UP
 FILETYPE = "trireme-ablation"
 VERSION = (1, 0)
 FIELDS = ("key", "source", "quantity", "title", "claim", "claimed_ratio", "off", "on")
+REDUCTION = "reduce.bucket"
+BYTES = {"fp32": 4, "bf16": 2}
 STATE = ("master_bytes", "moment1_bytes", "moment2_bytes")
 
 
@@ -39,6 +41,21 @@ def _step(path, _):
     if not len(seconds):
         raise RunFileError(f"{path}: has no steps after the first {WARM_UP}: run more")
     return seconds
+
+
+def _bandwidth(path, _):
+    """Of every reduction of a bucket after warm-up: the bytes of its gradients as they travel, without padding, over its span."""
+    run = RunFile(path)
+    position = next(place for place, span in enumerate(run.spans) if span.name == REDUCTION)
+    samples = run.samples[(run.samples["name"] == position) & (run.samples["step"] > WARM_UP) & (run.samples["duration_s"] > 0)]
+    bucket, elements, padding = (run.buckets[name].values for name in ("bucket", "elements", "padding"))
+    payload = np.zeros(int(bucket.max()) + 1)
+    payload[bucket] = (elements - padding) * BYTES[run.deck["parallel.gradient_dtype"]]
+    return payload[samples["index"]] / samples["duration_s"]
+
+
+def _memory(name):
+    return lambda path, _: [RunFile(path, samples=False).memory[name][0]]
 
 
 def _plan(*names):
@@ -63,6 +80,8 @@ def _lease(touched):
 # What a row shows: how its files are read (file, "off" or "on" -> values) and the unit.
 QUANTITIES = {
     "step": (_step, "s"),
+    "bandwidth of reductions": (_bandwidth, "B/s"),
+    "gradients in memory": (_memory("gradients"), "B"),
     "optimizer state per rank": (_plan(*STATE), "B"),
     "gradients sent per rank and step": (_plan("gradient_wire_bytes"), "B"),
     "gradient buckets per rank": (_plan("gradient_bytes"), "B"),

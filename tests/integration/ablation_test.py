@@ -23,6 +23,13 @@ class Ablation(TrainingTest):
                     self.assertEqual([list(group[side][:]) for side in ("off_turn", "on_turn")], [[1, 2], [1, 2]])
             # One boundary: 12 800 elements up to it, 13 184 after it, and the tied embedding, which is alone.
             self.assertEqual(file["boundaries"].attrs["off"], "parallel.bucket_boundaries=[h.0.mlp.proj.bias] parallel.bucket_elements=auto")
+            # Megatron's granules for 7 ranks are 7 * 128 and 7 * 65536, for four buckets; on 2 ranks it is 65536. Each rank reduces a bucket once.
+            padded = {key: (group["off"][0], group["on"][0]) for key, group in file.items() if key.startswith("padding_")}
+            self.assertEqual(padded["padding_megatron_high_bandwidth_bytes"][1], 4 * 4 * 7 * 65536)
+            self.assertEqual(padded["padding_megatron_bytes"], padded["padding_aligned_bytes"])
+            self.assertLess(*padded["padding_aligned_bytes"])
+            buckets, rest = divmod(padded["padding_megatron_high_bandwidth_memory"][1], 4 * 65536)
+            self.assertEqual((rest, len(file["padding_megatron_high_bandwidth_bandwidth"]["on"])), (0, 2 * 2 * buckets))
             ratio = {key: group["off"][0] / group["on"][0] for key, group in file.items()}
             self.assertEqual((ratio["sharded_bytes"], ratio["bf16_bytes"], ratio["accumulation_bytes"]), (4, 2, 6))
         self.assertTrue(os.path.exists(self.path("ablation.png")) and os.path.exists(self.path("ablation.md")))

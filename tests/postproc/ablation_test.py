@@ -7,6 +7,8 @@ import h5py
 import numpy as np
 
 from cli_test import png_size, run
+from made_up import SECONDS, write
+from trireme_postproc.ablation_record import FIELDS, gather
 
 
 class AblationTest(unittest.TestCase):
@@ -17,6 +19,7 @@ class AblationTest(unittest.TestCase):
         with h5py.File(self.path, "w") as file:
             file.attrs.update({"filetype": "trireme-ablation", "version": (1, 0), "deck": "made_up.yaml", "ranks": "2"})
             self.row(file, "overlap", 1, ("overlap of gradients", "about 1.3 times", 1.3, "step", "s"), [0.30, 0.30, 0.40, 0.40], [0.20, 0.20, 0.20, 0.20])
+            self.row(file, "bandwidth", 2, ("padding", "20–30 % more bandwidth", 1.25, "bandwidth of reductions", "B/s"), [2e9, 4e9], [3e9, 6e9])
             self.row(file, "bytes", 0, ("sharded optimizer", "", float("nan"), "optimizer state per rank", "B"), [8192], [2048])
 
     def row(self, file, key, position, texts, off, on):
@@ -35,7 +38,8 @@ class AblationTest(unittest.TestCase):
             "| optimization | what the literature claims | off | on | ratio | spread |",
             "|---|---|---|---|---|---|",
             "| sharded optimizer: optimizer state per rank | – | key=false: 8.00 KiB | key=true: 2.00 KiB | 4.00 | – |",
-            "| overlap of gradients: step | about 1.3 times | key=false: 350.0 ms | key=true: 200.0 ms | 1.75 | 1.62 … 1.88 |"])
+            "| overlap of gradients: step | about 1.3 times | key=false: 350.0 ms | key=true: 200.0 ms | 1.75 | 1.62 … 1.88 |",
+            "| padding: bandwidth of reductions | 20–30 % more bandwidth | key=false: 3.00 GB/s | key=true: 4.50 GB/s | 1.50 | – |"])
         self.assertGreater(min(png_size(self.path[:-3] + ".png")), 300)
 
     def test_refuses_another_file(self):
@@ -44,6 +48,41 @@ class AblationTest(unittest.TestCase):
         code, _, err = run("ablation", self.path)
         self.assertEqual(code, 2)
         self.assertIn("its filetype is not 'trireme-ablation'", err)
+
+
+class GatherTest(unittest.TestCase):
+    """Runs with bucket 0 of 1000 elements, without padding, and bucket 1 of 3000, 1000 of them padding where it is on."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = temporary.name
+        self.output = os.path.join(self.folder, "ablation.h5")
+        for side, elements in (("off", 2000), ("on", 3000)):
+            os.makedirs(os.path.join(self.folder, "pair", f"{side}-1"))
+            path = write(os.path.join(self.folder, "pair", f"{side}-1", "run.h5"), steps=5)
+            with h5py.File(path, "a") as file:
+                file["deck"].attrs["parallel.gradient_dtype"] = "bf16"
+                file["memory"].attrs["gradients"] = 4 * (1000 + elements)
+                for name, values in (("first_step", [1, 1]), ("bucket", [0, 1]), ("elements", [1000, elements]), ("padding", [0, elements - 2000])):
+                    file[f"buckets/{name}"] = np.array(values)
+
+    def gathered(self, quantity):
+        """The row of that quantity: its values, off and on."""
+        fields = {"key": "row", "source": "pair", "quantity": quantity}
+        with open(os.path.join(self.folder, "rows.tsv"), "w", encoding="utf-8") as file:
+            file.write("\t".join(fields.get(name, "") for name in FIELDS) + "\n")
+        gather(self.folder, self.output, {})
+        with h5py.File(self.output, "r") as file:
+            return [file["row"][side][:] for side in ("off", "on")]
+
+    def test_bandwidth_is_that_of_gradients_and_not_of_padding(self):
+        seconds = SECONDS["reduce.bucket"] / 2  # of a bucket
+        for side in self.gathered("bandwidth of reductions"):  # two ranks, two steps after warm-up
+            np.testing.assert_allclose(np.sort(side), [2 * 1000 / seconds] * 4 + [2 * 2000 / seconds] * 4)
+
+    def test_memory_is_that_of_the_runs(self):
+        self.assertEqual([list(side) for side in self.gathered("gradients in memory")], [[12000], [16000]])
 
 
 if __name__ == "__main__":
