@@ -94,6 +94,11 @@ pair shards "cached shards" "about 1 ms less per step with 20 buckets" "" parall
 row shards_operation bench_shards "shard address" "cached shards" "slicing costs 10–50 µs" "" searched cached
 row shards_step bench_shards "shard addresses of a step" "cached shards" "about 1 ms less per step with 20 buckets" "" searched cached
 pair pool "memory pool" "" "" memory.pool=false memory.pool=true
+also allocations "allocations of a step" "" ""
+also scratch "scratch, high-water mark" "" ""
+also resident "resident memory of the largest rank" "halves fragmentation" ""
+row pool_growth bench_pool "fragmentation, mean" "memory pool that grows by half, not double" "halves fragmentation" 2 "factor 2" "factor 1.5"
+row pool_growth_worst bench_pool "fragmentation, worst" "memory pool that grows by half, not double" "halves fragmentation" 2 "factor 2" "factor 1.5"
 row pool_lease bench_pool lease "memory pool, 256 KiB" "100 µs become 1 µs" 100 allocated leased
 row pool_touched bench_pool "lease, every page written" "memory pool, 256 KiB" "100 µs become 1 µs" 100 allocated leased
 pair sharded "sharded optimizer" "" "" "$unsharded" "$sharded"

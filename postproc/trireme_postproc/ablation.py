@@ -18,8 +18,8 @@ FACTS = ("machine", "deck", "ranks", "steps", "rounds", "trireme")
 
 class Row:
     """One optimization and one quantity. `ratio` is off over on, of medians, and on over off where more is better: above 1 the optimization
-    pays. `spread` has the quartiles of the ratios of turns; its count is the number of turns, which is 1 for what does not vary (bytes of
-    a plan)."""
+    pays; NaN where the divisor is 0. `spread` has the quartiles of the ratios of turns; its count is the number of turns with a ratio, which
+    is 1 for what does not vary (bytes of a plan)."""
 
     def __init__(self, group):
         texts = {name: str(group.attrs[name]) for name in ("title", "claim", "quantity", "unit", "off", "on")}
@@ -33,12 +33,13 @@ class Row:
         self.ratio = above.ratio(below)
         turns = np.intersect1d(sides[0][1], sides[1][1])
         medians = [[np.median(values[of == turn]) for turn in turns] for values, of in sides]
-        self.spread = Spread(np.divide(*medians[::order]))
+        with np.errstate(divide="ignore", invalid="ignore"):  # nothing, as of allocations: there is no ratio
+            self.spread = Spread(np.divide(*medians[::order]))
 
     def cells(self):
         sides = [f"{label}: {_value(side.median, self.unit)}" for label, side in zip(self.labels, (self.off, self.on))]
         spread = MISSING if self.spread.count < 2 else f"{number(self.spread.low, 3)} … {number(self.spread.high, 3)}"
-        return [f"{self.title}: {self.quantity}", self.claim or MISSING, *sides, number(self.ratio, 3), spread]
+        return [f"{self.title}: {self.quantity}", self.claim or MISSING, *sides, number(self.ratio, 3) if np.isfinite(self.ratio) else MISSING, spread]
 
 
 def _value(value, unit):

@@ -42,9 +42,10 @@ def _panel(axes, rows, title):
 def plot_ablation(ablation, output):
     """Writes the picture; its kind follows from the name's ending."""
     expect_picture(output)
+    drawn = [row for row in ablation.rows if np.isfinite(row.ratio)]
     panels = [(rows, title) for rows, title in (
-        ([row for row in ablation.rows if row.quantity == STEP], "Time of a step"),
-        ([row for row in ablation.rows if row.quantity != STEP], "Single operations, bandwidths and bytes")) if rows]
+        ([row for row in drawn if row.quantity == STEP], "Time of a step"),
+        ([row for row in drawn if row.quantity != STEP], "Single operations, bandwidths and bytes")) if rows]
     with plt.rc_context({**STYLE, "figure.constrained_layout.w_pad": 0.12}):
         height = 2.2 + 0.5 * max((len(rows) for rows, _ in panels), default=1)
         figure, places = plt.subplots(1, max(1, len(panels)), figsize=(13, height), dpi=130, layout="constrained", squeeze=False)

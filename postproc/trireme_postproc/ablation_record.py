@@ -43,6 +43,11 @@ def _step(path, _):
     return seconds
 
 
+def _allocations(path, _):
+    """Of scratch, in every step after warm-up."""
+    return RunFile(path, samples=False).steps["allocations"].values[WARM_UP:]
+
+
 def _bandwidth(path, _):
     """Of every reduction of a bucket after warm-up: the bytes of its gradients as they travel, without padding, over its span."""
     run = RunFile(path)
@@ -69,6 +74,11 @@ def _bench(off, on, value=lambda row: row["seconds"]):
     return read
 
 
+def _growth(name):
+    """Of a pool whose blocks double when they are too small, and of one whose blocks grow by half."""
+    return lambda path, side: [row[name] for row in _json(path)["growth"] if row["factor"] == {"off": 2, "on": 1.5}[side]]
+
+
 def _lease(touched):
     def read(path, side):
         operation = {"off": "allocate", "on": "lease"}[side]
@@ -82,11 +92,16 @@ QUANTITIES = {
     "step": (_step, "s"),
     "bandwidth of reductions": (_bandwidth, "B/s"),
     "gradients in memory": (_memory("gradients"), "B"),
+    "allocations of a step": (_allocations, "1"),
+    "scratch, high-water mark": (_memory("scratch"), "B"),
+    "resident memory of the largest rank": (_memory("peak_resident"), "B"),
     "optimizer state per rank": (_plan(*STATE), "B"),
     "gradients sent per rank and step": (_plan("gradient_wire_bytes"), "B"),
     "gradient buckets per rank": (_plan("gradient_bytes"), "B"),
     "shard address": (_bench("searched", "cached", lambda row: row["seconds"] / row["buckets"]), "s"),
     "shard addresses of a step": (_bench("searched", "cached"), "s"),
+    "fragmentation, mean": (_growth("mean_excess"), "1"),
+    "fragmentation, worst": (_growth("worst_excess"), "1"),
     "lease": (_lease(False), "s"),
     "lease, every page written": (_lease(True), "s"),
 }

@@ -17,8 +17,9 @@ class Ablation(TrainingTest):
         with h5py.File(output, "r") as file:
             rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
             self.assertEqual(len(rows), 1 + len(file))  # and the headings
-            for group in file.values():
-                self.assertGreater(min(group["off"][:].min(), group["on"][:].min()), 0)
+            for key, group in file.items():
+                self.assertGreater(group["off"][:].min(), 0)
+                self.assertEqual(group["on"][:].min() > 0, key != "pool_allocations", key)  # the pool is warm by then
                 if group.attrs["quantity"] == "step":  # the one step after warm-up, of each of two turns
                     self.assertEqual([list(group[side][:]) for side in ("off_turn", "on_turn")], [[1, 2], [1, 2]])
             # One boundary: 12 800 elements up to it, 13 184 after it, and the tied embedding, which is alone.
@@ -30,6 +31,9 @@ class Ablation(TrainingTest):
             self.assertLess(*padded["padding_aligned_bytes"])
             buckets, rest = divmod(padded["padding_megatron_high_bandwidth_memory"][1], 4 * 65536)
             self.assertEqual((rest, len(file["padding_megatron_high_bandwidth_bandwidth"]["on"])), (0, 2 * 2 * buckets))
-            ratio = {key: group["off"][0] / group["on"][0] for key, group in file.items()}
-            self.assertEqual((ratio["sharded_bytes"], ratio["bf16_bytes"], ratio["accumulation_bytes"]), (4, 2, 6))
+            pool = {key: [list(group[side][:]) for side in ("off", "on")] for key, group in file.items() if key.startswith("pool_")}
+            self.assertEqual(pool["pool_allocations"][1], [0, 0])  # of the one step after warm-up, of two turns
+            self.assertEqual(*pool["pool_scratch"])  # a step leases the same with and without
+            self.assertEqual(len(pool["pool_growth"][0]), 2)
+            self.assertEqual([file[key]["off"][0] / file[key]["on"][0] for key in ("sharded_bytes", "bf16_bytes", "accumulation_bytes")], [4, 2, 6])
         self.assertTrue(os.path.exists(self.path("ablation.png")) and os.path.exists(self.path("ablation.md")))

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
 import os
 import tempfile
 import unittest
@@ -20,6 +21,7 @@ class AblationTest(unittest.TestCase):
             file.attrs.update({"filetype": "trireme-ablation", "version": (1, 0), "deck": "made_up.yaml", "ranks": "2"})
             self.row(file, "overlap", 1, ("overlap of gradients", "about 1.3 times", 1.3, "step", "s"), [0.30, 0.30, 0.40, 0.40], [0.20, 0.20, 0.20, 0.20])
             self.row(file, "bandwidth", 2, ("padding", "20–30 % more bandwidth", 1.25, "bandwidth of reductions", "B/s"), [2e9, 4e9], [3e9, 6e9])
+            self.row(file, "allocations", 3, ("memory pool", "", float("nan"), "allocations of a step", "1"), [24, 24, 24, 24], [0, 0, 0, 0])
             self.row(file, "bytes", 0, ("sharded optimizer", "", float("nan"), "optimizer state per rank", "B"), [8192], [2048])
 
     def row(self, file, key, position, texts, off, on):
@@ -39,7 +41,8 @@ class AblationTest(unittest.TestCase):
             "|---|---|---|---|---|---|",
             "| sharded optimizer: optimizer state per rank | – | key=false: 8.00 KiB | key=true: 2.00 KiB | 4.00 | – |",
             "| overlap of gradients: step | about 1.3 times | key=false: 350.0 ms | key=true: 200.0 ms | 1.75 | 1.62 … 1.88 |",
-            "| padding: bandwidth of reductions | 20–30 % more bandwidth | key=false: 3.00 GB/s | key=true: 4.50 GB/s | 1.50 | – |"])
+            "| padding: bandwidth of reductions | 20–30 % more bandwidth | key=false: 3.00 GB/s | key=true: 4.50 GB/s | 1.50 | – |",
+            "| memory pool: allocations of a step | – | key=false: 24.00 | key=true: 0 | – | – |"])
         self.assertGreater(min(png_size(self.path[:-3] + ".png")), 300)
 
     def test_refuses_another_file(self):
@@ -64,12 +67,13 @@ class GatherTest(unittest.TestCase):
             with h5py.File(path, "a") as file:
                 file["deck"].attrs["parallel.gradient_dtype"] = "bf16"
                 file["memory"].attrs["gradients"] = 4 * (1000 + elements)
+                file["steps/allocations"][:] = [9, 8, 7, elements, elements + 1]
                 for name, values in (("first_step", [1, 1]), ("bucket", [0, 1]), ("elements", [1000, elements]), ("padding", [0, elements - 2000])):
                     file[f"buckets/{name}"] = np.array(values)
 
-    def gathered(self, quantity):
+    def gathered(self, quantity, source="pair"):
         """The row of that quantity: its values, off and on."""
-        fields = {"key": "row", "source": "pair", "quantity": quantity}
+        fields = {"key": "row", "source": source, "quantity": quantity}
         with open(os.path.join(self.folder, "rows.tsv"), "w", encoding="utf-8") as file:
             file.write("\t".join(fields.get(name, "") for name in FIELDS) + "\n")
         gather(self.folder, self.output, {})
@@ -83,6 +87,16 @@ class GatherTest(unittest.TestCase):
 
     def test_memory_is_that_of_the_runs(self):
         self.assertEqual([list(side) for side in self.gathered("gradients in memory")], [[12000], [16000]])
+
+    def test_allocations_are_those_after_warm_up(self):
+        self.assertEqual([list(side) for side in self.gathered("allocations of a step")], [[2000, 2001], [3000, 3001]])
+
+    def test_fragmentation_is_that_of_the_factor_of_growth(self):
+        os.mkdir(os.path.join(self.folder, "bench"))
+        with open(os.path.join(self.folder, "bench", "both-1.json"), "w", encoding="utf-8") as file:
+            json.dump({"growth": [{"factor": factor, "mean_excess": factor / 8, "worst_excess": factor / 4} for factor in (1.25, 1.5, 2)]}, file)
+        for name, divisor in (("mean", 8), ("worst", 4)):
+            self.assertEqual([list(side) for side in self.gathered(f"fragmentation, {name}", "bench")], [[2 / divisor], [1.5 / divisor]])
 
 
 if __name__ == "__main__":
