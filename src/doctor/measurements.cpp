@@ -23,6 +23,7 @@ namespace trireme::doctor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -163,7 +164,6 @@ FileSystem measure_file_system(const std::string& host, const std::string& direc
 }
 
 std::vector<FileSystem> measure_file_systems(comm::World& world, const std::string& directory) {
-  using Json = nlohmann::json;
   std::string mine;
   comm::together(world, [&] {
     if (world.local_rank() != 0)

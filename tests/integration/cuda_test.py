@@ -42,7 +42,7 @@ class CudaBuild(TrainingTest):
     def test_the_drivers_library_is_not_linked(self):
         dynamic = subprocess.run(["readelf", "-d", TRIREME], capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
         needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line]
-        self.assertIn("libmpi.so.40", needed)
+        self.assertTrue([name for name in needed if name.startswith("libmpi")], needed)  # Open MPI's libmpi, MPICH's libmpich
         self.assertFalse([name for name in needed if name.startswith("libcuda.")], needed)
 
     @unittest.skipIf(has_driver(), "this machine has a GPU")

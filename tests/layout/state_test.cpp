@@ -111,7 +111,7 @@ TEST(StateSlots, InBf16TakeHalf) {
     const BudgetOptions options{.parameter_dtype = DType::bf16, .shard = shard};
     const Budget before = budget_of(plan, wide, options), after = budget_of(plan, narrow, options);
     EXPECT_EQ(after.state_bytes[0], before.state_bytes[0]);
-    for (const std::size_t slot : {1, 2})
+    for (const std::size_t slot : {1U, 2U})
       EXPECT_EQ(2 * after.state_bytes[slot], before.state_bytes[slot]);
   }
   EXPECT_EQ(snapshot_bytes(plan, narrow),

@@ -134,9 +134,9 @@ TEST_P(DecoderTest, DocumentsArePartOfWhatASequenceKeeps) {
   shape.document_token = 3;
   Pair pair(shape, GetParam(), 2);
   Tokens text(300, 1), other(300, 2);
-  for (const std::size_t begin : {50, 128, 200}) text[begin] = 3;
+  for (const std::size_t begin : {50U, 128U, 200U}) text[begin] = 3;
   for (std::size_t t = 0; t < text.size(); ++t) text[t] += static_cast<int>(t % 7) * 5 % 31;
-  for (const std::size_t begin : {50, 128, 200}) text[begin] = 3;
+  for (const std::size_t begin : {50U, 128U, 200U}) text[begin] = 3;
   other[70] = 3;
   const auto part = [](const Tokens& of, long begin, long end) {
     return Tokens(of.begin() + begin, of.begin() + end);

@@ -153,7 +153,8 @@ class ReferenceGpt {
     const auto C = static_cast<std::size_t>(shape_.heads) * D;
     const auto G = static_cast<std::size_t>(shape_.key_value_heads());
     const std::size_t T = qkv.size(), group = C / D / G;
-    const std::size_t window = shape_.long_layers[site / 3] ? 0 : shape_.attention_window;
+    const std::size_t window =
+        shape_.long_layers[site / 3] ? 0 : static_cast<std::size_t>(shape_.attention_window);
     Rows y(T, Row(C));
     for (std::size_t h = 0; h * D < C; ++h) {
       const std::size_t key = C + h / group * D, value = key + G * D;

@@ -494,11 +494,10 @@ TEST_P(AttentionTest, TakesScratchForWhatItIsAskedToDo) {
     s.drops = true;
     const std::size_t with = Attention(device(), s).scratch_bytes();
     EXPECT_GT(without, 0U);
-    if (device().kind() == device::Kind::cpu) {
+    if (device().kind() == device::Kind::cpu)
       EXPECT_LE(without, with);
-    } else {  // where our own backward trains, cuDNN's takes nothing
+    else  // where our own backward trains, cuDNN's takes nothing
       EXPECT_LE(with, without);
-    }
   }
 }
 
@@ -507,22 +506,19 @@ TEST_P(AttentionTest, AgreesWithReferenceWhenItNeedNotRepeat) {
   for (const std::int64_t time : {65, 128}) check(2, time, 3, 32, 0, 0, 0, {}, options);
 }
 
-/// The shapes are so large that what is reckoned from them, 67 MB, outweighs the allowance for
-/// cuDNN's plans. What is red here says that `trireme plan` counts too little memory, and nothing of
-/// results.
+/// What is computed from these shapes, 67 MB, outweighs the allowance for cuDNN's plans. A failure
+/// says that `trireme plan` counts too little memory, and nothing of results.
 TEST_P(AttentionTest, TakesNoMoreOnGpuThanIsPlanned) {
   if (device().kind() != device::Kind::cuda)
     return;
   for (const bool deterministic : {true, false}) {
     const ops::AttentionOptions options{.deterministic = deterministic};
-    AttentionShape s{32, 512, 16, 64, dtype()};
-    if (deterministic)
-      s = {4, 1024, 8, 64, dtype()};
+    const AttentionShape s = deterministic ? AttentionShape{4, 1024, 8, 64, dtype()}
+                                           : AttentionShape{32, 512, 16, 64, dtype()};
     const std::size_t taken = Attention(device(), s, options).scratch_bytes();
-    EXPECT_LE(taken, Attention::gpu_scratch_bytes(s, options)) << "deterministic " << deterministic;
-    if (dtype() == DType::f32) {  // all of it is ours
-      EXPECT_EQ(taken, Attention::gpu_scratch_bytes(s, options));
-    }
+    const std::size_t planned = Attention::gpu_scratch_bytes(s, options);
+    EXPECT_LE(taken, planned) << "deterministic " << deterministic;
+    EXPECT_TRUE(dtype() == DType::bf16 || taken == planned) << "all of it is ours";
   }
 }
 
@@ -536,7 +532,7 @@ TEST_P(AttentionTest, CountsTheCausalHalf) {
 
 TRIREME_ON_BACKENDS(AttentionTest);
 
-TEST(AttentionOnGpu, ReckonsItsScratch) {
+TEST(AttentionOnGpu, EstimatesItsScratch) {
   // 2 x 3 heads: 65 sums each; 65 positions are two tiles of 64, so dP is 128 x 128.
   const std::size_t sums = 4U * 6 * 65, plan = Attention::cudnn_plan_bytes;
   EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::f32}), sums);

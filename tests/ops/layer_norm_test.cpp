@@ -203,9 +203,10 @@ TEST_P(LayerNormTest, WithoutMeansItIsRmsNormalization) {
 /// Gains of one have references of their own. Without gains the loops are others, in which a
 /// compiler may add up in another order, or multiply and add in one operation.
 TEST_P(LayerNormTest, WithoutGainsItComputesAsWithGainsOfOne) {
-  for (const auto& [rows, channels] :
+  for (const auto& size :
        {std::pair<std::int64_t, std::int64_t>{1, 1}, {66, 33}, {70, 64}, {3, 4104}})
     for (const bool centered : {false, true}) {
+      const std::int64_t rows = size.first, channels = size.second;
       SCOPED_TRACE(fmt::format("{} x {}, centered {}", rows, channels, centered));
       const std::int64_t n = rows * channels;
       const auto x = tensor(dtype(), normals(1, n)), dy = tensor(dtype(), normals(2, n));

@@ -226,8 +226,9 @@ TEST_P(MatmulTest, WidenedBf16IsMultipliedAsFp32) {
 TEST_P(MatmulTest, DoesNotDependOnThreads) {
   const std::vector<std::array<std::int64_t, 3>> sizes{
       {384, 128, 1024}, {100, 50, 2000}, {1, 513, 77}, {300, 260, 64}};
-  for (const auto& [m, n, k] : sizes)
+  for (const auto& size : sizes)
     for (const bool transposed : {false, true}) {
+      const std::int64_t m = size[0], n = size[1], k = size[2];
       auto s = shape(m, n, k);
       s.a_transposed = transposed;
       s.b_transposed = !transposed;

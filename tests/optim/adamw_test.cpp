@@ -365,10 +365,10 @@ TEST(AdamW, GivesTheResultsOfAStepAfterTheNextOne) {
 
 TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItAfterTheNextOne) {
   for (const bool checks : {true, false})
-    for (const auto& [shard, text] : EnumNames<layout::Shard>::table)
+    for (const auto& choice : EnumNames<layout::Shard>::table)
       run_ranks(3, [&](ThreadRank& rank) {
         TrainingSetting setting;
-        setting.parallel.shard = shard;
+        setting.parallel.shard = choice.first;
         setting.parallel.bucket_elements.value = 350;
         setting.parallel.check_gradients = checks;
         Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);

@@ -76,7 +76,8 @@ TEST(PieceReader, ReadsTheBytesThatAreWantedAndNoOthers) {
   const Piece& piece = manifest.pieces_of(1, 0).front();
   ASSERT_GT(piece.count, 100);
   // Nothing is left of the file after the first hundred elements of the piece.
-  std::filesystem::resize_file(directory + "/" + rank_file(0), piece.offset + 400);
+  std::filesystem::resize_file(directory + "/" + rank_file(0),
+                               static_cast<std::uintmax_t>(piece.offset + 400));
   PieceReader reader(directory, manifest);
   std::vector<float> values(100);
   reader.read(1, 0, 40, View(reinterpret_cast<std::byte*>(values.data()), 60, DType::f32));

@@ -62,7 +62,7 @@ TEST_F(VerifyCheckpoint, FindsABitInEveryByteOfEveryFile) {
 TEST_F(VerifyCheckpoint, NamesEveryDamagedPieceAndFileAtOnce) {
   const Manifest manifest = read_manifest(directory_);
   std::vector<testing::Matcher<CheckpointDamage>> expected;
-  for (const std::size_t rank : {0, 1}) {
+  for (const std::size_t rank : {0U, 1U}) {
     for (const std::size_t number : {rank, manifest.pieces.size() - 1 - rank}) {
       const Piece& piece = manifest.pieces[number];
       if (piece.rank != rank)

@@ -118,7 +118,7 @@ Manifest expected_manifest(const std::string& directory,
                               std::pair<std::size_t, std::size_t> which,
                               PieceReader& reader,
                               comm::World& world) {
-  const auto& [state, parameter] = which;
+  const std::size_t state = which.first, parameter = which.second;
   comm::together(world, [&] {
     for (const Piece& piece : share.manifest.pieces_of(state, parameter))
       if (std::ranges::binary_search(share.files, piece.rank))
