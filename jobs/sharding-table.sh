@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a rank holds and sends for Llama's 8B, 13B and 70B on more and more ranks, with each parallel.shard, as `trireme plan` reckons it:
+# What a rank holds and sends for Llama's 8B, 13B and 70B on more and more ranks, with each parallel.shard, as `trireme plan` calculates it:
 # Markdown on standard output. One sequence per rank, one micro-step a step, bf16, recompute: block, snapshots included. Needs a build.
 #   usage: bash jobs/sharding-table.sh [RANKS …]      default: 8 64 512 4096
 set -euo pipefail

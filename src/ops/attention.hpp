@@ -90,7 +90,7 @@ class Attention {
   [[nodiscard]] const AttentionShape& shape() const { return shape_; }
   /// Of all threads.
   [[nodiscard]] std::size_t scratch_bytes() const;
-  /// What a plan of cuDNN may take in each direction beside what is reckoned from the shape. Only the
+  /// What a plan of cuDNN may take in each direction beside what is computed from the shape. Only the
   /// library knows, on a GPU: an allowance, not measured.
   static constexpr std::size_t cudnn_plan_bytes = std::size_t{16} << 20U;
   /// What scratch_bytes() comes to on a GPU at most, estimated from the shape: cuDNN itself can only

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job from end to end: what must not depend on ranks, on restarts or on switches."""
 import glob
+import itertools
 import json
 import os
 import shutil
@@ -117,14 +118,22 @@ class Bits(TrainingTest):
         """Checkpoints do not depend on buckets: with one reduction per micro-step the bits are the same whatever was in shards, and since when."""
         every = "parallel.reduce_every=micro_step"
         self.train_well(every, ranks=2, name="whole")
-        shards = ("optimizer", "gradients", "none")
-        pairs = [(first, second) for first in shards for second in shards]
-        pairs += [("parameters", "optimizer"), ("none", "parameters"), ("gradients", "parameters"), ("parameters", "parameters")]
-        for first, second in pairs:
+        shards = ("none", "optimizer", "gradients", "parameters")
+        for first, second in itertools.product(shards, shards):
             name = f"{first}-{second}"
             self.train_well(every, f"parallel.shard={first}", "run.steps=6", "optimizer.schedule.steps=12", ranks=2, name=name)
             self.train_well(every, f"parallel.shard={second}", ranks=2, name=name)
             self.assertEqual(self.weights(12, name), self.weights(12, "whole"), name)
+
+    def test_shards_resume_on_another_number_of_ranks(self):
+        """The bits are those of runs that change their number of ranks at the same step and hold nothing in shards."""
+        every, half = "parallel.reduce_every=micro_step", ("run.steps=6", "optimizer.schedule.steps=12")
+        for first, second in ((2, 3), (4, 2), (3, 1)):
+            for shard in ("none", "parameters"):
+                name = f"{shard}-{first}-{second}"
+                self.train_well(every, f"parallel.shard={shard}", *half, ranks=first, name=name)
+                self.train_well(every, f"parallel.shard={shard}", ranks=second, name=name)
+            self.assertEqual(self.weights(12, name), self.weights(12, f"none-{first}-{second}"), name)
 
     def test_copies_do_not_change_the_numbers(self):
         """Shards inside of two groups of ranks, sums across: the bits of a run without copies, and of one that had others before."""

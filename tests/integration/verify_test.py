@@ -60,7 +60,8 @@ class Verify(TrainingTest):
         one = ("model.layers=1", "model.dropout=0", "--steps", "2")
         self.assert_all_equal(self.verify("model.family=qwen3", "model.key_value_heads=1", "model.head_channels=24",
                                           "optimizer.kind=muon", *one, ranks=2), 2)
-        self.assert_all_equal(self.verify("model.family=nanochat", *one, ranks=2), 2)
+        for family in ("llama", "nanochat"):
+            self.assert_all_equal(self.verify(f"model.family={family}", *one, ranks=2), 2)
 
     def test_windows_capped_logits_and_a_z_loss(self):
         self.assert_all_equal(self.verify("model.attention_window=5", "model.window_pattern=SL", "model.layers=2", "model.logit_softcap=15",
