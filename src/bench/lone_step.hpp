@@ -58,9 +58,9 @@ class LoneStep {
   std::int64_t number_ = 0;
 };
 
-/// Rows of lone steps that take turns, so that a disturbance hits all of them: of `steps` each after
-/// the warm-up, or of fewer, though of three, when all have taken `most_s`. Collective; the same on
-/// every rank.
+/// Rows of lone steps that take turns, so that a disturbance hits all of them: of `steps` each
+/// after the warm-up, or of fewer, though of three, when all have taken `most_s`. Collective; the
+/// same on every rank.
 std::vector<predict::Compute> measure_in_turns(
     const std::vector<LoneStep*>& lones,
     int steps,

@@ -7,7 +7,7 @@
 // 1. Every parameter that needs it has exactly one home; the others have none.
 // 2. Homes are balanced by cost: the most expensive parameter first, each to the rank that has the
 //    least so far, the lower rank of equals. So no rank has more than the mean plus one parameter.
-// Source: Graham, "Bounds on multiprocessing timing anomalies", 1969.
+//    Source: Graham, "Bounds on multiprocessing timing anomalies", 1969.
 // 3. A rank's pieces of a parameter are Plan::pieces of its shard; a piece on the home stays there.
 #pragma once
 

@@ -90,14 +90,14 @@ class Attention {
   [[nodiscard]] const AttentionShape& shape() const { return shape_; }
   /// Of all threads.
   [[nodiscard]] std::size_t scratch_bytes() const;
-  /// What a plan of cuDNN may take in each direction beside what is computed from the shape. Only the
-  /// library knows, on a GPU: an allowance, not measured.
+  /// What a plan of cuDNN may take in each direction beside what is computed from the shape. Only
+  /// the library knows, on a GPU: an allowance, not measured.
   static constexpr std::size_t cudnn_plan_bytes = std::size_t{16} << 20U;
-  /// What scratch_bytes() comes to on a GPU at most, estimated from the shape: cuDNN itself can only
-  /// be asked where there is one. A sum per row in fp32; where backward is cuDNN's, for the
-  /// deterministic one dP in bf16, B·H·T² with T rounded up to 64, for the other one dQ in fp32; and
-  /// cudnn_plan_bytes for each direction that is cuDNN's.
-  /// Source: cudnn-frontend 1.18, scaled_dot_product_flash_attention.h.
+  /// What scratch_bytes() comes to on a GPU at most, estimated from the shape: cuDNN itself can
+  /// only be asked where there is one. A sum per row in fp32; where backward is cuDNN's, for the
+  /// deterministic one dP in bf16, B·H·T² with T rounded up to 64, for the other one dQ in fp32;
+  /// and cudnn_plan_bytes for each direction that is cuDNN's. Source: cudnn-frontend 1.18,
+  /// scaled_dot_product_flash_attention.h.
   static std::size_t gpu_scratch_bytes(const AttentionShape& shape,
                                        const AttentionOptions& options = {});
   /// Multiply-adds of forward counted as 2, causal half only: 2 · 2 · B·H·D·T·(T+1)/2. Documents

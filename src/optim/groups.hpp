@@ -5,9 +5,9 @@
 //
 // 1. A parameter belongs to the first rule whose pattern matches its name, or to none.
 // 2. A value that no rule gives is the optimizer's own: its learning rate; its weight decay for
-// matrices, and 0 for biases and gains (layout::Parameter::decay).
+//    matrices, and 0 for biases and gains (layout::Parameter::decay).
 // 3. A group is a set of parameters with the same rule and the same numbers; groups are in the
-// order in which the parameter table first needs them.
+//    order in which the parameter table first needs them.
 #pragma once
 
 #include <cstddef>

@@ -3,19 +3,19 @@
 // orthogonalized, and the orthogonalization of all of them in a step.
 //
 // 1. A hidden matrix is one of layout::Parameter::matrices: the weights of linear layers. The
-// weights of queries, keys and values are separate matrices.
+//    weights of queries, keys and values are separate matrices.
 // 2. With shards on several ranks, each parameter with hidden matrices has a home rank
-// (layout/ownership.hpp, balanced by FLOP). Rule::prepare() has written the directions over the
-// gradient shards. Each rank sends its pieces to their homes; the homes orthogonalize the whole
-// matrices and send the pieces back into the same memory, so each piece crosses the network once in
-// each direction. Each replica has its own homes, and replicas exchange nothing. Transfers and
-// products do not overlap. Between the transfer to the homes and the products, the optimizer
-// updates the buckets that need no matrix, and their gathers overlap with the products
-// (optimizer.hpp).
+//    (layout/ownership.hpp, balanced by FLOP). Rule::prepare() has written the directions over the
+//    gradient shards. Each rank sends its pieces to their homes; the homes orthogonalize the whole
+//    matrices and send the pieces back into the same memory, so each piece crosses the network once
+//    in each direction. Each replica has its own homes, and replicas exchange nothing. Transfers
+//    and products do not overlap. Between the transfer to the homes and the products, the optimizer
+//    updates the buckets that need no matrix, and their gathers overlap with the products
+//    (optimizer.hpp).
 // 3. Otherwise every rank owns whole gradients and orthogonalizes all matrices in place.
 // 4. A matrix is always whole when it is orthogonalized, and the operations' bits do not depend on
-// the number of threads. So results have the same bits on any number of ranks, over any transport,
-// sharded or not.
+//    the number of threads. So results have the same bits on any number of ranks, over any
+//    transport, sharded or not.
 #pragma once
 
 #include <cstdint>

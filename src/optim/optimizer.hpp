@@ -10,26 +10,27 @@
 // them later.
 //
 // 1. The state covers owned elements only. It consists of the rule's slots, the first of which is
-// the fp32 master (in fp32 runs it has no memory: the parameter itself is the master). Hidden
-// matrices of Muon have no second moment (layout/state.hpp). Without shards, every rank holds and
-// updates everything, with the same bits.
+//    the fp32 master (in fp32 runs it has no memory: the parameter itself is the master). Hidden
+//    matrices of Muon have no second moment (layout/state.hpp). Without shards, every rank holds
+//    and updates everything, with the same bits.
 // 2. The gradient norm is an order-free sum (ops/optimizer/order_free_sum.hpp) over parameter
-// elements, without padding. So its bits depend on the summed gradients only, and not on buckets,
-// padding, sharding or ownership. With replicas, the squares of a bucket are added on its keeper
-// only.
+//    elements, without padding. So its bits depend on the summed gradients only, and not on
+//    buckets, padding, sharding or ownership. With replicas, the squares of a bucket are added on
+//    its keeper only.
 // 3. Learning rate and weight decay are those of the parameter's group. Muon's hidden matrices are
-// sent to their homes before any update, and orthogonalized in the memory of their gradients before
-// the update of the first bucket that has some (matrices.hpp). On a CPU both are left out in a step
-// whose norm is not finite. So the gathers of earlier buckets, for example that of a tied
-// embedding, overlap with the products, but not with the transfers, which need the same network.
+//    sent to their homes before any update, and orthogonalized in the memory of their gradients
+//    before the update of the first bucket that has some (matrices.hpp). On a CPU both are left out
+//    in a step whose norm is not finite. So the gathers of earlier buckets, for example that of a
+//    tied embedding, overlap with the products, but not with the transfers, which need the same
+//    network.
 // 4. Padding is never written; it stays zero in parameters and state.
 // 5. A step whose norm is not finite writes nothing; the device decides this, and the gathers still
-// run. result() of this step throws the same UserError on all ranks (the usual cause is in the
-// deck: learning rate, precision), or with on_non_finite: skip returns the place of the element. A
-// skipped step counts in the schedule and in the bias correction, as if its gradient had been zero
-// and the moments unchanged.
+//    run. result() of this step throws the same UserError on all ranks (the usual cause is in the
+//    deck: learning rate, precision), or with on_non_finite: skip returns the place of the element.
+//    A skipped step counts in the schedule and in the bias correction, as if its gradient had been
+//    zero and the moments unchanged.
 // 6. The result of a step is kept until the step after the next one begins, which requires that it
-// was read: the host may be one step ahead, never two.
+//    was read: the host may be one step ahead, never two.
 //
 // Threads: all members are called from the host thread that owns the compute stream. step() and
 // result() are collective; step() does not wait for compute, result() waits until the step is over.

@@ -29,27 +29,27 @@
 // each reduction or gather; with both off, or with one rank, the communication stream is inline.
 //
 // 1. There is one reduction per bucket and step, in the last micro-step. A bucket that is ready
-// before its predecessor waits for it. With reduce_every: micro_step there is one reduction per
-// bucket and micro-step. Then every micro-step reports all its gradients ready and, unless it is
-// the last, ends with next_micro_step(); the sums over the ranks are added up in the order of
-// micro-steps; and check_gradients keeps the findings of the last micro-step only.
+//    before its predecessor waits for it. With reduce_every: micro_step there is one reduction per
+//    bucket and micro-step. Then every micro-step reports all its gradients ready and, unless it is
+//    the last, ends with next_micro_step(); the sums over the ranks are added up in the order of
+//    micro-steps; and check_gradients keeps the findings of the last micro-step only.
 // 2. With shard: gradients or parameters, buckets share a few slots of memory (layout/ring.hpp):
-// they "take turns". Every micro-step is reduced, and before_write() makes compute wait until the
-// previous bucket of the slot is reduced. With shard: parameters, whole parameters share slots as
-// well (layout/residency.hpp): before_use() gathers the bucket if it is not in its slot, and starts
-// to gather the next ones.
+//    they "take turns". Every micro-step is reduced, and before_write() makes compute wait until
+//    the previous bucket of the slot is reduced. With shard: parameters, whole parameters share
+//    slots as well (layout/residency.hpp): before_use() gathers the bucket if it is not in its
+//    slot, and starts to gather the next ones.
 // 3. Padding is zero when a step starts and stays zero. After construction no call allocates and,
-// with cached shards, none computes an address.
+//    with cached shards, none computes an address.
 // 4. A step in which a parameter was never reported ready is a ContractError naming it, at
-// finish_reduction(), before any rank waits.
+//    finish_reduction(), before any rank waits.
 // 5. The same calls in the same order give the same bits with every setting of the switches.
 // 6. With check_gradients every bucket is searched for NaN and infinities when its last gradient is
-// reported ready, before the sum over ranks hides which rank computed them. The engine only stores
-// the finding. The optimizer, for which the norm is not finite on all ranks at once, asks for it
-// and reports it.
+//    reported ready, before the sum over ranks hides which rank computed them. The engine only
+//    stores the finding. The optimizer, for which the norm is not finite on all ranks at once, asks
+//    for it and reports it.
 // 7. A step never makes the host wait for compute. Its times and findings are kept until the end of
-// the next step, so the host can read them after the next step has begun; the functions that read
-// them wait.
+//    the next step, so the host can read them after the next step has begun; the functions that
+//    read them wait.
 // 8. measure_leaves() does not change gradients: a step has the same bits with and without it.
 // 9. All members are called from one host thread, the one that enqueues on the compute stream.
 #pragma once

@@ -7,7 +7,7 @@
 // the parameter store keeps the parameter half.
 //
 // 1. Compute waits once for each reduction: before the bucket's memory is written again, or before
-// the optimizer reads.
+//    the optimizer reads.
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@
 // 1. Views are valid for the lifetime of the store; views of buckets of one slot overlap.
 // 2. The rounded copy has the memory of one bucket: reductions use it one after another.
 // 3. Where every micro-step is reduced, a bucket's memory is free after its reduction, and own() is
-// separate memory. The sums are added up in the order of micro-steps.
+//    separate memory. The sums are added up in the order of micro-steps.
 // 4. After construction no call allocates and, with cached shards, none computes an address.
 #pragma once
 

@@ -19,9 +19,9 @@
 // always current.
 //
 // 1. Views are valid for the lifetime of the store. With shard: parameters, views of buckets of one
-// slot overlap, and hold the bucket that was gathered last.
+//    slot overlap, and hold the bucket that was gathered last.
 // 2. After construction no call allocates and, with cached shards, none computes an address.
-// Exception: a step with more micro-steps than all before it creates events.
+//    Exception: a step with more micro-steps than all before it creates events.
 // 3. All members are called from the host thread that enqueues on the compute stream.
 #pragma once
 

@@ -10,7 +10,7 @@
 // device never waits for its host, which is one step ahead at most.
 //
 // 1. Collective calls happen in the same order on all ranks, also when one rank fails; what may
-// fail on some ranks only goes
+//    fail on some ranks only goes
 //    through comm::together().
 // 2. A run that finds a checkpoint in its directory continues after it and gives the same bits as
 //    one that was never interrupted.

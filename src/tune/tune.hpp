@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme tune DECK`: the setting (setting.hpp) with which the deck's step is shortest on the ranks
-// and hosts that it is started on.
+// `trireme tune DECK`: the setting (setting.hpp) with which the deck's step is shortest on the
+// ranks and hosts that it is started on.
 //
 //   measure  this machine, as `bench reduce --fit` does: every transport that works here, and the
 //            deck's step at several micro-batches, each with the least recomputation that fits
@@ -85,9 +85,9 @@ struct Tuning {
   }
 };
 
-/// Collective; the same on every rank, but for predictions in the last bits where processors differ.
-/// Throws UserError for GPUs, for shard: parameters, and where the deck's own values do not fit the
-/// memory.
+/// Collective; the same on every rank, but for predictions in the last bits where processors
+/// differ. Throws UserError for GPUs, for shard: parameters, and where the deck's own values do not
+/// fit the memory.
 Tuning tune(const Subject& subject, comm::World& world, Log& log, const TuneRequest& request);
 
 }  // namespace trireme::tune

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The declaration of every verb: what the rows of the table in verbs.cpp name. A declaration adds the verb's options to its
-// command and returns its action (verb.hpp). The work is in the rooms below, and for some verbs one folder up, where it is tested
-// without a command line: check_command.hpp, plan_command.hpp, fit_command.hpp, under_mpi.hpp.
+// The declaration of every verb: what the rows of the table in verbs.cpp name. A declaration adds
+// the verb's options to its command and returns its action (verb.hpp). The work is in the rooms
+// below, and for some verbs one folder up, where it is tested without a command line:
+// check_command.hpp, plan_command.hpp, fit_command.hpp, under_mpi.hpp.
 #pragma once
 
 #include "cli/verb.hpp"
@@ -21,11 +22,13 @@ Action declare_doctor(CLI::App& command);
 Action declare_find_rate(CLI::App& command);
 Action declare_tune(CLI::App& command);
 
-// train_tokenizer.cpp, tokenize.cpp: a vocabulary from text, and shards of text. Alone or under mpirun, with the same files as result.
+// train_tokenizer.cpp, tokenize.cpp: a vocabulary from text, and shards of text. Alone or under
+// mpirun, with the same files as result.
 Action declare_tokenizer_train(CLI::App& command);
 Action declare_tokenize(CLI::App& command);
 
-// weights.cpp: weights out of a run and into one. Under mpirun, each rank of import reads and writes its part.
+// weights.cpp: weights out of a run and into one. Under mpirun, each rank of import reads and
+// writes its part.
 Action declare_export(CLI::App& command);
 Action declare_import(CLI::App& command);
 
@@ -33,12 +36,13 @@ Action declare_import(CLI::App& command);
 Action declare_sample(CLI::App& command);
 Action declare_evaluate(CLI::App& command);
 
-// checkpoints.cpp, speed.cpp: the directories of runs: whether their checkpoints are as written, how fast they were.
+// checkpoints.cpp, speed.cpp: the directories of runs: whether their checkpoints are as written,
+// how fast they were.
 Action declare_checkpoints(CLI::App& command);
 Action declare_speed(CLI::App& command);
 
-// bench.cpp: one part alone, as a table on standard output and, where asked for, as JSON in a new file. `reduce`, `engine`, `matmul`,
-// `generate` and `ops` start MPI; they are collective.
+// bench.cpp: one part alone, as a table on standard output and, where asked for, as JSON in a new
+// file. `reduce`, `engine`, `matmul`, `generate` and `ops` start MPI; they are collective.
 Action declare_bench_reduce(CLI::App& command);
 Action declare_bench_engine(CLI::App& command);
 Action declare_bench_shards(CLI::App& command);

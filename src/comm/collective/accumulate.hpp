@@ -3,7 +3,8 @@
 // on the CPU.
 //
 // 1. Additions are in fp32, in exactly the order that the function states, with every instruction
-// set; with bf16 the fp32 sum is rounded once, at the end. Sums of integers are exact in any order.
+//    set; with bf16 the fp32 sum is rounded once, at the end. Sums of integers are exact in any
+//    order.
 // 2. `out` may be one of the sources; otherwise no memory overlaps.
 #pragma once
 

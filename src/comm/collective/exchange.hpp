@@ -8,13 +8,13 @@
 // routes.
 //
 // 1. The ranks of a host read each other's buckets in place; only partial sums, and single terms of
-// a host, are sent.
+//    a host, are sent.
 // 2. Sums are in fp32; bf16 is rounded once, when the sum is complete.
 // 3. Scratch is allocated at construction and bounded for any number of ranks: active messages take
-// at most `scratch_bytes` in each of three windows. A collective allocates nothing.
+//    at most `scratch_bytes` in each of three windows. A collective allocates nothing.
 // 4. Windows cannot deadlock. Every rank's visits and receives are sorted by (chunk, term or
-// segment, block), so the smallest open one of all ranks always has its messages sent, its receive
-// posted and its slot free.
+//    segment, block), so the smallest open one of all ranks always has its messages sent, its
+//    receive posted and its slot free.
 #pragma once
 
 #include <cstddef>

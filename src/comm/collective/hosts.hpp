@@ -8,9 +8,9 @@
 // block once, and its ranks share the work.
 //
 // 1. Hosts are numbered in the order of their first ranks; the ranks of a host ascend. Ranks may be
-// distributed to hosts in any order, and hosts may have different numbers of ranks.
+//    distributed to hosts in any order, and hosts may have different numbers of ranks.
 // 2. With the same number of ranks on every host, the k-th rank of a host is the agent for the k-th
-// ranks of the others.
+//    ranks of the others.
 #pragma once
 
 #include <cstddef>

@@ -12,10 +12,10 @@
 //
 // 1. Messages between two ranks are sent and received in the same order, so one tag is enough.
 // 2. At most `window` messages per direction are active; the messages of one block may already wait
-// for a neighbour that enters late.
+//    for a neighbour that enters late.
 // 3. Scratch is allocated at construction; a collective allocates nothing.
 // 4. Terms are added in the order of the ring, starting after the owner: the same bits in every
-// run, but not in rank order. fp32 only, because partial sums are sent.
+//    run, but not in rank order. fp32 only, because partial sums are sent.
 //
 // Source: Open MPI 4.1.4's own reduce-scatter reduces to rank 0 first and makes no progress
 // between calls; `trireme bench reduce` shows both.

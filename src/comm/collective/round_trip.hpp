@@ -4,13 +4,13 @@
 // of messages.
 //
 // 1. It uses MPI messages with every transport of the buckets, on a communicator of its own. Pieces
-// are copied, never added, so the bits do not depend on how the ranks are connected.
+//    are copied, never added, so the bits do not depend on how the ranks are connected.
 // 2. All messages of a direction are posted at once and received in place: there is no scratch, and
-// no message waits for another. go() and come_back() allocate nothing.
+//    no message waits for another. go() and come_back() allocate nothing.
 // 3. Between two ranks, the pieces that one sends and the other receives must have the same number,
-// sizes and order. A rank sends nothing to itself.
+//    sizes and order. A rank sends nothing to itself.
 // 4. Waiting is polled and has the world's deadline, as in every collective
-// (comm/control/progress.hpp).
+//    (comm/control/progress.hpp).
 #pragma once
 
 #include <memory>

@@ -21,7 +21,7 @@
 // `ordered` takes the method that sends fewer bytes between hosts.
 //
 // 1. All ranks make the same choice. 2. Visits are sorted by segment or term first, block second,
-// so that bounded windows cannot deadlock (comm/collective/exchange.cpp).
+//    so that bounded windows cannot deadlock (comm/collective/exchange.cpp).
 #pragma once
 
 #include <cstdint>

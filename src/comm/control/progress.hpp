@@ -15,7 +15,7 @@
 // continue.
 //
 // 1. One collective at a time per object, from any thread; two at the same time are a
-// ContractError.
+//    ContractError.
 // 2. While messages complete, no clock is read and nothing is sent.
 // 3. Time in which this process itself was stopped (SIGSTOP, a suspended job) does not count.
 #pragma once

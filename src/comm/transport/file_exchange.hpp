@@ -8,9 +8,9 @@
 // an error.
 //
 // 1. A socket is named by 128 random bits (its nonce). Every message contains its sender's nonce,
-// which all ranks know from MPI. Messages from other senders are dropped.
+//    which all ranks know from MPI. Messages from other senders are dropped.
 // 2. No rank waits for a message before all ranks know that all messages were sent. So if a rank
-// cannot send, every rank gets an error instead of waiting.
+//    cannot send, every rank gets an error instead of waiting.
 // 3. Nothing remains in a file system.
 #pragma once
 

@@ -11,13 +11,13 @@
 // no other thread is able to do.
 //
 // 1. The communicator is non-blocking: calls return at once, and wait() polls until NCCL has
-// completed them. All calls hold the lock of this object, so that the monitor never aborts while
-// another thread is inside NCCL. If the monitor cannot acquire the lock, it ends the job without
-// aborting.
+//    completed them. All calls hold the lock of this object, so that the monitor never aborts while
+//    another thread is inside NCCL. If the monitor cannot acquire the lock, it ends the job without
+//    aborting.
 // 2. Collectives are recorded in stream order. Their events are in a ring that is allocated at
-// construction; if it is full, the caller waits until the oldest entry has ended.
+//    construction; if it is full, the caller waits until the oldest entry has ended.
 // 3. Teardown: the monitor ends, the communicator is finalized (which waits for enqueued work) and
-// destroyed. During an exception it is aborted instead.
+//    destroyed. During an exception it is aborted instead.
 #pragma once
 
 #include <array>

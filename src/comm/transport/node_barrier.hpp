@@ -9,7 +9,7 @@
 // 1. All ranks reach the same points in the same order; the counters wrap around.
 // 2. Writes of a rank before reach() are visible to a rank that waited for it (release, acquire).
 // 3. The owner of a seat wakes sleepers only if there are any: both sides order their store before
-// their load, so either the owner reads the sleeper's flag or the sleeper reads the new count.
+//    their load, so either the owner reads the sleeper's flag or the sleeper reads the new count.
 #pragma once
 
 #include <atomic>

@@ -11,10 +11,10 @@
 //
 // 1. Construction is collective over the node, and fails on all ranks if it fails on one.
 // 2. New memory is zero and page-aligned. Unmapping is local, and does nothing after
-// device::keep_all_memory().
+//    device::keep_all_memory().
 // 3. Each rank checks that a mapped piece is that of the peer: every piece ends, after the
-// requested bytes, with a random number of its owner, which the rank compares with the number that
-// the peer sent over MPI.
+//    requested bytes, with a random number of its owner, which the rank compares with the number
+//    that the peer sent over MPI.
 #pragma once
 
 #include <cstddef>

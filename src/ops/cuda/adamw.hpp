@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA body of adamw.hpp; T and M, the moments' type, are float or Bf16. `parameter` may be `master`; `norm` lies on the GPU.
+// CUDA body of adamw.hpp; T and M, the moments' type, are float or Bf16. `parameter` may be
+// `master`; `norm` lies on the GPU.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many arrays as the work of one launch: what AdamW and the norm do to a bucket's parameters.
 //
-// The list of arrays is an argument of the kernel, by value: nothing has to be copied to the GPU and
-// kept there until the kernel has run. CUDA's arguments end at 4 KB, so a list has room for few, and
-// longer ones take several launches. Each array has blocks of its own, one after another in the
-// grid; a block looks its array up. A kernel takes the list as `const __grid_constant__`, so that it
-// is read where it lies.
+// The list of arrays is an argument of the kernel, by value: nothing has to be copied to the GPU
+// and kept there until the kernel has run. CUDA's arguments end at 4 KB, so a list has room for
+// few, and longer ones take several launches. Each array has blocks of its own, one after another
+// in the grid; a block looks its array up. A kernel takes the list as `const __grid_constant__`, so
+// that it is read where it lies.
 #pragma once
 
 #include <cstdint>

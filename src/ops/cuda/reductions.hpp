@@ -41,8 +41,8 @@ void hash_elements(std::uint64_t* hash,
                    std::byte* workspace,
                    RawStream stream);
 
-/// Adds squares of values, or the values, to the words of an OrderFreeSum on the GPU, in one launch.
-/// An addition changes a word by less than 2^32; carry() puts words back into [0, 2^32).
+/// Adds squares of values, or the values, to the words of an OrderFreeSum on the GPU, in one
+/// launch. An addition changes a word by less than 2^32; carry() puts words back into [0, 2^32).
 void add_to_words(std::int64_t* words,
                   std::span<const Values> values,
                   bool squared,

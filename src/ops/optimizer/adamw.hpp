@@ -5,8 +5,9 @@
 // learning rate.
 //
 //   g  = norm.scale · gradient;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²
-//   master -= learning_rate · ( (m/correction1) / (sqrt(v/correction2) + epsilon) +
-//   weight_decay·master ) parameter = master, rounded to the parameter's dtype
+//   master -= learning_rate · ( (m/correction1) / (sqrt(v/correction2) + epsilon)
+//                               + weight_decay·master )
+//   parameter = master, rounded to the parameter's dtype
 //
 // Where norm.finite is 0 when the stream comes to it, nothing is written.
 //

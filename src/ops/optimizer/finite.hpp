@@ -13,7 +13,8 @@
 
 namespace trireme::ops {
 
-/// Writes to first[i] the index of the first element of values[i] (fp32) that is NaN or infinite, or
+/// Writes to first[i] the index of the first element of values[i] (fp32) that is NaN or infinite,
+/// or
 /// -1. `first` is memory that host and device share (Device::allocate_shared_with_host) and that
 /// outlives the call; it is written in stream order. With `norm`, memory of the device, there is
 /// nothing to find where that is finite when the stream comes to it: nothing is read or written.

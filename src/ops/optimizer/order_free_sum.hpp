@@ -11,7 +11,7 @@
 //
 // 1. NaN and infinities are counted, not binned; value() is NaN or infinite accordingly.
 // 2. A plain array of 64-bit integers, so that ranks merge with an integer sum: on a stream
-// (Communicator::all_reduce of what store() wrote), or on the host (World::sum).
+//    (Communicator::all_reduce of what store() wrote), or on the host (World::sum).
 #pragma once
 
 #include <array>

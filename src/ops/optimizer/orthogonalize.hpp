@@ -12,10 +12,10 @@
 // safety factor that its authors recommend: 0.85 to 1.15.
 //
 // 1. Everything is fp32, sums of squares fp64: products in bf16 would differ between processors
-// with and without matrix units by more than the last bits.
+//    with and without matrix units by more than the last bits.
 // 2. The work is cut by shape alone, so results have the same bits on any number of threads.
 // 3. Nothing is allocated after construction; one call at a time per object, whose scratch is the
-// caller's. A zero matrix stays zero.
+//    caller's. A zero matrix stays zero.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by our own AVX-512 kernels, in fp32 and bf16. B is packed into panels that stay in
-// the second-level cache while the rows of A pass by. bf16 is multiplied in pairs where that is
+// Matrix products by our own AVX-512 kernels, in fp32 and bf16. B is packed into panels that stay
+// in the second-level cache while the rows of A pass by. bf16 is multiplied in pairs where that is
 // fast (has_fast_pairs()), else widened to fp32 as the operands are packed.
 //
 // 1. The bits of an element of C depend on its row of A, its column of B, and K: not on the other

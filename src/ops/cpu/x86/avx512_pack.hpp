@@ -2,8 +2,8 @@
 // How the AVX-512 matmul brings operands into the order in which its register blocks read them.
 //
 // A *unit* is 32 bits along K: one fp32, two bf16 that follow one another (a last one without a
-// second gets 0), or one bf16 widened to fp32 (Units). So all have the same layouts, and one product
-// instruction per unit.
+// second gets 0), or one bf16 widened to fp32 (Units). So all have the same layouts, and one
+// product instruction per unit.
 //
 //   panel of B   [units][32 columns]
 //   panel of A   [units][12 rows]; only of a transposed A, else A is read where it lies or from a
