@@ -46,7 +46,7 @@ fi
 launcher=()
 ! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 cmake -S . -B $build/build -G Ninja -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-linux-gnu.cmake" -DTRIREME_SYSROOT="$sysroot" \
-  -DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG" -DTRIREME_CUDA=OFF "${launcher[@]}" >$build/configure.log 2>&1 ||
+  -DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG" -DCMAKE_UNITY_BUILD=ON -DTRIREME_CUDA=OFF "${launcher[@]}" >$build/configure.log 2>&1 ||
   { cat $build/configure.log >&2 && exit 3; }
 cmake --build $build/build -j "${JOBS:-$(nproc)}" --target "${tests[@]/#/test_}" trireme
 [ "${1:-}" != --build ] || exit 0

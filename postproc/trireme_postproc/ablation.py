@@ -12,6 +12,7 @@ from .run_file import RunFileError
 from .texts import MISSING, number, size, with_unit
 
 HEADINGS = ("optimization", "what the literature claims", "off", "on", "ratio", "spread")
+SPENT_HEADINGS = ("runs", "off: communication / compute", "exposed", "on: communication / compute", "exposed")
 MORE_IS_BETTER = ("B/s",)  # units
 FACTS = ("machine", "deck", "ranks", "steps", "rounds", "trireme")
 
@@ -35,6 +36,17 @@ class Row:
         medians = [[np.median(values[of == turn]) for turn in turns] for values, of in sides]
         with np.errstate(divide="ignore", invalid="ignore"):  # nothing, as of allocations: there is no ratio
             self.spread = Spread(np.divide(*medians[::order]))
+
+        names = ("compute_s", "communication_s", "exposed_share")
+        self.spent = [dict(zip(names, side)) for side in zip(*(group.attrs[name] for name in names if name in group.attrs))]
+
+    def spent_cells(self):
+        """Of runs with spans: seconds of communication over those of compute, and the share of a step for which compute waited."""
+        cells = [self.title]
+        for side in self.spent:
+            communication, compute = side["communication_s"], side["compute_s"]
+            cells += [f"{_value(communication, 's')} / {_value(compute, 's')} = {number(communication / compute, 3)}", f"{100 * side['exposed_share']:.1f} %"]
+        return cells
 
     def cells(self):
         sides = [f"{label}: {_value(side.median, self.unit)}" for label, side in zip(self.labels, (self.off, self.on))]
@@ -68,9 +80,17 @@ class Ablation:
             raise RunFileError(f"{path}: cannot be read: {error}") from error
 
 
+def _markdown(headings, rows):
+    lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
+    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in rows]
+
+
 def table(ablation):
-    """Markdown: how it was measured, then the rows."""
+    """Markdown: how it was measured, the rows, and how much communication their runs had beside compute, which claims depend on."""
     lines = [", ".join(f"{name}: {value.strip()}" for name, value in ablation.facts), ""] if ablation.facts else []
-    lines += ["| " + " | ".join(HEADINGS) + " |", "|---" * len(HEADINGS) + "|"]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row.cells()) + " |" for row in ablation.rows]
+    lines += _markdown(HEADINGS, [row.cells() for row in ablation.rows])
+    spent = [row.spent_cells() for row in ablation.rows if row.spent]
+    if spent:
+        lines += ["", "Communication over compute in these runs, per step and rank: a claim that holds here, or does not, does so at such a ratio.", ""]
+        lines += _markdown(SPENT_HEADINGS, spent)
     return "\n".join(lines) + "\n"

@@ -4,11 +4,11 @@
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
+from .ablation_record import STEP
 from .style import BLUE, GREY, INK, ORANGE, STYLE, expect_picture, plt
 from .texts import number
 
 FEW, MANY = 2.0, 100.0  # a panel whose ratios all lie within such a factor has marks at tenths, or at 1, 2, 3 and 5
-STEP = "step"
 
 
 def _panel(axes, rows, title):
@@ -28,14 +28,14 @@ def _panel(axes, rows, title):
     axes.set_yticks(places, [row.title if row.quantity == STEP else f"{row.title}:\n{row.quantity}" for row in rows])
     axes.set_ylim(-0.6, len(rows) - 0.3)
     axes.set_xscale("log")
-    shown = [value for row in rows for value in (row.spread.low, row.spread.high, row.claimed, 1.0) if np.isfinite(value)]
+    shown = [value for row in rows for value in (row.ratio, row.spread.low, row.spread.high, row.claimed, 1.0) if np.isfinite(value)]
     axes.set_xlim(min(shown) / 1.25, max(shown) * 1.25)
     factor = max(shown) / min(shown)
     axes.xaxis.set_major_locator(FixedLocator(np.arange(1, 100) / 10) if factor < FEW
                                  else LogLocator(subs=(1, 2, 3, 5) if factor < MANY else (1,)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("off / on, of bandwidths on / off (above 1: the optimization pays)")
+    axes.set_xlabel("off / on (bandwidths: on / off); above 1 it pays")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
 
 

@@ -6,7 +6,8 @@ tabs between. The files of a row lie in FOLDER/SOURCE: `off-TURN` and `on-TURN`,
 `both-TURN.json` of a bench that measures both. Off and on of a turn ran next to each other.
 
 The file: attributes filetype, version, and every NAME=VALUE; a group per row with attributes title, claim, claimed_ratio (NaN: none),
-off, on, quantity, unit and position; data sets off, off_turn, on, on_turn: every value and the turn it is of.
+off, on, quantity, unit and position; data sets off, off_turn, on, on_turn: every value and the turn it is of. A row of steps whose runs
+recorded spans has as well (since 1.1) the attributes compute_s, communication_s and exposed_share, each of off and of on.
 """
 
 import csv
@@ -19,13 +20,16 @@ import sys
 import h5py
 import numpy as np
 
+from . import timings
 from .run_file import RunFile, RunFileError
 from .scaling import WARM_UP
 
 FILETYPE = "trireme-ablation"
-VERSION = (1, 0)
+VERSION = (1, 1)
 FIELDS = ("key", "source", "quantity", "title", "claim", "claimed_ratio", "off", "on")
+STEP = "step"
 REDUCTION = "reduce.bucket"
+COMPUTE, COMMUNICATION, EXPOSED = ("model.train", "optim.step"), (REDUCTION, "gather.bucket"), ("reduce.exposed", "gather.wait")
 BYTES = {"fp32": 4, "bf16": 2}
 STATE = ("master_bytes", "moment1_bytes", "moment2_bytes")
 
@@ -89,7 +93,7 @@ def _lease(touched):
 
 # What a row shows: how its files are read (file, "off" or "on" -> values) and the unit.
 QUANTITIES = {
-    "step": (_step, "s"),
+    STEP: (_step, "s"),
     "bandwidth of reductions": (_bandwidth, "B/s"),
     "gradients in memory": (_memory("gradients"), "B"),
     "allocations of a step": (_allocations, "1"),
@@ -107,15 +111,41 @@ QUANTITIES = {
 }
 
 
+def _files(folder, source, side):
+    """Pairs (path, turn) of one side."""
+    paths = sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, source)), "*")))
+    named = [(path, re.fullmatch(rf"(?:{side}|both)-(\d+)(?:\.json)?", os.path.basename(path))) for path in paths]
+    return [(path, int(match[1])) for path, match in named if match]
+
+
+def _where(path):
+    """Of a run, per step after warm-up and rank: seconds of compute without its waits, seconds of communication, and the share of the step
+    for which compute waited for it. Nothing where no spans were recorded."""
+    run = RunFile(path)
+    run.samples = run.samples[run.samples["step"] > WARM_UP]
+    seconds = {total.span.name: total.per_step for total in timings.totals(run)}
+    if not all(name in seconds for name in (timings.ROOT, *COMPUTE)):
+        return None
+    compute, communication, exposed = (sum(seconds.get(name, 0) for name in names) for names in (COMPUTE, COMMUNICATION, EXPOSED))
+    return compute, communication, exposed / seconds[timings.ROOT]
+
+
+def _spent(folder, source):
+    """The attributes of a row of steps: what _where() has, the medians over the runs of each side."""
+    sides = [[_where(path) for path, _ in _files(folder, source, side)] for side in ("off", "on")]
+    if any(run is None for runs in sides for run in runs):
+        return {}
+    medians = np.array([np.median(runs, axis=0) for runs in sides])
+    return dict(zip(("compute_s", "communication_s", "exposed_share"), medians.T))
+
+
 def _values(folder, source, read, side):
     """All values of one side and the turn that each is of."""
     values, turns = [], []
-    for path in sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, source)), "*"))):
-        named = re.fullmatch(rf"(?:{side}|both)-(\d+)(?:\.json)?", os.path.basename(path))
-        if named:
-            found = read(path, side)
-            values.extend(found)
-            turns.extend([int(named[1])] * len(found))
+    for path, turn in _files(folder, source, side):
+        found = read(path, side)
+        values.extend(found)
+        turns.extend([turn] * len(found))
     if not values:
         raise RunFileError(f"{os.path.join(folder, source)}: has no values for '{side}'")
     return np.array(values, dtype=float), np.array(turns, dtype=np.int64)
@@ -138,6 +168,8 @@ def gather(folder, output, facts):
             group.attrs.update({"unit": unit, "position": position, "claimed_ratio": float(row["claimed_ratio"] or "nan")})
             for side in ("off", "on"):
                 group[side], group[f"{side}_turn"] = _values(folder, row["source"], read, side)
+            if row["quantity"] == STEP:
+                group.attrs.update(_spent(folder, row["source"]))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,11 @@ class Ablation(TrainingTest):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         with h5py.File(output, "r") as file:
             rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-            self.assertEqual(len(rows), 1 + len(file))  # and the headings
+            steps = [group for group in file.values() if group.attrs["quantity"] == "step"]
+            self.assertEqual(len(rows), 2 + len(file) + len(steps))  # two tables with headings: all rows, and communication of those of steps
+            for group in steps:
+                self.assertGreater(min(group.attrs["communication_s"].min(), group.attrs["compute_s"].min()), 0)
+                self.assertTrue(all(0 <= share < 1 for share in group.attrs["exposed_share"]), group.name)
             for key, group in file.items():
                 self.assertGreater(group["off"][:].min(), 0)
                 self.assertEqual(group["on"][:].min() > 0, key != "pool_allocations", key)  # the pool is warm by then

@@ -45,6 +45,16 @@ class AblationTest(unittest.TestCase):
             "| memory pool: allocations of a step | – | key=false: 24.00 | key=true: 0 | – | – |"])
         self.assertGreater(min(png_size(self.path[:-3] + ".png")), 300)
 
+    def test_table_of_communication_where_runs_have_spans(self):
+        with h5py.File(self.path, "a") as file:
+            file["overlap"].attrs.update({"compute_s": [0.2, 0.1], "communication_s": [0.05, 5e-5], "exposed_share": [0.25, 0.001]})
+        code, out, _ = run("ablation", self.path)
+        self.assertEqual(code, 0)
+        self.assertEqual(out.splitlines()[-3:], [
+            "| runs | off: communication / compute | exposed | on: communication / compute | exposed |",
+            "|---|---|---|---|---|",
+            "| overlap of gradients | 50.00 ms / 200.0 ms = 0.250 | 25.0 % | 50.0 µs / 100.0 ms = 5.00e-04 | 0.1 % |"])
+
     def test_refuses_another_file(self):
         with h5py.File(self.path, "a") as file:
             file.attrs["filetype"] = "trireme-run"
@@ -84,6 +94,21 @@ class GatherTest(unittest.TestCase):
         seconds = SECONDS["reduce.bucket"] / 2  # of a bucket
         for side in self.gathered("bandwidth of reductions"):  # two ranks, two steps after warm-up
             np.testing.assert_allclose(np.sort(side), [2 * 1000 / seconds] * 4 + [2 * 2000 / seconds] * 4)
+
+    def test_a_step_has_the_communication_and_compute_of_its_runs(self):
+        self.gathered("step")
+        compute = SECONDS["model.train"] + SECONDS["optim.step"] - SECONDS["reduce.exposed"]  # which lies inside of optim.step
+        for name, value in (("compute_s", compute), ("communication_s", SECONDS["reduce.bucket"]), ("exposed_share", SECONDS["reduce.exposed"] / SECONDS["step"])):
+            with h5py.File(self.output, "r") as file:
+                np.testing.assert_allclose(file["row"].attrs[name], [value] * 2, rtol=1e-6)
+
+    def test_a_step_without_spans_has_none(self):
+        for side in ("off", "on"):
+            os.remove(os.path.join(self.folder, "pair", f"{side}-1", "run.h5"))
+            write(os.path.join(self.folder, "pair", f"{side}-1", "run.h5"), steps=5, spans=False)
+        self.gathered("step")
+        with h5py.File(self.output, "r") as file:
+            self.assertNotIn("compute_s", file["row"].attrs)
 
     def test_memory_is_that_of_the_runs(self):
         self.assertEqual([list(side) for side in self.gathered("gradients in memory")], [[12000], [16000]])
