@@ -11,6 +11,16 @@ CLI::Option* add_deck(CLI::App& command, DeckArguments& deck) {
   return option;
 }
 
+void add_model(CLI::App& command, inference::ModelSource& source) {
+  command
+      .add_option("MODEL", source.path,
+                  "A run directory, a checkpoint, a folder of Hugging Face's transformers, or a "
+                  "model file of llm.c")
+      ->required();
+  command.add_option("--step", source.step, "The checkpoint of this step, not the newest")
+      ->check(CLI::NonNegativeNumber);
+}
+
 void add_ranks(CLI::App& command, int& ranks) {
   command.add_option("--ranks", ranks, "Ranks that the run will have")
       ->check(CLI::Range(1, 1 << 20));

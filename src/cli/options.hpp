@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deck/deck.hpp"
+#include "inference/loaded_model.hpp"
 
 namespace trireme::cli {
 
@@ -22,6 +23,8 @@ struct DeckArguments {
 
 /// Returns DECK, which the caller may require.
 CLI::Option* add_deck(CLI::App& command, DeckArguments& deck);
+/// MODEL, which is required, and --step.
+void add_model(CLI::App& command, inference::ModelSource& source);
 void add_ranks(CLI::App& command, int& ranks);
 void add_json(CLI::App& command, std::string& path);
 

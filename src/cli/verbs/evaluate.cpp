@@ -53,13 +53,7 @@ ExitCode evaluate(comm::World& world, const EvaluateWords& asked) {
 Action declare_evaluate(CLI::App& command) {
   const auto asked = std::make_shared<EvaluateWords>();
   inference::EvaluateRequest& request = asked->request;
-  command
-      .add_option("MODEL", request.source.path,
-                  "A run directory, a checkpoint, a folder of Hugging Face's transformers, or a "
-                  "model file of llm.c")
-      ->required();
-  command.add_option("--step", request.source.step, "The checkpoint of this step, not the newest")
-      ->check(CLI::NonNegativeNumber);
+  add_model(command, request.source);
   auto* text = command.add_option("--text", request.data.text,
                                   "Files, directories and globs of text; also .gz and .zst");
   command

@@ -17,6 +17,7 @@
 #include "comm/control/together.hpp"
 
 #include "cli/new_file.hpp"
+#include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "inference/text_sample.hpp"
@@ -169,13 +170,7 @@ void add_options(CLI::App& command, SampleWords& asked) {
   inference::SampleRequest& request = asked.request;
   generate::Rules& rules = request.rules;
   constexpr std::int64_t many = std::int64_t{1} << 30U;
-  command
-      .add_option("MODEL", request.source.path,
-                  "A run directory, a checkpoint, a folder of Hugging Face's transformers, or a "
-                  "model file of llm.c")
-      ->required();
-  command.add_option("--step", request.source.step, "The checkpoint of this step, not the newest")
-      ->check(CLI::NonNegativeNumber);
+  add_model(command, request.source);
   auto* prompt = command.add_option("--prompt", asked.prompt, "What the text continues");
   auto* prompts =
       command.add_option("--prompts", asked.prompts, "A file of prompts, one in each line")
