@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the files of a new operation: contract, dispatch, bodies for CPU and CUDA, their lines in CMake, and a test that fails until its
+"""Makes the files of a new operation: contract, dispatch, call, bodies for CPU and CUDA, their lines in CMake, and a test that fails until its
 reference is written.
 
 usage: dev/new_op.py NAME [--root PROJECT]        NAME in lower case: soft_cap
@@ -34,8 +34,7 @@ void @NAME@(View y, ConstView x, device::Stream& stream);
 DISPATCH = """// SPDX-License-Identifier: Apache-2.0
 #include "ops/@NAME@.hpp"
 
-#include "ops/cpu/@NAME@.hpp"
-#include "ops/cuda/@NAME@.hpp"
+#include "ops/calls/@NAME@.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -45,33 +44,45 @@ void @NAME@(View y, ConstView x, device::Stream& stream) {
                  name(y.dtype), x.elements, name(x.dtype));
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) { cuda::@NAME@(y.as<T>(), x.as<T>(), x.elements, raw); }))
-      return;
-    on_cpu(stream, "@NAME@").run([to = y.as<T>(), from = x.as<T>(), n = x.elements] {
-      cpu::@NAME@(to, from, n);
-    });
+    enqueue(@CAMEL@<T>{y.as<T>(), x.as<T>(), x.elements}, stream);
   });
 }
 
 }  // namespace trireme::ops
 """
 
-BODY_HEADER = """// SPDX-License-Identifier: Apache-2.0
-// @KIND@ body of @NAME@.hpp; T is float or Bf16.
+CALL = """// SPDX-License-Identifier: Apache-2.0
+// The call of @NAME@.hpp; T is float or Bf16.
 #pragma once
 
 #include <cstdint>
-@INCLUDES@
-namespace trireme::ops::@SPACE@ {
-@USING@
-template <class T>
-void @NAME@(T* y, const T* x, std::int64_t elements@STREAM@);
 
-}  // namespace trireme::ops::@SPACE@
+#include "ops/calls/call.hpp"
+
+namespace trireme::ops {
+
+template <class T>
+struct @CAMEL@ {
+  static constexpr const char* name = "@NAME@";
+  T* y;
+  const T* x;
+  std::int64_t count;
+};
+
+namespace cpu {
+template <class T>
+void run(Threads, const @CAMEL@<T>& call);
+}
+namespace cuda {
+template <class T>
+void run(const Queue& queue, const @CAMEL@<T>& call);
+}
+
+}  // namespace trireme::ops
 """
 
 CPU_BODY = """// SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/@NAME@.hpp"
+#include "ops/calls/@NAME@.hpp"
 
 #include "base/dtype.hpp"
 
@@ -81,52 +92,49 @@ namespace trireme::ops::cpu {
 namespace {
 
 template <class T>
-TRIREME_CLONES void @NAME@_part(T* y, const T* x, std::int64_t elements) {
+TRIREME_CLONES void @NAME@_kernel(T* y, const T* x, std::int64_t count) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < elements; ++i) y[i] = from_float<T>(to_float(x[i]));
+  for (std::int64_t i = 0; i < count; ++i) y[i] = from_float<T>(to_float(x[i]));
 }
 
 }  // namespace
 
 template <class T>
-void @NAME@(T* y, const T* x, std::int64_t elements) {
-  for_chunks(elements, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    @NAME@_part(y + begin, x + begin, end - begin);
+void run(Threads, const @CAMEL@<T>& call) {
+  for_chunks(call.count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    @NAME@_kernel(call.y + begin, call.x + begin, end - begin);
   });
 }
 
-template void @NAME@(float*, const float*, std::int64_t);
-template void @NAME@(Bf16*, const Bf16*, std::int64_t);
+TRIREME_CPU_BODIES(@CAMEL@);
 
 }  // namespace trireme::ops::cpu
 """
 
 CUDA_BODY = """// SPDX-License-Identifier: Apache-2.0
+#include "ops/calls/@NAME@.hpp"
 #include "ops/cuda/loops.cuh"
-#include "ops/cuda/@NAME@.hpp"
 
 namespace trireme::ops::cuda {
 namespace {
 
 template <class T>
-struct @CAMEL@ {
-  T* y;
-  const T* x;
+struct @CAMEL@Loop {
+  @CAMEL@<T> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    y[i] = from_float<T>(to_float(x[i]));
+    call.y[i] = from_float<T>(to_float(call.x[i]));
   }
 };
 
 }  // namespace
 
 template <class T>
-void @NAME@(T* y, const T* x, std::int64_t elements, RawStream stream) {
-  loop<1>("@NAME@", @CAMEL@<T>{y, x}, elements, false, stream);
+void run(const Queue& queue, const @CAMEL@<T>& call) {
+  loop<1>(call.name, @CAMEL@Loop<T>{call}, call.count, false, queue.stream);
 }
 
-template void @NAME@(float*, const float*, std::int64_t, RawStream);
-template void @NAME@(Bf16*, const Bf16*, std::int64_t, RawStream);
+TRIREME_CUDA_BODIES(@CAMEL@);
 
 }  // namespace trireme::ops::cuda
 """
@@ -179,20 +187,16 @@ TRIREME_ON_BACKENDS(@CAMEL@Test);
 """
 
 
-def filled(template, name, **more):
-    words = {"NAME": name, "CAMEL": "".join(part.capitalize() for part in name.split("_")), **more}
+def filled(template, name):
+    words = {"NAME": name, "CAMEL": "".join(part.capitalize() for part in name.split("_"))}
     return re.sub(r"@([A-Z]+)@", lambda found: words[found.group(1)], template)
 
 
 def files_of(name):
-    stream = {"KIND": "CUDA", "SPACE": "cuda", "INCLUDES": '\n#include "device/cuda/raw_stream.hpp"\n',
-              "USING": "\nusing device::cuda::RawStream;\n", "STREAM": ", RawStream stream"}
-    plain = {"KIND": "CPU", "SPACE": "cpu", "INCLUDES": "", "USING": "", "STREAM": ""}
     return {f"src/ops/{name}.hpp": filled(CONTRACT, name),
             f"src/ops/{name}.cpp": filled(DISPATCH, name),
-            f"src/ops/cpu/{name}.hpp": filled(BODY_HEADER, name, **plain),
+            f"src/ops/calls/{name}.hpp": filled(CALL, name),
             f"src/ops/cpu/{name}.cpp": filled(CPU_BODY, name),
-            f"src/ops/cuda/{name}.hpp": filled(BODY_HEADER, name, **stream),
             f"src/ops/cuda/{name}.cu": filled(CUDA_BODY, name),
             f"tests/ops/{name}_test.cpp": filled(TEST, name)}
 

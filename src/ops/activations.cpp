@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/activations.hpp"
 
-#include "ops/cpu/activations.hpp"
-#include "ops/cuda/activations.hpp"
+#include "ops/calls/activations.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -23,13 +22,7 @@ void squared_relu_forward(View y, ConstView x, device::Stream& stream) {
   expect_times(x, y, 1, 1, "squared_relu_forward");
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::squared_relu_forward(y.as<T>(), x.as<T>(), x.elements, raw);
-        }))
-      return;
-    on_cpu(stream, "squared_relu_forward").run([to = y.as<T>(), from = x.as<T>(), n = x.elements] {
-      cpu::squared_relu_forward(to, from, n);
-    });
+    enqueue(SquaredReluForward<T>{y.as<T>(), x.as<T>(), x.elements}, stream);
   });
 }
 
@@ -38,14 +31,7 @@ void squared_relu_backward(View dx, ConstView dy, ConstView x, device::Stream& s
   expect_times(x, dy, 1, 1, "squared_relu_backward");
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::squared_relu_backward(dx.as<T>(), dy.as<T>(), x.as<T>(), x.elements, raw);
-        }))
-      return;
-    on_cpu(stream, "squared_relu_backward")
-        .run([to = dx.as<T>(), from = dy.as<T>(), at = x.as<T>(), n = x.elements] {
-          cpu::squared_relu_backward(to, from, at, n);
-        });
+    enqueue(SquaredReluBackward<T>{dx.as<T>(), dy.as<T>(), x.as<T>(), x.elements}, stream);
   });
 }
 
@@ -54,12 +40,7 @@ void swiglu_forward(View y, ConstView x, std::int64_t columns, device::Stream& s
   const std::int64_t rows = y.elements / columns;
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream,
-                [&](auto raw) { cuda::swiglu_forward(y.as<T>(), x.as<T>(), rows, columns, raw); }))
-      return;
-    on_cpu(stream, "swiglu_forward").run([to = y.as<T>(), from = x.as<T>(), rows, columns] {
-      cpu::swiglu_forward(to, from, rows, columns);
-    });
+    enqueue(SwigluForward<T>{y.as<T>(), x.as<T>(), rows, columns}, stream);
   });
 }
 
@@ -70,14 +51,7 @@ void swiglu_backward(
   const std::int64_t rows = dy.elements / columns;
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::swiglu_backward(dx.as<T>(), dy.as<T>(), x.as<T>(), rows, columns, raw);
-        }))
-      return;
-    on_cpu(stream, "swiglu_backward")
-        .run([to = dx.as<T>(), from = dy.as<T>(), at = x.as<T>(), rows, columns] {
-          cpu::swiglu_backward(to, from, at, rows, columns);
-        });
+    enqueue(SwigluBackward<T>{dx.as<T>(), dy.as<T>(), x.as<T>(), rows, columns}, stream);
   });
 }
 

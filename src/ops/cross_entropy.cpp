@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.hpp"
 
-#include "ops/cpu/cross_entropy.hpp"
-#include "ops/cuda/cross_entropy.hpp"
+#include "ops/calls/cross_entropy.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -32,15 +31,9 @@ void cross_entropy_forward(View losses,
   expect_valid(terms);
   with_float_type(logits.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::cross_entropy_forward(losses.as<float>(), logits.as<T>(),
-                                      targets.as<std::int32_t>(), terms, targets.elements, V, raw);
-        }))
-      return;
-    on_cpu(stream, "cross_entropy_forward")
-        .run([to = losses.as<float>(), from = logits.as<T>(), ids = targets.as<std::int32_t>(),
-              terms, rows = targets.elements,
-              V] { cpu::cross_entropy_forward(to, from, ids, terms, rows, V); });
+    enqueue(CrossEntropyForward<T>{losses.as<float>(), logits.as<T>(), targets.as<std::int32_t>(),
+                                   terms, targets.elements, V},
+            stream);
   });
 }
 
@@ -57,26 +50,19 @@ void cross_entropy_forward_backward(View losses,
                      (d_logits.dtype == logits.dtype || d_logits.dtype == DType::bf16),
                  "gradients of {} {} for logits of {} {}", d_logits.elements, name(d_logits.dtype),
                  logits.elements, name(logits.dtype));
-  const auto run = [&](auto zero, auto gradient_zero) {
+  const auto enqueue_for = [&](auto zero, auto gradient_zero) {
     using T = decltype(zero);
     using D = decltype(gradient_zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::cross_entropy_forward_backward(losses.as<float>(), d_logits.as<D>(), logits.as<T>(),
-                                               targets.as<std::int32_t>(), terms, scale,
-                                               targets.elements, V, raw);
-        }))
-      return;
-    on_cpu(stream, "cross_entropy_forward_backward")
-        .run([to = losses.as<float>(), gradient = d_logits.as<D>(), from = logits.as<T>(),
-              ids = targets.as<std::int32_t>(), terms, scale, rows = targets.elements, V] {
-          cpu::cross_entropy_forward_backward(to, gradient, from, ids, terms, scale, rows, V);
-        });
+    enqueue(CrossEntropyForwardBackward<T, D>{losses.as<float>(), d_logits.as<D>(), logits.as<T>(),
+                                              targets.as<std::int32_t>(), terms, scale,
+                                              targets.elements, V},
+            stream);
   };
   with_float_type(logits.dtype, [&](auto zero) {
     if (d_logits.dtype == logits.dtype)
-      run(zero, zero);
+      enqueue_for(zero, zero);
     else
-      run(0.0F, Bf16{});
+      enqueue_for(0.0F, Bf16{});
   });
 }
 
@@ -85,14 +71,7 @@ void cap_logits(View logits, const LossTerms& terms, device::Stream& stream) {
   TRIREME_EXPECT(logits.dtype == DType::f32, "capped logits of {}", name(logits.dtype));
   if (!terms.capped())
     return;
-  if (on_cuda(stream, [&](auto raw) {
-        cuda::cap_logits(logits.as<float>(), terms.softcap, logits.elements, raw);
-      }))
-    return;
-  on_cpu(stream, "cap_logits")
-      .run([to = logits.as<float>(), cap = terms.softcap, count = logits.elements] {
-        cpu::cap_logits(to, cap, count);
-      });
+  enqueue(CapLogits{logits.as<float>(), terms, logits.elements}, stream);
 }
 
 }  // namespace trireme::ops

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a dtype-erased call to the body of one backend and one type; used by the x.cpp files only.
-// An operation checks its shapes once, in x.cpp, and then calls one body: cpu/x.hpp on the thread
-// that an inline CPU stream is on, or cuda/x.hpp, which enqueues kernels.
+// From dtype-erased views to the body of one backend and one type; used by the x.cpp files only. An
+// operation checks its shapes once, in x.cpp, makes its call (calls/call.hpp) and enqueues it: the
+// CPU's body on the thread that the stream is on, or the GPU's, which enqueues kernels.
 #pragma once
 
 #include <utility>
@@ -13,6 +13,7 @@
 #include "device/cuda/handle.hpp"
 #include "device/device.hpp"
 
+#include "ops/calls/call.hpp"
 #include "ops/dropout.hpp"
 
 namespace trireme::ops {
@@ -28,7 +29,7 @@ decltype(auto) with_float_type(DType dtype, Body&& body) {
 
 /// On a GPU's stream calls body(raw stream) and returns true; elsewhere, and in a build without
 /// CUDA, returns false. `body` is generic, so that nothing of it is compiled without CUDA:
-///   if (on_cuda(stream, [&](auto raw) { cuda::cast(out, in, n, raw); }))
+///   if (on_cuda(stream, [&](auto raw) { cuda::gradient_norm(norm, from, clipping, raw); }))
 ///     return;
 template <class Body>
 bool on_cuda(device::Stream& stream, Body&& body) {
@@ -47,6 +48,37 @@ inline device::cpu::Stream& on_cpu(device::Stream& stream, const char* operation
     throw DeviceError(stream.device().description(), operation,
                       "this build has the CPU's operations only", __FILE__, __LINE__);
   return device::cpu::stream_of(stream);
+}
+
+/// An empty view is a null pointer.
+template <class T>
+const T* pointer_or_null(ConstView view) {
+  return view.empty() ? nullptr : view.as<T>();
+}
+template <class T>
+T* pointer_or_null(View view) {
+  return view.empty() ? nullptr : view.as<T>();
+}
+
+/// The CPU's body of `call`, on the CPU stream `stream`. Throws DeviceError on another device.
+template <class Call>
+void enqueue_on_cpu(const Call& call, device::Stream& stream) {
+  on_cpu(stream, Call::name).run([call] { run(cpu::Threads{}, call); });
+}
+
+/// The body of `call` for the stream's device.
+template <class Call>
+void enqueue(const Call& call, device::Stream& stream) {
+  const bool done = on_cuda(stream, [&](auto raw) {
+    cuda::Queue queue{raw};
+    if constexpr (UsesWorkspace<Call>) {
+      queue.workspace = device::cuda::workspace_of(stream);
+      queue.workspace_bytes = device::cuda::workspace_bytes;
+    }
+    run(queue, call);
+  });
+  if (!done)
+    enqueue_on_cpu(call, stream);
 }
 
 inline void expect_valid(const Dropout& dropout) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/elementwise.hpp"
 
-#include "ops/cpu/elementwise.hpp"
-#include "ops/cuda/elementwise.hpp"
+#include "ops/calls/elementwise.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -25,12 +24,7 @@ void gelu_forward(View y, ConstView x, device::Stream& stream) {
   expect_alike(y, x, "gelu_forward");
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream,
-                [&](auto raw) { cuda::gelu_forward(y.as<T>(), x.as<T>(), x.elements, raw); }))
-      return;
-    on_cpu(stream, "gelu_forward").run([to = y.as<T>(), from = x.as<T>(), n = x.elements] {
-      cpu::gelu_forward(to, from, n);
-    });
+    enqueue(GeluForward<T>{y.as<T>(), x.as<T>(), x.elements}, stream);
   });
 }
 
@@ -39,14 +33,7 @@ void gelu_backward(View dx, ConstView dy, ConstView x, device::Stream& stream) {
   expect_alike(dy, x, "gelu_backward");
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::gelu_backward(dx.as<T>(), dy.as<T>(), x.as<T>(), x.elements, raw);
-        }))
-      return;
-    on_cpu(stream, "gelu_backward")
-        .run([to = dx.as<T>(), from = dy.as<T>(), at = x.as<T>(), n = x.elements] {
-          cpu::gelu_backward(to, from, at, n);
-        });
+    enqueue(GeluBackward<T>{dx.as<T>(), dy.as<T>(), x.as<T>(), x.elements}, stream);
   });
 }
 
@@ -59,16 +46,9 @@ void dropout_backward(View dbranch,
   expect_samples(dy, elements_per_sample, dropout);
   with_float_type(dy.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::dropout_backward(dbranch.as<T>(), dy.as<T>(), dy.elements / elements_per_sample,
-                                 elements_per_sample, dropout, raw);
-        }))
-      return;
-    on_cpu(stream, "dropout_backward")
-        .run([to = dbranch.as<T>(), from = dy.as<T>(), n = dy.elements, elements_per_sample,
-              dropout] {
-          cpu::dropout_backward(to, from, n / elements_per_sample, elements_per_sample, dropout);
-        });
+    enqueue(DropoutBackward<T>{dbranch.as<T>(), dy.as<T>(), dy.elements / elements_per_sample,
+                               elements_per_sample, dropout},
+            stream);
   });
 }
 
@@ -77,27 +57,14 @@ void bias_backward(View db, ConstView dy, device::Stream& stream) {
                  "{} gradients are not rows of {}", dy.elements, db.elements);
   with_float_type(dy.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::bias_backward(db.as<float>(), dy.as<T>(), dy.elements / db.elements, db.elements,
-                              device::cuda::workspace_of(stream), device::cuda::workspace_bytes,
-                              raw);
-        }))
-      return;
-    on_cpu(stream, "bias_backward")
-        .run([to = db.as<float>(), from = dy.as<T>(), columns = db.elements, n = dy.elements] {
-          cpu::bias_backward(to, from, n / columns, columns);
-        });
+    enqueue(BiasBackward<T>{db.as<float>(), dy.as<T>(), dy.elements / db.elements, db.elements},
+            stream);
   });
 }
 
 void add(View sum, ConstView term, device::Stream& stream) {
   expect_alike(sum, term, "add");
-  if (on_cuda(stream,
-              [&](auto raw) { cuda::add(sum.as<float>(), term.as<float>(), sum.elements, raw); }))
-    return;
-  on_cpu(stream, "add").run([to = sum.as<float>(), from = term.as<float>(), n = sum.elements] {
-    cpu::add(to, from, n);
-  });
+  enqueue(Add{sum.as<float>(), term.as<float>(), sum.elements}, stream);
 }
 
 void cast(View to, ConstView from, device::Stream& stream) {
@@ -107,12 +74,7 @@ void cast(View to, ConstView from, device::Stream& stream) {
     with_float_type(from.dtype, [&](auto zero_from) {
       using To = decltype(zero_to);
       using From = decltype(zero_from);
-      if (on_cuda(stream,
-                  [&](auto raw) { cuda::cast(to.as<To>(), from.as<From>(), to.elements, raw); }))
-        return;
-      on_cpu(stream, "cast").run([out = to.as<To>(), in = from.as<From>(), n = to.elements] {
-        cpu::cast(out, in, n);
-      });
+      enqueue(Cast<To, From>{to.as<To>(), from.as<From>(), to.elements}, stream);
     });
   });
 }

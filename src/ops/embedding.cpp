@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/embedding.hpp"
 
-#include "ops/cpu/embedding.hpp"
-#include "ops/cuda/embedding.hpp"
+#include "ops/calls/embedding.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -29,11 +28,6 @@ void expect_sizes(ConstView out,
   expect_valid(dropout);
 }
 
-template <class T>
-const T* or_null(ConstView view) {
-  return view.empty() ? nullptr : view.as<T>();
-}
-
 }  // namespace
 
 void embedding_forward(View out,
@@ -46,16 +40,9 @@ void embedding_forward(View out,
   expect_sizes(out, tokens, wte, wpe, shape, dropout);
   with_float_type(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::embedding_forward(
-              out.as<T>(), tokens.as<std::int32_t>(), wte.as<T>(), or_null<T>(wpe),
-              {shape.batch, shape.time, shape.channels, shape.vocabulary}, dropout, raw);
-        }))
-      return;
-    on_cpu(stream, "embedding_forward")
-        .run([to = out.as<T>(), ids = tokens.as<std::int32_t>(), token = wte.as<T>(),
-              position = or_null<T>(wpe), shape,
-              dropout] { cpu::embedding_forward(to, ids, token, position, shape, dropout); });
+    enqueue(EmbeddingForward<T>{out.as<T>(), tokens.as<std::int32_t>(), wte.as<T>(),
+                                pointer_or_null<T>(wpe), shape, dropout},
+            stream);
   });
 }
 
@@ -73,11 +60,10 @@ void embedding_of_positions(View out,
   expect_sizes(out, tokens, wte, wpe, shape, {});
   with_float_type(out.dtype, [&](auto zero) {
     using T = decltype(zero);
-    on_cpu(stream, "embedding_of_positions")
-        .run([to = out.as<T>(), ids = tokens.as<std::int32_t>(),
-              places = positions.as<std::int32_t>(), token = wte.as<T>(),
-              position = or_null<T>(wpe),
-              shape] { cpu::embedding_of_positions(to, ids, places, token, position, shape); });
+    enqueue_on_cpu(EmbeddingOfPositions<T>{out.as<T>(), tokens.as<std::int32_t>(),
+                                           positions.as<std::int32_t>(), wte.as<T>(),
+                                           pointer_or_null<T>(wpe), shape},
+                   stream);
   });
 }
 
@@ -89,23 +75,16 @@ void embedding_backward(View dwte,
                         const Dropout& dropout,
                         device::Stream& stream) {
   expect_sizes(dout, tokens, dwte, dwpe, shape, dropout);
-  auto* places = dwpe.empty() ? nullptr : dwpe.as<float>();
+  on_cuda(stream, [&](auto) {
+    TRIREME_EXPECT(cuda::embedding_backward_bytes(tokens.elements, shape.channels) <=
+                       device::cuda::workspace_bytes,
+                   "{} tokens in a micro-batch are too many to sort", tokens.elements);
+  });
   with_float_type(dout.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          TRIREME_EXPECT(cuda::embedding_backward_bytes(tokens.elements, shape.channels) <=
-                             device::cuda::workspace_bytes,
-                         "{} tokens in a micro-batch are too many to sort", tokens.elements);
-          cuda::embedding_backward(
-              dwte.as<float>(), places, dout.as<T>(), tokens.as<std::int32_t>(),
-              {shape.batch, shape.time, shape.channels, shape.vocabulary}, dropout,
-              device::cuda::workspace_of(stream), device::cuda::workspace_bytes, raw);
-        }))
-      return;
-    on_cpu(stream, "embedding_backward")
-        .run([token = dwte.as<float>(), position = places, from = dout.as<T>(),
-              ids = tokens.as<std::int32_t>(), shape,
-              dropout] { cpu::embedding_backward(token, position, from, ids, shape, dropout); });
+    enqueue(EmbeddingBackward<T>{dwte.as<float>(), pointer_or_null<float>(dwpe), dout.as<T>(),
+                                 tokens.as<std::int32_t>(), shape, dropout},
+            stream);
   });
 }
 

@@ -11,12 +11,9 @@
 #include "device/device.hpp"
 
 #include "ops/dropout.hpp"
+#include "ops/shapes.hpp"
 
 namespace trireme::ops {
-
-struct EmbeddingShape {
-  std::int64_t batch = 0, time = 0, channels = 0, vocabulary = 0;
-};
 
 void embedding_forward(View out,
                        ConstView tokens,

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/head_norm.hpp"
 
-#include "ops/cpu/head_norm.hpp"
-#include "ops/cuda/head_norm.hpp"
+#include "ops/calls/head_norm.hpp"
 #include "ops/dispatch.hpp"
-#include "ops/head_norm_rows.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -48,10 +46,10 @@ HeadNormRows<T> of_views(ConstView query_gain,
                          ConstView positions,
                          std::int64_t rows,
                          const HeadNormShape& shape) {
-  return {.query_gain = query_gain.empty() ? nullptr : query_gain.as<T>(),
-          .key_gain = key_gain.empty() ? nullptr : key_gain.as<T>(),
-          .table = table.empty() ? nullptr : table.as<float>(),
-          .positions = positions.empty() ? nullptr : positions.as<std::int32_t>(),
+  return {.query_gain = pointer_or_null<T>(query_gain),
+          .key_gain = pointer_or_null<T>(key_gain),
+          .table = pointer_or_null<float>(table),
+          .positions = pointer_or_null<std::int32_t>(positions),
           .rows = rows,
           .time = shape.rows.time,
           .heads = shape.rows.heads,
@@ -83,16 +81,10 @@ void head_norm_forward(View packed,
                  "a table of {} for {} positions", table.elements, shape.rows.time);
   with_float_type(packed.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const auto all = of_views<T>(query_gain, key_gain, table, positions, rows, shape);
-    T* kept = raw.empty() ? nullptr : raw.as<T>();
-    float* deviations = rstd.empty() ? nullptr : rstd.as<float>();
-    if (on_cuda(stream, [&](auto handle) {
-          cuda::head_norm_forward(packed.as<T>(), kept, deviations, all, handle);
-        }))
-      return;
-    on_cpu(stream, "head_norm_forward").run([to = packed.as<T>(), kept, deviations, all] {
-      cpu::head_norm_forward(to, kept, deviations, all);
-    });
+    enqueue(
+        HeadNormForward<T>{packed.as<T>(), pointer_or_null<T>(raw), pointer_or_null<float>(rstd),
+                           of_views<T>(query_gain, key_gain, table, positions, rows, shape)},
+        stream);
   });
 }
 
@@ -117,19 +109,10 @@ void head_norm_backward(View d_packed,
                    gradient.elements, query_gain.elements);
   with_float_type(d_packed.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const auto all =
-        of_views<T>(query_gain, key_gain, table, {nullptr, 0, DType::i32}, rows, shape);
-    float* d_query = d_query_gain.empty() ? nullptr : d_query_gain.as<float>();
-    float* d_key = d_key_gain.empty() ? nullptr : d_key_gain.as<float>();
-    if (on_cuda(stream, [&](auto handle) {
-          cuda::head_norm_backward(d_packed.as<T>(), d_query, d_key, raw.as<T>(), rstd.as<float>(),
-                                   all, device::cuda::workspace_of(stream),
-                                   device::cuda::workspace_bytes, handle);
-        }))
-      return;
-    on_cpu(stream, "head_norm_backward")
-        .run([to = d_packed.as<T>(), d_query, d_key, from = raw.as<T>(), r = rstd.as<float>(),
-              all] { cpu::head_norm_backward(to, d_query, d_key, from, r, all); });
+    enqueue(HeadNormBackward<T>{d_packed.as<T>(), pointer_or_null<float>(d_query_gain),
+                                pointer_or_null<float>(d_key_gain), raw.as<T>(), rstd.as<float>(),
+                                of_views<T>(query_gain, key_gain, table, {}, rows, shape)},
+            stream);
   });
 }
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/layer_norm.hpp"
 
-#include "ops/cpu/layer_norm.hpp"
-#include "ops/cuda/layer_norm.hpp"
+#include "ops/calls/layer_norm.hpp"
 #include "ops/dispatch.hpp"
-#include "ops/elementwise.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -25,41 +23,25 @@ Size size_of(ConstView x, ConstView gamma, ConstView mean, ConstView rstd) {
   return size;
 }
 
-template <class T>
-const T* pointer_or_null(ConstView view) {
-  return view.empty() ? nullptr : view.as<T>();
-}
-float* pointer_or_null(View view) {
-  return view.empty() ? nullptr : view.as<float>();
-}
-
 /// What both forward operations write and read beside their input.
 struct Forward {
   View y, mean, rstd;
   ConstView gamma, beta;
   float epsilon;
-};
 
-template <class T>
-void forward(const Forward& f,
-             const LayerNormInput<T>& input,
-             const Size& size,
-             device::Stream& stream) {
-  const T* scale = pointer_or_null<T>(f.gamma);
-  const T* shift = pointer_or_null<T>(f.beta);
-  float* means = pointer_or_null(f.mean);
-  if (on_cuda(stream, [&](auto raw) {
-        cuda::layer_norm_forward(f.y.as<T>(), means, f.rstd.as<float>(), input, scale, shift,
-                                 size.rows, size.channels, f.epsilon, raw);
-      }))
-    return;
-  on_cpu(stream, "layer_norm_forward")
-      .run([to = f.y.as<T>(), means, r = f.rstd.as<float>(), input, scale, shift, size,
-            epsilon = f.epsilon] {
-        cpu::layer_norm_forward(to, means, r, input, scale, shift, size.rows, size.channels,
-                                epsilon);
-      });
-}
+  template <class T>
+  [[nodiscard]] LayerNormForward<T> call_of(ConstView x, const Size& size) const {
+    return {.y = y.as<T>(),
+            .mean = pointer_or_null<float>(mean),
+            .rstd = rstd.as<float>(),
+            .x = x.as<T>(),
+            .gamma = pointer_or_null<T>(gamma),
+            .beta = pointer_or_null<T>(beta),
+            .rows = size.rows,
+            .channels = size.channels,
+            .epsilon = epsilon};
+  }
+};
 
 /// The sizes of a forward operation, once it is seen that they agree.
 Size checked(const Forward& f, ConstView x) {
@@ -84,10 +66,7 @@ void layer_norm_forward(View y,
                         device::Stream& stream) {
   const Forward f{y, mean, rstd, gamma, beta, epsilon};
   const Size size = checked(f, x);
-  with_float_type(x.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    forward(f, LayerNormInput<T>{.x = x.as<T>()}, size, stream);
-  });
+  with_float_type(x.dtype, [&](auto zero) { enqueue(f.call_of<decltype(zero)>(x, size), stream); });
 }
 
 void residual_layer_norm_forward(View sum,
@@ -113,8 +92,12 @@ void residual_layer_norm_forward(View sum,
   expect_valid(dropout);
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    forward(f, LayerNormInput<T>{x.as<T>(), branch.as<T>(), sum.as<T>(), rows_per_sample, dropout},
-            size, stream);
+    LayerNormForward<T> call = f.call_of<T>(x, size);
+    call.branch = branch.as<T>();
+    call.sum = sum.as<T>();
+    call.rows_per_sample = rows_per_sample;
+    call.dropout = dropout;
+    enqueue(call, stream);
   });
 }
 
@@ -130,7 +113,6 @@ void layer_norm_backward(View dx,
                          bool accumulate,
                          device::Stream& stream) {
   const Size size = size_of(x, gamma, mean, rstd);
-  const float* means = pointer_or_null<float>(mean);
   TRIREME_EXPECT(dx.elements == x.elements && dx.dtype == x.dtype && dy.elements == x.elements &&
                      dy.dtype == x.dtype,
                  "dx is {} {}, dy is {} {}, x is {} {}", dx.elements, name(dx.dtype), dy.elements,
@@ -142,29 +124,19 @@ void layer_norm_backward(View dx,
                    "{} gradients for {} channels", gradient.elements, size.channels);
   with_float_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          const cuda::LayerNormSaved<T> saved{dy.as<T>(),
-                                              x.as<T>(),
-                                              pointer_or_null<T>(gamma),
-                                              means,
-                                              rstd.as<float>(),
-                                              device::cuda::workspace_of(stream),
-                                              device::cuda::workspace_bytes};
-          const cuda::LayerNormGradients to{pointer_or_null(dgamma), pointer_or_null(dbeta),
-                                            pointer_or_null(dbias)};
-          cuda::layer_norm_backward(dx.as<T>(), to, saved, size.rows, size.channels, accumulate,
-                                    raw);
-        }))
-      return;
-    const cpu::LayerNormSaved<T> saved{dy.as<T>(), x.as<T>(), pointer_or_null<T>(gamma), means,
-                                       rstd.as<float>()};
-    on_cpu(stream, "layer_norm_backward")
-        .run([to = dx.as<T>(), dscale = pointer_or_null(dgamma), dshift = pointer_or_null(dbeta),
-              saved, size, accumulate] {
-          cpu::layer_norm_backward(to, dscale, dshift, saved, size.rows, size.channels, accumulate);
-        });
-    if (!dbias.empty())
-      bias_backward(dbias, dx, stream);
+    enqueue(LayerNormBackward<T>{.dx = dx.as<T>(),
+                                 .dgamma = pointer_or_null<float>(dgamma),
+                                 .dbeta = pointer_or_null<float>(dbeta),
+                                 .dbias = pointer_or_null<float>(dbias),
+                                 .dy = dy.as<T>(),
+                                 .x = x.as<T>(),
+                                 .gamma = pointer_or_null<T>(gamma),
+                                 .mean = pointer_or_null<float>(mean),
+                                 .rstd = rstd.as<float>(),
+                                 .rows = size.rows,
+                                 .channels = size.channels,
+                                 .accumulate = accumulate},
+            stream);
   });
 }
 

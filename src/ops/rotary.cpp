@@ -4,8 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/cpu/rotary.hpp"
-#include "ops/cuda/rotary.hpp"
+#include "ops/calls/rotary.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -76,18 +75,11 @@ void rotate(View packed,
   TRIREME_EXPECT(positions.empty() ? rows % s.time == 0
                                    : positions.elements == rows && positions.dtype == DType::i32,
                  "{} positions of {} rows in sequences of {}", positions.elements, rows, s.time);
-  const std::int32_t* places = positions.empty() ? nullptr : positions.as<std::int32_t>();
   with_float_type(packed.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (on_cuda(stream, [&](auto raw) {
-          cuda::rotate(packed.as<T>(), table.as<float>(), places, rows,
-                       {s.time, s.heads, s.head_channels, s.stride}, turn == Turn::back, raw);
-        }))
-      return;
-    on_cpu(stream, "rotate")
-        .run([to = packed.as<T>(), from = table.as<float>(), places, rows, shape, turn] {
-          cpu::rotate(to, from, places, rows, shape, turn);
-        });
+    enqueue(Rotate<T>{packed.as<T>(), table.as<float>(), pointer_or_null<std::int32_t>(positions),
+                      rows, shape, turn == Turn::back ? -1.0F : 1.0F},
+            stream);
   });
 }
 

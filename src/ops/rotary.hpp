@@ -20,6 +20,8 @@
 
 #include "device/device.hpp"
 
+#include "ops/shapes.hpp"
+
 namespace trireme::ops {
 
 /// Llama 3.1's: frequencies whose wavelength is above original_context / low_freq_factor are
@@ -44,13 +46,6 @@ std::vector<float> rotary_table(std::int64_t positions,
                                 std::int64_t head_channels,
                                 double theta,
                                 const RotaryScaling& scaling);
-
-struct RotaryShape {
-  std::int64_t time = 0;   ///< positions of a sequence, for rows without `positions`
-  std::int64_t heads = 0;  ///< that turn: those of queries and of keys
-  std::int64_t head_channels = 0;
-  std::int64_t stride = 0;  ///< elements of a row
-};
 
 enum class Turn : bool { forward, back };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/activations.hpp"
+#include "ops/calls/activations.hpp"
 
 #include <algorithm>
 
@@ -61,47 +61,46 @@ std::int64_t rows_per_task(std::int64_t columns) {
 }  // namespace
 
 template <class T>
-void squared_relu_forward(T* y, const T* x, std::int64_t count) {
-  for_chunks(count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
-    squared_relu_kernel(y + begin, x + begin, end - begin);
+void run(Threads, const SquaredReluForward<T>& call) {
+  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    squared_relu_kernel(call.y + begin, call.x + begin, end - begin);
   });
 }
 
 template <class T>
-void squared_relu_backward(T* dx, const T* dy, const T* x, std::int64_t count) {
-  for_chunks(count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
-    squared_relu_backward_kernel(dx + begin, dy + begin, x + begin, end - begin);
+void run(Threads, const SquaredReluBackward<T>& call) {
+  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    squared_relu_backward_kernel(call.dx + begin, call.dy + begin, call.x + begin, end - begin);
   });
 }
 
 template <class T>
-void swiglu_forward(T* y, const T* x, std::int64_t rows, std::int64_t columns) {
-  for_chunks(rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
+void run(Threads, const SwigluForward<T>& call) {
+  const std::int64_t columns = call.columns;
+  for_chunks(call.rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const T* gate = x + 2 * r * columns;
-      swiglu_kernel(y + r * columns, gate, gate + columns, columns);
+      const T* gate = call.x + 2 * r * columns;
+      swiglu_kernel(call.y + r * columns, gate, gate + columns, columns);
     }
   });
 }
 
 template <class T>
-void swiglu_backward(T* dx, const T* dy, const T* x, std::int64_t rows, std::int64_t columns) {
-  for_chunks(rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
+void run(Threads, const SwigluBackward<T>& call) {
+  const std::int64_t columns = call.columns;
+  for_chunks(call.rows, rows_per_task(columns), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const T* gate = x + 2 * r * columns;
-      T* to = dx + 2 * r * columns;
-      swiglu_backward_kernel(to, to + columns, dy + r * columns, gate, gate + columns, columns);
+      const T* gate = call.x + 2 * r * columns;
+      T* to = call.dx + 2 * r * columns;
+      swiglu_backward_kernel(to, to + columns, call.dy + r * columns, gate, gate + columns,
+                             columns);
     }
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                               \
-  template void squared_relu_forward(T*, const T*, std::int64_t);            \
-  template void squared_relu_backward(T*, const T*, const T*, std::int64_t); \
-  template void swiglu_forward(T*, const T*, std::int64_t, std::int64_t);    \
-  template void swiglu_backward(T*, const T*, const T*, std::int64_t, std::int64_t);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CPU_BODIES(SquaredReluForward);
+TRIREME_CPU_BODIES(SquaredReluBackward);
+TRIREME_CPU_BODIES(SwigluForward);
+TRIREME_CPU_BODIES(SwigluBackward);
 
 }  // namespace trireme::ops::cpu

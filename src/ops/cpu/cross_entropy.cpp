@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/cross_entropy.hpp"
+#include "ops/calls/cross_entropy.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -141,53 +141,35 @@ std::int64_t rows_per_chunk(std::int64_t V) {
 }  // namespace
 
 template <class T>
-void cross_entropy_forward(float* losses,
-                           const T* logits,
-                           const std::int32_t* targets,
-                           const LossTerms& terms,
-                           std::int64_t rows,
-                           std::int64_t V) {
-  const auto kernel = terms.capped() ? forward_kernel<Capped, T> : forward_kernel<Uncapped, T>;
-  for_chunks(rows, rows_per_chunk(V), [=, &terms](std::int64_t begin, std::int64_t end) {
-    kernel(losses + begin, logits + begin * V, targets + begin, &terms, end - begin, V);
-  });
-}
-
-template <class T, class D>
-void cross_entropy_forward_backward(float* losses,
-                                    D* gradient,
-                                    const T* logits,
-                                    const std::int32_t* targets,
-                                    const LossTerms& terms,
-                                    float scale,
-                                    std::int64_t rows,
-                                    std::int64_t V) {
-  const auto kernel = terms.capped() ? forward_backward_kernel<Capped, T, D>
-                                     : forward_backward_kernel<Uncapped, T, D>;
-  for_chunks(rows, rows_per_chunk(V), [=, &terms](std::int64_t begin, std::int64_t end) {
-    kernel(losses + begin, gradient + begin * V, logits + begin * V, targets + begin, &terms, scale,
+void run(Threads, const CrossEntropyForward<T>& call) {
+  const std::int64_t V = call.vocabulary;
+  const auto kernel = call.terms.capped() ? forward_kernel<Capped, T> : forward_kernel<Uncapped, T>;
+  for_chunks(call.rows, rows_per_chunk(V), [&](std::int64_t begin, std::int64_t end) {
+    kernel(call.losses + begin, call.logits + begin * V, call.targets + begin, &call.terms,
            end - begin, V);
   });
 }
 
-void cap_logits(float* logits, float cap, std::int64_t count) {
-  const LossTerms terms{.softcap = cap};
-  for_chunks(count, elements_per_chunk, [=, &terms](std::int64_t begin, std::int64_t end) {
-    cap_kernel(logits + begin, &terms, end - begin);
+template <class T, class D>
+void run(Threads, const CrossEntropyForwardBackward<T, D>& call) {
+  const std::int64_t V = call.vocabulary;
+  const auto kernel = call.terms.capped() ? forward_backward_kernel<Capped, T, D>
+                                          : forward_backward_kernel<Uncapped, T, D>;
+  for_chunks(call.rows, rows_per_chunk(V), [&](std::int64_t begin, std::int64_t end) {
+    kernel(call.losses + begin, call.gradient + begin * V, call.logits + begin * V,
+           call.targets + begin, &call.terms, call.scale, end - begin, V);
   });
 }
 
-#define TRIREME_INSTANTIATE(T, D)                                                         \
-  template void cross_entropy_forward_backward(float*, D*, const T*, const std::int32_t*, \
-                                               const LossTerms&, float, std::int64_t,     \
-                                               std::int64_t);
-TRIREME_INSTANTIATE(float, float)
-TRIREME_INSTANTIATE(float, Bf16)
-TRIREME_INSTANTIATE(Bf16, Bf16)
-#undef TRIREME_INSTANTIATE
-template void cross_entropy_forward(
-    float*, const float*, const std::int32_t*, const LossTerms&, std::int64_t, std::int64_t);
-template void cross_entropy_forward(
-    float*, const Bf16*, const std::int32_t*, const LossTerms&, std::int64_t, std::int64_t);
+void run(Threads, const CapLogits& call) {
+  for_chunks(call.count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    cap_kernel(call.logits + begin, &call.terms, end - begin);
+  });
+}
+
+TRIREME_CPU_BODIES(CrossEntropyForward);
+template void run(Threads, const CrossEntropyForwardBackward<float, float>&);
+template void run(Threads, const CrossEntropyForwardBackward<float, Bf16>&);
+template void run(Threads, const CrossEntropyForwardBackward<Bf16, Bf16>&);
 
 }  // namespace trireme::ops::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/elementwise.hpp"
+#include "ops/calls/elementwise.hpp"
 
 #include <algorithm>
 #include <array>
@@ -166,73 +166,70 @@ void for_pieces(std::int64_t rows, std::int64_t columns, const Body& body) {
 }  // namespace
 
 template <class T>
-void gelu_forward(T* y, const T* x, std::int64_t count) {
-  for_chunks(count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+void run(Threads, const GeluForward<T>& call) {
+  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
 #if defined(__x86_64__)
     if (has_avx512()) {
-      gelu_forward_avx512(y + begin, x + begin, end - begin);
+      gelu_forward_avx512(call.y + begin, call.x + begin, end - begin);
       return;
     }
 #endif
-    gelu_forward_kernel(y + begin, x + begin, end - begin);
+    gelu_forward_kernel(call.y + begin, call.x + begin, end - begin);
   });
 }
 
 template <class T>
-void gelu_backward(T* dx, const T* dy, const T* x, std::int64_t count) {
-  for_chunks(count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+void run(Threads, const GeluBackward<T>& call) {
+  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
 #if defined(__x86_64__)
     if (has_avx512()) {
-      gelu_backward_avx512(dx + begin, dy + begin, x + begin, end - begin);
+      gelu_backward_avx512(call.dx + begin, call.dy + begin, call.x + begin, end - begin);
       return;
     }
 #endif
-    gelu_backward_kernel(dx + begin, dy + begin, x + begin, end - begin);
+    gelu_backward_kernel(call.dx + begin, call.dy + begin, call.x + begin, end - begin);
   });
 }
 
 template <class T>
-void dropout_backward(
-    T* dbranch, const T* dy, std::int64_t rows, std::int64_t columns, const Dropout& d) {
-  if (!d.active()) {
-    cast(dbranch, dy, rows * columns);
+void run(Threads where, const DropoutBackward<T>& call) {
+  if (!call.dropout.active()) {
+    run(where, Cast<T, T>{call.dbranch, call.dy, call.rows * call.columns});
     return;
   }
-  for_pieces(rows, columns, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-    const std::int64_t at = row * columns + begin;
-    dropout_kernel(dbranch + at, dy + at, row, begin, end - begin, &d);
+  for_pieces(call.rows, call.columns, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+    const std::int64_t at = row * call.columns + begin;
+    dropout_kernel(call.dbranch + at, call.dy + at, row, begin, end - begin, &call.dropout);
   });
 }
 
 template <class T>
-void bias_backward(float* db, const T* dy, std::int64_t rows, std::int64_t columns) {
-  for_chunks(columns, columns_per_piece, [=](std::int64_t begin, std::int64_t end) {
-    bias_kernel(db + begin, dy + begin, rows, columns, end - begin);
+void run(Threads, const BiasBackward<T>& call) {
+  for_chunks(call.columns, columns_per_piece, [=](std::int64_t begin, std::int64_t end) {
+    bias_kernel(call.db + begin, call.dy + begin, call.rows, call.columns, end - begin);
   });
 }
 
-void add(float* sum, const float* term, std::int64_t count) {
-  for_chunks(count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
-    add_kernel(sum + begin, term + begin, end - begin);
+void run(Threads, const Add& call) {
+  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    add_kernel(call.sum + begin, call.term + begin, end - begin);
   });
 }
 
 template <class To, class From>
-void cast(To* to, const From* from, std::int64_t count) {
-  for_chunks(count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
-    cast_kernel(to + begin, from + begin, end - begin);
+void run(Threads, const Cast<To, From>& call) {
+  for_chunks(call.count, elements_per_chunk, [=](std::int64_t begin, std::int64_t end) {
+    cast_kernel(call.to + begin, call.from + begin, end - begin);
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                              \
-  template void gelu_forward(T*, const T*, std::int64_t);                                   \
-  template void gelu_backward(T*, const T*, const T*, std::int64_t);                        \
-  template void dropout_backward(T*, const T*, std::int64_t, std::int64_t, const Dropout&); \
-  template void bias_backward(float*, const T*, std::int64_t, std::int64_t);                \
-  template void cast(T*, const float*, std::int64_t);                                       \
-  template void cast(T*, const Bf16*, std::int64_t);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CPU_BODIES(GeluForward);
+TRIREME_CPU_BODIES(GeluBackward);
+TRIREME_CPU_BODIES(DropoutBackward);
+TRIREME_CPU_BODIES(BiasBackward);
+template void run(Threads, const Cast<float, float>&);
+template void run(Threads, const Cast<float, Bf16>&);
+template void run(Threads, const Cast<Bf16, float>&);
+template void run(Threads, const Cast<Bf16, Bf16>&);
 
 }  // namespace trireme::ops::cpu

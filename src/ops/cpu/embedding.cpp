@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/embedding.hpp"
+#include "ops/calls/embedding.hpp"
 
 #include <algorithm>
 
@@ -109,56 +109,42 @@ TRIREME_CLONES void backward_kernel(float* dwte,
   }
 }
 
+std::int64_t rows_per_chunk(const EmbeddingShape& shape) {
+  return std::max<std::int64_t>(1, elements_per_chunk / shape.channels);
+}
+
 }  // namespace
 
 template <class T>
-void embedding_forward(T* out,
-                       const std::int32_t* tokens,
-                       const T* wte,
-                       const T* wpe,
-                       const EmbeddingShape& shape,
-                       const Dropout& dropout) {
-  const std::int64_t rows = std::max<std::int64_t>(1, elements_per_chunk / shape.channels);
-  for_chunks(shape.batch * shape.time, rows, [&](std::int64_t begin, std::int64_t end) {
-    forward_kernel<T>(out, tokens, nullptr, wte, wpe, &shape, &dropout, begin, end);
-  });
+void run(Threads, const EmbeddingForward<T>& call) {
+  for_chunks(call.shape.batch * call.shape.time, rows_per_chunk(call.shape),
+             [&](std::int64_t begin, std::int64_t end) {
+               forward_kernel<T>(call.out, call.tokens, nullptr, call.wte, call.wpe, &call.shape,
+                                 &call.dropout, begin, end);
+             });
 }
 
 template <class T>
-void embedding_of_positions(T* out,
-                            const std::int32_t* tokens,
-                            const std::int32_t* positions,
-                            const T* wte,
-                            const T* wpe,
-                            const EmbeddingShape& shape) {
+void run(Threads, const EmbeddingOfPositions<T>& call) {
   const Dropout none{};
-  const std::int64_t rows = std::max<std::int64_t>(1, elements_per_chunk / shape.channels);
-  for_chunks(shape.batch, rows, [&](std::int64_t begin, std::int64_t end) {
-    forward_kernel<T>(out, tokens, positions, wte, wpe, &shape, &none, begin, end);
-  });
+  for_chunks(call.shape.batch, rows_per_chunk(call.shape),
+             [&](std::int64_t begin, std::int64_t end) {
+               forward_kernel<T>(call.out, call.tokens, call.positions, call.wte, call.wpe,
+                                 &call.shape, &none, begin, end);
+             });
 }
 
+/// A token may come many times: each thread adds up all rows of its columns, in their order.
 template <class T>
-void embedding_backward(float* dwte,
-                        float* dwpe,
-                        const T* dout,
-                        const std::int32_t* tokens,
-                        const EmbeddingShape& shape,
-                        const Dropout& dropout) {
-  for_chunks(shape.channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
-    backward_kernel(dwte, dwpe, dout, tokens, &shape, &dropout, begin, end - begin);
+void run(Threads, const EmbeddingBackward<T>& call) {
+  for_chunks(call.shape.channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
+    backward_kernel(call.dwte, call.dwpe, call.dout, call.tokens, &call.shape, &call.dropout, begin,
+                    end - begin);
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                 \
-  template void embedding_of_positions(T*, const std::int32_t*, const std::int32_t*, const T*, \
-                                       const T*, const EmbeddingShape&);                       \
-  template void embedding_forward(T*, const std::int32_t*, const T*, const T*,                 \
-                                  const EmbeddingShape&, const Dropout&);                      \
-  template void embedding_backward(float*, float*, const T*, const std::int32_t*,              \
-                                   const EmbeddingShape&, const Dropout&);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CPU_BODIES(EmbeddingForward);
+TRIREME_CPU_BODIES(EmbeddingOfPositions);
+TRIREME_CPU_BODIES(EmbeddingBackward);
 
 }  // namespace trireme::ops::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A head is some hundred elements, which stay in the first cache from pass to pass.
-#include "ops/cpu/head_norm.hpp"
+#include "ops/calls/head_norm.hpp"
 
 #include <algorithm>
 #include <array>
@@ -179,42 +179,40 @@ bool by_halves(const HeadNormRows<T>& all) {
 /// the columns are those of the first half, and the others lie half a head further.
 template <class T>
 void gradient_of_gain(float* to,
-                      const T* d_packed,
-                      const T* raw,
-                      const float* rstd,
-                      const HeadNormRows<T>& all,
+                      const HeadNormBackward<T>& call,
                       std::int64_t begin,
                       std::int64_t end) {
+  const HeadNormRows<T>& all = call.all;
   const bool turns = all.table != nullptr, halved = turns || by_halves(all);
   const std::int64_t half = all.channels / 2;
-  for_chunks(halved ? half : all.channels, columns_together,
-             [&](std::int64_t column, std::int64_t last) {
-               Sums first_total{}, second_total{};
-               for (std::int64_t part = 0; part < all.rows; part += rows_per_part) {
-                 Sums first{}, second{};
-                 const std::int64_t stop = std::min(all.rows, part + rows_per_part);
+  for_chunks(
+      halved ? half : all.channels, columns_together, [&](std::int64_t column, std::int64_t last) {
+        Sums first_total{}, second_total{};
+        for (std::int64_t part = 0; part < all.rows; part += rows_per_part) {
+          Sums first{}, second{};
+          const std::int64_t stop = std::min(all.rows, part + rows_per_part);
 #if defined(__x86_64__)
-                 if (by_halves(all))
-                   avx512::sum_gain_terms(first.data(), second.data(), d_packed, raw, rstd, all,
-                                          part, stop, begin, end, column, last - column);
-                 else
+          if (by_halves(all))
+            avx512::sum_gain_terms(first.data(), second.data(), call.d_packed, call.raw, call.rstd,
+                                   all, part, stop, begin, end, column, last - column);
+          else
 #endif
-                   for (std::int64_t r = part; r < stop; ++r)
-                     add_gain_terms(first.data(), second.data(), d_packed + r * all.stride,
-                                    raw + r * all.heads * all.channels, rstd + r * all.heads,
-                                    turns ? all.angles_of(r) : nullptr, begin, end, column,
-                                    last - column, all.channels);
-                 for (std::size_t i = 0; i < first.size(); ++i) {
-                   first_total[i] += first[i];
-                   second_total[i] += second[i];
-                 }
-               }
-               for (std::int64_t c = column; c < last; ++c) {
-                 to[c] += first_total[static_cast<std::size_t>(c - column)];
-                 if (halved)
-                   to[half + c] += second_total[static_cast<std::size_t>(c - column)];
-               }
-             });
+            for (std::int64_t r = part; r < stop; ++r)
+              add_gain_terms(first.data(), second.data(), call.d_packed + r * all.stride,
+                             call.raw + r * all.heads * all.channels, call.rstd + r * all.heads,
+                             turns ? all.angles_of(r) : nullptr, begin, end, column, last - column,
+                             all.channels);
+          for (std::size_t i = 0; i < first.size(); ++i) {
+            first_total[i] += first[i];
+            second_total[i] += second[i];
+          }
+        }
+        for (std::int64_t c = column; c < last; ++c) {
+          to[c] += first_total[static_cast<std::size_t>(c - column)];
+          if (halved)
+            to[half + c] += second_total[static_cast<std::size_t>(c - column)];
+        }
+      });
 }
 
 template <class T>
@@ -225,58 +223,51 @@ std::int64_t head_rows_per_chunk(const HeadNormRows<T>& all) {
 }  // namespace
 
 template <class T>
-void head_norm_forward(T* packed, T* raw, float* rstd, const HeadNormRows<T>& all) {
+void run(Threads, const HeadNormForward<T>& call) {
+  const HeadNormRows<T>& all = call.all;
   for_chunks(all.rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      T* row = packed + r * all.stride;
-      T* to_raw = raw != nullptr ? raw + r * all.heads * all.channels : nullptr;
-      float* to_rstd = rstd != nullptr ? rstd + r * all.heads : nullptr;
+      T* row = call.packed + r * all.stride;
+      T* raw = call.raw != nullptr ? call.raw + r * all.heads * all.channels : nullptr;
+      float* rstd = call.rstd != nullptr ? call.rstd + r * all.heads : nullptr;
       const float* angles = all.table != nullptr ? all.angles_of(r) : nullptr;
 #if defined(__x86_64__)
       if (by_halves(all)) {
-        avx512::norm_heads(row, to_raw, to_rstd, angles, all);
+        avx512::norm_heads(row, raw, rstd, angles, all);
         continue;
       }
 #endif
-      forward_row(row, to_raw, to_rstd, angles, &all);
+      forward_row(row, raw, rstd, angles, &all);
     }
   });
 }
 
 template <class T>
-void head_norm_backward(T* d_packed,
-                        float* d_query_gain,
-                        float* d_key_gain,
-                        const T* raw,
-                        const float* rstd,
-                        const HeadNormRows<T>& all) {
+void run(Threads, const HeadNormBackward<T>& call) {
+  const HeadNormRows<T>& all = call.all;
   // The gains first: the gradient is overwritten.
-  if (d_query_gain != nullptr) {
-    gradient_of_gain(d_query_gain, d_packed, raw, rstd, all, 0, all.query_heads);
-    gradient_of_gain(d_key_gain, d_packed, raw, rstd, all, all.query_heads, all.heads);
+  if (call.d_query_gain != nullptr) {
+    gradient_of_gain(call.d_query_gain, call, 0, all.query_heads);
+    gradient_of_gain(call.d_key_gain, call, all.query_heads, all.heads);
   }
   for_chunks(all.rows, head_rows_per_chunk(all), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      T* d_row = d_packed + r * all.stride;
-      const T* raw_row = raw + r * all.heads * all.channels;
+      T* d_row = call.d_packed + r * all.stride;
+      const T* raw = call.raw + r * all.heads * all.channels;
+      const float* rstd = call.rstd + r * all.heads;
       const float* angles = all.table != nullptr ? all.angles_of(r) : nullptr;
 #if defined(__x86_64__)
       if (by_halves(all)) {
-        avx512::norm_heads_backward(d_row, raw_row, rstd + r * all.heads, angles, all);
+        avx512::norm_heads_backward(d_row, raw, rstd, angles, all);
         continue;
       }
 #endif
-      backward_row(d_row, raw_row, rstd + r * all.heads, angles, &all);
+      backward_row(d_row, raw, rstd, angles, &all);
     }
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                 \
-  template void head_norm_forward(T*, T*, float*, const HeadNormRows<T>&);     \
-  template void head_norm_backward(T*, float*, float*, const T*, const float*, \
-                                   const HeadNormRows<T>&);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CPU_BODIES(HeadNormForward);
+TRIREME_CPU_BODIES(HeadNormBackward);
 
 }  // namespace trireme::ops::cpu

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/layer_norm.hpp"
+#include "ops/calls/layer_norm.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "ops/calls/elementwise.hpp"
 #include "ops/cpu/dropout.hpp"
 #include "ops/cpu/loops.hpp"
 #if defined(__x86_64__)
@@ -87,19 +88,17 @@ TRIREME_CLONES void residual_kernel(T* sum,
 /// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd. Without
 /// means, of x and of g.
 template <class T>
-TRIREME_CLONES_BELOW_AVX512 void backward_kernel(T* dx,
-                                                 const LayerNormSaved<T>* saved,
+TRIREME_CLONES_BELOW_AVX512 void backward_kernel(const LayerNormBackward<T>* call,
                                                  std::int64_t begin,
-                                                 std::int64_t end,
-                                                 std::int64_t channels,
-                                                 bool accumulate) {
-  const T* gamma = saved->gamma;
+                                                 std::int64_t end) {
+  const T* gamma = call->gamma;
+  const std::int64_t channels = call->channels;
   const float inverse = 1.0F / static_cast<float>(channels);
   for (std::int64_t r = begin; r < end; ++r) {
-    const T* dy = saved->dy + r * channels;
-    const T* x = saved->x + r * channels;
-    T* to = dx + r * channels;
-    const float m = saved->mean_of(r), s = saved->rstd[r];
+    const T* dy = call->dy + r * channels;
+    const T* x = call->x + r * channels;
+    T* to = call->dx + r * channels;
+    const float m = call->mean_of(r), s = call->rstd[r];
     float sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -107,9 +106,9 @@ TRIREME_CLONES_BELOW_AVX512 void backward_kernel(T* dx,
       sum += g;
       product += g * ((to_float(x[c]) - m) * s);
     }
-    sum = saved->mean != nullptr ? sum * inverse : 0.0F;
+    sum = call->mean != nullptr ? sum * inverse : 0.0F;
     product *= inverse;
-    if (accumulate) {
+    if (call->accumulate) {
 #pragma omp simd
       for (std::int64_t c = 0; c < channels; ++c) {
         const float g = to_float(dy[c]) * gamma_at(gamma, c);
@@ -132,16 +131,15 @@ constexpr std::int64_t rows_per_sum = 64;
 template <class T>
 TRIREME_INLINE void add_columns(float* scale,
                                 float* shift,
-                                const LayerNormSaved<T>& saved,
+                                const LayerNormBackward<T>& call,
                                 std::int64_t begin,
                                 std::int64_t end,
                                 std::int64_t column,
-                                std::int64_t count,
-                                std::int64_t channels) {
+                                std::int64_t count) {
   for (std::int64_t r = begin; r < end; ++r) {
-    const T* dy = saved.dy + r * channels + column;
-    const T* x = saved.x + r * channels + column;
-    const float m = saved.mean_of(r), s = saved.rstd[r];
+    const T* dy = call.dy + r * call.channels + column;
+    const T* x = call.x + r * call.channels + column;
+    const float m = call.mean_of(r), s = call.rstd[r];
 #pragma omp simd
     for (std::int64_t c = 0; c < count; ++c) {
       const float d = to_float(dy[c]);
@@ -154,61 +152,55 @@ TRIREME_INLINE void add_columns(float* scale,
 template <class T>
 TRIREME_CLONES_BELOW_AVX512 void rows_kernel(float* scale,
                                              float* shift,
-                                             const LayerNormSaved<T>* saved,
+                                             const LayerNormBackward<T>* call,
                                              std::int64_t begin,
                                              std::int64_t end,
                                              std::int64_t column,
-                                             std::int64_t count,
-                                             std::int64_t channels) {
+                                             std::int64_t count) {
   if (count == columns_per_piece)
-    add_columns(scale, shift, *saved, begin, end, column, columns_per_piece, channels);
+    add_columns(scale, shift, *call, begin, end, column, columns_per_piece);
   else
-    add_columns(scale, shift, *saved, begin, end, column, count, channels);
+    add_columns(scale, shift, *call, begin, end, column, count);
 }
 
 template <class T>
 void add_rows(float* scale,
               float* shift,
-              const LayerNormSaved<T>& saved,
+              const LayerNormBackward<T>& call,
               std::int64_t begin,
               std::int64_t end,
               std::int64_t column,
-              std::int64_t count,
-              std::int64_t channels) {
+              std::int64_t count) {
 #if defined(__x86_64__)
   if (has_avx512()) {
-    avx512::add_norm_rows(scale, shift, saved, begin, end, column, count, channels);
+    avx512::add_norm_rows(scale, shift, call, begin, end, column, count);
     return;
   }
 #endif
-  rows_kernel(scale, shift, &saved, begin, end, column, count, channels);
+  rows_kernel(scale, shift, &call, begin, end, column, count);
 }
 
 /// Sums of 64 rows are added up, so the error grows with rows / 64.
 template <class T>
-void parameters_of_piece(float* dgamma,
-                         float* dbeta,
-                         const LayerNormSaved<T>& saved,
-                         std::int64_t rows,
+void parameters_of_piece(const LayerNormBackward<T>& call,
                          std::int64_t column,
-                         std::int64_t count,
-                         std::int64_t channels) {
+                         std::int64_t count) {
   using Piece = std::array<float, columns_per_piece>;
   Piece scale_total{}, shift_total{};
-  for (std::int64_t begin = 0; begin < rows; begin += rows_per_sum) {
+  for (std::int64_t begin = 0; begin < call.rows; begin += rows_per_sum) {
     Piece scale{}, shift{};
-    add_rows(scale.data(), shift.data(), saved, begin, std::min(rows, begin + rows_per_sum), column,
-             count, channels);
+    add_rows(scale.data(), shift.data(), call, begin, std::min(call.rows, begin + rows_per_sum),
+             column, count);
     for (std::size_t c = 0; c < columns_per_piece; ++c) {
       scale_total[c] += scale[c];
       shift_total[c] += shift[c];
     }
   }
   for (std::int64_t c = 0; c < count; ++c) {
-    if (dgamma != nullptr)
-      dgamma[column + c] += scale_total[static_cast<std::size_t>(c)];
-    if (dbeta != nullptr)
-      dbeta[column + c] += shift_total[static_cast<std::size_t>(c)];
+    if (call.dgamma != nullptr)
+      call.dgamma[column + c] += scale_total[static_cast<std::size_t>(c)];
+    if (call.dbeta != nullptr)
+      call.dbeta[column + c] += shift_total[static_cast<std::size_t>(c)];
   }
 }
 
@@ -218,102 +210,74 @@ std::int64_t rows_per_chunk(std::int64_t channels) {
 
 /// Rows [begin, end) of the sum.
 template <class T>
-void add_branch(const LayerNormInput<T>& input,
-                std::int64_t begin,
-                std::int64_t end,
-                std::int64_t channels) {
-  const std::int64_t per_sample = input.rows_per_sample;
+void add_branch(const LayerNormForward<T>& call, std::int64_t begin, std::int64_t end) {
+  const std::int64_t per_sample = call.rows_per_sample, channels = call.channels;
   for (std::int64_t r = begin, next = 0; r < end; r = next) {
     next = std::min(end, (r / per_sample + 1) * per_sample);
     const std::int64_t at = r * channels;
-    residual_kernel(input.sum + at, input.x + at, input.branch + at, r / per_sample,
-                    r % per_sample * channels, (next - r) * channels, &input.dropout);
+    residual_kernel(call.sum + at, call.x + at, call.branch + at, r / per_sample,
+                    r % per_sample * channels, (next - r) * channels, &call.dropout);
   }
 }
 
 template <class T>
-void normalize(T* y,
-               float* mean,
-               float* rstd,
-               const T* x,
-               const T* gamma,
-               const T* beta,
-               std::int64_t rows,
-               std::int64_t channels,
-               float epsilon) {
+void normalize(const LayerNormForward<T>& call, std::int64_t row, std::int64_t rows) {
+  const std::int64_t at = row * call.channels;
+  float* mean = call.mean != nullptr ? call.mean + row : nullptr;
 #if defined(__x86_64__)
   if (has_avx512()) {
-    avx512::normalize_rows(y, mean, rstd, x, gamma, beta, rows, channels, epsilon);
+    avx512::normalize_rows(call.y + at, mean, call.rstd + row, call.normalized() + at, call.gamma,
+                           call.beta, rows, call.channels, call.epsilon);
     return;
   }
 #endif
-  forward_kernel(y, mean, rstd, x, gamma, beta, rows, channels, epsilon);
+  forward_kernel(call.y + at, mean, call.rstd + row, call.normalized() + at, call.gamma, call.beta,
+                 rows, call.channels, call.epsilon);
 }
 
 /// Sums are normalized while they lie in the first cache.
 template <class T>
-std::int64_t rows_together(const LayerNormInput<T>& input,
-                           std::int64_t rows,
-                           std::int64_t channels) {
+std::int64_t rows_together(const LayerNormForward<T>& call, std::int64_t rows) {
   constexpr std::int64_t elements = 2048;
-  return input.branch == nullptr ? rows : std::max<std::int64_t>(1, elements / channels);
+  return call.branch == nullptr ? rows : std::max<std::int64_t>(1, elements / call.channels);
 }
 
 }  // namespace
 
 template <class T>
-void layer_norm_forward(T* y,
-                        float* mean,
-                        float* rstd,
-                        const LayerNormInput<T>& input,
-                        const T* gamma,
-                        const T* beta,
-                        std::int64_t rows,
-                        std::int64_t channels,
-                        float epsilon) {
-  for_chunks(rows, rows_per_chunk(channels), [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t together = rows_together(input, end - begin, channels);
+void run(Threads, const LayerNormForward<T>& call) {
+  for_chunks(call.rows, rows_per_chunk(call.channels), [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t together = rows_together(call, end - begin);
     for (std::int64_t r = begin; r < end; r += together) {
       const std::int64_t count = std::min(together, end - r);
-      if (input.branch != nullptr)
-        add_branch(input, r, r + count, channels);
-      normalize(y + r * channels, mean != nullptr ? mean + r : nullptr, rstd + r,
-                input.normalized() + r * channels, gamma, beta, count, channels, epsilon);
+      if (call.branch != nullptr)
+        add_branch(call, r, r + count);
+      normalize(call, r, count);
     }
   });
 }
 
 template <class T>
-void layer_norm_backward(T* dx,
-                         float* dgamma,
-                         float* dbeta,
-                         const LayerNormSaved<T>& saved,
-                         std::int64_t rows,
-                         std::int64_t channels,
-                         bool accumulate) {
+void run(Threads where, const LayerNormBackward<T>& call) {
   // The parameters first: dx may be dy.
-  if (dgamma != nullptr || dbeta != nullptr)
-    for_chunks(channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
-      parameters_of_piece(dgamma, dbeta, saved, rows, begin, end - begin, channels);
+  if (call.dgamma != nullptr || call.dbeta != nullptr)
+    for_chunks(call.channels, columns_per_piece, [&](std::int64_t begin, std::int64_t end) {
+      parameters_of_piece(call, begin, end - begin);
     });
-  for_chunks(rows, rows_per_chunk(channels), [&](std::int64_t begin, std::int64_t end) {
+  for_chunks(call.rows, rows_per_chunk(call.channels), [&](std::int64_t begin, std::int64_t end) {
 #if defined(__x86_64__)
     if (has_avx512()) {
-      avx512::normalize_rows_backward(dx, saved, begin, end, channels, accumulate);
+      avx512::normalize_rows_backward(call, begin, end);
       return;
     }
 #endif
-    backward_kernel(dx, &saved, begin, end, channels, accumulate);
+    backward_kernel(&call, begin, end);
   });
+  if (call.dbias != nullptr)
+    run(where, BiasBackward<T>{call.dbias, call.dx, call.rows, call.channels});
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                  \
-  template void layer_norm_forward(T*, float*, float*, const LayerNormInput<T>&, const T*,      \
-                                   const T*, std::int64_t, std::int64_t, float);                \
-  template void layer_norm_backward(T*, float*, float*, const LayerNormSaved<T>&, std::int64_t, \
-                                    std::int64_t, bool);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CPU_BODIES(LayerNormForward);
+TRIREME_CPU_BODIES(LayerNormBackward);
 
 }  // namespace trireme::ops::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/rotary.hpp"
+#include "ops/calls/rotary.hpp"
 
 #include <algorithm>
 
@@ -32,29 +32,20 @@ TRIREME_CLONES void rotate_row(T* row,
 }  // namespace
 
 template <class T>
-void rotate(T* packed,
-            const float* table,
-            const std::int32_t* positions,
-            std::int64_t rows,
-            const RotaryShape& shape,
-            Turn turn) {
+void run(Threads, const Rotate<T>& call) {
+  const RotaryShape& shape = call.shape;
   const std::int64_t half = shape.head_channels / 2;
   const std::int64_t together = std::max<std::int64_t>(1, elements_per_chunk / shape.stride);
-  for_chunks(rows, together, [&](std::int64_t begin, std::int64_t end) {
+  for_chunks(call.rows, together, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t position = positions != nullptr ? positions[r] : r % shape.time;
-      const float* cosines = table + position * shape.head_channels;
-      rotate_row(packed + r * shape.stride, cosines, cosines + half, shape.heads, half,
-                 turn == Turn::forward ? 1.0F : -1.0F);
+      const std::int64_t position = call.positions != nullptr ? call.positions[r] : r % shape.time;
+      const float* cosines = call.table + position * shape.head_channels;
+      rotate_row(call.packed + r * shape.stride, cosines, cosines + half, shape.heads, half,
+                 call.direction);
     }
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                  \
-  template void rotate(T*, const float*, const std::int32_t*, std::int64_t, const RotaryShape&, \
-                       Turn);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CPU_BODIES(Rotate);
 
 }  // namespace trireme::ops::cpu

@@ -1,39 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cuda/activations.hpp"
+#include "ops/calls/activations.hpp"
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {
 namespace {
 
 template <class T>
-struct SquaredReluForward {
-  T* y;
-  const T* x;
+struct SquaredReluForwardLoop {
+  SquaredReluForward<T> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(x + i);
+    auto pack = load<N>(call.x + i);
     for (T& value : pack.v) {
       const float at = to_float(value);
       value = from_float<T>(at < 0 ? 0.0F : at * at);  // NaN stays
     }
-    store<N>(y + i, pack);
+    store<N>(call.y + i, pack);
   }
 };
 
 template <class T>
-struct SquaredReluBackward {
-  T* dx;
-  const T* dy;
-  const T* x;
+struct SquaredReluBackwardLoop {
+  SquaredReluBackward<T> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const auto at_pack = load<N>(x + i);
-    auto pack = load<N>(dy + i);
+    const auto at_pack = load<N>(call.x + i);
+    auto pack = load<N>(call.dy + i);
     for (int k = 0; k < N; ++k) {
       const float at = to_float(at_pack.v[k]);
       pack.v[k] = from_float<T>(to_float(pack.v[k]) * (at < 0 ? 0.0F : 2.0F * at));
     }
-    store<N>(dx + i, pack);
+    store<N>(call.dx + i, pack);
   }
 };
 
@@ -44,33 +41,29 @@ __device__ inline float silu_exponential(float z) {
 }
 
 template <class T>
-struct SwigluForward {
-  T* y;
-  const T* x;
-  std::int64_t columns;
+struct SwigluForwardLoop {
+  SwigluForward<T> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const std::int64_t at = i / columns * 2 * columns + i % columns;
-    const auto gate = load<N>(x + at), up = load<N>(x + at + columns);
+    const std::int64_t at = i / call.columns * 2 * call.columns + i % call.columns;
+    const auto gate = load<N>(call.x + at), up = load<N>(call.x + at + call.columns);
     Pack<T, N> made;
     for (int k = 0; k < N; ++k) {
       const float g = to_float(gate.v[k]);
       made.v[k] = from_float<T>(g / (1.0F + silu_exponential(g)) * to_float(up.v[k]));
     }
-    store<N>(y + i, made);
+    store<N>(call.y + i, made);
   }
 };
 
 template <class T>
-struct SwigluBackward {
-  T* dx;
-  const T* dy;
-  const T* x;
-  std::int64_t columns;
+struct SwigluBackwardLoop {
+  SwigluBackward<T> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const std::int64_t at = i / columns * 2 * columns + i % columns;
-    const auto gate = load<N>(x + at), up = load<N>(x + at + columns), d = load<N>(dy + i);
+    const std::int64_t at = i / call.columns * 2 * call.columns + i % call.columns;
+    const auto gate = load<N>(call.x + at), up = load<N>(call.x + at + call.columns),
+               d = load<N>(call.dy + i);
     Pack<T, N> dgate, dup;
     for (int k = 0; k < N; ++k) {
       const float g = to_float(gate.v[k]);
@@ -80,47 +73,42 @@ struct SwigluBackward {
       dgate.v[k] = from_float<T>(to_float(d.v[k]) * to_float(up.v[k]) * (s * (1.0F + g * (e * s))));
       dup.v[k] = from_float<T>(to_float(d.v[k]) * (g * s));
     }
-    store<N>(dx + at, dgate);
-    store<N>(dx + at + columns, dup);
+    store<N>(call.dx + at, dgate);
+    store<N>(call.dx + at + call.columns, dup);
   }
 };
 
 }  // namespace
 
 template <class T>
-void squared_relu_forward(T* y, const T* x, std::int64_t count, RawStream stream) {
-  loop<pack_elements<T>>("squared_relu_forward", SquaredReluForward<T>{y, x}, count, aligned(y, x),
-                         stream);
+void run(const Queue& queue, const SquaredReluForward<T>& call) {
+  loop<pack_elements<T>>(call.name, SquaredReluForwardLoop<T>{call}, call.count,
+                         aligned(call.y, call.x), queue.stream);
 }
 
 template <class T>
-void squared_relu_backward(T* dx, const T* dy, const T* x, std::int64_t count, RawStream stream) {
-  loop<pack_elements<T>>("squared_relu_backward", SquaredReluBackward<T>{dx, dy, x}, count,
-                         aligned(dx, dy, x), stream);
+void run(const Queue& queue, const SquaredReluBackward<T>& call) {
+  loop<pack_elements<T>>(call.name, SquaredReluBackwardLoop<T>{call}, call.count,
+                         aligned(call.dx, call.dy, call.x), queue.stream);
 }
 
 template <class T>
-void swiglu_forward(T* y, const T* x, std::int64_t rows, std::int64_t columns, RawStream stream) {
+void run(const Queue& queue, const SwigluForward<T>& call) {
   constexpr int N = pack_elements<T>;
-  loop<N>("swiglu_forward", SwigluForward<T>{y, x, columns}, rows * columns,
-          aligned(y, x) && columns % N == 0, stream);
+  loop<N>(call.name, SwigluForwardLoop<T>{call}, call.rows * call.columns,
+          aligned(call.y, call.x) && call.columns % N == 0, queue.stream);
 }
 
 template <class T>
-void swiglu_backward(
-    T* dx, const T* dy, const T* x, std::int64_t rows, std::int64_t columns, RawStream stream) {
+void run(const Queue& queue, const SwigluBackward<T>& call) {
   constexpr int N = pack_elements<T>;
-  loop<N>("swiglu_backward", SwigluBackward<T>{dx, dy, x, columns}, rows * columns,
-          aligned(dx, dy, x) && columns % N == 0, stream);
+  loop<N>(call.name, SwigluBackwardLoop<T>{call}, call.rows * call.columns,
+          aligned(call.dx, call.dy, call.x) && call.columns % N == 0, queue.stream);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                          \
-  template void squared_relu_forward(T*, const T*, std::int64_t, RawStream);            \
-  template void squared_relu_backward(T*, const T*, const T*, std::int64_t, RawStream); \
-  template void swiglu_forward(T*, const T*, std::int64_t, std::int64_t, RawStream);    \
-  template void swiglu_backward(T*, const T*, const T*, std::int64_t, std::int64_t, RawStream);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CUDA_BODIES(SquaredReluForward);
+TRIREME_CUDA_BODIES(SquaredReluBackward);
+TRIREME_CUDA_BODIES(SwigluForward);
+TRIREME_CUDA_BODIES(SwigluBackward);
 
 }  // namespace trireme::ops::cuda

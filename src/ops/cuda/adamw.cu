@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operation is spelled out (the _rn functions and fmaf), so that the compiler cannot contract
 // the packed and the single loop differently: an element has the same bits wherever a shard begins.
-#include "ops/cuda/adamw.hpp"
+#include "ops/calls/adamw.hpp"
 #include "ops/cuda/pieces.cuh"
 
 namespace trireme::ops::cuda {
@@ -98,26 +98,20 @@ __global__ void __launch_bounds__(adamw_threads, 4)
 }  // namespace
 
 template <class T, class M>
-void adamw(std::span<const AdamwRange<T, M>> ranges,
-           const GradientNorm* norm,
-           device::cuda::RawStream stream) {
+void run(const Queue& queue, std::span<const AdamwRange<T, M>> ranges, const GradientNorm* norm) {
   List<T, M> list;
   for (const AdamwRange<T, M>& range : ranges)
     if (range.count > 0)
       list.add({range, aligned(range.parameter, range.master, range.m, range.v, range.gradient)},
                per_block);
   if (list.blocks > 0)
-    launch("adamw", adamw_kernel<T, M>, {static_cast<unsigned>(list.blocks), adamw_threads}, stream,
-           list, norm);
+    launch("adamw", adamw_kernel<T, M>, {static_cast<unsigned>(list.blocks), adamw_threads},
+           queue.stream, list, norm);
 }
 
-#define TRIREME_ADAMW(T, M)                                                   \
-  template void adamw(std::span<const AdamwRange<T, M>>, const GradientNorm*, \
-                      device::cuda::RawStream)
-TRIREME_ADAMW(float, float);
-TRIREME_ADAMW(Bf16, float);
-TRIREME_ADAMW(float, Bf16);
-TRIREME_ADAMW(Bf16, Bf16);
-#undef TRIREME_ADAMW
+template void run(const Queue&, std::span<const AdamwRange<float, float>>, const GradientNorm*);
+template void run(const Queue&, std::span<const AdamwRange<float, Bf16>>, const GradientNorm*);
+template void run(const Queue&, std::span<const AdamwRange<Bf16, float>>, const GradientNorm*);
+template void run(const Queue&, std::span<const AdamwRange<Bf16, Bf16>>, const GradientNorm*);
 
 }  // namespace trireme::ops::cuda

@@ -8,8 +8,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 
+#include "ops/calls/call.hpp"
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {
@@ -99,7 +99,7 @@ void add_column_totals(const char* name,
          totals, partial, slices, columns);
 }
 
-/// `workspace` has `workspace_bytes`. N columns per lane when `packed`: columns are a multiple of N
+/// By way of the queue's workspace. N columns per lane when `packed`: columns are a multiple of N
 /// then, and rows aligned.
 template <int K, int N, class Body>
 void add_column_sums(const char* name,
@@ -108,22 +108,21 @@ void add_column_sums(const char* name,
                      std::int64_t rows,
                      std::int64_t columns,
                      bool packed,
-                     std::byte* workspace,
-                     std::size_t workspace_bytes,
-                     RawStream stream) {
+                     const Queue& queue) {
   constexpr std::int64_t most_slices = 128, fewest_rows = 4 * column_warps;
-  const auto room = static_cast<std::int64_t>(workspace_bytes / sizeof(float)) / (K * columns);
+  const auto room =
+      static_cast<std::int64_t>(queue.workspace_bytes / sizeof(float)) / (K * columns);
   std::int64_t slices =
       std::min({most_slices, blocks_for(rows, fewest_rows), std::max<std::int64_t>(1, room)});
   const std::int64_t rows_per_slice = blocks_for(rows, slices);
   slices = blocks_for(rows, rows_per_slice);
-  auto* partial = reinterpret_cast<float*>(workspace);
+  auto* partial = reinterpret_cast<float*>(queue.workspace);
   const dim3 threads(warp_lanes, column_warps);
   const dim3 blocks(static_cast<unsigned>(blocks_for(columns, warp_lanes * (packed ? N : 1))),
                     static_cast<unsigned>(slices));
   launch(name, packed ? column_slices_kernel<K, N, Body> : column_slices_kernel<K, 1, Body>,
-         {blocks, threads}, stream, body, partial, rows, columns, rows_per_slice);
-  add_column_totals<K>(name, to, partial, slices, columns, stream);
+         {blocks, threads}, queue.stream, body, partial, rows, columns, rows_per_slice);
+  add_column_totals<K>(name, to, partial, slices, columns, queue.stream);
 }
 
 }  // namespace trireme::ops::cuda

@@ -5,7 +5,7 @@
 // two blocks fill a multiprocessor, whose first-level cache holds two rows of 50 thousand in bf16.
 // Both directions read packs of the same width, so that their losses have the same bits. Source:
 // Milakov, Gimelshein 2018, "Online normalizer calculation for softmax", algorithm 3.
-#include "ops/cuda/cross_entropy.hpp"
+#include "ops/calls/cross_entropy.hpp"
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {
@@ -43,7 +43,7 @@ struct Capped {
   float cap, inverse;
 };
 
-struct CapLogits {
+struct CapLogitsLoop {
   float* logits;
   Capped cap;
 
@@ -82,36 +82,31 @@ __device__ Normalizer normalizer_of(const T* row, Cap cap, int vocabulary, float
 
 template <int N, class Cap, class T>
 __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_kernel(
-    float* losses, const T* logits, const std::int32_t* targets, Cap cap, int vocabulary) {
+    CrossEntropyForward<T> call, Cap cap) {
   __shared__ float shared[threads / warp_lanes];
   const std::int64_t row = blockIdx.x;
-  const std::int32_t target = targets[row];
+  const std::int32_t target = call.targets[row];
   if (target < 0) {
     if (threadIdx.x == 0)
-      losses[row] = 0;
+      call.losses[row] = 0;
     return;
   }
-  const T* mine = logits + row * vocabulary;
+  const auto vocabulary = static_cast<int>(call.vocabulary);  // targets are 32 bits
+  const T* mine = call.logits + row * vocabulary;
   const Normalizer n = normalizer_of<N>(mine, cap, vocabulary, shared);
   if (threadIdx.x == 0)
-    losses[row] = logf(n.sum) - (cap(to_float(mine[target])) - n.largest);
+    call.losses[row] = logf(n.sum) - (cap(to_float(mine[target])) - n.largest);
 }
 
 template <int N, class Cap, class T, class D>
 __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_backward_kernel(
-    float* losses,
-    D* gradient,
-    const T* logits,
-    const std::int32_t* targets,
-    Cap cap,
-    float twice_z_loss,
-    float scale,
-    int vocabulary) {
+    CrossEntropyForwardBackward<T, D> call, Cap cap) {
   __shared__ float shared[threads / warp_lanes];
   const std::int64_t row = blockIdx.x;
-  const std::int32_t target = targets[row];
-  const T* mine = logits + row * vocabulary;
-  D* to = gradient + row * vocabulary;
+  const std::int32_t target = call.targets[row];
+  const auto vocabulary = static_cast<int>(call.vocabulary);  // targets are 32 bits
+  const T* mine = call.logits + row * vocabulary;
+  D* to = call.gradient + row * vocabulary;
   const int first = static_cast<int>(threadIdx.x) * N;
   constexpr int step = threads * N;
   if (target < 0) {
@@ -121,13 +116,14 @@ __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_ba
       store<N>(to + v, nothing);
     }
     if (threadIdx.x == 0)
-      losses[row] = 0;
+      call.losses[row] = 0;
     return;
   }
   const float at_target = cap(to_float(mine[target]));
   // The sums inside wait for all threads, so no thread overwrites the target before it is read.
   const Normalizer n = normalizer_of<N>(mine, cap, vocabulary, shared);
-  float factor = scale / n.sum;
+  float factor = call.scale / n.sum;
+  const float twice_z_loss = 2.0F * call.terms.z_loss;
   if (twice_z_loss > 0)
     factor *= 1.0F + twice_z_loss * (n.largest + logf(n.sum));
   const auto scaled_probability = [&](float seen) {
@@ -145,80 +141,51 @@ __global__ __launch_bounds__(threads, blocks_per_multiprocessor) void forward_ba
     }
   // By the thread that has just written there.
   if (target / N % threads == static_cast<int>(threadIdx.x))
-    to[target] = from_float<D>(cap.gradient(scaled_probability(at_target) - scale, at_target));
+    to[target] = from_float<D>(cap.gradient(scaled_probability(at_target) - call.scale, at_target));
   if (threadIdx.x == 0)
-    losses[row] = logf(n.sum) - (at_target - n.largest);
+    call.losses[row] = logf(n.sum) - (at_target - n.largest);
 }
 
 }  // namespace
 
 template <class T>
-void cross_entropy_forward(float* losses,
-                           const T* logits,
-                           const std::int32_t* targets,
-                           const LossTerms& terms,
-                           std::int64_t rows,
-                           std::int64_t vocabulary,
-                           RawStream stream) {
-  const auto blocks = static_cast<unsigned>(rows);
-  const bool packed = vocabulary % width == 0 && aligned(logits);
-  const auto run = [&](auto cap) {
+void run(const Queue& queue, const CrossEntropyForward<T>& call) {
+  const bool packed = call.vocabulary % width == 0 && aligned(call.logits);
+  const auto run_with = [&](auto cap) {
     using Cap = decltype(cap);
-    launch("cross_entropy_forward",
-           packed ? forward_kernel<width, Cap, T> : forward_kernel<1, Cap, T>, {blocks, threads},
-           stream, losses, logits, targets, cap,
-           static_cast<int>(vocabulary));  // targets are 32 bits
+    launch(call.name, packed ? forward_kernel<width, Cap, T> : forward_kernel<1, Cap, T>,
+           {static_cast<unsigned>(call.rows), threads}, queue.stream, call, cap);
   };
-  if (terms.capped())
-    run(Capped(terms));
+  if (call.terms.capped())
+    run_with(Capped(call.terms));
   else
-    run(Uncapped(terms));
+    run_with(Uncapped(call.terms));
 }
 
 template <class T, class D>
-void cross_entropy_forward_backward(float* losses,
-                                    D* gradient,
-                                    const T* logits,
-                                    const std::int32_t* targets,
-                                    const LossTerms& terms,
-                                    float scale,
-                                    std::int64_t rows,
-                                    std::int64_t vocabulary,
-                                    RawStream stream) {
-  const auto blocks = static_cast<unsigned>(rows);
-  const bool packed = vocabulary % width == 0 && aligned(logits, gradient);
-  const auto run = [&](auto cap) {
+void run(const Queue& queue, const CrossEntropyForwardBackward<T, D>& call) {
+  const bool packed = call.vocabulary % width == 0 && aligned(call.logits, call.gradient);
+  const auto run_with = [&](auto cap) {
     using Cap = decltype(cap);
     launch(
-        "cross_entropy_forward_backward",
+        call.name,
         packed ? forward_backward_kernel<width, Cap, T, D> : forward_backward_kernel<1, Cap, T, D>,
-        {blocks, threads}, stream, losses, gradient, logits, targets, cap, 2.0F * terms.z_loss,
-        scale, static_cast<int>(vocabulary));
+        {static_cast<unsigned>(call.rows), threads}, queue.stream, call, cap);
   };
-  if (terms.capped())
-    run(Capped(terms));
+  if (call.terms.capped())
+    run_with(Capped(call.terms));
   else
-    run(Uncapped(terms));
+    run_with(Uncapped(call.terms));
 }
 
-void cap_logits(float* logits, float cap, std::int64_t count, RawStream stream) {
-  loop<4>("cap_logits", CapLogits{logits, Capped(LossTerms{.softcap = cap})}, count,
-          aligned(logits), stream);
+void run(const Queue& queue, const CapLogits& call) {
+  loop<4>(call.name, CapLogitsLoop{call.logits, Capped(call.terms)}, call.count,
+          aligned(call.logits), queue.stream);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                 \
-  template void cross_entropy_forward(float*, const T*, const std::int32_t*, const LossTerms&, \
-                                      std::int64_t, std::int64_t, RawStream);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
-#define TRIREME_INSTANTIATE(T, D)                                                         \
-  template void cross_entropy_forward_backward(float*, D*, const T*, const std::int32_t*, \
-                                               const LossTerms&, float, std::int64_t,     \
-                                               std::int64_t, RawStream);
-TRIREME_INSTANTIATE(float, float)
-TRIREME_INSTANTIATE(float, Bf16)
-TRIREME_INSTANTIATE(Bf16, Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CUDA_BODIES(CrossEntropyForward);
+template void run(const Queue&, const CrossEntropyForwardBackward<float, float>&);
+template void run(const Queue&, const CrossEntropyForwardBackward<float, Bf16>&);
+template void run(const Queue&, const CrossEntropyForwardBackward<Bf16, Bf16>&);
 
 }  // namespace trireme::ops::cuda

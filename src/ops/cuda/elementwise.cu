@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/calls/elementwise.hpp"
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/dropout.cuh"
-#include "ops/cuda/elementwise.hpp"
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {
@@ -20,29 +20,26 @@ __device__ inline float gate_exponential(float x) {
 }
 
 template <class T>
-struct GeluForward {
-  T* y;
-  const T* x;
+struct GeluForwardLoop {
+  GeluForward<T> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(x + i);
+    auto pack = load<N>(call.x + i);
     for (T& value : pack.v) {
       const float at = to_float(value);
       value = from_float<T>(at / (1.0F + gate_exponential(at)));
     }
-    store<N>(y + i, pack);
+    store<N>(call.y + i, pack);
   }
 };
 
 template <class T>
-struct GeluBackward {
-  T* dx;
-  const T* dy;
-  const T* x;
+struct GeluBackwardLoop {
+  GeluBackward<T> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const auto at_pack = load<N>(x + i);
-    auto pack = load<N>(dy + i);
+    const auto at_pack = load<N>(call.x + i);
+    auto pack = load<N>(call.dy + i);
     for (int k = 0; k < N; ++k) {
       const float at = to_float(at_pack.v[k]);
       const float e = gate_exponential(at);
@@ -52,52 +49,46 @@ struct GeluBackward {
       const float bend = at * at < 1.0e3F ? at * (e * s) * s * slope : 0.0F;
       pack.v[k] = from_float<T>(to_float(pack.v[k]) * (s + bend));
     }
-    store<N>(dx + i, pack);
+    store<N>(call.dx + i, pack);
   }
 };
 
-/// y = x · mask.
 template <class T>
-struct Dropped {
-  T* y;
-  const T* x;
-  std::int64_t columns;
-  Dropout dropout;
+struct DropoutBackwardLoop {
+  DropoutBackward<T> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(x + i);
+    auto pack = load<N>(call.dy + i);
     float values[N];
     for (int k = 0; k < N; ++k) values[k] = to_float(pack.v[k]);
-    if (dropout.active())
-      drop<N>(values, dropout, static_cast<std::uint64_t>(i / columns),
-              static_cast<std::uint64_t>(i % columns));
+    if (call.dropout.active())
+      drop<N>(values, call.dropout, static_cast<std::uint64_t>(i / call.columns),
+              static_cast<std::uint64_t>(i % call.columns));
     for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k]);
-    store<N>(y + i, pack);
+    store<N>(call.dbranch + i, pack);
   }
 };
 
-struct Add {
-  float* sum;
-  const float* term;
+struct AddLoop {
+  Add call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    auto pack = load<N>(sum + i);
-    const auto other = load<N>(term + i);
+    auto pack = load<N>(call.sum + i);
+    const auto other = load<N>(call.term + i);
     for (int k = 0; k < N; ++k) pack.v[k] += other.v[k];
-    store<N>(sum + i, pack);
+    store<N>(call.sum + i, pack);
   }
 };
 
 template <class To, class From>
-struct Cast {
-  To* to;
-  const From* from;
+struct CastLoop {
+  Cast<To, From> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const auto in = load<N>(from + i);
+    const auto in = load<N>(call.from + i);
     Pack<To, N> out;
     for (int k = 0; k < N; ++k) out.v[k] = from_float<To>(to_float(in.v[k]));
-    store<N>(to + i, out);
+    store<N>(call.to + i, out);
   }
 };
 
@@ -117,11 +108,10 @@ struct SpreadBias {
 
 template <class T>
 struct BiasTerms {
-  const T* dy;
-  std::int64_t columns;
+  BiasBackward<T> call;
   template <int N>
   __device__ void add(float (&sums)[1][N], std::int64_t row, std::int64_t column) const {
-    const auto pack = load<N>(dy + row * columns + column);
+    const auto pack = load<N>(call.dy + row * call.columns + column);
     for (int k = 0; k < N; ++k) sums[0][k] += to_float(pack.v[k]);
   }
 };
@@ -129,50 +119,41 @@ struct BiasTerms {
 }  // namespace
 
 template <class T>
-void gelu_forward(T* y, const T* x, std::int64_t count, RawStream stream) {
-  loop<pack_elements<T>>("gelu_forward", GeluForward<T>{y, x}, count, aligned(y, x), stream);
+void run(const Queue& queue, const GeluForward<T>& call) {
+  loop<pack_elements<T>>(call.name, GeluForwardLoop<T>{call}, call.count, aligned(call.y, call.x),
+                         queue.stream);
 }
 
 template <class T>
-void gelu_backward(T* dx, const T* dy, const T* x, std::int64_t count, RawStream stream) {
-  loop<pack_elements<T>>("gelu_backward", GeluBackward<T>{dx, dy, x}, count, aligned(dx, dy, x),
-                         stream);
+void run(const Queue& queue, const GeluBackward<T>& call) {
+  loop<pack_elements<T>>(call.name, GeluBackwardLoop<T>{call}, call.count,
+                         aligned(call.dx, call.dy, call.x), queue.stream);
 }
 
 template <class T>
-void dropout_backward(T* dbranch,
-                      const T* dy,
-                      std::int64_t rows,
-                      std::int64_t columns,
-                      const Dropout& d,
-                      RawStream stream) {
-  loop<pack_elements<T>>("dropout_backward", Dropped<T>{dbranch, dy, columns, d}, rows * columns,
-                         aligned(dbranch, dy) && columns % pack_elements<T> == 0, stream);
+void run(const Queue& queue, const DropoutBackward<T>& call) {
+  constexpr int N = pack_elements<T>;
+  loop<N>(call.name, DropoutBackwardLoop<T>{call}, call.rows * call.columns,
+          aligned(call.dbranch, call.dy) && call.columns % N == 0, queue.stream);
 }
 
 template <class T>
-void bias_backward(float* db,
-                   const T* dy,
-                   std::int64_t rows,
-                   std::int64_t columns,
-                   std::byte* workspace,
-                   std::size_t workspace_bytes,
-                   RawStream stream) {
-  float* const to[1] = {db};
-  add_column_sums<1, pack_elements<T>>("bias_backward", BiasTerms<T>{dy, columns}, to, rows,
-                                       columns, aligned(dy) && columns % pack_elements<T> == 0,
-                                       workspace, workspace_bytes, stream);
+void run(const Queue& queue, const BiasBackward<T>& call) {
+  constexpr int N = pack_elements<T>;
+  add_column_sums<1, N>(call.name, BiasTerms<T>{call}, {call.db}, call.rows, call.columns,
+                        aligned(call.dy) && call.columns % N == 0, queue);
 }
 
-void add(float* sum, const float* term, std::int64_t count, RawStream stream) {
-  loop<4>("add", Add{sum, term}, count, aligned(sum, term), stream);
+void run(const Queue& queue, const Add& call) {
+  loop<4>(call.name, AddLoop{call}, call.count, aligned(call.sum, call.term), queue.stream);
 }
 
 template <class To, class From>
-void cast(To* to, const From* from, std::int64_t count, RawStream stream) {
+void run(const Queue& queue, const Cast<To, From>& call) {
   constexpr int width =
       pack_elements < To >> pack_elements<From> ? pack_elements<To> : pack_elements<From>;
-  loop<width>("cast", Cast<To, From>{to, from}, count, aligned(to, from), stream);
+  loop<width>(call.name, CastLoop<To, From>{call}, call.count, aligned(call.to, call.from),
+              queue.stream);
 }
 
 template <class C, class B>
@@ -186,19 +167,17 @@ void spread_bias(C* c,
           stream);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                              \
-  template void gelu_forward(T*, const T*, std::int64_t, RawStream);                        \
-  template void gelu_backward(T*, const T*, const T*, std::int64_t, RawStream);             \
-  template void dropout_backward(T*, const T*, std::int64_t, std::int64_t, const Dropout&,  \
-                                 RawStream);                                                \
-  template void bias_backward(float*, const T*, std::int64_t, std::int64_t, std::byte*,     \
-                              std::size_t, RawStream);                                      \
-  template void cast(T*, const float*, std::int64_t, RawStream);                            \
-  template void cast(T*, const Bf16*, std::int64_t, RawStream);                             \
-  template void spread_bias(T*, const float*, std::int64_t, std::int64_t, bool, RawStream); \
-  template void spread_bias(T*, const Bf16*, std::int64_t, std::int64_t, bool, RawStream);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CUDA_BODIES(GeluForward);
+TRIREME_CUDA_BODIES(GeluBackward);
+TRIREME_CUDA_BODIES(DropoutBackward);
+TRIREME_CUDA_BODIES(BiasBackward);
+template void run(const Queue&, const Cast<float, float>&);
+template void run(const Queue&, const Cast<float, Bf16>&);
+template void run(const Queue&, const Cast<Bf16, float>&);
+template void run(const Queue&, const Cast<Bf16, Bf16>&);
+template void spread_bias(float*, const float*, std::int64_t, std::int64_t, bool, RawStream);
+template void spread_bias(float*, const Bf16*, std::int64_t, std::int64_t, bool, RawStream);
+template void spread_bias(Bf16*, const float*, std::int64_t, std::int64_t, bool, RawStream);
+template void spread_bias(Bf16*, const Bf16*, std::int64_t, std::int64_t, bool, RawStream);
 
 }  // namespace trireme::ops::cuda

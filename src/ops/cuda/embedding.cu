@@ -12,8 +12,8 @@
 // its slice before it with the same digit.
 #include <utility>
 
+#include "ops/calls/embedding.hpp"
 #include "ops/cuda/dropout.cuh"
-#include "ops/cuda/embedding.hpp"
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {
@@ -87,46 +87,40 @@ __global__ void scatter_kernel(int* sorted,
 }
 
 template <class T>
-struct Forward {
-  T* out;
-  const std::int32_t* tokens;
-  const T* wte;
-  const T* wpe;
-  EmbeddingSizes sizes;
-  Dropout dropout;
+struct ForwardLoop {
+  EmbeddingForward<T> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const std::int64_t row = i / sizes.channels, c = i % sizes.channels;
-    const std::int64_t position = row % sizes.time;
-    const auto a = load<N>(wte + tokens[row] * sizes.channels + c);
+    const std::int64_t row = i / call.shape.channels, c = i % call.shape.channels;
+    const std::int64_t position = row % call.shape.time;
+    const auto a = load<N>(call.wte + call.tokens[row] * call.shape.channels + c);
     float values[N];
     for (int k = 0; k < N; ++k) values[k] = to_float(a.v[k]);
-    if (wpe != nullptr) {
-      const auto b = load<N>(wpe + position * sizes.channels + c);
+    if (call.wpe != nullptr) {
+      const auto b = load<N>(call.wpe + position * call.shape.channels + c);
       for (int k = 0; k < N; ++k) values[k] += to_float(b.v[k]);
     }
-    if (dropout.active())
-      drop<N>(values, dropout, static_cast<std::uint64_t>(row / sizes.time),
-              static_cast<std::uint64_t>(position * sizes.channels + c));
+    if (call.dropout.active())
+      drop<N>(values, call.dropout, static_cast<std::uint64_t>(row / call.shape.time),
+              static_cast<std::uint64_t>(position * call.shape.channels + c));
     Pack<T, N> pack;
     for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k]);
-    store<N>(out + i, pack);
+    store<N>(call.out + i, pack);
   }
 };
 
 /// N elements of dout after dropout.
 template <int N, class T>
 __device__ inline void load_dropped(float (&values)[N],
-                                    const T* dout,
-                                    const EmbeddingSizes& sizes,
-                                    const Dropout& dropout,
+                                    const EmbeddingBackward<T>& call,
                                     std::int64_t row,
                                     std::int64_t c) {
-  const auto pack = load<N>(dout + row * sizes.channels + c);
+  const EmbeddingShape& shape = call.shape;
+  const auto pack = load<N>(call.dout + row * shape.channels + c);
   for (int k = 0; k < N; ++k) values[k] = to_float(pack.v[k]);
-  if (dropout.active())
-    drop<N>(values, dropout, static_cast<std::uint64_t>(row / sizes.time),
-            static_cast<std::uint64_t>(row % sizes.time * sizes.channels + c));
+  if (call.dropout.active())
+    drop<N>(values, call.dropout, static_cast<std::uint64_t>(row / shape.time),
+            static_cast<std::uint64_t>(row % shape.time * shape.channels + c));
 }
 
 template <int N>
@@ -138,21 +132,18 @@ __device__ inline void add_to(float* to, const float (&sums)[N]) {
 
 /// dwpe[i] += the batch's rows at that position, in their order.
 template <class T>
-struct PositionBackward {
-  float* dwpe;
-  const T* dout;
-  EmbeddingSizes sizes;
-  Dropout dropout;
+struct PositionLoop {
+  EmbeddingBackward<T> call;
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const std::int64_t position = i / sizes.channels, c = i % sizes.channels;
+    const std::int64_t position = i / call.shape.channels, c = i % call.shape.channels;
     float sums[N] = {};
-    for (std::int64_t b = 0; b < sizes.batch; ++b) {
+    for (std::int64_t b = 0; b < call.shape.batch; ++b) {
       float values[N];
-      load_dropped<N>(values, dout, sizes, dropout, b * sizes.time + position, c);
+      load_dropped<N>(values, call, b * call.shape.time + position, c);
       for (int k = 0; k < N; ++k) sums[k] += values[k];
     }
-    add_to<N>(dwpe + i, sums);
+    add_to<N>(call.dwpe + i, sums);
   }
 };
 
@@ -184,12 +175,10 @@ __device__ inline float* place_of(float* partial,
 
 /// The block of the first row after a cut adds up all until the next one.
 template <int N, class T>
-__global__ void token_backward_kernel(float* dwte,
+__global__ void token_backward_kernel(EmbeddingBackward<T> call,
                                       float* partial,
-                                      const T* dout,
-                                      SortedRows sorted,
-                                      EmbeddingSizes sizes,
-                                      Dropout dropout) {
+                                      SortedRows sorted) {
+  const std::int64_t channels = call.shape.channels;
   const std::int64_t first = blockIdx.x;
   const bool begins = sorted.begins(first);
   if (!begins && first % sorted.stretch != 0)
@@ -205,15 +194,15 @@ __global__ void token_backward_kernel(float* dwte,
       beyond = middle;
   }
   const bool whole = begins && (end == sorted.count || sorted.token(end) != token);
-  float* to = whole ? dwte + token * sizes.channels
-                    : place_of(partial, first / sorted.stretch, begins, sizes.channels);
-  for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * N; c < sizes.channels;
+  float* to = whole ? call.dwte + token * channels
+                    : place_of(partial, first / sorted.stretch, begins, channels);
+  for (std::int64_t c = static_cast<std::int64_t>(threadIdx.x) * N; c < channels;
        c += static_cast<std::int64_t>(blockDim.x) * N) {
     float sums[N] = {};
 #pragma unroll 8  // additions stay in order; the reads go ahead of them
     for (std::int64_t at = first; at < end; ++at) {
       float values[N];
-      load_dropped<N>(values, dout, sizes, dropout, sorted.rows[at], c);
+      load_dropped<N>(values, call, sorted.rows[at], c);
       for (int k = 0; k < N; ++k) sums[k] += values[k];
     }
     if (whole) {
@@ -262,17 +251,17 @@ __global__ void frequent_token_kernel(float* dwte,
 
 /// The rows' order by token, in `memory`.
 const int* sort_rows(const std::int32_t* tokens,
-                     const EmbeddingSizes& sizes,
+                     const EmbeddingShape& shape,
                      int* memory,
                      RawStream stream) {
-  const auto rows = static_cast<int>(sizes.batch * sizes.time);
+  const auto rows = static_cast<int>(shape.batch * shape.time);
   const auto slices = static_cast<int>(blocks_for(rows, slice_rows));
   const auto blocks = static_cast<unsigned>(slices);
   int* sorted = memory;
   int* other = memory + rows;
   int* counts = memory + 2 * static_cast<std::int64_t>(rows);
   const int* order = nullptr;  // at first the rows' own
-  for (int shift = 0; shift == 0 || (sizes.vocabulary - 1) >> shift > 0; shift += digit_bits) {
+  for (int shift = 0; shift == 0 || (shape.vocabulary - 1) >> shift > 0; shift += digit_bits) {
     launch("counting tokens", count_kernel, {blocks, digits}, stream, counts, tokens, order, rows,
            slices, shift);
     launch("scanning counts of tokens", scan_kernel, {1, scan_threads}, stream, counts,
@@ -284,23 +273,6 @@ const int* sort_rows(const std::int32_t* tokens,
   }
   return order;
 }
-
-}  // namespace
-
-template <class T>
-void embedding_forward(T* out,
-                       const std::int32_t* tokens,
-                       const T* wte,
-                       const T* wpe,
-                       const EmbeddingSizes& sizes,
-                       const Dropout& dropout,
-                       RawStream stream) {
-  loop<pack_elements<T>>("embedding_forward", Forward<T>{out, tokens, wte, wpe, sizes, dropout},
-                         sizes.batch * sizes.time * sizes.channels,
-                         aligned(out, wte, wpe) && sizes.channels % pack_elements<T> == 0, stream);
-}
-
-namespace {
 
 std::int64_t sort_bytes(std::int64_t tokens) {
   const std::int64_t numbers = 2 * tokens + digits * blocks_for(tokens, slice_rows);
@@ -319,47 +291,41 @@ std::size_t embedding_backward_bytes(std::int64_t tokens, std::int64_t channels)
 }
 
 template <class T>
-void embedding_backward(float* dwte,
-                        float* dwpe,
-                        const T* dout,
-                        const std::int32_t* tokens,
-                        const EmbeddingSizes& sizes,
-                        const Dropout& dropout,
-                        std::byte* workspace,
-                        std::size_t workspace_bytes,
-                        RawStream stream) {
+void run(const Queue& queue, const EmbeddingForward<T>& call) {
   constexpr int N = pack_elements<T>;
-  const std::int64_t rows = sizes.batch * sizes.time, for_sort = sort_bytes(rows);
-  const bool packed = aligned(dout, dwte, dwpe) && sizes.channels % N == 0;
-  if (dwpe != nullptr)
-    loop<N>("embedding_backward", PositionBackward<T>{dwpe, dout, sizes, dropout},
-            sizes.time * sizes.channels, packed, stream);
+  const EmbeddingShape& shape = call.shape;
+  loop<N>(call.name, ForwardLoop<T>{call}, shape.batch * shape.time * shape.channels,
+          aligned(call.out, call.wte, call.wpe) && shape.channels % N == 0, queue.stream);
+}
+
+template <class T>
+void run(const Queue& queue, const EmbeddingBackward<T>& call) {
+  constexpr int N = pack_elements<T>;
+  const EmbeddingShape& shape = call.shape;
+  const std::int64_t rows = shape.batch * shape.time, for_sort = sort_bytes(rows);
+  const bool packed = aligned(call.dout, call.dwte, call.dwpe) && shape.channels % N == 0;
+  if (call.dwpe != nullptr)
+    loop<N>(call.name, PositionLoop<T>{call}, shape.time * shape.channels, packed, queue.stream);
   std::int64_t stretch = 64;
-  while (for_sort + partial_bytes(rows, sizes.channels, stretch) >
-         static_cast<std::int64_t>(workspace_bytes))
+  while (for_sort + partial_bytes(rows, shape.channels, stretch) >
+         static_cast<std::int64_t>(queue.workspace_bytes))
     stretch *= 2;
   const SortedRows sorted{
-      tokens, sort_rows(tokens, sizes, reinterpret_cast<int*>(workspace), stream), rows, stretch};
-  auto* partial = reinterpret_cast<float*>(workspace + for_sort);
+      call.tokens,
+      sort_rows(call.tokens, shape, reinterpret_cast<int*>(queue.workspace), queue.stream), rows,
+      stretch};
+  auto* partial = reinterpret_cast<float*>(queue.workspace + for_sort);
   constexpr unsigned threads = 128;
-  launch("embedding_backward", packed ? token_backward_kernel<N, T> : token_backward_kernel<1, T>,
-         {static_cast<unsigned>(rows), threads}, stream, dwte, partial, dout, sorted, sizes,
-         dropout);
+  launch(call.name, packed ? token_backward_kernel<N, T> : token_backward_kernel<1, T>,
+         {static_cast<unsigned>(rows), threads}, queue.stream, call, partial, sorted);
   if (rows > stretch)
     launch("embedding_backward of frequent tokens",
            packed ? frequent_token_kernel<N> : frequent_token_kernel<1>,
-           {static_cast<unsigned>(blocks_for(rows, stretch)), threads}, stream, dwte, partial,
-           sorted, sizes.channels);
+           {static_cast<unsigned>(blocks_for(rows, stretch)), threads}, queue.stream, call.dwte,
+           partial, sorted, shape.channels);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                                     \
-  template void embedding_forward(T*, const std::int32_t*, const T*, const T*,                     \
-                                  const EmbeddingSizes&, const Dropout&, RawStream);               \
-  template void embedding_backward(float*, float*, const T*, const std::int32_t*,                  \
-                                   const EmbeddingSizes&, const Dropout&, std::byte*, std::size_t, \
-                                   RawStream);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CUDA_BODIES(EmbeddingForward);
+TRIREME_CUDA_BODIES(EmbeddingBackward);
 
 }  // namespace trireme::ops::cuda

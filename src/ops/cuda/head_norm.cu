@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp per head of a row, eight of them per block: a lane owns pairs of channels that turn
 // together, or channels where nothing turns, so no other lane reads what it overwrites.
+#include "ops/calls/head_norm.hpp"
 #include "ops/cuda/columns.cuh"
-#include "ops/cuda/head_norm.hpp"
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {
@@ -41,21 +41,22 @@ __device__ inline float turned_back(const HeadNormRows<T>& all,
 }
 
 template <class T>
-__global__ void head_forward_kernel(T* packed, T* raw, float* rstd, HeadNormRows<T> all) {
+__global__ void head_forward_kernel(HeadNormForward<T> call) {
+  const HeadNormRows<T>& all = call.all;
   const std::int64_t unit = static_cast<std::int64_t>(blockIdx.x) * heads_per_block + threadIdx.y;
   if (unit >= all.rows * all.heads)
     return;
   const NormedHead<T> head{all, unit / all.heads, unit % all.heads};
-  T* x = packed + head.packed_at();
+  T* x = call.packed + head.packed_at();
   float squares = 0;
   for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
     squares += to_float(x[c]) * to_float(x[c]);
   const float s = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(all.channels) + all.epsilon);
-  if (raw != nullptr) {
+  if (call.raw != nullptr) {
     if (threadIdx.x == 0)
-      rstd[unit] = s;
+      call.rstd[unit] = s;
     for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
-      raw[head.kept_at() + c] = x[c];
+      call.raw[head.kept_at() + c] = x[c];
   }
   __syncwarp();  // all of the head is read
   if (all.table == nullptr) {
@@ -75,17 +76,15 @@ __global__ void head_forward_kernel(T* packed, T* raw, float* rstd, HeadNormRows
 
 /// dx = s (u - xhat mean(u xhat)) with u = dz gain, xhat = x s, and dz the gradient turned back.
 template <class T>
-__global__ void head_backward_kernel(T* d_packed,
-                                     const T* raw,
-                                     const float* rstd,
-                                     HeadNormRows<T> all) {
+__global__ void head_backward_kernel(HeadNormBackward<T> call) {
+  const HeadNormRows<T>& all = call.all;
   const std::int64_t unit = static_cast<std::int64_t>(blockIdx.x) * heads_per_block + threadIdx.y;
   if (unit >= all.rows * all.heads)
     return;
   const NormedHead<T> head{all, unit / all.heads, unit % all.heads};
-  T* d = d_packed + head.packed_at();
-  const T* x = raw + head.kept_at();
-  const float s = rstd[unit];
+  T* d = call.d_packed + head.packed_at();
+  const T* x = call.raw + head.kept_at();
+  const float s = call.rstd[unit];
   float product = 0;
   for (std::int64_t c = threadIdx.x; c < all.channels; c += warp_lanes)
     product += turned_back(all, head.row, d, c) * head.gain(c) * (to_float(x[c]) * s);
@@ -111,17 +110,15 @@ __global__ void head_backward_kernel(T* d_packed,
 /// The terms of the gradient of one gain; a row is a head of a row here.
 template <class T>
 struct GainTerms {
-  const T* d_packed;
-  const T* raw;
-  const float* rstd;
-  HeadNormRows<T> all;
+  HeadNormBackward<T> call;
   std::int64_t first_head, count;  // of queries, or of keys
   template <int N>
   __device__ void add(float (&sums)[1][N], std::int64_t unit, std::int64_t column) const {
+    const HeadNormRows<T>& all = call.all;
     const NormedHead<T> head{all, unit / count, first_head + unit % count};
-    const T* d = d_packed + head.packed_at();
-    const T* x = raw + head.kept_at();
-    const float s = rstd[head.row * all.heads + head.head];
+    const T* d = call.d_packed + head.packed_at();
+    const T* x = call.raw + head.kept_at();
+    const float s = call.rstd[head.row * all.heads + head.head];
     for (int k = 0; k < N; ++k)
       sums[0][k] += turned_back(all, head.row, d, column + k) * (to_float(x[column + k]) * s);
   }
@@ -135,44 +132,29 @@ LaunchShape shape_of_heads(std::int64_t heads) {
 }  // namespace
 
 template <class T>
-void head_norm_forward(
-    T* packed, T* raw, float* rstd, const HeadNormRows<T>& all, RawStream stream) {
-  if (all.rows == 0)
-    return;
-  launch("head_norm_forward", head_forward_kernel<T>, shape_of_heads(all.rows * all.heads), stream,
-         packed, raw, rstd, all);
+void run(const Queue& queue, const HeadNormForward<T>& call) {
+  if (call.all.rows > 0)
+    launch(call.name, head_forward_kernel<T>, shape_of_heads(call.all.rows * call.all.heads),
+           queue.stream, call);
 }
 
 template <class T>
-void head_norm_backward(T* d_packed,
-                        float* d_query_gain,
-                        float* d_key_gain,
-                        const T* raw,
-                        const float* rstd,
-                        const HeadNormRows<T>& all,
-                        std::byte* workspace,
-                        std::size_t workspace_bytes,
-                        RawStream stream) {
+void run(const Queue& queue, const HeadNormBackward<T>& call) {
+  const HeadNormRows<T>& all = call.all;
   if (all.rows == 0)
     return;
   const auto add_gain = [&](float* to, std::int64_t first, std::int64_t count) {
     if (to != nullptr && count > 0)
-      add_column_sums<1, 1>(
-          "head_norm_backward", GainTerms<T>{d_packed, raw, rstd, all, first, count}, {to},
-          all.rows * count, all.channels, false, workspace, workspace_bytes, stream);
+      add_column_sums<1, 1>(call.name, GainTerms<T>{call, first, count}, {to}, all.rows * count,
+                            all.channels, false, queue);
   };
-  add_gain(d_query_gain, 0, all.query_heads);
-  add_gain(d_key_gain, all.query_heads, all.heads - all.query_heads);
-  launch("head_norm_backward", head_backward_kernel<T>, shape_of_heads(all.rows * all.heads),
-         stream, d_packed, raw, rstd, all);
+  add_gain(call.d_query_gain, 0, all.query_heads);
+  add_gain(call.d_key_gain, all.query_heads, all.heads - all.query_heads);
+  launch(call.name, head_backward_kernel<T>, shape_of_heads(all.rows * all.heads), queue.stream,
+         call);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                        \
-  template void head_norm_forward(T*, T*, float*, const HeadNormRows<T>&, RawStream); \
-  template void head_norm_backward(T*, float*, float*, const T*, const float*,        \
-                                   const HeadNormRows<T>&, std::byte*, std::size_t, RawStream);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CUDA_BODIES(HeadNormForward);
+TRIREME_CUDA_BODIES(HeadNormBackward);
 
 }  // namespace trireme::ops::cuda

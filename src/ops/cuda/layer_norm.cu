@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp per row, eight rows per block: each lane goes through its packs of the row. Rows are some
 // kilobytes long, so the second and third pass over one find it in a cache.
+#include "ops/calls/elementwise.hpp"
+#include "ops/calls/layer_norm.hpp"
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/dropout.cuh"
-#include "ops/cuda/elementwise.hpp"
-#include "ops/cuda/layer_norm.hpp"
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {
@@ -27,12 +27,6 @@ __device__ inline std::int64_t row_of_warp() {
   return static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.y;
 }
 
-/// 0 where rows are not centered.
-template <class T>
-__device__ inline float mean_of(const LayerNormSaved<T>& saved, std::int64_t row) {
-  return saved.mean != nullptr ? saved.mean[row] : 0.0F;
-}
-
 /// N gains from channel c on; ones without gains.
 template <int N, class T>
 __device__ inline Pack<T, N> gains_at(const T* gamma, std::int64_t c) {
@@ -45,69 +39,60 @@ __device__ inline Pack<T, N> gains_at(const T* gamma, std::int64_t c) {
 
 /// N elements of what is normalized, from channel c on; a sum is stored first.
 template <int N, class T>
-__device__ inline Pack<T, N> take(const LayerNormInput<T>& input,
+__device__ inline Pack<T, N> take(const LayerNormForward<T>& call,
                                   std::int64_t row,
-                                  std::int64_t c,
-                                  std::int64_t channels) {
-  const std::int64_t at = row * channels + c;
-  auto pack = load<N>(input.x + at);
-  if (input.branch == nullptr)
+                                  std::int64_t c) {
+  const std::int64_t at = row * call.channels + c;
+  auto pack = load<N>(call.x + at);
+  if (call.branch == nullptr)
     return pack;
-  const auto branch = load<N>(input.branch + at);
+  const auto branch = load<N>(call.branch + at);
   float values[N];
   for (int k = 0; k < N; ++k) values[k] = to_float(branch.v[k]);
-  if (input.dropout.active())
-    drop<N>(values, input.dropout, static_cast<std::uint64_t>(row / input.rows_per_sample),
-            static_cast<std::uint64_t>(row % input.rows_per_sample * channels + c));
+  if (call.dropout.active())
+    drop<N>(values, call.dropout, static_cast<std::uint64_t>(row / call.rows_per_sample),
+            static_cast<std::uint64_t>(row % call.rows_per_sample * call.channels + c));
   for (int k = 0; k < N; ++k) pack.v[k] = from_float<T>(values[k] + to_float(pack.v[k]));
-  store<N>(input.sum + at, pack);
+  store<N>(call.sum + at, pack);
   return pack;
 }
 
 template <int N, class T>
-__global__ void forward_kernel(T* y,
-                               float* mean,
-                               float* rstd,
-                               LayerNormInput<T> input,
-                               const T* gamma,
-                               const T* beta,
-                               std::int64_t rows,
-                               std::int64_t channels,
-                               float epsilon) {
-  const std::int64_t row = row_of_warp();
-  if (row >= rows)
+__global__ void forward_kernel(LayerNormForward<T> call) {
+  const std::int64_t row = row_of_warp(), channels = call.channels;
+  if (row >= call.rows)
     return;
   const auto first = static_cast<std::int64_t>(threadIdx.x) * N;
   constexpr std::int64_t step = warp_lanes * N;
   float sum = 0;
   for (std::int64_t c = first; c < channels; c += step) {
-    const auto pack = take<N>(input, row, c, channels);
+    const auto pack = take<N>(call, row, c);
     for (const T value : pack.v) sum += to_float(value);
   }
   const float inverse = 1.0F / static_cast<float>(channels);
-  const float m = mean != nullptr ? warp_sum(sum) * inverse : 0.0F;
-  const T* from = input.normalized() + row * channels;  // a lane reads what it has stored itself
+  const float m = call.mean != nullptr ? warp_sum(sum) * inverse : 0.0F;
+  const T* from = call.normalized() + row * channels;  // a lane reads what it has stored itself
   float squares = 0;
   for (std::int64_t c = first; c < channels; c += step) {
     const auto pack = load<N>(from + c);
     for (const T value : pack.v) squares += (to_float(value) - m) * (to_float(value) - m);
   }
-  const float s = 1.0F / sqrtf(warp_sum(squares) * inverse + epsilon);
+  const float s = 1.0F / sqrtf(warp_sum(squares) * inverse + call.epsilon);
   if (threadIdx.x == 0) {
-    if (mean != nullptr)
-      mean[row] = m;
-    rstd[row] = s;
+    if (call.mean != nullptr)
+      call.mean[row] = m;
+    call.rstd[row] = s;
   }
   for (std::int64_t c = first; c < channels; c += step) {
     auto pack = load<N>(from + c);
-    const auto scale = gains_at<N>(gamma, c);
+    const auto scale = gains_at<N>(call.gamma, c);
     Pack<T, N> shift{};
-    if (beta != nullptr)
-      shift = load<N>(beta + c);
+    if (call.beta != nullptr)
+      shift = load<N>(call.beta + c);
     for (int k = 0; k < N; ++k)
       pack.v[k] = from_float<T>((to_float(pack.v[k]) - m) * s * to_float(scale.v[k]) +
                                 to_float(shift.v[k]));
-    store<N>(y + row * channels + c, pack);
+    store<N>(call.y + row * channels + c, pack);
   }
 }
 
@@ -118,10 +103,9 @@ __global__ void forward_kernel(T* y,
 /// it reads of a row serves dx as well as its channels' sums of dgamma, dbeta and dbias.
 template <int N, class T>
 struct BackwardSlice {
-  T* dx;
-  const LayerNormSaved<T>& saved;
-  std::int64_t channels, c;
-  bool inside, accumulate;  // a thread outside reads channel 0, and adds nothing
+  const LayerNormBackward<T>& call;
+  std::int64_t c;
+  bool inside;  // a thread outside reads channel 0, and adds nothing
   Pack<T, N> gamma{};
   float dgamma[N] = {}, dbeta[N] = {}, dbias[N] = {};
 
@@ -134,13 +118,13 @@ struct BackwardSlice {
     Pack<T, N> dy[R], x[R], before[R] = {};
     float mean[R], rstd[R];
     for (int r = 0; r < R; ++r) {
-      const std::int64_t at = (first + r) * channels + c;
-      dy[r] = load<N>(saved.dy + at);
-      x[r] = load<N>(saved.x + at);
-      if (accumulate)
-        before[r] = load<N>(dx + at);
-      mean[r] = mean_of(saved, first + r);
-      rstd[r] = saved.rstd[first + r];
+      const std::int64_t at = (first + r) * call.channels + c;
+      dy[r] = load<N>(call.dy + at);
+      x[r] = load<N>(call.x + at);
+      if (call.accumulate)
+        before[r] = load<N>(call.dx + at);
+      mean[r] = call.mean_of(first + r);
+      rstd[r] = call.rstd[first + r];
     }
     for (int r = 0; r < R; ++r) {
       float sum = 0, product = 0;
@@ -166,9 +150,9 @@ struct BackwardSlice {
 #pragma unroll 1
     for (int w = 0; w < warps; ++w)
       for (int i = 0; i < 2 * R; ++i) totals[i] += shared[w * 2 * R + i];
-    const float inverse = 1.0F / static_cast<float>(channels);
+    const float inverse = 1.0F / static_cast<float>(call.channels);
     for (int r = 0; r < R; ++r) {
-      const float sum = saved.mean != nullptr ? totals[2 * r] * inverse : 0.0F;
+      const float sum = call.mean != nullptr ? totals[2 * r] * inverse : 0.0F;
       const float product = totals[2 * r + 1] * inverse;
       Pack<T, N> made;
       for (int k = 0; k < N; ++k) {
@@ -177,7 +161,7 @@ struct BackwardSlice {
         made.v[k] = from_float<T>(to_float(before[r].v[k]) + rstd[r] * (g - sum - xhat * product));
         dbias[k] += to_float(made.v[k]);
       }
-      store<N>(dx + (first + r) * channels + c, made);
+      store<N>(call.dx + (first + r) * call.channels + c, made);
     }
   }
 };
@@ -185,22 +169,17 @@ struct BackwardSlice {
 /// partial = [slices][3][channels]: the sums of dgamma, dbeta and dbias.
 template <int N, class T>
 __global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
-    T* dx,
-    LayerNormSaved<T> saved,
-    float* partial,
-    std::int64_t rows,
-    std::int64_t channels,
-    std::int64_t rows_per_slice,
-    bool accumulate) {
+    LayerNormBackward<T> call, float* partial, std::int64_t rows_per_slice) {
   // Two in turns, so that one barrier per turn suffices.
   __shared__ float shared[2][rows_at_once * 2 * most_slice_threads / warp_lanes];
   const std::int64_t own = static_cast<std::int64_t>(threadIdx.x) * N;
+  const std::int64_t channels = call.channels;
   const bool inside = own < channels;
-  BackwardSlice<N, T> slice{dx, saved, channels, inside ? own : 0, inside, accumulate};
+  BackwardSlice<N, T> slice{call, inside ? own : 0, inside};
   if (inside)
-    slice.gamma = gains_at<N>(saved.gamma, own);
+    slice.gamma = gains_at<N>(call.gamma, own);
   std::int64_t row = blockIdx.x * rows_per_slice;
-  const std::int64_t end = row + rows_per_slice < rows ? row + rows_per_slice : rows;
+  const std::int64_t end = row + rows_per_slice < call.rows ? row + rows_per_slice : call.rows;
   int turn = 0;
   for (; row + rows_at_once <= end; row += rows_at_once, turn ^= 1)
     slice.template add_rows<rows_at_once>(row, shared[turn]);
@@ -217,19 +196,18 @@ __global__ __launch_bounds__(most_slice_threads) void backward_slices_kernel(
 
 /// dx where a row is too long for that, in a pass of its own.
 template <int N, class T>
-__global__ void backward_kernel(
-    T* dx, LayerNormSaved<T> saved, std::int64_t rows, std::int64_t channels, bool accumulate) {
-  const std::int64_t row = row_of_warp();
-  if (row >= rows)
+__global__ void backward_kernel(LayerNormBackward<T> call) {
+  const std::int64_t row = row_of_warp(), channels = call.channels;
+  if (row >= call.rows)
     return;
-  const T* dy = saved.dy + row * channels;
-  const T* x = saved.x + row * channels;
-  const float m = mean_of(saved, row), s = saved.rstd[row];
+  const T* dy = call.dy + row * channels;
+  const T* x = call.x + row * channels;
+  const float m = call.mean_of(row), s = call.rstd[row];
   const auto first = static_cast<std::int64_t>(threadIdx.x) * N;
   constexpr std::int64_t step = warp_lanes * N;
   float sum = 0, product = 0;
   for (std::int64_t c = first; c < channels; c += step) {
-    const auto d = load<N>(dy + c), at = load<N>(x + c), scale = gains_at<N>(saved.gamma, c);
+    const auto d = load<N>(dy + c), at = load<N>(x + c), scale = gains_at<N>(call.gamma, c);
     for (int k = 0; k < N; ++k) {
       const float g = to_float(d.v[k]) * to_float(scale.v[k]);
       sum += g;
@@ -237,13 +215,13 @@ __global__ void backward_kernel(
     }
   }
   const float inverse = 1.0F / static_cast<float>(channels);
-  sum = saved.mean != nullptr ? warp_sum(sum) * inverse : 0.0F;
+  sum = call.mean != nullptr ? warp_sum(sum) * inverse : 0.0F;
   product = warp_sum(product) * inverse;
   for (std::int64_t c = first; c < channels; c += step) {
-    const auto d = load<N>(dy + c), at = load<N>(x + c), scale = gains_at<N>(saved.gamma, c);
-    T* to = dx + row * channels + c;
+    const auto d = load<N>(dy + c), at = load<N>(x + c), scale = gains_at<N>(call.gamma, c);
+    T* to = call.dx + row * channels + c;
     Pack<T, N> pack{};
-    if (accumulate)
+    if (call.accumulate)
       pack = load<N>(to);
     for (int k = 0; k < N; ++k) {
       const float g = to_float(d.v[k]) * to_float(scale.v[k]);
@@ -257,13 +235,12 @@ __global__ void backward_kernel(
 /// The terms of dgamma (first) and dbeta.
 template <class T>
 struct GradientTerms {
-  LayerNormSaved<T> saved;
-  std::int64_t channels;
+  LayerNormBackward<T> call;
   template <int N>
   __device__ void add(float (&sums)[2][N], std::int64_t row, std::int64_t column) const {
-    const auto d = load<N>(saved.dy + row * channels + column);
-    const auto at = load<N>(saved.x + row * channels + column);
-    const float m = mean_of(saved, row), s = saved.rstd[row];
+    const auto d = load<N>(call.dy + row * call.channels + column);
+    const auto at = load<N>(call.x + row * call.channels + column);
+    const float m = call.mean_of(row), s = call.rstd[row];
     for (int k = 0; k < N; ++k) {
       sums[0][k] += to_float(d.v[k]) * ((to_float(at.v[k]) - m) * s);
       sums[1][k] += to_float(d.v[k]);
@@ -279,71 +256,49 @@ LaunchShape shape_of_rows(std::int64_t rows) {
 }  // namespace
 
 template <class T>
-void layer_norm_forward(T* y,
-                        float* mean,
-                        float* rstd,
-                        const LayerNormInput<T>& input,
-                        const T* gamma,
-                        const T* beta,
-                        std::int64_t rows,
-                        std::int64_t channels,
-                        float epsilon,
-                        RawStream stream) {
-  if (rows == 0)
+void run(const Queue& queue, const LayerNormForward<T>& call) {
+  if (call.rows == 0)
     return;
   constexpr int N = pack_elements<T>;
   // What is null counts as aligned.
-  const bool packed =
-      channels % N == 0 && aligned(y, input.x, input.branch, input.sum, gamma, beta);
-  launch("layer_norm_forward", packed ? forward_kernel<N, T> : forward_kernel<1, T>,
-         shape_of_rows(rows), stream, y, mean, rstd, input, gamma, beta, rows, channels, epsilon);
+  const bool packed = call.channels % N == 0 &&
+                      aligned(call.y, call.x, call.branch, call.sum, call.gamma, call.beta);
+  launch(call.name, packed ? forward_kernel<N, T> : forward_kernel<1, T>, shape_of_rows(call.rows),
+         queue.stream, call);
 }
 
 template <class T>
-void layer_norm_backward(T* dx,
-                         const LayerNormGradients& to,
-                         const LayerNormSaved<T>& saved,
-                         std::int64_t rows,
-                         std::int64_t channels,
-                         bool accumulate,
-                         RawStream stream) {
-  if (rows == 0)
+void run(const Queue& queue, const LayerNormBackward<T>& call) {
+  if (call.rows == 0)
     return;
   constexpr int N = pack_elements<T>;
-  const bool packed = channels % N == 0 && aligned(dx, saved.dy, saved.x, saved.gamma);
+  const std::int64_t rows = call.rows, channels = call.channels;
+  const bool packed = channels % N == 0 && aligned(call.dx, call.dy, call.x, call.gamma);
   if (const std::int64_t threads = blocks_for(channels, (packed ? N : 1) * warp_lanes) * warp_lanes;
       threads <= most_slice_threads) {
-    const auto room = static_cast<std::int64_t>(saved.workspace_bytes / sizeof(float));
+    const auto room = static_cast<std::int64_t>(queue.workspace_bytes / sizeof(float));
     std::int64_t slices =
         std::min({blocks_for(rows, rows_at_once), slices_at_once(threads), room / (3 * channels)});
     const std::int64_t rows_per_slice =
         blocks_for(blocks_for(rows, slices), rows_at_once) * rows_at_once;
     slices = blocks_for(rows, rows_per_slice);
-    auto* partial = reinterpret_cast<float*>(saved.workspace);
-    launch("layer_norm_backward",
-           packed ? backward_slices_kernel<N, T> : backward_slices_kernel<1, T>,
-           {static_cast<unsigned>(slices), static_cast<unsigned>(threads)}, stream, dx, saved,
-           partial, rows, channels, rows_per_slice, accumulate);
-    add_column_totals<3>("layer_norm_backward", {to.gamma, to.beta, to.bias}, partial, slices,
-                         channels, stream);
+    auto* partial = reinterpret_cast<float*>(queue.workspace);
+    launch(call.name, packed ? backward_slices_kernel<N, T> : backward_slices_kernel<1, T>,
+           {static_cast<unsigned>(slices), static_cast<unsigned>(threads)}, queue.stream, call,
+           partial, rows_per_slice);
+    add_column_totals<3>(call.name, {call.dgamma, call.dbeta, call.dbias}, partial, slices,
+                         channels, queue.stream);
     return;
   }
-  add_column_sums<2, N>("layer_norm_backward", GradientTerms<T>{saved, channels},
-                        {to.gamma, to.beta}, rows, channels, packed, saved.workspace,
-                        saved.workspace_bytes, stream);
-  launch("layer_norm_backward", packed ? backward_kernel<N, T> : backward_kernel<1, T>,
-         shape_of_rows(rows), stream, dx, saved, rows, channels, accumulate);
-  if (to.bias != nullptr)
-    bias_backward<T>(to.bias, dx, rows, channels, saved.workspace, saved.workspace_bytes, stream);
+  add_column_sums<2, N>(call.name, GradientTerms<T>{call}, {call.dgamma, call.dbeta}, rows,
+                        channels, packed, queue);
+  launch(call.name, packed ? backward_kernel<N, T> : backward_kernel<1, T>, shape_of_rows(rows),
+         queue.stream, call);
+  if (call.dbias != nullptr)
+    run(queue, BiasBackward<T>{call.dbias, call.dx, rows, channels});
 }
 
-#define TRIREME_INSTANTIATE(T)                                                               \
-  template void layer_norm_forward(T*, float*, float*, const LayerNormInput<T>&, const T*,   \
-                                   const T*, std::int64_t, std::int64_t, float, RawStream);  \
-  template void layer_norm_backward(T*, const LayerNormGradients&, const LayerNormSaved<T>&, \
-                                    std::int64_t, std::int64_t, bool, RawStream);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(Bf16)
-#undef TRIREME_INSTANTIATE
+TRIREME_CUDA_BODIES(LayerNormForward);
+TRIREME_CUDA_BODIES(LayerNormBackward);
 
 }  // namespace trireme::ops::cuda

@@ -32,8 +32,8 @@
 
 #include "device/cuda/handle.hpp"
 
+#include "ops/calls/elementwise.hpp"
 #include "ops/cuda/cublaslt.hpp"
-#include "ops/cuda/elementwise.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/matmul_backend.hpp"

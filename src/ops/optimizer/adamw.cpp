@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "ops/cpu/optimizer/adamw.hpp"
-#include "ops/cuda/adamw.hpp"
+#include "ops/calls/adamw.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -20,29 +19,29 @@ void expect_equal_sizes(const AdamwPiece& p) {
 }
 
 template <class T, class M>
+AdamwRange<T, M> range_of(const AdamwPiece& p) {
+  return {p.parameter.as<T>(),    p.master.as<float>(), p.m.as<M>(), p.v.as<M>(),
+          p.gradient.as<float>(), p.parameter.elements, p.step,      p.rounding};
+}
+
+template <class T, class M>
 void on_gpu(std::span<const AdamwPiece> pieces, const GradientNorm& norm, auto raw) {
-  std::array<cuda::AdamwRange<T, M>, cuda::most_adamw_ranges> ranges;
+  std::array<AdamwRange<T, M>, cuda::most_adamw_ranges> ranges;
   while (!pieces.empty()) {
     const auto now = pieces.first(std::min(pieces.size(), ranges.size()));
-    std::ranges::transform(now, ranges.begin(), [](const AdamwPiece& p) {
-      return cuda::AdamwRange<T, M>{
-          p.parameter.as<T>(),    p.master.as<float>(), p.m.as<M>(), p.v.as<M>(),
-          p.gradient.as<float>(), p.parameter.elements, p.step,      p.rounding};
-    });
-    cuda::adamw(std::span<const cuda::AdamwRange<T, M>>(ranges).first(now.size()), &norm, raw);
+    std::ranges::transform(now, ranges.begin(), range_of<T, M>);
+    run(cuda::Queue{raw}, std::span<const AdamwRange<T, M>>(ranges).first(now.size()), &norm);
     pieces = pieces.subspan(now.size());
   }
 }
 
 template <class T, class M>
-void on_host(const AdamwPiece& p, const GradientNorm& norm, device::Stream& stream) {
-  on_cpu(stream, "adamw")
-      .run([to = p.parameter.as<T>(), exact = p.master.as<float>(), first = p.m.as<M>(),
-            second = p.v.as<M>(), from = p.gradient.as<float>(), step = p.step,
-            rounding = p.rounding, norm = &norm, n = p.parameter.elements] {
-        if (norm->finite != 0)
-          cpu::adamw(to, exact, first, second, from, step, rounding, norm->scale, n);
-      });
+void on_host(const AdamwPiece& piece, const GradientNorm& norm, device::Stream& stream) {
+  using Range = AdamwRange<T, M>;
+  on_cpu(stream, Range::name).run([range = range_of<T, M>(piece), norm = &norm] {
+    if (norm->finite != 0)
+      run(cpu::Threads{}, range, norm->scale);
+  });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/optimizer/muon.hpp"
 
-#include "ops/cpu/optimizer/muon.hpp"
+#include "ops/calls/muon.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
@@ -16,12 +16,9 @@ void muon_direction(View gradient,
                  gradient.elements);
   with_float_type(m.dtype, [&](auto zero) {
     using M = decltype(zero);
-    on_cpu(stream, "muon_direction")
-        .run([g = gradient.as<float>(), first = m.as<M>(), step, rounding, norm = &norm,
-              n = gradient.elements] {
-          if (norm->finite != 0)
-            cpu::muon_direction(g, first, step, rounding, norm->scale, n);
-        });
+    enqueue_on_cpu(
+        MuonDirection<M>{gradient.as<float>(), m.as<M>(), step, rounding, &norm, gradient.elements},
+        stream);
   });
 }
 
@@ -37,12 +34,9 @@ void muon_update(View parameter,
                  direction.elements);
   with_float_type(parameter.dtype, [&](auto zero) {
     using T = decltype(zero);
-    on_cpu(stream, "muon_update")
-        .run([to = parameter.as<T>(), exact = master.as<float>(), from = direction.as<float>(),
-              step, norm = &norm, n] {
-          if (norm->finite != 0)
-            cpu::muon_update(to, exact, from, step, n);
-        });
+    enqueue_on_cpu(
+        MuonUpdate<T>{parameter.as<T>(), master.as<float>(), direction.as<float>(), step, &norm, n},
+        stream);
   });
 }
 

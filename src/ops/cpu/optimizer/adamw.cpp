@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/optimizer/adamw.hpp"
+#include "ops/calls/adamw.hpp"
 
 #include <cmath>
 
@@ -55,31 +55,20 @@ TRIREME_CLONES void adamw_kernel(T* parameter,
 }  // namespace
 
 template <class T, class M>
-void adamw(T* parameter,
-           float* master,
-           M* m,
-           M* v,
-           const float* gradient,
-           const AdamwStep& step,
-           const MomentRounding& rounding,
-           float scale,
-           std::int64_t count) {
-  for_chunks(count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    for_moment_runs<M>(rounding, begin, end,
+void run(Threads, const AdamwRange<T, M>& range, float scale) {
+  for_chunks(range.count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    for_moment_runs<M>(range.rounding, begin, end,
                        [&](std::int64_t at, std::int64_t elements, const std::uint32_t* words) {
-                         adamw_kernel(parameter + at, master + at, m + at, v + at, gradient + at,
-                                      &step, words, scale, elements);
+                         adamw_kernel(range.parameter + at, range.master + at, range.m + at,
+                                      range.v + at, range.gradient + at, &range.step, words, scale,
+                                      elements);
                        });
   });
 }
 
-#define TRIREME_ADAMW(T, M)                                                                      \
-  template void adamw(T*, float*, M*, M*, const float*, const AdamwStep&, const MomentRounding&, \
-                      float, std::int64_t)
-TRIREME_ADAMW(float, float);
-TRIREME_ADAMW(Bf16, float);
-TRIREME_ADAMW(float, Bf16);
-TRIREME_ADAMW(Bf16, Bf16);
-#undef TRIREME_ADAMW
+template void run(Threads, const AdamwRange<float, float>&, float);
+template void run(Threads, const AdamwRange<float, Bf16>&, float);
+template void run(Threads, const AdamwRange<Bf16, float>&, float);
+template void run(Threads, const AdamwRange<Bf16, Bf16>&, float);
 
 }  // namespace trireme::ops::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/optimizer/muon.hpp"
+#include "ops/calls/muon.hpp"
 
 #include "ops/cpu/loops.hpp"
 #include "ops/cpu/optimizer/moment_rounding.hpp"
@@ -51,33 +51,29 @@ TRIREME_CLONES void update_kernel(
 }  // namespace
 
 template <class M>
-void muon_direction(float* gradient,
-                    M* m,
-                    const MuonStep& step,
-                    const MomentRounding& rounding,
-                    float scale,
-                    std::int64_t count) {
-  for_chunks(count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    for_moment_runs<M>(rounding, begin, end,
+void run(Threads, const MuonDirection<M>& call) {
+  if (call.norm->finite == 0)
+    return;
+  for_chunks(call.count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    for_moment_runs<M>(call.rounding, begin, end,
                        [&](std::int64_t at, std::int64_t elements, const std::uint32_t* words) {
-                         direction_kernel(gradient + at, m + at, &step, words, scale, elements);
+                         direction_kernel(call.gradient + at, call.m + at, &call.step, words,
+                                          call.norm->scale, elements);
                        });
   });
 }
 
 template <class T>
-void muon_update(
-    T* parameter, float* master, const float* direction, const MuonStep& step, std::int64_t count) {
-  for_chunks(count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
-    update_kernel(parameter + begin, master + begin, direction + begin, &step, end - begin);
+void run(Threads, const MuonUpdate<T>& call) {
+  if (call.norm->finite == 0)
+    return;
+  for_chunks(call.count, elements_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    update_kernel(call.parameter + begin, call.master + begin, call.direction + begin, &call.step,
+                  end - begin);
   });
 }
 
-template void muon_direction(
-    float*, float*, const MuonStep&, const MomentRounding&, float, std::int64_t);
-template void muon_direction(
-    float*, Bf16*, const MuonStep&, const MomentRounding&, float, std::int64_t);
-template void muon_update(float*, float*, const float*, const MuonStep&, std::int64_t);
-template void muon_update(Bf16*, float*, const float*, const MuonStep&, std::int64_t);
+TRIREME_CPU_BODIES(MuonDirection);
+TRIREME_CPU_BODIES(MuonUpdate);
 
 }  // namespace trireme::ops::cpu

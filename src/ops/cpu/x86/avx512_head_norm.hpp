@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/cpu/head_norm.hpp"
+#include "ops/calls/head_norm.hpp"
 #include "ops/cpu/x86/avx512_math.hpp"
 
 namespace trireme::ops::cpu::avx512 {

@@ -15,7 +15,7 @@
 //    thousand channels fits.
 #pragma once
 
-#include "ops/cpu/layer_norm.hpp"
+#include "ops/calls/layer_norm.hpp"
 #include "ops/cpu/x86/avx512_math.hpp"
 
 namespace trireme::ops::cpu::avx512 {
@@ -67,33 +67,32 @@ TRIREME_AVX512 void normalize_rows(T* y,
 /// dx = (or +=) rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd.
 /// Without means, of x and of g.
 template <class T>
-TRIREME_AVX512 void normalize_rows_backward(T* dx,
-                                            const LayerNormSaved<T>& saved,
+TRIREME_AVX512 void normalize_rows_backward(const LayerNormBackward<T>& call,
                                             std::int64_t begin,
-                                            std::int64_t end,
-                                            std::int64_t channels,
-                                            bool accumulate) {
+                                            std::int64_t end) {
+  const std::int64_t channels = call.channels;
+  const bool accumulate = call.accumulate;
+  const T* gamma = call.gamma;
   const float inverse = 1.0F / static_cast<float>(channels);
   for (std::int64_t r = begin; r < end; ++r) {
-    const T* dy = saved.dy + r * channels;
-    const T* x = saved.x + r * channels;
-    T* to = dx + r * channels;
-    const __m512 m = _mm512_set1_ps(saved.mean_of(r)), s = _mm512_set1_ps(saved.rstd[r]);
+    const T* dy = call.dy + r * channels;
+    const T* x = call.x + r * channels;
+    T* to = call.dx + r * channels;
+    const __m512 m = _mm512_set1_ps(call.mean_of(r)), s = _mm512_set1_ps(call.rstd[r]);
     __m512 sum = _mm512_setzero_ps(), product = _mm512_setzero_ps();
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const __mmask16 keep = first_lanes(channels - c);
-      const __m512 g = _mm512_mul_ps(load_floats(dy + c, keep), load_gains(saved.gamma, c, keep));
+      const __m512 g = _mm512_mul_ps(load_floats(dy + c, keep), load_gains(gamma, c, keep));
       sum = _mm512_add_ps(sum, g);  // zero beyond the row
       product =
           _mm512_fmadd_ps(g, _mm512_mul_ps(_mm512_sub_ps(load_floats(x + c, keep), m), s), product);
     }
-    const __m512 mean_g = saved.mean != nullptr
-                              ? _mm512_set1_ps(_mm512_reduce_add_ps(sum) * inverse)
-                              : _mm512_setzero_ps();
+    const __m512 mean_g = call.mean != nullptr ? _mm512_set1_ps(_mm512_reduce_add_ps(sum) * inverse)
+                                               : _mm512_setzero_ps();
     const __m512 mean_p = _mm512_set1_ps(_mm512_reduce_add_ps(product) * inverse);
     for (std::int64_t c = 0; c < channels; c += lanes) {
       const __mmask16 keep = first_lanes(channels - c);
-      const __m512 g = _mm512_mul_ps(load_floats(dy + c, keep), load_gains(saved.gamma, c, keep));
+      const __m512 g = _mm512_mul_ps(load_floats(dy + c, keep), load_gains(gamma, c, keep));
       const __m512 xhat = _mm512_mul_ps(_mm512_sub_ps(load_floats(x + c, keep), m), s);
       const __m512 inner = _mm512_fnmadd_ps(xhat, mean_p, _mm512_sub_ps(g, mean_g));
       const __m512 before = accumulate ? load_floats(to + c, keep) : _mm512_setzero_ps();
@@ -108,22 +107,22 @@ TRIREME_AVX512 void normalize_rows_backward(T* dx,
 template <class T>
 TRIREME_AVX512 void add_norm_rows(float* scale,
                                   float* shift,
-                                  const LayerNormSaved<T>& saved,
+                                  const LayerNormBackward<T>& call,
                                   std::int64_t begin,
                                   std::int64_t end,
                                   std::int64_t column,
-                                  std::int64_t count,
-                                  std::int64_t channels) {
+                                  std::int64_t count) {
+  const std::int64_t channels = call.channels;
   const __mmask16 keep[2] = {first_lanes(count), first_lanes(count - lanes)};
   __m512 products[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   for (std::int64_t r = begin; r < end; ++r) {
-    const __m512 m = _mm512_set1_ps(saved.mean_of(r)), s = _mm512_set1_ps(saved.rstd[r]);
+    const __m512 m = _mm512_set1_ps(call.mean_of(r)), s = _mm512_set1_ps(call.rstd[r]);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const std::int64_t at = r * channels + column + half * lanes;
-      const __m512 d = load_floats(saved.dy + at, keep[half]);
-      const __m512 xhat = _mm512_mul_ps(_mm512_sub_ps(load_floats(saved.x + at, keep[half]), m), s);
+      const __m512 d = load_floats(call.dy + at, keep[half]);
+      const __m512 xhat = _mm512_mul_ps(_mm512_sub_ps(load_floats(call.x + at, keep[half]), m), s);
       products[half] = _mm512_fmadd_ps(d, xhat, products[half]);
       sum[half] = _mm512_add_ps(sum[half], d);
     }
