@@ -10,10 +10,6 @@
 #include <omp.h>
 
 #include "base/error.hpp"
-#include "base/round_up.hpp"
-
-#include "device/buffer.hpp"
-#include "device/cpu/cpu_stream.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -22,12 +18,15 @@
 
 #include "ops/cpu/loops.hpp"
 #include "ops/cpu/x86/amx_block.hpp"
+#include "ops/cpu/x86/packed_matmul.hpp"
 
 namespace trireme::ops::cpu::amx {
 namespace {
 
+using avx512::Depth;
+using avx512::Operands;
 using avx512::panel_columns;
-using avx512::Stored;
+using avx512::Range;
 using avx512::Units;
 
 /// Packed columns of B and rows of A, in bytes: shares of the third- and second-level cache.
@@ -36,125 +35,78 @@ constexpr std::int64_t unit_bytes = sizeof(Unit);
 /// The most of C that is likely to be in the caches when it is read next.
 constexpr std::int64_t cached_bytes = std::int64_t{4} << 20U;
 
-/// How a product is cut: along K by K alone, elsewhere it decides nothing but the order.
-struct Blocking {
-  std::int64_t units = 0;        ///< along K
-  std::int64_t block_units = 0;  ///< of a block of K, a multiple of 16
-  std::int64_t panels = 0, chunk_panels = 0;
-  std::int64_t group_rows = 0, groups = 0;
-  bool copies_rows = false;  ///< tiles cannot be loaded from where A lies
+constexpr std::int64_t most_block_units = 1536;
 
-  Blocking(const MatmulShape& s, int threads) {
-    units = divided_up(s.k, 2);
-    constexpr std::int64_t most = 1536;
-    block_units = rounded_up(divided_up(units, divided_up(units, most)), lanes);
+/// How C is cut, which decides nothing but the order.
+struct Blocking {
+  std::int64_t panels = 0, chunk_panels = 0, panel_units = 0;
+  std::int64_t group_rows = 0, groups = 0;
+  std::int64_t copied_units = 0;  ///< of the rows of a group, where tiles cannot be loaded from A
+
+  Blocking(const MatmulShape& s, const Depth& depth, int threads) {
     panels = divided_up(s.n, panel_columns);
-    chunk_panels = std::clamp<std::int64_t>(
-        chunk_bytes / (block_units * panel_columns * unit_bytes), 1, panels);
+    panel_units = panel_columns * depth.block_units;
+    chunk_panels = std::clamp<std::int64_t>(chunk_bytes / (panel_units * unit_bytes), 1, panels);
     const std::int64_t fitting =
-        std::max<std::int64_t>(group_bytes / (block_units * unit_bytes) / block_edge, 1);
+        std::max<std::int64_t>(group_bytes / (depth.block_units * unit_bytes) / block_edge, 1);
     const std::int64_t shared =
         threads == 1 ? fitting : divided_up(divided_up(s.m, block_edge), std::int64_t{3} * threads);
     group_rows = std::min(fitting, shared) * block_edge;
     groups = divided_up(s.m, group_rows);
-    copies_rows = s.a_transposed || s.k % (2 * lanes) != 0 || s.m % block_edge != 0;
-  }
-  [[nodiscard]] std::int64_t blocks() const { return divided_up(units, block_units); }
-  [[nodiscard]] std::int64_t panel_units() const { return panel_columns * block_units; }
-  /// Rows that are copied lie a cache line further apart.
-  [[nodiscard]] std::int64_t copied_stride() const { return block_units + lanes; }
-  [[nodiscard]] std::int64_t copied_units() const {
-    return copies_rows ? group_rows * copied_stride() : 0;
+    if (s.a_transposed || s.k % (2 * lanes) != 0 || s.m % block_edge != 0)
+      copied_units = group_rows * depth.copied_stride();
   }
 };
 
-/// Operands of one call.
-struct Call {
-  const std::byte* a;
-  const std::byte* b;
-  const std::byte* bias;
-  std::byte* c;
-};
-
-/// A part of K, in units.
-struct Range {
-  std::int64_t begin = 0, end = 0;
-  [[nodiscard]] std::int64_t size() const { return end - begin; }
-  [[nodiscard]] std::int64_t tiled() const { return rounded_up(size(), lanes); }
-};
-
-/// Sixteen rows of an A that lies in rows.
-TRIREME_AMX void copy_rows(
-    Unit* to, std::int64_t stride, const Stored& a, std::int64_t row, const Range& range) {
-  for (std::int64_t r = 0; r < tile_rows; ++r)
-    for (std::int64_t unit = range.begin; unit < range.end; unit += lanes)
-      _mm512_storeu_si512(to + r * stride + unit - range.begin,
-                          avx512::load_along<Units::pairs>(a, row + r, unit));
+/// The units of whole tiles.
+std::int64_t tiled(const Range& range) {
+  return rounded_up(range.size(), lanes);
 }
 
-class MatmulAmx final : public Matmul::Implementation {
+class MatmulAmx final : public avx512::PackedMatmul {
  public:
   MatmulAmx(device::Device& device, const MatmulShape& shape)
-      : shape_(shape),
-        threads_(omp_get_max_threads()),
-        blocking_(shape, threads_),
-        thread_units_(rounded_up(blocking_.copied_units(), 1024)),
+      : PackedMatmul(device, shape, {divided_up(shape.k, 2), most_block_units}),
+        blocking_(shape, depth_, threads_),
+        thread_units_(rounded_up(blocking_.copied_units, 1024)),
         around_caches_(!shape.accumulate && shape.n % panel_columns == 0 &&
                        shape.m * shape.n * static_cast<std::int64_t>(size_bytes(shape.c)) >
                            cached_bytes) {
     const std::int64_t all =
-        blocking_.chunk_panels * blocking_.panel_units() + thread_units_ * threads_;
+        blocking_.chunk_panels * blocking_.panel_units + thread_units_ * threads_;
     scratch_ = device.allocate(static_cast<std::size_t>(all * unit_bytes), "matmul scratch");
-    if (shape.c == DType::bf16 && blocking_.blocks() > 1)
-      sums_ = device.allocate(static_cast<std::size_t>(shape.m * shape.n) * sizeof(float),
-                              "matmul sums");
-  }
-
-  void run(const std::byte* a,
-           const std::byte* b,
-           const std::byte* bias,
-           std::byte* c,
-           device::Stream& stream) override {
-    const Call call{a, b, bias, c};
-    device::cpu::stream_of(stream).run([this, call] { multiply(call); });
   }
 
  private:
-  void multiply(const Call& call) const {
+  void multiply(const Operands& operands) const override {
     const Blocking& cut = blocking_;
     const int threads = std::min(threads_, omp_get_max_threads());
     auto* panels = reinterpret_cast<Unit*>(scratch_.data());
-    Unit* rows = panels + cut.chunk_panels * cut.panel_units();
+    Unit* rows = panels + cut.chunk_panels * cut.panel_units;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     for (std::int64_t first = 0; first < cut.panels; first += cut.chunk_panels)
-      for (std::int64_t begin = 0; begin < cut.units; begin += cut.block_units) {
-        const Range range{begin, std::min(begin + cut.block_units, cut.units)};
+      for (std::int64_t begin = 0; begin < depth_.units; begin += depth_.block_units) {
+        const Range range = depth_.block_from(begin);
         const std::int64_t last = std::min(first + cut.chunk_panels, cut.panels);
 #pragma omp for schedule(static)
         for (std::int64_t panel = first; panel < last; ++panel)
-          pack_panel(panels + (panel - first) * cut.panel_units(), call, panel, range);
+          pack_whole_tiles(panels + (panel - first) * cut.panel_units, operands, panel, range);
 #pragma omp for schedule(dynamic)
         for (std::int64_t group = 0; group < cut.groups; ++group)
-          multiply_group(call, group, first, last, range, panels,
+          multiply_group(operands, group, first, last, range, panels,
                          rows + omp_get_thread_num() * thread_units_);
       }
   }
 
-  TRIREME_AMX void pack_panel(Unit* to,
-                              const Call& call,
-                              std::int64_t panel,
-                              const Range& range) const {
-    const MatmulShape& s = shape_;
-    if (s.b_transposed)
-      avx512::pack_b_transposed<Units::pairs>(to, {call.b, s.n, s.k}, panel * panel_columns,
-                                              range.begin, range.end);
-    else
-      avx512::pack_b<Units::pairs>(to, {call.b, s.k, s.n}, panel * panel_columns, range.begin,
-                                   range.end);
-    std::fill(to + range.size() * panel_columns, to + range.tiled() * panel_columns, Unit{0});
+  TRIREME_AMX void pack_whole_tiles(Unit* to,
+                                    const Operands& operands,
+                                    std::int64_t panel,
+                                    const Range& range) const {
+    pack_panel<Units::pairs>(to, operands, panel, range);
+    std::fill(to + range.size() * panel_columns, to + tiled(range) * panel_columns, Unit{0});
   }
 
-  TRIREME_AMX void multiply_group(const Call& call,
+  TRIREME_AMX void multiply_group(const Operands& operands,
                                   std::int64_t group,
                                   std::int64_t first_panel,
                                   std::int64_t last_panel,
@@ -164,17 +116,19 @@ class MatmulAmx final : public Matmul::Implementation {
     const MatmulShape& s = shape_;
     const std::int64_t first_row = group * blocking_.group_rows;
     const std::int64_t last_row = std::min(first_row + blocking_.group_rows, s.m);
-    const Unit* a = reinterpret_cast<const Unit*>(call.a + 2 * first_row * s.k) + range.begin;
+    const Unit* a = reinterpret_cast<const Unit*>(operands.a + 2 * first_row * s.k) + range.begin;
     std::int64_t row_bytes = 2 * s.k;
-    if (blocking_.copies_rows) {
-      const std::int64_t stride = blocking_.copied_stride();
+    if (blocking_.copied_units > 0) {
+      const std::int64_t stride = depth_.copied_stride();
       for (std::int64_t row = first_row; row < last_row; row += block_edge)
         for (std::int64_t half = 0; half < block_edge; half += tile_rows) {
           Unit* to = own + (row + half - first_row) * stride;
           if (s.a_transposed)
-            avx512::pack_rows(to, stride, {call.a, s.k, s.m}, row + half, range.begin, range.end);
+            avx512::pack_rows(to, stride, {operands.a, s.k, s.m}, row + half, range.begin,
+                              range.end);
           else
-            copy_rows(to, stride, {call.a, s.m, s.k}, row + half, range);
+            avx512::copy_rows<Units::pairs>(to, stride, {operands.a, s.m, s.k}, row + half,
+                                            tile_rows, range.begin, range.end);
         }
       a = own;
       row_bytes = stride * unit_bytes;
@@ -182,16 +136,16 @@ class MatmulAmx final : public Matmul::Implementation {
     stored();
     const Tiles tiles;
     for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
-      const Unit* b = panels + (panel - first_panel) * blocking_.panel_units();
+      const Unit* b = panels + (panel - first_panel) * blocking_.panel_units;
       Lines next;
       if (panel + 1 < last_panel) {
-        next.next = reinterpret_cast<const std::byte*>(b + blocking_.panel_units());
-        next.end = next.next + range.tiled() * panel_columns * unit_bytes;
+        next.next = reinterpret_cast<const std::byte*>(b + blocking_.panel_units);
+        next.end = next.next + tiled(range) * panel_columns * unit_bytes;
       }
       for (std::int64_t row = first_row; row < last_row; row += block_edge) {
-        const BlockTarget target = target_of(call, row, last_row, panel, range);
-        multiply_block(a + (row - first_row) * (row_bytes / unit_bytes), row_bytes, b,
-                       range.tiled(), target, next);
+        const BlockTarget target = block_target(operands, row, last_row, panel, range);
+        multiply_block(a + (row - first_row) * (row_bytes / unit_bytes), row_bytes, b, tiled(range),
+                       target, next);
       }
     }
     _mm_sfence();  // orders these stores, which bypass the caches, before the thread's later ones
@@ -212,40 +166,22 @@ class MatmulAmx final : public Matmul::Implementation {
       store_block<false>(sums, target);
   }
 
-  [[nodiscard]] BlockTarget target_of(const Call& call,
-                                      std::int64_t row,
-                                      std::int64_t last_row,
-                                      std::int64_t panel,
-                                      const Range& range) const {
-    const MatmulShape& s = shape_;
-    const std::int64_t column = panel * panel_columns, at = row * s.n + column;
-    const bool last = range.end == blocking_.units, through_sums = sums_.bytes() > 0;
-    BlockTarget target;
+  [[nodiscard]] TRIREME_AMX BlockTarget block_target(const Operands& operands,
+                                                     std::int64_t row,
+                                                     std::int64_t last_row,
+                                                     std::int64_t panel,
+                                                     const Range& range) const {
+    BlockTarget target{target_of(operands, row, panel, range)};
     target.rows = std::min(block_edge, last_row - row);
-    target.columns = std::min(panel_columns, s.n - column);
-    target.c_stride = target.addend_stride = s.n;
-    float* sums = reinterpret_cast<float*>(through_sums ? sums_.data() : call.c) + at;
-    if (range.begin > 0 || s.accumulate)
-      target.addend = sums;
-    target.c_is_bf16 = s.c == DType::bf16 && last;
-    target.c = through_sums && !last ? reinterpret_cast<std::byte*>(sums)
-                                     : call.c + at * static_cast<std::int64_t>(size_bytes(s.c));
-    if (s.bias && last) {
-      target.bias = call.bias + 2 * column;
-      target.bias_is_bf16 = true;
-    }
-    target.around_caches =
-        around_caches_ && last && reinterpret_cast<std::uintptr_t>(target.c) % 64 == 0;
+    target.around_caches = around_caches_ && range.end == depth_.units &&
+                           reinterpret_cast<std::uintptr_t>(target.c) % 64 == 0;
     return target;
   }
 
-  MatmulShape shape_;
-  int threads_;  // at construction; more are not used
   Blocking blocking_;
   std::int64_t thread_units_;  // of copied rows
   bool around_caches_;         // C, where it is aligned
   device::Buffer scratch_;     // packed columns of B, then each thread's rows of A
-  device::Buffer sums_;        // where bf16 results are added up over blocks of K
 };
 
 /// clang 14 has no name for AMX in __builtin_cpu_supports. Source: Intel's Software Developer's

@@ -197,6 +197,21 @@ TRIREME_AVX512 inline void pack_a_transposed(
     _mm512_storeu_si512(to, load_across<kind>(a, unit, row, keep));
 }
 
+/// Rows [row, row + rows) of an A that lies in rows, units [begin, end), `stride` units apart. What a
+/// last group of 16 units has beyond is zero.
+template <Units kind>
+TRIREME_AVX512 inline void copy_rows(Unit* to,
+                                     std::int64_t stride,
+                                     const Stored& a,
+                                     std::int64_t row,
+                                     std::int64_t rows,
+                                     std::int64_t begin,
+                                     std::int64_t end) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t unit = begin; unit < end; unit += lanes)
+      _mm512_storeu_si512(to + r * stride + unit - begin, load_along<kind>(a, row + r, unit));
+}
+
 /// Sixteen rows of a transposed A from `row` on, units [begin, end), as rows `stride` units apart,
 /// from which AMX loads tiles. What a last group of 16 units has beyond is zero.
 TRIREME_AVX512 inline void pack_rows(Unit* to,

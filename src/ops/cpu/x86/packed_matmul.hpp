@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the AVX-512 and the AMX product have in common: B is packed into panels of 32 columns, K is
+// cut into blocks, and the sums of a block of K are added to those before it.
+//
+// Their loops around that differ, because their kernels do: AMX multiplies so fast that packing B
+// must be shared by all threads, who meet twice per block of K; an AVX-512 thread packs the columns
+// of a task for itself and waits for no other.
+//
+// 1. Where K is cut decides bits; rows, columns and threads do not (avx512_block.hpp).
+// 2. A bf16 result over several blocks of K is added up in fp32 beside C (`sums_`), and rounded
+//    once, with the last block.
+#pragma once
+
+#include <algorithm>
+
+#include <omp.h>
+
+#include "base/round_up.hpp"
+
+#include "device/buffer.hpp"
+#include "device/cpu/cpu_stream.hpp"
+
+#include "ops/cpu/x86/avx512_block.hpp"
+#include "ops/matmul_backend.hpp"
+
+namespace trireme::ops::cpu::avx512 {
+
+/// Of one call.
+struct Operands {
+  const std::byte* a;
+  const std::byte* b;
+  const std::byte* bias;
+  std::byte* c;
+};
+
+/// A block of K, in units.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+};
+
+/// K as equal blocks of up to `most` units, whole lines of 16 each.
+struct Depth {
+  std::int64_t units = 0, block_units = 0;
+
+  Depth(std::int64_t all_units, std::int64_t most)
+      : units(all_units),
+        block_units(rounded_up(divided_up(units, divided_up(units, most)), lanes)) {}
+  [[nodiscard]] std::int64_t blocks() const { return divided_up(units, block_units); }
+  [[nodiscard]] Range block_from(std::int64_t begin) const {
+    return {begin, std::min(begin + block_units, units)};
+  }
+  /// Units between rows of A that are copied: a cache line more than they have.
+  [[nodiscard]] std::int64_t copied_stride() const { return block_units + lanes; }
+};
+
+class PackedMatmul : public Matmul::Implementation {
+ public:
+  void run(const std::byte* a,
+           const std::byte* b,
+           const std::byte* bias,
+           std::byte* c,
+           device::Stream& stream) final {
+    const Operands operands{a, b, bias, c};
+    device::cpu::stream_of(stream).run([this, operands] { multiply(operands); });
+  }
+
+ protected:
+  PackedMatmul(device::Device& device, const MatmulShape& shape, const Depth& depth)
+      : shape_(shape), depth_(depth), threads_(omp_get_max_threads()) {
+    if (shape.c == DType::bf16 && depth.blocks() > 1)
+      sums_ = device.allocate(static_cast<std::size_t>(shape.m * shape.n) * sizeof(float),
+                              "matmul sums");
+  }
+
+  template <Units kind>
+  TRIREME_AVX512 void pack_panel(Unit* to,
+                                 const Operands& operands,
+                                 std::int64_t panel,
+                                 const Range& range) const {
+    const std::int64_t column = panel * panel_columns;
+    if (shape_.b_transposed)
+      pack_b_transposed<kind>(to, {operands.b, shape_.n, shape_.k}, column, range.begin, range.end);
+    else
+      pack_b<kind>(to, {operands.b, shape_.k, shape_.n}, column, range.begin, range.end);
+  }
+
+  /// Where the block of C at this row and panel goes after the block `range` of K.
+  [[nodiscard]] TRIREME_AVX512_INLINE Target target_of(const Operands& operands,
+                                                       std::int64_t row,
+                                                       std::int64_t panel,
+                                                       const Range& range) const {
+    const MatmulShape& s = shape_;
+    const std::int64_t column = panel * panel_columns, at = row * s.n + column;
+    const bool last = range.end == depth_.units, through_sums = sums_.bytes() > 0;
+    Target target;
+    target.columns = std::min(panel_columns, s.n - column);
+    target.c_stride = target.addend_stride = s.n;
+    float* sums = reinterpret_cast<float*>(through_sums ? sums_.data() : operands.c) + at;
+    if (range.begin > 0 || s.accumulate)
+      target.addend = sums;
+    target.c_is_bf16 = s.c == DType::bf16 && last;
+    target.c = through_sums && !last ? reinterpret_cast<std::byte*>(sums)
+                                     : operands.c + at * static_cast<std::int64_t>(size_bytes(s.c));
+    if (s.bias && last) {
+      target.bias = operands.bias + column * static_cast<std::int64_t>(size_bytes(s.b));
+      target.bias_is_bf16 = s.b == DType::bf16;
+    }
+    return target;
+  }
+
+  MatmulShape shape_;
+  Depth depth_;
+  int threads_;  // at construction; more are not used
+
+ private:
+  virtual void multiply(const Operands& operands) const = 0;
+
+  device::Buffer sums_;  // where bf16 results are added up over blocks of K
+};
+
+}  // namespace trireme::ops::cpu::avx512
