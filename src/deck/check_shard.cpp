@@ -31,11 +31,27 @@ void check_copies(const trireme::reduce::ParallelConfig& parallel,
     findings.say("parallel.replicate", std::move(problem));
 }
 
+void check_resharding(const trireme::reduce::ParallelConfig& parallel, Findings& findings) {
+  if (parallel.reshard_after_forward || !findings.readable({"parallel.reshard_after_forward"}) ||
+      !findings.readable({"parallel.shard"}) ||
+      parallel.shard == trireme::layout::Shard::parameters)
+    return;
+  const std::string shard = word(parallel.shard);
+  findings.disagree(
+      {{"parallel.reshard_after_forward",
+        "false keeps parameters whole that parallel.shard = parameters has in shards, and with " +
+            shard + " they are whole at any time; leave it out"},
+       {"parallel.shard",
+        shard + " has no parameters in shards, and parallel.reshard_after_forward = false is about "
+                "those; parameters works"}});
+}
+
 }  // namespace
 
 void check_shard(const JobConfig& config, const Circumstances& circumstances, Findings& findings) {
   const trireme::reduce::ParallelConfig& parallel = config.parallel;
   check_copies(parallel, circumstances, findings);
+  check_resharding(parallel, findings);
   if (!findings.readable({"parallel.shard"}) || !trireme::layout::shards_gradients(parallel.shard))
     return;
   const std::string shard = word(parallel.shard);
@@ -67,12 +83,13 @@ void check_shard(const JobConfig& config, const Circumstances& circumstances, Fi
           "registration lets all buckets wait for the first, and parallel.shard = " + shard +
               " has memory for a few; reverse works"}});
   // How many passes a rank makes over a set depends on its questions, and gathers are of all ranks.
-  if (parallel.shard == trireme::layout::Shard::parameters &&
-      findings.readable({"evaluate.sets"}) && !config.evaluate.sets.empty())
+  if (parallel.shard == trireme::layout::Shard::parameters && parallel.reshard_after_forward &&
+      findings.readable({"evaluate.sets", "parallel.reshard_after_forward"}) &&
+      !config.evaluate.sets.empty())
     findings.disagree(
         {{"parallel.shard",
           "parameters has no rank hold the whole model, which each needs for its part of "
-          "evaluate.sets; gradients works"},
+          "evaluate.sets; gradients works, and parallel.reshard_after_forward = false"},
          {"evaluate.sets",
           "each rank computes another part of a set, and with parallel.shard = parameters none "
           "holds the whole model; leave them out, and `trireme evaluate` the checkpoints"}});

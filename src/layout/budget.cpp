@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 
-#include "layout/residency.hpp"
 #include "layout/ring.hpp"
 
 namespace trireme::layout {
@@ -26,7 +25,7 @@ std::optional<Ring> ring_of(const Plan& plan, const BudgetOptions& options) {
 
 /// Whole parameters, those of all buckets or of a few.
 std::int64_t parameter_elements(const Plan& plan, const BudgetOptions& options) {
-  return options.shard == Shard::parameters ? Residency(plan, options.prefetch).ring().elements()
+  return options.shard == Shard::parameters ? Residency(plan, options.gathers).ring().elements()
                                             : plan.flat_elements();
 }
 
@@ -83,7 +82,7 @@ std::int64_t covered(std::vector<Range> ranges) {
 std::int64_t elements_read_in_turns(const Plan& plan,
                                     const BudgetOptions& options,
                                     int host_ranks) {
-  const Residency residency(plan, options.prefetch);
+  const Residency residency(plan, options.gathers);
   std::int64_t sum = 0;
   for (int local = 1; local < host_ranks; ++local) {
     std::vector<Range> read;
@@ -103,7 +102,7 @@ std::int64_t elements_read_in_turns(const Plan& plan,
 
 std::int64_t BudgetOptions::gathered_elements(const Plan& plan) const {
   if (shard == Shard::parameters)
-    return layout::gathered_elements(plan, prefetch, micro_step_reductions.value_or(1));
+    return layout::gathered_elements(plan, gathers, micro_step_reductions.value_or(1));
   return sharded() ? plan.owned_elements() * plan.ranks() : 0;
 }
 
@@ -174,7 +173,7 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
   const std::optional<Ring> ring = ring_of(plan, options);
   const bool in_shards = options.shard == Shard::parameters;
   const std::optional<Residency> residency =
-      in_shards ? std::optional<Residency>(std::in_place, plan, options.prefetch) : std::nullopt;
+      in_shards ? std::optional<Residency>(std::in_place, plan, options.gathers) : std::nullopt;
   Budget budget;
   for (std::size_t b = 0; b < plan.buckets().size(); ++b) {
     const auto index = static_cast<BucketIndex>(b);
@@ -191,9 +190,9 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
       gradient_elements(plan, options) * fp32_bytes * (1 + options.partial_sums) +
       (copies ? plan.largest_bucket() * wire_element_bytes : 0) +
       (options.micro_step_reductions ? updated * fp32_bytes : 0);
-  budget.parameter_bytes =
-      (parameter_elements(plan, options) + (in_shards ? plan.owned_elements() : 0)) *
-      parameter_element_bytes;
+  budget.parameter_bytes = (parameter_elements(plan, options) +
+                            (residency && residency->takes_turns() ? plan.owned_elements() : 0)) *
+                           parameter_element_bytes;
   for (const StateSlot& slot : slots)
     budget.state_bytes.push_back(most_slot_bytes(plan, slot, options.sharded()));
   if (options.parameter_dtype == DType::f32 && !slots.empty())

@@ -19,6 +19,7 @@
 #include "base/round_up.hpp"
 
 #include "layout/plan.hpp"
+#include "layout/residency.hpp"
 #include "layout/state.hpp"
 
 namespace trireme::layout {
@@ -46,7 +47,8 @@ struct Budget {
   /// fp32; also the copy that travels where it is not fp32, the partial sums of a tree, and the
   /// sums of micro-steps. Where gradients are sharded of a few buckets (ring.hpp) and the sums.
   std::int64_t gradient_bytes = 0;
-  /// Whole ones; with Shard::parameters of a few buckets (residency.hpp), and the rank's shards.
+  /// Whole ones; with Shard::parameters of a few buckets, and the rank's shards, unless whole ones
+  /// are kept after forward (residency.hpp).
   std::int64_t parameter_bytes = 0;
   /// The optimizer's, by slot. That of the masters is 0 in fp32 runs, where the parameters are the
   /// masters.
@@ -90,7 +92,7 @@ struct BudgetOptions {
   /// How many micro-steps of a step are reduced by themselves and added up in memory of their own;
   /// none: a step is reduced once, where gradients are. Requires: some where gradients are sharded.
   std::optional<std::int64_t> micro_step_reductions{};
-  std::int64_t prefetch = 1;  ///< buckets that Shard::parameters gathers ahead
+  GatherOptions gathers{};  ///< with Shard::parameters
   /// Gradients are added up in a promised order; matters to replicas only.
   bool ordered = false;
 

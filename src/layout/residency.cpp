@@ -32,19 +32,23 @@ std::size_t most_together(const Plan& plan, const std::vector<BucketIndex>& turn
   return most;
 }
 
-std::size_t slots_for(const Plan& plan, std::int64_t prefetch) {
-  TRIREME_EXPECT(prefetch >= 0, "{} buckets are gathered ahead", prefetch);
-  return most_together(plan, taking_turns(plan)) + static_cast<std::size_t>(prefetch);
+std::size_t slots_for(const Plan& plan, const GatherOptions& options) {
+  TRIREME_EXPECT(options.prefetch >= 0, "{} buckets are gathered ahead", options.prefetch);
+  const std::vector<BucketIndex> turns = taking_turns(plan);
+  return options.reshard_after_forward
+             ? most_together(plan, turns) + static_cast<std::size_t>(options.prefetch)
+             : turns.size();
 }
 
 }  // namespace
 
-Residency::Residency(const Plan& plan, std::int64_t prefetch)
+Residency::Residency(const Plan& plan, const GatherOptions& options)
     : plan_(plan),
-      prefetch_(static_cast<std::size_t>(prefetch)),
+      prefetch_(static_cast<std::size_t>(options.prefetch)),
+      takes_turns_(options.reshard_after_forward),
       place_(plan.buckets().size(), for_itself),
       turns_(taking_turns(plan)),
-      ring_(plan, slots_for(plan, prefetch)),
+      ring_(plan, slots_for(plan, options)),
       occupants_(ring_.num_slots()),
       resident_(plan.buckets().size()) {
   const int first_layer = plan.parameters().front().group;
@@ -134,8 +138,18 @@ std::span<const Residency::Gather> Residency::begin_forward() {
   return gathers_;
 }
 
-std::int64_t gathered_elements(const Plan& plan, std::int64_t prefetch, std::int64_t micro_steps) {
-  Residency residency(plan, prefetch);
+std::span<const Residency::Gather> Residency::use_all() {
+  TRIREME_EXPECT(!takes_turns_, "all {} buckets are read at once, in {} slots", resident_.size(),
+                 ring_.num_slots());
+  gathers_.clear();
+  for (std::size_t b = resident_.size(); b-- > 0;) gather(static_cast<BucketIndex>(b));
+  return gathers_;
+}
+
+std::int64_t gathered_elements(const Plan& plan,
+                               const GatherOptions& options,
+                               std::int64_t micro_steps) {
+  Residency residency(plan, options);
   std::map<int, std::vector<ParameterIndex>> layers;
   for (std::size_t p = 0; p < plan.parameters().size(); ++p)
     layers[plan.parameters()[p].group].push_back(static_cast<ParameterIndex>(p));

@@ -10,6 +10,9 @@
 // many buckets in a row no two have the same one, whichever way the layers are walked. What the end
 // of forward leaves is what backward begins with, and is not gathered again.
 //
+// Without resharding after forward every bucket has a slot for itself and is gathered once per
+// update, just before a layer reads it first; its memory serves no other bucket.
+//
 // A bucket that is for itself (a tied embedding, which both ends of the model read) has a slot for
 // itself, and is gathered once per update.
 //
@@ -35,6 +38,11 @@
 
 namespace trireme::layout {
 
+struct GatherOptions {
+  std::int64_t prefetch = 1;          ///< buckets that are gathered ahead
+  bool reshard_after_forward = true;  ///< a bucket's memory is used again after its layer
+};
+
 class Residency {
  public:
   /// One gather: into the bucket's slot, which `evicted` had before.
@@ -43,11 +51,12 @@ class Residency {
     std::optional<BucketIndex> evicted;
   };
 
-  /// `prefetch`: buckets that are gathered ahead. The plan outlives the object. Requires: buckets
-  /// in reverse order; prefetch >= 0.
-  Residency(const Plan& plan, std::int64_t prefetch);
+  /// The plan outlives the object. Requires: buckets in reverse order; options.prefetch >= 0.
+  Residency(const Plan& plan, const GatherOptions& options);
 
   [[nodiscard]] const Ring& ring() const { return ring_; }
+  /// Whether buckets share slots; else whatever was gathered stays whole until its update.
+  [[nodiscard]] bool takes_turns() const { return takes_turns_; }
 
   /// These parameters are read next, and no others that take turns. What has to be gathered for it,
   /// in this order: the layer's buckets, then those that come next. Valid until the next call.
@@ -57,6 +66,9 @@ class Residency {
   std::span<const Gather> update(BucketIndex bucket);
   /// Forward begins soon: what is missing of what it reads first. Valid until the next call.
   std::span<const Gather> begin_forward();
+  /// All buckets are read next: those that are missing. Valid until the next call. Requires:
+  /// !takes_turns().
+  std::span<const Gather> use_all();
 
  private:
   static constexpr std::size_t for_itself = static_cast<std::size_t>(-1);
@@ -70,6 +82,7 @@ class Residency {
 
   const Plan& plan_;
   const std::size_t prefetch_;
+  const bool takes_turns_;
   std::vector<std::size_t> place_;  // by bucket: its number among those that take turns
   std::vector<BucketIndex> turns_;  // by that number
   std::vector<char> in_backward_;   // by that number: a layer reads it again in backward
@@ -83,6 +96,8 @@ class Residency {
 };
 
 /// Elements of the buckets that a step of so many micro-steps gathers, padding included.
-std::int64_t gathered_elements(const Plan& plan, std::int64_t prefetch, std::int64_t micro_steps);
+std::int64_t gathered_elements(const Plan& plan,
+                               const GatherOptions& options,
+                               std::int64_t micro_steps);
 
 }  // namespace trireme::layout

@@ -14,6 +14,7 @@
 #include "base/key.hpp"
 
 #include "layout/config.hpp"
+#include "layout/residency.hpp"
 
 #include "comm/config.hpp"
 
@@ -49,6 +50,7 @@ struct ParallelConfig {
   layout::BucketOrder bucket_order = layout::BucketOrder::reverse;
   std::vector<std::string> bucket_boundaries;
   std::int64_t prefetch = 1;
+  bool reshard_after_forward = true;
   layout::Padding padding = layout::default_padding;
   comm::Reduction reduction = comm::Reduction::sum;
   Or<std::int64_t> logical_shards{.value = std::nullopt, .keyword = "none"};
@@ -76,8 +78,10 @@ struct ParallelConfig {
     return reduce_every == ReduceEvery::micro_step ||
            (reduce_every == ReduceEvery::automatic && layout::shards_gradients(shard));
   }
-  /// With shard: parameters: buckets of parameters that are gathered ahead.
-  [[nodiscard]] std::int64_t gathered_ahead() const { return overlap_parameters ? prefetch : 0; }
+  /// With shard: parameters.
+  [[nodiscard]] layout::GatherOptions gather_options() const {
+    return {overlap_parameters ? prefetch : 0, reshard_after_forward};
+  }
 };
 
 template <class V>
@@ -192,6 +196,12 @@ void describe(V& v, ParallelConfig& c) {
              "computes; each takes the memory of one more. 0, or overlap_parameters: false: none.",
      .min = 0,
      .max = 1 << 16});
+  v("reshard_after_forward", c.reshard_after_forward,
+    {.help =
+         "With shard: parameters, whether the memory of a layer's parameters is used again after "
+         "its forward, so that backward gathers them once more. false: they stay whole until the "
+         "optimizer writes them, so a step gathers them once, however many micro-steps it has; a "
+         "rank holds all parameters then, and holds and sends as much as with shard: gradients."});
   v("cached_shards", c.cached_shards,
     {.help = "Compute shard addresses once; off: in every step."});
   v("check_gradients", c.check_gradients,

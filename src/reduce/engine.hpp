@@ -161,14 +161,14 @@ class Engine {
   void wait_for_shard(BucketIndex bucket);
   /// Call when the optimizer has enqueued its writes to this shard; starts the gather (sharded).
   void mark_updated(BucketIndex bucket);
-  /// Compute waits until these parameters are current. Cheap when they are. Where parameters share
-  /// slots, this gathers them and ends the use of the parameters of earlier calls; all ranks must
-  /// make the same calls.
+  /// Compute waits until these parameters are current. Cheap when they are. With shard: parameters
+  /// this gathers them, if they are not in their slots, so all ranks must make the same calls; where
+  /// parameters share slots, it ends the use of the parameters of earlier calls.
   void before_use(std::span<const ParameterIndex> parameters);
-  /// Whether parameters share slots (shard: parameters).
+  /// Whether parameters share slots (shard: parameters with reshard_after_forward).
   [[nodiscard]] bool parameters_take_turns() const;
-  /// Compute waits for all gathers that have been enqueued. Afterwards all parameters are current,
-  /// except where they share slots.
+  /// Compute waits for all gathers, which are enqueued first where they are missing. Afterwards all
+  /// parameters are current, except where they share slots.
   void wait_for_parameters();
   /// Call after parameters were written from outside (initialization, a checkpoint). Sharded:
   /// gathers them from the owners, or, where they share slots, marks all slots as not gathered. Not

@@ -212,7 +212,7 @@ void Engine::Impl::mark_updated(BucketIndex bucket) {
 }
 
 void Engine::Impl::publish_parameters() {
-  parameters_.before_use_of_all();
+  parameters_.await_gathers();
   for (std::size_t b = buckets_.size(); b-- > 0;)
     parameters_.publish(static_cast<BucketIndex>(b), steps_begun_, false);
   parameters_.before_use_of_all();

@@ -33,13 +33,13 @@ ParameterStore::ParameterStore(const layout::Plan& plan,
       compute_(compute),
       queue_(queue) {
   if (config.shard == layout::Shard::parameters)
-    residency_.emplace(plan_, config.gathered_ahead());
+    residency_.emplace(plan_, config.gather_options());
   const auto bytes = [&](std::int64_t elements) {
     return static_cast<std::size_t>(elements) * size_bytes(dtype_);
   };
   arena_ = communicator_.allocate(
       bytes(residency_ ? residency_->ring().elements() : plan_.flat_elements()), "parameters");
-  if (residency_)
+  if (takes_turns())
     owned_ = device_.allocate(bytes(plan_.owned_elements()), "shards of parameters");
   const View all = arena_.view(dtype_);
   for (std::size_t b = 0; b < plan_.buckets().size(); ++b) {
@@ -48,7 +48,7 @@ ParameterStore::ParameterStore(const layout::Plan& plan,
     Bucket& bucket = buckets_.emplace_back();
     bucket.whole =
         all.slice(residency_ ? residency_->ring().begin(index) : place.begin, place.elements);
-    if (residency_)
+    if (takes_turns())
       bucket.own = owned_.view(dtype_).slice(plan_.owned_begin(index), place.shard_elements);
     bucket.shards = communicator_.shards(bucket.whole);
     make_events(bucket.of_no_step, device_);
@@ -63,7 +63,7 @@ ParameterStore::ParameterStore(const layout::Plan& plan,
 
 View ParameterStore::own(BucketIndex bucket) const {
   const Bucket& one = buckets_[at(bucket)];
-  if (residency_)
+  if (takes_turns())
     return one.own;
   return sharded_ ? one.shards->own : one.whole;
 }
@@ -104,7 +104,7 @@ void ParameterStore::gather(std::span<const layout::Residency::Gather> gathers) 
 
 // Where buckets share slots, a micro-step has two gathers: one for forward, one for backward.
 void ParameterStore::add_gathers(Bucket& bucket) {
-  const std::size_t more = residency_ ? 2 : 1;
+  const std::size_t more = takes_turns() ? 2 : 1;
   for (Gathers& gathers : bucket.of_steps)
     for (std::size_t i = 0; i < more; ++i) make_events(gathers.all.emplace_back(), device_);
 }
@@ -143,7 +143,7 @@ void ParameterStore::start(BucketIndex bucket) {
   device::Stream& stream = queue_.stream();
   stream.wait(*gather.updated);
   stream.record(*gather.start);
-  if (residency_)
+  if (takes_turns())
     device_.copy(one.shards->own, one.own, stream);
   communicator_.all_gather(*one.shards, bucket, stream);
   stream.record(*gather.end);
@@ -171,6 +171,12 @@ void ParameterStore::before_use(std::span<const ParameterIndex> parameters) {
 }
 
 void ParameterStore::before_use_of_all() {
+  if (residency_ && !takes_turns())
+    gather(residency_->use_all());
+  await_gathers();
+}
+
+void ParameterStore::await_gathers() {
   for (std::size_t b = buckets_.size(); b-- > 0;)
     if (buckets_[b].gathering)
       wait(static_cast<BucketIndex>(b));

@@ -13,13 +13,15 @@
 // With shard: parameters the owners write to separate memory, and whole buckets share a few slots
 // (layout/residency.hpp). A bucket is gathered when a layer needs it or the bucket before it, and
 // again in backward. Then `updated` also marks that the last readers of the slot have finished, and
-// the gather begins with a copy of the rank's own shard.
+// the gather begins with a copy of the rank's own shard. With reshard_after_forward: false every
+// bucket has a slot for itself, in which the owners write to their shards; a bucket is gathered
+// when a layer needs it for the first time after its update.
 //
 // Without shards every rank writes whole buckets, nothing is gathered, and all parameters are
 // always current.
 //
-// 1. Views are valid for the lifetime of the store. With shard: parameters, views of buckets of one
-//    slot overlap, and hold the bucket that was gathered last.
+// 1. Views are valid for the lifetime of the store. Where buckets share slots, views of buckets of
+//    one slot overlap, and hold the bucket that was gathered last.
 // 2. After construction no call allocates and, with cached shards, none computes an address.
 //    Exception: a step with more micro-steps than all before it creates events.
 // 3. All members are called from the host thread that enqueues on the compute stream.
@@ -66,7 +68,7 @@ class ParameterStore final : private CollectiveQueue::Source {
   [[nodiscard]] View own(BucketIndex bucket) const;
   [[nodiscard]] std::size_t bytes() const { return arena_.bytes() + owned_.bytes(); }
   /// Whether buckets share slots, so that a bucket is whole only while a layer uses it.
-  [[nodiscard]] bool takes_turns() const { return residency_.has_value(); }
+  [[nodiscard]] bool takes_turns() const { return residency_ && residency_->takes_turns(); }
 
   /// From now on gathers are counted for the step with this number.
   void begin_step(std::int64_t step);
@@ -78,8 +80,11 @@ class ParameterStore final : private CollectiveQueue::Source {
   /// Compute waits until these parameters are current. Cheap when they are. Where buckets share
   /// slots, the parameters of earlier calls must not be read any more.
   void before_use(std::span<const ParameterIndex> parameters);
-  /// Compute waits for all gathers that have been enqueued.
+  /// Compute waits until all parameters are current; where buckets share slots, for all gathers
+  /// that have been enqueued.
   void before_use_of_all();
+  /// Compute waits for all gathers that have been enqueued.
+  void await_gathers();
   [[nodiscard]] bool gathering(BucketIndex bucket) const { return buckets_[at(bucket)].gathering; }
 
   [[nodiscard]] bool gathering() const { return num_gathering_ > 0; }

@@ -37,7 +37,7 @@ layout::BudgetOptions budget_options(const Sections& config,
                                 .partial_sums = reduce::num_waiting_sums(
                                     reduce::leaves_per_rank(config.parallel, plan.all_ranks())),
                                 .snapshot = holds_snapshot(config.checkpoint, kind.device)};
-  options.prefetch = config.parallel.gathered_ahead();
+  options.gathers = config.parallel.gather_options();
   options.ordered = config.parallel.reduction != comm::Reduction::sum;
   if (config.parallel.reduces_micro_steps())
     options.micro_step_reductions = most_micro_steps(config.batch, plan.all_ranks());

@@ -43,9 +43,8 @@ std::int64_t spans_of_a_step(const reduce::ParallelConfig& parallel,
   constexpr std::int64_t of_reduction = 3, of_gather = 2;
   constexpr std::int64_t between = 4;  // evaluation, sample, checkpoint: rarely all
   const std::int64_t reductions = parallel.reduces_micro_steps() ? micro_steps : 1;
-  const std::int64_t gathers = parallel.shard == layout::Shard::parameters ? 2 * micro_steps
-                               : parallel.sharded()                        ? 1
-                                                                           : 0;
+  const bool again = parallel.shard == layout::Shard::parameters && parallel.reshard_after_forward;
+  const std::int64_t gathers = again ? 2 * micro_steps : parallel.sharded() ? 1 : 0;
   return of_step + of_micro_step * micro_steps +
          (of_reduction * reductions + of_gather * gathers) * buckets + between;
 }

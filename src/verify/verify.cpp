@@ -37,6 +37,7 @@ Job with(const Combination& combination, Job job, std::int64_t steps) {
   job.run.device = session::DeviceChoice::cpu;
   job.parallel.shard = combination.shard;
   job.parallel.replicate.number = combination.replicas;
+  job.parallel.reshard_after_forward = combination.reshard_after_forward;
   job.parallel.reduce_every = combination.reduce_every;
   if (!combination.keeps_boundaries) {
     job.parallel.bucket_elements.value = combination.bucket_elements;
@@ -236,11 +237,11 @@ void Verifier::end_group() {
 std::string Combination::text() const {
   return fmt::format(
       "parallel.bucket_elements={} parallel.padding={} parallel.replicate={} parallel.shard={} "
-      "parallel.reduce_every={} "
+      "parallel.reshard_after_forward={} parallel.reduce_every={} "
       "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
       "memory.pool={}",
-      bucket_elements, word(padding), replicas, word(shard), word(reduce_every), overlap_gradients,
-      overlap_parameters, cached_shards, pool);
+      bucket_elements, word(padding), replicas, word(shard), reshard_after_forward,
+      word(reduce_every), overlap_gradients, overlap_parameters, cached_shards, pool);
 }
 
 namespace {
@@ -256,6 +257,17 @@ int fewest_replicas(int ranks) {
     if (ranks % replicas == 0)
       return replicas;
   return 1;
+}
+
+/// Those of `all` that are tried without resharding after forward as well.
+std::vector<Combination> without_resharding(const std::vector<Combination>& all) {
+  std::vector<Combination> more;
+  for (const Combination& one : all)
+    if (one.shard == layout::Shard::parameters && one.padding == layout::Padding::aligned) {
+      more.push_back(one);
+      more.back().reshard_after_forward = false;
+    }
+  return more;
 }
 
 /// Those of `all` that are tried with copies as well: of shards, with all switches off or on.
@@ -313,15 +325,17 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
           if (gradients && several && !reduces_each && all.empty() && group.size() == 32)
             group.push_back(plain_of_micro_steps(group.front()));
           group.push_back(
-              {name, elements, padding, shard, 1,
+              {name, elements, padding, shard, 1, true,
                gradients ? reduce::ReduceEvery::automatic : own_every, on(0), on(1), on(2), on(3),
                !job.parallel.bucket_boundaries.empty() && elements == several_elements});
         }
+      const auto add = [&group](const std::vector<Combination>& more) {
+        group.insert(group.end(), more.begin(), more.end());
+      };
+      add(without_resharding(group));
+      if (replicas > 1)
+        add(with_replicas(group, replicas));
       all.insert(all.end(), group.begin(), group.end());
-      if (replicas > 1) {
-        const std::vector<Combination> more = with_replicas(group, replicas);
-        all.insert(all.end(), more.begin(), more.end());
-      }
     }
   return all;
 }

@@ -116,6 +116,31 @@ TEST(Budget, OfShardsOfGradientsHoldsAFewBucketsAndTheSumsOfOneRank) {
             2 * 4 * plan.flat_elements());
 }
 
+TEST(Budget, WithoutReshardingHoldsAndSendsWhatShardsOfGradientsDo) {
+  std::vector<Parameter> table = table_of({640, 128, 128, 384, 128, 256, 128});
+  for (std::size_t p = 0; p < table.size(); ++p) table[p].group = static_cast<int>(p / 2);
+  for (const int ranks : {1, 2, 3}) {
+    const Plan plan(table, {ranks, 1, Padding::aligned});
+    BudgetOptions options{.parameter_dtype = DType::bf16, .micro_step_reductions = 3};
+    const auto budget_with = [&](Shard shard, bool reshards) {
+      options.shard = shard;
+      options.gathers.reshard_after_forward = reshards;
+      return budget_of(plan, adam_slots, options);
+    };
+    const Budget kept = budget_with(Shard::parameters, false);
+    const std::int64_t read = peer_bytes(plan, options, ranks);
+    const Budget gradients = budget_with(Shard::gradients, true);
+    EXPECT_EQ(kept.parameter_bytes, 2 * plan.flat_elements());
+    EXPECT_EQ(kept.held_bytes(), gradients.held_bytes());
+    EXPECT_EQ(kept.wire_bytes(), gradients.wire_bytes());
+    EXPECT_EQ(read, peer_bytes(plan, options, ranks));
+    EXPECT_EQ(kept.parameter_wire_bytes, 2 * plan.owned_elements() * (ranks - 1));
+    const Budget again = budget_with(Shard::parameters, true);
+    EXPECT_LT(again.parameter_bytes, kept.parameter_bytes + 2 * plan.owned_elements());
+    EXPECT_EQ(ranks > 1, again.parameter_wire_bytes > 3 * kept.parameter_wire_bytes);
+  }
+}
+
 TEST(Budget, OfPartialSumsHoldsOneMoreArenaEachAndSendsNoMore) {
   const Plan plan(table_of({100, 200}), {2, 150, Padding::aligned});
   const Budget budget = budget_of(plan, adam_slots, {.partial_sums = 3});

@@ -61,7 +61,7 @@ std::vector<std::size_t> update_all(Residency& residency, const Plan& plan) {
 
 TEST(Residency, GathersALayerAndTheNextOneForwardAndAgainBackward) {
   const Plan plan = layered_plan({{128}, {128}, {128}, {128}, {128}});  // buckets 4 … 0
-  Residency residency(plan, 1);
+  Residency residency(plan, {1});
   EXPECT_EQ(residency.ring().num_slots(), 2U);
   EXPECT_THAT(update_all(residency, plan), ElementsAre(4, 3));
   EXPECT_THAT(use(residency, plan, 0), IsEmpty());
@@ -79,7 +79,7 @@ TEST(Residency, GathersALayerAndTheNextOneForwardAndAgainBackward) {
 
 TEST(Residency, GathersNothingAheadWithoutPrefetch) {
   const Plan plan = layered_plan({{128}, {128}, {128}});
-  Residency residency(plan, 0);
+  Residency residency(plan, {0});
   EXPECT_EQ(residency.ring().num_slots(), 1U);
   EXPECT_THAT(update_all(residency, plan), ElementsAre(2));
   EXPECT_THAT(use(residency, plan, 0), IsEmpty());
@@ -92,7 +92,7 @@ TEST(Residency, GathersNothingAheadWithoutPrefetch) {
 TEST(Residency, GathersABucketOfSeveralLayersOnceEachWay) {
   const Plan plan = layered_plan({{64}, {64}, {64}, {64}, {64}, {64}, {64}, {64}}, 128);
   ASSERT_EQ(plan.buckets().size(), 4U);
-  Residency residency(plan, 1);
+  Residency residency(plan, {1});
   EXPECT_THAT(update_all(residency, plan), ElementsAre(3, 2));
   EXPECT_THAT(use(residency, plan, 0), IsEmpty());
   EXPECT_THAT(use(residency, plan, 1), IsEmpty());
@@ -108,7 +108,7 @@ TEST(Residency, GathersABucketOfSeveralLayersOnceEachWay) {
 
 TEST(Residency, KeepsWhatBothEndsRead) {
   const Plan plan = layered_plan({{-512}, {128}, {128}, {128}, {128}});
-  Residency residency(plan, 1);
+  Residency residency(plan, {1});
   EXPECT_EQ(residency.ring().num_slots(), 3U);
   EXPECT_THAT(update_all(residency, plan), ElementsAre(4, 3));
   EXPECT_THAT(use(residency, plan, 0), IsEmpty());
@@ -119,14 +119,38 @@ TEST(Residency, KeepsWhatBothEndsRead) {
 
 TEST(Residency, HoldsAllBucketsOfALayerAtATime) {
   const Plan plan = layered_plan({{128}, {128, 128, 128}, {128, 128}, {128}});
-  EXPECT_EQ(Residency(plan, 0).ring().num_slots(), 3U);
-  EXPECT_EQ(Residency(plan, 2).ring().num_slots(), 5U);
-  EXPECT_EQ(Residency(plan, 100).ring().num_slots(), 7U);
+  EXPECT_EQ(Residency(plan, {0}).ring().num_slots(), 3U);
+  EXPECT_EQ(Residency(plan, {2}).ring().num_slots(), 5U);
+  EXPECT_EQ(Residency(plan, {100}).ring().num_slots(), 7U);
+}
+
+TEST(Residency, WithoutReshardingGathersEachBucketOnceUntilItsUpdate) {
+  const Plan plan = layered_plan({{-512}, {128}, {128}, {128, 128}, {128}});  // 5, 4 … 0
+  Residency residency(plan, {1, false});
+  EXPECT_FALSE(residency.takes_turns());
+  EXPECT_EQ(residency.ring().num_slots(), plan.buckets().size());
+  EXPECT_EQ(residency.ring().elements(), plan.flat_elements());
+  EXPECT_THAT(update_all(residency, plan), ElementsAre(5, 4));
+  EXPECT_THAT(use(residency, plan, 0), IsEmpty());
+  EXPECT_THAT(use(residency, plan, 1), ElementsAre(3));
+  EXPECT_THAT(use(residency, plan, 2), ElementsAre(2));
+  EXPECT_THAT(use(residency, plan, 3), ElementsAre(1, 0));
+  for (const int group : {4, 3, 2, 1, 0}) EXPECT_THAT(use(residency, plan, group), IsEmpty());
+  EXPECT_THAT(buckets(residency.begin_forward()), IsEmpty()) << "of the next micro-step";
+  for (const int group : {0, 1, 2, 3, 4, 3}) EXPECT_THAT(use(residency, plan, group), IsEmpty());
+  EXPECT_THAT(update_all(residency, plan), ElementsAre(5, 4));
+  EXPECT_THAT(buckets(residency.use_all()), ElementsAre(3, 2, 1, 0)) << "before an evaluation";
+  EXPECT_THAT(buckets(residency.use_all()), IsEmpty());
+  for (const std::int64_t micro_steps : {1, 3})
+    EXPECT_EQ(gathered_elements(plan, {1, false}, micro_steps), plan.flat_elements());
+  EXPECT_GT(gathered_elements(plan, {1, true}, 1), plan.flat_elements());
+  Residency with_turns(plan, {1, true});
+  EXPECT_THROW(static_cast<void>(with_turns.use_all()), ContractError);
 }
 
 TEST(Residency, TakesNothingAwayFromWhatIsInUse) {
   const Plan plan = layered_plan({{128}, {128}, {128}, {128}});
-  Residency residency(plan, 0);
+  Residency residency(plan, {0});
   const std::vector<ParameterIndex> too_many{ParameterIndex{0}, ParameterIndex{1}};
   EXPECT_THROW(static_cast<void>(residency.use(too_many)), ContractError);
 }
@@ -148,8 +172,8 @@ TEST(Residency, HasWhatIsAskedForInAnyModel) {
     if (below(2) == 0)
       layers[0][0] = -layers[0][0];
     const Plan plan = layered_plan(layers, 1 + below(1500), below(2) == 0);
-    const std::int64_t prefetch = below(4);
-    Residency residency(plan, prefetch);
+    const GatherOptions options{below(4), below(3) > 0};
+    Residency residency(plan, options);
     std::vector<int> versions(plan.buckets().size());
     std::map<std::size_t, std::pair<std::size_t, int>> slots;  // bucket, version
     std::int64_t elements = 0;
@@ -186,7 +210,7 @@ TEST(Residency, HasWhatIsAskedForInAnyModel) {
         run(residency.update(static_cast<BucketIndex>(b)));
       }
       if (step > 0) {
-        EXPECT_EQ(elements, gathered_elements(plan, prefetch, 2));
+        EXPECT_EQ(elements, gathered_elements(plan, options, 2));
       }
     }
     walk(false);  // an evaluation

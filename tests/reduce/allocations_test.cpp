@@ -84,6 +84,10 @@ TEST(Allocations, StepAllocatesNothing) {
     config.shard = shard;
     EXPECT_EQ(allocations_of_steps(config), 0) << word(shard);
   }
+  ParallelConfig kept;
+  kept.shard = layout::Shard::parameters;
+  kept.reshard_after_forward = false;
+  EXPECT_EQ(allocations_of_steps(kept), 0);
   ParallelConfig inlined;
   inlined.overlap_gradients = inlined.overlap_parameters = false;
   EXPECT_EQ(allocations_of_steps(inlined), 0);

@@ -141,6 +141,47 @@ TEST_P(EngineAtRanks, GathersLayersAheadInForwardAndBackwardInTheSameOrder) {
                     "reduce_scatter 5", "all_gather 5", "all_gather 4", "all_gather 3"));
 }
 
+TEST_P(EngineAtRanks, GathersLayersAheadOnceInAStepWithoutResharding) {
+  const int ranks = GetParam();
+  const Setting setting{.shard = layout::Shard::parameters,
+                        .bucket_elements = 1,
+                        .micro_steps = 2,
+                        .reshard_after_forward = false};
+  Hub hub(ranks);
+  hub.keep_calls(100);
+  run_ranks(hub, [&](ThreadRank& rank) {
+    const layout::Plan plan(table(), options(ranks, 1));
+    Engine engine(plan, DType::f32, setting.config(), rank.communicator, *rank.device,
+                  *rank.compute);
+    ASSERT_FALSE(engine.parameters_take_turns());
+    engine.hold_collectives(rank.world.rank() == 0);
+    Steps steps(engine, *rank.device, *rank.compute, setting);
+    for (int step = 0; step < 2; ++step) {
+      steps.run(step);
+      engine.wait_for_parameters();
+    }
+  });
+  const auto collectives = [](const std::string& what, std::vector<int> of) {
+    std::vector<std::string> all;
+    for (const int bucket : of) all.push_back(what + " " + std::to_string(bucket));
+    return all;
+  };
+  std::vector<std::string> expected;
+  const auto expect = [&](const std::vector<std::string>& more) {
+    expected.insert(expected.end(), more.begin(), more.end());
+  };
+  const std::vector<int> forward{5, 4, 3, 2, 1, 0}, backward{0, 1, 2, 3, 4, 5};
+  for (int step = 0; step < 2; ++step) {
+    if (step == 0)
+      expect(collectives("all_gather", forward));
+    expect(collectives("reduce_scatter", backward));  // of each micro-step
+    expect(collectives("reduce_scatter", backward));
+    expect(collectives("all_gather", {5, 4, 3}));  // the first layer, and one ahead
+    expect(collectives("all_gather", {2, 1, 0}));  // in wait_for_parameters()
+  }
+  for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(hub.calls(rank), expected);
+}
+
 TEST_P(EngineAtRanks, ReducesBucketsThatShareSlotsInEveryMicroStepInTheSameOrder) {
   const int ranks = GetParam();
   const Setting setting{.shard = layout::Shard::gradients, .bucket_elements = 1, .micro_steps = 2};
@@ -336,14 +377,21 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const layout::Padding padding : {layout::Padding::aligned, layout::Padding::none})
         for (const GradientDType wire : {GradientDType::fp32, GradientDType::bf16})
-          for (const auto& [shard, shard_name] : EnumNames<layout::Shard>::table)
-            run_ranks(ranks, [&, shard = shard](ThreadRank& rank) {
+          for (const auto& [shard, reshards] : {std::pair{layout::Shard::none, true},
+                                                {layout::Shard::optimizer, true},
+                                                {layout::Shard::gradients, true},
+                                                {layout::Shard::parameters, true},
+                                                {layout::Shard::parameters, false}})
+            run_ranks(ranks, [&, shard = shard, reshards = reshards](ThreadRank& rank) {
               const layout::Plan plan(table(), {ranks, 1, padding});
               ParallelConfig config;
               config.shard = shard;
+              config.reshard_after_forward = reshards;
               config.gradient_dtype = wire;
-              layout::BudgetOptions options{
-                  .parameter_dtype = dtype, .shard = shard, .wire_dtype = dtype_of(wire)};
+              layout::BudgetOptions options{.parameter_dtype = dtype,
+                                            .shard = shard,
+                                            .wire_dtype = dtype_of(wire),
+                                            .gathers = config.gather_options()};
               if (config.reduces_micro_steps())
                 options.micro_step_reductions = 1;
               const Engine engine(plan, dtype, config, rank.communicator, *rank.device,
@@ -360,7 +408,7 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
                                                     : plan.flat_elements();
               const std::size_t on_wire = size_bytes(rounds ? dtype_of(wire) : DType::f32);
               const std::int64_t shards =
-                  shard == layout::Shard::parameters ? plan.owned_elements() : 0;
+                  shard == layout::Shard::parameters && reshards ? plan.owned_elements() : 0;
               ASSERT_EQ(rank.communicator.allocated_bytes(),
                         static_cast<std::size_t>(elements) * on_wire + engine.parameter_bytes() -
                             static_cast<std::size_t>(shards) * size_bytes(dtype));

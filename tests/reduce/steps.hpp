@@ -47,6 +47,7 @@ struct Setting {
   DType dtype = DType::f32;  ///< of the parameters
   int micro_steps = 1;
   reduce::ReduceEvery reduce_every = reduce::ReduceEvery::automatic;
+  bool reshard_after_forward = true;
 
   [[nodiscard]] reduce::ParallelConfig config() const {
     reduce::ParallelConfig c;
@@ -56,6 +57,7 @@ struct Setting {
     c.cached_shards = cached_shards;
     c.gradient_dtype = gradient_dtype;
     c.reduce_every = reduce_every;
+    c.reshard_after_forward = reshard_after_forward;
     return c;
   }
   [[nodiscard]] std::string text() const {
@@ -63,19 +65,26 @@ struct Setting {
         "bucket_elements " + std::to_string(bucket_elements) + ", shard " + word(shard);
     for (const auto& [name, on] : {std::pair{"overlap_gradients", overlap_gradients},
                                    {"overlap_parameters", overlap_parameters},
-                                   {"cached_shards", cached_shards}})
+                                   {"cached_shards", cached_shards},
+                                   {"reshard_after_forward", reshard_after_forward}})
       all += std::string(on ? ", " : ", not ") + name;
     return all;
   }
 };
 
-/// All values of shard, with three switches on and off, for three bucket sizes.
+/// All values of shard, with three switches on and off, for three bucket sizes; parameters with and
+/// without resharding after forward.
 inline std::vector<Setting> settings_of_every_switch() {
   std::vector<Setting> all;
   for (const auto& [shard, name] : EnumNames<layout::Shard>::table)
     for (int bits = 0; bits < 8; ++bits)
-      for (const std::int64_t bucket_elements : {1, 350, 100'000})
+      for (const std::int64_t bucket_elements : {1, 350, 100'000}) {
         all.push_back({shard, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, bucket_elements});
+        if (shard != layout::Shard::parameters)
+          continue;
+        all.push_back(all.back());
+        all.back().reshard_after_forward = false;
+      }
   return all;
 }
 

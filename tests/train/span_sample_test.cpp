@@ -54,6 +54,8 @@ TEST(SpanSample, CountsEveryCollective) {
   EXPECT_EQ(of_buckets(), 6 * 3 + 2);
   parallel.shard = layout::Shard::parameters;
   EXPECT_EQ(of_buckets(), 6 * 3 + 12 * 2);
+  parallel.reshard_after_forward = false;
+  EXPECT_EQ(of_buckets(), 6 * 3 + 2);
 }
 
 TEST(SpanSample, HoldsItsBoundForAnyNumberOfRanksAndSteps) {

@@ -47,14 +47,16 @@ TEST_F(VerifyTest, RunsEveryCombinationOnce) {
     ++steps;
     EXPECT_EQ(session.job.memory.pool, combination.pool);
     EXPECT_EQ(session.job.parallel.shard, combination.shard);
+    EXPECT_EQ(session.engine.parameters_take_turns(),
+              combination.shard == layout::Shard::parameters && combination.reshard_after_forward);
     EXPECT_EQ(session.engine.cached_shards(), combination.cached_shards);
     EXPECT_EQ(session.plan.options().padding, combination.padding);
     EXPECT_EQ(session.job.parallel.reduction, comm::Reduction::ordered);
   });
   EXPECT_THAT(verified.difference, IsEmpty());
-  EXPECT_EQ(verified.combinations, 634);
-  EXPECT_EQ(seen.size(), 634U);
-  EXPECT_EQ(steps, 634 * 2);
+  EXPECT_EQ(verified.combinations, 682);
+  EXPECT_EQ(seen.size(), 682U);
+  EXPECT_EQ(steps, 682 * 2);
 }
 
 /// With one micro-step all of them have the bits of the first combination.
@@ -63,7 +65,7 @@ TEST_F(VerifyTest, NeedsNoFurtherPlainCombinationForOneMicroStep) {
   job.parallel.reduce_every = reduce::ReduceEvery::step;  // of what is not sharded so
   const auto verified = verify_with({});
   EXPECT_THAT(verified.difference, IsEmpty());
-  EXPECT_EQ(verified.combinations, 633);
+  EXPECT_EQ(verified.combinations, 681);
 }
 
 TEST_F(VerifyTest, LeavesOutWhatATreeDoesNotGoWith) {
