@@ -237,11 +237,11 @@ void Verifier::end_group() {
 std::string Combination::text() const {
   return fmt::format(
       "parallel.bucket_elements={} parallel.padding={} parallel.replicate={} parallel.shard={} "
-      "parallel.reshard_after_forward={} parallel.reduce_every={} "
+      "parallel.reduce_every={} parallel.reshard_after_forward={} "
       "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
       "memory.pool={}",
-      bucket_elements, word(padding), replicas, word(shard), reshard_after_forward,
-      word(reduce_every), overlap_gradients, overlap_parameters, cached_shards, pool);
+      bucket_elements, word(padding), replicas, word(shard), word(reduce_every),
+      reshard_after_forward, overlap_gradients, overlap_parameters, cached_shards, pool);
 }
 
 namespace {
