@@ -77,25 +77,44 @@ std::int64_t covered(std::vector<Range> ranges) {
   return sum;
 }
 
-/// What a rank reads of others' slots of parameters: shards of buckets of several sizes, which lie
-/// side by side only in part.
-std::int64_t elements_read_in_turns(const Plan& plan,
-                                    const BudgetOptions& options,
-                                    int host_ranks) {
+/// Where buckets begin in the memory in which gradients travel. What is rounded travels from the
+/// memory of one bucket, again and again.
+std::vector<std::int64_t> begins_of_gradients(const Plan& plan, const BudgetOptions& options) {
+  const std::optional<Ring> ring = ring_of(plan, options);
+  std::vector<std::int64_t> begins(plan.buckets().size());
+  for (std::size_t b = 0; b < begins.size() && options.wire_dtype == DType::f32; ++b)
+    begins[b] = ring ? ring->begin(static_cast<BucketIndex>(b)) : plan.buckets()[b].begin;
+  return begins;
+}
+
+std::vector<std::int64_t> begins_of_parameters(const Plan& plan, const BudgetOptions& options) {
+  std::vector<std::int64_t> begins;
+  for (const Bucket& bucket : plan.buckets()) begins.push_back(bucket.begin);
+  if (options.shard != Shard::parameters)
+    return begins;
   const Residency residency(plan, options.gathers);
-  std::int64_t sum = 0;
-  for (int local = 1; local < host_ranks; ++local) {
-    std::vector<Range> read;
-    for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+  for (std::size_t b = 0; b < begins.size(); ++b)
+    begins[b] = residency.ring().begin(static_cast<BucketIndex>(b));
+  return begins;
+}
+
+/// Elements of one rank's memory in which the shards lie that each rank of a host has for its host.
+/// Those of buckets of several sizes that take turns lie side by side only in part.
+std::vector<std::int64_t> shards_on_a_host(const Plan& plan,
+                                           const std::vector<std::int64_t>& begins,
+                                           int host_ranks) {
+  std::vector<std::int64_t> elements;
+  for (int local = 0; local < host_ranks; ++local) {
+    std::vector<Range> shards;
+    for (std::size_t b = 0; b < begins.size(); ++b)
       for (int owner = local; owner < plan.ranks(); owner += host_ranks) {
         const std::int64_t shard = plan.buckets()[b].shard_elements;
-        const std::int64_t begin =
-            residency.ring().begin(static_cast<BucketIndex>(b)) + owner * shard;
-        read.emplace_back(begin, begin + shard);
+        const std::int64_t begin = begins[b] + owner * shard;
+        shards.emplace_back(begin, begin + shard);
       }
-    sum += covered(std::move(read));
+    elements.push_back(covered(std::move(shards)));
   }
-  return sum;
+  return elements;
 }
 
 }  // namespace
@@ -146,23 +165,24 @@ std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
 }
 
 std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host_ranks) {
-  const auto bytes = [](DType dtype) { return static_cast<std::int64_t>(size_bytes(dtype)); };
-  // Of all other ranks: the part of the shards that falls to one rank of the host.
-  const auto parts = [&](std::int64_t elements) {
-    return (host_ranks - 1) * (elements / host_ranks);
-  };
-  const std::int64_t sums = 2 * parts(step_sum_elements(plan.all_ranks())) * bytes(DType::i64);
-  // What is rounded travels from the memory of one bucket, again and again.
-  const std::int64_t travels =
-      options.wire_dtype == DType::f32 ? gradient_elements(plan, options) : plan.largest_bucket();
-  const std::int64_t gradients = parts(travels) * bytes(options.wire_dtype);
-  if (!options.sharded())
-    return gradients + gradients + sums;
+  const std::vector<std::int64_t> summed =
+      shards_on_a_host(plan, begins_of_gradients(plan, options), host_ranks);
+  const std::vector<std::int64_t> gathered =
+      options.sharded() ? shards_on_a_host(plan, begins_of_parameters(plan, options), host_ranks)
+                        : summed;
+  const auto wire = static_cast<std::int64_t>(size_bytes(options.wire_dtype));
+  const auto of_gathered = static_cast<std::int64_t>(
+      size_bytes(options.sharded() ? options.parameter_dtype : options.wire_dtype));
   const bool by_messages = options.ordered && plan.replicas() > 1;
-  const std::int64_t gathered = options.shard == Shard::parameters
-                                    ? elements_read_in_turns(plan, options, host_ranks)
-                                    : parts(plan.flat_elements());
-  return gathered * bytes(options.parameter_dtype) + (by_messages ? 0 : gradients + sums);
+  const std::int64_t all = std::accumulate(gathered.begin(), gathered.end(), std::int64_t{0});
+  std::int64_t most = 0;
+  for (std::size_t local = 0; local < summed.size(); ++local)
+    most = std::max(most, (by_messages ? 0 : (host_ranks - 1) * summed[local] * wire) +
+                              (all - gathered[local]) * of_gathered);
+  const std::int64_t step_sums = 2 * (host_ranks - 1) *
+                                 (step_sum_elements(plan.all_ranks()) / host_ranks) *
+                                 static_cast<std::int64_t>(size_bytes(DType::i64));
+  return most + (by_messages ? 0 : step_sums);
 }
 
 Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions& options) {

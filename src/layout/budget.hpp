@@ -117,8 +117,8 @@ std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots);
 /// this rank adds up, and of its parameters those that it has; not sharded: both of the gradients.
 /// And so of the step's sums. With replicas and sums in a promised order, which go by messages, of
 /// parameters only. Buckets that take turns in one piece of memory are read from the same pages, as
-/// far as their shards lie at the same place; what is counted is what the first rank of a host
-/// reads, where hosts have equally many ranks in a row.
+/// far as their shards lie at the same place, which differs among the ranks of a host; what is
+/// counted is what that rank reads that reads most, where hosts have equally many ranks in a row.
 std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host_ranks);
 
 /// All but peer_bytes and what is of matrices.

@@ -313,7 +313,8 @@ void Journal::close(std::int64_t step, session::Session& session, const session:
   const Peak peak = peak_ ? *peak_ : peak_of(*session.device);
   const std::vector<std::int64_t> slots = session.optimizer.state_bytes();
   std::int64_t highest[] = {peak.resident, peak.device,
-                            std::accumulate(slots.begin(), slots.end(), std::int64_t{0})};
+                            std::accumulate(slots.begin(), slots.end(), std::int64_t{0}),
+                            static_cast<std::int64_t>(session.communicator->peer_bytes())};
   world_.max(highest);
   std::int64_t dropped[] = {static_cast<std::int64_t>(recorder_.dropped())};
   world_.sum(dropped);
@@ -325,7 +326,7 @@ void Journal::close(std::int64_t step, session::Session& session, const session:
     if (const std::size_t matrices = session.optimizer.matrix_bytes(); matrices > 0)
       file.set_memory("matrices", static_cast<std::int64_t>(matrices));
     file.set_memory("activations", static_cast<std::int64_t>(session.model.activation_bytes()));
-    file.set_memory("peers", static_cast<std::int64_t>(session.communicator->peer_bytes()));
+    file.set_memory("peers", highest[3]);
     file.set_memory("snapshot", static_cast<std::int64_t>(saver.snapshot_bytes()));
     std::int64_t scratch = 0;
     for (const device::ScratchPool::Usage& block : session.scratch.usage()) {
