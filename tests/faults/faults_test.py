@@ -29,7 +29,10 @@ RANKS = 3
 STEPS = 240
 # Files large enough that a kill finds them half-written, and a checkpoint every 8 steps.
 RUN = (f"run.steps={STEPS}", "model.channels=96", "checkpoint.every_steps=8", "checkpoint.keep=0", "evaluate.every_steps=40",
-       "record.every_steps=1")
+       "record.every_steps=1", "parallel.reduce_every=micro_step")
+# What is in shards from start to start of a run that is killed; the bits are the same.
+SHARDS = (("parallel.shard=parameters",), ("parallel.shard=gradients",), ("parallel.shard=parameters", "parallel.reshard_after_forward=false"),
+          ("parallel.shard=optimizer",), ("parallel.shard=none",))
 
 
 def ranks_of(launcher):
@@ -100,7 +103,8 @@ class FaultTest(TrainingTest):
 
 class Kills(FaultTest):
     def start(self, run):
-        running = self.popen(*RUN, ranks=RANKS, name=run)
+        running = self.popen(*RUN, *SHARDS[self.starts % len(SHARDS)], ranks=RANKS, name=run)
+        self.starts += 1
         resumed = None
         for line in running.stdout:
             found = re.search(r"resumed from \S*/(step-\d+):", line)
@@ -163,6 +167,7 @@ class Kills(FaultTest):
         chance = random.Random(SEED)
         tried = finished = 0
         run, verified = "run0", set()
+        self.starts = 0
         while tried < FAULTS:
             self.assertLessEqual(finished, FAULTS, f"{tried} kills: the runs come to their ends before")
             before = self.checkpoints(run)
