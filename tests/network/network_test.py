@@ -130,10 +130,15 @@ class Bits(Network):
     def test_copies_on_hosts_compute_what_one_host_does(self):
         every = ("parallel.reduce_every=micro_step",)
         self.train_on(ONE_HOST % 4, *every, name="one-host")
-        for shard in ("optimizer", "parameters"):
-            run = self.train_on(BOTH_HOSTS % (2, 2), *every, "parallel.replicate=node", f"parallel.shard={shard}", name=shard)
-            self.assertIn("4 ranks with 2 copies over shared_memory", run.out)
-            self.assert_same_training(shard, "one-host")
+        kept = "parameters parallel.reshard_after_forward=false"
+        cases = (*((BOTH_HOSTS % (2, 2), "node", shard, "shared_memory") for shard in ("optimizer", "gradients", "parameters", kept)),
+                 # Each copy lies on two hosts, and one host has ranks of both.
+                 ("north:1,south:2,east:1", "2", "optimizer", "mpi"), ("north:1,south:2,east:1", "2", "parameters", "mpi"))
+        for number, (hosts, copies, shard, transport) in enumerate(cases):
+            with self.subTest(hosts=hosts, shard=shard):
+                run = self.train_on(hosts, *every, f"parallel.replicate={copies}", *f"parallel.shard={shard}".split(), name=f"copies-{number}")
+                self.assertIn(f"4 ranks with 2 copies over {transport}", run.out)
+                self.assert_same_training(f"copies-{number}", "one-host")
 
     def test_copies_need_hosts_with_equally_many_consecutive_ranks(self):
         for hosts, placed in (("north:2,south:1", ()), (BOTH_HOSTS % (2, 2), ("--map-by", "node"))):
@@ -168,7 +173,10 @@ class Bits(Network):
         for words in (("parallel.reduction=sum",), ("parallel.reduction=sum", "parallel.gradient_dtype=bf16"),
                       ("parallel.reduction=ordered",), ("parallel.reduction=sum", "parallel.transport=mpi"),
                       ("parallel.reduction=sum", "optimizer.kind=muon"),
-                      ("parallel.reduction=sum", "parallel.replicate=node"), ("parallel.reduction=ordered", "parallel.replicate=node")):
+                      ("parallel.reduction=sum", "parallel.replicate=node"), ("parallel.reduction=ordered", "parallel.replicate=node"),
+                      ("parallel.reduction=sum", "parallel.replicate=node", "parallel.shard=parameters"),
+                      ("parallel.reduction=sum", "parallel.shard=parameters"),
+                      ("parallel.reduction=sum", "parallel.shard=parameters", "parallel.reshard_after_forward=false")):
             name = "-".join(word.split("=")[1] for word in words)
             sent = self.sent_per_step("north:3,south:3", "north", *model, *words, name=name)
             planned = self.planned_per_step(6, 2, *model, *words, name=name)
