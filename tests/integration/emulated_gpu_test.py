@@ -29,13 +29,15 @@ class EmulatedGpu(TrainingTest):
         self.assertEqual(self.losses("sharded"), self.losses("whole"))
         self.assertEqual(self.weights(3, "sharded"), self.weights(3, "whole"))
 
-    def test_gradients_in_shards_have_the_bits_of_one_reduction_per_micro_step(self):
+    def test_gradients_and_parameters_in_shards_have_the_bits_of_one_reduction_per_micro_step(self):
         small = (*SMALL, "run.device=cuda", "parallel.bucket_elements=2000")
         self.train_well(*small, "parallel.reduce_every=micro_step", ranks=2, name="micro_step")
-        for graphs in ("true", "false"):
-            self.train_well(*small, "parallel.shard=gradients", f"gpu.graphs={graphs}", ranks=2, name=graphs)
-            self.assertEqual(self.losses(graphs), self.losses("micro_step"))
-            self.assertEqual(self.weights(3, graphs), self.weights(3, "micro_step"))
+        for shard in ("gradients", "parameters", "parameters parallel.reshard_after_forward=false"):
+            for graphs in ("true", "false"):
+                name = f"{shard}-{graphs}"
+                self.train_well(*small, *f"parallel.shard={shard}".split(), f"gpu.graphs={graphs}", ranks=2, name=name)
+                self.assertEqual(self.losses(name), self.losses("micro_step"), name)
+                self.assertEqual(self.weights(3, name), self.weights(3, "micro_step"), name)
 
     def test_bf16_is_near_and_its_speed_is_reported(self):
         self.train_well(*SMALL, "run.device=cpu", "model.dropout=0", ranks=1, name="cpu")

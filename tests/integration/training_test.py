@@ -105,8 +105,9 @@ class Bits(TrainingTest):
             reference = f"gradients{ranks}"
             run = self.train_well(*more, "parallel.shard=gradients", ranks=ranks, name=reference)
             kept = "parallel.reshard_after_forward=false"
-            switches = ("", kept, f"{kept} gpu.graphs=true", f"{kept} parallel.bucket_elements=1", "parallel.prefetch=0", "parallel.overlap_parameters=false", "gpu.graphs=true",
-                        "parallel.bucket_elements=1 parallel.prefetch=2", "parallel.bucket_elements=auto parallel.transport=mpi")
+            switches = ("", kept, "parallel.prefetch=0", "parallel.overlap_parameters=false", "gpu.graphs=true",
+                        "parallel.bucket_elements=1 parallel.prefetch=2", "parallel.bucket_elements=auto parallel.transport=mpi",
+                        f"{kept} gpu.graphs=true", f"{kept} parallel.bucket_elements=1")
             for switch in switches if ranks == 2 else switches[:2]:
                 name = f"{ranks}-{switch.replace('=', '-')}"
                 mine = self.train_well(*more, "parallel.shard=parameters", *switch.split(), ranks=ranks, name=name)
