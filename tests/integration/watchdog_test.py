@@ -87,8 +87,11 @@ class NcclWatchdog(StoppedRank):
     """Where GPUs are emulated. The host waits for its GPU there, and the watchdog of NCCL asks the ranks."""
 
     def test_a_stopped_rank_is_named(self):
-        end = self.stop(1, 2, 0, "run.device=cuda", "parallel.reduction=sum", "checkpoint.every_steps=0", name="nccl")
-        self.assert_named(1, *end())
+        for shard in ("optimizer", "parameters"):
+            with self.subTest(shard):
+                end = self.stop(1, 2, 0, "run.device=cuda", "parallel.reduction=sum", "checkpoint.every_steps=0", f"parallel.shard={shard}",
+                                name=shard)
+                self.assert_named(1, *end())
 
 
 if __name__ == "__main__":
