@@ -57,11 +57,13 @@ case ${TRIREME_MPI:-openmpi} in
   mpich) packages+=(libmpich-dev mpich libhdf5-mpich-dev) ;;
   *) echo "error: TRIREME_MPI=$TRIREME_MPI is neither openmpi nor mpich" >&2 && exit 2 ;;
 esac
-# For tests/faults, tests/slurm, tests/modules, tests/processors.sh and tests/fuzz. Daemons that come along are not started.
+# For tests/faults, tests/slurm, tests/modules, tests/processors.sh, tests/fuzz and tests/postproc (a browser, which Ubuntu has as a snap
+# only). Daemons that come along are not started.
 packages_for_tests=(strace munge slurmctld slurmd slurm-client lmod qemu-user)
 case $(. "$os_release" 2>/dev/null && echo "${ID:-}-${VERSION_ID:-}") in
-  debian-12 | ubuntu-24.04) packages_for_tests+=(clang-format-14 clang-14 libclang-rt-14-dev libomp-14-dev) ;;
-  debian-13) packages_for_tests+=(clang-19 libclang-rt-19-dev libomp-19-dev) ;; # without clang-format 14 house.format is skipped
+  debian-12) packages_for_tests+=(clang-format-14 clang-14 libclang-rt-14-dev libomp-14-dev chromium-headless-shell) ;;
+  debian-13) packages_for_tests+=(clang-19 libclang-rt-19-dev libomp-19-dev chromium-headless-shell) ;; # house.format wants clang-format 14 and is skipped
+  ubuntu-24.04) packages_for_tests+=(clang-format-14 clang-14 libclang-rt-14-dev libomp-14-dev) ;;
   *) unsupported ;;
 esac
 

@@ -22,10 +22,10 @@
     return node;
   }
 
-  // At most `count` round numbers in [low, high].
-  function ticks(low, high, count) {
+  // At most `count` round numbers in [low, high], not closer to each other than `least`.
+  function ticks(low, high, count, least) {
     const raw = Math.max((high - low) / count, 1e-300), power = Math.pow(10, Math.floor(Math.log10(raw)));
-    const step = [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= raw) || raw;
+    const step = Math.max([1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= raw) || raw, least || 0);
     const found = [];
     for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9 && found.length < 50; ++i) found.push(i * step);
     return { values: found, decimals: Math.max(0, -Math.floor(Math.log10(step) + 1e-9)) };
@@ -81,7 +81,7 @@
       this.svg.replaceChildren();
       [this.low, this.high] = this.range || this.extent();
       if (!(this.high > this.low)) { this.low -= 0.5; this.high += 0.5; }
-      const found = ticks(this.low, this.high, 8);
+      const found = ticks(this.low, this.high, 8, this.least);
       for (const value of found.values) {
         const x = this.toX(value);
         make("line", { x1: x, x2: x, y1: this.top, y2: this.lower, stroke: line }, this.svg);
@@ -89,7 +89,8 @@
       }
       make("text", { x: this.left + this.inner / 2, y: this.height - 4, "text-anchor": "middle" }, this.svg, this.xLabel());
       const id = "clip-" + this.name, clip = make("clipPath", { id }, make("defs", {}, this.svg));
-      make("rect", { x: this.left, y: this.top, width: this.inner, height: this.lower - this.top }, clip);
+      const room = 3;  // for half a mark at the edge
+      make("rect", { x: this.left - room, y: this.top - room, width: this.inner + 2 * room, height: this.lower - this.top + 2 * room }, clip);
       this.plot = make("g", { "clip-path": `url(#${id})` }, this.svg);
       this.draw(this);
       make("line", { x1: this.left, x2: this.left + this.inner, y1: this.lower, y2: this.lower, stroke: ink }, this.svg);
@@ -167,7 +168,7 @@
     const head = element("div", parent, undefined, "legend");
     const shown = () => chart.series.filter((one) => !hidden.has(one.name) && one.x[axis.key] && one.x[axis.key].length);
     const frame = new Frame(parent, {
-      name, title: chart.title, width: 900, height: 300, left: 70, right: 14, top: 10, bottom: 36,
+      name, title: chart.title, width: 900, height: 300, left: 70, right: 14, top: 10, bottom: 36, least: 1,  // no parts of steps or tokens
       xLabel: () => axis.label,
       extent: () => {
         let low = Infinity, high = -Infinity;
@@ -218,8 +219,9 @@
       one.y.forEach((value, i) => {
         const x = one.x[axis.key][i];
         if (value === null || x < frame.low || x > frame.high) return;
-        low = Math.min(low, value);
-        high = Math.max(high, value);
+        const error = one.error && one.error[i] || 0;
+        low = Math.min(low, value - error);
+        high = Math.max(high, value + error);
       });
     if (!(low <= high)) { make("text", { x: frame.width / 2, y: frame.height / 2, "text-anchor": "middle" }, frame.svg, "nothing recorded here"); low = 0; high = 1; }
     if (chart.zero) low = Math.min(0, low);
@@ -242,6 +244,8 @@
         path += pen + x + " " + y;
         pen = "L";
         if (one.marks) make("circle", { cx: x, cy: y, r: 2.8, fill: one.colour }, frame.plot);
+        if (one.error && one.error[i])
+          make("line", { x1: x, x2: x, y1: frame.toY(value - one.error[i]), y2: frame.toY(value + one.error[i]), stroke: one.colour, class: "error" }, frame.plot);
       });
       make("path", { d: path, fill: "none", stroke: one.colour, "stroke-width": one.faint ? 0.8 : 1.8, opacity: one.faint ? 0.35 : 1,
                      "stroke-dasharray": one.dash || "none", "stroke-linejoin": "round" }, frame.plot);
@@ -261,6 +265,7 @@
       extent: () => step.extent,
       draw: (at) => step.rows.forEach((one, i) => {
         const y = at.top + row * i;
+        if (one.bold && i) make("line", { x1: 0, x2: at.width, y1: y, y2: y, stroke: line }, at.svg);
         make("text", { x: at.left - 6, y: y + 15, "text-anchor": "end", "font-weight": one.bold ? "bold" : "normal" }, at.svg, one.label);
         for (const [begin, length, colour, , thin] of one.bars)
           make("rect", { x: at.toX(begin), y: y + (thin ? 6 : 3), width: Math.max(0.6, at.toX(begin + length) - at.toX(begin)), height: thin ? 10 : 16, fill: colour },

@@ -50,14 +50,14 @@ def _drawn(kind, position, title, note=""):
     return f"<h3>{escape(title)}</h3>{sub}<div data-{kind}={position}></div>"
 
 
-def _times(runs, names, steps):
+def _times(runs, names, steps, chosen):
     parts = []
     for position, (run, name, picture) in enumerate(zip(runs, names, steps)):
         if len(runs) > 1:
             parts.append(f"<h3>{escape(name)}</h3>")
         parts.append(tables.times_table(run))
         if picture:
-            note = f"A step that took the median time, unless another was chosen; {picture['note']}."
+            note = f"{'The step that was chosen' if chosen else 'A step that took the median time'}; {picture['note']}."
             parts.append(_drawn("timeline", position, picture["title"], note))
     return "\n".join(parts)
 
@@ -74,7 +74,7 @@ def page(runs, step=None):
         ("What to look at", _findings(runs, names)),
         ("Results", tables.results_table(runs, names)),
         ("Curves", drawn or "<p>No steps were recorded.</p>"),
-        ("Where the time of a step went", _times(runs, names, steps)),
+        ("Where the time of a step went", _times(runs, names, steps, step is not None)),
         ("Evaluation", tables.evaluation_tables(runs, names)),
         ("Deck", tables.deck_tables(runs, names)),
         ("Machine and build", tables.machine_tables(runs, names)),

@@ -10,9 +10,10 @@ from . import evaluation, timings
 from .compare import differences
 from .measures import Spread
 from .resolved_deck import is_given, keys_given
-from .style import GREY, PARTS, RED
+from .style import GREY
 from .summary import facts, results, with_error
 from .texts import MISSING, number, size, with_unit
+from .timeline_picture import colour_of
 
 
 def escape(text):
@@ -41,23 +42,21 @@ def results_table(runs, names):
     return table(["", *names], [[key, *(one.get(key, MISSING) for one in of_runs)] for key in keys])
 
 
-def _colour(position, part):
-    return GREY if part == timings.REST else PARTS[position % len(PARTS)]
-
-
 def times_table(run):
-    """Where the time of a step went: parts that add up to it, with bars."""
+    """Where the time of a step went: parts that add up to it, with bars in the colours of the timeline."""
     steps, parts = timings.step_table(run)
     if not len(steps):
         return Raw("<p>No spans were recorded.</p>")
     unit = run.sample_units.get("duration_s", "")
     total = float(sum(seconds.sum() for _, seconds in parts)) or 1.0
-    waits = {span.name for span in run.spans if span.waits}
+    spans = {span.name: (span, at) for at, span in enumerate(run.spans)}
     rows = []
-    for at, (part, seconds) in enumerate(parts):
+    for part, seconds in parts:
         spread, share = Spread(seconds, unit), 100 * float(seconds.sum()) / total
-        help_text = next((re.sub(r"^Within [^:]*: ", "", span.help) for span in run.spans if span.name == part), "what no span explains")
-        colour = RED if part in waits else _colour(at, part)
+        if part == timings.REST:
+            help_text, colour = "what no span explains", GREY
+        else:
+            help_text, colour = re.sub(r"^Within [^:]*: ", "", spans[part][0].help), colour_of(*spans[part])
         bar = f'<svg width="110" height="11" aria-hidden="true"><rect width="{1.1 * share:.2f}" height="11" fill="{colour}"/></svg>'
         quartiles = f"{with_unit(spread.low, unit)} … {with_unit(spread.high, unit)}"
         rows.append([part, with_unit(spread.median, unit), quartiles, f"{share:.1f} %", Raw(bar), help_text])

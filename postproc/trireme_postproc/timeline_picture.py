@@ -3,11 +3,11 @@
 
 from matplotlib.patches import Patch
 
-from .style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW, expect_picture, label, plt
+from .style import BLUE, DEEP, GREEN, GREY, INK, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW, expect_picture, label, plt
 from .timeline import COMPUTE, OTHER
 from .timings import ROOT
 
-COLOURS = {"model.train": BLUE, "model.forward": BLUE, "model.backward": SKY, "optim.matrices": YELLOW, "optim.step": GREEN, "data.next": PURPLE,
+COLOURS = {"model.train": BLUE, "model.forward": DEEP, "model.backward": SKY, "optim.matrices": YELLOW, "optim.step": GREEN, "data.next": PURPLE,
            "reduce.ready": GREY, "reduce.bucket": ORANGE, "gather.bucket": SKY}
 MORE = (YELLOW, SKY, PURPLE)
 MOST_ROWS = 90  # with more, the buckets of a rank share one

@@ -3,8 +3,6 @@ import html.parser
 import json
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 import unittest
 
@@ -12,6 +10,7 @@ import h5py
 import numpy as np
 
 import made_up
+from browser import Browser, NoBrowser
 from cli_test import run
 from trireme_postproc.findings import exposed_percent, findings, waits
 from trireme_postproc.resolved_deck import is_given, keys_given
@@ -126,21 +125,14 @@ class ReportTest(unittest.TestCase):
         self.assertNotIn("<img", text)
         self.assertNotIn("</script><", text.replace("</script>\n<", ""))
 
-    def test_in_a_browser(self):
-        browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-        if browser is None:
-            print("skipped: the report in a browser, because no chromium is here")
-            self.skipTest("no chromium is here")
+    def test_hostile_texts_in_a_browser(self):
         self.hostile()
         _, _, data = self.report()
-        done = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.directory}/browser", "--dump-dom",
-                               "file://" + self.output], capture_output=True, text=True, timeout=120, check=False)
-        if not done.stdout:
-            self.skipTest(f"{browser} does not start here")
-        page = Parser(done.stdout)
-        self.assertNotIn("<title>taken</title>", done.stdout)
-        self.assertEqual(len([tag for tag, attributes in page.tags if attributes.get("role") == "img"]), len(data["charts"]) + 1)
-        self.assertGreater(len([tag for tag, _ in page.tags if tag == "path"]), len(data["charts"]))
+        with open_browser(self) as browser:
+            browser.open("file://" + self.output)
+            self.assertEqual(browser.errors, [])
+            self.assertEqual(browser.evaluate("document.title"), HOSTILE)
+            self.assertEqual(browser.evaluate("document.querySelectorAll('[role=img]').length"), len(data["charts"]) + 1)
 
     def test_several_runs_and_incomplete_ones(self):
         for name, options in (("empty", {"steps": 0, "validation": False, "spans": False}), ("cut", {"steps": 3, "wanted": 50}),
@@ -173,6 +165,124 @@ class ReportTest(unittest.TestCase):
             self.assertEqual((code, out, err.count("\n")), (2, "", 1))
             self.assertIn(text, err)
         self.assertEqual(run("report", self.path, "-o", self.directory + "/none/x.html")[0], 3)
+
+
+def open_browser(test, **options):
+    """A browser; the test is skipped where none starts."""
+    try:
+        return Browser(**options)
+    except NoBrowser as why:
+        print(f"skipped: the report in a browser: {why}")
+        raise unittest.SkipTest(str(why)) from None
+
+
+class PageTest(unittest.TestCase):
+    """The page as a browser shows it and as a pointer works in it. Positions are those of a chart's own coordinates, 900 wide."""
+
+    def setUp(self):
+        self.browser = open_browser(self)
+        self.addCleanup(self.browser.close)
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        path = made_up.write(temporary.name + "/run.h5", steps=100, sets={"choices": {"step": [100], "accuracy": [0.28], "accuracy_error": [0.01]}})
+        output = temporary.name + "/report.html"
+        self.assertEqual(run("report", path, "--output", output)[0], 0)
+        self.browser.open("file://" + output)
+        self.data = json.loads(self.browser.evaluate("document.getElementById('data').textContent"))
+
+    def tearDown(self):
+        self.assertEqual(self.browser.errors, [])
+
+    def of(self, drawing, expression):
+        """Of a drawing (`chart="0"`), a JavaScript value in which `node` is its element."""
+        return self.browser.evaluate(f"(() => {{ const node = document.querySelector('[data-{drawing}]'); return {expression}; }})()")
+
+    def place(self, drawing, x, y):
+        """Of a point of the drawing in the window, into which it is scrolled."""
+        left, top, width, height = self.of(drawing, """(() => { const svg = node.querySelector('svg[role=img]'); svg.scrollIntoView({block: 'center'});
+            const at = svg.getBoundingClientRect(); return [at.left, at.top, at.width / svg.viewBox.baseVal.width, at.height / svg.viewBox.baseVal.height]; })()""")
+        return left + x * width, top + y * height
+
+    def move(self, drawing, x, y):
+        self.browser.pointer("mouseMoved", *self.place(drawing, x, y))
+
+    def box(self, drawing):
+        """The lines beside the pointer."""
+        return self.of(drawing, "node.querySelector('.box').hidden ? [] : [...node.querySelectorAll('.box div')].map((line) => line.textContent)")
+
+    def ticks(self, drawing):
+        """The numbers below the axis."""
+        return self.of(drawing, "[...node.querySelectorAll('svg[role=img] text[text-anchor=middle]')].map((one) => one.textContent)"
+                                ".filter((text) => /^[0-9.]/.test(text))")
+
+    def test_every_curve_lies_in_its_drawing(self):
+        for at, chart in enumerate(self.data["charts"]):
+            drawing = f'chart="{at}"'
+            paths = self.of(drawing, "[...node.querySelectorAll('svg[role=img] path')].map((path) => { const box = path.getBBox();"
+                                     " return [path.getAttribute('stroke'), path.getTotalLength(), box.x, box.y, box.x + box.width, box.y + box.height]; })")
+            with self.subTest(chart["title"]):
+                self.assertEqual([colour for colour, *_ in paths], [series["colour"] for series in chart["series"]])
+                for series, (_, length, left, top, right, bottom) in zip(chart["series"], paths):
+                    if len(series["y"]) > 1:
+                        self.assertGreater(length, 700)
+                    self.assertTrue(70 <= left <= right <= 886.01 and 10 <= top <= bottom <= 264.01, (left, top, right, bottom))
+                colours = self.of(drawing, "[...node.querySelectorAll('.legend line')].map((line) => line.getAttribute('stroke'))")
+                self.assertEqual(colours, [series["colour"] for series in chart["series"] if not series.get("faint")])
+
+    def test_pointer_and_zoom(self):
+        drawing, (_, training, validation) = 'chart="0"', self.data["charts"][0]["series"]
+        self.move(drawing, 478, 100)  # the middle of steps 0 to 100
+        self.assertEqual(self.box(drawing), ["step 50", f"training: {training['y'][49]:.6g} nat/token",
+                                             f"validation: {validation['y'][4]:.6g} nat/token (step 48)"])
+        self.move(drawing, 30, 100)  # left of the axis
+        self.assertEqual(self.box(drawing), [])
+
+        whole = self.ticks(drawing)
+        self.assertEqual(whole[:6], ["0", "20", "40", "60", "80", "100"])
+        self.browser.pointer("mousePressed", *self.place(drawing, 70 + 0.4 * 816, 100))
+        self.move(drawing, 70 + 0.6 * 816, 120)
+        self.browser.pointer("mouseReleased", *self.place(drawing, 70 + 0.6 * 816, 120))
+        zoomed = [float(text) for text in self.ticks(drawing)]
+        self.assertGreater(len(zoomed), 2)
+        self.assertTrue(40 <= zoomed[0] and zoomed[-1] <= 60, zoomed)
+        self.move(drawing, 478, 100)
+        self.assertEqual(self.box(drawing)[0], "step 50")
+        self.browser.click(*self.of(drawing, "(() => { const at = node.querySelector('.reset').getBoundingClientRect(); return [at.x + 5, at.y + 5]; })()"))
+        self.assertEqual(self.ticks(drawing), whole)
+
+    def test_legend_and_axis(self):
+        drawing = 'chart="0"'
+        self.place(drawing, 0, 0)
+        self.browser.click(*self.of(drawing, "(() => { const at = node.querySelector('button.entry').getBoundingClientRect(); return [at.x + 30, at.y + 8]; })()"))
+        self.assertEqual(self.of(drawing, "node.querySelectorAll('svg[role=img] path').length"), 1)
+        self.move(drawing, 478, 100)
+        self.assertEqual([line.split(":")[0] for line in self.box(drawing)], ["step 48", "validation"])
+        self.of(drawing, "(() => { const choice = node.querySelector('select'); choice.selectedIndex = 1; choice.dispatchEvent(new Event('change')); })()")
+        self.move(drawing, 478, 100)
+        self.assertEqual(self.box(drawing)[0], "tokens 196 608")
+
+    def test_timeline_of_a_step(self):
+        drawing, rows = 'timeline="0"', self.data["timelines"][0]["rows"]
+        self.assertEqual(self.of(drawing, "node.querySelectorAll('svg[role=img] g rect').length"), sum(len(row["bars"]) for row in rows))
+        low, high = self.data["timelines"][0]["extent"]
+        begin, length, *_ = rows[1]["bars"][0]
+        self.move(drawing, 150 + (begin + length / 2 - low) / (high - low) * 736, 6 + 22 + 11)
+        self.assertEqual(self.box(drawing), ["bucket 0", "reduce.bucket: 3 ms from 72 ms, bucket 0"])
+        entries = self.of(drawing, "[...node.querySelectorAll('.legend line')].map((line) => line.getAttribute('stroke'))")
+        self.assertEqual(len(entries), len(set(entries)), "two kinds of span in one colour")
+
+    def test_a_lone_point_with_its_error(self):
+        at = next(at for at, chart in enumerate(self.data["charts"]) if chart["title"].startswith("Multiple choice"))
+        drawing = f'chart="{at}"'
+        self.assertEqual(self.ticks(drawing), ["100"])  # no parts of a step
+        heights = self.of(drawing, "[...node.querySelectorAll('line.error')].map((one) => one.getBBox().height)")
+        self.assertEqual(len(heights), 1)
+        self.assertGreater(heights[0], 200)  # the whole range, but for some room
+
+    def test_nothing_is_wider_than_the_page(self):
+        for width in (1100, 480):
+            self.browser.send("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+            self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), width)
 
 
 class FindingsTest(unittest.TestCase):
