@@ -180,7 +180,9 @@ def _bucket_rows(timeline, rank, factor):
 
 
 def trace(timeline):
-    """The trace as a dictionary: a process per rank, compute and each bucket as threads, times in microseconds."""
+    """The trace as a dictionary: a process per rank, compute and each bucket as threads, times in microseconds since the first event:
+    Perfetto leaves out what begins before 0, as gathers do that began before the step."""
+    first = min(interval.begin for rank in timeline.ranks for interval in rank.intervals)
     events = []
     for rank in timeline.ranks:
         lanes = {COMPUTE: 0, OTHER: 1}
@@ -199,11 +201,11 @@ def trace(timeline):
                     arguments["parameters"] = " … ".join(parameters)
             events.append({
                 "name": interval.span.name, "cat": "wait" if interval.span.waits else interval.lane.split(" ")[0], "ph": "X",
-                "ts": round(interval.begin * 1e6, 3), "dur": round(interval.duration * 1e6, 3), "pid": rank.rank, "tid": lanes[interval.lane],
+                "ts": round((interval.begin - first) * 1e6, 3), "dur": round(interval.duration * 1e6, 3), "pid": rank.rank, "tid": lanes[interval.lane],
                 "args": arguments,
             })
     run = timeline.run
-    facts = {"run": run.name, "step": str(timeline.step), "alignment": timeline.alignment()}
+    facts = {"run": run.name, "step": str(timeline.step), "alignment": timeline.alignment(), "step_begins_us": str(round(-first * 1e6, 3))}
     facts.update({name: str(run.attributes[name]) for name in ("software", "software_version", "git_sha1", "machine") if name in run.attributes})
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": facts}
 

@@ -162,3 +162,13 @@ def write(
         memory.attrs["unit"] = "byte"
         memory.attrs["peak_resident"] = np.int64(3 * 2**29)
     return str(path)
+
+
+def begin_early(path, step):
+    """The first reduction of rank 0 in `step` begins 1 ms before the step, as gathers do that no one waits for."""
+    with h5py.File(path, "a") as file:
+        rows = file["timings/samples"][:]
+        bucket = [name for name, *_ in SPANS].index("reduce.bucket")
+        first = np.flatnonzero((rows["name"] == bucket) & (rows["rank"] == 0) & (rows["step"] == step))[0]
+        rows["begin_s"][first] = 0.1 * step - 0.001
+        file["timings/samples"][:] = rows

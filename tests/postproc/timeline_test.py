@@ -72,6 +72,31 @@ class TimelineTest(unittest.TestCase):
                 self.assertTrue(not ends or end <= ends[-1] + 0.002, event)
                 ends.append(end)
 
+    def test_the_trace_has_the_documented_format(self):
+        """Google's "Trace Event Format" of October 2016, sections "Complete Events" and "Metadata Events", and no times before 0, which
+        Perfetto drops."""
+        made_up.begin_early(self.path, 2)
+        found = trace(step_timeline(RunFile(self.path), 2))
+        self.assertIn(found["displayTimeUnit"], ("ms", "ns"))
+        self.assertTrue(all(isinstance(value, str) for value in found["otherData"].values()))
+        named, used = set(), set()
+        for event in found["traceEvents"]:
+            with self.subTest(event=event):
+                self.assertTrue(isinstance(event["pid"], int) and isinstance(event["tid"], int) and isinstance(event["args"], dict))
+                if event["ph"] == "M":
+                    field, kind = {"process_name": ("name", str), "thread_name": ("name", str), "process_sort_index": ("sort_index", int)}[event["name"]]
+                    self.assertEqual([(key, type(value)) for key, value in event["args"].items()], [(field, kind)])
+                    named.add((event["pid"], event["tid"] if event["name"] == "thread_name" else event["name"]))
+                else:
+                    self.assertEqual((event["ph"], set(event)), ("X", {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"}))
+                    self.assertTrue(event["name"] and event["cat"] and event["ts"] >= 0 and event["dur"] >= 0)
+                    used |= {(event["pid"], event["tid"]), (event["pid"], "process_name"), (event["pid"], "process_sort_index")}
+        self.assertEqual(named, used)
+        events = [event for event in found["traceEvents"] if event["ph"] == "X"]
+        self.assertEqual(min(event["ts"] for event in events), 0)
+        self.assertEqual(found["otherData"]["step_begins_us"], "1000.0")
+        self.assertEqual({event["ts"] for event in events if event["name"] == "step"}, {1000.0})
+
     def test_clocks_of_the_ranks(self):
         made_up.write(self.path, steps=4, anchors=[1.7e9 + 0.5, 1.7e9 + 0.502])
         found = step_timeline(RunFile(self.path), 2)
