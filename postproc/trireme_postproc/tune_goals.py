@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges what jobs/tune-goals.sh measured: python3 -m trireme_postproc.tune_goals FOLDER FILE.json [NAME=VALUE …]
+
+FOLDER/LINK has tune.json and, where tune chose something, the run directories ROUND-own-1, ROUND-tuned-1, ROUND-tuned-2 and ROUND-own-2.
+A ratio is that of a round: the mean of the medians of its two tuned runs by that of its two own, so that a machine whose pace moves
+evenly favours neither. The median of the ratios decides. Exit code: 0, both goals hold; 1, one does not.
+
+The file: filetype, version, every NAME=VALUE in `facts`, and of each link the chosen values, the ratio that tune measured, the ratios,
+the medians in seconds, and whether the goals hold.
+"""
+
+import glob
+import json
+import os
+import sys
+
+import numpy as np
+
+from .run_file import RunFile, RunFileError
+from .scaling import WARM_UP
+from .texts import MISSING, number
+
+FILETYPE = "trireme-tune-goals"
+VERSION = 1
+SHARED = "shared"
+GAIN, LOSS = 0.95, 1.01
+
+
+def _median_step(directory):
+    seconds = RunFile(directory).steps["seconds"].values[WARM_UP:]
+    if not len(seconds):
+        raise RunFileError(f"{directory}: has no steps after the first {WARM_UP}: run more")
+    return float(np.median(seconds))
+
+
+def of_link(folder):
+    """What FOLDER/LINK has, as the file keeps it."""
+    with open(os.path.join(folder, "tune.json"), encoding="utf-8") as file:
+        tuning = json.load(file)
+    own, chosen = tuning["runs"][0]["values"], tuning["runs"][tuning["chosen"]]["values"]
+    rounds = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*-own-1")), key=lambda path: int(os.path.basename(path).split("-")[0])):
+        number_of_round = os.path.basename(path).split("-")[0]
+        rounds.append([[_median_step(os.path.join(folder, f"{number_of_round}-{name}-{turn}")) for turn in (1, 2)] for name in ("own", "tuned")])
+    if tuning["chosen"] != 0 and not rounds:
+        raise RunFileError(f"{folder}: tune chose something, and no runs are there")
+    return {"link": os.path.basename(folder), "chosen": {key: value for key, value in chosen.items() if own.get(key) != value},
+            "by_tune": tuning["repeated"]["ratio"] if tuning["chosen"] != 0 else None, "rounds_s": rounds}
+
+
+def judge(link):
+    """Adds ratios, medians and goals to what of_link() returns. The deck's own values, chosen, are a ratio of 1 without a run."""
+    ratios = [sum(tuned) / sum(own) for own, tuned in link["rounds_s"]] or [1.0]
+    for at, name in enumerate(("own_s", "tuned_s")):
+        link[name] = float(np.median([seconds for one in link["rounds_s"] for seconds in one[at]])) if link["rounds_s"] else None
+    link["ratios"], link["ratio"] = ratios, float(np.median(ratios))
+    link["goals"] = {"not_worse": link["ratio"] <= LOSS}
+    if link["link"] != SHARED:
+        link["goals"]["better"] = link["ratio"] <= GAIN
+    return link
+
+
+def table(links, facts):
+    """Markdown."""
+    lines = [f"{key}: {value}" for key, value in facts.items()]
+    lines += ["", "| link | chosen | ratio by tune | own | tuned | ratio | rounds | goals |", "|---|---|---|---|---|---|---|---|"]
+    for link in links:
+        chosen = ", ".join(f"`{key}: {value}`" for key, value in link["chosen"].items()) or "nothing"
+        own, tuned = (f"{number(link[name] * 1e3)} ms" if link[name] else MISSING for name in ("own_s", "tuned_s"))
+        by_tune = f"{link['by_tune']:.3f}" if link["by_tune"] else MISSING
+        spread = f"{min(link['ratios']):.3f} … {max(link['ratios']):.3f}" if link["rounds_s"] else "not run"
+        goals = [(f"≤ {LOSS}", link["goals"]["not_worse"])] + ([(f"≤ {GAIN}", link["goals"]["better"])] if "better" in link["goals"] else [])
+        words = ", ".join(f"{text} {'holds' if holds else 'FAILS'}" for text, holds in goals)
+        lines.append(f"| {link['link']} | {chosen} | {by_tune} | {own} | {tuned} | {link['ratio']:.3f} | {spread} | {words} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(folder, output, facts):
+    paths = [os.path.dirname(path) for path in glob.glob(os.path.join(glob.escape(folder), "*", "tune.json"))]
+    links = [judge(of_link(path)) for path in sorted(paths, key=os.path.getmtime)]
+    if not links:
+        raise RunFileError(f"{folder}: has nothing that was tuned")
+    with open(output, "w", encoding="utf-8") as file:
+        json.dump({"filetype": FILETYPE, "version": VERSION, "facts": facts, "links": links}, file, indent=1)
+        file.write("\n")
+    sys.stdout.write(table(links, facts))
+    return 0 if all(all(link["goals"].values()) for link in links) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1], sys.argv[2], dict(word.split("=", 1) for word in sys.argv[3:])))
+    except RunFileError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
