@@ -92,6 +92,12 @@ std::unique_ptr<Communicator> make_gpu_communicator(Transport transport,
 
 }  // namespace
 
+std::string nccl_version() {
+  if constexpr (device::cuda::in_this_build)
+    return loaded_nccl_version();
+  return {};
+}
+
 std::unique_ptr<Communicator> make_communicator(Transport transport,
                                                 Reduction reduction,
                                                 World& world,

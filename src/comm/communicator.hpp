@@ -48,6 +48,9 @@
 
 namespace trireme::comm {
 
+/// "2.27.3": the NCCL that this process runs with; "" in a build without CUDA.
+std::string nccl_version();
+
 /// Index, in error messages, of a collective on sums of a whole step, which belong to no bucket.
 inline constexpr BucketIndex sums_of_the_step{-1};
 

@@ -93,6 +93,8 @@ class Device : public MemorySource {
   /// For people and for the record: "AMD EPYC 9354, 1 thread".
   [[nodiscard]] virtual std::string description() const = 0;
   [[nodiscard]] virtual MemoryInfo memory() const = 0;
+  /// By which all processes know a GPU: "GPU-3f2a…"; "" for a CPU.
+  [[nodiscard]] virtual std::string uuid() const { return {}; }
 
   /// `name` shows in debuggers and profilers. At most 15 characters.
   virtual std::unique_ptr<Stream> make_stream(StreamMode mode, const std::string& name) = 0;
@@ -122,6 +124,19 @@ struct CudaCensus {
 };
 /// Never throws: a machine without a driver has no GPU.
 CudaCensus count_cuda_devices();
+
+/// How one GPU reaches another, both visible to this process; as CUDA reports it, not measured.
+/// Source: CUDA's runtime API, section "Peer Device Memory Access" and enum cudaDeviceP2PAttr.
+struct GpuLink {
+  std::string from, to;         ///< UUIDs
+  bool peer_access = false;     ///< the one can map memory of the other
+  bool native_atomics = false;  ///< and has atomics on it, as over NVLink
+  int performance_rank = 0;     ///< 0 is the fastest kind of link of the machine
+
+  bool operator==(const GpuLink&) const = default;
+};
+/// Of all ordered pairs; none without a GPU. Throws DeviceError.
+std::vector<GpuLink> links_between_gpus();
 
 /// GPU number `index` of those visible. Throws DeviceError when there is none, when it is older
 /// than compute capability 8.0, and in a build without CUDA.

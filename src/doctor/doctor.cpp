@@ -3,6 +3,7 @@
 
 #include "device/device.hpp"
 
+#include "comm/control/together.hpp"
 #include "ops/matmul.hpp"
 
 #include "model/config.hpp"
@@ -23,6 +24,17 @@ std::vector<HostFacts> gather_facts(comm::World& world) {
   return hosts;
 }
 
+/// Collective.
+std::vector<GpuPair> gather_pairs(comm::World& world, const device::Device& device) {
+  if (device.kind() != device::Kind::cuda)
+    return {};
+  std::string mine;
+  comm::together(world, [&] { mine = packed(gpu_of_this_rank(world.host(), device)); });
+  std::vector<RankGpu> ranks;
+  for (const std::string& text : world.gather_all(mine)) ranks.push_back(unpacked_gpu(text));
+  return pairs_of(ranks);
+}
+
 std::vector<comm::BenchRow> measure_collectives(comm::World& world, device::Device& device) {
   if (world.size() == 1)
     return {};
@@ -41,11 +53,15 @@ Report examine(comm::World& world, const Request& request) {
   const auto census = device::count_cuda_devices();
   const auto device = session::open_device(session::DeviceChoice::automatic, threads, world);
   report.mpi = comm::mpi_version();
+  report.launch = launch_here();
   report.hosts = gather_facts(world);
   report.placement = comm::gather_placement(world, threads);
   report.device = device->description();
   report.no_gpu = census.why_none;
   report.gpus = session::gpu_table(world, *device);
+  report.nccl = comm::nccl_version();
+  report.nccl_settings = nccl_settings();
+  report.gpu_pairs = gather_pairs(world, *device);
   report.fast_bf16 =
       session::choose_dtype(session::Precision::automatic, *device, world) == DType::bf16;
   report.memory_bytes_per_s = memory_bandwidth(world, threads);

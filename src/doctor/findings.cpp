@@ -2,6 +2,7 @@
 #include "doctor/findings.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -13,6 +14,29 @@ namespace trireme::doctor {
 namespace {
 
 constexpr std::int64_t mebibyte = 1 << 20;
+
+void find_about_launch(const Report& report, std::vector<Finding>& found) {
+  const auto ranks = report.placement.ranks.size();
+  if (static_cast<std::size_t>(std::max(0, report.launch.processes)) > ranks)
+    found.push_back(
+        {fmt::format("{} started {} processes, and MPI connects {} of them", report.launch.launcher,
+                     report.launch.processes, ranks),
+         "each part would train by itself: start with the mpirun of the MPI library above, or give "
+         "srun an interface that it has (srun --mpi=list)"});
+}
+
+void find_about_gpus(const Report& report, std::vector<Finding>& found) {
+  std::map<std::string, int> through_host;
+  for (const GpuPair& pair : report.gpu_pairs)
+    if (pair.expected == "SHM" || pair.expected == "NET")
+      ++through_host[pair.host];
+  for (const auto& [host, pairs] : through_host)
+    found.push_back(
+        {fmt::format("NCCL has no direct way between GPUs of {} pair{} of ranks on {}", pairs,
+                     pairs == 1 ? "" : "s", host),
+         "let every rank see all GPUs of its host (Slurm: --gpu-bind=none), and look at nvidia-smi "
+         "topo -p2p r and at NCCL_P2P_DISABLE; over memory of the host, reductions are slower"});
+}
 
 void find_slow_ranks(const Report& report,
                      const std::vector<double>& rates,
@@ -111,6 +135,8 @@ std::vector<Finding> findings_of(const Report& report) {
   for (const comm::PlacementLine& line : comm::describe(report.placement))
     if (line.warning)
       found.push_back({line.text, ""});
+  find_about_launch(report, found);
+  find_about_gpus(report, found);
   find_slow_ranks(report, report.memory_bytes_per_s, "memory bandwidth", found);
   find_slow_ranks(report, report.fp32_flops, "matrix products in fp32", found);
   find_slow_ranks(report, report.bf16_flops, "matrix products in bf16", found);

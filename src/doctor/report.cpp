@@ -2,6 +2,8 @@
 #include "doctor/report.hpp"
 
 #include <algorithm>
+#include <array>
+#include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -43,6 +45,22 @@ std::string rates_text(const std::vector<double>& rates, double unit, const char
                      name, std::ranges::min(rates) / unit, std::ranges::max(rates) / unit);
 }
 
+/// Pairs of one host with the same link on one line; empty on CPUs.
+std::string nccl_text(const Report& report) {
+  if (report.gpus.empty())
+    return {};
+  std::string text = fmt::format("NCCL {}; expected, not measured:\n", report.nccl);
+  std::map<std::array<std::string, 3>, std::string> alike;
+  for (const GpuPair& pair : report.gpu_pairs)
+    alike[{pair.host, pair.expected, pair.link}] += fmt::format(" {}-{}", pair.first, pair.second);
+  for (const auto& [key, pairs] : alike)
+    text += fmt::format("  {} on {}: {} between ranks{}\n", key[1], key[0], key[2], pairs);
+  if (report.hosts.size() > 1)
+    text += "  NET between hosts\n";
+  for (const std::string& setting : report.nccl_settings) text += "  " + setting + "\n";
+  return text;
+}
+
 std::string collective_text(const comm::BenchRow& row) {
   const std::string name = fmt::format("{} of {}", row.operation, size_text(row.bytes));
   const std::string value = row.bytes < (1 << 20)
@@ -54,13 +72,14 @@ std::string collective_text(const comm::BenchRow& row) {
 }  // namespace
 
 std::string report_text(const Report& report) {
-  std::string text = report.mpi + "\n";
+  std::string text = report.mpi + "\n" + launch_text(report.launch) + "\n";
   for (const HostFacts& host : report.hosts) text += host_text(host);
   for (const comm::PlacementLine& line : comm::describe(report.placement))
     if (!line.warning)
       text += line.text + "\n";
   text += report.no_gpu.empty() ? "" : "GPU: none (" + report.no_gpu + ")\n";
   for (const std::string& line : report.gpus) text += line + "\n";
+  text += nccl_text(report);
   text += fmt::format("computes on {}; precision: auto is {}\n\nmeasured, all ranks at once:\n",
                       report.device, report.fast_bf16 ? "bf16" : "fp32");
   const auto row = [&](const char* name, const std::string& value) {
@@ -87,6 +106,11 @@ std::string report_text(const Report& report) {
 std::string report_json(const Report& report) {
   OrderedJson json;
   json["mpi"] = report.mpi;
+  json["launch"] = {{"launcher", report.launch.launcher},
+                    {"interface", report.launch.interface},
+                    {"slurm", report.launch.slurm},
+                    {"processes", report.launch.processes},
+                    {"pmix", report.launch.pmix}};
   json["hosts"] = OrderedJson::array();
   for (const HostFacts& host : report.hosts)
     json["hosts"].push_back(OrderedJson::parse(packed(host)));
@@ -96,6 +120,14 @@ std::string report_json(const Report& report) {
   json["device"] = report.device;
   json["no_gpu"] = report.no_gpu;
   json["gpus"] = report.gpus;
+  json["nccl"] = report.nccl;
+  json["nccl_settings"] = report.nccl_settings;
+  json["gpu_pairs"] = OrderedJson::array();
+  for (const GpuPair& pair : report.gpu_pairs)
+    json["gpu_pairs"].push_back({{"ranks", {pair.first, pair.second}},
+                                 {"host", pair.host},
+                                 {"link", pair.link},
+                                 {"expected", pair.expected}});
   json["fast_bf16"] = report.fast_bf16;
   json["memory_bytes_per_s"] = report.memory_bytes_per_s;
   json["fp32_flops"] = report.fp32_flops;

@@ -9,19 +9,25 @@
 #include "comm/bench.hpp"
 #include "comm/control/placement.hpp"
 
+#include "doctor/gpu_pairs.hpp"
 #include "doctor/host_facts.hpp"
+#include "doctor/launch.hpp"
 #include "doctor/measurements.hpp"
 
 namespace trireme::doctor {
 
 struct Report {
   std::string mpi;                ///< its name and version, by MPI
+  Launch launch;                  ///< of the first rank
   std::vector<HostFacts> hosts;   ///< in the order of their first rank
   comm::Placement placement;      ///< of all ranks
   std::string device;             ///< that the ranks compute on: description of the first rank's
   std::string no_gpu;             ///< why the first rank sees none; empty where it does
   std::vector<std::string> gpus;  ///< a line per rank; none on CPUs
-  bool fast_bf16 = false;         ///< of every rank: whether `precision: auto` is bf16
+  std::string nccl;               ///< its version; "" without CUDA in the build
+  std::vector<std::string> nccl_settings;      ///< NCCL_* in the first rank's environment
+  std::vector<GpuPair> gpu_pairs;              ///< inside of hosts; none on CPUs
+  bool fast_bf16 = false;                      ///< of every rank: whether `precision: auto` is bf16
   std::vector<double> memory_bytes_per_s;      ///< by rank
   std::vector<double> fp32_flops, bf16_flops;  ///< FLOP/s of matrix products, by rank
   std::vector<comm::BenchRow> collectives;     ///< none where a rank is alone

@@ -60,6 +60,25 @@ TEST_F(OnGpu, DescribesItself) {
   EXPECT_GE(memory.total_bytes, memory.free_bytes);
 }
 
+TEST_F(OnGpu, HasALinkToEveryOtherGpuInBothDirections) {
+  EXPECT_EQ(device_->description().find(device_->uuid()),
+            device_->description().size() - device_->uuid().size());
+  const auto links = links_between_gpus();
+  const auto count = static_cast<std::size_t>(count_cuda_devices().count);
+  ASSERT_EQ(links.size(), count * (count - 1));
+  std::size_t from_here = 0;
+  for (const GpuLink& link : links) {
+    EXPECT_NE(link.from, link.to);
+    from_here += link.from == device_->uuid() ? 1 : 0;
+    const auto back = std::ranges::find_if(links, [&](const GpuLink& other) {
+      return other.from == link.to && other.to == link.from;
+    });
+    ASSERT_NE(back, links.end());
+    EXPECT_EQ(back->peer_access, link.peer_access);
+  }
+  EXPECT_EQ(from_here, count - 1);
+}
+
 TEST_F(OnGpu, GivesZeroedAlignedMemory) {
   for (const std::size_t bytes : {4U, 4096U, 1U << 22U}) {
     const Buffer buffer = device_->allocate(bytes, "test");

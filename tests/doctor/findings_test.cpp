@@ -80,6 +80,25 @@ TEST(Findings, NameWrongSums) {
             Texts{"all_reduce over mpi gave 5 wrong elements of 16777216"});
 }
 
+TEST(Findings, NameProcessesThatMpiDoesNotConnect) {
+  EXPECT_EQ(found_after([](Report& r) {
+              r.launch = {"srun", "PMI-2", "job 1, step 0", 4, ""};
+            }),
+            Texts{});
+  EXPECT_EQ(found_after([](Report& r) {
+              r.launch = {"srun", "PMI-2", "job 1, step 0", 8, ""};
+            }),
+            Texts{"srun started 8 processes, and MPI connects 4 of them"});
+}
+
+TEST(Findings, NameGpusWithoutADirectWay) {
+  EXPECT_EQ(found_after([](Report& r) {
+              r.gpu_pairs = {{0, 1, "a", "no peer access", "SHM"},
+                             {2, 3, "b", "peer access with atomics, performance rank 0", "P2P"}};
+            }),
+            Texts{"NCCL has no direct way between GPUs of 1 pair of ranks on a"});
+}
+
 TEST(Findings, NameHostsThatDiffer) {
   EXPECT_EQ(found_after([](Report& r) { r.hosts[1].processor = "another"; }),
             Texts{"the hosts have 2 kinds of processors"});
@@ -119,6 +138,24 @@ TEST(Findings, NameRanksThatShareCores) {
   });
   ASSERT_EQ(texts.size(), 2U);
   EXPECT_NE(texts[0].find("lower run.threads"), std::string::npos) << texts[0];
+}
+
+TEST(Report, PutsPairsWithEqualLinksOnOneLine) {
+  Report report = sound();
+  EXPECT_EQ(report_text(report).find("NCCL"), std::string::npos);
+  report.gpus = {"rank 0 on a: a GPU"};
+  report.nccl = "2.27.3";
+  report.nccl_settings = {"NCCL_DEBUG=INFO"};
+  report.gpu_pairs = {{0, 1, "a", "no peer access", "SHM"},
+                      {0, 2, "a", "no peer access", "SHM"},
+                      {1, 2, "a", "peer access with atomics, performance rank 0", "P2P"}};
+  EXPECT_NE(report_text(report).find(
+                "NCCL 2.27.3; expected, not measured:\n"
+                "  P2P on a: peer access with atomics, performance rank 0 between ranks 1-2\n"
+                "  SHM on a: no peer access between ranks 0-1 0-2\n"
+                "  NET between hosts\n  NCCL_DEBUG=INFO\n"),
+            std::string::npos)
+      << report_text(report);
 }
 
 TEST(Findings, AreInTextAndJson) {

@@ -108,6 +108,20 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
   return cudaSuccess;
 }
 
+/// All are memory of one process, which any of them reaches.
+cudaError_t cudaDeviceCanAccessPeer(int* can, int from, int to) {
+  return cudaDeviceGetP2PAttribute(can, cudaDevP2PAttrAccessSupported, from, to);
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int from, int to) {
+  if (from < 0 || to < 0 || from >= emulated::num_gpus() || to >= emulated::num_gpus())
+    return told(cudaErrorInvalidDevice);
+  if (from == to)
+    return told(cudaErrorInvalidValue);
+  *value = attribute == cudaDevP2PAttrPerformanceRank ? 0 : 1;
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= emulated::num_gpus())
     return told(cudaErrorInvalidDevice);

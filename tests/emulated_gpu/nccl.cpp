@@ -314,6 +314,11 @@ void let_go(ncclComm_t comm) {
 
 extern "C" {
 
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
 ncclResult_t ncclMemAlloc(void** pointer, std::size_t bytes) {
   if (pointer == nullptr || bytes == 0)
     return refuse(ncclInvalidArgument, "ncclMemAlloc of nothing");

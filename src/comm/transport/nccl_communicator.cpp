@@ -219,4 +219,12 @@ std::unique_ptr<Communicator> make_nccl_communicator(World& world,
   return std::make_unique<NcclCommunicator>(world, device, options);
 }
 
+std::string loaded_nccl_version() {
+  int code = 0;
+  const ncclResult_t status = ncclGetVersion(&code);
+  if (status != ncclSuccess)
+    throw CommError("NCCL", "ncclGetVersion", ncclGetErrorString(status), __FILE__, __LINE__);
+  return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+}
+
 }  // namespace trireme::comm

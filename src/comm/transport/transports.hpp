@@ -32,6 +32,9 @@ std::unique_ptr<Communicator> make_nccl_communicator(World& world,
                                                      device::Device& device,
                                                      const Options& options);
 
+/// nccl_version() in builds with CUDA.
+std::string loaded_nccl_version();
+
 /// `transport` inside each of options.replicas replicas of consecutive ranks, messages or NCCL
 /// across replicas. Collective. Requires: replicas > 1, and it divides the number of ranks.
 std::unique_ptr<Communicator> make_replicated_communicator(Transport transport,

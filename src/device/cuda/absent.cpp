@@ -11,6 +11,10 @@ CudaCensus count_cuda_devices() {
   return {0, "this build has no CUDA"};
 }
 
+std::vector<GpuLink> links_between_gpus() {
+  return {};
+}
+
 std::unique_ptr<Device> make_cuda_device(int index) {
   throw DeviceError("CUDA", fmt::format("use device {}", index), "this build has no CUDA", __FILE__,
                     __LINE__);

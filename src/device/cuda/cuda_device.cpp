@@ -55,8 +55,10 @@ class CudaDevice final : public Device {
   [[nodiscard]] Kind kind() const override { return Kind::cuda; }
 
   [[nodiscard]] std::string description() const override {
-    return fmt::format("{}, device {}, {}", properties_.name, gpu_, uuid_text(properties_.uuid));
+    return fmt::format("{}, device {}, {}", properties_.name, gpu_, uuid());
   }
+
+  [[nodiscard]] std::string uuid() const override { return uuid_text(properties_.uuid); }
 
   [[nodiscard]] MemoryInfo memory() const override {
     make_current();
@@ -168,6 +170,30 @@ CudaCensus count_cuda_devices() {
     return {0, cuda::words_of(status)};
   }
   return {count, count == 0 ? "no GPU is visible" : ""};
+}
+
+std::vector<GpuLink> links_between_gpus() {
+  const int count = count_cuda_devices().count;
+  std::vector<std::string> uuids;
+  for (int gpu = 0; gpu < count; ++gpu) {
+    cudaDeviceProp properties{};
+    TRIREME_CUDA(cudaGetDeviceProperties(&properties, gpu));
+    uuids.push_back(uuid_text(properties.uuid));
+  }
+  std::vector<GpuLink> links;
+  for (int from = 0; from < count; ++from)
+    for (int to = 0; to < count; ++to) {
+      if (from == to)
+        continue;
+      int access = 0, atomics = 0, rank = 0;
+      TRIREME_CUDA(cudaDeviceCanAccessPeer(&access, from, to));
+      TRIREME_CUDA(
+          cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, from, to));
+      TRIREME_CUDA(cudaDeviceGetP2PAttribute(&rank, cudaDevP2PAttrPerformanceRank, from, to));
+      links.push_back({uuids[static_cast<std::size_t>(from)], uuids[static_cast<std::size_t>(to)],
+                       access != 0, atomics != 0, rank});
+    }
+  return links;
 }
 
 std::unique_ptr<Device> make_cuda_device(int index) {

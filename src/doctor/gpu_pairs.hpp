@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The links between the GPUs of a host, as CUDA reports them, and the transport that NCCL is
+// expected to take for each pair of ranks. Nothing is measured or run: NCCL decides when a
+// communicator is made, and logs it with NCCL_DEBUG=INFO.
+//
+// Expected, by NCCL's user guide (sections "Troubleshooting" and "Environment variables"):
+//   P2P         a GPU can map the other's memory and has atomics on it, as over NVLink
+//   P2P or SHM  it can map it without atomics, as over PCIe: NCCL_P2P_LEVEL and the distance decide
+//   SHM         it cannot, or does not see the other GPU: through memory of the host
+//   NET         NCCL_SHM_DISABLE=1 leaves nothing else inside of a host; between hosts always
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/device.hpp"
+
+namespace trireme::doctor {
+
+/// What a rank knows of its GPU.
+struct RankGpu {
+  std::string host;
+  std::string gpu;                     ///< UUID
+  std::vector<device::GpuLink> links;  ///< from its GPU to others that it sees
+  bool peer_off = false;               ///< NCCL_P2P_DISABLE=1
+  bool shared_off = false;             ///< NCCL_SHM_DISABLE=1
+
+  bool operator==(const RankGpu&) const = default;
+};
+
+/// Of this process, which computes on `device`, a GPU.
+RankGpu gpu_of_this_rank(const std::string& host, const device::Device& device);
+
+/// As text that other ranks read back.
+std::string packed(const RankGpu& gpu);
+RankGpu unpacked_gpu(std::string_view text);
+
+/// Two ranks of one host, first < second.
+struct GpuPair {
+  int first = 0, second = 0;
+  std::string host;
+  std::string link;      ///< "peer access with atomics, performance rank 0"
+  std::string expected;  ///< of NCCL: "P2P", "P2P or SHM", "SHM", "NET"
+
+  bool operator==(const GpuPair&) const = default;
+};
+
+/// All pairs inside of hosts; `ranks` by rank.
+std::vector<GpuPair> pairs_of(const std::vector<RankGpu>& ranks);
+
+/// The variables NCCL_* of this process, "NAME=value", sorted.
+std::vector<std::string> nccl_settings();
+
+}  // namespace trireme::doctor
