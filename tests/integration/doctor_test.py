@@ -4,7 +4,7 @@ import json
 import os
 import unittest
 
-from harness import TrainingTest, start
+from harness import HYDRA, TrainingTest, start
 
 
 class Doctor(TrainingTest):
@@ -19,6 +19,13 @@ class Doctor(TrainingTest):
                 self.assertEqual(len(report["hosts"]), 1)
                 self.assertEqual(len(report["ranks"]), ranks)
                 self.assertEqual(report["hosts"][0]["cpus"], os.cpu_count())
+                launch = report["launch"]
+                self.assertEqual((launch["launcher"], launch["processes"]), ("mpiexec with Hydra" if HYDRA else "mpirun of Open MPI", ranks))
+                self.assertTrue(launch["interface"].startswith("PMI-1" if HYDRA else "PMIx "), launch)
+                self.assertEqual("PMIx" in launch["pmix"], not HYDRA, launch)  # Open MPI finds its peers with it
+                self.assertIn(f"started by {launch['launcher']}: {ranks} process", run.out)
+                self.assertFalse([warning for warning in report["warnings"] if "MPI connects" in warning["text"]])
+                self.assertEqual((report["gpus"], report["gpu_pairs"]), ([], []))
                 for key in ("memory_bytes_per_s", "fp32_flops", "bf16_flops"):
                     self.assertEqual(len(report[key]), ranks, key)
                     self.assertGreater(min(report[key]), 1e8, key)
