@@ -20,9 +20,9 @@ HARD_LINES = 600
 HEADER_LINES = 250
 OWNERS = {  # what a header's name starts with: the rooms that may include it
     "yaml-cpp/": {"deck"},
-    "mpi.h": {"comm"},
+    "mpi.h": {"comm", "bench"},
     "nccl.h": {"comm"},
-    "cuda_runtime": {"device", "ops", "comm"},
+    "cuda_runtime": {"device", "ops", "comm", "bench"},
     "cublasLt.h": {"ops"},
     "cudnn": {"ops"},
     "hdf5": {"h5"},
@@ -137,7 +137,7 @@ def self_test():
         "src/main.cpp": spdx + '#include "ops/x.hpp"\n#include <CLI/CLI.hpp>\n',
     }
     expected = [
-        "src/attic: not in the table", "room 'gone'", "links ops", "base (floor 0) includes ops (floor 2)", "<mpi.h> belongs to comm",
+        "src/attic: not in the table", "room 'gone'", "links ops", "base (floor 0) includes ops (floor 2)", "<mpi.h> belongs to bench and comm",
         '"bare.hpp" does not name its room', "'nowhere' is no room", "without linking trireme::h5", "h5 (floor 1) includes ops (floor 2)",
         "src/ops/x.hpp:1: the SPDX line", "src/ops/x.hpp:2: an open end", "long.cpp: 601 lines", "<CLI/CLI.hpp> belongs to cli",
     ]

@@ -2,7 +2,7 @@
 // `trireme bench reduce DECK --fit FILE`: measures what a prediction of the deck's step needs
 // (predict/machine.hpp) on the ranks that it is started with.
 //
-//   collectives  every operation at sizes up to the deck's largest bucket (comm/bench.hpp), and the
+//   collectives  every operation at sizes up to the deck's largest bucket (bench/collectives.hpp), and the
 //                two small exchanges of a step
 //   compute      the deck's step on every rank by itself, all at the same time, with a bucket for
 //                each parameter, the time when its gradient is complete
@@ -21,10 +21,10 @@
 
 #include "base/log.hpp"
 
-#include "comm/bench.hpp"
 #include "comm/control/world.hpp"
 #include "data/dataset.hpp"
 
+#include "bench/collectives.hpp"
 #include "predict/machine.hpp"
 #include "session/job.hpp"
 

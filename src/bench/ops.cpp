@@ -23,7 +23,7 @@
 
 #include "model/layers.hpp"
 
-#include "measure/matmul_bench.hpp"
+#include "measure/ceiling.hpp"
 #include "measure/race.hpp"
 #include "measure/small_numbers.hpp"
 

@@ -4,7 +4,7 @@
 //
 // A row's rate is FLOP/s for products and bytes/s for everything else; bytes are those that the
 // operation must read and write once. Its share is of the *ceiling* of that kind: the best rate of
-// the deck's products (matmul_bench.hpp), or of copying 256 MiB from memory to memory, read and
+// the deck's products (measure/ceiling.hpp), or of copying 256 MiB from memory to memory, read and
 // written bytes counted. Small tensors stay in the caches, so their share can exceed 100 %.
 //
 // Attention's FLOP are the causal half, and a row is one document. All ranks measure at the same

@@ -8,7 +8,7 @@
 
 #include "model/config.hpp"
 
-#include "measure/matmul_bench.hpp"
+#include "measure/ceiling.hpp"
 #include "session/machine.hpp"
 
 namespace trireme::doctor {

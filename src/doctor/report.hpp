@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/bench.hpp"
 #include "comm/control/placement.hpp"
 
+#include "bench/collectives.hpp"
 #include "doctor/gpu_pairs.hpp"
 #include "doctor/host_facts.hpp"
 #include "doctor/launch.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trireme speed RUN_DIR …`: how fast finished runs were, one row each, from their records:
 // tokens/s beside a goal, and the share of what matrix products reached by themselves in the same
-// run (matmul_bench.hpp). The same rows go into an HDF5 file, so that a figure can be traced to the
+// run (measure/ceiling.hpp). The same rows go into an HDF5 file, so that a figure can be traced to the
 // program and the machine that it was measured with:
 //
 //   /        attributes filetype "trireme-speed", version [1, 0]

@@ -21,7 +21,7 @@
 #include "train/record_start.hpp"
 #include "train/resume.hpp"
 
-#include "measure/matmul_bench.hpp"
+#include "measure/ceiling.hpp"
 #include "session/machine.hpp"
 
 namespace trireme::train {

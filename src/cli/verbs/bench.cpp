@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/bench.hpp"
-
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -11,18 +9,19 @@
 
 #include "base/build_info.hpp"
 
-#include "comm/bench.hpp"
 #include "comm/control/together.hpp"
 #include "comm/control/world.hpp"
 
-#include "reduce/bench.hpp"
 #include "reduce/layout_options.hpp"
 
 #include "model/gpt.hpp"
 
+#include "bench/collectives.hpp"
 #include "bench/engine.hpp"
 #include "bench/generate.hpp"
 #include "bench/ops.hpp"
+#include "bench/pool.hpp"
+#include "bench/shards.hpp"
 #include "cli/deck_plan.hpp"
 #include "cli/fit_command.hpp"
 #include "cli/new_file.hpp"
@@ -30,7 +29,7 @@
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "deck/deck.hpp"
-#include "measure/matmul_bench.hpp"
+#include "measure/ceiling.hpp"
 #include "session/machine.hpp"
 #include "session/rank_memory.hpp"
 

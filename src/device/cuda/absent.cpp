@@ -2,7 +2,6 @@
 // The CUDA part of device.hpp in a build without CUDA.
 #include "base/error.hpp"
 
-#include "device/bench_allocators.hpp"
 #include "device/device.hpp"
 
 namespace trireme::device {
@@ -18,10 +17,6 @@ std::vector<GpuLink> links_between_gpus() {
 std::unique_ptr<Device> make_cuda_device(int index) {
   throw DeviceError("CUDA", fmt::format("use device {}", index), "this build has no CUDA", __FILE__,
                     __LINE__);
-}
-
-std::vector<Allocator> cuda_allocators(Stream& /*stream*/) {
-  return {};
 }
 
 }  // namespace trireme::device

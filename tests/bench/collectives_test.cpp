@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/bench.hpp"
+#include "bench/collectives.hpp"
 
 #include <algorithm>
 #include <set>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/bench_check.hpp"
+#include "bench/collectives_check.hpp"
 
 namespace trireme::comm {
 namespace {

@@ -6,7 +6,7 @@
 // algbw = bytes / seconds, and busbw = algbw x (n-1)/n for reduce-scatter and all-gather, x
 // 2(n-1)/n for all-reduce. The factor is the least share of the bytes that a rank must send, so
 // busbw can be compared between rank counts. `wrong` counts the elements, over all ranks, that were
-// wrong in a check with known numbers before the timing (bench_check.hpp). If there are any, the
+// wrong in a check with known numbers before the timing (collectives_check.hpp). If there are any, the
 // command's exit code is 3.
 //
 // 1. A repetition starts after a barrier and takes as long as its slowest rank; a row holds the

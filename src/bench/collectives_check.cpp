@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/bench_check.hpp"
+#include "bench/collectives_check.hpp"
 
 #include <array>
 #include <cstddef>

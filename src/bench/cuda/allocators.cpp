@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/bench_allocators.hpp"
+#include "bench/allocators.hpp"
 
 #include <cuda_runtime_api.h>
 

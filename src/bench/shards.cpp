@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reduce/bench.hpp"
+#include "bench/shards.hpp"
 
 #include <chrono>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "measure/matmul_bench.hpp"
+#include "measure/ceiling.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/bench.hpp"
+#include "bench/pool.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -12,8 +12,9 @@
 
 #include "base/quantile.hpp"
 
-#include "device/bench_allocators.hpp"
 #include "device/pool.hpp"
+
+#include "bench/allocators.hpp"
 
 namespace trireme::device {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/bench.hpp"
+#include "bench/collectives.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,12 +9,15 @@
 #include <memory>
 #include <utility>
 
+#include <mpi.h>
+
 #include "base/quantile.hpp"
 #include "base/round_up.hpp"
 
-#include "comm/bench_check.hpp"
 #include "comm/control/mpi_check.hpp"
 #include "comm/control/mpi_world.hpp"
+
+#include "bench/collectives_check.hpp"
 
 namespace trireme::comm {
 namespace {

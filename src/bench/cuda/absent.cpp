@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA part of allocators.hpp in a build without CUDA.
+#include "bench/allocators.hpp"
+
+namespace trireme::device {
+
+std::vector<Allocator> cuda_allocators(Stream& /*stream*/) {
+  return {};
+}
+
+}  // namespace trireme::device
