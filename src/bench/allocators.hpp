@@ -9,7 +9,7 @@
 
 #include "device/device.hpp"
 
-namespace trireme::device {
+namespace trireme::bench {
 
 /// `take` returns memory that was not written yet, or throws; `give` takes it back.
 struct Allocator {
@@ -20,6 +20,6 @@ struct Allocator {
 
 /// cudaMalloc; and cudaMallocAsync, which is CUDA's own pool, in the order of `stream`. The stream
 /// must outlive them.
-std::vector<Allocator> cuda_allocators(Stream& stream);
+std::vector<Allocator> cuda_allocators(device::Stream& stream);
 
-}  // namespace trireme::device
+}  // namespace trireme::bench

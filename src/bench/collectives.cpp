@@ -19,29 +19,29 @@
 
 #include "bench/collectives_check.hpp"
 
-namespace trireme::comm {
+namespace trireme::bench {
 namespace {
 
-constexpr int warmups = 3;
+constexpr int collective_warmups = 3;
 constexpr std::int64_t most_in_a_row = 1024;
 /// Bytes of a shard are a multiple of this, so that every dtype and rank count gets whole elements.
 constexpr std::int64_t shard_granule = 128;
 
 /// A row that is being measured.
-struct Contestant {
-  BenchRow row;
+struct TimedCollective {
+  CollectivesBenchRow row;
   Trial trial;
   std::function<void()> run;
   std::vector<double> seconds{};
 };
 
-BenchRow row_of(std::string operation,
-                std::string_view transport,
-                View bucket,
-                int ranks,
-                Outcome outcome,
-                std::string_view redop) {
-  BenchRow row;
+CollectivesBenchRow row_of(std::string operation,
+                           std::string_view transport,
+                           View bucket,
+                           int ranks,
+                           Outcome outcome,
+                           std::string_view redop) {
+  CollectivesBenchRow row;
   row.operation = std::move(operation);
   row.transport = transport;
   row.dtype = bucket.dtype;
@@ -72,21 +72,24 @@ void fill_ones(View full, device::Stream& stream) {
 
 /// Ranks that wake from a sleep in World::barrier() would start at different times, so MPI's own
 /// barrier, which spins, follows it.
-void start_together(World& world) {
+void start_together(comm::World& world) {
   world.barrier();
-  if (auto* mpi = dynamic_cast<MpiWorld*>(&world))
+  if (auto* mpi = dynamic_cast<comm::MpiWorld*>(&world))
     TRIREME_MPI(MPI_Barrier(mpi->comm()));
 }
 
-void race(World& world, std::vector<Contestant>& contestants, int repetitions, int in_a_row) {
+void race(comm::World& world,
+          std::vector<TimedCollective>& contestants,
+          int repetitions,
+          int in_a_row) {
   using Clock = std::chrono::steady_clock;
-  for (int repetition = -warmups; repetition < repetitions; ++repetition)
-    for (Contestant& contestant : contestants) {
+  for (int repetition = -collective_warmups; repetition < repetitions; ++repetition)
+    for (TimedCollective& contestant : contestants) {
       start_together(world);
       const auto start = Clock::now();
       for (int i = 0; i < in_a_row; ++i) contestant.run();
       const double mine = std::chrono::duration<double>(Clock::now() - start).count() / in_a_row;
-      const double slowest = largest_of_ranks(world, std::array{mine}).front();
+      const double slowest = comm::largest_of_ranks(world, std::array{mine}).front();
       if (repetition >= 0)
         contestant.seconds.push_back(slowest);
     }
@@ -98,19 +101,19 @@ void race(World& world, std::vector<Contestant>& contestants, int repetitions, i
 struct Entrant {
   struct Bucket {
     device::Buffer buffer;
-    std::unique_ptr<Shards> shards;
+    std::unique_ptr<comm::Shards> shards;
   };
-  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<comm::Communicator> communicator;
   std::array<Bucket, 3> buckets;
 };
 
-using Operation = void (Communicator::*)(const Shards&, BucketIndex, device::Stream&);
+using Operation = void (comm::Communicator::*)(const comm::Shards&, BucketIndex, device::Stream&);
 constexpr std::array<std::pair<const char*, Operation>, 3> operations{
-    {{"reduce_scatter", &Communicator::reduce_scatter},
-     {"all_gather", &Communicator::all_gather},
-     {"all_reduce", &Communicator::all_reduce}}};
+    {{"reduce_scatter", &comm::Communicator::reduce_scatter},
+     {"all_gather", &comm::Communicator::all_gather},
+     {"all_reduce", &comm::Communicator::all_reduce}}};
 
-std::unique_ptr<Entrant> make_entrant(std::unique_ptr<Communicator> communicator,
+std::unique_ptr<Entrant> make_entrant(std::unique_ptr<comm::Communicator> communicator,
                                       std::size_t bytes,
                                       DType dtype,
                                       device::Stream& stream) {
@@ -125,20 +128,21 @@ std::unique_ptr<Entrant> make_entrant(std::unique_ptr<Communicator> communicator
 }
 
 void add_transport(Entrant& entrant,
-                   Reduction reduction,
+                   comm::Reduction reduction,
                    device::Stream& stream,
-                   std::vector<Contestant>& contestants) {
-  Communicator& communicator = *entrant.communicator;
+                   std::vector<TimedCollective>& contestants) {
+  comm::Communicator& communicator = *entrant.communicator;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const auto [operation, call] = operations[i];
-    const Shards& shards = *entrant.buckets[i].shards;
+    const comm::Shards& shards = *entrant.buckets[i].shards;
     const std::int64_t shard = shards.own.elements, first = communicator.rank() * shard;
-    const Outcome outcome = call == &Communicator::all_gather ? Outcome::gathered : Outcome::summed;
+    const Outcome outcome =
+        call == &comm::Communicator::all_gather ? Outcome::gathered : Outcome::summed;
     Trial trial{outcome, shards.full, shards.full, 0, 0, shard};
-    if (call == &Communicator::reduce_scatter) {
+    if (call == &comm::Communicator::reduce_scatter) {
       trial.to = shards.own;
       trial.to_first = first;
-    } else if (call == &Communicator::all_gather) {
+    } else if (call == &comm::Communicator::all_gather) {
       trial.from = shards.own;
       trial.from_first = first;
     }
@@ -151,8 +155,11 @@ void add_transport(Entrant& entrant,
   }
 }
 
-void add_memcpy(
-    View from, View to, int ranks, device::Stream& stream, std::vector<Contestant>& contestants) {
+void add_memcpy(View from,
+                View to,
+                int ranks,
+                device::Stream& stream,
+                std::vector<TimedCollective>& contestants) {
   contestants.push_back({row_of("memcpy", "none", from, ranks, Outcome::copied, "none"),
                          {Outcome::copied, from, to, 0, 0, from.elements / ranks},
                          [from, to, &stream] {
@@ -161,7 +168,10 @@ void add_memcpy(
                          }});
 }
 
-void add_mpi(const MpiWorld& world, View from, View to, std::vector<Contestant>& contestants) {
+void add_mpi(const comm::MpiWorld& world,
+             View from,
+             View to,
+             std::vector<TimedCollective>& contestants) {
   const MPI_Comm comm = world.comm();
   const auto total = static_cast<int>(from.elements);
   const int each = total / world.size();
@@ -183,8 +193,8 @@ void add_mpi(const MpiWorld& world, View from, View to, std::vector<Contestant>&
 }
 
 /// After the check, buckets are filled with ones, which stay fast to add in every repetition.
-void check(World& world, device::Stream& stream, std::vector<Contestant>& contestants) {
-  for (Contestant& contestant : contestants) {
+void check(comm::World& world, device::Stream& stream, std::vector<TimedCollective>& contestants) {
+  for (TimedCollective& contestant : contestants) {
     contestant.row.wrong = count_wrong(world, stream, contestant.trial, contestant.run);
     fill_ones(contestant.trial.from, stream);
     fill_ones(contestant.trial.to, stream);
@@ -200,22 +210,22 @@ double bus_factor(const std::string& operation, int ranks) {
   return operation == "all_reduce" || operation == "MPI_Allreduce" ? 2 * part : part;
 }
 
-std::vector<BenchRow> bench_reduce(World& world,
-                                   device::Device& device,
-                                   const BenchRequest& request) {
-  std::vector<BenchRow> rows;
+std::vector<CollectivesBenchRow> bench_collectives(comm::World& world,
+                                                   device::Device& device,
+                                                   const CollectivesBenchRequest& request) {
+  std::vector<CollectivesBenchRow> rows;
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
-  auto* mpi = dynamic_cast<MpiWorld*>(&world);
+  auto* mpi = dynamic_cast<comm::MpiWorld*>(&world);
   for (const std::int64_t asked : request.bytes)
     for (const DType dtype : request.dtypes) {
       const std::int64_t bytes = bucket_bytes(asked, world.size());
       const auto count = static_cast<std::size_t>(bytes);
       std::vector<std::unique_ptr<Entrant>> entrants;
-      std::vector<Contestant> contestants;
-      for (const Transport transport : request.transports) {
+      std::vector<TimedCollective> contestants;
+      for (const comm::Transport transport : request.transports) {
         entrants.push_back(make_entrant(
-            make_communicator(transport, request.reduction, world, device, request.options), count,
-            dtype, *stream));
+            comm::make_communicator(transport, request.reduction, world, device, request.options),
+            count, dtype, *stream));
         add_transport(*entrants.back(), request.reduction, *stream, contestants);
       }
       const auto from = device.allocate(count, "the baselines' source");
@@ -228,8 +238,8 @@ std::vector<BenchRow> bench_reduce(World& world,
       check(world, *stream, contestants);
       race(world, contestants, request.repetitions,
            static_cast<int>(std::clamp<std::int64_t>(request.row_bytes / bytes, 1, most_in_a_row)));
-      for (Contestant& contestant : contestants) {
-        BenchRow& row = contestant.row;
+      for (TimedCollective& contestant : contestants) {
+        CollectivesBenchRow& row = contestant.row;
         row.seconds = median(contestant.seconds);
         row.algbw = row.seconds > 0 ? static_cast<double>(row.bytes) / row.seconds : 0;
         row.busbw = row.algbw * bus_factor(row.operation, row.ranks);
@@ -239,12 +249,12 @@ std::vector<BenchRow> bench_reduce(World& world,
   return rows;
 }
 
-std::string bench_table(const std::vector<BenchRow>& rows) {
+std::string collectives_table(const std::vector<CollectivesBenchRow>& rows) {
   std::string text =
       fmt::format("{:<26}{:<15}{:>6}{:>12}{:>12}  {:<6}{:<8}{:>12}{:>12}{:>12}{:>7}\n", "operation",
                   "transport", "ranks", "bytes", "count", "dtype", "redop", "ms", "algbw GB/s",
                   "busbw GB/s", "wrong");
-  for (const BenchRow& row : rows)
+  for (const CollectivesBenchRow& row : rows)
     text +=
         fmt::format("{:<26}{:<15}{:>6}{:>12}{:>12}  {:<6}{:<8}{:>12.4f}{:>12.3f}{:>12.3f}{:>7}\n",
                     row.operation, row.transport, row.ranks, row.bytes, row.count, name(row.dtype),
@@ -252,10 +262,10 @@ std::string bench_table(const std::vector<BenchRow>& rows) {
   return text;
 }
 
-std::string bench_json(const std::vector<BenchRow>& rows) {
+std::string collectives_json(const std::vector<CollectivesBenchRow>& rows) {
   std::string text = "{\"rows\": [";
   const char* separator = "\n  ";
-  for (const BenchRow& row : rows) {
+  for (const CollectivesBenchRow& row : rows) {
     text += fmt::format(
         "{}{{\"operation\": \"{}\", \"transport\": \"{}\", \"dtype\": \"{}\", \"ranks\": {}, "
         "\"bytes\": {}, \"count\": {}, \"redop\": \"{}\", \"seconds\": {:.9g}, \"algbw\": {:.9g}, "
@@ -267,4 +277,4 @@ std::string bench_json(const std::vector<BenchRow>& rows) {
   return text + "\n]}\n";
 }
 
-}  // namespace trireme::comm
+}  // namespace trireme::bench

@@ -27,29 +27,31 @@
 
 #include "comm/communicator.hpp"
 
-namespace trireme::comm {
+#include "bench/repetitions.hpp"
 
-struct BenchRequest {
+namespace trireme::bench {
+
+struct CollectivesBenchRequest {
   std::vector<std::int64_t> bytes{1 << 20, 1 << 24, 1 << 26};
-  std::vector<Transport> transports{Transport::automatic};
+  std::vector<comm::Transport> transports{comm::Transport::automatic};
   std::vector<DType> dtypes{DType::f32};  ///< f32, bf16
-  Reduction reduction = Reduction::sum;
-  int repetitions = 21;
+  comm::Reduction reduction = comm::Reduction::sum;
+  int repetitions = usual_repetitions;
   /// A repetition runs consecutive collectives until they hold this many bytes, at most 1024 of
   /// them; `seconds` is the time of one. A step sends its buckets in the same way, and buffers in
   /// the network, which absorb the first of them, matter less.
   std::int64_t row_bytes = 0;
   bool baselines = true;
-  Options options{};  ///< of the transports
+  comm::Options options{};  ///< of the transports
 };
 
-struct BenchRow {
+struct CollectivesBenchRow {
   std::string operation;  ///< reduce_scatter, all_gather, all_reduce, MPI_Allreduce, …, memcpy
   std::string transport;  ///< as in the deck; `MPI` or `none` for baselines
   DType dtype = DType::f32;
   int ranks = 1;
-  std::int64_t bytes =
-      0;  ///< of the whole bucket, rounded up to a whole shard of 128 bytes per rank
+  /// Of the whole bucket, rounded up to a whole shard of 128 bytes per rank.
+  std::int64_t bytes = 0;
   std::int64_t count = 0;  ///< elements of the whole bucket
   std::string redop;       ///< as in the deck; `none` where nothing is added
   std::int64_t wrong = 0;
@@ -60,16 +62,16 @@ struct BenchRow {
 
 /// Collective; the same rows on every rank. MPI's rows need an MPI world. Throws UserError when a
 /// transport does not fit the world.
-std::vector<BenchRow> bench_reduce(World& world,
-                                   device::Device& device,
-                                   const BenchRequest& request);
+std::vector<CollectivesBenchRow> bench_collectives(comm::World& world,
+                                                   device::Device& device,
+                                                   const CollectivesBenchRequest& request);
 
 /// A table in GB/s, one line per row.
-std::string bench_table(const std::vector<BenchRow>& rows);
+std::string collectives_table(const std::vector<CollectivesBenchRow>& rows);
 /// {"rows": [{"operation": …, "seconds": …, …}, …]}; SI units.
-std::string bench_json(const std::vector<BenchRow>& rows);
+std::string collectives_json(const std::vector<CollectivesBenchRow>& rows);
 
 /// Factor from algbw to busbw. Source: nccl-tests, doc/PERFORMANCE.md.
 double bus_factor(const std::string& operation, int ranks);
 
-}  // namespace trireme::comm
+}  // namespace trireme::bench

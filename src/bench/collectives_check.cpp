@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme::comm {
+namespace trireme::bench {
 namespace {
 
 constexpr std::int64_t period = 5;
@@ -33,7 +33,7 @@ void fill(View to, device::Stream& stream, Value value) {
 }
 
 template <class T>
-std::int64_t wrong_here(World& world,
+std::int64_t wrong_here(comm::World& world,
                         device::Stream& stream,
                         const Trial& trial,
                         const std::function<void()>& run) {
@@ -59,7 +59,7 @@ std::int64_t wrong_here(World& world,
 
 }  // namespace
 
-std::int64_t count_wrong(World& world,
+std::int64_t count_wrong(comm::World& world,
                          device::Stream& stream,
                          const Trial& trial,
                          const std::function<void()>& run) {
@@ -70,4 +70,4 @@ std::int64_t count_wrong(World& world,
   return wrong[0];
 }
 
-}  // namespace trireme::comm
+}  // namespace trireme::bench

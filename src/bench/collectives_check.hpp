@@ -16,7 +16,7 @@
 
 #include "comm/control/world.hpp"
 
-namespace trireme::comm {
+namespace trireme::bench {
 
 /// Effect of the collective on the numbers.
 enum class Outcome : std::uint8_t {
@@ -36,9 +36,9 @@ struct Trial {
 
 /// Runs `run` once on known numbers. Returns the number of wrong elements over all ranks.
 /// Collective; the results stay in `to`.
-std::int64_t count_wrong(World& world,
+std::int64_t count_wrong(comm::World& world,
                          device::Stream& stream,
                          const Trial& trial,
                          const std::function<void()>& run);
 
-}  // namespace trireme::comm
+}  // namespace trireme::bench

@@ -68,11 +68,11 @@ std::int64_t largest_bucket_bytes(const session::Job& job,
 }
 
 /// One link per transport, with fits.
-std::vector<Link> links_of(const std::vector<comm::BenchRow>& rows,
+std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows,
                            comm::Reduction reduction,
                            int hosts) {
   std::vector<Link> links;
-  for (const comm::BenchRow& row : rows) {
+  for (const CollectivesBenchRow& row : rows) {
     TRIREME_EXPECT(row.wrong == 0, "{} elements are wrong after {} by {}", row.wrong, row.operation,
                    row.transport);
     const auto with_name = [&](const auto& known) { return row.transport == known.second; };
@@ -257,7 +257,7 @@ Machine measure_machine(const session::Job& job,
     return machine;
 
   const std::int64_t largest = largest_bucket_bytes(job, world, *device);
-  comm::BenchRequest bench = request.collectives;
+  CollectivesBenchRequest bench = request.collectives;
   bench.baselines = false;
   const auto hosts = static_cast<int>(comm::gather_placement(world, threads).hosts().size());
   if (hosts > 1)  // on one host the later ones of a row would find their bucket in the caches
@@ -271,7 +271,7 @@ Machine measure_machine(const session::Job& job,
   if (request.chooses_sizes)
     bench.bytes = fit_sizes(largest);
   std::ranges::sort(bench.bytes);
-  machine.links = links_of(comm::bench_reduce(world, *device, bench), bench.reduction, hosts);
+  machine.links = links_of(bench_collectives(world, *device, bench), bench.reduction, hosts);
   for (Link& link : machine.links) {
     const auto communicator =
         comm::make_communicator(link.transport, link.reduction, world, *device, bench.options);

@@ -32,7 +32,7 @@ namespace trireme::bench {
 
 struct FitRequest {
   /// Repetitions; sizes where they are given, else up to the deck's largest bucket.
-  comm::BenchRequest collectives;
+  CollectivesBenchRequest collectives;
   bool chooses_sizes = true;
   int steps = 15;
   /// Of a piece that takes steps: fewer of them, though three, when it has taken so long.

@@ -24,6 +24,8 @@
 
 #include "model/config.hpp"
 
+#include "measure/race.hpp"
+
 namespace trireme::bench {
 
 struct OpsBenchRequest {
@@ -32,7 +34,7 @@ struct OpsBenchRequest {
   std::int64_t owned_elements = 0;   ///< parameters that one rank updates
   DType moment_dtype = DType::f32;   ///< of AdamW
   ops::Options options = {};
-  int repetitions = 7;
+  int repetitions = measure::RaceLimits().repetitions;
 };
 
 struct OpsBenchRow {

@@ -15,11 +15,10 @@
 #include "device/pool.hpp"
 
 #include "bench/allocators.hpp"
+#include "bench/batch.hpp"
 
-namespace trireme::device {
+namespace trireme::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// The compiler must not find out that the memory is not read.
 void keep(std::byte* data) {
@@ -42,34 +41,20 @@ std::vector<Allocator> host_allocators() {
   return {{"malloc", take, [](std::byte* data) { std::free(data); }}};
 }
 
-struct Contestant {
+struct PoolContestant {
   PoolBenchRow row;
   std::function<void()> run;
   int batch = 1;  ///< runs per reading of the clock
   std::vector<double> seconds{};
 };
 
-double timed(const Contestant& contestant) {
-  const auto start = Clock::now();
-  for (int i = 0; i < contestant.batch; ++i) contestant.run();
-  return std::chrono::duration<double>(Clock::now() - start).count() / contestant.batch;
-}
-
-/// So many runs that the clock's own cost vanishes. Warms up as well.
-void choose_batch(Contestant& contestant) {
-  constexpr double long_enough = 100e-6;
-  constexpr int most = 1 << 16;
-  while (contestant.batch < most && timed(contestant) * contestant.batch < long_enough)
-    contestant.batch *= 2;
-}
-
-void add(std::vector<Contestant>& all,
-         Device& device,
-         ScratchPool& pool,
-         Stream& stream,
+void add(std::vector<PoolContestant>& all,
+         device::Device& device,
+         device::ScratchPool& pool,
+         device::Stream& stream,
          std::size_t bytes,
          bool touched) {
-  const bool on_host = device.kind() == Kind::cpu;
+  const bool on_host = device.kind() == device::Kind::cpu;
   const auto use = [&device, &stream, on_host, bytes, touched](std::byte* data) {
     if (touched && !on_host) {
       device.fill_zero(View(data, static_cast<std::int64_t>(bytes), DType::u8), stream);
@@ -83,7 +68,7 @@ void add(std::vector<Contestant>& all,
   const auto elements = static_cast<std::int64_t>(bytes / size_bytes(DType::f32));
   const std::string name = fmt::format("bench {}", bytes);
   all.push_back({{"lease", touched, bytes}, [&pool, &stream, elements, name, use] {
-                   const Lease lease = pool.lease(name, DType::f32, elements, stream);
+                   const device::Lease lease = pool.lease(name, DType::f32, elements, stream);
                    use(lease.view().data);
                  }});
   for (const Allocator& allocator : on_host ? host_allocators() : cuda_allocators(stream))
@@ -93,20 +78,24 @@ void add(std::vector<Contestant>& all,
                      allocator.give(data);
                    }});
   all.push_back({{"allocate", touched, bytes}, [&device, bytes, use] {
-                   const Buffer buffer = device.allocate(bytes, "bench");
+                   const device::Buffer buffer = device.allocate(bytes, "bench");
                    use(buffer.data());
                  }});
 }
 
 /// One pool's warm-up.
-PoolGrowthRow grow(Device& device, Stream& stream, double factor, std::size_t largest) {
-  ScratchPool pool(device, {.growth = factor});
+PoolGrowthRow grow(device::Device& device,
+                   device::Stream& stream,
+                   double factor,
+                   std::size_t largest) {
+  device::ScratchPool pool(device, {.growth = factor});
   PoolGrowthRow row{.factor = factor};
   int requests = 0;
+  using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   for (std::size_t bytes = std::min(std::size_t{1} << 16U, largest); bytes <= largest;
        bytes += std::max(bytes / 32, std::size_t{1}), ++requests) {
-    const Lease lease =
+    const device::Lease lease =
         pool.lease("bench growth", DType::u8, static_cast<std::int64_t>(bytes), stream);
     device.fill_zero(lease.view(), stream);
     const double excess =
@@ -121,15 +110,15 @@ PoolGrowthRow grow(Device& device, Stream& stream, double factor, std::size_t la
   return row;
 }
 
-std::vector<PoolGrowthRow> bench_growth(Device& device,
-                                        Stream& stream,
+std::vector<PoolGrowthRow> bench_growth(device::Device& device,
+                                        device::Stream& stream,
                                         std::size_t largest,
                                         int repetitions) {
   std::vector<PoolGrowthRow> rows;
   std::vector<std::vector<double>> seconds;
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     std::size_t row = 0;
-    for (const double factor : {1.25, growth_factor, 2.0}) {
+    for (const double factor : {1.25, device::growth_factor, 2.0}) {
       const PoolGrowthRow one = grow(device, stream, factor, largest);
       if (row == rows.size()) {
         rows.push_back(one);
@@ -145,17 +134,18 @@ std::vector<PoolGrowthRow> bench_growth(Device& device,
 
 }  // namespace
 
-PoolBench bench_pool(Device& device, const PoolBenchRequest& request) {
-  const auto stream = device.make_stream(StreamMode::inlined, "bench");
-  ScratchPool pool(device, {});
-  std::vector<Contestant> all;
+PoolBench bench_pool(device::Device& device, const PoolBenchRequest& request) {
+  const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
+  device::ScratchPool pool(device, {});
+  std::vector<PoolContestant> all;
   for (const std::size_t bytes : request.bytes)
     for (const bool touched : {false, true}) add(all, device, pool, *stream, bytes, touched);
-  for (Contestant& contestant : all) choose_batch(contestant);
+  for (PoolContestant& contestant : all) contestant.batch = choose_batch(contestant.run);
   for (int repetition = 0; repetition < request.repetitions; ++repetition)
-    for (Contestant& contestant : all) contestant.seconds.push_back(timed(contestant));
+    for (PoolContestant& contestant : all)
+      contestant.seconds.push_back(seconds_per_run(contestant.batch, contestant.run));
   PoolBench bench;
-  for (Contestant& contestant : all) {
+  for (PoolContestant& contestant : all) {
     contestant.row.seconds = median(std::move(contestant.seconds));
     bench.rows.push_back(contestant.row);
   }
@@ -199,4 +189,4 @@ std::string pool_json(const PoolBench& bench) {
   return text + "\n]}\n";
 }
 
-}  // namespace trireme::device
+}  // namespace trireme::bench

@@ -15,12 +15,14 @@
 
 #include "device/device.hpp"
 
-namespace trireme::device {
+#include "bench/repetitions.hpp"
+
+namespace trireme::bench {
 
 struct PoolBenchRequest {
   std::vector<std::size_t> bytes{std::size_t{1} << 12, std::size_t{1} << 18, std::size_t{1} << 22,
                                  std::size_t{1} << 26};
-  int repetitions = 21;
+  int repetitions = usual_repetitions;
 };
 
 struct PoolBenchRow {
@@ -45,11 +47,11 @@ struct PoolBench {
   std::vector<PoolGrowthRow> growth;
 };
 
-PoolBench bench_pool(Device& device, const PoolBenchRequest& request);
+PoolBench bench_pool(device::Device& device, const PoolBenchRequest& request);
 
 std::string pool_table(const PoolBench& bench);
 /// {"rows": [{"operation": …, "touched": …, "bytes": …, "seconds": …}, …],
 ///  "growth": [{"factor": …, "growths": …, "mean_excess": …, "worst_excess": …, "seconds": …}, …]}
 std::string pool_json(const PoolBench& bench);
 
-}  // namespace trireme::device
+}  // namespace trireme::bench

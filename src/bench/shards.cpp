@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/shards.hpp"
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -13,10 +12,10 @@
 
 #include "comm/communicator.hpp"
 
-namespace trireme::reduce {
-namespace {
+#include "bench/batch.hpp"
 
-using Clock = std::chrono::steady_clock;
+namespace trireme::bench {
+namespace {
 
 /// The part of a table of shards that is the same for every transport.
 struct PlainShards final : comm::Shards {
@@ -72,23 +71,13 @@ std::uintptr_t sum_of(const BucketTables& tables) {
   return sum;
 }
 
-/// Seconds per call, measured over enough calls to make the clock's own cost negligible.
+/// So that the compiler keeps the sum of addresses.
 template <class Step>
-double timed(int batch, Step&& step) {
-  const auto start = Clock::now();
-  for (int i = 0; i < batch; ++i) {
+auto kept(Step& step) {
+  return [&step] {
     std::uintptr_t sum = step();
     asm volatile("" : "+r"(sum) : : "memory");
-  }
-  return std::chrono::duration<double>(Clock::now() - start).count() / batch;
-}
-
-template <class Step>
-int choose_batch(Step&& step) {
-  constexpr double long_enough = 100e-6;
-  int batch = 1;
-  while (batch < (1 << 16) && timed(batch, step) * batch < long_enough) batch *= 2;
-  return batch;
+  };
 }
 
 }  // namespace
@@ -98,22 +87,24 @@ ShardsBench bench_shards(const layout::Plan& plan, device::Device& device, int r
   const std::size_t count = plan.buckets().size();
   std::vector<BucketTables> tables;
   for (std::size_t b = 0; b < count; ++b) tables.push_back(arena.find(static_cast<BucketIndex>(b)));
-  const auto searched = [&] {
+  const auto search = [&] {
     std::uintptr_t sum = 0;
     for (std::size_t b = 0; b < count; ++b) sum += sum_of(arena.find(static_cast<BucketIndex>(b)));
     return sum;
   };
-  const auto cached = [&] {
+  const auto read = [&] {
     std::uintptr_t sum = 0;
     for (const BucketTables& bucket : tables) sum += sum_of(bucket);
     return sum;
   };
-  TRIREME_EXPECT(searched() == cached(), "the tables hold other addresses than a search finds");
+  TRIREME_EXPECT(search() == read(), "the tables hold other addresses than a search finds");
+  const auto searched = kept(search);
+  const auto cached = kept(read);
   const int searched_batch = choose_batch(searched), cached_batch = choose_batch(cached);
   std::vector<double> searched_s, cached_s;
   for (int i = 0; i < repetitions; ++i) {
-    searched_s.push_back(timed(searched_batch, searched));
-    cached_s.push_back(timed(cached_batch, cached));
+    searched_s.push_back(seconds_per_run(searched_batch, searched));
+    cached_s.push_back(seconds_per_run(cached_batch, cached));
   }
   return {count, plan.ranks(), median(std::move(searched_s)), median(std::move(cached_s))};
 }
@@ -141,4 +132,4 @@ std::string shards_json(const ShardsBench& result) {
                      row("cached", result.cached_s));
 }
 
-}  // namespace trireme::reduce
+}  // namespace trireme::bench

@@ -16,7 +16,7 @@
 #include "device/device.hpp"
 #include "layout/plan.hpp"
 
-namespace trireme::reduce {
+namespace trireme::bench {
 
 struct ShardsBench {
   std::size_t buckets = 0;
@@ -31,4 +31,4 @@ std::string shards_table(const ShardsBench& result);
 /// {"rows": [{"operation": "searched" | "cached", "buckets": …, "ranks": …, "seconds": …}, …]}
 std::string shards_json(const ShardsBench& result);
 
-}  // namespace trireme::reduce
+}  // namespace trireme::bench

@@ -35,14 +35,15 @@ std::vector<GpuPair> gather_pairs(comm::World& world, const device::Device& devi
   return pairs_of(ranks);
 }
 
-std::vector<comm::BenchRow> measure_collectives(comm::World& world, device::Device& device) {
+std::vector<bench::CollectivesBenchRow> measure_collectives(comm::World& world,
+                                                            device::Device& device) {
   if (world.size() == 1)
     return {};
-  comm::BenchRequest request;
+  bench::CollectivesBenchRequest request;
   request.bytes = {128 * static_cast<std::int64_t>(world.size()), 64 << 20};
   request.repetitions = 11;
   request.baselines = false;
-  return comm::bench_reduce(world, device, request);
+  return bench::bench_collectives(world, device, request);
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ void find_about_files(const FileSystem& files, std::vector<Finding>& found) {
 
 std::vector<Finding> findings_of(const Report& report) {
   std::vector<Finding> found;
-  for (const comm::BenchRow& row : report.collectives)
+  for (const bench::CollectivesBenchRow& row : report.collectives)
     if (row.wrong > 0)
       found.push_back({fmt::format("{} over {} gave {} wrong elements of {}", row.operation,
                                    row.transport, row.wrong, row.count),

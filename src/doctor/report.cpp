@@ -61,7 +61,7 @@ std::string nccl_text(const Report& report) {
   return text;
 }
 
-std::string collective_text(const comm::BenchRow& row) {
+std::string collective_text(const bench::CollectivesBenchRow& row) {
   const std::string name = fmt::format("{} of {}", row.operation, size_text(row.bytes));
   const std::string value = row.bytes < (1 << 20)
                                 ? fmt::format("{:.1f} us", row.seconds * 1e6)
@@ -88,7 +88,8 @@ std::string report_text(const Report& report) {
   row("memory", rates_text(report.memory_bytes_per_s, 1e9, "GB/s"));
   row("matrix products in fp32", rates_text(report.fp32_flops, 1e12, "TFLOP/s"));
   row("matrix products in bf16", rates_text(report.bf16_flops, 1e12, "TFLOP/s"));
-  for (const comm::BenchRow& collective : report.collectives) text += collective_text(collective);
+  for (const bench::CollectivesBenchRow& collective : report.collectives)
+    text += collective_text(collective);
   for (const FileSystem& files : report.file_systems)
     text += fmt::format("  {:<32}{:.3g} GB/s, {} per synchronized 4 KiB, {} free ({}, {})\n",
                         "files in " + files.directory, files.write_bytes_per_s / 1e9,
@@ -132,7 +133,7 @@ std::string report_json(const Report& report) {
   json["memory_bytes_per_s"] = report.memory_bytes_per_s;
   json["fp32_flops"] = report.fp32_flops;
   json["bf16_flops"] = report.bf16_flops;
-  json["collectives"] = OrderedJson::parse(comm::bench_json(report.collectives)).at("rows");
+  json["collectives"] = OrderedJson::parse(bench::collectives_json(report.collectives)).at("rows");
   json["file_systems"] = OrderedJson::array();
   for (const FileSystem& files : report.file_systems)
     json["file_systems"].push_back({{"host", files.host},

@@ -30,8 +30,8 @@ struct Report {
   bool fast_bf16 = false;                      ///< of every rank: whether `precision: auto` is bf16
   std::vector<double> memory_bytes_per_s;      ///< by rank
   std::vector<double> fp32_flops, bf16_flops;  ///< FLOP/s of matrix products, by rank
-  std::vector<comm::BenchRow> collectives;     ///< none where a rank is alone
-  std::vector<FileSystem> file_systems;        ///< of one rank of each host
+  std::vector<bench::CollectivesBenchRow> collectives;  ///< none where a rank is alone
+  std::vector<FileSystem> file_systems;                 ///< of one rank of each host
 };
 
 std::string report_text(const Report& report);

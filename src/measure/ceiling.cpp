@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <new>
 #include <utility>
@@ -18,7 +17,6 @@
 
 #include "model/layers.hpp"
 
-#include "measure/race.hpp"
 #include "measure/small_numbers.hpp"
 
 namespace trireme::measure {
@@ -29,7 +27,7 @@ using nn::ListedProduct;
 
 /// One row in the making.
 struct Contestant {
-  MatmulBenchRow row;
+  ProductRow row;
   std::function<void()> run;
 };
 
@@ -81,9 +79,6 @@ class Operands {
       bias_buffer_;
 };
 
-/// Which kernels run: all, or those only that may be the fastest.
-enum class Field : std::uint8_t { all, likely };
-
 /// The three products of one layer, each by its contestants.
 class LayerBench {
  public:
@@ -107,17 +102,17 @@ class LayerBench {
     auto linear = std::make_shared<nn::LinearProducts>(device_, products_.plain(), options_);
     linear->prepare_backward(device_);
     const auto row = [&](const char* pass, const char* how, const ops::MatmulShape& s) {
-      return MatmulBenchRow{products_.layer,
-                            pass,
-                            how,
-                            s.m,
-                            s.n,
-                            s.k,
-                            products_.count,
-                            threads,
-                            0,
-                            ops::product_library(device_, s),
-                            {}};
+      return ProductRow{products_.layer,
+                        pass,
+                        how,
+                        s.m,
+                        s.n,
+                        s.k,
+                        products_.count,
+                        threads,
+                        0,
+                        ops::product_library(device_, s),
+                        {}};
     };
     const ops::MatmulShape forward{.m = p.rows,
                                    .n = p.out,
@@ -160,7 +155,7 @@ class LayerBench {
 
  private:
   void add_library(std::vector<Contestant>& all,
-                   MatmulBenchRow row,
+                   ProductRow row,
                    const ops::MatmulShape& shape,
                    bool packed,
                    ConstView a,
@@ -195,14 +190,16 @@ class ThreadScope {
   int before_;
 };
 
-std::vector<MatmulBenchRow> measure(const std::vector<ListedProduct>& products,
-                                    DType dtype,
-                                    device::Device& device,
-                                    comm::World& world,
-                                    int threads,
-                                    Field field,
-                                    const RaceLimits& limits,
-                                    const ops::ProductOptions& options) {
+}  // namespace
+
+std::vector<ProductRow> measure_products(const std::vector<ListedProduct>& products,
+                                         DType dtype,
+                                         device::Device& device,
+                                         comm::World& world,
+                                         int threads,
+                                         Field field,
+                                         const RaceLimits& limits,
+                                         const ops::ProductOptions& options) {
   const ThreadScope scope(threads);
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   Operands operands(device, *stream, products);
@@ -213,53 +210,12 @@ std::vector<MatmulBenchRow> measure(const std::vector<ListedProduct>& products,
   entrants.reserve(contestants.size());
   for (const Contestant& contestant : contestants) entrants.push_back(contestant.run);
   const auto seconds = race(entrants, *stream, world, limits);
-  std::vector<MatmulBenchRow> rows;
+  std::vector<ProductRow> rows;
   for (std::size_t i = 0; i < contestants.size(); ++i) {
     rows.push_back(std::move(contestants[i].row));
     rows.back().seconds = seconds[i];
   }
   return rows;
-}
-
-}  // namespace
-
-MatmulBench bench_matmul(const model::GptShape& shape,
-                         DType dtype,
-                         device::Device& device,
-                         comm::World& world,
-                         const MatmulBenchRequest& request) {
-  const auto products =
-      model::linear_products(shape, dtype, request.micro_sequences, device.kind());
-  MatmulBench bench{dtype, world.size(), request.threads, {}, 0, {}, 0, 0, 0};
-  if (request.threads > 1)
-    bench.rows = measure(products, dtype, device, world, 1, Field::all,
-                         {.repetitions = request.repetitions}, request.options);
-  for (auto& row : measure(products, dtype, device, world, request.threads, Field::all,
-                           {.repetitions = request.repetitions}, request.options))
-    bench.rows.push_back(std::move(row));
-  const double micro_steps =
-      static_cast<double>(request.sequences) / static_cast<double>(request.micro_sequences);
-  for (const ListedProduct& p : products)
-    for (const char* pass : {"forward", "input", "weight"}) {
-      double best = std::numeric_limits<double>::infinity();
-      for (const MatmulBenchRow& row : bench.rows) {
-        const bool asked =
-            row.threads == request.threads && row.layer == p.layer && row.pass == pass &&
-            row.m * row.n * row.k == p.products.rows * p.products.in * p.products.out;
-        if (!asked)
-          continue;
-        best = std::min(best, row.seconds);
-        if (row.flops_per_s() > bench.ceiling_flops) {
-          bench.ceiling_flops = row.flops_per_s();
-          bench.ceiling_library = row.library;
-        }
-        if (row.how == "step")
-          bench.step_seconds += micro_steps * static_cast<double>(p.count) * row.seconds;
-      }
-      bench.floor_seconds += micro_steps * static_cast<double>(p.count) * best;
-      bench.product_flops += micro_steps * static_cast<double>(p.count) * p.flops();
-    }
-  return bench;
 }
 
 std::vector<double> measure_ceilings(const model::GptShape& shape,
@@ -280,8 +236,9 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
   world.barrier();
   double best = 0;
   try {
-    for (const MatmulBenchRow& row : measure(products, dtype, device, *alone, omp_get_max_threads(),
-                                             Field::likely, briefly, options))
+    for (const ProductRow& row :
+         measure_products(products, dtype, device, *alone, omp_get_max_threads(), Field::likely,
+                          briefly, options))
       best = std::max(best, row.flops_per_s());
   } catch (const EnvironmentError&) {  // the run holds all the memory: its end must not fail here
     best = 0;
@@ -304,50 +261,6 @@ double measure_ceiling(const model::GptShape& shape,
     sum += one;
   }
   return sum / static_cast<double>(world.size());
-}
-
-std::string matmul_table(const MatmulBench& bench) {
-  std::string text =
-      fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11}{:>10}{:>12}  {}\n", "layer", "pass",
-                  "how", "m", "n", "k", "threads", "us", "GFLOP/s", "of ceiling", "by");
-  for (const MatmulBenchRow& row : bench.rows)
-    text += fmt::format("{:<22}{:<9}{:<9}{:>6}{:>7}{:>7}{:>8}{:>11.1f}{:>10.1f}{:>10.1f} %  {}\n",
-                        row.layer, row.pass, row.how, row.m, row.n, row.k, row.threads,
-                        row.seconds * 1e6, row.flops_per_s() / 1e9,
-                        100 * row.flops_per_s() / bench.ceiling_flops,
-                        row.library + (row.kernel.empty() ? "" : " " + row.kernel));
-  return text +
-         fmt::format(
-             "ceiling {:.1f} GFLOP/s per rank ({}, {} thread{}, {} rank{} at a time), by {}\n"
-             "floor   {:.1f} ms: a step's products, each at its best\n"
-             "step    {:.1f} ms: the same products as a step computes them, {:.1f} % of the "
-             "ceiling\n",
-             bench.ceiling_flops / 1e9, name(bench.dtype), bench.threads,
-             bench.threads == 1 ? "" : "s", bench.ranks, bench.ranks == 1 ? "" : "s",
-             bench.ceiling_library, bench.floor_seconds * 1e3, bench.step_seconds * 1e3,
-             100 * bench.product_flops / bench.step_seconds / bench.ceiling_flops);
-}
-
-std::string matmul_json(const MatmulBench& bench) {
-  std::string text = fmt::format(
-      "{{\"precision\": \"{}\", \"ranks\": {}, \"threads\": {}, \"ceiling_flops\": {:.9g}, "
-      "\"ceiling_library\": \"{}\", "
-      "\"floor_seconds\": {:.9g}, \"step_seconds\": {:.9g}, \"product_flops\": {:.9g},\n\"rows\": "
-      "[",
-      name(bench.dtype), bench.ranks, bench.threads, bench.ceiling_flops, bench.ceiling_library,
-      bench.floor_seconds, bench.step_seconds, bench.product_flops);
-  const char* separator = "\n  ";
-  for (const MatmulBenchRow& row : bench.rows) {
-    text += fmt::format(
-        "{}{{\"layer\": \"{}\", \"pass\": \"{}\", \"how\": \"{}\", \"m\": {}, \"n\": {}, \"k\": "
-        "{}, "
-        "\"count\": {}, \"threads\": {}, \"seconds\": {:.9g}, \"flops_per_s\": {:.9g}, "
-        "\"library\": \"{}\", \"kernel\": \"{}\"}}",
-        separator, row.layer, row.pass, row.how, row.m, row.n, row.k, row.count, row.threads,
-        row.seconds, row.flops_per_s(), row.library, row.kernel);
-    separator = ",\n  ";
-  }
-  return text + "\n]}\n";
 }
 
 }  // namespace trireme::measure

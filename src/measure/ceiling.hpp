@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme bench matmul`: what matrix products reach on this machine, for the shapes of a deck; and
-// the short form of it that a training run makes, to give its share of that ceiling.
+// What matrix products reach on this machine, for the shapes of a model: the rows of `trireme bench
+// matmul` (bench/matmul.hpp), and the short form of it that a training run makes, to give its share
+// of that ceiling.
 //
 //   step      as a training step computes it
 //   library   the whole product as one call of oneDNN, plain layouts; on CPUs, in builds with it
 //   packed    the same with the weights brought into the library's own layout beforehand
 //
-// The *ceiling* is the best rate of any row, in FLOP/s of one rank on all its threads. The *floor*
-// is the time of a step's products back to back on one rank, each by its fastest row: no step can
-// be shorter as long as these products are what it computes.
+// The *ceiling* is the best rate of any row, in FLOP/s of one rank on all its threads.
 //
 // All ranks measure at the same time, as they compute at the same time: caches, memory and the
 // clock of the cores are shared (race.hpp). Measuring touches no state of a run.
@@ -25,19 +24,19 @@
 #include "comm/control/world.hpp"
 #include "ops/options.hpp"
 
+#include "nn/product_list.hpp"
+
 #include "model/config.hpp"
+
+#include "measure/race.hpp"
 
 namespace trireme::measure {
 
-struct MatmulBenchRequest {
-  std::int64_t sequences = 0;        ///< of one rank in one step
-  std::int64_t micro_sequences = 0;  ///< at a time
-  int threads = 1;
-  int repetitions = 7;
-  ops::ProductOptions options = {};
-};
+/// Which kernels run: all, or those only that may be the fastest.
+enum class Field : std::uint8_t { all, likely };
 
-struct MatmulBenchRow {
+/// One product in one pass, computed in one way.
+struct ProductRow {
   std::string layer;
   std::string pass;  ///< forward, input (gradient), weight (gradient)
   std::string how;   ///< step, library, packed
@@ -53,23 +52,15 @@ struct MatmulBenchRow {
   }
 };
 
-struct MatmulBench {
-  DType dtype = DType::f32;
-  int ranks = 1, threads = 1;
-  std::vector<MatmulBenchRow> rows;
-  double ceiling_flops = 0;     ///< FLOP/s of one rank
-  std::string ceiling_library;  ///< of the row that reached it
-  double floor_seconds = 0;     ///< of one step
-  double step_seconds = 0;      ///< the same products as the step computes them
-  double product_flops = 0;     ///< FLOP of these products in one step of one rank
-};
-
-/// Collective. One thread, and all of them where they are more.
-MatmulBench bench_matmul(const model::GptShape& shape,
-                         DType dtype,
-                         device::Device& device,
-                         comm::World& world,
-                         const MatmulBenchRequest& request);
+/// A row for each pass of each product and each way to compute it, on `threads` threads. Collective.
+std::vector<ProductRow> measure_products(const std::vector<nn::ListedProduct>& products,
+                                         DType dtype,
+                                         device::Device& device,
+                                         comm::World& world,
+                                         int threads,
+                                         Field field,
+                                         const RaceLimits& limits,
+                                         const ops::ProductOptions& options);
 
 /// The best rate that each rank reaches at these layers, without the head and on a CPU with at most
 /// 512 rows: within about a second. Each rank takes its own time, so there is a barrier at the
@@ -87,9 +78,5 @@ double measure_ceiling(const model::GptShape& shape,
                        device::Device& device,
                        comm::World& world,
                        const ops::ProductOptions& options);
-
-std::string matmul_table(const MatmulBench& bench);
-/// {"ceiling_flops": …, "floor_seconds": …, …, "rows": [{"layer": …, "pass": …, …}, …]}
-std::string matmul_json(const MatmulBench& bench);
 
 }  // namespace trireme::measure

@@ -10,7 +10,7 @@
 
 #include "bench/collectives_check.hpp"
 
-namespace trireme::comm {
+namespace trireme::bench {
 namespace {
 
 using ::testing::HasSubstr;
@@ -24,19 +24,19 @@ TEST(BenchReduce, FactorsAreThoseOfNcclTests) {
 }
 
 TEST(BenchReduce, OneRowPerOperationTransportDtypeAndSize) {
-  const auto world = make_mpi_world();
+  const auto world = comm::make_mpi_world();
   const auto device = device::make_cpu_device(1);
-  BenchRequest request;
+  CollectivesBenchRequest request;
   request.bytes = {1, 5000};
-  request.transports = {Transport::mpi, Transport::shared_memory};
+  request.transports = {comm::Transport::mpi, comm::Transport::shared_memory};
   request.dtypes = {DType::f32, DType::bf16};
   request.repetitions = 2;
-  const auto rows = bench_reduce(*world, *device, request);
+  const auto rows = bench_collectives(*world, *device, request);
   // 3 operations per size, transport and dtype; a memcpy per size and dtype; for fp32 MPI's three.
   EXPECT_EQ(rows.size(), 2U * (2U * 2U * 3U + 2U + 3U));
   std::set<std::string> operations;
   const std::int64_t granule = 128 * world->size();
-  for (const BenchRow& row : rows) {
+  for (const CollectivesBenchRow& row : rows) {
     operations.insert(row.operation);
     EXPECT_EQ(row.ranks, world->size());
     EXPECT_EQ(row.bytes % granule, 0) << row.operation;
@@ -55,7 +55,7 @@ TEST(BenchReduce, OneRowPerOperationTransportDtypeAndSize) {
 
 /// Errors of a collective, each of which some rank must count.
 TEST(BenchReduce, CountsWrongElements) {
-  const auto world = make_mpi_world();
+  const auto world = comm::make_mpi_world();
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(device::StreamMode::inlined, "bench");
   const int ranks = world->size();
@@ -79,31 +79,31 @@ TEST(BenchReduce, CountsWrongElements) {
 }
 
 TEST(BenchReduce, RunsWithoutBaselinesAndMpi) {
-  const auto world = make_self_world();
+  const auto world = comm::make_self_world();
   const auto device = device::make_cpu_device(1);
-  BenchRequest request;
+  CollectivesBenchRequest request;
   request.bytes = {4096};
   request.repetitions = 1;
-  EXPECT_EQ(bench_reduce(*world, *device, request).size(), 4U);  // MPI's rows need MPI
+  EXPECT_EQ(bench_collectives(*world, *device, request).size(), 4U);  // MPI's rows need MPI
   request.baselines = false;
-  const auto rows = bench_reduce(*world, *device, request);
+  const auto rows = bench_collectives(*world, *device, request);
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows[0].transport, "self");
 }
 
 TEST(BenchReduce, TableAndJsonHaveTheSameValues) {
-  const std::vector<BenchRow> rows{
+  const std::vector<CollectivesBenchRow> rows{
       {"all_reduce", "mpi", DType::bf16, 2, 2'000'000, 1'000'000, "sum", 7, 0.001, 2e9, 2e9}};
-  EXPECT_EQ(bench_json(rows),
+  EXPECT_EQ(collectives_json(rows),
             "{\"rows\": [\n  {\"operation\": \"all_reduce\", \"transport\": \"mpi\", \"dtype\": "
             "\"bf16\", \"ranks\": 2, \"bytes\": 2000000, \"count\": 1000000, \"redop\": \"sum\", "
             "\"seconds\": "
             "0.001, \"algbw\": 2e+09, \"busbw\": 2e+09, \"wrong\": 7}\n]}\n");
-  const std::string table = bench_table(rows);
+  const std::string table = collectives_table(rows);
   EXPECT_THAT(table, HasSubstr("all_reduce"));
   EXPECT_THAT(table, HasSubstr("1.0000"));
   EXPECT_THAT(table, HasSubstr("2.000"));
 }
 
 }  // namespace
-}  // namespace trireme::comm
+}  // namespace trireme::bench

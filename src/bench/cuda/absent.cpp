@@ -2,10 +2,10 @@
 // The CUDA part of allocators.hpp in a build without CUDA.
 #include "bench/allocators.hpp"
 
-namespace trireme::device {
+namespace trireme::bench {
 
-std::vector<Allocator> cuda_allocators(Stream& /*stream*/) {
+std::vector<Allocator> cuda_allocators(device::Stream& /*stream*/) {
   return {};
 }
 
-}  // namespace trireme::device
+}  // namespace trireme::bench

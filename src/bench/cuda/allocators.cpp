@@ -6,10 +6,10 @@
 #include "device/cuda/check.hpp"
 #include "device/cuda/handle.hpp"
 
-namespace trireme::device {
+namespace trireme::bench {
 
-std::vector<Allocator> cuda_allocators(Stream& stream) {
-  const cudaStream_t queue = cuda::handle_of(stream);
+std::vector<Allocator> cuda_allocators(device::Stream& stream) {
+  const cudaStream_t queue = device::cuda::handle_of(stream);
   const auto take = [](std::size_t bytes) {
     void* at = nullptr;
     TRIREME_CUDA(cudaMalloc(&at, bytes));
@@ -25,4 +25,4 @@ std::vector<Allocator> cuda_allocators(Stream& stream) {
            [queue](std::byte* at) { TRIREME_CUDA(cudaFreeAsync(at, queue)); }}};
 }
 
-}  // namespace trireme::device
+}  // namespace trireme::bench

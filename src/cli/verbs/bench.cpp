@@ -19,8 +19,10 @@
 #include "bench/collectives.hpp"
 #include "bench/engine.hpp"
 #include "bench/generate.hpp"
+#include "bench/matmul.hpp"
 #include "bench/ops.hpp"
 #include "bench/pool.hpp"
+#include "bench/repetitions.hpp"
 #include "bench/shards.hpp"
 #include "cli/deck_plan.hpp"
 #include "cli/fit_command.hpp"
@@ -29,15 +31,11 @@
 #include "cli/under_mpi.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "deck/deck.hpp"
-#include "measure/ceiling.hpp"
 #include "session/machine.hpp"
 #include "session/rank_memory.hpp"
 
 namespace trireme::cli {
 namespace {
-
-/// Of `engine` and `shards` unless given otherwise; the others' requests have their own.
-constexpr int repetitions = 21;
 
 struct Report {
   std::string table, json;
@@ -112,14 +110,14 @@ ExitCode bench_deck(
 
 Action declare_bench_reduce(CLI::App& command) {
   struct Asked : Common {
-    comm::BenchRequest request;
+    bench::CollectivesBenchRequest request;
     DeckArguments deck;
     std::string fit;
   };
   static constexpr std::pair<DType, const char*> dtypes[] = {{DType::f32, "fp32"},
                                                              {DType::bf16, "bf16"}};
   const auto asked = std::make_shared<Asked>();
-  comm::BenchRequest& request = asked->request;
+  bench::CollectivesBenchRequest& request = asked->request;
   add_common(command, *asked);
   const CLI::Option* bytes = command.add_option("--bytes", request.bytes, "Sizes of a bucket")
                                  ->delimiter(',')
@@ -155,15 +153,15 @@ Action declare_bench_reduce(CLI::App& command) {
       return fit_command(arguments, asked->deck, asked->fit, fitted);
     }
     return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
-      comm::BenchRequest timed = asked->request;
+      bench::CollectivesBenchRequest timed = asked->request;
       timed.repetitions = asked->repetitions.value_or(timed.repetitions);
       const bool on_gpus =
           std::ranges::find(timed.transports, comm::Transport::nccl) != timed.transports.end();
       const auto device = session::open_device(
           on_gpus ? session::DeviceChoice::cuda : session::DeviceChoice::cpu, 1, world);
-      const auto rows = comm::bench_reduce(world, *device, timed);
+      const auto rows = bench::bench_collectives(world, *device, timed);
       const bool right = std::ranges::all_of(rows, [](const auto& row) { return row.wrong == 0; });
-      return Report{comm::bench_table(rows), comm::bench_json(rows),
+      return Report{bench::collectives_table(rows), bench::collectives_json(rows),
                     right ? ExitCode::done : ExitCode::environment};
     });
   };
@@ -171,20 +169,19 @@ Action declare_bench_reduce(CLI::App& command) {
 
 Action declare_bench_matmul(CLI::App& command) {
   return [asked = declare_deck_bench(command, false)](Arguments arguments) {
-    return bench_deck(
-        arguments, *asked,
-        [&](const session::Job& job, device::Device& device, comm::World& world) {
-          measure::MatmulBenchRequest request{
-              .sequences = job.batch.sequences / world.size(),
-              .micro_sequences = job.batch.micro_sequences,
-              .threads = omp_get_max_threads(),
-              .options = session::operation_options(job, device).products};
-          request.repetitions = asked->repetitions.value_or(request.repetitions);
-          const auto products = measure::bench_matmul(
-              job.shape, session::choose_dtype(job.run.precision, device, world), device, world,
-              request);
-          return Report{measure::matmul_table(products), measure::matmul_json(products)};
-        });
+    return bench_deck(arguments, *asked,
+                      [&](const session::Job& job, device::Device& device, comm::World& world) {
+                        bench::MatmulBenchRequest request{
+                            .sequences = job.batch.sequences / world.size(),
+                            .micro_sequences = job.batch.micro_sequences,
+                            .threads = omp_get_max_threads(),
+                            .options = session::operation_options(job, device).products};
+                        request.repetitions = asked->repetitions.value_or(request.repetitions);
+                        const auto products = bench::bench_matmul(
+                            job.shape, session::choose_dtype(job.run.precision, device, world),
+                            device, world, request);
+                        return Report{bench::matmul_table(products), bench::matmul_json(products)};
+                      });
   };
 }
 
@@ -234,8 +231,8 @@ Action declare_bench_engine(CLI::App& command) {
     return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
       Report report;
       with_deck(world, "bench", asked->deck, [&](const session::Job& job, Log& log) {
-        const auto result =
-            bench::bench_engine(job, world, log, asked->repetitions.value_or(repetitions));
+        const auto result = bench::bench_engine(
+            job, world, log, asked->repetitions.value_or(bench::usual_repetitions));
         report = {bench::engine_table(result), bench::engine_json(result)};
         return ExitCode::done;
       });
@@ -257,15 +254,15 @@ Action declare_bench_shards(CLI::App& command) {
     const deck::Deck deck =
         parse_for_plan(asked->deck.path, asked->deck.overrides, circumstances_of(asked->ranks));
     const DeckPlan plan = plan_of(deck, asked->ranks);
-    const auto result = reduce::bench_shards(plan.plan, *device::make_cpu_device(1),
-                                             asked->repetitions.value_or(repetitions));
-    return give({reduce::shards_table(result), reduce::shards_json(result)}, asked->json);
+    const auto result = bench::bench_shards(plan.plan, *device::make_cpu_device(1),
+                                            asked->repetitions.value_or(bench::usual_repetitions));
+    return give({bench::shards_table(result), bench::shards_json(result)}, asked->json);
   };
 }
 
 Action declare_bench_pool(CLI::App& command) {
   struct Asked : Common {
-    device::PoolBenchRequest request;
+    bench::PoolBenchRequest request;
     std::string device = "cpu";
   };
   const auto asked = std::make_shared<Asked>();
@@ -277,12 +274,12 @@ Action declare_bench_pool(CLI::App& command) {
       ->check(CLI::IsMember({"cpu", "cuda"}));
   return [asked](Arguments) {
     expect_new_file(asked->json);
-    device::PoolBenchRequest request = asked->request;
+    bench::PoolBenchRequest request = asked->request;
     request.repetitions = asked->repetitions.value_or(request.repetitions);
     const auto device =
         asked->device == "cuda" ? device::make_cuda_device(0) : device::make_cpu_device(1);
-    const auto bench = device::bench_pool(*device, request);
-    return give({device::pool_table(bench), device::pool_json(bench)}, asked->json);
+    const auto leases = bench::bench_pool(*device, request);
+    return give({bench::pool_table(leases), bench::pool_json(leases)}, asked->json);
   };
 }
 
