@@ -56,4 +56,42 @@ GptShape resolve(const ModelConfig& config) {
   return shape;
 }
 
+ModelConfig config_of(const GptShape& shape) {
+  ModelConfig config{.layers = shape.layers,
+                     .heads = shape.heads,
+                     .channels = shape.channels,
+                     .context = shape.context,
+                     .vocabulary = shape.vocabulary};
+  const GptShape gpt2;
+  const auto give = [](auto& key, const auto& value, const auto& usual) {
+    if (value != usual)
+      key.value = value;
+  };
+  give(config.key_value_heads, shape.grouped_heads, gpt2.grouped_heads);
+  give(config.head_channels, shape.head_width, gpt2.head_width);
+  give(config.norm, shape.norm, gpt2.norm);
+  give(config.norm_gain, shape.norm_gain, gpt2.norm_gain);
+  give(config.norm_epsilon, shape.norm_epsilon, gpt2.norm_epsilon);
+  give(config.embedding_norm, shape.embedding_norm, gpt2.embedding_norm);
+  give(config.qk_norm, shape.qk_norm, gpt2.qk_norm);
+  give(config.activation, shape.activation, gpt2.activation);
+  give(config.mlp_channels, shape.hidden, gpt2.hidden);
+  give(config.positions, shape.positions, gpt2.positions);
+  give(config.rotary_theta, shape.rotary_theta, gpt2.rotary_theta);
+  give(config.rotary_scaling.factor, shape.rotary_scaling.factor, gpt2.rotary_scaling.factor);
+  give(config.rotary_scaling.low_freq_factor, shape.rotary_scaling.low_freq_factor,
+       gpt2.rotary_scaling.low_freq_factor);
+  give(config.rotary_scaling.high_freq_factor, shape.rotary_scaling.high_freq_factor,
+       gpt2.rotary_scaling.high_freq_factor);
+  give(config.rotary_scaling.original_context, shape.rotary_scaling.original_context,
+       gpt2.rotary_scaling.original_context);
+  config.bias.value = shape.bias;
+  config.tied_head.value = shape.tied_head;
+  give(config.attention_window, shape.attention_window, gpt2.attention_window);
+  if (shape.long_layers.any())
+    config.window_pattern.value = pattern_of(shape.long_layers, shape.layers);
+  give(config.logit_softcap, shape.logit_softcap, gpt2.logit_softcap);
+  return config;
+}
+
 }  // namespace trireme::model

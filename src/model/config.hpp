@@ -220,4 +220,10 @@ void describe(V& v, ModelConfig& c) {
 /// to report; the token of a document mask is the tokenizer's.
 GptShape resolve(const ModelConfig& config);
 
+/// The way back, of what can no longer change in a trained model: without preset and family, with
+/// the sizes, `bias` and `tied_head`, and every other key only where it differs from GPT-2's.
+/// resolve() of it is `shape` but for what belongs to training alone: dropout, recompute,
+/// output_init, z_loss and loss_rows; and but for the token of a document mask.
+ModelConfig config_of(const GptShape& shape);
+
 }  // namespace trireme::model

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <concepts>
 #include <numeric>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -22,17 +25,133 @@
 namespace trireme::weights {
 namespace {
 
-std::int64_t number(const record::NameValues& facts,
-                    const char* name,
-                    const std::string& directory) {
-  for (const auto& [known, value] : facts) {
-    std::int64_t read = 0;
-    if (known == name &&
-        std::from_chars(value.data(), value.data() + value.size(), read).ec == std::errc())
-      return read;
+template <class T>
+concept Fact = std::same_as<T, bool> || std::same_as<T, std::int64_t> || std::same_as<T, double> ||
+    std::same_as<T, std::string> || NamedEnum<T>;
+
+/// The name of the fact for a key of a section: rotary_scaling.factor is rotary_factor.
+std::string prefix_of(std::string_view section) {
+  return std::string(section.substr(0, section.find('_'))) + "_";
+}
+
+/// Visits a model that config_of() describes.
+class FactWriter {
+ public:
+  explicit FactWriter(record::NameValues& facts, std::string prefix = {})
+      : facts_(facts), prefix_(std::move(prefix)) {}
+
+  template <Fact T>
+  void operator()(const char* name, T& value, const Key<T>& key) {
+    if (key.change == Change::never)
+      facts_.emplace_back(prefix_ + name, text_of(value));
   }
-  throw UserError({directory, 0, 0},
-                  fmt::format("the checkpoint does not contain the model's {}", name));
+  template <Fact T>
+  void operator()(const char* name, Or<T>& value, const Key<Or<T>>& key) {
+    if (key.change == Change::never && value.given())
+      facts_.emplace_back(prefix_ + name, text_of(*value.value));
+  }
+  void operator()(const char* /*name*/,
+                  model::RecomputeKey& /*value*/,
+                  const Key<model::RecomputeKey>& /*key*/) {}
+  template <class Config>
+  void section(const char* name, Config& config) {
+    FactWriter inner(facts_, prefix_of(name));
+    describe(inner, config);
+  }
+
+ private:
+  template <Fact T>
+  static std::string text_of(const T& value) {
+    if constexpr (std::same_as<T, bool>)
+      return value ? "1" : "0";
+    else if constexpr (NamedEnum<T>)
+      return word(value);
+    else
+      return fmt::format("{}", value);  // of a double: the same bits come back
+  }
+
+  record::NameValues& facts_;
+  const std::string prefix_;
+};
+
+/// The way back. A key that may be left open in a deck may be absent, and stays open.
+class FactReader {
+ public:
+  FactReader(const record::NameValues& facts, const std::string& directory, std::string prefix = {})
+      : facts_(facts), directory_(directory), prefix_(std::move(prefix)) {}
+
+  template <Fact T>
+  void operator()(const char* name, T& value, const Key<T>& key) const {
+    if (key.change != Change::never)
+      return;
+    const std::string* text = find(name);
+    if (text == nullptr)
+      throw UserError({directory_}, fmt::format("the checkpoint does not contain the model's {}",
+                                                prefix_ + name));
+    read(name, *text, value);
+  }
+  template <Fact T>
+  void operator()(const char* name, Or<T>& value, const Key<Or<T>>& key) const {
+    if (key.change != Change::never)
+      return;
+    if (const std::string* text = find(name))
+      read(name, *text, value.value.emplace());
+  }
+  void operator()(const char* /*name*/,
+                  model::RecomputeKey& /*value*/,
+                  const Key<model::RecomputeKey>& /*key*/) const {}
+  template <class Config>
+  void section(const char* name, Config& config) const {
+    const FactReader inner(facts_, directory_, prefix_of(name));
+    describe(inner, config);
+  }
+  [[noreturn]] void refuse(const char* name, const std::string& text) const {
+    throw UserError({directory_},
+                    fmt::format("the checkpoint has {} for the model's {}", text, prefix_ + name));
+  }
+
+ private:
+  [[nodiscard]] const std::string* find(const char* name) const {
+    const auto found =
+        std::ranges::find(facts_, prefix_ + name, &record::NameValues::value_type::first);
+    return found == facts_.end() ? nullptr : &found->second;
+  }
+  template <Fact T>
+  void read(const char* name, const std::string& text, T& value) const {
+    if constexpr (std::same_as<T, bool>) {
+      std::int64_t number = 0;
+      read(name, text, number);
+      value = number != 0;
+    } else if constexpr (std::same_as<T, std::string>) {
+      value = text;
+    } else if constexpr (NamedEnum<T>) {
+      for (const auto& [known, spelling] : EnumNames<T>::table)
+        if (text == spelling) {
+          value = known;
+          return;
+        }
+      refuse(name, text);
+    } else if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc()) {
+      refuse(name, text);
+    }
+  }
+
+  const record::NameValues& facts_;
+  const std::string& directory_;
+  const std::string prefix_;
+};
+
+bool within(std::int64_t size, std::int64_t most) {
+  return size >= 1 && size <= most;
+}
+
+/// Sizes with which can be computed; what is open is no problem.
+bool sizes_are_possible(const model::ModelConfig& config) {
+  return within(config.layers, model::most_layers) && within(config.heads, 1024) &&
+         within(config.channels, 65536) && within(config.context, 1 << 20) &&
+         within(config.vocabulary, 1 << 20) && within(config.key_value_heads.value_or(1), 1024) &&
+         within(config.head_channels.value_or(1), 65536) &&
+         within(config.mlp_channels.value_or(1), 1 << 20);
 }
 
 bool rotary_is_possible(const model::GptShape& shape) {
@@ -43,59 +162,16 @@ bool rotary_is_possible(const model::GptShape& shape) {
           s.original_context >= 1);
 }
 
-/// Facts that a checkpoint may have; what it does not state is left unchanged.
-struct OptionalFacts {
-  const record::NameValues& facts;
-  const std::string& directory;
-
-  [[nodiscard]] const std::string* find(const char* name) const {
-    const auto found = std::ranges::find(facts, name, &record::NameValues::value_type::first);
-    return found == facts.end() ? nullptr : &found->second;
-  }
-  [[noreturn]] void refuse(const char* name, const std::string& value) const {
-    throw UserError({directory},
-                    fmt::format("the checkpoint has {} for the model's {}", value, name));
-  }
-  template <class T>
-  void number(const char* name, T& to) const {
-    const std::string* value = find(name);
-    if (value != nullptr &&
-        std::from_chars(value->data(), value->data() + value->size(), to).ec != std::errc())
-      refuse(name, *value);
-  }
-  void flag(const char* name, bool& to) const {
-    std::int64_t value = to ? 1 : 0;
-    number(name, value);
-    to = value != 0;
-  }
-  template <NamedEnum E>
-  void choice(const char* name, E& to) const {
-    const std::string* value = find(name);
-    if (value == nullptr)
-      return;
-    for (const auto& [known, text] : EnumNames<E>::table)
-      if (*value == text) {
-        to = known;
-        return;
-      }
-    refuse(name, *value);
-  }
-};
+bool is_possible(const model::GptShape& shape) {
+  return (shape.head_width != 0 || shape.channels % shape.heads == 0) &&
+         shape.heads % shape.key_value_heads() == 0 && within(shape.mlp_channels(), 1 << 20) &&
+         shape.norm_epsilon > 0 && shape.logit_softcap >= 0 && shape.attention_window >= 0 &&
+         rotary_is_possible(shape);
+}
 
 /// A checkpoint of a shape that no model has would be taken apart by our own contracts.
-void expect_model(const model::GptShape& shape, const std::string& directory) {
-  const auto within = [](std::int64_t size, std::int64_t most) {
-    return size >= 1 && size <= most;
-  };
-  if (!within(shape.layers, model::most_layers) || !within(shape.heads, 1024) ||
-      !within(shape.channels, 65536) || !within(shape.context, 1 << 20) ||
-      !within(shape.vocabulary, 1 << 20) ||
-      (shape.head_width == 0 && shape.channels % shape.heads != 0) ||
-      !within(shape.head_channels(), 65536) || !within(shape.key_value_heads(), shape.heads) ||
-      shape.heads % shape.key_value_heads() != 0 || !within(shape.mlp_channels(), 1 << 20) ||
-      !(shape.norm_epsilon > 0) || !(shape.logit_softcap >= 0) || shape.attention_window < 0 ||
-      !rotary_is_possible(shape))
-    throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
+[[noreturn]] void refuse_model(const std::string& directory) {
+  throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
 }
 
 /// Serialized. Checkpoints from before tokenizers were kept mean bytes, as resumed runs do.
@@ -109,79 +185,27 @@ std::string tokenizer_of_facts(const record::CheckpointFacts& facts) {
 
 }  // namespace
 
-// A fact beyond those that every checkpoint has is one in which the model differs from GPT-2: so
-// checkpoints of GPT-2 stay as they always were.
 record::NameValues model_facts(const model::GptShape& shape) {
-  record::NameValues facts{
-      {"layers", std::to_string(shape.layers)},         {"heads", std::to_string(shape.heads)},
-      {"channels", std::to_string(shape.channels)},     {"context", std::to_string(shape.context)},
-      {"vocabulary", std::to_string(shape.vocabulary)}, {"bias", shape.bias ? "1" : "0"},
-      {"tied_head", shape.tied_head ? "1" : "0"}};
-  const model::GptShape gpt2;
-  const auto add = [&](const char* name, const auto& value, const auto& usual) {
-    if (value == usual)
-      return;
-    if constexpr (NamedEnum<std::remove_cvref_t<decltype(value)>>)
-      facts.emplace_back(name, word(value));
-    else
-      facts.emplace_back(name, fmt::format("{}", value));  // of a double: the same bits come back
-  };
-  add("key_value_heads", shape.grouped_heads, gpt2.grouped_heads);
-  add("head_channels", shape.head_width, gpt2.head_width);
-  add("mlp_channels", shape.hidden, gpt2.hidden);
-  add("norm", shape.norm, gpt2.norm);
-  add("norm_gain", shape.norm_gain ? 1 : 0, gpt2.norm_gain ? 1 : 0);
-  add("embedding_norm", shape.embedding_norm ? 1 : 0, gpt2.embedding_norm ? 1 : 0);
-  add("norm_epsilon", shape.norm_epsilon, gpt2.norm_epsilon);
-  add("qk_norm", shape.qk_norm, gpt2.qk_norm);
-  add("activation", shape.activation, gpt2.activation);
-  add("positions", shape.positions, gpt2.positions);
-  add("rotary_theta", shape.rotary_theta, gpt2.rotary_theta);
-  const model::RotaryScaling &scaling = shape.rotary_scaling, none;
-  add("rotary_factor", scaling.factor, none.factor);
-  add("rotary_low_freq_factor", scaling.low_freq_factor, none.low_freq_factor);
-  add("rotary_high_freq_factor", scaling.high_freq_factor, none.high_freq_factor);
-  add("rotary_original_context", scaling.original_context, none.original_context);
-  add("attention_window", shape.attention_window, gpt2.attention_window);
-  if (shape.long_layers.any())
-    facts.emplace_back("window_pattern", model::pattern_of(shape.long_layers, shape.layers));
-  add("logit_softcap", shape.logit_softcap, gpt2.logit_softcap);
+  record::NameValues facts;
+  FactWriter writer(facts);
+  model::ModelConfig config = model::config_of(shape);
+  describe(writer, config);
   return facts;
 }
 
 model::GptShape shape_from(const record::NameValues& facts, const std::string& directory) {
-  const auto read = [&](const char* name) { return number(facts, name, directory); };
-  model::GptShape shape;
-  shape.layers = read("layers");
-  shape.heads = read("heads");
-  shape.channels = read("channels");
-  shape.context = read("context");
-  shape.vocabulary = read("vocabulary");
-  shape.bias = read("bias") != 0;
-  shape.tied_head = read("tied_head") != 0;
-  const OptionalFacts more{facts, directory};
-  more.number("key_value_heads", shape.grouped_heads);
-  more.number("head_channels", shape.head_width);
-  more.number("mlp_channels", shape.hidden);
-  more.choice("norm", shape.norm);
-  more.flag("norm_gain", shape.norm_gain);
-  more.flag("embedding_norm", shape.embedding_norm);
-  more.number("norm_epsilon", shape.norm_epsilon);
-  more.choice("qk_norm", shape.qk_norm);
-  more.choice("activation", shape.activation);
-  more.choice("positions", shape.positions);
-  more.number("rotary_theta", shape.rotary_theta);
-  more.number("rotary_factor", shape.rotary_scaling.factor);
-  more.number("rotary_low_freq_factor", shape.rotary_scaling.low_freq_factor);
-  more.number("rotary_high_freq_factor", shape.rotary_scaling.high_freq_factor);
-  more.number("rotary_original_context", shape.rotary_scaling.original_context);
-  more.number("attention_window", shape.attention_window);
-  if (const std::string* pattern = more.find("window_pattern")) {
-    shape.long_layers = model::long_layers(*pattern, shape.layers);
-    if (*pattern != model::pattern_of(shape.long_layers, shape.layers))
-      more.refuse("window_pattern", *pattern);
-  }
-  more.number("logit_softcap", shape.logit_softcap);
+  model::ModelConfig config;
+  const FactReader reader(facts, directory);
+  describe(reader, config);
+  if (!sizes_are_possible(config))
+    refuse_model(directory);
+  if (const auto& pattern = config.window_pattern.value;
+      pattern &&
+      model::pattern_of(model::long_layers(*pattern, config.layers), config.layers) != *pattern)
+    reader.refuse("window_pattern", *pattern);
+  const model::GptShape shape = resolve(config);
+  if (!is_possible(shape))
+    refuse_model(directory);
   return shape;
 }
 
@@ -203,7 +227,6 @@ StoredModel open_checkpoint(const std::string& directory) {
   model.step = manifest.facts.step;
   model.tokenizer = tokenizer_of_facts(manifest.facts);
   model.tokenizer_place = model.shape_file;
-  expect_model(model.shape, directory);
   for (const auto& [key, value] : manifest.facts.deck) {
     if (key == "model.dropout")
       std::from_chars(value.data(), value.data() + value.size(), model.shape.dropout);

@@ -15,9 +15,13 @@ namespace trireme::weights {
 /// The state that holds weights, in every checkpoint and of every optimizer: its first slot.
 inline constexpr const char* master_state = "master";
 
-/// The model's sizes and options as a checkpoint states them; what two checkpoints must share.
+/// The model as a checkpoint states it, and what two checkpoints must share: the keys of the deck's
+/// section `model` that no resume may change, by their describe(), as far as config_of() gives
+/// them. A key beyond the sizes, `bias` and `tied_head` is stated where it differs from GPT-2's; so
+/// a new key leaves the facts of known models as they are.
 record::NameValues model_facts(const model::GptShape& shape);
-/// The way back. Throws UserError when a fact is missing or no number.
+/// The way back; absent facts take their defaults. Throws UserError when a size is missing, a fact
+/// is no value of its key, or no model has these sizes.
 model::GptShape shape_from(const record::NameValues& facts, const std::string& directory);
 
 /// Those among `facts` about the origin of the first weights.

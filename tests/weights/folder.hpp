@@ -196,7 +196,7 @@ inline std::string config_of(const model::GptShape& shape) {
 /// A folder of the tiny model, which a test may change before it is written.
 struct Folder {
   explicit Folder(const model::GptShape& given = tiny_shape())
-      : shape(given), config(config_of(given)), tensors(tensors_of(given)) {}
+      : shape(given), config(weights::config_of(given)), tensors(tensors_of(given)) {}
 
   const std::string& write() const {
     test::write_bytes(directory / "config.json", config);
