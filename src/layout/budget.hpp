@@ -85,7 +85,7 @@ struct Budget {
 /// What bytes depend on beside the plan and the slots. Gradients are fp32.
 struct BudgetOptions {
   DType parameter_dtype = DType::f32;
-  Shard shard = Shard::optimizer;
+  Shard shard = default_shard;
   DType wire_dtype = DType::f32;  ///< what gradients travel as
   int partial_sums = 0;           ///< further gradient arenas, to add up a rank's leaves
   bool snapshot = false;          ///< checkpoints are written from a copy

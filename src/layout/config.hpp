@@ -26,6 +26,7 @@ enum class BucketOrder : std::uint8_t { reverse, registration };
 /// optimizer: the optimizer's state (ZeRO stage 1). gradients: those as well (stage 2). parameters:
 /// these as well (stage 3).
 enum class Shard : std::uint8_t { none, optimizer, gradients, parameters };
+inline constexpr Shard default_shard = Shard::optimizer;
 
 /// Whether whole gradients exist for a few buckets at a time only.
 constexpr bool shards_gradients(Shard shard) {

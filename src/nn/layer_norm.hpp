@@ -16,7 +16,7 @@ struct LayerNormConfig {
   bool gain = true;
   bool bias = true;
   bool centered = true;  ///< false: RMS normalization, which has no bias
-  double epsilon = 1e-5;
+  double epsilon = 0;
 };
 
 class LayerNorm final : public Norm {

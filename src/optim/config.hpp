@@ -10,6 +10,7 @@
 #include "base/dtype.hpp"
 #include "base/key.hpp"
 
+#include "ops/optimizer/muon.hpp"
 #include "ops/optimizer/orthogonalize_options.hpp"
 
 namespace trireme::optim {
@@ -60,9 +61,9 @@ struct MuonConfig {
   double momentum = 0.95;
   std::int64_t momentum_warmup_steps = 0;
   double momentum_start = 0.85;
-  bool nesterov = true;
-  std::int64_t steps = 5;
-  ops::Coefficients coefficients = ops::Coefficients::newton_schulz;
+  bool nesterov = ops::MuonStep().nesterov;
+  std::int64_t steps = ops::OrthogonalizeOptions().steps;
+  ops::Coefficients coefficients = ops::OrthogonalizeOptions().coefficients;
   double update_rms = 0.2;
 };
 

@@ -43,14 +43,14 @@ struct CheckReplicasConfig {
 };
 
 struct ParallelConfig {
-  layout::Shard shard = layout::Shard::optimizer;
+  layout::Shard shard = layout::default_shard;
   NumberOr<Replicate> replicate;
   comm::Transport transport = comm::Transport::automatic;
   Or<std::int64_t> bucket_elements;
   layout::BucketOrder bucket_order = layout::BucketOrder::reverse;
   std::vector<std::string> bucket_boundaries;
-  std::int64_t prefetch = 1;
-  bool reshard_after_forward = true;
+  std::int64_t prefetch = layout::GatherOptions{}.prefetch;
+  bool reshard_after_forward = layout::GatherOptions{}.reshard_after_forward;
   layout::Padding padding = layout::default_padding;
   comm::Reduction reduction = comm::Reduction::sum;
   Or<std::int64_t> logical_shards{.value = std::nullopt, .keyword = "none"};
