@@ -122,8 +122,8 @@ namespace detail {
                                        __LINE__);                                                  \
   } while (false)
 
-/// Conditions inside a function (ASSERT) and at its end (ENSURE); checked in audit builds, compiled
-/// always.
+/// A condition inside of a function that costs too much to be checked in every build: checked in
+/// audit builds, compiled always.
 #ifdef TRIREME_AUDIT
 #define TRIREME_AUDIT_ENABLED true
 #else
@@ -134,10 +134,4 @@ namespace detail {
     if (TRIREME_AUDIT_ENABLED && !(condition)) [[unlikely]]                                        \
       ::trireme::detail::fail_contract("asserted", #condition, fmt::format(__VA_ARGS__), __FILE__, \
                                        __LINE__);                                                  \
-  } while (false)
-#define TRIREME_ENSURE(condition, ...)                                                            \
-  do {                                                                                            \
-    if (TRIREME_AUDIT_ENABLED && !(condition)) [[unlikely]]                                       \
-      ::trireme::detail::fail_contract("ensured", #condition, fmt::format(__VA_ARGS__), __FILE__, \
-                                       __LINE__);                                                 \
   } while (false)
