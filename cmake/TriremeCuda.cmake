@@ -111,7 +111,7 @@ if(TRIREME_HAVE_CUDA AND NOT TRIREME_CUDA STREQUAL "EMULATED")
   # waiting would hide whoever forgot to.
   target_compile_definitions(trireme_cuda_runtime INTERFACE TRIREME_HAVE_CUDA=1 $<$<BOOL:${TRIREME_AUDIT}>:TRIREME_WAIT_FOR_KERNELS=1>)
   # Constexpr functions of base are called in kernels. No kernel may spill registers or keep an array in local memory: it would wait for
-  # memory where nobody sees it.
+  # memory, and no test would show that.
   set(_kernel_warnings -Xptxas=-warn-spills,-warn-lmem-usage)
   if(TRIREME_WERROR)
     string(APPEND _kernel_warnings ,-Werror)

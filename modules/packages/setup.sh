@@ -84,7 +84,7 @@ install_missing() { # says why not on standard error
       return 1
     fi
     as_root=(sudo)
-    [ -t 0 ] || as_root=(sudo -n) # without a terminal nobody can type a password
+    [ -t 0 ] || as_root=(sudo -n) # without a terminal no password can be typed
     if ! "${as_root[@]}" true; then
       echo "these packages are missing, and sudo is not allowed here: ${missing[*]}" >&2
       return 1

@@ -301,7 +301,7 @@ class Checker : Findings {
         say("parallel.transport", "nccl: this build has no CUDA");
       else if (readable({"run.device"}) &&
                config_.run.device == trireme::session::DeviceChoice::cpu)
-        disagree({{"parallel.transport", "nccl carries memory of GPUs, and run.device is cpu"},
+        disagree({{"parallel.transport", "nccl needs GPUs, and run.device is cpu"},
                   {"run.device", "cpu, but parallel.transport is nccl"}});
     }
     if (readable({"parallel.transport"}) &&

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deck section `parallel`: how ranks exchange gradients and parameters. The switches change
-// time and memory only, never a result, with two exceptions: gradient_dtype: bf16 rounds, and each
-// value of `reduction` adds in its own order.
+// The deck section `parallel`: how ranks exchange gradients and parameters. Keys change time
+// and memory only, never a result, with these exceptions, which the keys' help states:
+//
+//   gradient_dtype, nccl_bf16_sum   bf16 rounds what travels, and NCCL the sums on the way
+//   reduction, logical_shards       each adds in its own order; with reduction: sum so does each
+//                                   transport and each `replicate`
+//   reduce_every, shard             where each micro-step is reduced, their sums are added up in
+//                                   another order
+//   nccl_blocks, product_blocks     a GPU's libraries may choose other algorithms
 #pragma once
 
 #include <cstdint>

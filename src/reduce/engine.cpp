@@ -36,7 +36,7 @@ Engine::Impl::Impl(const layout::Plan& plan,
       leaves_(leaves_per_rank(config, plan.all_ranks()), plan_, gradients_.all(), device),
       owned_(plan.buckets().size()),
       buckets_(plan.buckets().size()),
-      tenants_(gradients_.ring() ? gradients_.ring()->num_slots() : 0),
+      slot_buckets_(gradients_.ring() ? gradients_.ring()->num_slots() : 0),
       reported_(plan.parameters().size()) {
   TRIREME_EXPECT(plan_.ranks() == communicator_.size(),
                  "a plan for {} ranks on a communicator of {}", plan_.ranks(),

@@ -100,8 +100,8 @@ class Engine::Impl final : private CollectiveQueue::Source {
   }
 
   std::vector<BucketRun> buckets_;
-  std::vector<std::optional<BucketIndex>> tenants_;  // by slot: its latest bucket
-  std::vector<ReductionTimes> reduction_times_;      // result of the last times()
+  std::vector<std::optional<BucketIndex>> slot_buckets_;  // by slot: its latest bucket
+  std::vector<ReductionTimes> reduction_times_;           // result of the last times()
   std::vector<GatherTimes> gather_times_;
   ops::StreamSum* leaf_squares_ = nullptr;       // sum of measure_leaves()
   device::Buffer findings_;                      // memory of not_finite_

@@ -78,15 +78,15 @@ void Engine::Impl::before_write(ParameterIndex parameter) {
   BucketRun& run = run_of(bucket);
   if (!gradients_.ring() || run.begun)
     return;
-  std::optional<BucketIndex>& tenant = tenants_[gradients_.ring()->slot(bucket)];
-  if (tenant) {
-    const BucketRun& before = run_of(*tenant);
+  std::optional<BucketIndex>& previous = slot_buckets_[gradients_.ring()->slot(bucket)];
+  if (previous) {
+    const BucketRun& before = run_of(*previous);
     TRIREME_EXPECT(!before.begun || before.phase == Phase::reducing,
                    "{} is written to memory of bucket {}, which is {}",
-                   plan_.parameter(parameter).name, at(*tenant), name(before.phase));
-    await_reduction(*tenant);
+                   plan_.parameter(parameter).name, at(*previous), name(before.phase));
+    await_reduction(*previous);
   }
-  tenant = bucket;
+  previous = bucket;
   run.begun = true;
   device_.fill_zero(gradients_.bucket(bucket), compute_);
 }

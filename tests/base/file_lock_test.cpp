@@ -70,11 +70,11 @@ TEST_F(FileLocks, EndWithTheirProcess) {
 
 TEST_F(FileLocks, NameWhoSignedLast) {
   FileLock lock(path());
-  EXPECT_EQ(lock.holder("nobody"), "nobody");
+  EXPECT_EQ(lock.holder("unknown"), "unknown");
   std::ofstream(path()) << "process 1 on a host with a very long name\n";
-  EXPECT_EQ(lock.holder("nobody"), "process 1 on a host with a very long name");
+  EXPECT_EQ(lock.holder("unknown"), "process 1 on a host with a very long name");
   lock.sign("node07");
-  EXPECT_EQ(lock.holder("nobody"), "process " + std::to_string(::getpid()) + " on node07");
+  EXPECT_EQ(lock.holder("unknown"), "process " + std::to_string(::getpid()) + " on node07");
 }
 
 TEST_F(FileLocks, WithoutADirectoryAreAStorageError) {

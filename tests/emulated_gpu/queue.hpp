@@ -34,7 +34,7 @@ namespace emulated {
 cudaError_t enqueue(cudaStream_t stream, std::string what, std::function<void()> work);
 
 /// From now on each item called `what` takes so many seconds more, by the GPU's own clock: events
-/// after it show them, and nobody waits.
+/// after it show them, and the host does not wait.
 void charge(const std::string& what, double seconds);
 
 /// How many times the host has given work to the GPU: kernels, copies, products and collectives

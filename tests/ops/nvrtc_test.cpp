@@ -17,8 +17,8 @@ TEST(Nvrtc, OfTheToolkitHasItsMajorVersion) {
 
 TEST(Nvrtc, ThatIsMissingIsNamedWithTheWayOut) {
   EXPECT_THAT(
-      nvrtc_problem("libnvrtc-of-nobody.so.1"),
-      AllOf(HasSubstr("libnvrtc-of-nobody.so.1 cannot be opened"), HasSubstr("LD_LIBRARY_PATH")));
+      nvrtc_problem("libnvrtc-absent.so.1"),
+      AllOf(HasSubstr("libnvrtc-absent.so.1 cannot be opened"), HasSubstr("LD_LIBRARY_PATH")));
 }
 
 TEST(Nvrtc, IsNotJustAnyLibrary) {

@@ -94,7 +94,7 @@ TEST(RunDirectory, ReportsADirectoryThatCannotBeWritten) {
   ::chmod(scratch.path().c_str(), 0755);
   ::chmod((scratch / "run").c_str(), 0555);
   const auto attempt = [&](const std::string& path) {
-    if (::geteuid() == 0 && ::setuid(65534) != 0)  // root may write anywhere: be nobody
+    if (::geteuid() == 0 && ::setuid(65534) != 0)  // root may write anywhere: be another user
       std::exit(1);
     try {
       const RunDirectory directory(path, *world);

@@ -187,7 +187,7 @@ TEST_F(Sources, ManyFindingsAreCut) {
   }
 }
 
-// Root reads everything, so as root the test becomes nobody for a moment.
+// Root reads everything, so as root the test becomes another user for a moment.
 TEST_F(Sources, UnreadableFilesAndDirectoriesAreErrors) {
   write("d/good", "x");
   fs::permissions(at("d"), fs::perms(0755));
