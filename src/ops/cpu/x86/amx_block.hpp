@@ -32,10 +32,10 @@ struct Lines {
 
 /// Lines that will be needed: the rows of C, and the panel that follows. C's were as slow as the
 /// sums if they waited for the stores.
-class Errands {
+class Prefetches {
  public:
   /// Over `steps` calls. What is left of `panel` stays there.
-  TRIREME_AMX_INLINE Errands(const BlockTarget& target, std::int64_t steps, Lines& panel)
+  TRIREME_AMX_INLINE Prefetches(const BlockTarget& target, std::int64_t steps, Lines& panel)
       : c_(target.c),
         row_bytes_(target.row_bytes()),
         last_byte_(target.c_is_bf16 ? 63 : 127),

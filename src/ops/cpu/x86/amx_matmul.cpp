@@ -159,7 +159,7 @@ class MatmulAmx final : public avx512::PackedMatmul {
                                          Lines& next_panel) {
     alignas(64) float sums[block_edge * block_edge];
     multiply_tiles<false>(sums, block_edge, a, row_bytes, b, units,
-                          Errands(target, units / lanes, next_panel));
+                          Prefetches(target, units / lanes, next_panel));
     if (target.around_caches)
       store_block<true>(sums, target);
     else
