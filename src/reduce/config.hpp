@@ -113,13 +113,14 @@ void describe_gpu(V& v, ParallelConfig& c) {
          "rounds to bf16 at every rank."});
   v("nccl_blocks", c.nccl_blocks,
     {.unit = "multiprocessors",
-     .help = "Multiprocessors that an NCCL collective may use; auto: NCCL chooses.",
+     .help = "Multiprocessors that an NCCL collective may use; auto: NCCL chooses. NCCL may add up "
+             "in another order with another number.",
      .min = 1,
      .max = 64});
   v("product_blocks", c.product_blocks,
     {.unit = "multiprocessors",
      .help = "GPU: multiprocessors available to matrix products; the rest serve collectives. auto: "
-             "all.",
+             "all. The library may choose products with other bits for another number.",
      .min = 1,
      .max = 4096});
 }
