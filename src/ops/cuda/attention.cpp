@@ -8,7 +8,6 @@
 // algorithm, whose workspace grows with B·H·T², unless AttentionOptions let it go.
 #include <cmath>
 #include <memory>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -174,9 +173,9 @@ class AttentionCuda final : public Attention::Implementation {
   AttentionCuda(device::Device& device, const AttentionShape& s, const AttentionOptions& options)
       : shape_(s), sizes_{s.batch, s.time, s.heads, s.head_channels, s.key_value_heads()} {
     if (suits_cudnn(s))
-      forward_.emplace(device, s, options, false);
+      forward_ = std::make_unique<CudnnGraph>(device, s, options, false);
     if (suits_cudnn(s) && !s.drops)
-      backward_.emplace(device, s, options, true);
+      backward_ = std::make_unique<CudnnGraph>(device, s, options, true);
     TRIREME_EXPECT(suits_cudnn(s) || s.head_channels <= cuda::most_head_channels,
                    "heads of {} channels, more than {}", s.head_channels, cuda::most_head_channels);
     if (!backward_)
@@ -257,7 +256,8 @@ class AttentionCuda final : public Attention::Implementation {
 
   const AttentionShape shape_;
   const cuda::AttentionSizes sizes_;
-  std::optional<CudnnGraph> forward_, backward_;
+  // Not optionals, of whose members g++ 14 warns as uninitialized.
+  std::unique_ptr<CudnnGraph> forward_, backward_;
   device::Buffer delta_;
 };
 
