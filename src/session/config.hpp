@@ -50,12 +50,10 @@ struct GpuConfig {
 
   /// The workspace on a GPU with `memory_bytes` of memory.
   [[nodiscard]] std::size_t product_workspace_bytes(std::size_t memory_bytes) const {
-    constexpr unsigned mebi = 20, gibi = 30;
+    if (product_workspace.given())
+      return static_cast<std::size_t>(*product_workspace.value) << 20U;
     const std::size_t usual = ops::ProductOptions().workspace_bytes;
-    const bool large = timed_products && memory_bytes >= std::size_t{64} << gibi;
-    const std::size_t chosen = (large ? 4 * usual : usual) >> mebi;
-    return static_cast<std::size_t>(product_workspace.value_or(static_cast<std::int64_t>(chosen)))
-           << mebi;
+    return timed_products && memory_bytes >= std::size_t{64} << 30U ? 4 * usual : usual;
   }
 };
 

@@ -7,7 +7,7 @@
 //
 //   panel of B   [units][32 columns]
 //   panel of A   [units][12 rows]; only of a transposed A, else A is read where it lies or from a
-//                copy of its rows (avx512_matmul.cpp), widened where its units are
+//                copy of its rows (copy_rows), widened where its units are
 //
 // What a panel has beyond the matrix is zero.
 //
