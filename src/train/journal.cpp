@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/journal.hpp"
 
+#include <limits>
 #include <numeric>
 #include <tuple>
 #include <vector>
@@ -143,11 +144,12 @@ Journal::Peak Journal::peak_of(const device::Device& device) {
   return peak;
 }
 
-void Journal::add_gathers(std::span<const reduce::GatherTimes> gathers) {
+void Journal::add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began) {
   for (const reduce::GatherTimes& t : gathers) {
     const auto index = static_cast<std::uint32_t>(at(t.bucket));
     recorder_.add(timing::Name::gather_bucket, index, t.start, t.end - t.start);
-    recorder_.add(timing::Name::gather_wait, index, t.wait_begin, t.waited);
+    if (t.wait_begin >= step_began)
+      recorder_.add(timing::Name::gather_wait, index, t.wait_begin, t.waited);
   }
 }
 
@@ -166,7 +168,7 @@ void Journal::step(const record::StepRow& row, const session::StepOutcome& outco
     recorder_.add(timing::Name::reduce_exposed, index, t.wait_begin, t.waited);
     note(t.wait_begin, t.waited);
   }
-  add_gathers(outcome.times.gathers);
+  add_gathers(outcome.times.gathers, outcome.began);
   for (const reduce::GatherTimes& t : outcome.times.gathers) note(t.wait_begin, t.waited);
   for (const auto& [name, begin, waited] :
        {std::tuple{timing::Name::step_sums, outcome.sums_begin, outcome.sums_waited},
@@ -308,7 +310,8 @@ void Journal::compare_with_ceiling(const session::Session& session, Log& log) {
 }
 
 void Journal::close(std::int64_t step, session::Session& session, const session::Saver& saver) {
-  add_gathers(session.engine.take_last_gathers());
+  // No step follows, so none waited for these.
+  add_gathers(session.engine.take_last_gathers(), std::numeric_limits<double>::infinity());
   collect(step);
   const Peak peak = peak_ ? *peak_ : peak_of(*session.device);
   const std::vector<std::int64_t> slots = session.optimizer.state_bytes();

@@ -81,7 +81,9 @@ class Journal {
   void print_summary(Log& log) const;
 
  private:
-  void add_gathers(std::span<const reduce::GatherTimes> gathers);
+  /// Waits that began before the step did lie between steps, and are in the spans there: an
+  /// evaluation's, for one.
+  void add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began);
   /// On rank 0, `entry` with the file, beside the steps. When too much waits already, so does this;
   /// the other ranks then wait however long it takes: a file system that is slow is not a rank that
   /// is late.

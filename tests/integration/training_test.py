@@ -284,6 +284,22 @@ class Record(TrainingTest):
             self.assertTrue(all(wait > 0 for wait in waits), waits)
             self.assertGreaterEqual(sum(file["steps/exposed_s"][:]) + 1e-9, sum(waits))
 
+    def test_parts_of_a_step_lie_within_it(self):
+        """Evaluations, checkpoints and the end of the run wait for gathers as well, between steps."""
+        self.train_well("parallel.bucket_elements=1", "evaluate.every_steps=2", ranks=2)
+        with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
+            names = [text.decode() for text in file["timings/names"][:]]
+            within = [text.startswith("Within step:") for text in file["timings/names"].attrs["help_of"]]
+            samples = file["timings/samples"][:]
+        steps = {(int(row["rank"]), int(row["step"])): (row["begin_s"], row["begin_s"] + row["duration_s"])
+                 for row in samples if names[row["name"]] == "step"}
+        parts = [row for row in samples if within[row["name"]]]
+        self.assertTrue({"data.next", "model.train", "reduce.exposed", "gather.wait", "optim.step", "step.sums", "step.control"} <=
+                        {names[row["name"]] for row in parts})
+        for row in parts:
+            begin, end = steps[int(row["rank"]), int(row["step"])]
+            self.assertTrue(begin - 1e-6 <= row["begin_s"] and row["begin_s"] + row["duration_s"] <= end + 1e-6,
+                            f"{names[row['name']]} {row}: the step is from {begin} to {end}")
 
     def test_every_collective_of_a_step_has_its_spans(self):
         """Where micro-steps are reduced one by one, and layers gathered in each of them: no wait covers another."""
@@ -291,7 +307,7 @@ class Record(TrainingTest):
         with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
             names = [text.decode() for text in file["timings/names"][:]]
             samples = file["timings/samples"][:]
-            samples = samples[(samples["rank"] == 0) & (samples["step"] == 7)]
+            samples = samples[(samples["rank"] == 0) & (samples["step"] == 8)]  # after step 6 the checkpoint waited for the next
             buckets = file["buckets/bucket"].shape[0]
         of = {name: samples[samples["name"] == names.index(name)] for name in ("reduce.bucket", "gather.bucket", "gather.wait", "reduce.exposed")}
         # 12 sequences on two ranks, one at a time.
