@@ -1,11 +1,13 @@
-# trireme_test(NAME SOURCES … ROOMS … [RANKS 1 2 3 4] [TIMEOUT SECONDS] [LABELS …] [GPU [EMULATED_WITHOUT PATTERN …]])
+# trireme_test(NAME SOURCES … ROOMS … [RANKS 1 2 3 4] [TIMEOUT SECONDS] [LABELS …] [GPU [EMULATED_WITHOUT PATTERN …]]
+#   [SANITIZED_WITHOUT PATTERN …] [COST SECONDS])
 #
 # Builds test_NAME from GoogleTest sources. Without RANKS it is one ctest, NAME, on one process without MPI. With RANKS the
 # executable gets a main() that initializes MPI, and one ctest NAME.npN per rank count starts it under mpirun. Every test has a
 # time-out, for what hangs: at least ten times what it takes on a quiet machine, with sanitizers. Labels: `unit` or `mpi`, plus the
 # given ones; `threads` marks what the thread sanitizer is to see. GPU says that some cases mean one: where it is emulated, there is
 # one, ranks take their streams in reverse, so that communication goes before what it forgot to wait for, and the cases of
-# EMULATED_WITHOUT, which take too long, are left out. The target `unit_tests` builds what the unit tests need, the executable included;
+# EMULATED_WITHOUT, which take too long, are left out. The sanitizers go without those of SANITIZED_WITHOUT, which repeat what others run
+# once. What has a higher COST is started earlier. The target `unit_tests` builds what the unit tests need, the executable included;
 # `mpi_tests` the others, `core_tests` those with the label `core`: the rooms that hand out memory, communicate or compute.
 # Every test that starts ranks takes the launcher from here: MPIEXEC_EXECUTABLE with TRIREME_MPIEXEC_FLAGS.
 if(NOT DEFINED CACHE{TRIREME_MPIEXEC_FLAGS})
@@ -27,20 +29,27 @@ add_custom_target(mpi_tests)
 add_custom_target(core_tests)
 
 function(trireme_test name)
-  cmake_parse_arguments(TEST "GPU" "TIMEOUT" "SOURCES;ROOMS;RANKS;LABELS;EMULATED_WITHOUT" ${ARGN})
+  cmake_parse_arguments(TEST "GPU" "TIMEOUT;COST" "SOURCES;ROOMS;RANKS;LABELS;EMULATED_WITHOUT;SANITIZED_WITHOUT" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 900)
   endif()
-  set(gpu "")
+  set(environment "")
+  set(without "")
   if(TEST_GPU)
-    set(gpu "TRIREME_EMULATED_GPUS=1")
+    set(environment "TRIREME_EMULATED_GPUS=1")
     if(TEST_RANKS)
-      list(APPEND gpu "TRIREME_EMULATED_SEED=1")
+      list(APPEND environment "TRIREME_EMULATED_SEED=1")
     endif()
-    if(TEST_EMULATED_WITHOUT AND TRIREME_CUDA STREQUAL "EMULATED")
-      list(JOIN TEST_EMULATED_WITHOUT ":" patterns)
-      list(APPEND gpu "GTEST_FILTER=*-${patterns}")
+    if(TRIREME_CUDA STREQUAL "EMULATED")
+      list(APPEND without ${TEST_EMULATED_WITHOUT})
     endif()
+  endif()
+  if(TRIREME_SANITIZE)
+    list(APPEND without ${TEST_SANITIZED_WITHOUT})
+  endif()
+  if(without)
+    list(JOIN without ":" patterns)
+    list(APPEND environment "GTEST_FILTER=*-${patterns}")
   endif()
   add_executable(test_${name} ${TEST_SOURCES})
   # What is tested is optimized. The tests themselves compile in two thirds of the time at a level less, and in half of it as one
@@ -62,13 +71,16 @@ function(trireme_test name)
     foreach(ranks IN LISTS TEST_RANKS)
       add_test(NAME ${name}.np${ranks} COMMAND ${TRIREME_MPIRUN} ${ranks} $<TARGET_FILE:test_${name}>)
       set_tests_properties(${name}.np${ranks} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS 2 LABELS "mpi;${TEST_LABELS}"
-        ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT};${gpu}")
+        ENVIRONMENT "${TRIREME_TEST_ENVIRONMENT};${environment}")
     endforeach()
   else()
     target_link_libraries(test_${name} PRIVATE GTest::gtest_main)
     add_dependencies(unit_tests test_${name})
     add_test(NAME ${name} COMMAND test_${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "unit;${TEST_LABELS}" ENVIRONMENT "${gpu}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "unit;${TEST_LABELS}" ENVIRONMENT "${environment}")
+    if(TEST_COST)
+      set_property(TEST ${name} PROPERTY COST ${TEST_COST})
+    endif()
   endif()
 endfunction()
 
