@@ -43,6 +43,7 @@
 
 #include "device/device.hpp"
 
+#include "comm/collective/round_trip.hpp"
 #include "comm/config.hpp"
 #include "comm/control/world.hpp"
 
@@ -53,6 +54,8 @@ std::string nccl_version();
 
 /// Index, in error messages, of a collective on sums of a whole step, which belong to no bucket.
 inline constexpr BucketIndex sums_of_the_step{-1};
+/// The pieces of a RoundTrip (comm/collective/round_trip.hpp).
+inline constexpr BucketIndex matrices_of_the_step{-2};
 
 /// The addresses of one bucket in local memory, and the transport's data about it. Its size does
 /// not depend on the number of ranks, unless the transport reads peers' memory: then it has an
@@ -102,6 +105,13 @@ class Communicator {
   virtual void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
   /// Sums `full` over the ranks on every rank; the same bits on every rank.
   virtual void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) = 0;
+
+  /// A round trip in turn with the collectives above, for transports whose collectives may not run
+  /// beside other communication. Null: MPI messages of their own serve. Collective.
+  virtual std::unique_ptr<RoundTrip> round_trip(const std::vector<Passenger>& /*leaving*/,
+                                                const std::vector<Passenger>& /*arriving*/) {
+    return nullptr;
+  }
 
  private:
   std::string note_;

@@ -290,11 +290,6 @@ class Checker : Findings {
     if (readable({"run.device"}) && config_.run.device == trireme::session::DeviceChoice::cuda &&
         !circumstances_.cuda)
       say("run.device", "cuda: this build has no CUDA");
-    if (readable({"run.device", "optimizer.kind"}) &&
-        config_.run.device == trireme::session::DeviceChoice::cuda &&
-        config_.optimizer.kind == trireme::optim::Kind::muon)
-      disagree({{"optimizer.kind", "muon computes on CPUs only, and run.device is cuda"},
-                {"run.device", "cuda, but optimizer.kind is muon, which computes on CPUs only"}});
     if (readable({"parallel.transport"}) &&
         config_.parallel.transport == trireme::comm::Transport::nccl) {
       if (!circumstances_.cuda)

@@ -26,11 +26,12 @@ enum class DecayShape : std::uint8_t { linear, one_minus_sqrt };
 /// How weight decay changes over a run.
 enum class DecaySchedule : std::uint8_t { constant, linear, cosine, rate };
 
-/// Storage type of the moments; bf16 uses stochastic rounding (ops/optimizer/moment_rounding.hpp).
-enum class MomentDType : std::uint8_t { fp32, bf16 };
+/// Of moments, where bf16 is rounded at random (ops/optimizer/moment_rounding.hpp), and of Muon's
+/// products.
+enum class FloatDType : std::uint8_t { fp32, bf16 };
 
-constexpr DType dtype_of(MomentDType type) {
-  return type == MomentDType::bf16 ? DType::bf16 : DType::f32;
+constexpr DType dtype_of(FloatDType type) {
+  return type == FloatDType::bf16 ? DType::bf16 : DType::f32;
 }
 
 /// What a run does when a gradient is NaN or infinite.
@@ -64,6 +65,7 @@ struct MuonConfig {
   bool nesterov = ops::MuonStep().nesterov;
   std::int64_t steps = ops::OrthogonalizeOptions().steps;
   ops::Coefficients coefficients = ops::OrthogonalizeOptions().coefficients;
+  FloatDType product_dtype = FloatDType::fp32;
   double update_rms = 0.2;
 };
 
@@ -74,7 +76,7 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
-  MomentDType moment_dtype = MomentDType::fp32;
+  FloatDType moment_dtype = FloatDType::fp32;
   MuonConfig muon;
   double weight_decay = 0.1;
   DecaySchedule weight_decay_schedule = DecaySchedule::constant;
@@ -154,6 +156,10 @@ void describe(V& v, MuonConfig& c) {
   v("coefficients", c.coefficients,
     {.help = "newton_schulz: one polynomial for all steps; polar_express: one for each of five.",
      .change = Change::asked});
+  v("product_dtype", c.product_dtype,
+    {.help = "In what the orthogonalization multiplies. bf16 is as fast as the model's products in "
+             "bf16, and has half of the scratch.",
+     .change = Change::asked});
   v("update_rms", c.update_rms,
     {.help = "Root mean square of an update's elements over the learning rate. About 0.2 is what "
              "AdamW has, so its learning rate and weight decay carry over.",
@@ -165,8 +171,8 @@ void describe(V& v, MuonConfig& c) {
 template <class V>
 void describe(V& v, OptimizerConfig& c) {
   v("kind", c.kind,
-    {.help = "muon: the weights of linear layers inside of blocks by orthogonalized momentum, on "
-             "CPUs; embeddings, head, gains and biases by AdamW.",
+    {.help = "muon: the weights of linear layers inside of blocks by orthogonalized "
+             "momentum; embeddings, head, gains and biases by AdamW.",
      .change = Change::never});
   v("learning_rate", c.learning_rate,
     {.help = "Peak learning rate after warm-up.", .min = 0.0, .max = 1.0});
@@ -213,10 +219,10 @@ struct trireme::EnumNames<trireme::optim::Kind> {
   static constexpr std::pair<optim::Kind, const char*> table[] = {{adamw, "adamw"}, {muon, "muon"}};
 };
 template <>
-struct trireme::EnumNames<trireme::optim::MomentDType> {
-  using enum optim::MomentDType;
-  static constexpr std::pair<optim::MomentDType, const char*> table[] = {{fp32, "fp32"},
-                                                                         {bf16, "bf16"}};
+struct trireme::EnumNames<trireme::optim::FloatDType> {
+  using enum optim::FloatDType;
+  static constexpr std::pair<optim::FloatDType, const char*> table[] = {{fp32, "fp32"},
+                                                                        {bf16, "bf16"}};
 };
 template <>
 struct trireme::EnumNames<trireme::ops::Coefficients> {

@@ -24,7 +24,7 @@ std::vector<double> costs_of(const layout::Plan& plan, std::int64_t steps) {
 }  // namespace
 
 std::int64_t MatrixWork::bytes() const {
-  return (held_elements + scratch_elements) * static_cast<std::int64_t>(sizeof(float));
+  return held_elements * static_cast<std::int64_t>(sizeof(float)) + scratch_bytes;
 }
 
 std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
@@ -33,6 +33,7 @@ std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
   if (config.kind != Kind::muon)
     return std::nullopt;
   const std::vector<double> costs = costs_of(plan, config.muon.steps);
+  const DType products = dtype_of(config.muon.product_dtype);
   MatrixWork work{.homes = layout::Ownership(plan, costs)};
   work.travels = sharded && plan.ranks() > 1;
   const auto ranks = static_cast<std::size_t>(plan.ranks());
@@ -42,8 +43,8 @@ std::optional<MatrixWork> matrix_work(const layout::Plan& plan,
     const layout::Parameter& parameter = plan.parameter(index);
     for (const std::int64_t rows : parameter.matrices) {
       ++work.matrices;
-      work.scratch_elements = std::max(
-          work.scratch_elements, ops::Orthogonalize::scratch_elements(rows, parameter.shape[1]));
+      work.scratch_bytes = std::max(work.scratch_bytes, ops::Orthogonalize::scratch_bytes(
+                                                            rows, parameter.shape[1], products));
     }
     work.flops += costs[p];
     if (!work.travels || work.homes.home(index) < 0)
@@ -85,6 +86,7 @@ Matrices::Matrices(const OptimizerConfig& config,
                    MatrixWork work,
                    reduce::Engine& engine,
                    comm::World& world,
+                   comm::Communicator& communicator,
                    device::Device& device)
     : config_(config), work_(std::move(work)), engine_(engine) {
   const auto bytes = [](std::int64_t elements) {
@@ -93,10 +95,10 @@ Matrices::Matrices(const OptimizerConfig& config,
   const layout::Plan& plan = engine_.plan();
   if (work_.held_elements > 0)
     held_ = device.allocate(bytes(work_.held_elements), "matrices of Muon");
-  if (work_.scratch_elements > 0)
-    scratch_ = device.allocate(bytes(work_.scratch_elements), "scratch of Muon");
+  if (work_.scratch_bytes > 0)
+    scratch_ = device.allocate(static_cast<std::size_t>(work_.scratch_bytes), "scratch of Muon");
   if (work_.travels) {
-    find_pieces(plan, world, device);
+    find_pieces(plan, world, communicator, device);
     return;
   }
   for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
@@ -112,7 +114,8 @@ void Matrices::add_matrices(const layout::Parameter& parameter, View at, device:
   std::int64_t begin = 0;
   for (const std::int64_t rows : parameter.matrices) {
     const std::int64_t columns = parameter.shape[1];
-    const ops::OrthogonalizeOptions options{config_.muon.steps, config_.muon.coefficients};
+    const ops::OrthogonalizeOptions options{config_.muon.steps, config_.muon.coefficients,
+                                            dtype_of(config_.muon.product_dtype)};
     const auto known = by_shape_.try_emplace({rows, columns}, device, rows, columns, options).first;
     // An orthogonal matrix has min(rows, columns) singular values of 1: elements of root mean
     // square 1 / sqrt(max(rows, columns)).
@@ -124,8 +127,11 @@ void Matrices::add_matrices(const layout::Parameter& parameter, View at, device:
   }
 }
 
-void Matrices::find_pieces(const layout::Plan& plan, comm::World& world, device::Device& device) {
-  const int mine = engine_.rank(), first = world.rank() - mine;  // of this replica
+void Matrices::find_pieces(const layout::Plan& plan,
+                           comm::World& world,
+                           comm::Communicator& communicator,
+                           device::Device& device) {
+  const int mine = engine_.rank();
   std::vector<comm::Passenger> leaving, arriving;
   std::int64_t begin = 0;
   for (std::size_t p = 0; p < plan.parameters().size(); ++p) {
@@ -146,12 +152,12 @@ void Matrices::find_pieces(const layout::Plan& plan, comm::World& world, device:
       if (one.rank == mine && one.home == mine)
         stays_.push_back({there(), here()});
       else if (one.rank == mine)
-        leaving.push_back({first + one.home, there()});
+        leaving.push_back({one.home, there()});
       else if (one.home == mine)
-        arriving.push_back({first + one.rank, here()});
+        arriving.push_back({one.rank, here()});
     }
   }
-  trip_ = comm::make_round_trip(world, leaving, arriving);
+  trip_ = comm::make_round_trip(world, communicator, leaving, arriving);
 }
 
 void Matrices::bring_home(device::Stream& stream) {
@@ -161,7 +167,7 @@ void Matrices::bring_home(device::Stream& stream) {
 }
 
 void Matrices::orthogonalize(device::Stream& stream) {
-  const View scratch = scratch_.view(DType::f32);
+  const View scratch = scratch_.view(DType::u8);
   for (const Matrix& matrix : matrices_) (*matrix.how)(matrix.at, scratch, matrix.scale, stream);
   if (trip_)
     trip_->come_back(stream);

@@ -45,13 +45,13 @@ namespace trireme::optim {
 /// Memory, FLOP and bytes sent for the matrices of a step. Pure arithmetic, the same on every rank.
 struct MatrixWork {
   layout::Ownership homes;
-  bool travels = false;               ///< sharded, on several ranks
-  std::int64_t matrices = 0;          ///< in the model
-  std::int64_t held_elements = 0;     ///< fp32, allocated on each rank for whole matrices
-  std::int64_t scratch_elements = 0;  ///< fp32, of each rank
-  double flops = 0;                   ///< of all matrices, once
-  double busiest_flops = 0;           ///< of the rank with the most work
-  std::int64_t sent_bytes = 0;        ///< in both directions, by the rank that sends most
+  bool travels = false;            ///< sharded, on several ranks
+  std::int64_t matrices = 0;       ///< in the model
+  std::int64_t held_elements = 0;  ///< fp32, allocated on each rank for whole matrices
+  std::int64_t scratch_bytes = 0;  ///< of each rank
+  double flops = 0;                ///< of all matrices, once
+  double busiest_flops = 0;        ///< of the rank with the most work
+  std::int64_t sent_bytes = 0;     ///< in both directions, by the rank that sends most
 
   [[nodiscard]] std::int64_t bytes() const;
 };
@@ -69,11 +69,12 @@ std::int64_t matrix_bytes_between(const comm::Hosts& hosts,
 
 class Matrices {
  public:
-  /// Collective. The engine, the world and the device outlive it.
+  /// Collective. The engine, the world, the communicator and the device outlive it.
   Matrices(const OptimizerConfig& config,
            MatrixWork work,
            reduce::Engine& engine,
            comm::World& world,
+           comm::Communicator& communicator,
            device::Device& device);
 
   [[nodiscard]] bool has(ParameterIndex parameter) const {
@@ -98,7 +99,10 @@ class Matrices {
   };
 
   void add_matrices(const layout::Parameter& parameter, View at, device::Device& device);
-  void find_pieces(const layout::Plan& plan, comm::World& world, device::Device& device);
+  void find_pieces(const layout::Plan& plan,
+                   comm::World& world,
+                   comm::Communicator& communicator,
+                   device::Device& device);
 
   const OptimizerConfig config_;
   const MatrixWork work_;

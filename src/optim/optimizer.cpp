@@ -45,7 +45,7 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   TRIREME_EXPECT(world_.size() == plan.all_ranks(), "an optimizer of {} ranks on an engine of {}",
                  world_.size(), plan.all_ranks());
   if (auto work = matrix_work(plan, config_, engine_.sharded()))
-    matrices_.emplace(config_, std::move(*work), engine_, world_, device);
+    matrices_.emplace(config_, std::move(*work), engine_, world_, communicator_, device);
   for (const layout::StateSlot& slot : slots()) {
     begins_.push_back(layout::slot_begins(
         plan, slot, engine_.sharded() ? std::optional(engine_.rank()) : std::nullopt));

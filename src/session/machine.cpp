@@ -78,13 +78,6 @@ device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus) {
   return gpu ? device::Kind::cuda : device::Kind::cpu;
 }
 
-void expect_served(optim::Kind optimizer, device::Kind device) {
-  if (optimizer == optim::Kind::muon && device == device::Kind::cuda)
-    throw UserError(
-        "optimizer.kind: muon computes on CPUs only, and this run would compute on GPUs; give "
-        "run.device: cpu");
-}
-
 std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             int threads,
                                             comm::World& world,
@@ -102,15 +95,6 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
   if (const std::string note = isolation_note(world, gpus.count, opened->description());
       !note.empty() && notes != nullptr)
     notes->push_back(note);
-  return opened;
-}
-
-std::unique_ptr<device::Device> open_device(const Job& job,
-                                            int threads,
-                                            comm::World& world,
-                                            std::vector<std::string>* notes) {
-  auto opened = open_device(job.run.device, threads, world, notes);
-  expect_served(job.optimizer.kind, opened->kind());
   return opened;
 }
 

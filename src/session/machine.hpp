@@ -24,9 +24,6 @@ int choose_threads(const Or<std::int64_t>& asked, const comm::World& world);
 /// The choice of a single rank that sees these GPUs.
 device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus);
 
-/// Throws UserError where the optimizer does not support the device.
-void expect_served(optim::Kind optimizer, device::Kind device);
-
 /// Collective. A line for the log if each rank of a host sees only one GPU (`visible` is 1), and
 /// not all of them see the same one (`gpu` names that of this rank): the launcher has assigned the
 /// GPUs, and NCCL can then connect them only through the host's memory. Else "".
@@ -34,18 +31,12 @@ std::string isolation_note(comm::World& world, int visible, const std::string& g
 
 /// The CPU, or this rank's GPU: the only one that it sees, or the one whose number is its local
 /// rank. `device: auto` uses GPUs if every rank has one. Collective. Throws DeviceError if there is
-/// no GPU for a rank.
+/// no GPU for a rank. `notes`, if any, receives a line where `auto` chose less than some rank
+/// supports.
 std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             int threads,
                                             comm::World& world,
                                             std::vector<std::string>* notes = nullptr);
-/// The deck's choice. `notes`, if any, receives a line where `auto` chose less than some rank
-/// supports.
-std::unique_ptr<device::Device> open_device(const Job& job,
-                                            int threads,
-                                            comm::World& world,
-                                            std::vector<std::string>* notes = nullptr);
-
 /// The deck's options for products and attention on that device.
 ops::Options operation_options(const Job& job, const device::Device& device);
 

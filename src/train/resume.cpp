@@ -42,9 +42,10 @@ std::string shortened(const std::string& value) {
 std::string before_the_key(const std::string& key, const std::string& now) {
   static const std::map<std::string, std::string> then{
       {"optimizer.kind", word(optim::Kind::adamw)},
-      {"optimizer.moment_dtype", word(optim::MomentDType::fp32)},
+      {"optimizer.moment_dtype", word(optim::FloatDType::fp32)},
       {"optimizer.weight_decay_schedule", word(optim::DecaySchedule::constant)},
       {"optimizer.muon.momentum_warmup_steps", "0"},
+      {"optimizer.muon.product_dtype", word(optim::FloatDType::fp32)},
       {"model.window_pattern", "none"},
       {"model.document_mask", "false"},
       {"batch.schedule", "[]"}};

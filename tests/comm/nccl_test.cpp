@@ -12,6 +12,7 @@
 #include "comm/communicator.hpp"
 #include "comm/control/mpi_world.hpp"
 #include "comm/payload.hpp"
+#include "comm/trip.hpp"
 
 #include "support/shared_gpu.hpp"
 
@@ -211,6 +212,79 @@ TEST_P(Nccl, RefusesAnOrderOfAdditions) {
                UserError);
   EXPECT_THROW((void)make_communicator(Transport::mpi, Reduction::sum, world_, *device_, {}),
                UserError);
+}
+
+/// Pieces of one direction between this rank and all others, in memory of the GPU.
+class Pieces {
+ public:
+  Pieces(device::Device& device, device::Stream& stream, int rank, int size, bool leaves)
+      : device_(device), stream_(stream), rank_(rank), leaves_(leaves) {
+    for (int peer = 0; peer < size; ++peer)
+      for (const std::int64_t elements : peer == rank ? std::vector<std::int64_t>{}
+                                         : leaves     ? sizes(rank, peer)
+                                                      : sizes(peer, rank)) {
+        memory_.push_back(
+            device.allocate(static_cast<std::size_t>(elements) * sizeof(float), "test"));
+        list.push_back({peer, memory_.back().view(DType::f32, 0, elements)});
+      }
+  }
+  void write(int round) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const std::vector<float> values = expected(i, round);
+      device_.copy(list[i].at, view_of(values.data(), list[i].at.elements), stream_);
+      stream_.synchronize();
+    }
+  }
+  void expect(int round) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      std::vector<float> values(static_cast<std::size_t>(list[i].at.elements));
+      device_.copy(view_of(values.data(), list[i].at.elements), list[i].at, stream_);
+      stream_.synchronize();
+      EXPECT_EQ(values, expected(i, round)) << "piece " << i;
+    }
+  }
+
+  std::vector<Passenger> list;
+
+ private:
+  [[nodiscard]] std::vector<float> expected(std::size_t i, int round) const {
+    const int peer = list[i].peer;
+    const std::size_t piece = i > 0 && list[i - 1].peer == peer ? 1 : 0;
+    std::vector<float> values;
+    for (std::int64_t e = 0; e < list[i].at.elements; ++e)
+      values.push_back(leaves_ ? value(rank_, peer, piece, e, round)
+                               : value(peer, rank_, piece, e, round));
+    return values;
+  }
+
+  device::Device& device_;
+  device::Stream& stream_;
+  const int rank_;
+  const bool leaves_;
+  std::vector<device::Buffer> memory_;
+};
+
+TEST(NcclRoundTrip, EveryPieceArrivesAndComesBack) {
+  TRIREME_NEEDS_GPU();
+  MpiWorld world;
+  world.limit_waiting(60);
+  test::pretend_to_be_on_a_host_of_ones_own(world.rank());
+  const auto device = device::make_cuda_device(0);
+  const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
+  Pieces leaving(*device, *stream, world.rank(), world.size(), true);
+  Pieces arriving(*device, *stream, world.rank(), world.size(), false);
+  const auto communicator =
+      make_communicator(Transport::nccl, Reduction::sum, world, *device, {.most_blocks = 2});
+  const auto trip = make_round_trip(world, *communicator, leaving.list, arriving.list);
+  for (int round = 0; round < 2; ++round) {
+    leaving.write(round);
+    trip->go(*stream);
+    arriving.expect(round);
+    leaving.expect(round);
+    arriving.write(round + 2);  // other values are sent back
+    trip->come_back(*stream);
+    leaving.expect(round + 2);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes,

@@ -9,24 +9,12 @@
 
 #include "base/error.hpp"
 
+#include "comm/communicator.hpp"
 #include "comm/control/mpi_world.hpp"
+#include "comm/trip.hpp"
 
 namespace trireme::comm {
 namespace {
-
-/// Pieces from rank `from` to rank `to`, in elements: two, one or none, with different sizes.
-std::vector<std::int64_t> sizes(int from, int to) {
-  if ((from + 2 * to) % 5 == 3)
-    return {};
-  if ((from + to) % 3 == 0)
-    return {100 * from + 7 * to + 1};
-  return {10'000 * (from + 1) + to, from + 3 * to + 1};
-}
-
-float value(int from, int to, std::size_t piece, std::int64_t element, int round) {
-  return static_cast<float>((from * 64 + to) * 8 + static_cast<int>(piece) * 4 + round) +
-         static_cast<float>(element % 1000) / 1024.0F;
-}
 
 class RoundTripTest : public ::testing::TestWithParam<device::StreamMode> {
  protected:
@@ -66,10 +54,12 @@ class RoundTripTest : public ::testing::TestWithParam<device::StreamMode> {
   std::vector<Passenger> leaving_, arriving_;
   std::unique_ptr<device::Device> device_ = device::make_cpu_device(1);
   std::unique_ptr<device::Stream> stream_ = device_->make_stream(GetParam(), "comm");
+  std::unique_ptr<Communicator> communicator_ =
+      make_communicator(Transport::automatic, Reduction::ordered, world_, *device_);
 };
 
 TEST_P(RoundTripTest, EveryPieceArrivesAndComesBack) {
-  const auto trip = make_round_trip(world_, leaving_, arriving_);
+  const auto trip = make_round_trip(world_, *communicator_, leaving_, arriving_);
   const auto set = [](float& at, float to) { at = to; };
   const auto same = [](float at, float expected) { ASSERT_EQ(at, expected); };
   for (int round = 0; round < 2; ++round) {
@@ -96,11 +86,12 @@ TEST(RoundTrip, OneRankSendsNothing) {
   const auto world = make_self_world();
   const auto device = device::make_cpu_device(1);
   const auto stream = device->make_stream(device::StreamMode::inlined, "comm");
-  const auto trip = make_round_trip(*world, {}, {});
+  const auto communicator = make_communicator(Transport::self, Reduction::ordered, *world, *device);
+  const auto trip = make_round_trip(*world, *communicator, {}, {});
   trip->go(*stream);
   trip->come_back(*stream);
   float one = 0;
-  EXPECT_THROW(make_round_trip(*world, {{0, view_of(&one, 1)}}, {}), ContractError);
+  EXPECT_THROW(make_round_trip(*world, *communicator, {{0, view_of(&one, 1)}}, {}), ContractError);
 }
 
 }  // namespace

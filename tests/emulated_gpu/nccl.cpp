@@ -12,8 +12,8 @@
 // 3. Operations of one communicator run in the order of their calls, on whatever streams.
 // 4. In place means exactly in place: a receive buffer that overlaps its send buffer in another way
 //    is refused.
-// 5. Of groups only one kind is known: one send to and one receive from every other rank, all of
-// one count and type, on one stream.
+// 5. Of groups only one kind is known: sends to and receives from other ranks, on one communicator
+//    and one stream, in which every rank takes part. Where two ranks count different bytes, all fail.
 // 6. Only memory of ncclMemAlloc may be registered, and it is not freed before it is deregistered.
 #include <cstdio>
 #include <cstdlib>
@@ -269,9 +269,9 @@ Group& group() {
   return one;
 }
 
-template <class Buffer>
-ncclResult_t add_to_group(std::vector<Buffer> Arguments::*buffers,
-                          Buffer buffer,
+template <class Piece>
+ncclResult_t add_to_group(std::vector<std::vector<Piece>> Arguments::*lists,
+                          decltype(Piece::at) buffer,
                           std::size_t count,
                           ncclDataType_t type,
                           int peer,
@@ -290,15 +290,15 @@ ncclResult_t add_to_group(std::vector<Buffer> Arguments::*buffers,
   if (all.comm == nullptr) {
     all.comm = comm;
     all.stream = stream;
-    all.arguments = {Kind::all_to_all, buffer, nullptr, count, type};
+    all.arguments.kind = Kind::group;
+    all.arguments.type = ncclInt8;
     all.arguments.sends.resize(static_cast<std::size_t>(ranks));
     all.arguments.receives.resize(static_cast<std::size_t>(ranks));
   }
-  auto& place = (all.arguments.*buffers)[static_cast<std::size_t>(peer)];
-  if (all.comm != comm || all.stream != stream || all.arguments.count != count ||
-      all.arguments.type != type || place != nullptr)
-    return refuse(ncclInvalidUsage, "a group that is no all-to-all: not emulated");
-  place = buffer;
+  if (all.comm != comm || all.stream != stream)
+    return refuse(ncclInvalidUsage, "a group on several communicators or streams: not emulated");
+  (all.arguments.*lists)[static_cast<std::size_t>(peer)].push_back(
+      {buffer, count * bytes_of(type)});
   return comm->blocking ? ncclSuccess : ncclInProgress;
 }
 
@@ -515,11 +515,6 @@ ncclResult_t ncclGroupEnd() {
     return refuse(ncclInvalidUsage, "the end of no group");
   if (all.comm == nullptr)
     return ncclSuccess;
-  for (int r = 0; r < all.comm->segment().size(); ++r)
-    if (const auto peer = static_cast<std::size_t>(r);
-        r != all.comm->segment().rank() &&
-        (all.arguments.sends[peer] == nullptr || all.arguments.receives[peer] == nullptr))
-      return refuse(ncclInvalidUsage, "a group without rank " + std::to_string(r));
   all.comm->arguments = all.arguments;
   all.comm->stream = all.stream;
   all.comm->state = ncclComm::State::pending;
@@ -533,8 +528,8 @@ ncclResult_t ncclSend(const void* send,
                       int peer,
                       ncclComm_t comm,
                       cudaStream_t stream) {
-  return add_to_group(&Arguments::sends, static_cast<const std::byte*>(send), count, type, peer,
-                      comm, stream);
+  return add_to_group<Sent>(&Arguments::sends, static_cast<const std::byte*>(send), count, type,
+                            peer, comm, stream);
 }
 
 ncclResult_t ncclRecv(void* receive,
@@ -543,8 +538,8 @@ ncclResult_t ncclRecv(void* receive,
                       int peer,
                       ncclComm_t comm,
                       cudaStream_t stream) {
-  return add_to_group(&Arguments::receives, static_cast<std::byte*>(receive), count, type, peer,
-                      comm, stream);
+  return add_to_group<Received>(&Arguments::receives, static_cast<std::byte*>(receive), count, type,
+                                peer, comm, stream);
 }
 
 ncclResult_t ncclAllReduce(const void* send,

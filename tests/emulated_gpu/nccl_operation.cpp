@@ -47,6 +47,29 @@ void add_into(ncclDataType_t type, std::byte* to, const std::byte* from, std::si
     add_into<std::int64_t>(to, from, count);
 }
 
+template <class Piece>
+std::uint64_t total(const std::vector<Piece>& pieces) {
+  std::uint64_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.bytes;
+  return bytes;
+}
+
+/// copy(piece's memory, offset in the part, bytes) for the part [begin, begin + bytes) of what the
+/// pieces are one after another, as far as there is any.
+template <class Piece, class Copy>
+void for_part(const std::vector<Piece>& pieces,
+              std::size_t begin,
+              std::size_t bytes,
+              const Copy& copy) {
+  std::size_t at = 0;
+  for (const Piece& piece : pieces) {
+    const std::size_t from = std::max(at, begin), to = std::min(at + piece.bytes, begin + bytes);
+    if (from < to)
+      copy(piece.at + (from - at), from - begin, to - from);
+    at += piece.bytes;
+  }
+}
+
 std::string text(const Call& call) {
   return std::string(name(static_cast<Kind>(call.kind))) + " of " + std::to_string(call.count) +
          " elements of type " + std::to_string(call.type);
@@ -57,12 +80,16 @@ std::string text(const Call& call) {
 const char* name(Kind kind) {
   return kind == Kind::reduce_scatter ? "ReduceScatter"
          : kind == Kind::all_gather   ? "AllGather"
-         : kind == Kind::all_to_all   ? "Group"
+         : kind == Kind::group        ? "Group"
                                       : "AllReduce";
 }
 
 std::size_t bytes_of(ncclDataType_t type) {
-  return type == ncclFloat32 ? 4 : type == ncclBfloat16 ? 2 : type == ncclInt64 ? 8 : 0;
+  return type == ncclFloat32    ? 4
+         : type == ncclBfloat16 ? 2
+         : type == ncclInt64    ? 8
+         : type == ncclInt8     ? 1
+                                : 0;
 }
 
 bool Operation::advance() {
@@ -102,6 +129,8 @@ void Operation::post() {
   number_ = index + 1;
   Seat& own = at_.segment->own();
   own.call = {static_cast<std::int32_t>(arguments_.kind), arguments_.type, arguments_.count};
+  for (std::size_t r = 0; r < arguments_.sends.size(); ++r)
+    own.sends[r] = total(arguments_.sends[r]);
   own.posted.store(number_, std::memory_order_release);
   stage_ = Stage::meet;
 }
@@ -114,30 +143,53 @@ void Operation::meet() {
       return fail(ncclInvalidUsage, "operation " + std::to_string(number_ - 1) + " is " +
                                         text(first) + " on rank 0 and " + text(other) +
                                         " on rank " + std::to_string(r));
+  count_ = arguments_.count;
   stage_ = Stage::write;
+  if (arguments_.kind == Kind::group)
+    meet_group();
 }
 
-/// A reduce-scatter and an all-to-all have a piece for every rank in the slot.
+void Operation::meet_group() {
+  const Segment& segment = *at_.segment;
+  for (int from = 0; from < segment.size(); ++from) {
+    const std::uint64_t sent = segment.seat(from).sends[static_cast<std::size_t>(segment.rank())];
+    if (const auto expected = total(arguments_.receives[static_cast<std::size_t>(from)]);
+        sent != expected)
+      return fail(ncclInvalidUsage, "rank " + std::to_string(from) + " sends " +
+                                        std::to_string(sent) + " bytes to rank " +
+                                        std::to_string(segment.rank()) + ", which receives " +
+                                        std::to_string(expected));
+    for (int to = 0; to < segment.size(); ++to)
+      count_ =
+          std::max<std::size_t>(count_, segment.seat(from).sends[static_cast<std::size_t>(to)]);
+  }
+}
+
+/// A reduce-scatter and a group have a piece for every rank in the slot.
 std::size_t Operation::pieces_per_slot() const {
-  return arguments_.kind == Kind::reduce_scatter || arguments_.kind == Kind::all_to_all
+  return arguments_.kind == Kind::reduce_scatter || arguments_.kind == Kind::group
              ? static_cast<std::size_t>(at_.segment->size())
              : 1;
 }
 
 std::size_t Operation::piece() const {
   const std::size_t most = slot_bytes / bytes_of(arguments_.type) / pieces_per_slot();
-  return std::min(most, arguments_.count - done_);
+  return std::min(most, count_ - done_);
 }
 
 void Operation::write() {
   const std::size_t element = bytes_of(arguments_.type), count = piece();
-  for (std::size_t p = 0; p < pieces_per_slot(); ++p)
-    if (const std::byte* from = arguments_.kind == Kind::all_to_all
-                                    ? arguments_.sends[p]
-                                    : arguments_.send + p * arguments_.count * element;
-        count > 0 && from != nullptr)
-      std::memcpy(at_.segment->slot(at_.segment->rank()) + p * count * element,
-                  from + done_ * element, count * element);
+  std::byte* slot = at_.segment->slot(at_.segment->rank());
+  for (std::size_t p = 0; p < pieces_per_slot() && count > 0; ++p) {
+    std::byte* to = slot + p * count * element;
+    if (arguments_.kind == Kind::group)
+      for_part(arguments_.sends[p], done_, count,
+               [&](const std::byte* from, std::size_t offset, std::size_t bytes) {
+                 std::memcpy(to + offset, from, bytes);
+               });
+    else
+      std::memcpy(to, arguments_.send + (p * count_ + done_) * element, count * element);
+  }
   ++*at_.rounds;
   at_.segment->own().written.store(*at_.rounds, std::memory_order_release);
   stage_ = Stage::gather;
@@ -150,15 +202,16 @@ void Operation::gather() {
       pieces_per_slot() > 1 ? static_cast<std::size_t>(segment.rank()) * count * element : 0;
   for (int r = 0; r < segment.size() && count > 0; ++r) {
     const std::byte* from = segment.slot(r) + mine;
-    if (arguments_.kind == Kind::all_to_all) {
-      if (std::byte* to = arguments_.receives[static_cast<std::size_t>(r)]; to != nullptr)
-        std::memcpy(to + done_ * element, from, count * element);
+    if (arguments_.kind == Kind::group) {
+      for_part(arguments_.receives[static_cast<std::size_t>(r)], done_, count,
+               [&](std::byte* to, std::size_t offset, std::size_t bytes) {
+                 std::memcpy(to, from + offset, bytes);
+               });
       continue;
     }
     std::byte* to = arguments_.receive + done_ * element;
     if (arguments_.kind == Kind::all_gather)
-      std::memcpy(to + static_cast<std::size_t>(r) * arguments_.count * element, from,
-                  count * element);
+      std::memcpy(to + static_cast<std::size_t>(r) * count_ * element, from, count * element);
     else if (r == 0)
       std::memcpy(to, from, count * element);
     else
@@ -166,7 +219,7 @@ void Operation::gather() {
   }
   segment.own().read.store(*at_.rounds, std::memory_order_release);
   done_ += count;
-  stage_ = done_ < arguments_.count ? Stage::write : Stage::leave;
+  stage_ = done_ < count_ ? Stage::write : Stage::leave;
 }
 
 }  // namespace emulated::nccl

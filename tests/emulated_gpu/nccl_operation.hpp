@@ -25,22 +25,31 @@
 
 namespace emulated::nccl {
 
-enum class Kind : std::int32_t { reduce_scatter, all_gather, all_reduce, all_to_all };
+enum class Kind : std::int32_t { reduce_scatter, all_gather, all_reduce, group };
 const char* name(Kind kind);
 
 std::size_t bytes_of(ncclDataType_t type);
 
+/// Of a group.
+struct Sent {
+  const std::byte* at;
+  std::size_t bytes;
+};
+struct Received {
+  std::byte* at;
+  std::size_t bytes;
+};
+
 /// `count` elements of each rank: received by reduce-scatter, sent by all-gather, both by
-/// all-reduce; sent to and received from every other rank by an all-to-all, which is a group of
-/// sends and receives.
+/// all-reduce. A group has pieces for every rank, in order, and is counted in bytes.
 struct Arguments {
   Kind kind{};
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
   std::size_t count = 0;
   ncclDataType_t type{};
-  std::vector<const std::byte*> sends{};  ///< of an all-to-all, by rank; null for the own one
-  std::vector<std::byte*> receives{};
+  std::vector<std::vector<Sent>> sends{};  ///< by rank
+  std::vector<std::vector<Received>> receives{};
 };
 
 /// What an operation asks its communicator, and reports to it.
@@ -68,6 +77,7 @@ class Operation {
   void meet();
   void write();
   void gather();
+  void meet_group();
   [[nodiscard]] std::size_t piece() const;
   [[nodiscard]] std::size_t pieces_per_slot() const;
 
@@ -75,7 +85,8 @@ class Operation {
   const Surroundings at_;
   Stage stage_ = Stage::post;
   std::uint64_t number_ = 0;
-  std::size_t done_ = 0;  // elements of `count`
+  std::size_t count_ = 0;  // as arguments_.count; of a group, the most bytes between two ranks
+  std::size_t done_ = 0;   // elements of count_
 };
 
 }  // namespace emulated::nccl

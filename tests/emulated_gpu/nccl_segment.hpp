@@ -21,6 +21,7 @@ inline constexpr int most_ranks = 16;
 inline constexpr std::size_t slot_bytes = std::size_t{256} << 10U;
 
 /// What a rank says of the operation that it is about to do; equal on all ranks, or it is refused.
+/// The count of a group is 0.
 struct Call {
   std::int32_t kind, type;
   std::uint64_t count;
@@ -33,6 +34,7 @@ struct Seat {
   std::uint64_t host;
   std::atomic<std::uint64_t> posted, written, read;  // operations; rounds of data
   Call call;                                         // of the last posted operation
+  std::array<std::uint64_t, most_ranks> sends;       // bytes to each rank, where it is a group
 };
 
 struct SharedState {

@@ -39,6 +39,17 @@ class EmulatedGpu(TrainingTest):
                 self.assertEqual(self.losses(name), self.losses("micro_step"), name)
                 self.assertEqual(self.weights(3, name), self.weights(3, "micro_step"), name)
 
+    def test_muon_has_the_losses_of_the_cpu_and_the_same_bits_in_shards(self):
+        muon = (*SMALL, "optimizer.kind=muon", "parallel.bucket_elements=2000")
+        self.train_well(*muon, "run.device=cpu", ranks=1, name="cpu")
+        for products in ("fp32", "bf16"):
+            for shard in ("none", "optimizer", "parameters"):
+                self.train_well(*muon, "run.device=cuda", f"optimizer.muon.product_dtype={products}", f"parallel.shard={shard}",
+                                *(("parallel.reduce_every=micro_step",) if shard != "parameters" else ()), ranks=2, name=f"{products}-{shard}")
+                self.assertEqual(self.losses(f"{products}-{shard}"), self.losses(f"{products}-none"), shard)
+                self.assertEqual(self.weights(3, f"{products}-{shard}"), self.weights(3, f"{products}-none"), shard)
+            self.assert_losses_near(f"{products}-none", "cpu", {"fp32": 1e-5, "bf16": 1e-2}[products])
+
     def test_bf16_is_near_and_its_speed_is_reported(self):
         self.train_well(*SMALL, "run.device=cpu", "model.dropout=0", ranks=1, name="cpu")
         self.train_well(*SMALL, "run.device=cuda", "model.dropout=0", "run.precision=bf16", ranks=1, name="bf16")

@@ -148,7 +148,7 @@ TEST_P(AdamWAtRanks, GivesTheSameBitsShardedOrWholeWithAnyBucketsAndSwitches) {
 
 TEST_P(AdamWAtRanks, GivesTheSameBitsWithBf16MomentsShardedOrWholeWithAnyBuckets) {
   TrainingSetting setting;
-  setting.moment_dtype = MomentDType::bf16;
+  setting.moment_dtype = FloatDType::bf16;
   const auto reference = train(GetParam(), setting);
   for (const auto& [shard, text] : EnumNames<layout::Shard>::table)
     for (const layout::Padding padding : {layout::Padding::aligned, layout::Padding::none})
@@ -166,7 +166,7 @@ TEST_P(AdamWAtRanks, GivesTheSameBitsWithBf16MomentsShardedOrWholeWithAnyBuckets
 
 TEST_P(AdamWAtRanks, FollowsTheDoublePrecisionLoopWithBf16Moments) {
   TrainingSetting setting;
-  setting.moment_dtype = MomentDType::bf16;
+  setting.moment_dtype = FloatDType::bf16;
   setting.exact_sums = true;
   setting.steps = 8;
   const auto result = train(GetParam(), setting);
@@ -211,7 +211,7 @@ TEST_P(AdamWAtRanks, AllocatesExactlyTheBytesOfTheBudget) {
         setting.parallel.shard = shard;
         setting.dtype = dtype;
         if (shard == layout::Shard::gradients || dtype == DType::bf16)
-          setting.moment_dtype = MomentDType::bf16;
+          setting.moment_dtype = FloatDType::bf16;
         Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
         const layout::Budget budget = layout::budget_of(
             training.plan(), state_slots(setting.optimizer()),
@@ -298,7 +298,7 @@ TEST(AdamW, FindsGradientsThatOverflowOnlyInTheirSum) {
 
 TEST(AdamW, GivesTheSameBitsWithBf16MomentsOnOneTwoAndFourRanks) {
   TrainingSetting setting;
-  setting.moment_dtype = MomentDType::bf16;
+  setting.moment_dtype = FloatDType::bf16;
   setting.exact_sums = true;
   setting.parallel.bucket_elements.value = 350;
   const auto train_alike = [&](int ranks) {

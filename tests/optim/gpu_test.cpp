@@ -59,6 +59,24 @@ TEST_P(OptimizerOnGpu, HasTheNormsOfTheCpuToTheBitAndItsParametersWithinRounding
     }
 }
 
+TEST_P(OptimizerOnGpu, OrthogonalizesAsTheCpuDoes) {
+  setting_.kind = Kind::muon;
+  setting_.table = matrix_table();
+  for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
+    SCOPED_TRACE(::testing::Message() << "shard " << name);
+    setting_.parallel.shard = shard;
+    const auto got = train(*gpu_, setting_), expected = train(*cpu_, setting_);
+    EXPECT_EQ(got.grad_norms[0], expected.grad_norms[0]);
+    ASSERT_EQ(got.parameters.size(), expected.parameters.size());
+    // The orthogonalization multiplies roundings by up to 3.4445^5 where singular values are small.
+    const float allowed = GetParam() == DType::f32 ? 1e-4F : 0x1p-7F;
+    for (std::size_t i = 0; i < got.parameters.size(); ++i)
+      ASSERT_NEAR(got.parameters[i], expected.parameters[i],
+                  allowed * (0.01F + std::abs(expected.parameters[i])))
+          << i;
+  }
+}
+
 TEST_P(OptimizerOnGpu, GivesTheSameBitsWithEverySwitch) {
   const auto reference = train(*gpu_, setting_);
   for (int bits = 0; bits < 8; ++bits) {

@@ -124,14 +124,14 @@ TEST(StateSlots, AreThoseOfTheRuleWithTheMasterFirst) {
 
 TEST(StateSlots, HoldMomentsInTheirDTypeAndTheMasterInFp32) {
   for (const auto& [kind, kind_name] : EnumNames<Kind>::table)
-    for (const auto& [type, type_name] : EnumNames<MomentDType>::table) {
+    for (const auto& [type, type_name] : EnumNames<FloatDType>::table) {
       OptimizerConfig config;
       config.kind = kind;
       config.moment_dtype = type;
       const layout::StateSlots slots = state_slots(config);
       EXPECT_EQ(slots[0].dtype, DType::f32);
       for (std::size_t i = 1; i < slots.size(); ++i)
-        EXPECT_EQ(slots[i].dtype, type == MomentDType::bf16 ? DType::bf16 : DType::f32)
+        EXPECT_EQ(slots[i].dtype, type == FloatDType::bf16 ? DType::bf16 : DType::f32)
             << kind_name << ", " << type_name;
     }
 }

@@ -53,7 +53,7 @@ TEST_P(MuonOver, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     TrainingSetting setting = muon_setting();
     setting.dtype = dtype;
-    setting.moment_dtype = dtype == DType::bf16 ? MomentDType::bf16 : MomentDType::fp32;
+    setting.moment_dtype = dtype == DType::bf16 ? FloatDType::bf16 : FloatDType::fp32;
     setting.steps = 2;
     const auto reference = train_muon(setting, comm::Transport::mpi);
     const int ranks = comm::make_mpi_world()->size();
@@ -127,7 +127,7 @@ TEST(MuonOverMpi, GivesTheSameBitsAsOneRank) {
     return training.run();
   };
   const auto alone = comm::make_self_world();
-  for (const auto& [type, text] : EnumNames<MomentDType>::table) {
+  for (const auto& [type, text] : EnumNames<FloatDType>::table) {
     setting.moment_dtype = type;
     const auto expected = train_equally(*alone, comm::Transport::self);
     const auto together = train_equally(*world, comm::Transport::automatic);

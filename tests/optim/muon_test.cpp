@@ -250,7 +250,7 @@ TEST(Muon, AllocatesTheBytesOfTheBudget) {
       std::vector<std::vector<std::int64_t>> bytes(static_cast<std::size_t>(ranks));
       TrainingSetting setting = muon_setting();
       setting.dtype = dtype;
-      setting.moment_dtype = dtype == DType::bf16 ? MomentDType::bf16 : MomentDType::fp32;
+      setting.moment_dtype = dtype == DType::bf16 ? FloatDType::bf16 : FloatDType::fp32;
       run_ranks(ranks, [&](ThreadRank& rank) {
         const Training training(setting, rank.world, rank.communicator, *rank.device,
                                 *rank.compute);
@@ -302,7 +302,13 @@ TEST(MatrixWork, AgreesWithNumbersComputedByHand) {
   const double qkv = 2 * of(14, 20) + of(13, 20), square = of(24, 24), mlp = of(20, 37);
   EXPECT_EQ(alone->flops, qkv + 2 * mlp + of(1, 65) + square);
   // The largest: X of 37 x 20, padded to 752 elements, and two matrices of 400.
-  EXPECT_EQ(alone->scratch_elements, std::max<std::int64_t>(752 + 2 * 400, 3 * 576));
+  EXPECT_EQ(alone->scratch_bytes, 4 * std::max<std::int64_t>(752 + 2 * 400, 3 * 576));
+  config.muon.product_dtype = FloatDType::bf16;  // X is there twice, but of half the size
+  EXPECT_EQ(
+      matrix_work(layout::Plan(matrix_table(), {1, 700, layout::Padding::aligned}), config, true)
+          ->scratch_bytes,
+      2 * std::max<std::int64_t>(2 * 752 + 2 * 400, 4 * 576));
+  config.muon.product_dtype = FloatDType::fp32;
 
   const auto sharded = matrix_work(two, config, true);
   // In decreasing order of cost, each to the rank with less work: square, fc, proj, qkv, row.
@@ -311,7 +317,7 @@ TEST(MatrixWork, AgreesWithNumbersComputedByHand) {
   load[load[0] < load[1] ? 0 : 1] += of(1, 65);
   EXPECT_EQ(sharded->busiest_flops, std::max(load[0], load[1]));
   EXPECT_TRUE(sharded->travels);
-  EXPECT_EQ(sharded->bytes(), 4 * (sharded->held_elements + sharded->scratch_elements));
+  EXPECT_EQ(sharded->bytes(), 4 * sharded->held_elements + sharded->scratch_bytes);
   // Rank 1 has fc and proj, 740 elements each, padded to 752; rank 0 has qkv (820, padded to 832),
   // square and row.
   EXPECT_EQ(sharded->held_elements, std::max<std::int64_t>(832 + 576 + 80, 2 * 752));

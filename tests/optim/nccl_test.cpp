@@ -52,5 +52,30 @@ TEST(AdamWOverNccl, GivesTheSameBitsShardedOrWholeWithEverySwitch) {
   }
 }
 
+TEST(MuonOverNccl, MatricesThatTravelGiveTheBitsOfThoseThatStay) {
+  TRIREME_NEEDS_GPU();
+  comm::MpiWorld world;
+  world.limit_waiting(60);
+  test::pretend_to_be_on_a_host_of_ones_own(world.rank());
+  for (const FloatDType products : {FloatDType::fp32, FloatDType::bf16}) {
+    TrainingSetting setting;
+    setting.kind = Kind::muon;
+    setting.table = matrix_table();
+    setting.product_dtype = products;
+    setting.steps = 3;
+    setting.parallel.shard = layout::Shard::none;
+    const auto reference = train(world, setting);
+    for (const auto& [shard, name] : EnumNames<layout::Shard>::table)
+      for (const std::int64_t elements : {1, 40'000}) {
+        SCOPED_TRACE(::testing::Message() << name << ", buckets of " << elements);
+        setting.parallel.shard = shard;
+        setting.parallel.bucket_elements.value = elements;
+        const auto result = train(world, setting);
+        EXPECT_EQ(result.grad_norms, reference.grad_norms);
+        EXPECT_EQ(result.parameters, reference.parameters);
+      }
+  }
+}
+
 }  // namespace
 }  // namespace trireme::optim

@@ -46,7 +46,8 @@ struct TrainingSetting {
   optim::Kind kind = optim::Kind::adamw;
   optim::DecaySchedule weight_decay_schedule = optim::DecaySchedule::constant;
   std::int64_t momentum_warmup_steps = 0;
-  optim::MomentDType moment_dtype = optim::MomentDType::fp32;
+  optim::FloatDType moment_dtype = optim::FloatDType::fp32;
+  optim::FloatDType product_dtype = optim::FloatDType::fp32;
   std::uint64_t seed = 1337;
   int replicas = 1;
   std::vector<layout::Parameter> table = training_table();
@@ -59,6 +60,7 @@ struct TrainingSetting {
     config.weight_decay_schedule = weight_decay_schedule;
     config.muon.momentum_warmup_steps = momentum_warmup_steps;
     config.moment_dtype = moment_dtype;
+    config.muon.product_dtype = product_dtype;
     config.clip_norm = clip_norm;
     config.on_non_finite = on_non_finite;
     config.max_skipped_steps = 2;

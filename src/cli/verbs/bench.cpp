@@ -97,7 +97,7 @@ ExitCode bench_deck(
     with_deck(world, "bench", asked.deck, [&](const session::Job& job, Log& /*log*/) {
       const int threads = session::choose_threads(job.run.threads, world);
       omp_set_num_threads(threads);
-      const auto device = session::open_device(job, threads, world);
+      const auto device = session::open_device(job.run.device, threads, world);
       const DType dtype = session::choose_dtype(job.run.precision, *device, world);
       report = measure(session::decided(job, world, *device, dtype), *device, world);
       return ExitCode::done;

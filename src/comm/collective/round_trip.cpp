@@ -6,6 +6,7 @@
 
 #include "device/cpu/cpu_stream.hpp"
 
+#include "comm/communicator.hpp"
 #include "comm/control/mpi_world.hpp"
 #include "comm/control/requests.hpp"
 
@@ -16,26 +17,26 @@ constexpr int trip_tag = 17;
 /// MPI counts bytes in an int.
 constexpr std::int64_t longest_message = std::int64_t{1} << 30U;
 
-std::vector<Passenger> cut(const std::vector<Passenger>& whole) {
+/// As bytes, to ranks of the world.
+std::vector<Passenger> cut(const std::vector<Passenger>& whole, int first) {
   std::vector<Passenger> parts;
   for (const auto& [peer, at] : whole) {
     const View bytes(at.data, static_cast<std::int64_t>(at.bytes()), DType::u8);
     for (std::int64_t begin = 0; begin < bytes.elements; begin += longest_message)
       parts.push_back(
-          {peer, bytes.slice(begin, std::min(longest_message, bytes.elements - begin))});
+          {first + peer, bytes.slice(begin, std::min(longest_message, bytes.elements - begin))});
   }
   return parts;
 }
 
 class MpiRoundTrip final : public RoundTrip {
  public:
-  MpiRoundTrip(MpiWorld& world,
-               const std::vector<Passenger>& leaving,
-               const std::vector<Passenger>& arriving)
+  /// The pieces are cut.
+  MpiRoundTrip(MpiWorld& world, std::vector<Passenger> leaving, std::vector<Passenger> arriving)
       : comm_(OwnedComm::duplicate(world.comm())),
         progress_(world.watchdog()),
-        leaving_(cut(leaving)),
-        arriving_(cut(arriving)),
+        leaving_(std::move(leaving)),
+        arriving_(std::move(arriving)),
         requests_(leaving_.size() + arriving_.size(), MPI_REQUEST_NULL) {}
 
   void go(device::Stream& stream) override { travel(leaving_, arriving_, stream); }
@@ -69,7 +70,7 @@ class MpiRoundTrip final : public RoundTrip {
 
   OwnedComm comm_;
   Progress progress_;
-  std::vector<Passenger> leaving_, arriving_;  // as bytes
+  std::vector<Passenger> leaving_, arriving_;
   std::vector<MPI_Request> requests_;
 };
 
@@ -83,21 +84,26 @@ class NoTrip final : public RoundTrip {
 }  // namespace
 
 std::unique_ptr<RoundTrip> make_round_trip(World& world,
+                                           Communicator& communicator,
                                            const std::vector<Passenger>& leaving,
                                            const std::vector<Passenger>& arriving) {
   for (const auto* list : {&leaving, &arriving})
     for (const Passenger& one : *list)
-      TRIREME_EXPECT(one.peer >= 0 && one.peer < world.size() && one.peer != world.rank(),
-                     "rank {} exchanges a piece with rank {} of {}", world.rank(), one.peer,
-                     world.size());
-  if (world.size() == 1)
+      TRIREME_EXPECT(
+          one.peer >= 0 && one.peer < communicator.size() && one.peer != communicator.rank(),
+          "rank {} exchanges a piece with rank {} of {}", communicator.rank(), one.peer,
+          communicator.size());
+  if (communicator.size() == 1)
     return std::make_unique<NoTrip>();
+  if (auto trip = communicator.round_trip(leaving, arriving))
+    return trip;
   auto* mpi = dynamic_cast<MpiWorld*>(&world);
   if (mpi == nullptr)
     throw UserError(
         "an exchange of matrices between ranks needs MPI, but this run was started without it");
   mpi->barrier();  // MPI splits communicators without a deadline, so all ranks must be here
-  return std::make_unique<MpiRoundTrip>(*mpi, leaving, arriving);
+  const int first = world.rank() - communicator.rank();  // of this replica
+  return std::make_unique<MpiRoundTrip>(*mpi, cut(leaving, first), cut(arriving, first));
 }
 
 }  // namespace trireme::comm

@@ -3,14 +3,17 @@
 // work that one rank does for the others. The pieces are given once, so both directions are tables
 // of messages.
 //
-// 1. It uses MPI messages with every transport of the buckets, on a communicator of its own. Pieces
-//    are copied, never added, so the bits do not depend on how the ranks are connected.
+// 1. On CPUs it uses MPI messages with every transport of the buckets, on a communicator of its own.
+//    On GPUs it is one group of sends and receives per direction on the communicator of the
+//    buckets, where NCCL runs one operation at a time: kernels of two communicators that wait for
+//    their peers may keep each other from running. Pieces are copied, never added, so the bits do
+//    not depend on how the ranks are connected.
 // 2. All messages of a direction are posted at once and received in place: there is no scratch, and
 //    no message waits for another. go() and come_back() allocate nothing.
 // 3. Between two ranks, the pieces that one sends and the other receives must have the same number,
 //    sizes and order. A rank sends nothing to itself.
-// 4. Waiting is polled and has the world's deadline, as in every collective
-//    (comm/control/progress.hpp).
+// 4. Waiting has the world's deadline, as in every collective: MPI's is polled
+//    (comm/control/progress.hpp), NCCL's is monitored (comm/transport/nccl_comm.hpp).
 #pragma once
 
 #include <memory>
@@ -24,7 +27,10 @@
 
 namespace trireme::comm {
 
-/// A piece of this rank's memory, and the rank that receives or sends it.
+class Communicator;
+
+/// A piece of this rank's memory, and the rank that receives or sends it, as Communicator::rank()
+/// counts.
 struct Passenger {
   int peer = 0;
   View at;
@@ -40,9 +46,10 @@ class RoundTrip {
   virtual void come_back(device::Stream& stream) = 0;
 };
 
-/// Collective. The world outlives the result, and so does the memory of the pieces. Throws
-/// UserError where several ranks have no MPI.
+/// Collective. World and communicator outlive the result, and so does the memory of the pieces.
+/// Throws UserError where several ranks have no MPI.
 std::unique_ptr<RoundTrip> make_round_trip(World& world,
+                                           Communicator& communicator,
                                            const std::vector<Passenger>& leaving,
                                            const std::vector<Passenger>& arriving);
 

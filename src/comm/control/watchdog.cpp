@@ -50,8 +50,11 @@ bool message_waits(MPI_Comm comm, int tag, int& source) {
 std::string Collective::text() const {
   if (!of_bucket)
     return operation;
-  return bucket == sums_of_the_step ? fmt::format("{} of the step's sums", operation)
-                                    : fmt::format("{} of bucket {}", operation, at(bucket));
+  if (bucket == sums_of_the_step)
+    return fmt::format("{} of the step's sums", operation);
+  if (bucket == matrices_of_the_step)
+    return fmt::format("{} of the step's matrices", operation);
+  return fmt::format("{} of bucket {}", operation, at(bucket));
 }
 
 Watchdog::Watchdog(MPI_Comm parent, std::vector<std::string> hosts)

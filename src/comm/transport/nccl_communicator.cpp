@@ -19,6 +19,7 @@
 #include "device/cuda/handle.hpp"
 
 #include "comm/transport/nccl_comm.hpp"
+#include "comm/transport/nccl_round_trip.hpp"
 #include "comm/transport/nccl_sum.hpp"
 #include "comm/transport/transports.hpp"
 
@@ -152,6 +153,11 @@ class NcclCommunicator final : public Communicator {
       return ncclAllReduce(shards.full.data, shards.full.data, count_of(shards.full),
                            type_of(shards.full.dtype), ncclSum, comm, raw);
     });
+  }
+
+  std::unique_ptr<RoundTrip> round_trip(const std::vector<Passenger>& leaving,
+                                        const std::vector<Passenger>& arriving) override {
+    return std::make_unique<NcclRoundTrip>(comm_, leaving, arriving);
   }
 
  private:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of optimizer/muon.hpp; T and M, the moment's type, are float or Bf16. CPUs alone have them.
+// Calls of optimizer/muon.hpp; T and M, the moment's type, are float or Bf16.
 #pragma once
 
 #include <cstdint>
 
 #include "ops/calls/call.hpp"
 #include "ops/optimizer/moment_rounding.hpp"
-#include "ops/optimizer/muon.hpp"
+#include "ops/optimizer/muon_step.hpp"
 #include "ops/optimizer/norm_and_scale.hpp"
 
 namespace trireme::ops {
@@ -39,5 +39,12 @@ void run(Threads, const MuonDirection<M>& call);
 template <class T>
 void run(Threads, const MuonUpdate<T>& call);
 }  // namespace cpu
+
+namespace cuda {
+template <class M>
+void run(const Queue& queue, const MuonDirection<M>& call);
+template <class T>
+void run(const Queue& queue, const MuonUpdate<T>& call);
+}  // namespace cuda
 
 }  // namespace trireme::ops

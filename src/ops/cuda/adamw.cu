@@ -2,23 +2,11 @@
 // Every operation is spelled out (the _rn functions and fmaf), so that the compiler cannot contract
 // the packed and the single loop differently: an element has the same bits wherever a shard begins.
 #include "ops/calls/adamw.hpp"
+#include "ops/cuda/moment_rounding.cuh"
 #include "ops/cuda/pieces.cuh"
 
 namespace trireme::ops::cuda {
 namespace {
-
-template <class M>
-__device__ inline M kept_moment(float value, std::uint32_t random);
-template <>
-__device__ inline float kept_moment<float>(float value, std::uint32_t) {
-  return value;
-}
-template <>
-__device__ inline Bf16 kept_moment<Bf16>(float value, std::uint32_t random) {
-  Bf16 kept;
-  kept.bits = static_cast<std::uint16_t>(rounded_at_random(__float_as_uint(value), random));
-  return kept;
-}
 
 __device__ inline void update_element(
     const AdamwStep& s, float scale, float gradient, float& master, float& m, float& v) {
@@ -28,18 +16,6 @@ __device__ inline void update_element(
   const float direction = __fdiv_rn(__fdiv_rn(m, s.correction1),
                                     __fadd_rn(__fsqrt_rn(__fdiv_rn(v, s.correction2)), s.epsilon));
   master = fmaf(-s.learning_rate, fmaf(s.weight_decay, master, direction), master);
-}
-
-/// moment_word() of elements [i, i + N); nothing where moments are fp32.
-template <int N, class M>
-__device__ inline Words4 words(const MomentRounding& rounding, std::int64_t i) {
-  Words4 all{};
-  if constexpr (sizeof(M) == sizeof(Bf16)) {
-    if (N == 4 && (rounding.first + i) % 4 == 0)
-      return philox(rounding.key, rounding.counter(i), rounding.step);
-    for (int k = 0; k < N; ++k) all.w[k] = moment_word(rounding, i + k);
-  }
-  return all;
 }
 
 template <int N, class T, class M>

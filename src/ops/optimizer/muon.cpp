@@ -16,7 +16,7 @@ void muon_direction(View gradient,
                  gradient.elements);
   with_float_type(m.dtype, [&](auto zero) {
     using M = decltype(zero);
-    enqueue_on_cpu(
+    enqueue(
         MuonDirection<M>{gradient.as<float>(), m.as<M>(), step, rounding, &norm, gradient.elements},
         stream);
   });
@@ -34,7 +34,7 @@ void muon_update(View parameter,
                  direction.elements);
   with_float_type(parameter.dtype, [&](auto zero) {
     using T = decltype(zero);
-    enqueue_on_cpu(
+    enqueue(
         MuonUpdate<T>{parameter.as<T>(), master.as<float>(), direction.as<float>(), step, &norm, n},
         stream);
   });

@@ -23,15 +23,9 @@
 
 #include "ops/optimizer/gradient_norm.hpp"
 #include "ops/optimizer/moment_rounding.hpp"
+#include "ops/optimizer/muon_step.hpp"
 
 namespace trireme::ops {
-
-/// The same for every element.
-struct MuonStep {
-  float learning_rate = 0, weight_decay = 0, momentum = 0;
-  float gain = 1;  ///< 1 - momentum, computed in double by the caller
-  bool nesterov = true;
-};
 
 void muon_direction(View gradient,
                     View m,

@@ -7,13 +7,11 @@
 
 #include "base/round_up.hpp"
 
-#include "ops/cpu/optimizer/orthogonalize.hpp"
+#include "ops/calls/orthogonalize.hpp"
 #include "ops/dispatch.hpp"
 
 namespace trireme::ops {
 namespace {
-
-using cpu::Polynomial;
 
 constexpr Polynomial newton_schulz{3.4445F, -4.7750F, 2.0315F};
 constexpr std::array<Polynomial, 5> polar_express{{
@@ -24,15 +22,40 @@ constexpr std::array<Polynomial, 5> polar_express{{
     {2.3465413258596377F, -1.7097828382687081F, 0.42323551169305323F},
 }};
 
-MatmulShape gram_of(std::int64_t rows, std::int64_t columns) {
+MatmulShape gram_of(std::int64_t rows, std::int64_t columns, DType products) {
   const bool wide = rows <= columns;
   const std::int64_t inner = std::min(rows, columns);
   return {.m = inner,
           .n = inner,
           .k = std::max(rows, columns),
           .a_transposed = !wide,
-          .b_transposed = wide};
+          .b_transposed = wide,
+          .a = products,
+          .b = products,
+          .c = products};
 }
+
+MatmulShape product_of(std::int64_t m, std::int64_t n, std::int64_t k, DType products) {
+  return {.m = m, .n = n, .k = k, .a = products, .b = products, .c = products};
+}
+
+/// X twice and two squares of it; in fp32 one X is the matrix itself.
+struct Scratch {
+  Scratch(std::int64_t rows, std::int64_t columns, DType products) {
+    const std::int64_t whole = rows * columns;
+    const std::int64_t inner = std::min(rows, columns);
+    other = products == DType::f32 ? 0 : bytes_of(whole, products);
+    gram = other + bytes_of(whole, products);
+    squared = gram + bytes_of(inner * inner, products);
+    end = squared + bytes_of(inner * inner, products);
+  }
+  std::int64_t other, gram, squared, end;  // where they begin, in bytes; the first X is at 0
+
+ private:
+  static std::int64_t bytes_of(std::int64_t elements, DType dtype) {
+    return whole_lines(elements) * static_cast<std::int64_t>(size_bytes(dtype));
+  }
+};
 
 }  // namespace
 
@@ -44,15 +67,14 @@ Orthogonalize::Orthogonalize(device::Device& device,
       columns_(columns),
       inner_(std::min(rows, columns)),
       options_(options),
-      gram_(device, gram_of(rows, columns)),
-      square_(device, {.m = inner_, .n = inner_, .k = inner_}),
-      apply_(device, {.m = rows, .n = columns, .k = inner_}) {
+      gram_(device, gram_of(rows, columns, options.products)),
+      square_(device, product_of(inner_, inner_, inner_, options.products)),
+      apply_(device, product_of(rows, columns, inner_, options.products)) {
   TRIREME_EXPECT(options.steps >= 1, "an orthogonalization in {} steps", options.steps);
 }
 
-std::int64_t Orthogonalize::scratch_elements(std::int64_t rows, std::int64_t columns) {
-  const std::int64_t inner = std::min(rows, columns);
-  return whole_lines(rows * columns) + 2 * whole_lines(inner * inner);
+std::int64_t Orthogonalize::scratch_bytes(std::int64_t rows, std::int64_t columns, DType products) {
+  return Scratch(rows, columns, products).end;
 }
 
 double Orthogonalize::flops(std::int64_t rows, std::int64_t columns, std::int64_t steps) {
@@ -65,35 +87,42 @@ void Orthogonalize::operator()(View matrix,
                                View scratch,
                                float scale,
                                device::Stream& stream) const {
+  TRIREME_EXPECT(matrix.elements == rows_ * columns_, "{} elements in a matrix of {} x {}",
+                 matrix.elements, rows_, columns_);
+  with_float_type(options_.products,
+                  [&](auto zero) { run<decltype(zero)>(matrix, scratch, scale, stream); });
+}
+
+template <class T>
+void Orthogonalize::run(View matrix, View scratch, float scale, device::Stream& stream) const {
   const std::int64_t elements = rows_ * columns_, square = inner_ * inner_;
-  TRIREME_EXPECT(matrix.elements == elements, "{} elements in a matrix of {} x {}", matrix.elements,
-                 rows_, columns_);
-  const View gram = scratch.slice(whole_lines(elements), square);
-  const View polynomial = scratch.slice(whole_lines(elements) + whole_lines(square), square);
-  device::cpu::Stream& queue = on_cpu(stream, "orthogonalize");
+  const Scratch places(rows_, columns_, options_.products);
+  TRIREME_EXPECT(scratch.dtype == DType::u8 && scratch.elements >= places.end,
+                 "{} bytes of scratch for {}", scratch.bytes(), places.end);
+  const auto part = [&](std::int64_t begin, std::int64_t count) {
+    return View(scratch.data + begin, count, options_.products);
+  };
+  const View gram = part(places.gram, square), polynomial = part(places.squared, square);
+  const bool in_place = options_.products == DType::f32;
+  View from = in_place ? matrix : part(0, elements), to = part(places.other, elements);
   const bool express = options_.coefficients == Coefficients::polar_express;
-  View from = matrix, to = scratch.slice(0, elements);
-  queue.run([x = from.as<float>(), sums = to.as<float>(), elements, express] {
-    cpu::normalize(x, reinterpret_cast<double*>(sums), elements, express ? 1.01 : 1.0,
-                   express ? 1e-6 : 1e-7);
-  });
+  enqueue(Normalize<T>{from.as<T>(), matrix.as<float>(), reinterpret_cast<double*>(to.data),
+                       elements, express ? 1.01 : 1.0, express ? 1e-6 : 1e-7},
+          stream);
   for (std::int64_t step = 0; step < options_.steps; ++step) {
     const auto turn = static_cast<std::size_t>(std::min<std::int64_t>(step, 4));
-    const Polynomial numbers = express ? polar_express[turn] : newton_schulz;
     gram_(from, from, gram, stream);
     square_(gram, gram, polynomial, stream);
-    queue.run([p = polynomial.as<float>(), a = gram.as<float>(), n = inner_, numbers] {
-      cpu::polynomial(p, a, n, numbers);
-    });
+    enqueue(Combine<T>{polynomial.as<T>(), gram.as<T>(), inner_,
+                       express ? polar_express[turn] : newton_schulz},
+            stream);
     if (rows_ <= columns_)
       apply_(polynomial, from, to, stream);
     else
       apply_(from, polynomial, to, stream);
     std::swap(from, to);
   }
-  queue.run([out = matrix.as<float>(), x = from.as<float>(), scale, elements] {
-    cpu::scale_into(out, x, scale, elements);
-  });
+  enqueue(ScaleInto<T>{matrix.as<float>(), from.as<T>(), scale, elements}, stream);
 }
 
 }  // namespace trireme::ops

@@ -11,8 +11,9 @@
 // step, f = 1.01, e = 1e-6. Source: Amsel et al., "The Polar Express", arXiv 2505.16932, with the
 // safety factor that its authors recommend: 0.85 to 1.15.
 //
-// 1. Everything is fp32, sums of squares fp64: products in bf16 would differ between processors
-//    with and without matrix units by more than the last bits.
+// 1. Sums of squares are fp64, all else is fp32. With options.products = bf16, X, A, A A and P are
+//    rounded to bf16; what lies between the products is still computed in fp32. Results then differ
+//    between processors by more than the last bits, as all products in bf16 do.
 // 2. The work is cut by shape alone, so results have the same bits on any number of threads.
 // 3. Nothing is allocated after construction; one call at a time per object, whose scratch is the
 //    caller's. A zero matrix stays zero.
@@ -37,16 +38,19 @@ class Orthogonalize {
                 std::int64_t columns,
                 const OrthogonalizeOptions& options);
 
-  /// Elements of fp32 that a call needs beside the matrix.
-  static std::int64_t scratch_elements(std::int64_t rows, std::int64_t columns);
+  /// That a call needs beside the matrix.
+  static std::int64_t scratch_bytes(std::int64_t rows, std::int64_t columns, DType products);
   /// Of a call: steps x (4 max min^2 + 2 min^3), where max and min are of rows and columns.
   static double flops(std::int64_t rows, std::int64_t columns, std::int64_t steps);
 
   /// Overwrites `matrix` by `scale` times its orthogonal matrix. Shapes: matrix [rows, columns]
-  /// fp32; scratch at least scratch_elements() of fp32.
+  /// fp32; scratch at least scratch_bytes() of u8, aligned to a cache line.
   void operator()(View matrix, View scratch, float scale, device::Stream& stream) const;
 
  private:
+  template <class T>
+  void run(View matrix, View scratch, float scale, device::Stream& stream) const;
+
   std::int64_t rows_, columns_, inner_;  // inner_: the smaller one
   OrthogonalizeOptions options_;
   Matmul gram_, square_, apply_;

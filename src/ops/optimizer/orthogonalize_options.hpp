@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "base/dtype.hpp"
+
 namespace trireme::ops {
 
 /// newton_schulz: the same polynomial in every step. polar_express: one for each of five steps,
@@ -14,6 +16,7 @@ enum class Coefficients : std::uint8_t { newton_schulz, polar_express };
 struct OrthogonalizeOptions {
   std::int64_t steps = 5;
   Coefficients coefficients = Coefficients::newton_schulz;
+  DType products = DType::f32;  ///< of the operands and results of products; or bf16
 };
 
 }  // namespace trireme::ops

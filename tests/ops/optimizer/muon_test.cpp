@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// The dtype of a backend is that of parameters and moments.
 #include "ops/optimizer/muon.hpp"
 
 #include <bit>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -18,78 +18,133 @@ namespace {
 using ops::GradientNorm;
 using ops::MuonStep;
 
-class MuonTest : public ::testing::Test {
+class MuonTest : public OpsTest {
  protected:
-  std::unique_ptr<device::Device> device_ = device::make_cpu_device(1);
-  std::unique_ptr<device::Stream> stream_ =
-      device_->make_stream(device::StreamMode::inlined, "compute");
+  void SetUp() override {
+    OpsTest::SetUp();
+    norms_ = device().allocate(3 * sizeof(GradientNorm), "test");
+    GradientNorm values[] = {{.scale = 0.5F}, {.scale = 0.5F, .finite = 0}, {}};
+    device().copy(norms_.view(DType::u8),
+                  View(reinterpret_cast<std::byte*>(values), sizeof(values), DType::u8), stream());
+    stream().synchronize();
+  }
+  void TearDown() override { norms_ = {}; }
+
+  [[nodiscard]] const GradientNorm& norm(int which) const {
+    return reinterpret_cast<const GradientNorm*>(norms_.data())[which];
+  }
+  [[nodiscard]] const GradientNorm& half() const { return norm(0); }
+  [[nodiscard]] const GradientNorm& not_finite() const { return norm(1); }
+  [[nodiscard]] const GradientNorm& whole() const { return norm(2); }
+
+ private:
+  device::Buffer norms_;
 };
 
-TEST_F(MuonTest, StepsByHand) {
+TEST_P(MuonTest, StepsByHand) {
   MuonStep step{.learning_rate = 0.5F, .weight_decay = 0.25F, .momentum = 0.75F, .gain = 0.25F};
-  const GradientNorm norm{.scale = 0.5F};
   for (const bool nesterov : {true, false}) {
     step.nesterov = nesterov;
     // g = 4: m = 0.75 · 2 + 0.25 · 4 = 2.5; with Nesterov 0.25 · 4 + 0.75 · 2.5 = 2.875.
-    float gradient = 8, m = 2;
-    ops::muon_direction(view_of(&gradient, 1), view_of(&m, 1), step, {}, norm, *stream_);
-    EXPECT_EQ(m, 2.5F);
-    EXPECT_EQ(gradient, nesterov ? 2.875F : 2.5F);
+    const auto gradient = tensor(DType::f32, Values{8}), m = tensor(dtype(), Values{2});
+    ops::muon_direction(gradient.view(), m.view(), step, {}, half(), stream());
+    EXPECT_EQ(m.values(), Values{2.5});
+    EXPECT_EQ(gradient.values(), Values{nesterov ? 2.875 : 2.5});
   }
-  float master = 4;
-  const float direction = 3;
-  Bf16 parameter;
-  ops::muon_update(view_of(&parameter, 1), view_of(&master, 1), view_of(&direction, 1), step, norm,
-                   *stream_);
-  EXPECT_EQ(master, 2.0F);  // 4 - 0.5 (3 + 0.25 · 4)
-  EXPECT_EQ(static_cast<float>(parameter), 2.0F);
+  const auto master = tensor(DType::f32, Values{4}), direction = tensor(DType::f32, Values{3}),
+             parameter = tensor(dtype(), 1);
+  ops::muon_update(parameter.view(), master.view(), direction.view(), step, half(), stream());
+  EXPECT_EQ(master.values(), Values{2});  // 4 - 0.5 (3 + 0.25 · 4)
+  EXPECT_EQ(parameter.values(), Values{2});
 }
 
-TEST_F(MuonTest, WritesNothingWhereTheNormIsNotFinite) {
-  const GradientNorm norm{.finite = 0};
-  float gradient = 1, m = 2, master = 3, parameter = 4;
-  ops::muon_direction(view_of(&gradient, 1), view_of(&m, 1), {}, {}, norm, *stream_);
-  ops::muon_update(view_of(&parameter, 1), view_of(&master, 1), view_of(&gradient, 1), {}, norm,
-                   *stream_);
-  EXPECT_EQ((std::vector<float>{gradient, m, master, parameter}), (std::vector<float>{1, 2, 3, 4}));
+TEST_P(MuonTest, WritesNothingWhereTheNormIsNotFinite) {
+  const auto gradient = tensor(DType::f32, Values{1}), m = tensor(dtype(), Values{2}),
+             master = tensor(DType::f32, Values{3}), parameter = tensor(dtype(), Values{4});
+  ops::muon_direction(gradient.view(), m.view(), {}, {}, not_finite(), stream());
+  ops::muon_update(parameter.view(), master.view(), gradient.view(), {}, not_finite(), stream());
+  for (const auto& [one, value] :
+       {std::pair{&gradient, 1.0}, {&m, 2.0}, {&master, 3.0}, {&parameter, 4.0}})
+    EXPECT_EQ(one->values(), Values{value});
 }
 
-TEST_F(MuonTest, EveryElementIsUpdated) {
+TEST_P(MuonTest, EveryElementIsUpdated) {
   for (const std::int64_t n : {1, 17, 40'001}) {
     const auto size = static_cast<std::size_t>(n);
-    std::vector<float> gradient(size, 4), m(size, 0), master(size, 1), parameter(size, 9);
+    const auto gradient = tensor(DType::f32, Values(size, 4)), m = tensor(dtype(), n),
+               master = tensor(DType::f32, Values(size, 1)),
+               parameter = tensor(dtype(), Values(size, 9));
     const MuonStep step{.learning_rate = 0.5F, .momentum = 0, .gain = 1, .nesterov = false};
-    ops::muon_direction(view_of(gradient.data(), n), view_of(m.data(), n), step, {}, {}, *stream_);
-    ops::muon_update(view_of(parameter.data(), n), view_of(master.data(), n),
-                     view_of(gradient.data(), n), step, {}, *stream_);
-    EXPECT_EQ(m, std::vector<float>(size, 4));
-    EXPECT_EQ(master, std::vector<float>(size, -1));
-    EXPECT_EQ(parameter, master);
+    ops::muon_direction(gradient.view(), m.view(), step, {}, whole(), stream());
+    ops::muon_update(parameter.view(), master.view(), gradient.view(), step, whole(), stream());
+    EXPECT_EQ(m.values(), Values(size, 4));
+    EXPECT_EQ(master.values(), Values(size, -1));
+    EXPECT_EQ(parameter.values(), Values(size, -1));
   }
 }
 
-TEST_F(MuonTest, RoundsAMomentInBf16ByTheWordOfItsElement) {
+/// Shards begin anywhere, so a kernel may not compute an element otherwise because of where it lies.
+TEST_P(MuonTest, AnElementsBitsDoNotDependOnItsPlace) {
+  constexpr std::int64_t n = 1000;
+  const MuonStep step{
+      .learning_rate = 0.3F, .weight_decay = 0.1F, .momentum = 0.95F, .gain = 0.05F};
+  const Values gradients = normals(1, n), moments = normals(2, n), masters = normals(3, n);
+  const auto run = [&](std::int64_t first, std::int64_t count, std::int64_t shift) {
+    const auto begin = [&](const Values& all) {
+      Values part(static_cast<std::size_t>(shift));
+      part.insert(part.end(), all.begin() + first, all.begin() + first + count);
+      return part;
+    };
+    const auto gradient = tensor(DType::f32, begin(gradients)), m = tensor(dtype(), begin(moments)),
+               master = tensor(DType::f32, begin(masters)),
+               parameter = tensor(dtype(), shift + count);
+    const auto at = [&](const Tensor& whole) { return whole.view().slice(shift, count); };
+    ops::muon_direction(at(gradient), at(m), step, {{5, 6}, 3, 2, first}, half(), stream());
+    ops::muon_update(at(parameter), at(master), at(gradient), step, half(), stream());
+    Values all;
+    for (const Tensor* one : {&gradient, &m, &master, &parameter}) {
+      const Values values = one->values();
+      all.insert(all.end(), values.begin() + shift, values.end());
+    }
+    return all;
+  };
+  const Values whole = run(0, n, 0);
+  const auto part_of = [&](std::int64_t first, std::int64_t count) {
+    Values part;
+    for (std::int64_t k = 0; k < 4; ++k)
+      part.insert(part.end(), whole.begin() + k * n + first, whole.begin() + k * n + first + count);
+    return part;
+  };
+  for (const auto& [first, count, shift] :
+       {std::tuple{std::int64_t{0}, n, std::int64_t{1}}, {1, 200, 0}, {6, 37, 3}, {999, 1, 2}})
+    EXPECT_EQ(run(first, count, shift), part_of(first, count)) << first << ", " << shift;
+}
+
+TEST_P(MuonTest, RoundsAMomentInBf16ByTheWordOfItsElement) {
   const MuonStep step{.momentum = 0.75F, .gain = 0.25F};
-  const GradientNorm norm{.scale = 0.5F};
   const ops::MomentRounding rounding{{5, 6}, 3, 2, 1};
   for (const std::int64_t n : {1, 63, 40'001}) {
-    const auto size = static_cast<std::size_t>(n);
-    std::vector<float> gradient(size), directed(size), exact(size);
-    std::vector<Bf16> m(size);
-    for (std::size_t i = 0; i < size; ++i)
-      gradient[i] = directed[i] = static_cast<float>((i * 7919) % 4093) / 64 - 31;
-    ops::muon_direction(view_of(gradient.data(), n), view_of(exact.data(), n), step, rounding, norm,
-                        *stream_);
-    ops::muon_direction(view_of(directed.data(), n), view_of(m.data(), n), step, rounding, norm,
-                        *stream_);
-    EXPECT_EQ(directed, gradient);  // it takes the moment before that is rounded
-    for (std::size_t i = 0; i < size; ++i) {
+    Values values;
+    for (std::int64_t i = 0; i < n; ++i)
+      values.push_back(static_cast<double>((i * 7919) % 4093) / 64 - 31);
+    const auto gradient = tensor(DType::f32, values), directed = tensor(DType::f32, values),
+               exact = tensor(DType::f32, n), m = tensor(DType::bf16, n);
+    ops::muon_direction(gradient.view(), exact.view(), step, rounding, half(), stream());
+    ops::muon_direction(directed.view(), m.view(), step, rounding, half(), stream());
+    EXPECT_EQ(directed.bytes(), gradient.bytes());  // it takes the moment before that is rounded
+    const Values kept = m.values(), moments = exact.values();
+    for (std::size_t i = 0; i < values.size(); ++i) {
       const std::uint32_t word =
           philox({5, 6}, (std::uint64_t{2} << 40U) + (i + 1) / 4, 3).w[(i + 1) % 4];
-      ASSERT_EQ(m[i].bits, (std::bit_cast<std::uint32_t>(exact[i]) + (word & 0xffffU)) >> 16U) << i;
+      Bf16 expected;
+      expected.bits = static_cast<std::uint16_t>(
+          (std::bit_cast<std::uint32_t>(static_cast<float>(moments[i])) + (word & 0xffffU)) >> 16U);
+      ASSERT_EQ(kept[i], static_cast<double>(static_cast<float>(expected))) << i;
     }
   }
 }
+
+TRIREME_ON_BACKENDS(MuonTest);
 
 }  // namespace
 }  // namespace trireme::test

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/calls/orthogonalize.hpp"
+#include "ops/cuda/loops.cuh"
+
+namespace trireme::ops::cuda {
+namespace {
+
+constexpr int norm_threads = 256;
+constexpr int scaled_per_thread = 16;
+constexpr int at_a_time = 4;
+
+/// Over the block, in a fixed order, on every thread.
+__device__ inline double block_total(double value) {
+  __shared__ double shared[norm_threads];
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = norm_threads / 2; half > 0; half /= 2) {
+    if (static_cast<int>(threadIdx.x) < half)
+      shared[threadIdx.x] += shared[threadIdx.x + half];
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+/// A block has the elements of one sum.
+__global__ void squares_kernel(double* sums, const float* matrix, std::int64_t count) {
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * elements_per_sum;
+  const std::int64_t end = begin + elements_per_sum < count ? begin + elements_per_sum : count;
+  double squares = 0;
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += norm_threads) {
+    const auto one = static_cast<double>(matrix[i]);
+    squares = fma(one, one, squares);
+  }
+  const double total = block_total(squares);
+  if (threadIdx.x == 0)
+    sums[blockIdx.x] = total;
+}
+
+/// Every block adds up all sums, and scales its elements.
+template <class T>
+__global__ void normalize_kernel(Normalize<T> call, std::int64_t num_sums) {
+  double squares = 0;
+  for (std::int64_t i = threadIdx.x; i < num_sums; i += norm_threads) squares += call.sums[i];
+  const auto scale =
+      static_cast<float>(1.0 / (call.factor * sqrt(block_total(squares)) + call.guard));
+  std::int64_t i =
+      static_cast<std::int64_t>(blockIdx.x) * norm_threads * scaled_per_thread + threadIdx.x;
+  for (int k = 0; k < scaled_per_thread && i < call.count; ++k, i += norm_threads)
+    call.x[i] = from_float<T>(scale * call.matrix[i]);
+}
+
+template <class T>
+struct CombineLoop {
+  Combine<T> call;
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    const auto gram = load<N>(call.gram + i);
+    auto squared = load<N>(call.squared + i);
+    for (int k = 0; k < N; ++k) {
+      const float sum = fmaf(call.numbers.b, to_float(gram.v[k]),
+                             __fmul_rn(call.numbers.c, to_float(squared.v[k])));
+      const bool diagonal = (i + k) % (call.n + 1) == 0;
+      squared.v[k] = from_float<T>(diagonal ? sum + call.numbers.a : sum);
+    }
+    store<N>(call.squared + i, squared);
+  }
+};
+
+template <class T>
+struct ScaleIntoLoop {
+  ScaleInto<T> call;
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    const auto x = load<N>(call.x + i);
+    Pack<float, N> out;
+    for (int k = 0; k < N; ++k) out.v[k] = call.scale * to_float(x.v[k]);
+    store<N>(call.out + i, out);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void run(const Queue& queue, const Normalize<T>& call) {
+  const std::int64_t num_sums = blocks_for(call.count, elements_per_sum);
+  launch("squares", squares_kernel, {static_cast<unsigned>(num_sums), norm_threads}, queue.stream,
+         call.sums, call.matrix, call.count);
+  const std::int64_t blocks =
+      blocks_for(call.count, std::int64_t{norm_threads} * scaled_per_thread);
+  launch(call.name, normalize_kernel<T>, {static_cast<unsigned>(blocks), norm_threads},
+         queue.stream, call, num_sums);
+}
+
+template <class T>
+void run(const Queue& queue, const Combine<T>& call) {
+  loop<at_a_time>(call.name, CombineLoop<T>{call}, call.n * call.n,
+                  aligned(call.squared, call.gram), queue.stream);
+}
+
+template <class T>
+void run(const Queue& queue, const ScaleInto<T>& call) {
+  loop<at_a_time>(call.name, ScaleIntoLoop<T>{call}, call.count, aligned(call.out, call.x),
+                  queue.stream);
+}
+
+TRIREME_CUDA_BODIES(Normalize);
+TRIREME_CUDA_BODIES(Combine);
+TRIREME_CUDA_BODIES(ScaleInto);
+
+}  // namespace trireme::ops::cuda
