@@ -185,11 +185,6 @@ class Checker : Findings {
     constexpr const char* key = "model.document_mask";
     if (!readable({key}) || !config_.model.document_mask)
       return;
-    if (readable({"run.device"}) && config_.run.device == trireme::session::DeviceChoice::cuda)
-      disagree({{key, "attention masks documents on CPUs only, and run.device is cuda"},
-                {"run.device",
-                 "cuda, but model.document_mask is true, which computes on CPUs "
-                 "only"}});
     if (readable({"data.train"}) && config_.data.train.synthetic != 0)
       disagree({{key, "synthetic data have no documents"},
                 {"data.train.synthetic", "it has no documents, as model.document_mask asks for"}});

@@ -72,15 +72,6 @@ void heads_suit_the_kernels(const JobConfig& config, const GptShape& shape, Find
                                                   most_gpu_head_channels, width)}});
 }
 
-void windows_are_for_cpus(const JobConfig& config, const GptShape& shape, Findings& findings) {
-  if (shape.attention_window > 0 && config.run.device == trireme::session::DeviceChoice::cuda)
-    findings.disagree(
-        {{"model.attention_window",
-          "attention computes windows on CPUs only, and run.device is "
-          "cuda"},
-         {"run.device", "cuda, but model.attention_window is given, which computes on CPUs only"}});
-}
-
 /// A word of S and L that some layer takes a window from.
 void window_pattern_means_something(const JobConfig& config,
                                     const GptShape& shape,
@@ -166,8 +157,6 @@ void check_model(const JobConfig& config,
                  Findings& findings) {
   if (findings.readable({"model", "model.rotary_scaling"}))
     rotary_keys_mean_something(config, shape, places, findings);
-  if (findings.readable({"model.attention_window", "run.device"}))
-    windows_are_for_cpus(config, shape, findings);
   if (findings.readable({"model.window_pattern"}))
     window_pattern_means_something(config, shape, findings);
   if (findings.readable({"model.recompute", "model.layers", "model.preset"}))

@@ -172,7 +172,7 @@ void describe(V& v, ModelConfig& c) {
   v("attention_window", c.attention_window,
     {.unit = "tokens",
      .help = "How many tokens a token sees, itself among them; none: all up to itself. In all "
-             "layers, or in those of window_pattern. On CPUs.",
+             "layers, or in those of window_pattern.",
      .min = 1,
      .max = 1 << 20,
      .change = Change::never});
@@ -184,7 +184,7 @@ void describe(V& v, ModelConfig& c) {
   v("document_mask", c.document_mask,
     {.help = "A token does not see the documents before its own in the row; the end-of-text token "
              "begins a document. In training, evaluation and sampling. Positions count through "
-             "the row. On CPUs.",
+             "the row.",
      .change = Change::asked});
   v("logit_softcap", c.logit_softcap,
     {.help = "c: the model's logits are c tanh(logit / c), in training, evaluation and sampling; "

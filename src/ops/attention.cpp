@@ -27,11 +27,6 @@ std::unique_ptr<Attention::Implementation> make(device::Device& device,
   TRIREME_EXPECT(s.window >= 0, "a window of {}", s.window);
   if (device.kind() == device::Kind::cpu)
     return make_attention_cpu(device, s);
-  if (s.window > 0 || s.documents)
-    throw DeviceError(
-        device.description(), "attention",
-        s.window > 0 ? "windows are for CPUs only" : "masks of documents are for CPUs only",
-        __FILE__, __LINE__);
   if constexpr (device::cuda::in_this_build)
     return make_attention_cuda(device, s, options);
   throw DeviceError(device.description(), "attention", "this build has the CPU's operations only",

@@ -35,9 +35,9 @@ struct AttentionShape {
   /// G, of keys and values; divides heads, of which so many in a row share one. 0: as many as
   /// heads.
   std::int64_t grouped_heads = 0;
-  /// Positions that a row sees, its own among them. 0: all up to its own. CPUs alone.
+  /// Positions that a row sees, its own among them. 0: all up to its own.
   std::int64_t window = 0;
-  /// Calls give the starts of documents; without it none may. CPUs alone.
+  /// Calls give the starts of documents; without it none may.
   bool documents = false;
 
   [[nodiscard]] std::int64_t key_value_heads() const {

@@ -29,11 +29,17 @@ struct Attention::Implementation {
   [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
 };
 
+/// Whether every query sees all positions up to its own.
+inline bool sees_all(const AttentionShape& shape) {
+  return (shape.window == 0 || shape.window >= shape.time) && !shape.documents;
+}
+
 /// Whether cuDNN's fused attention takes this shape where there is no dropout. Its front end
-/// refuses backward of a single position. Grouped heads are left to our own kernels.
+/// refuses backward of a single position. Grouped heads, windows and documents are left to our own
+/// kernels.
 inline bool suits_cudnn(const AttentionShape& shape) {
   return shape.dtype == DType::bf16 && shape.head_channels % 8 == 0 && shape.head_channels <= 128 &&
-         shape.time > 1 && shape.group() == 1;
+         shape.time > 1 && shape.group() == 1 && sees_all(shape);
 }
 
 /// Whether what cuDNN `version` (90100: 9.1.0) computes may be captured in a CUDA graph. Below 9.16

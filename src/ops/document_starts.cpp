@@ -11,9 +11,9 @@ void document_starts(
   TRIREME_EXPECT(time >= 1 && tokens.elements % time == 0 && starts.elements == tokens.elements,
                  "starts of {} positions for {} tokens in rows of {}", starts.elements,
                  tokens.elements, time);
-  enqueue_on_cpu(DocumentStarts{starts.as<std::int32_t>(), tokens.as<std::int32_t>(),
-                                tokens.elements / time, time, token},
-                 stream);
+  enqueue(DocumentStarts{starts.as<std::int32_t>(), tokens.as<std::int32_t>(),
+                         tokens.elements / time, time, token},
+          stream);
 }
 
 }  // namespace trireme::ops

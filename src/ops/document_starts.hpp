@@ -7,7 +7,6 @@
 //   starts[b, t] = the last position u <= t with tokens[b, u] = token, or 0 where there is none
 //
 // 1. starts[b, t] <= t, and along a row they never fall: attention relies on both.
-// 2. CPUs alone.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@
 
 namespace trireme::ops {
 
-/// Shapes: starts, tokens = [B, time] int32. Throws DeviceError on a GPU.
+/// Shapes: starts, tokens = [B, time] int32.
 void document_starts(
     View starts, ConstView tokens, std::int64_t time, std::int32_t token, device::Stream& stream);
 

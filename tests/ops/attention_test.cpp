@@ -136,6 +136,8 @@ Values starts_of(std::int64_t batch, std::int64_t time, const std::vector<std::i
 
 class AttentionTest : public OpsTest {
  protected:
+  /// Where an emulated one takes fewer cases, as each takes it a while.
+  bool on_gpu() { return device().kind() != device::Kind::cpu; }
   Dropout dropped(float rate, std::uint64_t further = 0) {
     const std::uint64_t first_sample = 1234;
     return placed({rate, RandomKey::of(99, Draw::dropout), &first_sample, 5}, further);
@@ -236,31 +238,28 @@ TEST_P(AttentionTest, GroupsOfHeadsShareKeysAndValues) {
 }
 
 TEST_P(AttentionTest, SeesAWindow) {
-  if (device().kind() != device::Kind::cpu) {
-    EXPECT_THROW(Attention(device(), {1, 8, 1, 8, dtype(), false, 0, 3}), DeviceError);
-    return;
-  }
   for (const std::int64_t time : {1, 63, 128, 150, 192})
     for (const std::int64_t window : {1, 2, 17, 63, 64, 65, 127, 128, 130, 500}) {
+      if (on_gpu() && time != 150 && window != 65)
+        continue;
       SCOPED_TRACE(fmt::format("{} of {}", window, time));
       check(2, time, 2, 16, 0, 0, window);
     }
   check(2, 150, 4, 12, 0.3F, 2, 70);
   for (const std::int64_t window : {1, 17, 63, 64, 65, 127, 128, 130, 192, 500})
-    check(2, 256, 4, 32, 0, 2, window);
+    if (!on_gpu() || window == 17 || window == 130)
+      check(2, 256, 4, 32, 0, 2, window);
   check(1, 192, 2, 64, 0, 0, 70);
   check(1, 192, 2, 128, 0.2F, 1, 64);
   check(1, 192, 2, 128, 0, 1, 64);
 }
 
 TEST_P(AttentionTest, StaysInsideOfDocuments) {
-  if (device().kind() != device::Kind::cpu) {
-    EXPECT_THROW(Attention(device(), {1, 8, 1, 8, dtype(), false, 0, 0, true}), DeviceError);
-    return;
-  }
   for (const std::int64_t time : {1, 63, 128, 150, 200})
     for (const std::vector<std::int64_t>& lengths : std::vector<std::vector<std::int64_t>>{
              {1}, {2}, {17, 40}, {64}, {63, 65}, {128, 1}, {500}}) {
+      if (on_gpu() && time != 150 && lengths[0] != 63)
+        continue;
       SCOPED_TRACE(fmt::format("{} of {}", fmt::join(lengths, ", "), time));
       check(2, time, 2, 16, 0, 0, 0, lengths);
       check(2, time, 1, 16, 0, 0, 30, lengths);
@@ -268,6 +267,8 @@ TEST_P(AttentionTest, StaysInsideOfDocuments) {
   check(2, 150, 4, 12, 0.3F, 2, 70, {90, 20});
   for (const std::vector<std::int64_t>& lengths : std::vector<std::vector<std::int64_t>>{
            {1}, {3}, {17, 40}, {64}, {65, 63}, {130, 1, 50}, {500}}) {
+    if (on_gpu() && lengths[0] != 17 && lengths[0] != 130)
+      continue;
     check(2, 256, 4, 32, 0, 2, 0, lengths);
     check(2, 256, 2, 32, 0, 0, 70, lengths);
   }
@@ -276,8 +277,6 @@ TEST_P(AttentionTest, StaysInsideOfDocuments) {
 }
 
 TEST_P(AttentionTest, OtherDocumentsDoNotChangeABit) {
-  if (device().kind() != device::Kind::cpu)
-    return;
   // Of the positions [begin, end), what forward and backward say; the others hold `elsewhere` times
   // what they held.
   const auto run = [&](const AttentionShape& s, std::int64_t first, std::int64_t begin,
@@ -319,10 +318,8 @@ TEST_P(AttentionTest, OtherDocumentsDoNotChangeABit) {
 }
 
 TEST_P(AttentionTest, OneDocumentIsNoMask) {
-  if (device().kind() != device::Kind::cpu)
-    return;
   for (AttentionShape s :
-       {AttentionShape{2, 150, 2, 16, dtype()}, AttentionShape{2, 192, 4, 32, dtype(), false, 2}}) {
+       {AttentionShape{2, 150, 2, 12, dtype()}, AttentionShape{2, 192, 4, 32, dtype(), false, 2}}) {
     const auto without = bits(s);
     s.documents = true;
     EXPECT_EQ(bits(s), without);
@@ -331,8 +328,6 @@ TEST_P(AttentionTest, OneDocumentIsNoMask) {
 }
 
 TEST_P(AttentionTest, DocumentsDependOnNeitherThreadsNorTheMicroBatch) {
-  if (device().kind() != device::Kind::cpu)
-    return;
   for (const AttentionShape& s : {AttentionShape{3, 130, 2, 24, dtype(), false, 0, 0, true},
                                   AttentionShape{3, 128, 6, 32, dtype(), false, 2, 80, true}})
     expect_same_rows_together_and_alone(s);
@@ -370,8 +365,6 @@ void AttentionTest::expect_same_rows_together_and_alone(const AttentionShape& s)
 }
 
 TEST_P(AttentionTest, AWindowOfAllIsNone) {
-  if (device().kind() != device::Kind::cpu)
-    return;
   for (AttentionShape s :
        {AttentionShape{2, 150, 2, 16, dtype()}, AttentionShape{2, 192, 4, 32, dtype(), false, 2}}) {
     const auto without = bits(s);
@@ -478,8 +471,6 @@ TEST_P(AttentionTest, RejectsWrongViews) {
   const auto starts = tensor(DType::i32, 2);
   EXPECT_THROW(attention.forward(out.view(), lse.view(), qkv.view(), starts.view(), {}, stream()),
                ContractError);
-  if (device().kind() != device::Kind::cpu)
-    return;
   AttentionShape masked = s;
   masked.documents = true;
   EXPECT_THROW(
@@ -524,10 +515,9 @@ TEST_P(AttentionTest, TakesNoMoreOnGpuThanIsPlanned) {
 
 TEST_P(AttentionTest, CountsTheCausalHalf) {
   EXPECT_EQ(Attention(device(), {2, 3, 4, 5, dtype()}).forward_flops(), 4.0 * 2 * 4 * 5 * 6);
-  if (device().kind() == device::Kind::cpu) {  // with a window of 2: 1 + 2 + 2 pairs
-    EXPECT_EQ(Attention(device(), {2, 3, 4, 5, dtype(), false, 0, 2}).forward_flops(),
-              4.0 * 2 * 4 * 5 * 5);
-  }
+  // With a window of 2: 1 + 2 + 2 pairs.
+  EXPECT_EQ(Attention(device(), {2, 3, 4, 5, dtype(), false, 0, 2}).forward_flops(),
+            4.0 * 2 * 4 * 5 * 5);
 }
 
 TRIREME_ON_BACKENDS(AttentionTest);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The call of document_starts.hpp. CPUs alone have it.
+// The call of document_starts.hpp.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,9 @@ struct DocumentStarts {
 
 namespace cpu {
 void run(Threads, const DocumentStarts& call);
+}
+namespace cuda {
+void run(const Queue& queue, const DocumentStarts& call);
 }
 
 }  // namespace trireme::ops

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention on a GPU: cuDNN's fused kernels for what they can do, our own for the rest (fp32,
-// dropout, grouped heads, single positions, head sizes that are no multiple of 8 or above 128).
+// dropout, windows, documents, grouped heads, single positions, head sizes that are no multiple of 8
+// or above 128).
 // Where calls may be with dropout, cuDNN computes forward without it (evaluation), and backward is
 // always our own; both leave and read the same lse.
 //
@@ -30,6 +31,7 @@
 #include "ops/attention_backend.hpp"
 #include "ops/cuda/attention.hpp"
 #include "ops/cuda/nvrtc.hpp"
+#include "ops/dispatch.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -171,7 +173,12 @@ class CudnnGraph {
 class AttentionCuda final : public Attention::Implementation {
  public:
   AttentionCuda(device::Device& device, const AttentionShape& s, const AttentionOptions& options)
-      : shape_(s), sizes_{s.batch, s.time, s.heads, s.head_channels, s.key_value_heads()} {
+      : shape_(s), sizes_{s.batch,
+                          s.time,
+                          s.heads,
+                          s.head_channels,
+                          s.key_value_heads(),
+                          s.window < s.time ? s.window : 0} {
     if (suits_cudnn(s))
       forward_ = std::make_unique<CudnnGraph>(device, s, options, false);
     if (suits_cudnn(s) && !s.drops)
@@ -186,7 +193,7 @@ class AttentionCuda final : public Attention::Implementation {
   void forward(View out,
                View lse,
                ConstView qkv,
-               ConstView /*starts*/,
+               ConstView starts,
                const Dropout& dropout,
                device::Stream& stream) override {
     if (forward_ && !dropout.active()) {
@@ -194,9 +201,9 @@ class AttentionCuda final : public Attention::Implementation {
       add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
       forward_->run(pointers, stream);
     } else if (shape_.dtype == DType::bf16) {
-      own_forward<Bf16>(out, lse, qkv, dropout, stream);
+      own_forward<Bf16>(out, lse, qkv, starts, dropout, stream);
     } else {
-      own_forward<float>(out, lse, qkv, dropout, stream);
+      own_forward<float>(out, lse, qkv, starts, dropout, stream);
     }
   }
 
@@ -205,7 +212,7 @@ class AttentionCuda final : public Attention::Implementation {
                 ConstView qkv,
                 ConstView out,
                 ConstView lse,
-                ConstView /*starts*/,
+                ConstView starts,
                 const Dropout& dropout,
                 device::Stream& stream) override {
     if (backward_) {
@@ -216,11 +223,14 @@ class AttentionCuda final : public Attention::Implementation {
       add_qkv(pointers, Uid::dq, dqkv.data);
       backward_->run(pointers, stream);
     } else if (shape_.dtype == DType::bf16) {
-      own_backward<Bf16>(dqkv, {dout.as<Bf16>(), qkv.as<Bf16>(), out.as<Bf16>(), lse.as<float>()},
+      own_backward<Bf16>(dqkv,
+                         {dout.as<Bf16>(), qkv.as<Bf16>(), out.as<Bf16>(), lse.as<float>(),
+                          pointer_or_null<std::int32_t>(starts)},
                          dropout, stream);
     } else {
       own_backward<float>(dqkv,
-                          {dout.as<float>(), qkv.as<float>(), out.as<float>(), lse.as<float>()},
+                          {dout.as<float>(), qkv.as<float>(), out.as<float>(), lse.as<float>(),
+                           pointer_or_null<std::int32_t>(starts)},
                           dropout, stream);
     }
   }
@@ -240,9 +250,14 @@ class AttentionCuda final : public Attention::Implementation {
   }
 
   template <class T>
-  void own_forward(
-      View out, View lse, ConstView qkv, const Dropout& dropout, device::Stream& stream) const {
-    cuda::attention_forward(out.as<T>(), lse.as<float>(), qkv.as<T>(), sizes_, dropout,
+  void own_forward(View out,
+                   View lse,
+                   ConstView qkv,
+                   ConstView starts,
+                   const Dropout& dropout,
+                   device::Stream& stream) const {
+    cuda::attention_forward(out.as<T>(), lse.as<float>(), qkv.as<T>(),
+                            pointer_or_null<std::int32_t>(starts), sizes_, dropout,
                             device::cuda::handle_of(stream));
   }
   template <class T>

@@ -4,6 +4,7 @@
 // sum has one owner and one order, so nothing is atomic. A key row takes the query heads that share
 // it one after the other.
 #include "ops/cuda/attention.hpp"
+#include "ops/cuda/attention_sight.cuh"
 #include "ops/cuda/loops.cuh"
 
 namespace trireme::ops::cuda {
@@ -98,8 +99,13 @@ __device__ inline int rows_in_tile(std::int64_t begin, std::int64_t end) {
 }
 
 template <class T>
-__global__ void forward_kernel(
-    T* out, float* lse, const T* qkv, AttentionSizes sizes, Dropout dropout, float scale) {
+__global__ void forward_kernel(T* out,
+                               float* lse,
+                               const T* qkv,
+                               const std::int32_t* starts,
+                               AttentionSizes sizes,
+                               Dropout dropout,
+                               float scale) {
   __shared__ float rows[warps][most_head_channels];
   if (outside(sizes, sizes.heads))
     return;
@@ -111,7 +117,8 @@ __global__ void forward_kernel(
   __syncwarp();
   float largest = -INFINITY, sum = 0;
   float sums[channels_per_lane] = {};
-  for (std::int64_t begin = 0; begin <= t; begin += warp_lanes) {
+  for (std::int64_t begin = Sight(sizes, starts, head.b).first_key(t); begin <= t;
+       begin += warp_lanes) {
     const std::int64_t s = begin + lane;
     const bool seen = s <= t;
     const float score = seen ? dot(query, qkv + head.k + s * head.step, head.D) * scale : -INFINITY;
@@ -156,7 +163,8 @@ __global__ void query_kernel(T* dqkv,
     delta[head.stats + t] = product;
   const float normalizer = saved.lse[head.stats + t];
   float sums[channels_per_lane] = {};
-  for (std::int64_t begin = 0; begin <= t; begin += warp_lanes) {
+  for (std::int64_t begin = Sight(sizes, saved.starts, head.b).first_key(t); begin <= t;
+       begin += warp_lanes) {
     const std::int64_t s = begin + lane;
     float ds = 0;
     if (s <= t) {
@@ -192,12 +200,13 @@ __global__ void key_kernel(T* dqkv,
   fetch(value, saved.qkv + own.v + s * own.step, own.D);
   __syncwarp();
   float dk[channels_per_lane] = {}, dv[channels_per_lane] = {};
+  const std::int64_t end = Sight(sizes, saved.starts, sample).end_of_queries(s);
   for (std::int64_t h = first; h < first + group; ++h) {
     const Head head(sizes, sample, h);
-    for (std::int64_t begin = s; begin < head.time; begin += warp_lanes) {
+    for (std::int64_t begin = s; begin < end; begin += warp_lanes) {
       const std::int64_t t = begin + lane;
       float p = 0, ds = 0;
-      if (t < head.time) {
+      if (t < end) {
         const float exact = expf(dot(key, saved.qkv + head.q + t * head.step, head.D) * scale -
                                  saved.lse[head.stats + t]);
         const float dp = dot(value, saved.dout + head.out + t * head.out_step, head.D);
@@ -205,7 +214,7 @@ __global__ void key_kernel(T* dqkv,
         p = exact * factor;
         ds = exact * (dp * factor - delta[head.stats + t]);
       }
-      const int count = rows_in_tile(begin, head.time);
+      const int count = rows_in_tile(begin, end);
       add_rows(dv, p, saved.dout + head.out + begin * head.out_step, head.out_step, count, head.D);
       add_rows(dk, ds, saved.qkv + head.q + begin * head.step, head.step, count, head.D);
     }
@@ -230,11 +239,12 @@ template <class T>
 void attention_forward(T* out,
                        float* lse,
                        const T* qkv,
+                       const std::int32_t* starts,
                        const AttentionSizes& sizes,
                        const Dropout& dropout,
                        RawStream stream) {
   launch("attention_forward", forward_kernel<T>, shape_for(sizes, sizes.heads), stream, out, lse,
-         qkv, sizes, dropout, scale_of(sizes));
+         qkv, starts, sizes, dropout, scale_of(sizes));
 }
 
 template <class T>
@@ -251,8 +261,8 @@ void attention_backward(T* dqkv,
 }
 
 #define TRIREME_INSTANTIATE(T)                                                                  \
-  template void attention_forward(T*, float*, const T*, const AttentionSizes&, const Dropout&,  \
-                                  RawStream);                                                   \
+  template void attention_forward(T*, float*, const T*, const std::int32_t*,                    \
+                                  const AttentionSizes&, const Dropout&, RawStream);            \
   template void attention_backward(T*, const AttentionSaved<T>&, float*, const AttentionSizes&, \
                                    const Dropout&, RawStream);
 TRIREME_INSTANTIATE(float)

@@ -14,17 +14,19 @@ namespace trireme::ops::cuda {
 
 using device::cuda::RawStream;
 
-/// As AttentionShape, whose `group` is heads / key_value_heads.
+/// As AttentionShape, whose `group` is heads / key_value_heads. A window of 0 is none.
 struct AttentionSizes {
-  std::int64_t batch, time, heads, head_channels, key_value_heads;
+  std::int64_t batch, time, heads, head_channels, key_value_heads, window;
 };
 /// A lane of a warp owns at most eight channels of a head.
 inline constexpr std::int64_t most_head_channels = 256;
 
+/// `starts`: null where there are no documents.
 template <class T>
 void attention_forward(T* out,
                        float* lse,
                        const T* qkv,
+                       const std::int32_t* starts,
                        const AttentionSizes& sizes,
                        const Dropout& dropout,
                        RawStream stream);
@@ -36,6 +38,7 @@ struct AttentionSaved {
   const T* qkv;
   const T* out;
   const float* lse;
+  const std::int32_t* starts;
 };
 /// `delta` = [B, H, T] of scratch.
 template <class T>
