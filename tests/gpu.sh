@@ -13,6 +13,7 @@
 #   --limit SECONDS    of each item                                                    default: 300
 #   --results FILE     where verdicts are appended                                     default: gpu-results.txt
 #   --tree DIR         a build tree to take as it is                                   default: build, built first
+# OPTIONS="section.key=value …" goes into the deck of every training and bench, a smaller model for an emulated GPU, say.
 # Exit code: 0 all passed, 1 some failed, 75 some had no time (the last line names them), 77 there is no GPU.
 set -uo pipefail
 usage() { sed -n '/^#   usage/,/^# Exit/s/^# *//p' "$0" >&2; exit 2; }
@@ -114,6 +115,8 @@ try() {
 
 deck=(input/quickstart.yaml "data.train.text=[$text]" "data.cache=$scratch/tokens" run.threads=1 checkpoint.every_steps=0
   sample.every_steps=0 evaluate.every_steps=0 optimizer.schedule.warmup_steps=1)
+read -ra options <<<"${OPTIONS:-}"
+deck+=("${options[@]}")
 # name, ranks, overrides… : 20 steps; what they print is kept in NAME.out.
 train() {
   local name=$1 ranks=$2 words

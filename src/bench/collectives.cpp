@@ -81,18 +81,27 @@ void start_together(comm::World& world) {
 void race(comm::World& world,
           std::vector<TimedCollective>& contestants,
           int repetitions,
+          double seconds,
           int in_a_row) {
   using Clock = std::chrono::steady_clock;
-  for (int repetition = -collective_warmups; repetition < repetitions; ++repetition)
+  double spent = 0;  // the same on all ranks
+  for (int repetition = -collective_warmups; repetition < repetitions; ++repetition) {
+    const bool late = spent > seconds;
+    if (late && repetition > 1)
+      break;
+    if (late && repetition < 0)
+      continue;
     for (TimedCollective& contestant : contestants) {
       start_together(world);
       const auto start = Clock::now();
       for (int i = 0; i < in_a_row; ++i) contestant.run();
       const double mine = std::chrono::duration<double>(Clock::now() - start).count() / in_a_row;
       const double slowest = comm::largest_of_ranks(world, std::array{mine}).front();
+      spent += slowest * in_a_row;
       if (repetition >= 0)
         contestant.seconds.push_back(slowest);
     }
+  }
 }
 
 /// A transport with a separate bucket for every operation, as in training, where gradients are
@@ -236,7 +245,7 @@ std::vector<CollectivesBenchRow> bench_collectives(comm::World& world,
         add_memcpy(from.view(dtype), to.view(dtype), world.size(), *stream, contestants);
       }
       check(world, *stream, contestants);
-      race(world, contestants, request.repetitions,
+      race(world, contestants, request.repetitions, request.seconds,
            static_cast<int>(std::clamp<std::int64_t>(request.row_bytes / bytes, 1, most_in_a_row)));
       for (TimedCollective& contestant : contestants) {
         CollectivesBenchRow& row = contestant.row;

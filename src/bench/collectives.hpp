@@ -37,6 +37,9 @@ struct CollectivesBenchRequest {
   std::vector<DType> dtypes{DType::f32};  ///< f32, bf16
   comm::Reduction reduction = comm::Reduction::sum;
   int repetitions = usual_repetitions;
+  /// Of each size and dtype: no warm-up begins after so long, and no further repetition once there
+  /// were two.
+  double seconds = 1e9;
   /// A repetition runs consecutive collectives until they hold this many bytes, at most 1024 of
   /// them; `seconds` is the time of one. A step sends its buckets in the same way, and buffers in
   /// the network, which absorb the first of them, matter less.

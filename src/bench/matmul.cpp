@@ -21,7 +21,7 @@ MatmulBench bench_matmul(const model::GptShape& shape,
   const auto products =
       model::linear_products(shape, dtype, request.micro_sequences, device.kind());
   MatmulBench bench{dtype, world.size(), request.threads, {}, 0, {}, 0, 0, 0};
-  if (request.threads > 1)
+  if (request.threads > 1 && device.kind() == device::Kind::cpu)
     bench.rows = measure::measure_products(products, dtype, device, world, 1, measure::Field::all,
                                            {.repetitions = request.repetitions}, request.options);
   for (auto& row : measure::measure_products(products, dtype, device, world, request.threads,
@@ -30,14 +30,12 @@ MatmulBench bench_matmul(const model::GptShape& shape,
     bench.rows.push_back(std::move(row));
   const double micro_steps =
       static_cast<double>(request.sequences) / static_cast<double>(request.micro_sequences);
-  for (const nn::ListedProduct& p : products)
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const nn::ListedProduct& p = products[i];
     for (const char* pass : {"forward", "input", "weight"}) {
       double best = std::numeric_limits<double>::infinity();
       for (const measure::ProductRow& row : bench.rows) {
-        const bool asked =
-            row.threads == request.threads && row.layer == p.layer && row.pass == pass &&
-            row.m * row.n * row.k == p.products.rows * p.products.in * p.products.out;
-        if (!asked)
+        if (row.threads != request.threads || row.listed != i || row.pass != pass)
           continue;
         best = std::min(best, row.seconds);
         if (row.flops_per_s() > bench.ceiling_flops) {
@@ -50,6 +48,7 @@ MatmulBench bench_matmul(const model::GptShape& shape,
       bench.floor_seconds += micro_steps * static_cast<double>(p.count) * best;
       bench.product_flops += micro_steps * static_cast<double>(p.count) * p.flops();
     }
+  }
   return bench;
 }
 

@@ -43,7 +43,7 @@ struct MatmulBench {
   double product_flops = 0;     ///< FLOP of these products in one step of one rank
 };
 
-/// Collective. One thread, and all of them where they are more.
+/// Collective. On a CPU one thread, and all of them where they are more.
 MatmulBench bench_matmul(const model::GptShape& shape,
                          DType dtype,
                          device::Device& device,

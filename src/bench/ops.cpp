@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/ops.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 #include <omp.h>
+
+#include "base/error.hpp"
 
 #include "ops/activations.hpp"
 #include "ops/attention.hpp"
@@ -19,6 +22,7 @@
 #include "ops/optimizer/order_free_sum.hpp"
 #include "ops/rotary.hpp"
 
+#include "nn/head.hpp"
 #include "nn/linear_products.hpp"
 
 #include "model/layers.hpp"
@@ -31,6 +35,10 @@ namespace trireme::bench {
 namespace {
 
 constexpr std::size_t copied_bytes = std::size_t{256} << 20U;
+
+/// What model.loss_rows is tried with where the deck does not ask for it: 26 MB of GPT-2's logits in
+/// bf16, half of an H200's L2 (docs/figures.md).
+constexpr std::int64_t candidate_loss_rows = 256;
 
 /// Makes the rows of one bench; owns all that they read and write.
 class Maker {
@@ -55,7 +63,8 @@ class Maker {
     add_attention();
     add_norms();
     add_elementwise();
-    add_ends();
+    add_embedding();
+    add_loss();
     add_optimizer();
   }
 
@@ -108,42 +117,61 @@ class Maker {
 
   void add_linear() {
     for (const nn::ListedProduct& listed :
-         model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind())) {
-      const nn::LinearShape& p = listed.products;
-      auto linear =
-          std::make_shared<nn::LinearProducts>(device_, listed.plain(), request_.options.products);
-      linear->prepare_backward(device_);
-      const View x = tensor(p.rows * p.in), dy = tensor(p.rows * p.out);
-      const View weight = tensor(p.in * p.out), dx = tensor(p.rows * p.in);
-      const View y = tensor(p.y, p.rows * p.out), dweight = tensor(DType::f32, p.in * p.out);
-      const View bias = p.bias ? tensor(p.out) : View(nullptr, 0, dtype_);
-      const double count = static_cast<double>(listed.count) * micro_steps_;
-      device::Stream& s = stream_;
-      // With a GELU the step makes the product that has it inside; the other shows what that buys.
-      add_product(listed.layer + ".forward", p.gelu_after ? 0 : count, listed.flops(),
-                  [=, &s] { linear->forward(y, x, weight, bias, s); });
-      add_product(listed.layer + ".input_gradient", p.gelu_before ? 0 : count, listed.flops(),
-                  [=, &s] { linear->backward_input(dx, dy, weight, s); });
-      if (p.gelu_after || p.gelu_before) {
-        auto fused = std::make_shared<nn::LinearProducts>(device_, p, request_.options.products);
-        fused->prepare_backward(device_);
-        if (p.gelu_after)
-          add_product(listed.layer + ".forward with gelu", count, listed.flops(),
-                      [=, z = tensor(p.rows * p.out), &s] {
-                        fused->forward_gelu(y, z, x, weight, bias, s);
-                      });
-        if (p.gelu_before)
-          add_product(listed.layer + ".input_gradient with gelu", count, listed.flops(),
-                      [=, z = tensor(p.rows * p.in), &s] {
-                        fused->backward_input_gelu(dx, z, dy, weight, s);
-                      });
-      }
-      add_product(listed.layer + ".weight_gradient", count, listed.flops(),
-                  [=, &s] { linear->backward_weight(dweight, dy, x, s); });
-      if (p.bias && !listed.bias_by_neighbour)
-        add(listed.layer + ".bias_gradient", count, bytes(static_cast<double>(dy.elements)),
-            [=, db = tensor(DType::f32, p.out), &s] { ops::bias_backward(db, dy, s); });
-    }
+         model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind()))
+      add_linear(listed);
+  }
+
+  /// What the device can compute within a product has a row beside the product without it, whether
+  /// the deck asks for it or not: the step has one of the two, and the other shows what that buys.
+  void add_linear(const nn::ListedProduct& listed) {
+    const nn::LinearShape& p = listed.products;
+    const ops::ProductOptions& chosen = request_.options.products;
+    ops::ProductOptions most = chosen;
+    most.fused_gelu = most.fused_gelu_backward = most.fused_row_sums = true;
+    auto linear = std::make_shared<nn::LinearProducts>(device_, listed.plain(), chosen);
+    auto fused = std::make_shared<nn::LinearProducts>(device_, p, most);
+    linear->prepare_backward(device_);
+    fused->prepare_backward(device_);
+    const View x = tensor(p.rows * p.in), dy = tensor(p.rows * p.out);
+    const View weight = tensor(p.in * p.out), dx = tensor(p.rows * p.in);
+    const View y = tensor(p.y, p.rows * p.out), dweight = tensor(DType::f32, p.in * p.out);
+    const View bias = p.bias ? tensor(p.out) : View(nullptr, 0, dtype_);
+    const double count = static_cast<double>(listed.count) * micro_steps_;
+    const bool in_parts = listed.logits && shape_.loss_rows > 0;  // add_loss() has them
+    device::Stream& s = stream_;
+
+    const bool gelu_after = p.gelu_after && fused->fuses_gelu_after();
+    const double with_gelu = gelu_after && chosen.fused_gelu ? count : 0;
+    gelu_forwards_ += p.gelu_after ? count - with_gelu : 0;
+    add_product(listed.layer + ".forward", in_parts ? 0 : count - with_gelu, listed.flops(),
+                [=, &s] { linear->forward(y, x, weight, bias, s); });
+    if (gelu_after)
+      add_product(
+          listed.layer + ".forward with gelu", with_gelu, listed.flops(),
+          [=, z = tensor(p.rows * p.out), &s] { fused->forward_gelu(y, z, x, weight, bias, s); });
+
+    const bool gelu_before = p.gelu_before && fused->fuses_gelu_before();
+    const double with_gradient = gelu_before && chosen.fused_gelu_backward ? count : 0;
+    gelu_backwards_ += p.gelu_before ? count - with_gradient : 0;
+    add_product(listed.layer + ".input_gradient", count - with_gradient, listed.flops(),
+                [=, &s] { linear->backward_input(dx, dy, weight, s); });
+    if (gelu_before)
+      add_product(
+          listed.layer + ".input_gradient with gelu", with_gradient, listed.flops(),
+          [=, z = tensor(p.rows * p.in), &s] { fused->backward_input_gelu(dx, z, dy, weight, s); });
+
+    const bool own_bias = p.bias && !listed.bias_by_neighbour;
+    const bool sums = own_bias && fused->sums_bias();
+    const double with_bias = sums && chosen.fused_row_sums ? count : 0;
+    const View dbias = own_bias ? tensor(DType::f32, p.out) : View(nullptr, 0, DType::f32);
+    add_product(listed.layer + ".weight_gradient", count - with_bias, listed.flops(),
+                [=, &s] { linear->backward_weight(dweight, dy, x, s); });
+    if (sums)
+      add_product(listed.layer + ".weight_gradient with bias", with_bias, listed.flops(),
+                  [=, &s] { fused->backward_weight_and_bias(dweight, dbias, dy, x, s); });
+    if (own_bias)
+      add(listed.layer + ".bias_gradient", count - with_bias,
+          bytes(static_cast<double>(dy.elements)), [=, &s] { ops::bias_backward(dbias, dy, s); });
   }
 
   void add_attention() {
@@ -227,10 +255,10 @@ class Maker {
     device::Stream& s = stream_;
     switch (shape_.activation) {
       case model::Activation::gelu:
-        // Inside of products, but where the deck recomputes it: then twice by itself.
-        add("gelu.forward", 2 * again, bytes(read + made),
+        // Beside what is inside of products; where the deck recomputes it, twice.
+        add("gelu.forward", gelu_forwards_ + 2 * again, bytes(read + made),
             [=, &s] { ops::gelu_forward(out, in, s); });
-        add("gelu.backward", 0, bytes(read + 2 * made),
+        add("gelu.backward", gelu_backwards_, bytes(read + 2 * made),
             [=, &s] { ops::gelu_backward(out, out, in, s); });
         return;
       case model::Activation::squared_relu:
@@ -308,8 +336,7 @@ class Maker {
           });
   }
 
-  /// Embedding and loss.
-  void add_ends() {
+  void add_embedding() {
     const std::int64_t C = shape_.channels, V = shape_.vocabulary;
     const ops::EmbeddingShape embedding{request_.micro_sequences, shape_.context, C, V};
     const View tokens = tensor(DType::i32, rows_), out = tensor(rows_ * C);
@@ -325,7 +352,13 @@ class Maker {
         [=, &s] { ops::embedding_forward(out, tokens, wte, wpe, embedding, dropout, s); });
     add("embedding.backward", micro_steps_, bytes(elements, 4 * elements),
         [=, &s] { ops::embedding_backward(dwte, dwpe, out, tokens, embedding, dropout, s); });
+  }
 
+  /// Of a chunk of the head's rows. Where there are parts (model.loss_rows), or could be on a GPU,
+  /// also product and loss of one part after the other, as a step makes them: what the loss finds
+  /// in a cache shows only there.
+  void add_loss() {
+    const std::int64_t V = shape_.vocabulary;
     const nn::ActivationPlan plan =
         model::activation_plan(shape_, dtype_, request_.micro_sequences, device_.kind());
     const std::int64_t chunk = plan.head_rows();
@@ -333,11 +366,50 @@ class Maker {
     const View d_logits = dtype_ == logits.dtype ? logits : tensor(chunk * V);
     const View losses = tensor(DType::f32, chunk);
     const View targets = tensor(DType::i32, chunk);
-    add("cross_entropy", micro_steps_ * static_cast<double>(rows_) / static_cast<double>(chunk),
-        static_cast<double>(logits.bytes() + d_logits.bytes()),
-        [=, &s, terms = model::loss_terms(shape_)] {
+    const double count = micro_steps_ * static_cast<double>(rows_) / static_cast<double>(chunk);
+    const ops::LossTerms terms = model::loss_terms(shape_);
+    const bool in_parts = shape_.loss_rows > 0;
+    device::Stream& s = stream_;
+    add("cross_entropy", in_parts ? 0 : count,
+        static_cast<double>(logits.bytes() + d_logits.bytes()), [=, &s] {
           ops::cross_entropy_forward_backward(losses, d_logits, logits, targets, terms, 1e-3F, s);
         });
+    const std::int64_t part =
+        nn::rows_of_loss(in_parts ? shape_.loss_rows : candidate_loss_rows, chunk, shape_.context);
+    if (!in_parts && (device_.kind() == device::Kind::cpu || part == chunk))
+      return;
+
+    nn::LinearShape product = head_shape();
+    const auto of_rows = [&](std::int64_t m) {
+      product.rows = m;
+      product.piece_rows =
+          nn::BatchSize{request_.micro_sequences, shape_.context, dtype_}.piece_rows(m);
+      return std::make_shared<nn::LinearProducts>(device_, product, request_.options.products);
+    };
+    const auto usual = of_rows(part), last = of_rows(chunk % part > 0 ? chunk % part : part);
+    const std::int64_t C = shape_.channels;
+    const View x = tensor(chunk * C), weight = tensor(V * C);
+    const double flops = 2.0 * static_cast<double>(chunk) * static_cast<double>(V * C);
+    add_product(fmt::format("head.forward, cross_entropy by {} rows", part), in_parts ? count : 0,
+                flops, [=, &s] {
+                  for (std::int64_t at = 0; at < chunk; at += part) {
+                    const std::int64_t m = std::min(part, chunk - at);
+                    const View to = logits.slice(at * V, m * V);
+                    (m == part ? usual : last)->forward(to, x.slice(at * C, m * C), weight, {}, s);
+                    ops::cross_entropy_forward_backward(losses.slice(at, m),
+                                                        d_logits.slice(at * V, m * V), to,
+                                                        targets.slice(at, m), terms, 1e-3F, s);
+                  }
+                });
+  }
+
+  [[nodiscard]] nn::LinearShape head_shape() const {
+    for (const nn::ListedProduct& listed :
+         model::linear_products(shape_, dtype_, request_.micro_sequences, device_.kind()))
+      if (listed.logits)
+        return listed.products;
+    TRIREME_EXPECT(false, "{} layers without a head", shape_.layers);
+    return {};
   }
 
   void add_optimizer() {
@@ -375,7 +447,8 @@ class Maker {
   const OpsBenchRequest& request_;
   const std::int64_t rows_;
   const double micro_steps_;
-  const device::Buffer first_sample_;  // for dropout
+  double gelu_forwards_ = 0, gelu_backwards_ = 0;  // of a step, apart from products
+  const device::Buffer first_sample_;              // for dropout
   std::vector<device::Buffer> buffers_;
 };
 
@@ -434,14 +507,18 @@ OpsBench bench_ops(const model::GptShape& shape,
 
 std::string ops_table(const OpsBench& bench) {
   std::string text =
-      fmt::format("{:<42}{:>9}{:>12}{:>11}{:>10}{:>10}{:>16}\n", "operation", "per step", "us",
+      fmt::format("{:<47}{:>9}{:>12}{:>11}{:>10}{:>10}{:>16}\n", "operation", "per step", "us",
                   "ms / step", "of step", "rate", "of its ceiling");
   const double whole = bench.step_seconds();
   for (const OpsBenchRow& row : bench.rows)
-    text += fmt::format("{:<42}{:>9.0f}{:>12.1f}{:>11.2f}{:>8.2f} %{:>10.1f} {}{:>6.1f} %\n",
+    text += fmt::format("{:<47}{:>9.0f}{:>12.1f}{:>11.2f}{:>8.2f} %{:>10.1f} {}{:>6.1f} %\n",
                         row.op, row.per_step, row.seconds * 1e6, row.per_step * row.seconds * 1e3,
                         100 * row.per_step * row.seconds / whole, bench.rate(row) / 1e9,
                         row.product ? "GFLOP/s" : "GB/s   ", 100 * bench.share(row));
+  if (std::ranges::any_of(bench.rows, [](const OpsBenchRow& row) { return row.per_step == 0; }))
+    text +=
+        "0 per step: what another position of gpu.fused_gelu, gpu.fused_gelu_backward, "
+        "gpu.fused_bias_gradients or model.loss_rows would make instead\n";
   return text + fmt::format(
                     "ceilings of one rank: {:.1f} GFLOP/s, {:.1f} GB/s ({}, {} thread{}, {} rank{} "
                     "at a time); the operations of a step together {:.1f} ms, at {:.1f} % of the "

@@ -7,6 +7,10 @@
 // the deck's products (measure/ceiling.hpp), or of copying 256 MiB from memory to memory, read and
 // written bytes counted. Small tensors stay in the caches, so their share can exceed 100 %.
 //
+// What a switch of the deck chooses between (gpu.fused_gelu, fused_gelu_backward and
+// fused_bias_gradients, model.loss_rows) has a row for each way that the device offers; the step has
+// one of them, and the others count 0 times.
+//
 // Attention's FLOP are the causal half, and a row is one document. All ranks measure at the same
 // time (race.hpp).
 #pragma once

@@ -42,6 +42,7 @@ std::vector<bench::CollectivesBenchRow> measure_collectives(comm::World& world,
   bench::CollectivesBenchRequest request;
   request.bytes = {128 * static_cast<std::int64_t>(world.size()), 64 << 20};
   request.repetitions = 11;
+  request.seconds = 5;
   request.baselines = false;
   return bench::bench_collectives(world, device, request);
 }

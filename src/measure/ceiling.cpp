@@ -42,6 +42,8 @@ class Operands {
       x_ = std::max(x_, p.rows * p.in);
       result_ = std::max({result_, p.rows * p.in, p.rows * p.out});
       y_ = std::max(y_, p.rows * p.out);
+      before_gelu_ = std::max(
+          {before_gelu_, p.gelu_after ? p.rows * p.out : 0, p.gelu_before ? p.rows * p.in : 0});
       weight_ = std::max(weight_, p.in * p.out);
       bias_ = std::max(bias_, p.out);
     }
@@ -61,6 +63,10 @@ class Operands {
   View bias(DType dtype, std::int64_t elements) {
     return get(bias_buffer_, dtype, bias_, elements);
   }
+  View dbias(std::int64_t elements) { return get(dbias_buffer_, DType::f32, bias_, elements); }
+  View before_gelu(DType dtype, std::int64_t elements) {
+    return get(before_gelu_buffer_, dtype, before_gelu_, elements);
+  }
 
  private:
   /// Room for fp32, so that any dtype fits.
@@ -74,9 +80,9 @@ class Operands {
 
   device::Device& device_;
   device::Stream& stream_;
-  std::int64_t x_ = 0, y_ = 0, result_ = 0, weight_ = 0, bias_ = 0;
-  device::Buffer x_buffer_, y_buffer_, result_buffer_, weight_buffer_, dweight_buffer_,
-      bias_buffer_;
+  std::int64_t x_ = 0, y_ = 0, before_gelu_ = 0, result_ = 0, weight_ = 0, bias_ = 0;
+  device::Buffer x_buffer_, y_buffer_, before_gelu_buffer_, result_buffer_, weight_buffer_,
+      dweight_buffer_, bias_buffer_, dbias_buffer_;
 };
 
 /// The three products of one layer, each by its contestants.
@@ -133,12 +139,19 @@ class LayerBench {
                                     .c = DType::f32,
                                     .accumulate = true};
     device::Stream& s = stream_;
-    all.push_back(
-        {row("forward", "step", forward), [=, &s] { linear->forward(y, x, weight, bias, s); }});
-    all.push_back(
-        {row("input", "step", input), [=, &s] { linear->backward_input(dx, dy, weight, s); }});
-    all.push_back(
-        {row("weight", "step", gradient), [=, &s] { linear->backward_weight(dweight, dy, x, s); }});
+    const InOneProduct in_one = in_one_product(operands, field);
+    const auto add = [&](const char* pass, const ops::MatmulShape& shape,
+                         std::function<void()> plain, const std::function<void()>& with_more) {
+      all.push_back({row(pass, with_more ? "plain" : "step", shape), std::move(plain)});
+      if (with_more)
+        all.push_back({row(pass, "step", shape), with_more});
+    };
+    add(
+        "forward", forward, [=, &s] { linear->forward(y, x, weight, bias, s); }, in_one.forward);
+    add(
+        "input", input, [=, &s] { linear->backward_input(dx, dy, weight, s); }, in_one.input);
+    add(
+        "weight", gradient, [=, &s] { linear->backward_weight(dweight, dy, x, s); }, in_one.weight);
     if (device_.kind() != device::Kind::cpu || !ops::has_onednn())
       return;
     for (const bool packed : {false, true}) {
@@ -154,6 +167,39 @@ class LayerBench {
   }
 
  private:
+  /// What a step computes within a product besides it; empty where that is nothing.
+  struct InOneProduct {
+    std::function<void()> forward, input, weight;
+  };
+  InOneProduct in_one_product(Operands& operands, Field field) {
+    InOneProduct made;
+    if (field == Field::likely)
+      return made;
+    const LinearShape& p = products_.products;
+    auto linear = std::make_shared<nn::LinearProducts>(device_, p, options_);
+    linear->prepare_backward(device_);
+    const View x = operands.x(dtype_, p.rows * p.in), dy = operands.y(dtype_, p.rows * p.out);
+    const View weight = operands.weight(dtype_, p.in * p.out);
+    device::Stream& s = stream_;
+    if (p.gelu_after && linear->fuses_gelu_after())
+      made.forward = [=, &s, y = operands.result(p.y, p.rows * p.out),
+                      z = operands.before_gelu(dtype_, p.rows * p.out),
+                      bias = p.bias ? operands.bias(dtype_, p.out) : View(nullptr, 0, dtype_)] {
+        linear->forward_gelu(y, z, x, weight, bias, s);
+      };
+    if (p.gelu_before && linear->fuses_gelu_before())
+      made.input = [=, &s, dz = operands.result(dtype_, p.rows * p.in),
+                    z = operands.before_gelu(dtype_, p.rows * p.in)] {
+        linear->backward_input_gelu(dz, z, dy, weight, s);
+      };
+    if (p.bias && !products_.bias_by_neighbour && linear->sums_bias())
+      made.weight = [=, &s, dweight = operands.dweight(p.in * p.out),
+                     dbias = operands.dbias(p.out)] {
+        linear->backward_weight_and_bias(dweight, dbias, dy, x, s);
+      };
+    return made;
+  }
+
   void add_library(std::vector<Contestant>& all,
                    ProductRow row,
                    const ops::MatmulShape& shape,
@@ -204,8 +250,12 @@ std::vector<ProductRow> measure_products(const std::vector<ListedProduct>& produ
   const auto stream = device.make_stream(device::StreamMode::inlined, "bench");
   Operands operands(device, *stream, products);
   std::vector<Contestant> contestants;
-  for (const ListedProduct& p : products)
-    LayerBench(p, dtype, device, *stream, options).add(contestants, operands, threads, field);
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const std::size_t first = contestants.size();
+    LayerBench(products[i], dtype, device, *stream, options)
+        .add(contestants, operands, threads, field);
+    for (std::size_t row = first; row < contestants.size(); ++row) contestants[row].row.listed = i;
+  }
   std::vector<std::function<void()>> entrants;
   entrants.reserve(contestants.size());
   for (const Contestant& contestant : contestants) entrants.push_back(contestant.run);
@@ -218,24 +268,54 @@ std::vector<ProductRow> measure_products(const std::vector<ListedProduct>& produ
   return rows;
 }
 
+namespace {
+
+/// So many rows that the largest product takes 10 ms on a GPU, at least 16, or all that it has: an
+/// emulated GPU, or one that others use, would take hours for all of them.
+std::int64_t rows_in_time(const std::vector<ListedProduct>& products,
+                          DType dtype,
+                          device::Device& device,
+                          comm::World& world,
+                          const ops::ProductOptions& options) {
+  constexpr std::int64_t least = 16, factor = 4;
+  constexpr double enough_seconds = 10e-3;
+  ListedProduct largest = *std::ranges::max_element(
+      products, {}, [](const ListedProduct& p) { return p.products.in * p.products.out; });
+  const std::int64_t all = largest.products.rows;
+  for (std::int64_t rows = std::min(all, least); rows < all; rows = std::min(all, rows * factor)) {
+    largest.products.rows = largest.products.piece_rows = rows;
+    for (const ProductRow& row :
+         measure_products({largest}, dtype, device, world, omp_get_max_threads(), Field::likely,
+                          {.repetitions = 1, .warmups = 0}, options))
+      if (row.seconds > enough_seconds)
+        return rows;
+  }
+  return all;
+}
+
+}  // namespace
+
 std::vector<double> measure_ceilings(const model::GptShape& shape,
                                      DType dtype,
                                      std::int64_t micro_sequences,
                                      device::Device& device,
                                      comm::World& world,
                                      const ops::ProductOptions& options) {
-  // So many rows suffice for a CPU's best rate; a GPU needs all that it will have.
+  // So many rows suffice for a CPU's best rate; a GPU needs all that it will have, within reason.
   constexpr std::int64_t most_rows_on_cpu = 512;
   constexpr RaceLimits briefly{.repetitions = 15, .seconds = 0.5};
   auto products = model::linear_products(shape, dtype, micro_sequences, device.kind());
   std::erase_if(products, [](const ListedProduct& p) { return p.logits; });
-  if (device.kind() == device::Kind::cpu)
-    for (ListedProduct& p : products)
-      p.products.rows = p.products.piece_rows = std::min(p.products.rows, most_rows_on_cpu);
   const auto alone = comm::make_self_world();
   world.barrier();
   double best = 0;
   try {
+    const std::int64_t most = device.kind() == device::Kind::cpu
+                                  ? most_rows_on_cpu
+                                  : rows_in_time(products, dtype, device, *alone, options);
+    for (ListedProduct& p : products)
+      if (p.products.rows > most)
+        p.products.rows = p.products.piece_rows = most;
     for (const ProductRow& row :
          measure_products(products, dtype, device, *alone, omp_get_max_threads(), Field::likely,
                           briefly, options))

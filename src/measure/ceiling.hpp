@@ -3,7 +3,9 @@
 // matmul` (bench/matmul.hpp), and the short form of it that a training run makes, to give its share
 // of that ceiling.
 //
-//   step      as a training step computes it
+//   step      as a training step computes it; on a GPU with what is part of the product there: the
+//             bias, GELU or its gradient, the gradient of the bias (ops/options.hpp)
+//   plain     the product without the GELU or the gradient of the bias, where step has one
 //   library   the whole product as one call of oneDNN, plain layouts; on CPUs, in builds with it
 //   packed    the same with the weights brought into the library's own layout beforehand
 //
@@ -13,6 +15,7 @@
 // clock of the cores are shared (race.hpp). Measuring touches no state of a run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,20 +35,22 @@
 
 namespace trireme::measure {
 
-/// Which kernels run: all, or those only that may be the fastest.
+/// Which kernels run: all, or those only that may be the fastest: without library, and plain where
+/// there is plain.
 enum class Field : std::uint8_t { all, likely };
 
 /// One product in one pass, computed in one way.
 struct ProductRow {
   std::string layer;
   std::string pass;  ///< forward, input (gradient), weight (gradient)
-  std::string how;   ///< step, library, packed
+  std::string how;   ///< step, plain, library, packed
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t count = 0;  ///< per micro-step
   int threads = 1;
-  double seconds = 0;   ///< of one product
-  std::string library;  ///< what computes it: "trireme", "oneDNN 2.6.3", "cuBLASLt"
-  std::string kernel;   ///< oneDNN's name for it; empty in rows of the step
+  double seconds = 0;      ///< of one product
+  std::string library;     ///< what computes it: "trireme", "oneDNN 2.6.3", "cuBLASLt"
+  std::string kernel;      ///< oneDNN's name for it; empty in rows of the step
+  std::size_t listed = 0;  ///< its layer's place in the list that is measured
 
   [[nodiscard]] double flops_per_s() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / seconds;

@@ -12,14 +12,10 @@
 namespace trireme::measure {
 namespace {
 
-/// Runs in a turn. A kernel of a GPU takes less time than the host needs to start it and to learn
-/// of its end, so there several go one after another, as they do in a step.
-int runs_of(device::Stream& stream) {
-  return stream.device().kind() == device::Kind::cpu ? 1 : 10;
-}
-
-double timed(const std::function<void()>& run, device::Stream& stream, comm::World& world) {
-  const int runs = runs_of(stream);
+double timed(const std::function<void()>& run,
+             int runs,
+             device::Stream& stream,
+             comm::World& world) {
   world.barrier();
   const double begin = timing::steady_seconds();
   for (int i = 0; i < runs; ++i) run();
@@ -28,27 +24,51 @@ double timed(const std::function<void()>& run, device::Stream& stream, comm::Wor
   return comm::largest_of_ranks(world, mine).front();
 }
 
+/// An entrant and its turns; the same numbers on all ranks, as every turn's time is.
+struct Entrant {
+  const std::function<void()>& run;
+  int runs = 1;  ///< in a turn
+  std::vector<double> seconds{};
+};
+
+/// Starting a run and waiting for its end are a hundredth of one that takes so long.
+constexpr double long_run_seconds = 10e-3;
+constexpr int short_runs = 10;
+
 }  // namespace
 
 std::vector<double> race(const std::vector<std::function<void()>>& entrants,
                          device::Stream& stream,
                          comm::World& world,
                          const RaceLimits& limits) {
-  std::vector<std::vector<double>> seconds(entrants.size());
-  double spent = 0;  // the same on all ranks, as every turn's time is
+  double spent = 0;
+  std::vector<Entrant> all;
+  all.reserve(entrants.size());
+  for (const std::function<void()>& run : entrants) {
+    Entrant& entrant = all.emplace_back(Entrant{run});
+    if (stream.device().kind() == device::Kind::cpu)
+      continue;
+    spent += timed(run, 1, stream, world);  // libraries choose their kernels, and load them
+    const double seconds = timed(run, 1, stream, world);
+    spent += seconds;
+    entrant.runs = seconds < long_run_seconds ? short_runs : 1;
+  }
   for (int repetition = -limits.warmups; repetition < limits.repetitions; ++repetition) {
-    if (repetition > 1 && spent > limits.seconds)
+    const bool late = spent > limits.seconds;
+    if (late && repetition > 1)
       break;
-    for (std::size_t i = 0; i < entrants.size(); ++i) {
-      const double turn = timed(entrants[i], stream, world);
-      spent += turn * runs_of(stream);
+    if (late && repetition < 0)
+      continue;
+    for (Entrant& entrant : all) {
+      const double turn = timed(entrant.run, entrant.runs, stream, world);
+      spent += turn * entrant.runs;
       if (repetition >= 0)
-        seconds[i].push_back(turn);
+        entrant.seconds.push_back(turn);
     }
   }
   std::vector<double> medians;
-  medians.reserve(seconds.size());
-  for (auto& turns : seconds) medians.push_back(median(std::move(turns)));
+  medians.reserve(all.size());
+  for (Entrant& entrant : all) medians.push_back(median(std::move(entrant.seconds)));
   return medians;
 }
 

@@ -42,6 +42,11 @@ std::int64_t rows_of_logits(const PlanSizes& sizes, std::int64_t vocabulary) {
 
 }  // namespace
 
+std::int64_t rows_of_loss(std::int64_t loss_rows, std::int64_t rows, std::int64_t context) {
+  const std::int64_t wanted = loss_rows > 0 ? loss_rows : rows;
+  return std::min(rows, wanted - (wanted > context ? wanted % context : 0));
+}
+
 Head::Head(Registry& registry, const HeadConfig& config, ParameterIndex shared)
     : config_(config),
       own_weight_(shared == absent),
@@ -77,8 +82,7 @@ void Head::prepare(Kernels& kernels, const BatchSize& size) {
     rows = chunk_rows(size, begin);
     Chunk& chunk = chunks.emplace_back(
         Part{begin, rows, &kernels.linear(shape(size, rows), !size.cache.given())});
-    const std::int64_t wanted = config_.loss_rows > 0 ? config_.loss_rows : rows;
-    const std::int64_t most = wanted - (wanted > size.context ? wanted % size.context : 0);
+    const std::int64_t most = rows_of_loss(config_.loss_rows, rows, size.context);
     for (std::int64_t at = 0; at < rows; at += most) {
       const std::int64_t n = std::min(most, rows - at);
       chunk.parts.push_back({begin + at, n, &kernels.linear(shape(size, n), false)});

@@ -38,6 +38,12 @@ struct HeadConfig {
   std::int64_t loss_rows = 0;  ///< a part of a chunk; 0: all of it
 };
 
+/// Rows of a part of `rows` rows: `loss_rows`, or all where that is 0; of several sequences whole ones.
+/// The last part may have fewer.
+[[nodiscard]] std::int64_t rows_of_loss(std::int64_t loss_rows,
+                                        std::int64_t rows,
+                                        std::int64_t context);
+
 class Head {
  public:
   /// `shared` is the weight of another layer, or `absent`: then head.weight is registered.

@@ -13,7 +13,8 @@
 //
 // A layer may have a GELU after it or before it: forward_gelu() and backward_input_gelu() compute
 // it within the product where the device can (ops::Epilogue). `z` = [rows, out] or [rows, in] is
-// what goes into the GELU, which backward needs.
+// what goes into the GELU, which backward needs. fuses_gelu_after() and fuses_gelu_before() are
+// whether it can; elsewhere these calls make a pass of its own over the result.
 #pragma once
 
 #include <compare>
@@ -48,11 +49,14 @@ class LinearProducts {
   /// z = x · Wᵀ + b, y = gelu(z).
   void forward_gelu(
       View y, View z, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const;
+  [[nodiscard]] bool fuses_gelu_after() const { return forward_.fuses_epilogue(); }
   /// dx = dy · W.
   void backward_input(View dx, ConstView dy, ConstView weight, device::Stream& s) const;
   /// dz = (dy · W) · gelu'(z).
   void backward_input_gelu(
       View dz, View z, ConstView dy, ConstView weight, device::Stream& s) const;
+  /// Requires: prepare_backward().
+  [[nodiscard]] bool fuses_gelu_before() const { return input_->fuses_epilogue(); }
   /// dW += dyᵀ · x.
   void backward_weight(View dweight, ConstView dy, ConstView x, device::Stream& s) const;
   /// Whether the next does more than backward_weight() and bias_backward(): dy is read once.

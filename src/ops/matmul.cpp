@@ -94,6 +94,10 @@ void Matmul::with_row_sums(
   bias_backward(sums, a, stream);
 }
 
+bool Matmul::fuses_epilogue() const {
+  return implementation_->fuses_epilogue();
+}
+
 bool Matmul::sums_rows() const {
   return implementation_->sums_rows();
 }

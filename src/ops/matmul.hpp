@@ -62,6 +62,10 @@ class Matmul {
   void operator()(
       ConstView a, ConstView b, ConstView bias, View z, View c, device::Stream& stream) const;
 
+  /// Whether the epilogue is part of the product rather than a pass of its own. One that is timed
+  /// may still go without at some calls.
+  [[nodiscard]] bool fuses_epilogue() const;
+
   /// And sums[m] += Σ A[m, k] over k, fp32 [M]: with a weight's gradient that of its bias.
   void with_row_sums(ConstView a, ConstView b, View c, View sums, device::Stream& stream) const;
   /// Whether that is part of the product, so that A is read once.

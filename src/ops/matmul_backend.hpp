@@ -18,6 +18,8 @@ struct Matmul::Implementation {
                    const std::byte* bias,
                    std::byte* c,
                    device::Stream& stream) = 0;
+  /// Whether run_epilogue() may do something.
+  [[nodiscard]] virtual bool fuses_epilogue() const { return false; }
   /// The product with the shape's epilogue; false, and nothing to be seen, where run_apart() has to
   /// do or does better.
   virtual bool run_epilogue(const std::byte* /*a*/,

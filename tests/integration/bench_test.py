@@ -68,6 +68,15 @@ class Bench(TrainingTest):
             self.assertEqual(found["product_flops"], 3 * 2 * (2 * 12 * 32 * 32 + 256 * 32) * 12 * 16 / ranks)
             self.assertLessEqual(found["floor_seconds"], found["step_seconds"])
             self.assertGreaterEqual(found["floor_seconds"] * found["ceiling_flops"], 0.999 * found["product_flops"])
+        # A block that computes its GELU again has another product of fc, of the same size.
+        path = self.path("mixed.json")
+        run = start("bench", "matmul", DECK, "model.recompute=[gelu, none]", "--repetitions", "2", "--json", path)
+        self.assertEqual(run.code, 0, run)
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        steps = [r for r in found["rows"] if r["how"] == "step"]
+        self.assertEqual([r["count"] for r in steps if (r["layer"], r["pass"]) == ("fc", "forward")], [1, 1])
+        self.assertAlmostEqual(sum(12 * r["count"] * r["seconds"] for r in steps) / found["step_seconds"], 1, places=6)
         again = start("bench", "matmul", DECK, "--json", self.path("matmul2.json"), ranks=2)
         self.assert_refused(again, 2, "exists already")
 
@@ -79,6 +88,8 @@ class Bench(TrainingTest):
             self.assertEqual(rows["attention.forward"]["flops"], 4 * 32 * 16 * 17 / 2)
             self.assertEqual(rows["adamw"]["per_step"], 1)
             self.assertIn("dropout.backward", rows)
+            self.assertEqual([rows[op]["per_step"] for op in ("fc.forward", "gelu.forward", "gelu.backward")], [2 * 12 / ranks] * 3)
+            self.assertFalse([op for op in rows if " with " in op], "a CPU has nothing in its products but a bias")
             self.assertAlmostEqual(sum(r["per_step"] * r["seconds"] for r in rows.values()) / found["step_seconds"], 1, places=6)
             flops = sum(r["per_step"] * r["flops"] for r in rows.values())
             self.assertAlmostEqual(flops / found["step_seconds"] / found["matrix_ceiling_flops"] / found["step_share"], 1, places=6)

@@ -2,6 +2,7 @@
 """Whole runs and benches on emulated GPUs (tests/emulated_gpu), one per rank, through the stand-in for NCCL: the CPU's losses, the same bits
 whatever is sharded, and an end in words when a collective breaks or never ends."""
 import json
+import os
 import re
 import unittest
 
@@ -68,8 +69,49 @@ class EmulatedGpu(TrainingTest):
         self.assertEqual(self.losses("old"), self.losses("new"))
         self.assert_refused(self.train(*small, "gpu.graphs=true", name="refused", prefix=old), 3, "gpu.graphs: true", "cuDNN 9.15.1")
 
+    def test_the_doctor_lists_links_and_what_is_expected_of_nccl(self):
+        path = self.path("doctor.json")
+        told = start("doctor", "--directory", self.folder, "--json", path, ranks=2, prefix=("env", "NCCL_P2P_DISABLE=0"))
+        self.assertEqual(told.code, 0, told)
+        with open(path, encoding="utf-8") as file:
+            report = json.load(file)
+        self.assertRegex(report["nccl"], r"^2\.\d+\.\d+$")
+        self.assertEqual([(pair["ranks"], pair["link"], pair["expected"]) for pair in report["gpu_pairs"]],
+                         [([0, 1], "peer access with atomics, performance rank 0", "P2P")])
+        self.assertIn("NCCL_P2P_DISABLE=0", report["nccl_settings"])
+        self.assertIn("peer access with atomics, performance rank 0 between ranks 0-1", told.out)
+
+    def test_switches_of_products_and_loss(self):
+        """On two ranks in bf16, sharded and captured. The stand-in for cuBLASLt adds up a row in one order however many rows there are, so the
+        loss's parts have equal bits; the sums of the biases have another order in it, and GELU's gradient apart rounds once more."""
+        small = ("model.layers=1", "model.channels=16", "model.context=64", "batch.sequences=4", "run.steps=3", "batch.micro_sequences=2",
+                 "optimizer.schedule.warmup_steps=1", "parallel.reduction=sum", "evaluate.every_steps=0", "checkpoint.every_steps=3",
+                 "run.device=cuda", "model.dropout=0", "run.precision=bf16", "parallel.bucket_elements=2000")
+        self.train_well(*small, ranks=2, name="usual")
+        self.train_well(*small, "model.loss_rows=48", ranks=2, name="loss-rows")
+        self.assertEqual(self.losses("loss-rows"), self.losses("usual"))
+        self.assertTrue(self.have_the_same_weights("loss-rows", "usual"))
+        every = ("gpu.fused_bias_gradients=true", "gpu.fused_gelu_backward=false", "gpu.fused_gelu=false", "model.loss_rows=48")
+        for name, largest, switches in (("bias", 1e-4, every[:1]), ("gelu", 1e-2, every[1:2]), ("every", 1e-2, every)):
+            self.train_well(*small, *switches, ranks=2, name=name)
+            self.assert_losses_near(name, "usual", largest)
+            self.assertFalse(self.have_the_same_weights(name, "usual"), f"{name} changed nothing")
+        self.train_well(*small, *every, "parallel.shard=none", "gpu.graphs=false", ranks=2, name="whole")
+        self.assertEqual(self.losses("whole"), self.losses("every"))
+        self.assertTrue(self.have_the_same_weights("whole", "every"))
+
+    def have_the_same_weights(self, name, other):
+        return self.weights(3, name) == self.weights(3, other)
+
+    def test_switches_of_bf16_leave_fp32_alone(self):
+        small = (*SMALL, "run.device=cuda")
+        self.train_well(*small, name="usual")
+        self.train_well(*small, "gpu.fused_bias_gradients=true", "gpu.fused_gelu_backward=false", "gpu.fused_gelu=false", name="turned")
+        self.assertEqual(self.losses("turned"), self.losses("usual"))
+        self.assertTrue(self.have_the_same_weights("turned", "usual"))
+
     def rows(self, *words, ranks=1):
-        path = self.path("-".join(words[1:2]) + ".json")
+        path = self.path(f"rows{len(os.listdir(self.folder))}.json")
         run = start(*words, "--repetitions", "1", "--json", path, ranks=ranks)
         self.assertEqual(run.code, 0, run)
         with open(path, encoding="utf-8") as file:
@@ -78,8 +120,10 @@ class EmulatedGpu(TrainingTest):
         return rows
 
     def test_benches_measure_the_gpu(self):
-        deck = self.words("none", [*SMALL, "run.device=cuda", "run.precision=bf16"])
-        self.assertEqual({row["how"] for row in self.rows("bench", "matmul", *deck)}, {"step"})
+        deck = self.words("none", [*SMALL, "run.device=cuda", "run.precision=bf16", "model.dropout=0"])
+        ways = {(row["layer"], row["pass"], row["how"]) for row in self.rows("bench", "matmul", *deck)}
+        self.assertEqual({way[:2] for way in ways if way[2] == "plain"}, {("fc", "forward"), ("mlp_projection", "input")})
+        self.assertEqual({way[2] for way in ways}, {"step", "plain"})
         shares = {row["op"]: row["share"] for row in self.rows("bench", "ops", *deck)}
         self.assertLessEqual({"fc.forward", "attention.forward", "attention.backward", "layer_norm.forward", "layer_norm.backward", "adamw"},
                              set(shares))
@@ -89,6 +133,27 @@ class EmulatedGpu(TrainingTest):
         sent = self.rows("bench", "reduce", "--transport", "nccl", "--bytes", "4096", ranks=2)
         self.assertEqual([(row["operation"], row["transport"]) for row in sent],
                          [("reduce_scatter", "nccl"), ("all_gather", "nccl"), ("all_reduce", "nccl"), ("memcpy", "none")])
+
+    def test_benches_show_what_switches_choose_between(self):
+        """Rows of a step that another position of a switch would replace are there too, 0 times per step."""
+        deck = self.words("none", ["model.layers=1", "model.channels=16", "model.context=512", "batch.sequences=1", "parallel.reduction=sum",
+                                   "run.device=cuda", "run.precision=bf16", "model.dropout=0"])
+        pairs = {"gpu.fused_gelu": (("fc.forward with gelu",), ("fc.forward", "gelu.forward")),
+                 "gpu.fused_gelu_backward": (("mlp_projection.input_gradient with gelu",), ("mlp_projection.input_gradient", "gelu.backward")),
+                 "gpu.fused_bias_gradients": (("qkv.weight_gradient with bias", "fc.weight_gradient with bias"),
+                                              ("qkv.weight_gradient", "qkv.bias_gradient", "fc.weight_gradient", "fc.bias_gradient")),
+                 "model.loss_rows": (("head.forward, cross_entropy by 256 rows",), ("head.forward", "cross_entropy"))}
+        for position, value in (("true", "256"), ("false", "0")):
+            words = [f"{switch}={position if switch.startswith('gpu.') else value}" for switch in pairs]
+            counts = {row["op"]: row["per_step"] for row in self.rows("bench", "ops", *deck, *words)}
+            for switch, (fused, apart) in pairs.items():
+                chosen, other = (fused, apart) if position == "true" else (apart, fused)
+                self.assertEqual({op: counts[op] for op in chosen}, {op: 1 for op in chosen}, switch)
+                self.assertEqual({op: counts[op] for op in other}, {op: 0 for op in other}, switch)
+        hows = {(row["layer"], row["pass"], row["how"]) for row in self.rows("bench", "matmul", *deck, "gpu.fused_bias_gradients=true")}
+        for layer in ("qkv", "fc"):
+            self.assertLessEqual({(layer, "weight", "step"), (layer, "weight", "plain")}, hows)
+        self.assertNotIn(("attention_projection", "weight", "plain"), hows)  # a layer norm adds up that bias
 
     def assert_ends(self, fault, pattern):
         """With the 3rd operation of rank 1 at fault, the run ends with a message. Other ranks' messages, while the launcher ends them, may have less.

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "nn/head.hpp"
+
 #include "model/gpt.hpp"
 
 namespace trireme::model {
@@ -348,6 +350,14 @@ TEST(ActivationPlan, TakesTheHeadInLargeEqualChunksOnAGpu) {
   EXPECT_EQ(gpu.scratch().d_logits.elements, 0);  // it takes the logits' place
   EXPECT_EQ(activation_plan(shape, DType::bf16, 21, device::Kind::cuda).head_rows(), 11 * 1024);
   EXPECT_EQ(gpu.bytes(), cpu.bytes());
+}
+
+TEST(Head, PartsOfTheLossAreWholeSequencesWhereTheyHaveSeveral) {
+  EXPECT_EQ(nn::rows_of_loss(0, 96, 16), 96);
+  EXPECT_EQ(nn::rows_of_loss(5, 96, 16), 5);
+  EXPECT_EQ(nn::rows_of_loss(16, 96, 16), 16);
+  EXPECT_EQ(nn::rows_of_loss(40, 96, 16), 32);
+  EXPECT_EQ(nn::rows_of_loss(1000, 96, 16), 96);
 }
 
 TEST(ActivationPlan, LogitsStayInTheirRoomWhateverTheVocabulary) {

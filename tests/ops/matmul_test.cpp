@@ -374,6 +374,23 @@ TEST_P(MatmulTest, DoesGeluAndItsGradient) {
     }
 }
 
+TEST_P(MatmulTest, HasItsEpilogueInsideWhereOptionsAndLibraryAllowIt) {
+  for (const auto epilogue :
+       {ops::Epilogue::none, ops::Epilogue::gelu, ops::Epilogue::gelu_backward})
+    for (const bool forward : {false, true})
+      for (const bool backward : {false, true})
+        for (const std::int64_t n : {16, 15}) {  // cuBLASLt asks for multiples of 8
+          auto s = shape(8, n, 8);
+          s.epilogue = epilogue;
+          const bool wanted = (epilogue == ops::Epilogue::gelu && forward) ||
+                              (epilogue == ops::Epilogue::gelu_backward && backward);
+          const Matmul product(device(), s,
+                               {.fused_gelu = forward, .fused_gelu_backward = backward});
+          EXPECT_EQ(product.fuses_epilogue(), wanted && n == 16 && dtype() == DType::bf16 &&
+                                                  device().kind() == device::Kind::cuda);
+        }
+}
+
 /// A weight's gradient with that of its bias, as one product where the device can, and as two.
 TEST_P(MatmulTest, SumsTheRowsOfA) {
   for (const bool fused : {false, true})

@@ -146,6 +146,8 @@ class MatmulCuda final : public Matmul::Implementation {
     launch(plain_, *algorithm, operands, stream);
   }
 
+  [[nodiscard]] bool fuses_epilogue() const override { return fused_.has_value(); }
+
   bool run_epilogue(const std::byte* a,
                     const std::byte* b,
                     const std::byte* bias,
