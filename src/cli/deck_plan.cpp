@@ -92,6 +92,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
                   {},
                   kind,
                   {},
+                  {},
                   optim::state_slots(config.optimizer),
                   optim::resolve_groups(config.optimizer, parameters),
                   hosts,
@@ -114,7 +115,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
     transport = result.device == device::Kind::cuda
                     ? comm::Transport::nccl
                     : comm::transport_for(comm::Hosts(first_replica(result.plan, placed)));
-  result.transport = word(transport);
+  result.transport = transport;
   result.bucket_text = reduce::bucket_text(config.parallel, result.plan);
   if (config.run.precision != Precision::bf16)
     result.dtypes.push_back(DType::f32);
@@ -132,6 +133,7 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
           std::min(result.plan.ranks(), static_cast<int>(placed.members(0).size())));
     model::GptShape shape = deck.shape();
     result.workspaces.push_back(trireme::session::workspace_bytes(config, shape, of_a_rank));
+    result.graphs.push_back(trireme::session::graph_bytes(config, shape, result.plan, of_a_rank));
     result.recompute.push_back(
         trireme::session::decide_recompute(config, shape, result.plan, of_a_rank));
     shape.recompute = result.recompute.back().recompute;
@@ -164,7 +166,7 @@ std::int64_t whole_bytes(const DeckPlan& plan, std::size_t dtype) {
   return plan.budgets[dtype].held_bytes() +
          static_cast<std::int64_t>(plan.activations[dtype].bytes()) +
          static_cast<std::int64_t>(plan.activations[dtype].scratch().bytes()) +
-         plan.workspaces[dtype];
+         plan.workspaces[dtype] + plan.graphs[dtype];
 }
 
 void expect_room(const deck::Deck& deck, const DeckPlan& plan) {

@@ -17,6 +17,8 @@
 #include "layout/budget.hpp"
 #include "layout/plan.hpp"
 
+#include "comm/config.hpp"
+
 #include "nn/activations.hpp"
 
 #include "optim/groups.hpp"
@@ -36,6 +38,7 @@ struct DeckPlan {
   std::vector<nn::ActivationPlan> activations;  ///< one per dtype
   device::Kind device = device::Kind::cpu;
   std::vector<std::int64_t> workspaces;  ///< one per dtype: of a GPU's libraries; 0 on a CPU
+  std::vector<std::int64_t> graphs;      ///< one per dtype: of captured graphs, estimated
 
   /// What the host that sends most sends to others per step; known for CPUs only.
   struct HostTraffic {
@@ -44,7 +47,7 @@ struct DeckPlan {
   layout::StateSlots slots;  ///< of the optimizer, as in the budgets
   optim::Groups groups;
   int hosts = 1;
-  std::string transport;                           ///< as in the deck, auto resolved
+  comm::Transport transport{};                     ///< inside of a copy; auto resolved
   std::vector<HostTraffic> host_traffic;           ///< one per dtype
   std::string bucket_text;                         ///< how the buckets came about
   std::int64_t reductions_per_step = 1;            ///< of every bucket

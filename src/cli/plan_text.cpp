@@ -25,7 +25,7 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
   const layout::Budget& budget = plan.budgets[i];
   const auto kept = static_cast<std::int64_t>(plan.activations[i].bytes());
   const auto scratch = static_cast<std::int64_t>(plan.activations[i].scratch().bytes());
-  const std::int64_t workspace = plan.workspaces[i];
+  const std::int64_t workspace = plan.workspaces[i], graphs = plan.graphs[i];
   std::vector<Amount> amounts = {{"gradient_bytes", "gradients", budget.gradient_bytes},
                                  {"parameter_bytes", "parameters", budget.parameter_bytes}};
   for (std::size_t slot = 0; slot < plan.slots.size(); ++slot)
@@ -39,6 +39,7 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
                            {"activation_bytes", "activations", kept},
                            {"scratch_bytes", "scratch of the model", scratch},
                            {"workspace_bytes", "workspace of a GPU's libraries", workspace},
+                           {"graph_bytes", "captured graphs, estimated", graphs},
                            {"whole_bytes", "all together", whole_bytes(plan, i)},
                            {"peer_bytes", "read of other ranks of its host", budget.peer_bytes}})
     amounts.push_back(std::move(amount));
@@ -60,7 +61,7 @@ std::vector<Amount> amounts_of(const DeckPlan& plan, std::size_t i) {
 }
 
 bool between_hosts_known(const DeckPlan& plan) {
-  return plan.hosts > 1 && plan.transport != word(comm::Transport::nccl);
+  return plan.hosts > 1 && plan.transport != comm::Transport::nccl;
 }
 
 std::int64_t padding_of(const layout::Budget& budget) {
@@ -83,8 +84,10 @@ std::string gpu_note(const DeckPlan& plan) {
   if (plan.device == device::Kind::cpu)
     return {};
   return "\nnote: cuDNN's workspace is estimated from the shapes, with an allowance, since only "
-         "a GPU reports it; CUDA's context, its graphs and NCCL's buffers are not counted, and the "
-         "snapshot lies in the host's memory\n";
+         "a GPU reports it; a captured graph is counted as 10 KiB per kernel, which no GPU has "
+         "measured; CUDA's context and NCCL's buffers are not counted, and the snapshot lies in "
+         "the "
+         "host's memory\n";
 }
 
 /// What each choice of parallel.shard would hold and send.
@@ -191,7 +194,7 @@ std::string plan_text(const DeckPlan& deck_plan) {
   for (std::size_t row = 0; row < shown; ++row) {
     if (row + of_hosts == rows.size())
       text += fmt::format("sent to other hosts per step, {} hosts, {}\n", deck_plan.hosts,
-                          deck_plan.transport);
+                          word(deck_plan.transport));
     text += fmt::format("{:<32}", rows[row].label);
     for (std::size_t i = 0; i < deck_plan.budgets.size(); ++i)
       text += fmt::format("{:>12}",
@@ -210,7 +213,7 @@ std::string plan_json(const DeckPlan& deck_plan, const std::string& scaling) {
       "\"granule\": {},\n  \"bucket_elements\": "
       "{},\n  \"shard\": \"{}\",\n  \"parameter_elements\": {},\n  \"padding_elements\": {},\n  "
       "\"flat_elements\": {},\n  \"owned_elements\": {},\n  \"fingerprint\": \"{:016x}\",\n",
-      plan.all_ranks(), plan.replicas(), deck_plan.hosts, deck_plan.transport,
+      plan.all_ranks(), plan.replicas(), deck_plan.hosts, word(deck_plan.transport),
       word(plan.options().padding), plan.granule(), plan.options().bucket_elements,
       word(deck_plan.shard), plan.parameter_elements(), padding_of(deck_plan.budgets.front()),
       plan.flat_elements(), plan.owned_elements(), plan.fingerprint());

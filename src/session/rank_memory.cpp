@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/round_up.hpp"
 #include "base/text.hpp"
 
 #include "device/cuda/handle.hpp"
@@ -13,6 +14,7 @@
 #include "data/batches.hpp"
 #include "ops/attention.hpp"
 
+#include "nn/head.hpp"
 #include "reduce/layout_options.hpp"
 #include "reduce/leaves.hpp"
 
@@ -67,14 +69,44 @@ std::int64_t workspace_bytes(const Sections& config,
           {.deterministic = config.gpu.deterministic_attention}));
 }
 
+std::int64_t num_recordings(std::int64_t micro_steps) {
+  return micro_steps % 2 == 0 ? std::min<std::int64_t>(micro_steps, 4)
+                              : 2 * std::min<std::int64_t>(micro_steps, 3);
+}
+
+std::int64_t kernels_of_a_micro_step(const model::GptShape& shape,
+                                     DType dtype,
+                                     std::int64_t micro_sequences) {
+  constexpr std::int64_t per_block = 40, beside = 40, per_chunk = 4, per_part = 2;
+  const std::int64_t rows = micro_sequences * shape.context;
+  const std::int64_t chunk =
+      model::activation_plan(shape, dtype, micro_sequences, device::Kind::cuda).head_rows();
+  const std::int64_t part = nn::rows_of_loss(shape.loss_rows, chunk, shape.context);
+  return beside + per_block * shape.layers +
+         divided_up(rows, chunk) * (per_chunk + per_part * divided_up(chunk, part));
+}
+
+std::int64_t graph_bytes(const Sections& config,
+                         const model::GptShape& shape,
+                         const layout::Plan& plan,
+                         const RankKind& kind) {
+  constexpr std::int64_t bytes_per_kernel = 10 << 10;
+  if (kind.device == device::Kind::cpu || !config.gpu.graphs.value_or(config.memory.pool))
+    return 0;
+  model::GptShape any = shape;  // what is recomputed may not be decided yet, and changes no rows
+  any.recompute = model::Recompute::none;
+  return bytes_per_kernel * num_recordings(most_micro_steps(config.batch, plan.all_ranks())) *
+         kernels_of_a_micro_step(any, kind.dtype, config.batch.micro_sequences);
+}
+
 model::RecomputeChoice decide_recompute(const Sections& config,
                                         const model::GptShape& shape,
                                         const layout::Plan& plan,
                                         const RankKind& kind) {
   const layout::Budget budget = budget_of(config, plan, kind);
-  const std::int64_t beside = budget.held_bytes() -
-                              (kind.device == device::Kind::cuda ? budget.snapshot_bytes : 0) +
-                              workspace_bytes(config, shape, kind);
+  const std::int64_t beside =
+      budget.held_bytes() - (kind.device == device::Kind::cuda ? budget.snapshot_bytes : 0) +
+      workspace_bytes(config, shape, kind) + graph_bytes(config, shape, plan, kind);
   const model::ActivationSizes sizes{kind.dtype, config.batch.micro_sequences, kind.device};
   model::RecomputeChoice choice;
   if (const Bytes* limit = shape.recompute.limit()) {

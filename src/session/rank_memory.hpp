@@ -43,6 +43,26 @@ std::int64_t workspace_bytes(const Sections& config,
                              const model::GptShape& shape,
                              const RankKind& kind);
 
+/// Number of recordings of a GPU's micro-steps (micro_step_graphs.hpp), of steps with so many: one
+/// per place in a step and slot of a batch that comes with it. An even number of micro-steps leaves
+/// every place but the middle ones to one of the two slots.
+std::int64_t num_recordings(std::int64_t micro_steps);
+
+/// Kernels of one micro-step on a GPU, from above: forward, backward and what is recomputed. Counted
+/// on the emulated GPU, with three more per block for what cuDNN and cuBLASLt launch as several.
+/// Requires: shape.recompute is no limit.
+std::int64_t kernels_of_a_micro_step(const model::GptShape& shape,
+                                     DType dtype,
+                                     std::int64_t micro_sequences);
+
+/// Memory of the captured graphs: 10 KiB for each kernel of each recording. An estimate that no GPU
+/// has measured: CUDA documents no size, and NVIDIA's CUDASTF counts so much for a node in its cache
+/// of graphs (github.com/NVIDIA/cccl, pull request 3768). 0 on a CPU, and without graphs.
+std::int64_t graph_bytes(const Sections& config,
+                         const model::GptShape& shape,
+                         const layout::Plan& plan,
+                         const RankKind& kind);
+
 /// The parts of the model that are recomputed. If model.recompute is a limit, it applies to all
 /// memory above plus activations and scratch; on a GPU without the snapshot, which is in the host's
 /// memory. `bytes` of the result is this sum, also where the deck names the parts, which always

@@ -272,9 +272,19 @@ TEST(PlanCommand, CountsWhatAGpuNeedsBeside) {
   EXPECT_THAT(plan_text(cpu), testing::Not(HasSubstr("note:")));
   const Node json = read_json(plan_json(gpu));
   const Node bf16 = member(member(json, "per_rank"), "bf16");
-  EXPECT_EQ(number(bf16, "whole_bytes"), number(bf16, "held_bytes") +
-                                             number(bf16, "activation_bytes") +
-                                             number(bf16, "scratch_bytes") + gpu.workspaces[1]);
+  EXPECT_EQ(number(bf16, "whole_bytes"),
+            number(bf16, "held_bytes") + number(bf16, "activation_bytes") +
+                number(bf16, "scratch_bytes") + gpu.workspaces[1] + gpu.graphs[1]);
+  EXPECT_EQ(number(bf16, "graph_bytes"), gpu.graphs[1]);
+  // 2 micro-steps, of 40 kernels, 40 for each of 2 layers, 4 for the only chunk of the head and 2 for
+  // its loss.
+  const std::int64_t per_kernel = 10240;
+  EXPECT_EQ(gpu.graphs, std::vector(2, per_kernel * 2 * (40 + 2 * 40 + 4 + 2)));
+  EXPECT_EQ(plan_for("cuda", "model.loss_rows=16").graphs[0],
+            per_kernel * 2 * (40 + 2 * 40 + 4 + 4 * 2));
+  EXPECT_EQ(cpu.graphs, std::vector<std::int64_t>(2, 0));
+  for (const char* without : {"gpu.graphs=false", "memory.pool=false"})
+    EXPECT_EQ(plan_for("cuda", without).graphs[1], 0) << without;
 }
 
 DeckPlan traffic(const std::vector<std::string>& overrides, int ranks, int hosts) {
@@ -290,7 +300,7 @@ DeckPlan traffic(const std::vector<std::string>& overrides, int ranks, int hosts
 TEST(PlanCommand, CountsWhatAHostSendsToOthers) {
   const DeckPlan fp32 = traffic({}, 8, 2);
   const std::int64_t shard = fp32.plan.owned_elements();
-  EXPECT_EQ(fp32.transport, "hierarchical");
+  EXPECT_EQ(fp32.transport, comm::Transport::hierarchical);
   EXPECT_EQ(fp32.host_traffic[0].gradient_bytes, 4 * shard * 4) << "half of all, in fp32";
   EXPECT_EQ(fp32.host_traffic[0].parameter_bytes, 4 * shard * 4);
   const DeckPlan bf16 = traffic({"parallel.gradient_dtype=bf16"}, 8, 2);
@@ -356,7 +366,7 @@ TEST(PlanCommand, CountsCopiesOnHosts) {
   const auto plan = planned(8, words, 2), one = planned(8, words);
   EXPECT_EQ(one.plan.replicas(), 1);
   EXPECT_EQ(plan.plan.replicas(), 2);
-  EXPECT_EQ(plan.transport, "shared_memory") << "inside of a copy";
+  EXPECT_EQ(plan.transport, comm::Transport::shared_memory) << "inside of a copy";
   EXPECT_GT(plan.budgets[0].all_state_bytes(), one.budgets[0].all_state_bytes());
   // A host has every shard once, and sends it to the other one and what that had of it.
   EXPECT_EQ(plan.host_traffic[0].gradient_bytes, 4 * plan.plan.flat_elements());
