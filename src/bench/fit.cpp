@@ -20,6 +20,8 @@
 
 #include "layout/budget.hpp"
 
+#include "comm/collective/hosts.hpp"
+#include "comm/control/mpi_world.hpp"
 #include "comm/control/placement.hpp"
 #include "comm/control/temporary_directory.hpp"
 #include "timing/recorder.hpp"
@@ -30,6 +32,7 @@
 
 #include "bench/lone_step.hpp"
 #include "measure/race.hpp"
+#include "predict/bucket_traffic.hpp"
 #include "predict/fit.hpp"
 #include "session/machine.hpp"
 #include "session/stop.hpp"
@@ -60,17 +63,18 @@ double seconds_of(const std::function<void()>& action,
 
 std::int64_t largest_bucket_bytes(const session::Job& job,
                                   const comm::World& world,
-                                  const device::Device& device) {
+                                  const device::Device& device,
+                                  int copies) {
   const auto parameters = model::parameter_table(job.shape);
-  const layout::Plan plan(parameters, reduce::layout_options(job.parallel, parameters, world.size(),
-                                                             reduce::wire_of(world, device)));
+  const layout::Plan plan(parameters,
+                          reduce::layout_options(job.parallel, parameters, world.size(),
+                                                 reduce::wire_of(world, device), copies));
   return plan.largest_bucket() * static_cast<std::int64_t>(sizeof(float));
 }
 
-/// One link per transport, with fits.
+/// One link per transport, with fits, between what `wire` says but for the transport.
 std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows,
-                           comm::Reduction reduction,
-                           int hosts) {
+                           const predict::Wire& wire) {
   std::vector<Link> links;
   for (const CollectivesBenchRow& row : rows) {
     TRIREME_EXPECT(row.wrong == 0, "{} elements are wrong after {} by {}", row.wrong, row.operation,
@@ -83,9 +87,10 @@ std::vector<Link> links_of(const std::vector<CollectivesBenchRow>& rows,
     auto link = std::ranges::find(links, transport->first, &Link::transport);
     if (link == links.end())
       link = links.insert(link, Link{.transport = transport->first,
-                                     .reduction = reduction,
-                                     .hosts = hosts,
+                                     .reduction = wire.reduction,
+                                     .hosts = wire.hosts,
                                      .ranks = row.ranks,
+                                     .groups = wire.groups,
                                      .collectives = {}});
     const predict::Numbers dtype = predict::numbers_of(row.dtype);
     auto collective = std::ranges::find_if(link->collectives, [&](const auto& one) {
@@ -144,8 +149,23 @@ class Traffic {
   std::unique_ptr<device::Stream> stream_;
 };
 
-/// What a step and collectives take from each other, of the slowest ranks: `link.compute_lost` and
-/// `link.stretch`. Collectives fill about half of the step.
+struct SlowestAndMean {
+  std::vector<double> slowest, mean;  ///< of the ranks, value by value
+};
+
+SlowestAndMean slowest_and_mean(comm::World& world, const std::vector<double>& mine) {
+  SlowestAndMean result{mine, std::vector<double>(mine.size())};
+  const std::vector<double> all = world.gather_all(mine);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t value = i % mine.size();
+    result.slowest[value] = std::max(result.slowest[value], all[i]);
+    result.mean[value] += all[i] / world.size();
+  }
+  return result;
+}
+
+/// What a step and collectives take from each other, of the slowest ranks: `link.compute_lost`,
+/// `link.stretch` and `link.waiting_beside`. Collectives fill about half of the step.
 void measure_sharing(Link& link,
                      LoneStep& lone,
                      comm::Communicator& communicator,
@@ -161,11 +181,11 @@ void measure_sharing(Link& link,
          predict::measured_seconds(price, static_cast<double>(bytes)) > step_s / 8)
     bytes /= 2;
   constexpr std::int64_t granule = 64;
-  const std::int64_t elements = rounded_up(bytes / 4, granule * world.size());
+  const std::int64_t elements = rounded_up(bytes / 4, granule * communicator.size());
   Traffic traffic(communicator, lone.device(), elements);
   const double one = predict::measured_seconds(price, static_cast<double>(4 * elements));
   const int times = static_cast<int>(std::clamp(step_s / 2 / one, 1.0, 1000.0));
-  std::vector<double> lost, stretch;
+  std::vector<double> lost, stretch, uneven;
   for (int round = -fit_warmups; round < rounds; ++round) {
     world.barrier();
     traffic.enqueue(times);
@@ -180,15 +200,18 @@ void measure_sharing(Link& link,
     step();
     const double beside_s = now() - from;
     const double busy = traffic.seconds();
-    const std::vector<double> most =
-        comm::largest_of_ranks(world, std::array{quiet, alone_s, beside_s, busy});
+    const SlowestAndMean all = slowest_and_mean(world, {quiet, alone_s, beside_s, busy});
     if (round < 0)
       continue;
-    lost.push_back((most[2] - most[1]) / std::min(most[3], most[2]));
+    const auto& most = all.slowest;
+    const double shared = std::min(most[3], most[2]);
+    lost.push_back((most[2] - most[1]) / shared);
     stretch.push_back(most[3] / most[0]);
+    uneven.push_back(((most[2] - all.mean[2]) - (most[1] - all.mean[1])) / shared);
   }
   link.compute_lost = std::clamp(median(lost), 0.0, 1.0);
   link.stretch = std::max(median(stretch), 1.0);
+  link.waiting_beside = std::clamp(median(uneven), 0.0, 1.0);
 }
 
 /// Each in three variants that take about as long as a lone step.
@@ -212,6 +235,50 @@ void measure_exchanges(Link& link,
   const auto control = [&] { session::agree(world, session::Requests{}); };
   link.sums_s = seconds_of(sums, *stream, world, repetitions);
   link.control_s = seconds_of(control, *stream, world, repetitions);
+}
+
+comm::Hosts hosts_of(comm::World& world, int threads) {
+  std::vector<int> host_of(static_cast<std::size_t>(world.size()));
+  const comm::Placement placement = comm::gather_placement(world, threads);
+  const std::vector<std::string> hosts = placement.hosts();
+  for (std::size_t host = 0; host < hosts.size(); ++host)
+    for (const int rank : placement.ranks_on(hosts[host]))
+      host_of[static_cast<std::size_t>(rank)] = static_cast<int>(host);
+  return comm::Hosts(host_of);
+}
+
+/// What is measured beside links.
+struct Measured {
+  LoneStep& lone;
+  comm::World& world;  ///< all ranks
+  device::Device& device;
+  int rounds = 1;
+};
+
+/// What `part` of the world communicates over, all parts at the same time; of the slowest part.
+std::vector<Link> measure_links(const Measured& measured,
+                                comm::World& part,
+                                const predict::Wire& wire,
+                                CollectivesBenchRequest bench,
+                                std::int64_t largest) {
+  if (wire.hosts > 1)  // on one host the later ones of a row would find their bucket in the caches
+    bench.row_bytes = row_bytes;
+  std::ranges::sort(bench.bytes);
+  const auto repeated = std::ranges::unique(bench.bytes);
+  bench.bytes.erase(repeated.begin(), repeated.end());
+  std::vector<CollectivesBenchRow> rows = bench_collectives(part, measured.device, bench);
+  for (CollectivesBenchRow& row : rows)
+    row.seconds = comm::largest_of_ranks(measured.world, std::array{row.seconds}).front();
+  std::vector<Link> links = links_of(rows, wire);
+  for (Link& link : links) {
+    const auto communicator = comm::make_communicator(link.transport, link.reduction, part,
+                                                      measured.device, bench.options);
+    measure_exchanges(link, *communicator, measured.device, part, bench.repetitions);
+    for (double* seconds : {&link.sums_s, &link.control_s})
+      *seconds = comm::largest_of_ranks(measured.world, std::array{*seconds}).front();
+    measure_sharing(link, measured.lone, *communicator, measured.world, largest, measured.rounds);
+  }
+  return links;
 }
 
 }  // namespace
@@ -256,29 +323,37 @@ Machine measure_machine(const session::Job& job,
   if (world.size() == 1)
     return machine;
 
-  const std::int64_t largest = largest_bucket_bytes(job, world, *device);
   CollectivesBenchRequest bench = request.collectives;
   bench.baselines = false;
-  const auto hosts = static_cast<int>(comm::gather_placement(world, threads).hosts().size());
-  if (hosts > 1)  // on one host the later ones of a row would find their bucket in the caches
-    bench.row_bytes = row_bytes;
-  bench.transports = {job.parallel.transport};
-  std::ranges::copy(request.further_transports, std::back_inserter(bench.transports));
   bench.reduction = job.parallel.reduction;
   bench.dtypes = {DType::f32};
   if (dtype == DType::bf16 || job.parallel.gradient_dtype == reduce::GradientDType::bf16)
     bench.dtypes.push_back(DType::bf16);
+  const int copies = reduce::replicas(job.parallel, world);
+  const std::int64_t largest = largest_bucket_bytes(job, world, *device, copies);
   if (request.chooses_sizes)
     bench.bytes = fit_sizes(largest);
-  std::ranges::sort(bench.bytes);
-  machine.links = links_of(bench_collectives(world, *device, bench), bench.reduction, hosts);
-  for (Link& link : machine.links) {
-    const auto communicator =
-        comm::make_communicator(link.transport, link.reduction, world, *device, bench.options);
-    measure_exchanges(link, *communicator, *device, world, bench.repetitions);
-    measure_sharing(link, lone, *communicator, world, largest,
-                    steps_within(request, machine.compute.front()));
+  const Measured measured{lone, world, *device, steps_within(request, machine.compute.front())};
+  const predict::Wires wires = predict::wires_of(hosts_of(world, threads), copies,
+                                                 job.parallel.transport, job.parallel.reduction);
+  bench.transports = {job.parallel.transport};
+  std::ranges::copy(request.further_transports, std::back_inserter(bench.transports));
+  if (copies == 1) {
+    machine.links = measure_links(measured, world, wires.inside, bench, largest);
+    return machine;
   }
+  auto* mpi = dynamic_cast<comm::MpiWorld*>(&world);
+  TRIREME_EXPECT(mpi != nullptr, "{} copies without MPI", copies);
+  const int in_a_copy = world.size() / copies;
+  comm::MpiWorld copy(*mpi, world.rank() / in_a_copy);
+  comm::MpiWorld peers(*mpi, wires.across->ranks == world.size() ? 0 : world.rank() % in_a_copy);
+  machine.links = measure_links(measured, copy, wires.inside, bench, largest);
+  // Whole buckets where sums have a promised order, else shards.
+  const std::int64_t parts = world.size() / wires.across->ranks;
+  bench.transports = {comm::Transport::mpi};
+  for (std::int64_t& bytes : bench.bytes) bytes = std::max(bytes / parts, least_bytes);
+  std::ranges::move(measure_links(measured, peers, *wires.across, bench, largest / parts),
+                    std::back_inserter(machine.links));
   return machine;
 }
 

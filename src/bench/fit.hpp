@@ -3,7 +3,8 @@
 // (predict/machine.hpp) on the ranks that it is started with.
 //
 //   collectives  every operation at sizes up to the deck's largest bucket (bench/collectives.hpp), and the
-//                two small exchanges of a step
+//                two small exchanges of a step; with parallel.replicate inside of all copies at the
+//                same time, and across them
 //   compute      the deck's step on every rank by itself, all at the same time, with a bucket for
 //                each parameter, the time when its gradient is complete
 //   sharing      that step once more with collectives beside it: what each takes from the other

@@ -6,22 +6,13 @@
 
 #include "comm/control/together.hpp"
 
+#include "bench/checkpoints.hpp"
 #include "cli/new_file.hpp"
 #include "cli/under_mpi.hpp"
 #include "deck/machine_file.hpp"
-#include "doctor/measurements.hpp"
 
 namespace trireme::cli {
 namespace {
-
-/// All hosts together, each writing one file.
-double storage_bytes_per_s(comm::World& world, const std::filesystem::path& file) {
-  const std::string directory = file.has_parent_path() ? file.parent_path().string() : ".";
-  double sum = 0;
-  for (const doctor::FileSystem& files : doctor::measure_file_systems(world, directory))
-    sum += files.write_bytes_per_s;
-  return sum;
-}
 
 void replace_file(const std::string& path, const std::string& text) {
   const std::string fresh = path + ".new";
@@ -44,7 +35,12 @@ ExitCode fit_command(Arguments arguments,
     });
     return with_deck(world, "bench", deck, [&](const session::Job& job, Log& log) {
       predict::Machine fresh = bench::measure_machine(job, world, log, request);
-      fresh.storage_bytes_per_s = storage_bytes_per_s(world, path);
+      const std::filesystem::path file(path);
+      const bench::CheckpointCost checkpoint = bench::measure_checkpoints(
+          world, file.has_parent_path() ? file.parent_path().string() : ".");
+      fresh.storage_bytes_per_s = checkpoint.bytes_per_s;
+      fresh.storage_latency_s = checkpoint.latency_s;
+      fresh.storage_tensor_s = checkpoint.tensor_s;
       comm::on_first_rank(world, [&] {
         print(predict::machine_table(fresh));
         replace_file(path, deck::machine_text(predict::merged(older, fresh)));

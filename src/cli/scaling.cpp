@@ -9,14 +9,17 @@
 #include "base/round_up.hpp"
 #include "base/text.hpp"
 
-#include "comm/collective/traffic.hpp"
+#include "comm/collective/hosts.hpp"
+
+#include "reduce/layout_options.hpp"
 
 #include "model/layers.hpp"
 
 #include "bench/lone_step.hpp"
 #include "cli/deck_plan.hpp"
+#include "predict/bucket_traffic.hpp"
 #include "predict/compute_cost.hpp"
-#include "predict/link_cost.hpp"
+#include "session/rank_memory.hpp"
 #include "text/terminal.hpp"
 
 namespace trireme::cli {
@@ -25,7 +28,6 @@ namespace {
 constexpr int most_ranks = 4096;
 
 using predict::Numbers;
-using predict::Operation;
 
 predict::Work work_of(const deck::Deck& deck,
                       const DeckPlan& plan,
@@ -58,45 +60,15 @@ std::pair<std::size_t, predict::ComputeCost> compute_of(const deck::Deck& deck,
   return best;
 }
 
-predict::Wire wire_of(const deck::JobConfig& config, int ranks, int hosts) {
-  comm::Transport transport = config.parallel.transport;
-  if (transport == comm::Transport::automatic)
-    transport = comm::transport_for(comm::Hosts::in_blocks(ranks, hosts));
-  return {transport, config.parallel.reduction, ranks, hosts};
-}
-
-/// What travels, bucket by bucket, and the small exchanges.
-void fill_communication(predict::StepModel& model,
-                        const predict::LinkCost& cost,
-                        const deck::JobConfig& config,
+/// Whole matrices go to their homes and back: twice what a gather of as many bytes would send.
+double matrices_seconds(const predict::BucketTraffic& traffic,
                         const DeckPlan& plan,
                         std::size_t dtype) {
-  model.overlap_gradients = config.parallel.overlap_gradients;
-  model.overlap_parameters = config.parallel.overlap_parameters;
-  model.reduces_each = config.parallel.reduces_micro_steps();
-  model.sharing = cost.sharing();
-  model.sums_s = cost.sums_s();
-  model.control_s = cost.control_s();
-  const int ranks = plan.plan.ranks();
-  if (ranks == 1)
-    return;
-  const DType wire = reduce::dtype_of(config.parallel.gradient_dtype);
-  for (std::size_t b = 0; b < model.buckets.size(); ++b) {
-    const std::int64_t elements = plan.plan.buckets()[b].elements;
-    const auto seconds = [&](Operation operation, DType type) {
-      return cost.seconds(operation, predict::numbers_of(type),
-                          elements * static_cast<std::int64_t>(size_bytes(type)));
-    };
-    model.buckets[b].reduce_s =
-        seconds(plan.sharded() ? Operation::reduce_scatter : Operation::all_reduce, wire);
-    if (plan.sharded())
-      model.buckets[b].gather_s = seconds(Operation::all_gather, plan.dtypes[dtype]);
-  }
-  // Whole matrices go to their homes and back: twice what a gather of as many bytes would send.
   const std::int64_t sent = plan.budgets[dtype].matrix_wire_bytes;
-  if (sent > 0)
-    model.sums_s +=
-        2 * cost.seconds(Operation::all_gather, Numbers::fp32, sent / 2 * ranks / (ranks - 1));
+  const int ranks = plan.plan.ranks();
+  if (sent == 0 || ranks == 1)
+    return 0;
+  return 2 * traffic.gather_seconds(Numbers::fp32, sent / 2 * ranks / (ranks - 1));
 }
 
 double matrices_part(const DeckPlan& plan) {
@@ -109,7 +81,9 @@ std::optional<double> checkpoint_seconds(const predict::Machine& machine, const 
   if (machine.storage_bytes_per_s <= 0)
     return std::nullopt;
   const auto of_a_rank = static_cast<double>(layout::snapshot_bytes(plan.plan, plan.slots));
-  return of_a_rank * plan.plan.all_ranks() / machine.storage_bytes_per_s;
+  const auto tensors = static_cast<double>(plan.plan.parameters().size() * plan.slots.size());
+  return machine.storage_latency_s + machine.storage_tensor_s * tensors +
+         of_a_rank * plan.plan.all_ranks() / machine.storage_bytes_per_s;
 }
 
 std::string seconds_text(double seconds) {
@@ -136,8 +110,8 @@ std::string notes_text(const Scaling& scaling) {
   const auto unknown = std::ranges::find_if(
       scaling.rows, [](const ScalingRow& row) { return !row.missing.empty(); });
   if (unknown != scaling.rows.end())
-    text +=
-        fmt::format("{} ranks: nothing was measured like {}\n", unknown->ranks, unknown->missing);
+    text += fmt::format("{} {}: {}\n", unknown->ranks, unknown->ranks == 1 ? "rank" : "ranks",
+                        unknown->missing);
   return text;
 }
 
@@ -146,9 +120,9 @@ std::string step_json(const std::optional<predict::StepPrediction>& step, double
     return "null";
   return fmt::format(
       "{{\"step_s\": {:.9g}, \"exposed_s\": {:.9g}, \"compute_s\": {:.9g}, \"communication_s\": "
-      "{:.9g}, \"least_s\": {:.9g}, \"tokens_per_s\": {:.9g}}}",
+      "{:.9g}, \"least_s\": {:.9g}, \"tokens_per_s\": {:.9g}, \"sent_bytes\": {}}}",
       step->step_s, step->exposed_s, step->compute_s, step->communication_s, step->least_s(),
-      tokens / step->step_s);
+      tokens / step->step_s, step->sent_bytes);
 }
 
 }  // namespace
@@ -159,28 +133,39 @@ ScalingRow scaling_row(const deck::Deck& deck,
                        int hosts,
                        std::int64_t weak_micro_steps) {
   const deck::JobConfig& config = deck.config;
-  const DeckPlan plan = plan_of(deck, ranks, hosts);
   ScalingRow row;
   row.ranks = ranks;
   row.hosts = hosts;
+  if (const auto problem = reduce::replicas_problem(config.parallel, ranks, hosts);
+      config.parallel.sharded() && !problem.empty()) {
+    row.missing = "parallel.replicate: " + problem;
+    return row;
+  }
+  const DeckPlan plan = plan_of(deck, ranks, hosts);
   const auto [dtype, compute] = compute_of(deck, machine, plan, divided_up(ranks, hosts));
-  const auto links = predict::LinkCost::find(machine, wire_of(config, ranks, hosts));
+  const predict::BucketTraffic traffic(
+      machine, plan.plan,
+      trireme::session::budget_options(config, plan.plan, {plan.dtypes[dtype], plan.device}),
+      predict::wires_of(comm::Hosts::in_blocks(ranks, hosts), plan.plan.replicas(), plan.transport,
+                        config.parallel.reduction));
   row.memory_bytes = whole_bytes(plan, dtype);
   row.checkpoint_s = checkpoint_seconds(machine, plan);
   row.weak_sequences = weak_micro_steps * ranks * config.batch.micro_sequences;
-  row.missing = compute.row == nullptr ? "a step in this precision" : links.missing();
-  if (config.parallel.shard == layout::Shard::parameters)
-    row.missing = "steps that gather layer by layer (parallel.shard: parameters)";
-  if (plan.plan.replicas() > 1)
-    row.missing = "sums across copies (parallel.replicate)";
-  if (!row.missing.empty())
+  const std::string unknown =
+      compute.row == nullptr ? "a step in this precision" : traffic.missing();
+  if (!unknown.empty()) {
+    row.missing = "nothing was measured like " + unknown;
     return row;
-  row.links_carried_over = links.extrapolated();
+  }
+  row.links_carried_over = traffic.extrapolated();
   row.compute_estimated = !compute.same_work;
   row.compute_carried_over = !compute.same_ranks;
   predict::StepModel model;
+  model.overlap_gradients = config.parallel.overlap_gradients;
+  model.overlap_parameters = config.parallel.overlap_parameters;
   predict::fill_compute(model, compute, plan.plan, plan.sharded(), matrices_part(plan));
-  fill_communication(model, links, config, plan, dtype);
+  traffic.fill(model);
+  model.sums_s += matrices_seconds(traffic, plan, dtype);
   const auto of_micro_steps = [&](std::int64_t micro_steps) {
     model.micro_steps = micro_steps;
     return predict::predict_step(model);
@@ -223,7 +208,7 @@ std::string scaling_text(const Scaling& scaling) {
     text += fmt::format("{:>7}{:>7}{}{}{:>12}{:>12} {}{}{}\n", row.ranks, row.hosts,
                         step_text(row.weak, context * static_cast<double>(row.weak_sequences)),
                         step_text(row.strong, context * static_cast<double>(scaling.sequences)),
-                        bytes_text(static_cast<double>(row.memory_bytes)),
+                        row.memory_bytes ? bytes_text(static_cast<double>(*row.memory_bytes)) : "-",
                         row.checkpoint_s ? seconds_text(*row.checkpoint_s) : "-",
                         row.links_carried_over ? "*" : "", row.compute_carried_over ? "+" : "",
                         row.compute_estimated ? "~" : "");
@@ -242,7 +227,8 @@ std::string scaling_json(const Scaling& scaling) {
         rows.empty() ? "" : ",", row.ranks, row.hosts, text::json_string(row.missing),
         row.links_carried_over, row.compute_carried_over, row.compute_estimated,
         step_json(row.weak, context * static_cast<double>(row.weak_sequences)),
-        step_json(row.strong, context * static_cast<double>(scaling.sequences)), row.memory_bytes,
+        step_json(row.strong, context * static_cast<double>(scaling.sequences)),
+        row.memory_bytes ? fmt::format("{}", *row.memory_bytes) : "null",
         row.checkpoint_s ? fmt::format("{:.9g}", *row.checkpoint_s) : "null");
   return "[" + rows + "\n  ]";
 }

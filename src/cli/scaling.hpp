@@ -8,7 +8,8 @@
 //   strong  the deck's batch, where it can be split
 //
 // A row states its basis: measured on that very number of ranks, carried over from another, or
-// not known at all because nothing of the kind was measured.
+// not known at all because nothing of the kind was measured, or because the copies of
+// parallel.replicate do not go with so many ranks.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,13 @@ namespace trireme::cli {
 
 struct ScalingRow {
   int ranks = 1, hosts = 1;
-  std::string missing;                ///< what was not measured; then there are no times
+  std::string missing;                ///< why there are no times: a sentence
   bool links_carried_over = false;    ///< communication is of other ranks
   bool compute_carried_over = false;  ///< so is compute, on a host
   bool compute_estimated = false;     ///< compute is of another model, by FLOP
   std::int64_t weak_sequences = 0;    ///< per step
   std::optional<predict::StepPrediction> weak, strong;
-  std::int64_t memory_bytes = 0;  ///< of a rank
+  std::optional<std::int64_t> memory_bytes;  ///< of a rank
   std::optional<double> checkpoint_s;
 };
 
@@ -55,8 +56,9 @@ Scaling scaling_of(const deck::Deck& deck,
                    int hosts);
 
 std::string scaling_text(const Scaling& scaling);
-/// A list of rows: ranks, hosts, weak, strong (step_s, exposed_s, compute_s,
-/// communication_s, least_s, tokens_per_s), memory_bytes, checkpoint_s; null where not known.
+/// A list of rows: ranks, hosts, weak, strong (step_s, exposed_s, compute_s, communication_s,
+/// least_s, tokens_per_s, sent_bytes by a rank for gradients and parameters), memory_bytes,
+/// checkpoint_s; null where not known.
 std::string scaling_json(const Scaling& scaling);
 
 }  // namespace trireme::cli

@@ -136,20 +136,21 @@ std::int64_t most_of_a_keeper(const Plan& plan, const std::vector<std::int64_t>&
   return std::ranges::max(kept);
 }
 
-/// Sent for gradients in one reduction of all buckets, in elements.
-std::int64_t reduced_elements(const Plan& plan, const BudgetOptions& options) {
-  const std::int64_t shards = plan.owned_elements();
+}  // namespace
+
+std::int64_t reduced_elements(const Plan& plan,
+                              const BudgetOptions& options,
+                              std::int64_t shard_elements) {
   if (plan.replicas() == 1)
-    return shards * (plan.ranks() - 1) * (options.sharded() ? 1 : 2);
+    return shard_elements * (plan.ranks() - 1) * (options.sharded() ? 1 : 2);
   // Both directions of an all-reduce among `ranks`.
   const auto all_reduced = [](std::int64_t elements, int ranks) {
     return 2 * (elements - elements / ranks);
   };
-  return options.ordered ? all_reduced(shards * plan.ranks(), plan.all_ranks())
-                         : shards * (plan.ranks() - 1) + all_reduced(shards, plan.replicas());
+  return options.ordered
+             ? all_reduced(shard_elements * plan.ranks(), plan.all_ranks())
+             : shard_elements * (plan.ranks() - 1) + all_reduced(shard_elements, plan.replicas());
 }
-
-}  // namespace
 
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots) {
   std::int64_t bytes = 0;
@@ -219,8 +220,8 @@ Budget budget_of(const Plan& plan, const StateSlots& slots, const BudgetOptions&
     budget.state_bytes.front() = 0;
   budget.snapshot_bytes = options.snapshot ? snapshot_bytes(plan, slots) : 0;
 
-  budget.gradient_wire_bytes = reduced_elements(plan, options) * wire_element_bytes *
-                               options.micro_step_reductions.value_or(1);
+  budget.gradient_wire_bytes = reduced_elements(plan, options, plan.owned_elements()) *
+                               wire_element_bytes * options.micro_step_reductions.value_or(1);
   const std::int64_t gathered = options.gathered_elements(plan);
   budget.parameter_wire_bytes = (gathered - gathered / plan.ranks()) * parameter_element_bytes;
   return budget;

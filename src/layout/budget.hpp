@@ -108,6 +108,11 @@ constexpr std::int64_t step_sum_elements(int all_ranks) {
   return rounded_up(words_of_step_sums, all_ranks);
 }
 
+/// Elements that a rank sends in one reduction of a bucket with shards of so many elements.
+std::int64_t reduced_elements(const Plan& plan,
+                              const BudgetOptions& options,
+                              std::int64_t shard_elements);
+
 /// The copy of the optimizer's state from which one rank writes a checkpoint: what it owns, sharded
 /// or not; with replicas of the buckets that its replica keeps. The most of any rank.
 std::int64_t snapshot_bytes(const Plan& plan, const StateSlots& slots);

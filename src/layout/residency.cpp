@@ -146,13 +146,22 @@ std::span<const Residency::Gather> Residency::use_all() {
   return gathers_;
 }
 
+std::vector<Reading> readings(const Plan& plan) {
+  std::map<int, std::vector<ParameterIndex>> layers;
+  for (std::size_t p = 0; p < plan.parameters().size(); ++p)
+    layers[plan.parameters()[p].group].push_back(static_cast<ParameterIndex>(p));
+  std::vector<Reading> all;
+  for (const auto& [group, parameters] : layers) all.push_back({parameters, false});
+  for (std::size_t layer = layers.size(); layer-- > 2;)
+    all.push_back({all[layer - 1].parameters, true});
+  return all;
+}
+
 std::int64_t gathered_elements(const Plan& plan,
                                const GatherOptions& options,
                                std::int64_t micro_steps) {
   Residency residency(plan, options);
-  std::map<int, std::vector<ParameterIndex>> layers;
-  for (std::size_t p = 0; p < plan.parameters().size(); ++p)
-    layers[plan.parameters()[p].group].push_back(static_cast<ParameterIndex>(p));
+  const std::vector<Reading> walk = readings(plan);
   std::int64_t elements = 0;
   const auto count = [&](std::span<const Residency::Gather> gathers) {
     for (const Residency::Gather& one : gathers) elements += plan.bucket(one.bucket).elements;
@@ -161,9 +170,7 @@ std::int64_t gathered_elements(const Plan& plan,
     for (std::int64_t micro = 0; micro < micro_steps; ++micro) {
       if (micro > 0)
         count(residency.begin_forward());
-      for (const auto& [group, parameters] : layers) count(residency.use(parameters));
-      for (auto layer = layers.rbegin(); std::next(layer) != layers.rend(); ++layer)
-        count(residency.use(layer->second));
+      for (const Reading& reading : walk) count(residency.use(reading.parameters));
     }
     for (std::size_t b = plan.buckets().size(); b-- > 0;)
       count(residency.update(static_cast<BucketIndex>(b)));

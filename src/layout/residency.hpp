@@ -95,6 +95,16 @@ class Residency {
   std::vector<Gather> gathers_;
 };
 
+/// What forward or backward of one layer reads.
+struct Reading {
+  std::vector<ParameterIndex> parameters;  ///< of the layer
+  bool backward = false;
+};
+
+/// The readings of a micro-step, one after another: forward of every layer, and backward of all but
+/// the last, which forward has just read, and the first, an embedding, which backward only writes.
+std::vector<Reading> readings(const Plan& plan);
+
 /// Elements of the buckets that a step of so many micro-steps gathers, padding included.
 std::int64_t gathered_elements(const Plan& plan,
                                const GatherOptions& options,

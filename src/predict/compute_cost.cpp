@@ -47,6 +47,38 @@ std::vector<double> ready_shares(const ComputeCost& cost, const layout::Plan& pl
   return shares;
 }
 
+/// The last of a bucket's gradients. `shares`: of all parameters.
+double ready_of(const layout::Bucket& bucket, const std::vector<double>& shares) {
+  double last = 0;
+  for (const ParameterIndex parameter : bucket.parameters)
+    last = std::max(last, shares[at(parameter)]);
+  return last;
+}
+
+/// By layer, in the order of forward: share of a micro-step after which its gradients are complete.
+/// Never rises from a layer to the next.
+std::vector<double> complete_layers(const layout::Plan& plan, const std::vector<double>& shares) {
+  std::map<int, double> layers;
+  for (std::size_t p = 0; p < shares.size(); ++p) {
+    double& last = layers[plan.parameters()[p].group];
+    last = std::max(last, shares[p]);
+  }
+  std::vector<double> complete;
+  for (const auto& [group, share] : layers) complete.push_back(std::max(share, forward_part));
+  for (std::size_t layer = complete.size() - 1; layer-- > 0;)
+    complete[layer] = std::max(complete[layer], complete[layer + 1]);
+  return complete;
+}
+
+/// By layout::readings(plan).
+std::vector<double> reading_shares(const std::vector<double>& complete) {
+  std::vector<double> reads;
+  for (const double share : complete)
+    reads.push_back(forward_part * (1 - (share - forward_part) / (1 - forward_part)));
+  for (std::size_t layer = complete.size(); layer-- > 2;) reads.push_back(complete[layer]);
+  return reads;
+}
+
 }  // namespace
 
 ComputeCost find_compute(const Machine& machine, const Work& work) {
@@ -89,17 +121,17 @@ void fill_compute(StepModel& model,
   model.matrices_before = at(layout::first_updated_with_matrices(plan));
   model.waiting_share = row.waiting_share;
   const std::vector<double> shares = ready_shares(cost, plan);
+  model.plan = &plan;
+  model.reads = reading_shares(complete_layers(plan, shares));
   model.buckets.assign(plan.buckets().size(), {});
+  double before = forward_part;  // the end of the last bucket that is not for itself
   for (std::size_t b = 0; b < model.buckets.size(); ++b) {
     const layout::Bucket& bucket = plan.buckets()[b];
-    double last = 0;
-    for (const ParameterIndex parameter : bucket.parameters)
-      last = std::max(last, shares[at(parameter)]);
     BucketCost& costs = model.buckets[b];
-    costs.ready_s = last * model.reducing_micro_step_s;
-    // The last in backward is the first in forward.
-    const double into_backward = std::max(0.0, (last - forward_part) / (1 - forward_part));
-    costs.needed_s = forward_part * (1 - into_backward) * model.micro_step_s;
+    costs.ready = ready_of(bucket, shares);
+    costs.written = std::min(plan.for_itself(bucket) ? forward_part : before, costs.ready);
+    if (!plan.for_itself(bucket))
+      before = costs.ready;
     const auto shard = static_cast<double>(bucket.shard_elements);
     const double updated = sharded ? shard : static_cast<double>(bucket.elements);
     costs.norm_s = cost.crowded * row.norm_s_per_element * shard;

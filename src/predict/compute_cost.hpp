@@ -6,8 +6,10 @@
 // 2. Where the model or the micro-batch was not measured, the row of the same precision that is
 //    nearest in FLOP of a micro-step gives FLOP/s, and gradients complete in the order of layout
 //    after as much of backward as there are elements before them: an estimate, marked as one.
-// 3. A gradient's share of the micro-step also gives the time when forward reads it: backward
-//    takes two thirds of a micro-step, in the reverse order of forward.
+// 3. When gradients are complete also gives when layers are read and gradients first written:
+//    backward takes two thirds of a micro-step, in the reverse order of forward; it goes on to a
+//    layer, and to a bucket, when the one before is complete. What has a bucket of its own (a tied
+//    embedding) is written by the head first.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +42,10 @@ struct ComputeCost {
 
 ComputeCost find_compute(const Machine& machine, const Work& work);
 
-/// Fills in what compute takes: micro-steps, rest, and of each bucket ready_s, needed_s, norm_s and
-/// update_s, and `model.buckets` itself. `sharded`: a rank updates what it owns, else everything.
-/// `matrices_part`: of all matrices, those of the busiest rank. Requires: cost.row.
+/// Fills in plan, buckets, reads, and what compute takes: micro-steps, rest, and of each bucket
+/// written, ready, norm_s and update_s. The plan outlives the model. `sharded`: a rank updates what
+/// it owns, else everything. `matrices_part`: of all matrices, those of the busiest rank.
+/// Requires: cost.row.
 void fill_compute(StepModel& model,
                   const ComputeCost& cost,
                   const layout::Plan& plan,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -44,13 +45,19 @@ bool has_all_operations(const Link& link) {
   });
 }
 
+/// How many ranks there are to a CPU of their host, at least 1.
+double crowding(std::int64_t ranks, std::int64_t cpus) {
+  return std::max(1.0, static_cast<double>(ranks) / static_cast<double>(cpus));
+}
+
 /// How a number of rounds that doubles reach grows.
 double rounds_of(std::int64_t ranks) {
   return std::ceil(std::log2(static_cast<double>(ranks)));
 }
 
 std::string in_words(const Wire& wire) {
-  return fmt::format("{} among {} ranks on {} {}, reduction: {}", word(wire.transport), wire.ranks,
+  return fmt::format("{}{} among {} ranks on {} {}, reduction: {}", word(wire.transport),
+                     wire.groups > 1 ? fmt::format(" in {} groups", wire.groups) : "", wire.ranks,
                      wire.hosts, wire.hosts == 1 ? "host" : "hosts", word(wire.reduction));
 }
 
@@ -60,7 +67,8 @@ bool LinkCost::add(const Machine& machine, const Wire& wire) {
   const std::int64_t planned = participants(wire.transport, wire.ranks, wire.hosts);
   const Link* best = nullptr;
   const auto order = [&](const Link& link) {
-    return std::pair(distance(participants(link), planned), distance(link.ranks, wire.ranks));
+    return std::tuple(distance(participants(link), planned), distance(link.groups, wire.groups),
+                      distance(link.ranks, wire.ranks));
   };
   for (const Link& link : machine.links)
     if (link.transport == wire.transport && link.reduction == wire.reduction &&
@@ -69,8 +77,15 @@ bool LinkCost::add(const Machine& machine, const Wire& wire) {
       best = &link;
   if (best == nullptr)
     return false;
-  parts_.push_back({best, participants(*best), planned});
-  extrapolated_ = extrapolated_ || best->ranks != wire.ranks || best->hosts != wire.hosts;
+  Part part{best, participants(*best), planned};
+  if (wire.hosts > 1)
+    part.bytes = static_cast<double>(wire.groups) / static_cast<double>(best->groups);
+  else
+    part.slower = crowding(wire.groups * wire.ranks, machine.cpus) /
+                  crowding(best->groups * wire.ranks, machine.cpus);
+  parts_.push_back(part);
+  extrapolated_ = extrapolated_ || best->ranks != wire.ranks || best->hosts != wire.hosts ||
+                  best->groups != wire.groups;
   return true;
 }
 
@@ -82,8 +97,8 @@ LinkCost LinkCost::find(const Machine& machine, const Wire& wire) {
   if (wire.transport != Transport::hierarchical)
     return cost;
   const std::int64_t on_a_host = divided_up(wire.ranks, wire.hosts);
-  const Wire inside{Transport::shared_memory, wire.reduction, on_a_host, 1};
-  const Wire between{Transport::mpi, wire.reduction, wire.hosts, wire.hosts};
+  const Wire inside{Transport::shared_memory, wire.reduction, on_a_host, 1, wire.groups};
+  const Wire between{Transport::mpi, wire.reduction, wire.hosts, wire.hosts, wire.groups};
   if ((on_a_host == 1 || cost.add(machine, inside)) && cost.add(machine, between)) {
     cost.missing_.clear();
     cost.extrapolated_ = true;
@@ -101,7 +116,8 @@ double LinkCost::seconds(Operation operation, Numbers dtype, std::int64_t bytes)
     const Collective* collective = find_collective(*part.link, operation, dtype);
     TRIREME_EXPECT(collective != nullptr, "{} without {}", word(part.link->transport),
                    word(operation));
-    sum += seconds_on(*collective, static_cast<double>(bytes), part.measured, part.planned);
+    sum += part.slower * seconds_on(*collective, part.bytes * static_cast<double>(bytes),
+                                    part.measured, part.planned);
   }
   return sum;
 }
@@ -125,6 +141,7 @@ Sharing LinkCost::sharing() const {
   for (const Part& part : parts_) {
     worst.compute_lost = std::max(worst.compute_lost, part.link->compute_lost);
     worst.stretch = std::max(worst.stretch, part.link->stretch);
+    worst.waiting_beside = std::max(worst.waiting_beside, part.link->waiting_beside);
   }
   return worst;
 }

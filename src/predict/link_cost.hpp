@@ -7,7 +7,10 @@
 //    collectives are carried over (fit.hpp); the small exchanges grow with the logarithm of ranks.
 // 3. A hierarchical transport that was not measured is a link in shared memory, for the ranks of a
 //    host, and after it one of messages between hosts.
-// 4. What is not measured has no cost: find() names what is missing.
+// 4. Groups of ranks that communicate at the same time, each by itself (parallel.replicate), share
+//    what leaves a host, and on a host its CPUs: of another number of groups than was measured,
+//    each has more or less of the bytes, or of the time, in proportion.
+// 5. What is not measured has no cost: find() names what is missing.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +27,7 @@ struct Wire {
   comm::Transport transport = comm::Transport::self;
   comm::Reduction reduction = comm::Reduction::sum;
   std::int64_t ranks = 1, hosts = 1;
+  std::int64_t groups = 1;  ///< of so many ranks that share a host
 };
 
 class LinkCost {
@@ -33,7 +37,7 @@ class LinkCost {
 
   /// What was not measured; empty: all is known.
   [[nodiscard]] const std::string& missing() const { return missing_; }
-  /// Whether ranks or hosts are others than those of the measurement.
+  /// Whether ranks, hosts or groups are others than those of the measurement.
   [[nodiscard]] bool extrapolated() const { return extrapolated_; }
 
   /// Of one bucket, padding included. bf16 that was not measured is priced as fp32 of as many
@@ -48,6 +52,7 @@ class LinkCost {
   struct Part {
     const Link* link = nullptr;
     std::int64_t measured = 2, planned = 2;  ///< of what takes part
+    double bytes = 1, slower = 1;            ///< factors by rule 4
   };
 
   /// Returns whether there is one.

@@ -18,7 +18,7 @@ Machine merged(Machine older, const Machine& newer) {
   };
   replace(older.links, newer.links, [](const Link& a, const Link& b) {
     return a.transport == b.transport && a.reduction == b.reduction && a.hosts == b.hosts &&
-           a.ranks == b.ranks;
+           a.ranks == b.ranks && a.groups == b.groups;
   });
   replace(older.compute, newer.compute, [](const Compute& a, const Compute& b) {
     return a.model == b.model && a.precision == b.precision && a.threads == b.threads &&
@@ -28,19 +28,21 @@ Machine merged(Machine older, const Machine& newer) {
   older.cpus = newer.cpus;
   older.ranks_per_host = std::max(older.ranks_per_host, newer.ranks_per_host);
   older.storage_bytes_per_s = newer.storage_bytes_per_s;
+  older.storage_latency_s = newer.storage_latency_s;
+  older.storage_tensor_s = newer.storage_tensor_s;
   return older;
 }
 
 std::string machine_table(const Machine& machine) {
-  std::string text =
-      fmt::format("{:<15}{:>6}{:>7}  {:<16}{:<6}{:>12}{:>12}{:>10}{:>12}\n", "transport", "hosts",
-                  "ranks", "operation", "dtype", "latency us", "GB/s", "residual", "sizes");
+  std::string text = fmt::format("{:<15}{:>6}{:>7}{:>8}  {:<16}{:<6}{:>12}{:>12}{:>10}{:>12}\n",
+                                 "transport", "hosts", "ranks", "groups", "operation", "dtype",
+                                 "latency us", "GB/s", "residual", "sizes");
   for (const Link& link : machine.links) {
     for (const predict::Collective& one : link.collectives)
-      text += fmt::format("{:<15}{:>6}{:>7}  {:<16}{:<6}{:>12.2f}{:>12.3f}{:>8.1f} %{:>12}\n",
-                          word(link.transport), link.hosts, link.ranks, word(one.operation),
-                          word(one.dtype), one.latency_s * 1e6, 1e-9 / one.seconds_per_byte,
-                          100 * one.residual, one.points.size());
+      text += fmt::format("{:<15}{:>6}{:>7}{:>8}  {:<16}{:<6}{:>12.2f}{:>12.3f}{:>8.1f} %{:>12}\n",
+                          word(link.transport), link.hosts, link.ranks, link.groups,
+                          word(one.operation), word(one.dtype), one.latency_s * 1e6,
+                          1e-9 / one.seconds_per_byte, 100 * one.residual, one.points.size());
     text += fmt::format(
         "  a step's sums {:.1f} us, its agreement {:.1f} us; beside a collective compute loses "
         "{:.0f} % of its pace, and it takes {:.2f} times as long\n",
@@ -54,7 +56,9 @@ std::string machine_table(const Machine& machine) {
         row.ranks_on_host == 1 ? "rank" : "ranks", duration_text(row.micro_step_s),
         row.micro_step_flops / row.micro_step_s / 1e12, row.model);
   if (machine.storage_bytes_per_s > 0)
-    text += fmt::format("storage: {}/s\n", bytes_text(machine.storage_bytes_per_s));
+    text += fmt::format(
+        "checkpoints: {}, {} per tensor, {}/s\n", duration_text(machine.storage_latency_s),
+        duration_text(machine.storage_tensor_s), bytes_text(machine.storage_bytes_per_s));
   return text;
 }
 

@@ -50,16 +50,18 @@ struct Collective {
   std::vector<Point> points;  ///< sizes ascend
 };
 
-/// Key by key in describe(). Links differ by transport, reduction, hosts and ranks.
+/// Key by key in describe(). Links differ by transport, reduction, hosts, ranks and groups.
 struct Link {
   comm::Transport transport = comm::Transport::shared_memory;
   comm::Reduction reduction = comm::Reduction::sum;
   std::int64_t hosts = 1;
   std::int64_t ranks = 2;
+  std::int64_t groups = 1;
   double sums_s = 0;
   double control_s = 0;
   double compute_lost = 0;
   double stretch = 1;
+  double waiting_beside = 0;
   std::vector<Collective> collectives;
 };
 
@@ -94,6 +96,8 @@ struct Machine {
   std::int64_t cpus = 1;
   std::int64_t ranks_per_host = 1;
   double storage_bytes_per_s = 0;
+  double storage_latency_s = 0;
+  double storage_tensor_s = 0;
   std::vector<Link> links;
   std::vector<Compute> compute;
 };
@@ -144,6 +148,10 @@ void describe(V& v, Link& l) {
   v("hosts", l.hosts, {.help = "Hosts on which the ranks were.", .min = 1, .required = true});
   v("ranks", l.ranks,
     {.help = "Ranks that took part.", .min = 2, .max = 1 << 20, .required = true});
+  v("groups", l.groups,
+    {.help = "How many groups of so many ranks shared a host and communicated at the same time, "
+             "each by itself, as with parallel.replicate.",
+     .min = 1});
   v("sums_s", l.sums_s,
     {.unit = "s",
      .help = "Time to add up norm and loss of a step over all ranks.",
@@ -164,6 +172,12 @@ void describe(V& v, Link& l) {
      .help = "How many times as long a collective takes beside compute.",
      .min = 1.0,
      .max = 1e6});
+  v("waiting_beside", l.waiting_beside,
+    {.unit = "1",
+     .help = "Share of the time in which collectives run beside compute that ranks wait for the "
+             "slowest of them, on average, because they lose unequal parts of their pace.",
+     .min = 0.0,
+     .max = 1.0});
   v.list("collectives", l.collectives, {.help = "Times of collective operations over this link."});
 }
 
@@ -244,6 +258,13 @@ void describe(V& v, Machine& m) {
     {.unit = "bytes/s",
      .help = "Rate at which all hosts together write a checkpoint, until it is on the disk.",
      .min = 0.0});
+  v("storage_latency_s", m.storage_latency_s,
+    {.unit = "s", .help = "Time that any checkpoint takes.", .min = 0.0, .max = 1e6});
+  v("storage_tensor_s", m.storage_tensor_s,
+    {.unit = "s",
+     .help = "Further time for each tensor of it: a parameter in one state.",
+     .min = 0.0,
+     .max = 1e6});
   v.list("links", m.links, {.help = "Ways in which ranks communicate."});
   v.list("compute", m.compute, {.help = "Times of what ranks compute."});
 }

@@ -20,9 +20,11 @@ void Timeline::compute(double seconds) {
     if (seconds > pace * until_it_ends) {
       seconds -= pace * until_it_ends;
       now_ += until_it_ends;
+      shared_ += until_it_ends;
       advance(left_[running_]);
     } else {
       now_ += seconds / pace;
+      shared_ += seconds / pace;
       advance(seconds / pace / sharing_.stretch);
       seconds = 0;
     }

@@ -19,6 +19,9 @@ namespace trireme::predict {
 struct Sharing {
   double compute_lost = 0;
   double stretch = 1;
+  /// Of the time in which they run beside each other: what the slowest rank needs longer than the
+  /// mean one.
+  double waiting_beside = 0;
 };
 
 class Timeline {
@@ -37,6 +40,8 @@ class Timeline {
   [[nodiscard]] double now() const { return now_; }
   /// Time in which compute waited, from the beginning on.
   [[nodiscard]] double exposed() const { return exposed_; }
+  /// Time in which a collective ran beside compute, from the beginning on.
+  [[nodiscard]] double shared() const { return shared_; }
 
  private:
   /// The running collective goes on for so much of its work.
@@ -44,7 +49,7 @@ class Timeline {
   void pass_waiting(double seconds);
 
   Sharing sharing_;
-  double now_ = 0, exposed_ = 0;
+  double now_ = 0, exposed_ = 0, shared_ = 0;
   std::vector<double> left_;  // work of each collective
   std::size_t running_ = 0;   // the first that is not over
 };

@@ -62,7 +62,11 @@ bool changes_bits(const Additions& additions,
                   comm::Transport other_wire) {
   if (own.micro_sequences != other.micro_sequences)
     return true;
-  if (additions.ranks <= 2 || additions.reduction != comm::Reduction::sum)
+  if (additions.reduction != comm::Reduction::sum)
+    return false;
+  if (additions.copies > 2 && !same_buckets(own, other))
+    return true;
+  if (additions.ranks <= 2)
     return false;
   return own_wire != other_wire || (own_wire == comm::Transport::mpi && !same_buckets(own, other));
 }

@@ -12,7 +12,8 @@
 // 1. Micro-batches are added up one after another: another size adds in another order.
 // 2. Of two terms the order does not matter, nor with reduction: ordered and tree. Else each
 //    transport adds in its own order; and a ring, which messages of sum in fp32 go around, begins
-//    where an element's owner is, which depends on where buckets end.
+//    where an element's owner is, which depends on where buckets end. With parallel.replicate this
+//    holds of the ranks of a copy, and of copies, whose sums go around a ring.
 // 3. Recomputation gives the same bits.
 #pragma once
 
@@ -47,8 +48,9 @@ std::string words_of(const std::vector<deck::KeyValue>& values);
 
 /// What the order of additions depends on beside a setting.
 struct Additions {
-  int ranks = 1;
+  int ranks = 1;  ///< of a copy of the state
   comm::Reduction reduction = comm::Reduction::sum;
+  int copies = 1;  ///< whose sums are added up in a ring
 };
 
 /// Whether a step may round otherwise: rules 1 to 3. `own_wire`, `other_wire`: what the transports

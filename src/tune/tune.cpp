@@ -120,6 +120,7 @@ class Tuner {
   const TuneRequest& request_;
   deck::Deck deck_;  ///< with the precision that auto means here
   Setting own_;
+  int copies_ = 1;  ///< of the state: parallel.replicate
   std::unique_ptr<device::Device> device_;
   DType dtype_{};
   std::optional<data::Split> data_;
@@ -139,9 +140,9 @@ std::int64_t Tuner::lone_bytes(const Setting& setting) const {
 void Tuner::find_ways() {
   using comm::Transport;
   const auto wire_of = [&](Transport transport) {
-    return transport_of(
-        comm::make_communicator(transport, deck_.config.parallel.reduction, world_, *device_)
-            ->name());
+    return transport_of(comm::make_communicator(transport, deck_.config.parallel.reduction, world_,
+                                                *device_, {.replicas = copies_})
+                            ->name());
   };
   const Transport own = own_.transport, own_wire = wire_of(own);
   choices_.ways = {{own, own_wire}};
@@ -189,8 +190,8 @@ void Tuner::find_computes() {
 void Tuner::measure() {
   const session::Job job = job_of(own_);
   const auto parameters = model::parameter_table(job.shape);
-  const layout::Options options = reduce::layout_options(job.parallel, parameters, world_.size(),
-                                                         reduce::wire_of(world_, *device_));
+  const layout::Options options = reduce::layout_options(
+      job.parallel, parameters, world_.size(), reduce::wire_of(world_, *device_), copies_);
   const double each =
       compute_part * request_.seconds / static_cast<double>(choices_.computes.size());
   bench::FitRequest fit{.collectives = {}, .chooses_sizes = false, .most_s = each};
@@ -231,7 +232,7 @@ void Tuner::measure_computes(int steps, double each_s) {
 
 /// With memory and step; the deck's own first, without what is not possible or needs too much.
 std::vector<Candidate> Tuner::predict() {
-  const Additions additions{world_.size(), deck_.config.parallel.reduction};
+  const Additions additions{world_.size() / copies_, deck_.config.parallel.reduction, copies_};
   std::vector<Candidate> all = candidates(own_, choices_, additions), possible;
   for (Candidate& one : all) {
     if (request_.same_bits && one.changes_bits)
@@ -324,14 +325,6 @@ Tuning Tuner::tune() {
     if (session::choose_kind(deck_.config.run.device, device::count_cuda_devices()) ==
         device::Kind::cuda)
       throw UserError("trireme tune measures CPUs, and a run would take GPUs: give run.device=cpu");
-    if (deck_.config.parallel.shard == layout::Shard::parameters)
-      throw UserError(
-          "trireme tune cannot predict steps with parallel.shard: parameters; tune the deck with "
-          "parallel.shard=gradients");
-    if (deck_.config.parallel.replicate != reduce::ParallelConfig{}.replicate)
-      throw UserError(
-          "trireme tune cannot predict steps with parallel.replicate; tune the deck with "
-          "parallel.replicate=none");
   });
   deck_.config.run.device = session::DeviceChoice::cpu;
   const int threads = session::choose_threads(deck_.config.run.threads, world_);
@@ -341,6 +334,7 @@ Tuning Tuner::tune() {
   deck_.config.run.precision =
       dtype_ == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
   own_ = setting_of(deck_.config);
+  copies_ = reduce::replicas(deck_.config.parallel, world_);
   result_.ranks = world_.size();
   result_.hosts = static_cast<int>(comm::gather_placement(world_, threads).hosts().size());
   result_.memory_bytes = request_.memory_bytes > 0 ? request_.memory_bytes : free_bytes(world_);

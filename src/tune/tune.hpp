@@ -86,8 +86,7 @@ struct Tuning {
 };
 
 /// Collective; the same on every rank, but for predictions in the last bits where processors
-/// differ. Throws UserError for GPUs, for shard: parameters, and where the deck's own values do not
-/// fit the memory.
+/// differ. Throws UserError for GPUs, and where the deck's own values do not fit the memory.
 Tuning tune(const Subject& subject, comm::World& world, Log& log, const TuneRequest& request);
 
 }  // namespace trireme::tune

@@ -2,7 +2,10 @@
 """`bench reduce --fit`, `plan --machine` and jobs/prediction.sh on the tiny deck: what they write and refuse, not how near they come."""
 import json
 import os
+import shutil
 import subprocess
+
+import h5py
 
 from harness import DECK, HERE, TIMEOUT_S, TRIREME, TrainingTest, start
 
@@ -52,6 +55,50 @@ class Prediction(TrainingTest):
         self.assertEqual(sorted(many), [2 ** power for power in range(13)])
         self.assertEqual([many[ranks]["hosts"] for ranks in (4, 8)], [1, 2])
         self.assertIsNone(many[16]["strong"])
+
+    def check_bytes(self, ranks, *overrides):
+        """What is predicted sends the bytes of the plan, and those that a run sends by its record of collectives."""
+        self.fit(ranks, *overrides)
+        row = self.rows("--ranks", str(ranks), *overrides)[ranks]
+        self.assertEqual((row["missing"], row["links_carried_over"]), ("", False))
+        step = row["strong"]
+        self.assertGreaterEqual(step["step_s"], step["least_s"])
+        self.assertGreater(step["exposed_s"], 0)
+        path = self.path("plan.json")
+        self.assertEqual(self.plan("--ranks", str(ranks), "--json", path, *overrides).returncode, 0)
+        with open(path, encoding="utf-8") as file:
+            plan = json.load(file)
+        os.remove(path)
+        wire = plan["per_rank"]["fp32"]
+        self.assertEqual(step["sent_bytes"], wire["gradient_wire_bytes"] + wire["parameter_wire_bytes"])
+        run = start(DECK, f"data.train.text=[{self.text}]", BATCH, f"run.directory={self.path('run')}", "run.steps=5", *overrides,
+                    ranks=ranks)
+        self.assertEqual(run.code, 0, run)
+        copies, each = plan["replicas"], ranks // plan["replicas"]
+        with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
+            names = [name.decode() for name in file["timings/names"][:]]
+            samples = file["timings/samples"][:]
+        sent = 0
+        for sample in samples[(samples["rank"] == 0) & (samples["step"] == 4)]:
+            shard = 4 * plan["buckets"][sample["index"]]["shard_elements"] if names[sample["name"]] in ("reduce.bucket", "gather.bucket") else 0
+            sent += shard * (each - 1)
+            if names[sample["name"]] == "reduce.bucket":
+                sent += 2 * (shard - shard // copies)
+        self.assertEqual(step["sent_bytes"], sent)
+        shutil.rmtree(self.path("run"))
+
+    def test_layers_that_are_gathered(self):
+        self.check_bytes(2, "parallel.shard=parameters")
+        self.check_bytes(2, "parallel.shard=parameters", "parallel.reshard_after_forward=false", "parallel.prefetch=2")
+        self.check_bytes(2, "parallel.shard=parameters", "parallel.overlap_parameters=false", "parallel.overlap_gradients=false")
+
+    def test_copies(self):
+        copies = ("parallel.replicate=2", "parallel.reduction=sum")
+        self.check_bytes(4, "parallel.shard=parameters", *copies)
+        rows = self.rows("--ranks", "4,2,1", "parallel.shard=parameters", *copies)
+        self.assertIn("a copy on each rank leaves nothing in shards", rows[2]["missing"])
+        self.assertIsNone(rows[1]["memory_bytes"])
+        self.check_bytes(4, "parallel.shard=optimizer", *copies)
 
     def test_another_model_is_an_estimate(self):
         self.fit(2)

@@ -54,8 +54,11 @@ class Tune(TrainingTest):
         elif repeated is not None:
             self.assertTrue(repeated["ratio"] > 0.99 or self.above(repeated) > 1)
 
-    def test_parameters_in_shards_are_refused(self):
-        self.assert_refused(self.tune("parallel.shard=parameters", code=2), 2, "parallel.shard=gradients")
+    def test_parameters_in_shards_and_copies(self):
+        report, deck, _ = self.tuned("parallel.shard=parameters", "parallel.replicate=2", "parallel.reduction=sum", ranks=4)
+        self.check_decision(report)
+        self.assertEqual([run["transport"] for run in report["runs"]][:1], ["shared_memory"])
+        self.assertIn("bucket_elements", deck)
 
     def test_a_deck_is_tuned_and_trains(self):
         report, deck, out = self.tuned()

@@ -26,11 +26,12 @@ Machine machine_of(std::vector<Compute> rows, std::int64_t cpus = 8) {
   return machine;
 }
 
-/// Registration order: embedding (its own bucket, 64), then a and b (128 elements each).
+/// Registration order: embedding (its own bucket, 64), then a and b (128 elements each), a layer
+/// each.
 layout::Plan plan_of(int ranks) {
   return {{{.name = "e", .shape = {64}, .own_bucket = true},
-           {.name = "a", .shape = {128}},
-           {.name = "b", .shape = {128}}},
+           {.name = "a", .shape = {128}, .group = 1},
+           {.name = "b", .shape = {128}, .group = 2}},
           {.ranks = ranks, .bucket_elements = 100}};
 }
 
@@ -71,13 +72,20 @@ TEST(ComputeCost, MeasuredSharesGiveWhenBucketsAreReadyAndNeeded) {
   const layout::Plan plan = plan_of(2);
   fill_compute(model, find_compute(machine, work_of(1)), plan, true, 0);
   ASSERT_EQ(model.buckets.size(), 3U);
-  EXPECT_DOUBLE_EQ(model.buckets[0].ready_s, 1.5);
-  EXPECT_DOUBLE_EQ(model.buckets[1].ready_s, 2.25);
-  EXPECT_DOUBLE_EQ(model.buckets[2].ready_s, 3.0);
+  EXPECT_DOUBLE_EQ(model.buckets[0].ready, 0.5);
+  EXPECT_DOUBLE_EQ(model.buckets[1].ready, 0.75);
+  EXPECT_DOUBLE_EQ(model.buckets[2].ready, 1);
   // Backward begins after a third: at 0.5 a quarter of it is over, which mirrors three quarters of
-  // forward.
-  EXPECT_NEAR(model.buckets[0].needed_s, 0.75, 1e-12);
-  EXPECT_NEAR(model.buckets[2].needed_s, 0, 1e-12);
+  // forward. It reads a when b is complete.
+  ASSERT_EQ(model.reads.size(), 4U);
+  EXPECT_NEAR(model.reads[0], 0, 1e-12);
+  EXPECT_NEAR(model.reads[1], 0.375 / 3, 1e-12);
+  EXPECT_NEAR(model.reads[2], 0.25, 1e-12);
+  EXPECT_DOUBLE_EQ(model.reads[3], 0.5);
+  // The head writes b and the embedding first.
+  EXPECT_DOUBLE_EQ(model.buckets[0].written, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(model.buckets[1].written, 0.5);
+  EXPECT_DOUBLE_EQ(model.buckets[2].written, 1.0 / 3);
   EXPECT_DOUBLE_EQ(model.buckets[0].norm_s, 0.064);
   EXPECT_DOUBLE_EQ(model.buckets[0].update_s, 0.64);
   fill_compute(model, find_compute(machine, work_of(1)), plan, false, 0);
@@ -88,10 +96,11 @@ TEST(ComputeCost, MeasuredSharesGiveWhenBucketsAreReadyAndNeeded) {
 TEST(ComputeCost, WithoutMeasuredSharesElementsDecide) {
   const Machine machine = machine_of({row_of(1, 3.0)});
   StepModel model;
-  fill_compute(model, find_compute(machine, work_of(1)), plan_of(1), true, 0);
-  EXPECT_NEAR(model.buckets[0].ready_s, 1 + 2 * 128.0 / 320, 1e-12);
-  EXPECT_NEAR(model.buckets[1].ready_s, 1 + 2 * 256.0 / 320, 1e-12);
-  EXPECT_DOUBLE_EQ(model.buckets[2].ready_s, 3);
+  const layout::Plan plan = plan_of(1);
+  fill_compute(model, find_compute(machine, work_of(1)), plan, true, 0);
+  EXPECT_NEAR(model.buckets[0].ready, (1 + 2 * 128.0 / 320) / 3, 1e-12);
+  EXPECT_NEAR(model.buckets[1].ready, (1 + 2 * 256.0 / 320) / 3, 1e-12);
+  EXPECT_DOUBLE_EQ(model.buckets[2].ready, 1);
 }
 
 }  // namespace

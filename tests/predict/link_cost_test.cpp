@@ -72,6 +72,27 @@ TEST(LinkCost, PutsHierarchyTogetherFromInsideAndBetweenHosts) {
   EXPECT_DOUBLE_EQ(seconds(more, 8000), (1e-6 + 8e-6) + 3 * (1e-5 + 4e-6));
 }
 
+/// Between hosts groups share the wire; on a host they share its CPUs, where there are too few.
+TEST(LinkCost, GroupsOfRanksShareWhatTheyCommunicateOver) {
+  Machine machine =
+      machine_of({link_of(Transport::mpi, 2, 2, 1e-6), link_of(Transport::mpi, 2, 1, 1e-6)});
+  machine.cpus = 4;
+  const auto of = [&](std::int64_t hosts, std::int64_t groups) {
+    const auto cost = LinkCost::find(machine, {Transport::mpi, Reduction::sum, 2, hosts, groups});
+    EXPECT_EQ(cost.extrapolated(), groups > 1);
+    return seconds(cost, 1000);
+  };
+  EXPECT_DOUBLE_EQ(of(2, 1), 1e-6 + 1e-6);
+  EXPECT_DOUBLE_EQ(of(2, 4), 1e-6 + 4e-6);
+  EXPECT_DOUBLE_EQ(of(1, 2), 1e-6 + 1e-6);
+  EXPECT_DOUBLE_EQ(of(1, 4), 2 * (1e-6 + 1e-6));
+  machine.links.push_back(link_of(Transport::mpi, 2, 2, 5e-6));
+  machine.links.back().groups = 4;
+  const auto measured = LinkCost::find(machine, {Transport::mpi, Reduction::sum, 2, 2, 4});
+  EXPECT_FALSE(measured.extrapolated());
+  EXPECT_DOUBLE_EQ(seconds(measured, 1000), 5e-6 + 1e-6);
+}
+
 TEST(LinkCost, NamesWhatIsMissing) {
   const Machine machine = machine_of({link_of(Transport::shared_memory, 2, 1, 1e-6)});
   const auto cost = LinkCost::find(machine, {Transport::hierarchical, Reduction::sum, 4, 2});

@@ -37,6 +37,7 @@ TEST(Timeline, SharesBetweenComputeAndCollective) {
   const auto collective = line.enqueue(2);
   line.compute(4);
   EXPECT_DOUBLE_EQ(line.now(), 6 + 1);
+  EXPECT_DOUBLE_EQ(line.shared(), 6);
   line.wait(collective);
   EXPECT_DOUBLE_EQ(line.exposed(), 0);
 }

@@ -125,6 +125,21 @@ TEST(Bits, DependOnTheOrderOfAdditions) {
     }
 }
 
+/// Across copies sums travel around a ring, which begins where an element's owner is.
+TEST(Bits, DependOnBucketsWhereThereAreMoreThanTwoCopies) {
+  const Setting own = own_setting();
+  Setting buckets = own;
+  buckets.bucket_elements.value = 100;
+  const auto differ = [&](const Setting& other, int copies, Reduction reduction) {
+    return changes_bits({2, reduction, copies}, own, Transport::shared_memory, other,
+                        Transport::shared_memory);
+  };
+  EXPECT_FALSE(differ(buckets, 2, Reduction::sum));
+  EXPECT_TRUE(differ(buckets, 3, Reduction::sum));
+  EXPECT_FALSE(differ(own, 3, Reduction::sum));
+  EXPECT_FALSE(differ(buckets, 3, Reduction::ordered));
+}
+
 TEST(Settings, ShowWhatDiffersAsADeckWould) {
   Setting other = own_setting();
   EXPECT_EQ(words_of(differences(own_setting(), other)), "the deck's values");

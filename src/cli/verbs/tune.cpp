@@ -37,7 +37,7 @@ tune::Outlook outlook_of(const deck::Deck& deck,
                          int ranks,
                          int hosts) {
   const ScalingRow row = scaling_row(deck, machine, ranks, hosts, 1);
-  tune::Outlook outlook{.memory_bytes = row.memory_bytes, .step_s = {}};
+  tune::Outlook outlook{.memory_bytes = row.memory_bytes.value_or(0), .step_s = {}};
   if (row.strong)
     outlook.step_s = row.strong->step_s;
   return outlook;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory for the temporary files of a command, such as a token cache: created by rank 0, known
-// to all ranks, removed by the destructor.
+// to all ranks, removed by the destructor. It lies in the system's place for such files, or in
+// `parent`, where the files have to be on a certain file system.
 #pragma once
 
 #include <cerrno>
@@ -21,10 +22,12 @@ namespace trireme::comm {
 class TemporaryDirectory {
  public:
   /// Collective.
-  explicit TemporaryDirectory(World& world) {
+  explicit TemporaryDirectory(World& world, const std::string& parent = {}) {
     std::string path;
     on_first_rank(world, [&] {
-      path = (std::filesystem::temp_directory_path() / "trireme-XXXXXX").string();
+      const std::filesystem::path place =
+          parent.empty() ? std::filesystem::temp_directory_path() : std::filesystem::path(parent);
+      path = (place / "trireme-XXXXXX").string();
       if (mkdtemp(path.data()) == nullptr)
         throw StorageError("file system", "mkdtemp " + path, std::strerror(errno), __FILE__,
                            __LINE__);

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/checkpoints.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/quantile.hpp"
+#include "base/view.hpp"
+
+#include "layout/plan.hpp"
+
+#include "comm/control/temporary_directory.hpp"
+#include "comm/control/together.hpp"
+
+#include "record/checkpoint/checkpoint_writer.hpp"
+
+namespace trireme::bench {
+namespace {
+
+constexpr const char* states[] = {"master", "moment1", "moment2"};
+constexpr std::int64_t num_states = std::ssize(states);
+constexpr int num_checkpoints = 5;  // of each size
+constexpr std::int64_t many_parameters = 128;
+constexpr std::int64_t most_bytes = 192 << 20;
+
+struct MadeUp {
+  std::int64_t parameters = 1;
+  std::int64_t elements = 1;  ///< of each parameter
+
+  [[nodiscard]] double tensors() const { return static_cast<double>(parameters * num_states); }
+  [[nodiscard]] double bytes() const {
+    return tensors() * static_cast<double>(elements) * sizeof(float);
+  }
+};
+
+layout::Plan plan_of(const MadeUp& state, int ranks) {
+  std::vector<layout::Parameter> table;
+  for (std::int64_t p = 0; p < state.parameters; ++p)
+    table.push_back({.name = fmt::format("p{}", p), .shape = {state.elements}});
+  return {table, {.ranks = ranks}};
+}
+
+/// Seconds of a checkpoint, the median.
+double seconds_of(const MadeUp& state, comm::World& world, const std::string& run_directory) {
+  const layout::Plan plan = plan_of(state, world.size());
+  std::vector<float> values(static_cast<std::size_t>(state.elements), 1.0F);
+  const ConstView all(reinterpret_cast<const std::byte*>(values.data()), state.elements,
+                      DType::f32);
+  std::vector<record::Slab> mine;
+  for (const char* name : states)
+    for (std::size_t b = 0; b < plan.buckets().size(); ++b)
+      for (const layout::Piece& piece : plan.pieces(static_cast<BucketIndex>(b), world.rank()))
+        mine.push_back(
+            {name, piece.parameter, piece.parameter_begin, all.slice(0, piece.elements)});
+  record::CheckpointWriter writer(run_directory, plan, record::Retention(1, 0), world);
+  std::vector<double> seconds;
+  for (int step = 1; step <= num_checkpoints; ++step) {
+    writer.start({.step = step, .model = {}, .more = {}}, mine);
+    const double mine_s = writer.finish().seconds;
+    seconds.push_back(comm::largest_of_ranks(world, std::array{mine_s}).front());
+  }
+  return median(seconds);
+}
+
+}  // namespace
+
+CheckpointCost measure_checkpoints(comm::World& world, const std::string& directory) {
+  const MadeUp one, many{many_parameters, 1};
+  const MadeUp large{many_parameters,
+                     most_bytes / (many_parameters * num_states * std::int64_t{sizeof(float)})};
+  std::vector<double> seconds;
+  for (const MadeUp& state : {one, many, large}) {
+    const comm::TemporaryDirectory run(world, directory);
+    seconds.push_back(seconds_of(state, world, run.path()));
+  }
+  CheckpointCost cost;
+  cost.tensor_s = std::max(0.0, (seconds[1] - seconds[0]) / (many.tensors() - one.tensors()));
+  cost.latency_s = std::max(0.0, seconds[0] - one.tensors() * cost.tensor_s);
+  cost.bytes_per_s = (large.bytes() - many.bytes()) / std::max(seconds[2] - seconds[1], 1e-6);
+  return cost;
+}
+
+}  // namespace trireme::bench

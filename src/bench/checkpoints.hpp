@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What it takes to write a checkpoint on these ranks, by the writer of runs (record/checkpoint): its
+// hashes, its HDF5 files, its manifest and every fsync included. Made-up state of three sizes gives
+// a time for any checkpoint, for each tensor (a parameter in one state) and for each byte.
+//
+// 1. All ranks write at the same time, equal parts, as those of a run do.
+// 2. Little is written, at most 192 MiB: what a file system takes longer for when its buffers are
+//    full is not in the rate.
+#pragma once
+
+#include <string>
+
+#include "comm/control/world.hpp"
+
+namespace trireme::bench {
+
+struct CheckpointCost {
+  double latency_s = 0;
+  double tensor_s = 0;     ///< for each tensor
+  double bytes_per_s = 0;  ///< of all ranks together
+};
+
+/// Medians over repetitions. Writes into a directory inside of `directory`, and removes it.
+/// Collective; the same on every rank. Throws StorageError.
+CheckpointCost measure_checkpoints(comm::World& world, const std::string& directory);
+
+}  // namespace trireme::bench

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/checkpoints.hpp"
+
+#include <cmath>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "comm/control/temporary_directory.hpp"
+
+namespace trireme::bench {
+namespace {
+
+TEST(BenchCheckpoints, MeasuresOnAllRanksAndLeavesNothing) {
+  const auto world = comm::make_mpi_world();
+  const comm::TemporaryDirectory place(*world);
+  const CheckpointCost cost = measure_checkpoints(*world, place.path());
+  EXPECT_GT(cost.latency_s + cost.tensor_s, 0) << "every fsync takes some time";
+  EXPECT_GT(cost.bytes_per_s, 0);
+  EXPECT_TRUE(std::isfinite(cost.bytes_per_s));
+  world->barrier();
+  EXPECT_TRUE(std::filesystem::is_empty(place.path()));
+  for (const double value : {cost.latency_s, cost.tensor_s, cost.bytes_per_s})
+    for (const double other : world->gather_all(std::span<const double>(&value, 1)))
+      EXPECT_EQ(other, value);
+}
+
+}  // namespace
+}  // namespace trireme::bench
