@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device.hpp"
@@ -43,6 +45,7 @@ struct Thread {
   unsigned mask = 0;
   int source = -1;
   std::uint64_t value = 0, taken = 0;
+  unsigned times_given = 0;
   uint3 index{};
 };
 
@@ -57,6 +60,9 @@ class Block {
   void run(const void* kernel, const std::function<void()>& thread);
   void wait_for_block();
   std::uint64_t exchange(unsigned mask, std::uint64_t value, int source);
+  const Given& give_all(const Words& words);
+  void copy_at_wait(void* to, const Copied& value);
+  void wait_for_copies();
   [[nodiscard]] unsigned current() const { return current_; }
 
  private:
@@ -76,7 +82,9 @@ class Block {
   const std::function<void()>* thread_ = nullptr;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
-  std::vector<std::uint32_t> fresh_;  // those not begun, the next one last
+  std::vector<std::array<Given, 2>> given_;                    // by warp, in turns
+  std::vector<std::vector<std::pair<void*, Copied>>> copies_;  // by thread
+  std::vector<std::uint32_t> fresh_;                           // those not begun, the next one last
   std::vector<std::uint32_t> ready_;  // those that may go on, the next one at first_ready_
   std::size_t first_ready_ = 0;
   bool newest_first_ = false;  // else the one that has waited longest
@@ -103,6 +111,8 @@ void Block::run(const void* kernel, const std::function<void()>& thread) {
   const auto count = blockDim.x * blockDim.y * blockDim.z;
   threads_.assign(count, {});
   warps_.assign((count + warp_lanes - 1) / warp_lanes, {});
+  given_.resize(warps_.size());
+  copies_.resize(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     warps_[i / warp_lanes].present |= 1U << i % warp_lanes;
     threads_[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
@@ -166,6 +176,9 @@ void Block::run_threads() {
 }
 
 void Block::end_thread() {
+  if (!copies_[current_].empty())
+    fail("%s: thread %u of block (%u, %u, %u) ends without waiting for its copies",
+         name_of(kernel_).c_str(), current_, blockIdx.x, blockIdx.y, blockIdx.z);
   threads_[current_].state = State::ended;
   ++num_ended_;
   // Who waits may have waited for this one only.
@@ -259,6 +272,29 @@ std::uint64_t Block::exchange(unsigned mask, std::uint64_t value, int source) {
   return thread.taken;
 }
 
+/// Whoever gives for the second time after this one has seen all lanes give once in between, so all
+/// of them have taken what was given now.
+const Given& Block::give_all(const Words& words) {
+  const unsigned warp = current_ / warp_lanes, time = ++threads_[current_].times_given;
+  Given& given = given_[warp][time % 2];
+  given[current_ % warp_lanes] = words;
+  exchange(0xffffffffU, 0, -1);
+  for (unsigned i = warp * warp_lanes; i < (warp + 1) * warp_lanes; ++i)
+    if (i >= threads_.size() || threads_[i].times_given < time)
+      fail("%s: warp %u of block (%u, %u, %u) multiplies without its lane %u",
+           name_of(kernel_).c_str(), warp, blockIdx.x, blockIdx.y, blockIdx.z, i % warp_lanes);
+  return given;
+}
+
+void Block::copy_at_wait(void* to, const Copied& value) {
+  copies_[current_].emplace_back(to, value);
+}
+
+void Block::wait_for_copies() {
+  for (const auto& [to, value] : copies_[current_]) std::memcpy(to, value.data(), sizeof value);
+  copies_[current_].clear();
+}
+
 void Block::stuck() const {
   std::string who;
   for (std::size_t i = 0; i < threads_.size(); ++i)
@@ -312,6 +348,18 @@ void wait_for_block() {
 
 std::uint64_t exchange(unsigned mask, std::uint64_t value, int source) {
   return block->exchange(mask, value, source);
+}
+
+const Given& give_all(const Words& words) {
+  return block->give_all(words);
+}
+
+void copy_at_wait(void* to, const Copied& value) {
+  block->copy_at_wait(to, value);
+}
+
+void wait_for_copies() {
+  block->wait_for_copies();
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config,

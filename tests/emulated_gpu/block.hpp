@@ -17,6 +17,7 @@
 // reach; pointers inside of structs are not seen.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <type_traits>
@@ -38,6 +39,17 @@ unsigned lane();
 void wait_for_block();
 /// Waits for the lanes of `mask`, gives them `value`, and takes that of lane `source` (-1: none).
 std::uint64_t exchange(unsigned mask, std::uint64_t value, int source);
+
+/// What each lane of a warp gave.
+using Words = std::array<std::uint32_t, 6>;
+using Given = std::array<Words, warp_lanes>;
+/// Waits for all 32 lanes of the warp. What they gave stays until the running thread gives again.
+const Given& give_all(const Words& words);
+
+/// 16 bytes that come to shared memory when the running thread waits for its copies.
+using Copied = std::array<std::uint32_t, 4>;
+void copy_at_wait(void* to, const Copied& value);
+void wait_for_copies();
 
 /// Enqueues a kernel, of which `thread` is one thread.
 cudaError_t launch(const cudaLaunchConfig_t& config,

@@ -2,10 +2,14 @@
 // The instrument proven: kernels and hosts that are wrong on purpose are found, and right ones pass
 // in every order (CMakeLists.txt runs these under several seeds, eager and lazy).
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
+
+#include "ops/cuda/copy_ahead.cuh"
+#include "ops/cuda/mma.cuh"
 
 #include "queue.hpp"
 #include "settings.hpp"
@@ -177,6 +181,137 @@ TEST_F(Kernels, AForgottenWaitShowsWhenLazy) {
   EXPECT_EQ(read(other)[0], threads + 1);
   EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
   EXPECT_EQ(cudaStreamDestroy(other), cudaSuccess);
+}
+
+/// Small whole numbers: exact in bf16, as their sums are in fp32.
+int of_a(int row, int k) {
+  return (7 * row + 5 * k + row * k) % 17 - 8;
+}
+int of_b(int k, int column) {
+  return (11 * k + 3 * column + k * k * column) % 15 - 7;
+}
+std::uint32_t pair_of(int low, int high) {
+  return trireme::ops::cuda::rounded_pair(static_cast<float>(low), static_cast<float>(high));
+}
+
+enum class Fragments : std::uint8_t { by_hand, from_rows, from_columns };
+
+/// out = A B, of 16 x 16 each, by one warp.
+template <Fragments how>
+__global__ void matrix_product(float* out) {
+  constexpr int step = 24;  // elements between rows: 48 bytes
+  alignas(16) __shared__ std::uint16_t a[16 * step], b[16 * step], b_columns[16 * step];
+  const auto lane = static_cast<int>(threadIdx.x);
+  for (int i = lane; i < 16 * 16; i += warp_lanes) {
+    const int row = i / 16, column = i % 16;
+    a[row * step + column] = static_cast<std::uint16_t>(pair_of(of_a(row, column), 0));
+    b[row * step + column] = static_cast<std::uint16_t>(pair_of(of_b(row, column), 0));
+    b_columns[column * step + row] = b[row * step + column];
+  }
+  __syncthreads();
+  // As the PTX ISA's figures have it: groupID and threadID_in_group.
+  const int group = lane / 4, member = lane % 4;
+  std::uint32_t of_lane_a[4], of_lane_b[4];
+  if (how == Fragments::by_hand) {
+    for (int i = 0; i < 8; i += 2) {
+      const int row = i < 2 || (i >= 4 && i < 6) ? group : group + 8;
+      const int column = member * 2 + (i < 4 ? 0 : 8);
+      of_lane_a[i / 2] = pair_of(of_a(row, column), of_a(row, column + 1));
+    }
+    for (int i = 0; i < 8; i += 2) {
+      const int row = member * 2 + (i % 4 < 2 ? 0 : 8), column = group + i / 4 * 8;
+      of_lane_b[i / 2] = pair_of(of_b(row, column), of_b(row + 1, column));
+    }
+  } else {
+    trireme::ops::cuda::load_matrices(of_lane_a, a + lane % 16 * step + lane / 16 * 8);
+    if (how == Fragments::from_rows)
+      trireme::ops::cuda::load_transposed(of_lane_b, b + lane % 16 * step + lane / 16 * 8);
+    else
+      trireme::ops::cuda::load_matrices(
+          of_lane_b, b_columns + (lane / 16 * 8 + lane % 8) * step + lane / 8 % 2 * 8);
+  }
+  for (int half = 0; half < 2; ++half) {
+    float c[4];
+    for (int i = 0; i < 4; ++i) c[i] = static_cast<float>(1000 + i);
+    trireme::ops::cuda::multiply_add(c, of_lane_a, of_lane_b[2 * half], of_lane_b[2 * half + 1]);
+    for (int i = 0; i < 4; ++i) {
+      const int row = i < 2 ? group : group + 8, column = member * 2 + i % 2 + 8 * half;
+      out[row * 16 + column] = c[i] - static_cast<float>(1000 + i);
+    }
+  }
+}
+
+TEST_F(Kernels, TensorCoresMultiplyFragmentsAsThePtxIsaLaysThemOut) {
+  float* out = nullptr;
+  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&out), 256 * sizeof(float)), cudaSuccess);
+  const auto config = shape(1, warp_lanes, stream_);
+  for (auto* kernel : {matrix_product<Fragments::by_hand>, matrix_product<Fragments::from_rows>,
+                       matrix_product<Fragments::from_columns>}) {
+    ASSERT_EQ(cudaLaunchKernelEx(&config, kernel, out), cudaSuccess);
+    std::array<float, 256> found{};
+    ASSERT_EQ(cudaMemcpyAsync(found.data(), out, sizeof found, cudaMemcpyDefault, stream_),
+              cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    for (int i = 0; i < 256; ++i) {
+      double expected = 0;
+      for (int k = 0; k < 16; ++k) expected += double{1} * of_a(i / 16, k) * of_b(k, i % 16);
+      EXPECT_EQ(found[static_cast<std::size_t>(i)], expected) << i;
+    }
+  }
+  EXPECT_EQ(cudaFree(out), cudaSuccess);
+}
+
+__global__ void product_of_a_part(int* out) {
+  if (threadIdx.x % warp_lanes == 9)
+    return;
+  float c[4] = {};
+  trireme::ops::cuda::multiply_add(c, {0, 0, 0, 0}, 0, 0);
+  out[threadIdx.x] = static_cast<int>(c[0]);
+}
+__global__ void matrices_off_their_places(int* out) {
+  alignas(16) __shared__ std::uint16_t rows[16 * 16];
+  std::uint32_t words[4];
+  trireme::ops::cuda::load_matrices(words, rows + threadIdx.x % 16 * 12);
+  out[threadIdx.x] = static_cast<int>(words[0]);
+}
+
+TEST_F(Kernels, TensorCoresTakeWholeWarpsAndWholeRows) {
+  EXPECT_DEATH(die(product_of_a_part, memory_), "multiplies without its lane 9");
+  EXPECT_DEATH(die(matrices_off_their_places, memory_), "is no multiple of 16");
+}
+
+/// From memory through shared memory to the neighbour's place.
+template <bool WithWait>
+__global__ void copied(int* out) {
+  alignas(16) __shared__ int shared[threads];
+  const auto i = static_cast<int>(threadIdx.x);
+  if (i % 4 == 0)
+    trireme::ops::cuda::copy_ahead(shared + i, out + i, i < 48);
+  if (WithWait)
+    trireme::ops::cuda::wait_for_copies();
+  __syncthreads();
+  out[i] = shared[(i + 4) % threads];
+  trireme::ops::cuda::wait_for_copies();
+}
+__global__ void left_behind(int* out) {
+  alignas(16) __shared__ int shared[4];
+  trireme::ops::cuda::copy_ahead(shared, out, threadIdx.x == 0);
+}
+
+TEST_F(Kernels, CopiesAreThereAfterTheWaitAndNoEarlier) {
+  std::array<int, threads> given{}, expected{};
+  for (int i = 0; i < threads; ++i) given[static_cast<std::size_t>(i)] = 100 + i;
+  for (int i = 0; i < threads; ++i)
+    expected[static_cast<std::size_t>(i)] =
+        (i + 4) % threads < 48 ? given[static_cast<std::size_t>((i + 4) % threads)] : 0;
+  for (auto* kernel : {copied<true>, copied<false>}) {
+    ASSERT_EQ(cudaMemcpyAsync(memory_, given.data(), sizeof given, cudaMemcpyDefault, stream_),
+              cudaSuccess);
+    ASSERT_EQ(launch(kernel, memory_), cudaSuccess);
+    const bool waits = kernel == copied<true>;
+    EXPECT_EQ(read(stream_) == expected, waits);
+  }
+  EXPECT_DEATH(die(left_behind, memory_), "ends without waiting for its copies");
 }
 
 __global__ void count_up(int* out) {

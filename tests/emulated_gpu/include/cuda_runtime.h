@@ -20,6 +20,7 @@
 #include <vector_types.h>
 
 #include "../block.hpp"
+#include "../tensor_cores.hpp"
 
 #undef __shared__
 #define __shared__ static
@@ -122,11 +123,11 @@ template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  static_assert((std::size_t{0} + ... + sizeof(Parameters)) <= 4096, "too many bytes of parameters");
+  static_assert((std::size_t{0} + ... + sizeof(Parameters)) <= 4096,
+                "too many bytes of parameters");
   const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
   const auto function = reinterpret_cast<const void*>(kernel);
-  std::apply(
-      [&](const Parameters&... value) { (emulated::check_argument(function, value), ...); }, values);
-  return emulated::launch(*config, function,
-                          [kernel, values] { std::apply(kernel, values); });
+  std::apply([&](const Parameters&... value) { (emulated::check_argument(function, value), ...); },
+             values);
+  return emulated::launch(*config, function, [kernel, values] { std::apply(kernel, values); });
 }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a GPU's tensor cores do for src/ops/cuda/mma.cuh, written down from the PTX ISA's figures
+// ("Matrix Fragments for mma.m16n8k16", "ldmatrix"), and cp.async for src/ops/cuda/copy_ahead.cuh. A
+// lane whose warp does not come as a whole, and an address that is no multiple of 16, are errors as
+// in block.hpp.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "block.hpp"
+#include "settings.hpp"
+
+namespace emulated {
+
+/// c += A B. The sums of k are fp32, in ascending order; a GPU's order is its own.
+void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
+
+inline std::uintptr_t checked(const char* instruction, const void* at) {
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  if (address % 16 != 0)
+    fail("%s: %p is no multiple of 16", instruction, at);
+  return address;
+}
+
+/// Here, where sanitizers see what is read.
+inline void load_matrices(std::uint32_t (&to)[4], const void* row, bool transposed) {
+  const auto own = checked("ldmatrix", row);
+  const Given& given = give_all(
+      {static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(std::uint64_t{own} >> 32U)});
+  const unsigned group = lane() / 4, pair = lane() % 4 * 2;
+  const auto element = [&](unsigned matrix, unsigned r, unsigned column) {
+    const auto& words = given[8 * matrix + r];
+    const auto at = static_cast<std::uintptr_t>(std::uint64_t{words[1]} << 32U | words[0]);
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, reinterpret_cast<const std::byte*>(at) + sizeof bits * column, sizeof bits);
+    return static_cast<std::uint32_t>(bits);
+  };
+  for (unsigned matrix = 0; matrix < 4; ++matrix)
+    to[matrix] = transposed
+                     ? element(matrix, pair, group) | element(matrix, pair + 1, group) << 16U
+                     : element(matrix, group, pair) | element(matrix, group, pair + 1) << 16U;
+}
+
+/// Until wait_for_copies() (block.hpp) NaN is there, in fp32 and in bf16.
+inline void copy_ahead(void* to, const void* from, bool there) {
+  checked("cp.async", to);
+  checked("cp.async", from);
+  Copied value{};
+  if (there)
+    std::memcpy(value.data(), from, sizeof value);
+  std::memset(to, 0xff, sizeof value);
+  copy_at_wait(to, value);
+}
+
+}  // namespace emulated
