@@ -128,15 +128,9 @@ std::string capture_trouble(const device::Device& device, const AttentionShape& 
 }
 
 std::string slow_on_gpu(const AttentionShape& shape) {
-  if (shape.dtype != DType::bf16 || (suits_cudnn(shape) && !shape.drops))
+  if (shape.dtype != DType::bf16 || suits_tiles(shape))  // cuDNN takes no others
     return {};
-  if (shape.drops)
-    return "dropout";
-  if (shape.group() != 1)
-    return "grouped heads";
-  if (shape.time <= 1)
-    return "a context of one position";
-  return fmt::format("heads of {} channels (cuDNN takes multiples of 8 up to 128)",
+  return fmt::format("heads of {} channels (tensor cores take multiples of 8 up to 128)",
                      shape.head_channels);
 }
 

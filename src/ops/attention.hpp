@@ -57,7 +57,8 @@ struct AttentionShape {
 std::string capture_trouble(const device::Device& device, const AttentionShape& shape);
 
 /// Why a GPU trains this attention without tensor cores, in kernels of ours that are many times
-/// slower than cuDNN's: "dropout"; empty where it does not, and in fp32, which none are for.
+/// slower than those with: "heads of 60 channels …"; empty where it does not, and in fp32, which
+/// none are for.
 std::string slow_on_gpu(const AttentionShape& shape);
 
 class Attention {

@@ -36,10 +36,16 @@ inline bool sees_all(const AttentionShape& shape) {
 
 /// Whether cuDNN's fused attention takes this shape where there is no dropout. Its front end
 /// refuses backward of a single position. Grouped heads, windows and documents are left to our own
-/// kernels.
+/// kernels, as is dropout, whose mask must be ours.
 inline bool suits_cudnn(const AttentionShape& shape) {
   return shape.dtype == DType::bf16 && shape.head_channels % 8 == 0 && shape.head_channels <= 128 &&
          shape.time > 1 && shape.group() == 1 && sees_all(shape);
+}
+
+/// Whether our own kernels with tensor cores take this shape, with dropout or without. In bf16 what
+/// neither they nor cuDNN take is left to kernels without tensor cores; so is all of fp32.
+inline bool suits_tiles(const AttentionShape& shape) {
+  return shape.dtype == DType::bf16 && shape.head_channels % 8 == 0 && shape.head_channels <= 128;
 }
 
 /// Whether what cuDNN `version` (90100: 9.1.0) computes may be captured in a CUDA graph. Below 9.16

@@ -75,10 +75,14 @@ TEST(CheckCommand, SaysWhatAGpuTrainsSlowly) {
     return check_command(path, overrides, {.ranks = 1});
   };
   EXPECT_THAT(text({}), testing::Not(HasSubstr("note:")));
-  EXPECT_THAT(text({"model.dropout=0.1"}),
-              HasSubstr("note: a GPU trains attention with dropout in bf16 without tensor cores"));
-  EXPECT_THAT(text({"model.dropout=0.1", "run.precision=fp32"}), testing::Not(HasSubstr("note:")));
-  EXPECT_THAT(text({"model.dropout=0.1", "run.device=cpu"}), testing::Not(HasSubstr("note:")));
+  EXPECT_THAT(text({"model.dropout=0.1"}), testing::Not(HasSubstr("note:")));
+  // 768 channels of 4 heads: 192 each.
+  EXPECT_THAT(
+      text({"model.heads=4"}),
+      HasSubstr("note: a GPU trains attention with heads of 192 channels (tensor cores take "
+                "multiples of 8 up to 128) in bf16 without tensor cores"));
+  EXPECT_THAT(text({"model.heads=4", "run.precision=fp32"}), testing::Not(HasSubstr("note:")));
+  EXPECT_THAT(text({"model.heads=4", "run.device=cpu"}), testing::Not(HasSubstr("note:")));
 }
 
 TEST(CheckCommand, NamesWhatIsNotAsTheFamilyHasIt) {

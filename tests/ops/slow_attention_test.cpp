@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which attention a GPU computes without tensor cores, as `trireme check` names it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,15 +15,20 @@ TEST(AttentionOnGpu, NamesWhatMakesItSlow) {
   EXPECT_EQ(ops::slow_on_gpu(quick), "");
   auto other = quick;
   other.drops = true;
-  EXPECT_EQ(ops::slow_on_gpu(other), "dropout");
-  other.dtype = DType::f32;
-  EXPECT_EQ(ops::slow_on_gpu(other), "");
-  other = quick;
   other.grouped_heads = 2;
-  EXPECT_EQ(ops::slow_on_gpu(other), "grouped heads");
-  other = quick;
-  other.head_channels = 60;
-  EXPECT_THAT(ops::slow_on_gpu(other), ::testing::HasSubstr("heads of 60 channels"));
+  other.window = 30;
+  other.documents = true;
+  EXPECT_EQ(ops::slow_on_gpu(other), "");
+  other.time = 1;
+  EXPECT_EQ(ops::slow_on_gpu(other), "");
+  for (const std::int64_t channels : {60, 136}) {
+    other = quick;
+    other.head_channels = channels;
+    EXPECT_THAT(ops::slow_on_gpu(other),
+                ::testing::HasSubstr(fmt::format("heads of {} channels", channels)));
+    other.dtype = DType::f32;
+    EXPECT_EQ(ops::slow_on_gpu(other), "");
+  }
 }
 
 }  // namespace

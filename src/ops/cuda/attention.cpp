@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on a GPU: cuDNN's fused kernels for what they can do, our own for the rest (fp32,
-// dropout, windows, documents, grouped heads, single positions, head sizes that are no multiple of 8
-// or above 128).
+// Attention on a GPU: cuDNN's fused kernels for what they can do, our own for the rest: in bf16
+// those with tensor cores for dropout, windows, documents, grouped heads and single positions;
+// those without for fp32, and for head sizes that are no multiple of 8 or above 128.
 // Where calls may be with dropout, cuDNN computes forward without it (evaluation), and backward is
 // always our own; both leave and read the same lse.
 //
 // cuDNN's graphs are built at construction: that takes a while. Backward asks for its deterministic
 // algorithm, whose workspace grows with B·H·T², unless AttentionOptions let it go.
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -200,6 +202,11 @@ class AttentionCuda final : public Attention::Implementation {
       Pointers pointers{{Uid::out, out.data}, {Uid::stats, lse.data}};
       add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
       forward_->run(pointers, stream);
+    } else if (suits_tiles(shape_)) {
+      TRIREME_EXPECT(aligned({out.data, qkv.data}), "attention of rows that are not aligned");
+      cuda::tiled_attention_forward(out.as<Bf16>(), lse.as<float>(), qkv.as<Bf16>(),
+                                    pointer_or_null<std::int32_t>(starts), sizes_, dropout,
+                                    device::cuda::handle_of(stream));
     } else if (shape_.dtype == DType::bf16) {
       own_forward<Bf16>(out, lse, qkv, starts, dropout, stream);
     } else {
@@ -222,16 +229,16 @@ class AttentionCuda final : public Attention::Implementation {
       add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
       add_qkv(pointers, Uid::dq, dqkv.data);
       backward_->run(pointers, stream);
+    } else if (suits_tiles(shape_)) {
+      TRIREME_EXPECT(aligned({dqkv.data, dout.data, qkv.data, out.data}),
+                     "attention of rows that are not aligned");
+      cuda::tiled_attention_backward(dqkv.as<Bf16>(), saved<Bf16>(dout, qkv, out, lse, starts),
+                                     delta_.view(DType::f32).as<float>(), sizes_, dropout,
+                                     device::cuda::handle_of(stream));
     } else if (shape_.dtype == DType::bf16) {
-      own_backward<Bf16>(dqkv,
-                         {dout.as<Bf16>(), qkv.as<Bf16>(), out.as<Bf16>(), lse.as<float>(),
-                          pointer_or_null<std::int32_t>(starts)},
-                         dropout, stream);
+      own_backward<Bf16>(dqkv, saved<Bf16>(dout, qkv, out, lse, starts), dropout, stream);
     } else {
-      own_backward<float>(dqkv,
-                          {dout.as<float>(), qkv.as<float>(), out.as<float>(), lse.as<float>(),
-                           pointer_or_null<std::int32_t>(starts)},
-                          dropout, stream);
+      own_backward<float>(dqkv, saved<float>(dout, qkv, out, lse, starts), dropout, stream);
     }
   }
 
@@ -247,6 +254,18 @@ class AttentionCuda final : public Attention::Implementation {
         static_cast<std::size_t>(shape_.heads * shape_.head_channels) * size_bytes(shape_.dtype);
     for (std::size_t i = 0; i < 3; ++i)
       pointers[first + static_cast<std::int64_t>(i)] = data + i * part;
+  }
+
+  static bool aligned(std::initializer_list<const std::byte*> addresses) {
+    return std::ranges::all_of(addresses, [](const std::byte* address) {
+      return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
+    });
+  }
+  template <class T>
+  static cuda::AttentionSaved<T> saved(
+      ConstView dout, ConstView qkv, ConstView out, ConstView lse, ConstView starts) {
+    return {dout.as<T>(), qkv.as<T>(), out.as<T>(), lse.as<float>(),
+            pointer_or_null<std::int32_t>(starts)};
   }
 
   template <class T>

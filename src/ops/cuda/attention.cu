@@ -4,6 +4,7 @@
 // sum has one owner and one order, so nothing is atomic. A key row takes the query heads that share
 // it one after the other.
 #include "ops/cuda/attention.hpp"
+#include "ops/cuda/attention_head.cuh"
 #include "ops/cuda/attention_sight.cuh"
 #include "ops/cuda/loops.cuh"
 
@@ -17,26 +18,6 @@ constexpr int channels_per_lane = static_cast<int>(most_head_channels) / warp_la
 __device__ inline std::int64_t warp_row() {
   return static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.y;
 }
-
-/// Where one (b, h) lies. Rows of q, k, v are `step` apart, those of out `heads · D`.
-struct Head {
-  std::int64_t b, h, time, D, step, out_step;
-  std::int64_t q, k, v, out, stats;
-
-  __device__ Head(const AttentionSizes& s, std::int64_t sample, std::int64_t head)
-      : b(sample),
-        h(head),
-        time(s.time),
-        D(s.head_channels),
-        step((s.heads + 2 * s.key_value_heads) * D),
-        out_step(s.heads * D) {
-    stats = (b * s.heads + h) * time;
-    q = b * time * step + h * D;
-    k = b * time * step + out_step + h / (s.heads / s.key_value_heads) * D;
-    v = k + s.key_value_heads * D;
-    out = b * time * out_step + h * D;
-  }
-};
 
 /// Of this warp's query row.
 __device__ inline Head head_of_query(const AttentionSizes& s) {
@@ -227,10 +208,6 @@ __global__ void key_kernel(T* dqkv,
 LaunchShape shape_for(const AttentionSizes& s, std::int64_t heads) {
   return {static_cast<unsigned>(blocks_for(s.batch * heads * s.time, warps)),
           dim3(warp_lanes, warps)};
-}
-
-float scale_of(const AttentionSizes& s) {
-  return 1.0F / sqrtf(static_cast<float>(s.head_channels));
 }
 
 }  // namespace
