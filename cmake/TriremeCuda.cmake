@@ -24,6 +24,8 @@ endfunction()
 set(TRIREME_LEAST_CUDA 12.0)
 set(TRIREME_LEAST_CUDNN 9.0)
 set(TRIREME_LEAST_NCCL 2.19)
+# Of a GPU, without the point: tensor cores that multiply bf16, and copies to shared memory (ops/cuda/mma.cuh, copy_ahead.cuh).
+set(TRIREME_LEAST_CAPABILITY 80)
 
 macro(trireme_find_cuda missing)
   include(CheckLanguage)
@@ -40,6 +42,11 @@ macro(trireme_find_cuda missing)
       list(APPEND ${missing} "CUDA ${TRIREME_LEAST_CUDA} or later with cudart_static and cuBLASLt, and found is ${CUDAToolkit_VERSION} of \
 ${CMAKE_CUDA_COMPILER} (CUDACXX or CMAKE_CUDA_COMPILER may name another nvcc)")
     endif()
+    foreach(_architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
+      if(_architecture MATCHES "^[0-9]+" AND CMAKE_MATCH_0 LESS TRIREME_LEAST_CAPABILITY)
+        list(APPEND ${missing} "GPUs of compute capability 8.0 or later, and CMAKE_CUDA_ARCHITECTURES has ${_architecture}")
+      endif()
+    endforeach()
     find_path(TRIREME_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} $ENV{CUDNN_PATH}/include)
     find_library(TRIREME_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9
       HINTS ${CUDAToolkit_LIBRARY_DIR} $ENV{CUDNN_PATH}/lib $ENV{CUDNN_PATH}/lib64)

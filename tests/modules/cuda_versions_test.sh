@@ -32,6 +32,7 @@ old_nccl=(-DTRIREME_NCCL_INCLUDE="$here/nccl" -DTRIREME_NCCL_LIBRARY="$here/libn
 refused "NCCL 2.19 or later, and $here/nccl has 2.18" "${on[@]}" "${old_nccl[@]}"
 refused "CUDA 12.0 or later with cudart_static and cuBLASLt, and found is 11.8" "${on[@]}" -B "$here/build-toolkit" -DCUDAToolkit_ROOT="$toolkit"
 refused "cuDNN 9.0 or later, and $here/cudnn has 8.9" "${on[@]}" -DTRIREME_CUDNN_INCLUDE="$here/cudnn" -DTRIREME_CUDNN_LIBRARY="$here/libcudnn.so.9"
+refused "GPUs of compute capability 8.0 or later, and CMAKE_CUDA_ARCHITECTURES has 75-real" "${on[@]}" "-DCMAKE_CUDA_ARCHITECTURES=75-real;90"
 refused "or build for CPUs with -DTRIREME_CUDA=OFF" "${on[@]}" -DTRIREME_CUDNN_FRONTEND_INCLUDE=
 
 module() { :; } # every module of the site is loaded
