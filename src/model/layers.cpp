@@ -77,15 +77,6 @@ std::string slow_attention_note(const GptShape& shape, DType dtype) {
 }
 
 Layers::Layers(const GptShape& given) : shape(given) {
-  const auto layer_norm = [&](const std::string& scope, const char* name) {
-    return std::make_unique<nn::LayerNorm>(
-        registry, scope, name,
-        nn::LayerNormConfig{.channels = shape.channels,
-                            .gain = shape.norm_gain,
-                            .bias = shape.bias,
-                            .centered = shape.norm == Norm::layer_norm,
-                            .epsilon = shape.norm_epsilon});
-  };
   const bool learned = shape.positions == Positions::learned;
   if (!learned)
     rotary = std::make_unique<nn::Rotary>(nn::RotaryConfig{.head_channels = shape.head_channels(),
@@ -100,15 +91,15 @@ Layers::Layers(const GptShape& given) : shape(given) {
                                                                     .positions = learned});
   first_of_embedding_norm = registry.next();
   if (shape.embedding_norm)
-    embedding_norm = layer_norm("", "ln_e");
+    embedding_norm = make_norm("", "ln_e");
   for (std::int64_t l = 0; l < shape.layers; ++l) {
     const std::string scope = fmt::format("h.{}.", l);
     registry.next_group();
     Block block{.begin = residuals.size(), .first = registry.next()};
-    auto ln_1 = layer_norm(scope, "ln_1");
+    auto ln_1 = make_norm(scope, "ln_1");
     add(std::move(ln_1),
         std::make_unique<nn::Attention>(registry, scope, attention_config(shape, l), rotary.get()));
-    auto ln_2 = layer_norm(scope, "ln_2");
+    auto ln_2 = make_norm(scope, "ln_2");
     add(std::move(ln_2), std::make_unique<nn::Mlp>(registry, scope, mlp_config(shape)));
     block.end = residuals.size();
     block.count = at(registry.next()) - at(block.first);
@@ -116,7 +107,7 @@ Layers::Layers(const GptShape& given) : shape(given) {
   }
   registry.next_group();
   first_after_blocks = registry.next();
-  final_norm = layer_norm("", "ln_f");
+  final_norm = make_norm("", "ln_f");
   head = std::make_unique<nn::Head>(
       registry,
       nn::HeadConfig{.channels = shape.channels,
@@ -128,6 +119,21 @@ Layers::Layers(const GptShape& given) : shape(given) {
   ask_neighbours();
   indices_.resize(registry.table().size());
   for (std::size_t i = 0; i < indices_.size(); ++i) indices_[i] = static_cast<ParameterIndex>(i);
+}
+
+std::unique_ptr<nn::Norm> Layers::make_norm(const std::string& scope, const char* name) {
+  switch (shape.norm) {
+    case Norm::layer_norm:
+    case Norm::rms_norm:
+      return std::make_unique<nn::LayerNorm>(
+          registry, scope, name,
+          nn::LayerNormConfig{.channels = shape.channels,
+                              .gain = shape.norm_gain,
+                              .bias = shape.bias,
+                              .centered = shape.norm == Norm::layer_norm,
+                              .epsilon = shape.norm_epsilon});
+  }
+  return nullptr;
 }
 
 void Layers::add(std::unique_ptr<nn::Norm> norm, std::unique_ptr<nn::Branch> branch) {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "device/device.hpp"
@@ -103,6 +104,8 @@ struct Layers {
   nn::Slot starts;  ///< [T] int32 for each sequence, where documents begin
 
  private:
+  /// Registered under `scope` + `name`, as "h.0." and "ln_1".
+  std::unique_ptr<nn::Norm> make_norm(const std::string& scope, const char* name);
   void add(std::unique_ptr<nn::Norm> norm, std::unique_ptr<nn::Branch> branch);
   void ask_neighbours();
   void announce(const nn::Call& call, ParameterIndex first, std::size_t count) const;
@@ -113,11 +116,10 @@ struct Layers {
 };
 
 /// The parameter table in registration order: "wte.weight", ["wpe.weight"], ["ln_e.weight"],
-/// "h.0.ln_1.weight", …
-/// "ln_f.weight", ["head.weight"]; with gains in qk_norm, "attn.q_norm.weight" and
-/// "attn.k_norm.weight" between "attn.qkv" and "attn.proj". The rows of "attn.qkv.weight" are those
-/// of all queries, then of all keys, then of all values; those of "mlp.fc.weight" with SwiGLU are
-/// of the gates, then of what they let through.
+/// "h.0.ln_1.weight", … "ln_f.weight", ["head.weight"]; with gains in qk_norm,
+/// "attn.q_norm.weight" and "attn.k_norm.weight" between "attn.qkv" and "attn.proj". The rows of
+/// "attn.qkv.weight" are those of all queries, then of all keys, then of all values; those of
+/// "mlp.fc.weight" with SwiGLU are of the gates, then of what they let through.
 std::vector<layout::Parameter> parameter_table(const GptShape& shape);
 
 /// 6·parameters + 6·layers·heads·head_channels·context: multiply-adds of forward and backward,

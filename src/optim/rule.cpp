@@ -1,21 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/rule.hpp"
 
+#include <type_traits>
+
 #include "optim/adamw.hpp"
 #include "optim/muon.hpp"
 
 namespace trireme::optim {
+namespace {
+
+/// body(std::type_identity<R>{}) with the rule R of a kind: a new one has its line here.
+template <class Body>
+auto with_rule(Kind kind, const Body& body) {
+  switch (kind) {
+    case Kind::adamw:
+      break;
+    case Kind::muon:
+      return body(std::type_identity<Muon>{});
+  }
+  return body(std::type_identity<AdamW>{});
+}
+
+}  // namespace
 
 std::unique_ptr<Rule> make_rule(const OptimizerConfig& config,
                                 const Groups& groups,
                                 std::uint64_t seed) {
-  if (config.kind == Kind::muon)
-    return std::make_unique<Muon>(config, groups, seed);
-  return std::make_unique<AdamW>(config, groups, seed);
+  return with_rule(config.kind, [&](auto rule) -> std::unique_ptr<Rule> {
+    return std::make_unique<typename decltype(rule)::type>(config, groups, seed);
+  });
 }
 
 layout::StateSlots state_slots(const OptimizerConfig& config) {
-  return config.kind == Kind::muon ? Muon::state(config) : AdamW::state(config);
+  return with_rule(config.kind, [&](auto rule) { return decltype(rule)::type::state(config); });
 }
 
 }  // namespace trireme::optim

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kinds of tokenizers, by how their serialized text begins, and the files that one can be read
-// from, by their names: a new kind is its own file, a maker declared here, and its rows.
+// from, by their names: a new kind is its own file and, here, a declaration of what makes it and
+// its rows.
 #include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,32 +21,6 @@ namespace trireme::text {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_ranks(const fs::path& file) {
-  return file.extension() == ".tiktoken" || file.extension() == ".model";
-}
-
-/// The file of a directory that a tokenizer is read from.
-fs::path file_in(const fs::path& directory) {
-  for (const char* name : {"tokenizer.json", "vocab.json", "encoder.json"})
-    if (fs::exists(directory / name))
-      return directory / name;
-  std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(directory))
-    if (is_ranks(entry.path()) || entry.path().extension() == ".bin")
-      found.push_back(entry.path());
-  std::ranges::sort(found);
-  if (found.size() == 1)
-    return found.front();
-  if (found.empty())
-    throw UserError({directory.string()},
-                    "no tokenizer in this directory: neither tokenizer.json, nor vocab.json with "
-                    "merges.txt, nor a *.tiktoken, *.model or llm.c's *.bin");
-  throw UserError(
-      {directory.string()},
-      fmt::format("several tokenizers in this directory, {} and {} among them: name one",
-                  found[0].filename().string(), found[1].filename().string()));
-}
 
 std::optional<Companion> companion_of(const fs::path& file) {
   const std::string path = file.string() + ".json";
@@ -65,27 +43,78 @@ std::shared_ptr<const Tokenizer> made_of(Vocabulary vocabulary, const FileText& 
   return make_tokenizer(std::move(vocabulary), file.path);
 }
 
-/// The first whose name matches reads the file.
+/// The first of them that has a file's name reads it.
 struct Format {
-  bool (*is)(const fs::path& file);
+  /// Endings, which begin with '.', and whole names.
+  std::array<std::string_view, 2> names;
   std::shared_ptr<const Tokenizer> (*read)(const FileText& file);
+
+  [[nodiscard]] bool has(const fs::path& file) const {
+    return std::ranges::any_of(names, [&](std::string_view name) {
+      return !name.empty() &&
+             (name.front() == '.' ? file.extension() == name : file.filename() == name);
+    });
+  }
 };
 constexpr Format formats[] = {
-    {is_ranks,
+    {{"vocab.json", "encoder.json"},
+     [](const FileText& file) { return made_of(read_pair(file), file); }},
+    {{".json"}, [](const FileText& file) { return made_of(read_tokenizer_json(file), file); }},
+    {{".tiktoken", ".model"},
      [](const FileText& file) {
        return made_of(read_tiktoken(file, companion_of(file.path)), file);
      }},
-    {[](const fs::path& file) { return file.extension() == ".bin"; },
+    {{".bin"},
      [](const FileText& file) {
        return made_of(read_llmc_tokenizer(file, companion_of(file.path)), file);
      }},
-    {[](const fs::path& file) {
-       return file.filename() == "vocab.json" || file.filename() == "encoder.json";
-     },
-     [](const FileText& file) { return made_of(read_pair(file), file); }},
-    {[](const fs::path& file) { return file.extension() == ".json"; },
-     [](const FileText& file) { return made_of(read_tokenizer_json(file), file); }},
 };
+
+/// nullptr: none has this name.
+const Format* format_of(const fs::path& file) {
+  const auto* const found =
+      std::ranges::find_if(formats, [&](const Format& format) { return format.has(file); });
+  return found != std::end(formats) ? found : nullptr;
+}
+
+constexpr std::string_view json_ending = ".json";
+
+/// "*.json, *.tiktoken, *.model or *.bin"; of a directory without *.json, since only the names in
+/// file_in() count there.
+std::string endings(bool of_directory) {
+  std::vector<std::string> all;
+  for (const Format& format : formats)
+    for (const std::string_view name : format.names)
+      if (name.starts_with('.') && !(of_directory && name == json_ending))
+        all.push_back(fmt::format("*{}", name));
+  std::string text = all.front();
+  for (std::size_t i = 1; i < all.size(); ++i)
+    text += (i + 1 < all.size() ? ", " : " or ") + all[i];
+  return text;
+}
+
+/// The file of a directory that a tokenizer is read from.
+fs::path file_in(const fs::path& directory) {
+  for (const char* name : {"tokenizer.json", "vocab.json", "encoder.json"})
+    if (fs::exists(directory / name))
+      return directory / name;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (entry.path().extension() != json_ending && format_of(entry.path()) != nullptr)
+      found.push_back(entry.path());
+  std::ranges::sort(found);
+  if (found.size() == 1)
+    return found.front();
+  if (found.empty())
+    throw UserError({directory.string()},
+                    fmt::format("no tokenizer in this directory: neither tokenizer.json, nor "
+                                "vocab.json with merges.txt, nor one file {}",
+                                endings(true)));
+  throw UserError(
+      {directory.string()},
+      fmt::format("several tokenizers in this directory, {} and {} among them: name one",
+                  found[0].filename().string(), found[1].filename().string()));
+}
 
 /// The kind whose header the text begins with makes a tokenizer of it.
 struct Serialized {
@@ -114,11 +143,10 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& file_or_director
   const fs::path file =
       fs::is_directory(file_or_directory) ? file_in(file_or_directory) : file_or_directory;
   const std::string bytes = read_bounded(file.string());
-  for (const Format& format : formats)
-    if (format.is(file))
-      return format.read({file.string(), bytes});
+  if (const Format* format = format_of(file))
+    return format->read({file.string(), bytes});
   throw UserError({file.string()},
-                  "the name of a tokenizer's file ends in .json, .tiktoken, .model or .bin");
+                  fmt::format("the name of a tokenizer's file is {}", endings(false)));
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_from(std::string_view serialized) {

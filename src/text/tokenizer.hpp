@@ -35,7 +35,7 @@ class Tokenizer {
   [[nodiscard]] virtual std::int64_t vocabulary() const = 0;
   /// What begins a document in a stream of tokens.
   [[nodiscard]] virtual std::optional<Token> end_of_text() const = 0;
-  /// "bytes" or "bpe".
+  /// As the second line of serialized() has it: "bytes", "bpe".
   [[nodiscard]] virtual std::string kind() const = 0;
   /// Of everything that decides its results: hash_bytes(serialized()).
   [[nodiscard]] virtual std::uint64_t hash() const = 0;

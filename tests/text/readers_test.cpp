@@ -174,11 +174,12 @@ TEST_F(Readers, TakeLlmcsTokenizerFile) {
 TEST_F(Readers, NameWhatADirectoryLacks) {
   EXPECT_THAT(user_error([&] { load_tokenizer(at("nowhere")); }), HasSubstr("no such file"));
   std::filesystem::create_directory(at("empty"));
-  EXPECT_THAT(user_error([&] { load_tokenizer(at("empty")); }), HasSubstr("no tokenizer in this"));
+  EXPECT_THAT(user_error([&] { load_tokenizer(at("empty")); }),
+              HasSubstr("vocab.json with merges.txt, nor one file *.tiktoken"));
   write("two/a.tiktoken", "");
   write("two/b.bin", "");
   EXPECT_THAT(user_error([&] { load_tokenizer(at("two")); }), HasSubstr("several tokenizers"));
-  EXPECT_THAT(said("notes.txt", "hello"), HasSubstr("ends in .json"));
+  EXPECT_THAT(said("notes.txt", "hello"), HasSubstr("is *.json, "));
   EXPECT_THAT(said("x.model", "\x0a\x0b"), HasSubstr("x.model:1"));
 }
 
