@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The describe() visitor that fills a config struct from a YAML tree. One Reader per section; it
-// collects findings and leaves the default in place of a value that it refuses.
+// collects findings, throws nothing, and leaves the default where it refuses a value.
 //
-// Absent sections are walked as well, so that their required keys are missed.
+// 1. Absent sections are walked as well, so that a required key in one is reported as missing.
+// 2. Of a key that is given twice the last value counts; the repetition is a finding.
+// 3. Every given key has its place in `places`, for cross-checks (check.cpp) and the echo. One
+//    whose value was refused is spoilt there: cross-checks leave it out.
+// 4. The order of calls is that of describe(); finish() reports every key that no call named.
 #pragma once
 
 #include <string>
@@ -13,7 +17,7 @@
 #include "base/key.hpp"
 
 #include "deck/deck.hpp"
-#include "deck/value.hpp"
+#include "deck/value_range.hpp"
 #include "deck/yaml.hpp"
 
 namespace trireme::deck {
@@ -28,6 +32,8 @@ class Reader {
          const std::vector<std::string>& all_keys,
          std::vector<Diagnostic>& findings);
 
+  /// Decodes (value.hpp) and checks the range (value_range.hpp); `value` changes only when both
+  /// succeed. A broken node has its finding already, from the reading of the YAML.
   template <class T>
   void operator()(const char* name, T& value, const Key<T>& key) {
     const Node* node = find(name);
@@ -48,6 +54,7 @@ class Reader {
     remember(name, *node, problem);
   }
 
+  /// A map with a describe() of its own; without one its keys keep their defaults.
   template <class S>
   void section(const char* name, S& config) {
     const Node* node = find(name);
@@ -58,7 +65,8 @@ class Reader {
     inner.finish();
   }
 
-  /// A list of maps, each with its own describe(). A list that is given replaces the default.
+  /// A list of maps, each with its own describe(). A list that is given replaces the default, also
+  /// where it is empty. The paths of its elements are name[0], name[1], …
   template <class S>
   void list(const char* name, std::vector<S>& items, const ListKey& /*key*/) {
     const Node* node = find(name);

@@ -10,6 +10,8 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 
+#include "deck/value_range.hpp"
+
 namespace trireme::deck {
 namespace {
 

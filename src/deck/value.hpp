@@ -8,8 +8,8 @@
 // 1. decode() changes `value` only when it succeeds. The problem is the end of a message: place and
 //    path are put before it by the caller.
 // 2. A quoted word is a text and nothing else: "3" is no number, and "auto" no keyword.
-// 3. A new type of key is a pair of these functions; ranges are checked apart (range_problem),
-//    since they belong to the key.
+// 3. A new type of key is a pair of these functions, a case of plain(), and one of type_text() in
+//    value_range.hpp, where ranges are, which belong to the key and not to the type.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +48,7 @@ std::string yaml_text(Bytes value);
 std::string yaml_text(const std::string& value);
 std::string yaml_text(const std::vector<std::string>& value);
 
+// A key's type may be one of the types of base/key.hpp that add words to another type.
 template <class T>
 struct IsOr : std::false_type {};
 template <class T>
@@ -56,15 +57,12 @@ template <class T>
 struct IsNumberOr : std::false_type {};
 template <class E>
 struct IsNumberOr<NumberOr<E>> : std::true_type {};
-
-template <class T>
-std::string type_text(const T& value);
-
 template <class T>
 struct IsWordsOrBytes : std::false_type {};
 template <class E>
 struct IsWordsOrBytes<WordsOrBytes<E>> : std::true_type {};
 
+/// All words of an enum, in the order of its table, which is that of messages and help.
 template <NamedEnum E>
 std::vector<std::string> words_of() {
   std::vector<std::string> words;
@@ -79,9 +77,16 @@ std::vector<std::string> words_in(const std::vector<E>& values) {
   return words;
 }
 
+/// "constant | linear | cosine".
+template <NamedEnum E>
+std::string choices_of() {
+  return fmt::format("{}", fmt::join(words_of<E>(), " | "));
+}
+
 /// "'cosin' is not one of constant, linear; did you mean …".
 std::string not_one_of(const Node& node, const std::vector<std::string>& words);
 
+/// Words are compared to the letter; a quoted one counts as well.
 template <NamedEnum E>
 Problem decode(const Node& node, E& value) {
   if (node.kind == Node::Kind::word)
@@ -93,6 +98,7 @@ Problem decode(const Node& node, E& value) {
   return not_one_of(node, words_of<E>());
 }
 
+/// The keyword without quotes, or a T.
 template <class T>
 Problem decode(const Node& node, Or<T>& value) {
   if (node.kind == Node::Kind::word && !node.quoted && node.word == value.keyword) {
@@ -109,6 +115,8 @@ Problem decode(const Node& node, Or<T>& value) {
 /// A limit, from a map with its one key.
 Problem decode_limit(const Node& node, const char* key, Bytes& value);
 
+/// A word for all, a list of words, or a map with the limit. The message of a list counts its
+/// elements from 1.
 template <NamedEnum E>
 Problem decode(const Node& node, WordsOrBytes<E>& value) {
   if (node.kind == Node::Kind::list) {
@@ -136,6 +144,7 @@ Problem decode(const Node& node, WordsOrBytes<E>& value) {
   return std::nullopt;
 }
 
+/// A word of the enum, or an integer.
 template <NamedEnum E>
 Problem decode(const Node& node, NumberOr<E>& value) {
   E keyword{};
@@ -145,7 +154,7 @@ Problem decode(const Node& node, NumberOr<E>& value) {
   }
   std::int64_t number = 0;
   if (Problem problem = decode(node, number))
-    return *problem + fmt::format(" (or {})", type_text(keyword));
+    return *problem + fmt::format(" (or {})", choices_of<E>());
   value.number = number;
   return std::nullopt;
 }
@@ -174,6 +183,7 @@ std::string yaml_text(const Or<T>& value) {
   return text == value.keyword ? "\"" + text + "\"" : text;
 }
 
+/// What the attributes of a run file hold: an Or without a value is its keyword.
 template <class T>
 Value plain(const T& value) {
   if constexpr (NamedEnum<T>)
@@ -188,73 +198,6 @@ Value plain(const T& value) {
     return value.list() != nullptr ? Value(words_in(*value.list())) : Value(yaml_text(value));
   else
     return value;
-}
-
-/// What kind of value the key takes: "integer", "auto | cpu | cuda", "integer | auto",
-/// "integer | none | node".
-template <class T>
-std::string type_text(const T& value) {
-  if constexpr (NamedEnum<T>) {
-    std::string text;
-    for (const std::string& choice : words_of<T>()) text += (text.empty() ? "" : " | ") + choice;
-    return text;
-  } else if constexpr (IsOr<T>::value) {
-    return type_text(typename decltype(value.value)::value_type{}) + " | " + value.keyword;
-  } else if constexpr (IsNumberOr<T>::value) {
-    return "integer | " + type_text(value.keyword);
-  } else if constexpr (IsWordsOrBytes<T>::value) {
-    return fmt::format("{} | list of these | {{{}: bytes, or as 60 GiB}}",
-                       type_text(std::variant_alternative_t<0, decltype(value.value)>{}),
-                       value.key);
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return "true | false";
-  } else if constexpr (std::is_same_v<T, std::int64_t>) {
-    return "integer";
-  } else if constexpr (std::is_same_v<T, double>) {
-    return "number";
-  } else if constexpr (std::is_same_v<T, Duration>) {
-    return "H:MM:SS | number";
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    return "text";
-  } else {
-    return "list of text";
-  }
-}
-
-/// "[0, 1)"; empty when the key has no range.
-template <class T>
-std::string range_text(const Key<T>& key) {
-  if (!key.min && !key.max)
-    return "";
-  return fmt::format("{}{}, {}{}", key.above_min || !key.min ? '(' : '[',
-                     key.min ? yaml_text(*key.min) : "-inf", key.max ? yaml_text(*key.max) : "inf",
-                     key.below_max || !key.max ? ')' : ']');
-}
-
-/// Whether `value` is within the key's bounds; NaN is not.
-template <class T, class Bound>
-bool in_range(const Bound& value, const Key<T>& key) {
-  const bool above = !key.min || value > *key.min || (!key.above_min && value == *key.min);
-  const bool below = !key.max || value < *key.max || (!key.below_max && value == *key.max);
-  return above && below;
-}
-
-template <class K, class T>
-Problem range_problem(const T& value, const Key<K>& key) {
-  if constexpr (IsOr<T>::value) {
-    return value.given() ? range_problem(*value.value, key) : std::nullopt;
-  } else if constexpr (IsNumberOr<T>::value) {
-    return value.number ? range_problem(*value.number, key) : std::nullopt;
-  } else if constexpr (std::is_same_v<T, std::int64_t> || std::is_same_v<T, double>) {
-    if (in_range(value, key))
-      return std::nullopt;
-    return fmt::format("{} is outside {}{}{}", yaml_text(value), range_text(key),
-                       *key.unit ? " " : "", key.unit);
-  } else if constexpr (std::is_same_v<T, Duration>) {
-    return range_problem(value.seconds, key);
-  } else {
-    return std::nullopt;
-  }
 }
 
 }  // namespace trireme::deck

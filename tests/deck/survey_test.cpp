@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "deck/bad_deck.hpp"
+#include "deck/value_range.hpp"
 
 namespace trireme::deck {
 namespace {

@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "deck/value_range.hpp"
+
 namespace trireme::deck {
 namespace {
 
