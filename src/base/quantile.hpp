@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantiles of measurements, as every bench reports them. Between two values they are interpolated
-// (type 7 of Hyndman, Fan 1996: the default of numpy's `quantile`), so that the
-// median of an even count is the mean of the two in the middle.
+// (type 7 of Hyndman, Fan 1996: the default of numpy's `quantile`), so that the median of an even
+// count is the mean of the two in the middle.
 #pragma once
 
 #include <algorithm>

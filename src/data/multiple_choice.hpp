@@ -2,8 +2,7 @@
 // Multiple-choice questions: a context, and choices of how it goes on, one of which is right.
 //
 //   hellaswag   llm.c's evaluation file (dev/data/data_common.py, write_evalfile, there), numbers
-//   of
-//               16 bits, little-endian, after a header of 256 int32: magic 20240522, version 1,
+//               of 16 bits, little-endian, after a header of 256 int32: magic 20240522, version 1,
 //               number of examples, bytes of the longest; per example 65535, its bytes, its index,
 //               the label, the number of choices, then the context and each choice as a count and
 //               tokens

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Families: the parts that a model is made of. Presets: the sizes of published models. Each is a
 // row of a table in family.cpp; every combination of the keys is a model.
+//
+// 1. Both only fill in keys that are auto or 0 (resolve() in config.hpp): a key that is given
+//    counts. A checkpoint holds the resolved shape, never the name of a family or preset.
+// 2. A preset names its family; `family` beside it overrides the parts and leaves the sizes.
+// 3. The sources of all numbers are in family.cpp.
 #pragma once
 
 #include <cstdint>

@@ -35,22 +35,24 @@ using ops::RotaryScaling;
 /// All sizes known and consistent. The defaults are GPT-2's; what has no meaning in a model, as a
 /// theta without rotary positions, is left at its default, so that equal models compare equal.
 struct GptShape {
+  /// Blocks; heads of queries; width of the residual stream; tokens of a sequence; ids, those that
+  /// stand for nothing included. All above 0.
   std::int64_t layers = 0, heads = 0, channels = 0, context = 0, vocabulary = 0;
-  bool bias = true;
-  double dropout = 0.0;
-  bool tied_head = true;
+  bool bias = true;       ///< in linear layers, and in norms that have one
+  double dropout = 0.0;   ///< rate, of the embedding, attention's weights and the branches
+  bool tied_head = true;  ///< the head's weights are those of the token embedding
   RecomputeOfBlocks recompute = Recompute::none;  ///< a plan needs words, not a limit
   std::int64_t grouped_heads = 0;                 ///< of keys and values; 0: as many as heads
   std::int64_t head_width = 0;                    ///< channels of a head; 0: channels / heads
   std::int64_t hidden = 0;  ///< between the MLP's layers; 0: default_mlp_channels()
   Norm norm = Norm::layer_norm;
-  bool norm_gain = true;
-  double norm_epsilon = 1e-5;
+  bool norm_gain = true;        ///< in the norms of the residual stream
+  double norm_epsilon = 1e-5;   ///< also of qk_norm
   bool embedding_norm = false;  ///< a norm between the embedding and the first block
   QkNorm qk_norm = QkNorm::none;
   Activation activation = Activation::gelu;
   Positions positions = Positions::learned;
-  double rotary_theta = 0;
+  double rotary_theta = 0;  ///< base of the wavelengths; 0 without rotary positions
   RotaryScaling rotary_scaling{};
   OutputInit output_init = OutputInit::scaled;
   std::int64_t attention_window = 0;  ///< tokens; 0: none

@@ -2,9 +2,9 @@
 // RMS normalization of each head of queries and keys, whose products are bounded by it, and their
 // rotation (rotary.hpp) in the same pass:
 //
-//   y = turn(x / sqrt(mean(x²) + epsilon) · gain)        per head; one gain for all heads of
-//   queries
-//                                                        and one for all of keys, or none
+//   y = turn(x / sqrt(mean(x²) + epsilon) · gain)        of each head
+//
+// One gain serves all heads of queries and one all heads of keys, or there is none.
 //
 // Source: Henry et al. 2020, "Query-Key Normalization for Transformers"; with RMS and a gain as in
 // Qwen3 (arXiv 2505.09388, section 2). Without gains it does not matter which of the two comes

@@ -13,11 +13,12 @@
 
 namespace trireme::text {
 
+/// Unicode's categories L and N, and its property White_Space; all else is `other`.
 enum class Kind : std::uint8_t { other, letter, number, space };
 
 struct Character {
   Kind kind;
-  std::uint8_t bytes;
+  std::uint8_t bytes;  ///< 1 to 4
 };
 
 /// Kinds of all code points, one byte each; made at its first use.
@@ -66,6 +67,7 @@ inline Character multibyte_character(const unsigned char* at,
   return {Kind::other, 1};
 }
 
+/// The character at `at`, which is below `end`; never reads beyond `end`.
 inline Character character_at(const unsigned char* at,
                               const unsigned char* end,
                               const Kind* kinds) {

@@ -21,12 +21,13 @@ namespace trireme::text {
 
 inline constexpr std::size_t short_piece = 96;
 
+/// An open hash table of pairs, at most half full, so that a search ends at an empty slot.
 class MergeTable {
  public:
   struct Merge {
-    std::uint64_t pair = none;
-    std::uint32_t rank = 0;
-    Token token = 0;
+    std::uint64_t pair = none;  ///< left in the upper half, right in the lower
+    std::uint32_t rank = 0;     ///< the lower is merged first
+    Token token = 0;            ///< what the two become
   };
   static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
   static constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();

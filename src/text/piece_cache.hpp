@@ -7,6 +7,13 @@
 // =, and words without spaces), have a table of their own. A piece has one place; what comes later
 // takes it. What is found is always what the tokenizer would have computed, so the cache never
 // changes a result.
+//
+// 1. Pieces are compared byte by byte, not by their hash: a collision costs time and nothing else.
+// 2. A tokenizer has a number of its own for as long as the process lives. When 28 bits of it have
+//    wrapped around, the short pieces' table is emptied; long entries hold the whole number.
+// 3. 4 MiB per thread and at most 1024 longer pieces, from the first use to the end of the thread.
+//
+// Threads: a cache is one thread's; no lock is taken.
 #pragma once
 
 #include <cstddef>

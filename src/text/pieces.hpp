@@ -15,6 +15,7 @@
 // 3. Where a letter is followed by something that is no letter, a piece ends, under every pattern
 //    and whatever surrounds the two. So a text may be cut there: its pieces are those of its parts
 //    (next_cut).
+// 4. Scanners allocate nothing, and their time is linear in the text, whatever it contains.
 //
 // Source: openai/gpt-2 src/encoder.py; openai/tiktoken tiktoken_ext/openai_public.py;
 // meta-llama/llama3 llama/tokenizer.py; karpathy/nanochat nanochat/tokenizer.py.
@@ -44,10 +45,12 @@ std::optional<Pattern> pattern_of_expression(std::string_view expression);
 
 /// The first place at or after `from` where the text may be cut (3.); text.size() when there is
 /// none. `text` is a window of a whole text: it begins where that does, or at least 4 bytes before
-/// `from`. `whole`: it ends where that does; otherwise its last 3 bytes are only looked
-/// at.
+/// `from`. `whole`: it ends where that does; otherwise its last 3 bytes are read, but no cut lies
+/// in them.
 std::size_t next_cut(std::string_view text, std::size_t from, bool whole);
 
+// The scanners. `kinds` is kinds_of_code_points(), `end` the end of the text; each returns the
+// first byte that does not belong to what it scans. They are here so that split() can inline them.
 namespace detail {
 
 using Byte = unsigned char;
@@ -63,6 +66,7 @@ inline const Byte* after_letters(const Byte* at, const Byte* end, const Kind* ki
   return at;
 }
 
+/// The end of a run of characters of one kind.
 inline const Byte* after_kind(Kind kind, const Byte* at, const Byte* end, const Kind* kinds) {
   while (at < end) {
     const Character c = character_at(at, end, kinds);
@@ -73,6 +77,7 @@ inline const Byte* after_kind(Kind kind, const Byte* at, const Byte* end, const 
   return at;
 }
 
+/// The end of up to `most` numbers.
 inline const Byte* after_numbers(int most, const Byte* at, const Byte* end, const Kind* kinds) {
   for (; most > 0 && at < end; --most) {
     const Character c = character_at(at, end, kinds);
@@ -83,6 +88,7 @@ inline const Byte* after_numbers(int most, const Byte* at, const Byte* end, cons
   return at;
 }
 
+/// White space from one character on.
 struct SpaceRun {
   const Byte* end;         ///< of the run
   const Byte* last;        ///< its last character

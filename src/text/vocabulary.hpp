@@ -6,8 +6,7 @@
 // merged, the pair with the lowest rank is (of equals the leftmost). Which pairs may be:
 //
 //   listed   those of `merges`, whose rank is their place in it; together they are the token that
-//   has
-//            the bytes of both. GPT-2's merges.txt and tokenizer.json.
+//            has the bytes of both. GPT-2's merges.txt and tokenizer.json.
 //   ranked   any two whose bytes together are a token; the rank is that token's id. tiktoken.
 //
 // With `whole_pieces` a piece that is a token is that token, whatever the merges would make of it.

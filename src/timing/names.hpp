@@ -9,6 +9,9 @@
 //    of them: compute waits for buckets in optim.step, and for parameters in model.train, or the
 //    other way round where nothing overlaps. A reader who adds them up takes the inner ones out of
 //    the outer ones; so does the summary at the end of a run.
+// 3. Work of a stream (step, model.train, optim.step, reduce.*, gather.*) is measured by events on
+//    it, work of the host by its clock. Both are seconds of the host's steady clock, so the spans
+//    of a rank can be laid side by side (recorder.hpp).
 #pragma once
 
 #include <cstddef>
@@ -90,6 +93,7 @@ constexpr bool names_are_in_order() {
 }
 static_assert(names_are_in_order(), "row i of the table describes Name i");
 
+/// Requires: a name of this table, not a number from the file of a newer version.
 constexpr const NameInfo& info(Name name) {
   return names[static_cast<std::size_t>(name)];
 }

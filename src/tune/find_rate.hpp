@@ -21,8 +21,7 @@
 namespace trireme::tune {
 
 /// Collective. Throws UserError when the request is no range, when a group's rate has no proportion
-/// to a rate of 0, or when the first
-/// step already has a gradient that is not finite.
+/// to a rate of 0, or when the first step already has a gradient that is not finite.
 RateCurve find_rate(const session::Job& job,
                     comm::World& world,
                     Log& log,

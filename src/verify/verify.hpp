@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trireme verify DECK`: the proof that no optimisation shows in the numbers. The deck's
-// first steps are trained once under every combination of
+// `trireme verify DECK`: the proof that no optimisation changes the numbers. The deck's first steps
+// are trained once under every combination of
 //
 //   buckets: one | several | one per parameter      padding: each of the four
 //   shard: none | optimizer | gradients | parameters
@@ -10,10 +10,9 @@
 // aligned, as many again with reshard_after_forward: false, and 3 x 3 with another padding and all
 // switches on. Where the ranks can be divided into groups of several, those with shards and all
 // switches off or all on are run with copies as well (parallel.replicate), as many as the smallest
-// factor of the ranks: 69 more. They run with a
-// reduction in a fixed order (`sum` becomes `ordered`). The first combination is the plainest one:
-// not sharded, so every rank computes all of it, and with every switch off. What each of the others
-// gives must equal it to the bit.
+// factor of the ranks: 69 more. They run with a reduction in a fixed order (`sum` becomes
+// `ordered`). The first combination is the plainest one: not sharded, so every rank computes all of
+// it, and with every switch off. What each of the others gives must equal it to the bit.
 //
 // Where a step has several micro-steps, shard: gradients and parameters reduce each of them and add
 // up the sums, and everything else adds them up first, which rounds otherwise. Then there is one

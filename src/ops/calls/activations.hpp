@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of activations.hpp; T is float or Bf16.
+// Calls of activations.hpp; T is float or Bf16. Where there is no other shape, all have `count`
+// elements. Backward reads x, the input of forward.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@ struct SquaredReluForward {
   std::int64_t count;
 };
 
+/// `dx` may be `dy`.
 template <class T>
 struct SquaredReluBackward {
   static constexpr const char* name = "squared_relu_backward";
@@ -34,6 +36,7 @@ struct SwigluForward {
   std::int64_t rows, columns;
 };
 
+/// x, dx = [rows, 2 columns], gates first; dy = [rows, columns]. `dx` may not overlap `dy`.
 template <class T>
 struct SwigluBackward {
   static constexpr const char* name = "swiglu_backward";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of elementwise.hpp; T, To and From are float or Bf16.
+// Calls of elementwise.hpp; T, To and From are float or Bf16. Shapes: `count` elements, or [rows,
+// columns] without gaps; db = [columns].
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@ struct GeluForward {
   std::int64_t count;
 };
 
+/// `x` is what went into the GELU; `dx` may be `dy`.
 template <class T>
 struct GeluBackward {
   static constexpr const char* name = "gelu_backward";
@@ -46,6 +48,7 @@ struct BiasBackward {
   std::int64_t rows, columns;
 };
 
+/// `term` may be `sum`.
 struct Add {
   static constexpr const char* name = "add";
   float* sum;
@@ -53,6 +56,7 @@ struct Add {
   std::int64_t count;
 };
 
+/// To nearest even where To is the narrower type.
 template <class To, class From>
 struct Cast {
   static constexpr const char* name = "cast";

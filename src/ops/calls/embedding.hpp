@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of embedding.hpp; T is float or Bf16. Null `wpe` and `dwpe`: tokens alone.
+//
+// Shapes: tokens = [batch, time]; out, dout = [batch, time, channels]; wte, dwte = [vocabulary,
+// channels]; wpe, dwpe = [time or more, channels]. Ids have been checked: bodies index without a
+// bound.
 #pragma once
 
 #include <cstddef>

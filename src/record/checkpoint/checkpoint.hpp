@@ -5,11 +5,10 @@
 //   RUN_DIR/checkpoints/latest                     text: the name of the newest one (for people)
 //   RUN_DIR/checkpoints/step-00000500/
 //     rank-00000.h5 …   /STATE/PARAMETER: 1-D, this rank's contiguous piece; attribute `begin`
-//     manifest.h5, manifest.xxh64   what and whose: facts, parameters, every piece with its hash
-//     and file,
-//                       the tokenizer, and /tensors/STATE/PARAMETER, a virtual dataset over the
-//                       pieces (1-D, with attribute `shape`), so that h5py and h5dump see whole
-//                       tensors
+//     manifest.h5       facts, parameters, every piece with its hash and file, the tokenizer, and
+//                       /tensors/STATE/PARAMETER, a virtual dataset over the pieces (1-D, with
+//                       attribute `shape`), so that h5py and h5dump see whole tensors
+//     manifest.xxh64    text: the hash of manifest.h5, for xxhsum -c
 //
 // A piece's hash is the sum modulo 2^64 of element_hash(index in the parameter, bits) over its
 // elements; a parameter's content hash is the sum over its pieces. So it does not depend on who
@@ -114,12 +113,11 @@ struct FoundCheckpoint : CheckpointPlace {
 };
 
 /// Collective. Writes RUN_DIR/checkpoints/step-N and waits for it (checkpoint_writer.hpp does not),
-/// from every rank's slabs, which together must cover
-/// each (state, parameter) that occurs exactly once; one dtype per state.
+/// from every rank's slabs, which together must cover each (state, parameter) that occurs exactly
+/// once; one dtype per state.
 ///
 /// Throws:   StorageError when writing fails (FailedElsewhere on the other ranks); ContractError
-/// when slabs overlap or leave a
-///           hole.
+///           when slabs overlap or leave a hole.
 SavedCheckpoint save_checkpoint(const std::string& run_directory,
                                 const layout::Plan& plan,
                                 const CheckpointFacts& facts,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads every byte of a checkpoint against its hash, and reports all damage; a load reports
-// only the first. One process; nothing is changed, and a run may go on writing
-// other checkpoints beside it.
+// Reads every byte of a checkpoint, compares the hashes, and reports all damage; a load reports
+// only the first. One process; nothing is changed, and a run may write other checkpoints meanwhile.
 #pragma once
 
 #include <string>

@@ -3,8 +3,7 @@
 // that flips on the disk would become a wrong number in a plot.
 //
 //   /blocks   table, begin, count, hash: the rows [begin, begin + count) of that table, as they
-//   were
-//             when they were written; one row per table and flush
+//             were when they were written; one row per table and flush
 //
 // A hash is the XXH64 of the columns' bytes as stored, one column after the other. Tables of text
 // (/sessions) are left out.
