@@ -65,8 +65,8 @@ void describe(V& v, FilesConfig& c) {
              "value of this key. Empty: plain text.",
      .change = Change::asked});
   v("format", c.format,
-    {.help = "Of `tokens`. auto: llm.c's and Megatron's files, which state their type; uint16 and "
-             "uint32: nothing but little-endian numbers.",
+    {.help = "Type of the numbers in `tokens`. auto: llm.c's and Megatron's files, which state it; "
+             "uint16 and uint32: nothing but little-endian numbers.",
      .change = Change::asked});
 }
 

@@ -61,7 +61,7 @@ void copies_are_known(const Deck& deck, std::vector<Diagnostic>& findings) {
     };
     if (std::ranges::find(known, word) == known.end()) {
       const auto near = nearest(word, known);
-      say(fmt::format("{:?} is none of {}{}", word, fmt::join(known, ", "),
+      say(fmt::format("{:?} is not one of {}{}", word, fmt::join(known, ", "),
                       near ? fmt::format("; did you mean {}?", *near) : ""));
     } else if (std::ranges::find(seen, word) != seen.end()) {
       say(word + " is named twice");

@@ -187,14 +187,16 @@ void describe(V& v, ModelConfig& c) {
              "the row.",
      .change = Change::asked});
   v("logit_softcap", c.logit_softcap,
-    {.help = "c: the model's logits are c tanh(logit / c), in training, evaluation and sampling; "
-             "0: they are not capped. auto: the family's, 15 in nanochat, else 0.",
+    {.help = "Cap c of the logits: they become c tanh(logit / c), in training, evaluation and "
+             "sampling; 0: they are not capped. auto: the family's, 15 in nanochat, else 0.",
      .min = 0.0,
      .max = 1e6,
      .change = Change::never});
   v("z_loss", c.z_loss,
-    {.help = "k: training minimizes the cross-entropy plus k log(Z)^2, where Z is the sum of a "
-             "token's exponentials. The losses that are reported stay the cross-entropy.",
+    {.help =
+         "Weight k of the z-loss: training minimizes the cross-entropy plus k log(Z)^2, where Z "
+         "is the sum of a token's exponentials. The losses that are reported stay the "
+         "cross-entropy.",
      .min = 0.0,
      .max = 1.0});
   v("recompute", c.recompute,

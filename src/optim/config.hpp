@@ -121,9 +121,12 @@ template <class V>
 void describe(V& v, GroupRule& c) {
   v("match", c.match,
     {.help = "Names of parameters; * is any text and ? any character.", .required = true});
-  v("weight_decay", c.weight_decay, {.help = "Of these parameters.", .min = 0.0, .max = 10.0});
+  v("weight_decay", c.weight_decay,
+    {.help = "Weight decay of these parameters.", .min = 0.0, .max = 10.0});
   v("learning_rate", c.learning_rate,
-    {.help = "Peak of these parameters; the schedule is the same.", .min = 0.0, .max = 1.0});
+    {.help = "Peak learning rate of these parameters; the schedule is the same.",
+     .min = 0.0,
+     .max = 1.0});
 }
 
 template <class V>
@@ -149,7 +152,7 @@ void describe(V& v, MuonConfig& c) {
   v("nesterov", c.nesterov,
     {.help = "The gradient counts once more in what is orthogonalized.", .change = Change::asked});
   v("steps", c.steps,
-    {.help = "Of the orthogonalization, three matrix products each.",
+    {.help = "Steps of the orthogonalization, with three matrix products each.",
      .min = 1,
      .max = 100,
      .change = Change::asked});
@@ -157,8 +160,9 @@ void describe(V& v, MuonConfig& c) {
     {.help = "newton_schulz: one polynomial for all steps; polar_express: one for each of five.",
      .change = Change::asked});
   v("product_dtype", c.product_dtype,
-    {.help = "In what the orthogonalization multiplies. bf16 is as fast as the model's products in "
-             "bf16, and has half of the scratch.",
+    {.help =
+         "Type in which the orthogonalization multiplies. bf16 is as fast as the model's products "
+         "in bf16, and takes half of the scratch.",
      .change = Change::asked});
   v("update_rms", c.update_rms,
     {.help = "Root mean square of an update's elements over the learning rate. About 0.2 is what "
@@ -184,8 +188,9 @@ void describe(V& v, OptimizerConfig& c) {
   v("epsilon", c.epsilon,
     {.help = "Added to the root of the second moment.", .min = 0.0, .max = 1.0, .above_min = true});
   v("moment_dtype", c.moment_dtype,
-    {.help = "What moments are kept as. bf16 takes 4 bytes less per element, and is rounded at "
-             "random, by bits that depend on run.seed, step and element only.",
+    {.help =
+         "Type in which moments are stored. bf16 takes 4 bytes less per element, and is rounded "
+         "at random, by bits that depend on run.seed, step and element only.",
      .change = Change::asked});
   v.section("muon", c.muon);
   v("weight_decay", c.weight_decay,

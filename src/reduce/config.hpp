@@ -129,22 +129,22 @@ template <class V>
 void describe(V& v, ParallelConfig& c) {
   v("shard", c.shard,
     {.help =
-         "What a rank keeps of its own part only. none: nothing, every rank holds and updates "
-         "everything. optimizer: master weights and moments (ZeRO-1). gradients: their sums as "
-         "well (ZeRO-2): each bucket is reduced in every micro-step, and its memory used again "
-         "by the next ones; buckets have to be small beside the model. parameters: these as well "
-         "(ZeRO-3): a layer's are gathered before its forward and its backward, and their "
-         "memory is used again by the next ones. With one micro-step the bits are those of "
+         "State that is sharded: a rank holds only its own part of it. none: nothing; every rank "
+         "holds and updates all. optimizer: master weights and moments (ZeRO-1). gradients: also "
+         "gradient sums (ZeRO-2): each bucket is reduced in every micro-step, and its memory used "
+         "again by the next ones; buckets have to be small beside the model. parameters: also the "
+         "parameters (ZeRO-3): a layer's are gathered before its forward and its backward, and "
+         "their memory is used again by the next ones. With one micro-step the bits are those of "
          "optimizer. `trireme plan` compares bytes held and sent."});
   v("replicate", c.replicate,
     {.unit = "copies",
      .help =
-         "Hybrid sharding: so many copies of what parallel.shard holds in shards, each in the "
-         "shards of as many consecutive ranks. none: one copy, over all ranks. node: one on each "
-         "host, so that whole buckets travel inside of hosts, and between them each rank sends "
-         "its shard of the gradients only. A rank holds as many times the memory for shards. With "
-         "reduction: ordered or tree whole buckets travel between all ranks, for the same bits "
-         "as without copies.",
+         "Hybrid sharding: number of copies of the state that parallel.shard divides, each divided "
+         "among ranks / copies consecutive ranks. none: one copy, over all ranks. node: one on "
+         "each host, so that whole buckets travel inside of hosts, and between them each rank "
+         "sends only its shard of the gradients. A rank holds as many times the memory for shards. "
+         "With reduction: ordered or tree whole buckets travel between all ranks, for the same "
+         "bits as without copies.",
      .min = 1});
   v("transport", c.transport,
     {.help =
@@ -182,10 +182,10 @@ void describe(V& v, ParallelConfig& c) {
      .min = 1,
      .max = 1 << 24});
   v("gradient_dtype", c.gradient_dtype,
-    {.help = "What gradients travel as. bf16 halves the bytes and rounds each rank's gradient and "
-             "the sum, not what is added up on the way; so hosts of several ranks send each other "
-             "sums in fp32. One rank sends and rounds nothing. With parallel.replicate and "
-             "reduction: sum the sum of each copy is rounded as well."});
+    {.help = "Type in which gradients are sent. bf16 halves the bytes and rounds each rank's "
+             "gradient and the sum, not what is added up on the way; so hosts of several ranks "
+             "send each other sums in fp32. One rank sends and rounds nothing. With "
+             "parallel.replicate and reduction: sum the sum of each copy is rounded as well."});
   v("reduce_every", c.reduce_every,
     {.help =
          "step: gradients are reduced once, in the last micro-step. micro_step: in each of them, "

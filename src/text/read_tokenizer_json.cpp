@@ -87,9 +87,9 @@ void Reader::read_split(const Json& object, const std::string& where) {
                          ? pattern_of_expression(expression.get_ref<const std::string&>())
                          : std::nullopt;
   if (!known)
-    refuse(
-        where + ".pattern.Regex",
-        fmt::format("this expression is none of those that are implemented: {}", pattern_names()));
+    refuse(where + ".pattern.Regex",
+           fmt::format("this expression is not one of those that are implemented: {}",
+                       pattern_names()));
   vocabulary_.pattern = *known;
 }
 

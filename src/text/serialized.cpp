@@ -55,7 +55,7 @@ class Lines {
         std::from_chars(digits_of.data(), digits_of.data() + digits_of.size(), value);
     if (problem != std::errc() || end != digits_of.data() + digits_of.size() || value < 0 ||
         value >= below || (digits_of.size() > 1 && digits_of.front() == '0'))
-      refuse("a number is none, or too large");
+      refuse("not a number, or too large");
     return value;
   }
   std::string bytes(std::string_view hex) const {
@@ -135,7 +135,7 @@ Vocabulary vocabulary_from(std::string_view text) {
   Vocabulary vocabulary;
   const auto pattern = pattern_named(lines.value("pattern"));
   if (!pattern)
-    lines.refuse(fmt::format("a pattern that is none of {}", pattern_names()));
+    lines.refuse(fmt::format("a pattern that is not one of {}", pattern_names()));
   vocabulary.pattern = *pattern;
   lines.value("unicode");  // of the table that it was written with; this one's is what counts now
   const std::string_view rule = lines.value("rule");

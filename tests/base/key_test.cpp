@@ -61,7 +61,7 @@ TEST(KeyTest, BoundsOfAKeywordOrNumberAreNumbers) {
   EXPECT_TRUE((std::same_as<BoundOf<std::int64_t>::type, std::int64_t>));
 }
 
-TEST(KeyTest, AKeywordStandsForNoValue) {
+TEST(KeyTest, AKeywordMeansThatNoValueIsGiven) {
   Or<double> minutes{{}, "none"};
   EXPECT_FALSE(minutes.given());
   EXPECT_EQ(minutes.value_or(2.5), 2.5);

@@ -67,7 +67,7 @@ TEST(CheckCommand, NamesThePartsOfAModel) {
   EXPECT_THAT(text({"model.preset=gpt2-124m"}), testing::Not(HasSubstr("qk_norm")));
 }
 
-TEST(CheckCommand, SaysWhatAGpuTrainsSlowly) {
+TEST(CheckCommand, NamesWhatTrainsSlowlyOnAGpu) {
   const test::ScratchDirectory directory;
   const std::string path = directory.path() + "/a.yaml";
   std::ofstream(path) << deck::completed("model: {preset: gpt2-124m}\n");

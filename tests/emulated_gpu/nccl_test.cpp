@@ -76,7 +76,7 @@ TEST_F(EmulatedNccl, FailsOnEveryRankWhenCountsDiffer) {
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess) << "the abort lets the stream go on";
 }
 
-TEST_F(EmulatedNccl, AnAbortLetsTheOtherRankOut) {
+TEST_F(EmulatedNccl, AnAbortEndsTheCallOfTheOtherRank) {
   ncclComm_t comm = nullptr;
   ASSERT_EQ(start(comm), ncclSuccess);
   if (world_.rank() == 0) {

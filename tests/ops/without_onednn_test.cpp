@@ -22,7 +22,7 @@ View view_of(std::vector<float>& values) {
           DType::f32};
 }
 
-TEST(WithoutOnednn, SaysSo) {
+TEST(WithoutOnednn, StatesThatItIsMissing) {
   EXPECT_FALSE(ops::has_onednn());
   EXPECT_STREQ(ops::onednn_version(), "not in this build");
 }

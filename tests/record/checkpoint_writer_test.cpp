@@ -131,7 +131,7 @@ TEST(CheckpointWriter, TakesOneCheckpointAtATime) {
   EXPECT_EQ(run.writer.finish().directory, run.directory(2));
 }
 
-TEST(CheckpointWriter, LeavesNothingThatLooksWholeWhenItGoesEarly) {
+TEST(CheckpointWriter, LeavesNothingThatLooksCompleteWhenItEndsEarly) {
   OneRank run;
   run.writer.start(facts_of(1), run.slabs());
   run.writer.finish();

@@ -70,7 +70,7 @@ TEST(RunDirectory, RefusesAFileInTheWay) {
   EXPECT_EQ(test::bytes_of(scratch / "notes"), "mine");
 }
 
-TEST(RunDirectory, RefusesASecondRunByNameAndIsFreeWhenTheFirstDies) {
+TEST(RunDirectory, RefusesASecondRunByNameUntilTheFirstEnds) {
   const test::ScratchDirectory scratch;
   const auto world = comm::make_self_world();
   std::optional<RunDirectory> first;

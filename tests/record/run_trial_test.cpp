@@ -97,7 +97,7 @@ TEST_F(RunTrial, ChangesNothing) {
   EXPECT_EQ(test::bytes_of(path_), before);
 }
 
-TEST_F(RunTrial, FindsDamageThatOnlyGoingOnMeets) {
+TEST_F(RunTrial, FindsDamageThatOnlyAContinuedRunWouldMeet) {
   {
     const h5::File file = h5::open_file(path_, h5::Access::read_write);
     TRIREME_H5(H5Ldelete(file.get(), "timings/names", H5P_DEFAULT));

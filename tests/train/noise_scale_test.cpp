@@ -66,7 +66,7 @@ TEST(NoiseScale, FindsTheScaleOfRandomGradients) {
   EXPECT_NEAR(scale.tokens(), 1600, 100);
 }
 
-TEST(NoiseScale, AveragesEquallyAtFirstAndThenForgets) {
+TEST(NoiseScale, AveragesEquallyAtFirstAndThenExponentially) {
   NoiseScale scale(1, 0.75);
   // |G|^2 = 2 big - small, tr = 2 (small - big).
   std::vector<double> smoothed;

@@ -68,7 +68,7 @@ class Resume : public testing::Test {
   Resumption before_;
 };
 
-TEST_F(Resume, NothingChangedIsNothingSaid) {
+TEST_F(Resume, ReportsNothingWhereNothingChanged) {
   EXPECT_EQ(refusal(), "");
   EXPECT_THAT(change_table(before_, job()), IsEmpty());
 }
