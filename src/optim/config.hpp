@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deck section `optimizer`: AdamW or Muon, the learning-rate schedule, and parameter groups.
+// The deck section `optimizer`: AdamW or Muon, parameter groups, and the learning-rate schedule
+// (schedule_config.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,12 @@
 #include "ops/optimizer/muon.hpp"
 #include "ops/optimizer/orthogonalize_options.hpp"
 
+#include "optim/schedule_config.hpp"
+
 namespace trireme::optim {
 
 /// muon: hidden matrices by orthogonalized momentum, all other parameters by AdamW.
 enum class Kind : std::uint8_t { adamw, muon };
-
-enum class Schedule : std::uint8_t { constant, linear, cosine, wsd };
-
-/// Shape of the decay of wsd.
-enum class DecayShape : std::uint8_t { linear, one_minus_sqrt };
 
 /// How weight decay changes over a run.
 enum class DecaySchedule : std::uint8_t { constant, linear, cosine, rate };
@@ -36,19 +34,6 @@ constexpr DType dtype_of(FloatDType type) {
 
 /// What a run does when a gradient is NaN or infinite.
 enum class OnNonFinite : std::uint8_t { stop, skip };
-
-struct ScheduleConfig {
-  Schedule kind = Schedule::cosine;
-  std::int64_t warmup_steps = 0;
-  double final_fraction = 0.1;
-  double decay_fraction = 0.2;
-  DecayShape decay_shape = DecayShape::linear;
-  Or<std::int64_t> steps = {};
-  /// Above 0, it replaces the schedule above: the rate grows by the same factor in every step, from
-  /// this fraction of the peak at the first step to the peak at the last. Not a key of the deck;
-  /// only the search for a learning rate sets it.
-  double sweep_from = 0;
-};
 
 /// One rule of optimizer.groups. The rule does not change values that it does not give.
 struct GroupRule {
@@ -85,37 +70,6 @@ struct OptimizerConfig {
   OnNonFinite on_non_finite = OnNonFinite::stop;
   std::int64_t max_skipped_steps = 10;
 };
-
-template <class V>
-void describe(V& v, ScheduleConfig& c) {
-  v("kind", c.kind,
-    {.help = "Shape after warm-up; wsd: constant, then a decay at the end.",
-     .change = Change::asked});
-  v("warmup_steps", c.warmup_steps,
-    {.unit = "steps", .help = "Linear warm-up from 0.", .min = 0, .change = Change::asked});
-  v("final_fraction", c.final_fraction,
-    {.unit = "fraction",
-     .help = "Learning rate at the last step over its peak.",
-     .min = 0.0,
-     .max = 1.0,
-     .change = Change::asked});
-  v("decay_fraction", c.decay_fraction,
-    {.unit = "fraction",
-     .help = "Share of the steps in which wsd decays.",
-     .min = 0.0,
-     .max = 1.0,
-     .change = Change::asked});
-  v("decay_shape", c.decay_shape,
-    {.help = "How wsd decays: in a straight line, or by one minus the square root of the way "
-             "through the decay, which falls fast first.",
-     .change = Change::asked});
-  v("steps", c.steps,
-    {.unit = "steps",
-     .help = "Where the schedule ends; auto: with the run, so that raising run.steps of a run that "
-             "resumes makes the rate jump. After its end the rate is constant.",
-     .min = 1,
-     .max = 1'000'000'000});
-}
 
 template <class V>
 void describe(V& v, GroupRule& c) {
@@ -242,20 +196,8 @@ struct trireme::EnumNames<trireme::optim::OnNonFinite> {
                                                                          {skip, "skip"}};
 };
 template <>
-struct trireme::EnumNames<trireme::optim::Schedule> {
-  using enum optim::Schedule;
-  static constexpr std::pair<optim::Schedule, const char*> table[] = {
-      {constant, "constant"}, {linear, "linear"}, {cosine, "cosine"}, {wsd, "wsd"}};
-};
-template <>
 struct trireme::EnumNames<trireme::optim::DecaySchedule> {
   using enum optim::DecaySchedule;
   static constexpr std::pair<optim::DecaySchedule, const char*> table[] = {
       {constant, "constant"}, {linear, "linear"}, {cosine, "cosine"}, {rate, "rate"}};
-};
-template <>
-struct trireme::EnumNames<trireme::optim::DecayShape> {
-  using enum optim::DecayShape;
-  static constexpr std::pair<optim::DecayShape, const char*> table[] = {
-      {linear, "linear"}, {one_minus_sqrt, "one_minus_sqrt"}};
 };
