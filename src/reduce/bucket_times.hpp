@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The times of a bucket's reductions and gathers, and the events that measure them.
+// The times of a bucket's reductions, gathers and transfers, and the events that measure them.
 //
 // Events are created once; three sets of them serve consecutive steps in rotation. The times of a
 // step may be read after the next one has begun, and a gather belongs to the step after it, so the
@@ -30,6 +30,17 @@ struct ReductionTimes {
 /// parameters. With shard: parameters a step gathers a bucket up to twice in each micro-step.
 struct GatherTimes {
   BucketIndex bucket{};
+  double start = 0, end = 0;
+  double wait_begin = 0, waited = 0;
+};
+
+/// Of what an optimizer sends by itself: to where it is worked on, and back.
+enum class Way : std::uint8_t { there, back };
+
+/// One transfer of one bucket's pieces (transfers.hpp).
+struct TransferTimes {
+  BucketIndex bucket{};
+  Way way = Way::there;
   double start = 0, end = 0;
   double wait_begin = 0, waited = 0;
 };

@@ -25,8 +25,17 @@ void CollectiveQueue::about_to_wait(const Source& source, BucketIndex bucket) {
   });
   if (last == held_.end())
     return;
-  for (auto next = held_.begin(); next <= last; ++next) next->source->start(next->bucket);
-  held_.erase(held_.begin(), last + 1);
+  const auto begins = [alone = source.overtakes()](const Held& one) {
+    return !alone || one.source->overtakes();
+  };
+  for (auto next = held_.begin(); next <= last; ++next)
+    if (begins(*next))
+      next->source->start(next->bucket);
+  held_.erase(std::remove_if(held_.begin(), last + 1, begins), last + 1);
+}
+
+void CollectiveQueue::forget(const Source& source) {
+  std::erase_if(held_, [&](const Held& one) { return one.source == &source; });
 }
 
 }  // namespace trireme::reduce

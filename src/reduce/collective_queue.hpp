@@ -8,7 +8,8 @@
 // 1. While collectives are held (`trireme verify` and tests), push() only adds the collective to a
 //    list. It begins when compute is about to wait for it or for a later one. So code with a
 //    missing wait reads old values in every run, not only on a slow network. The order stays the
-//    same.
+//    same, except that a source that overtakes begins without the others before it; it is still
+//    the same on all ranks.
 // 2. No call allocates.
 // 3. All members are called from the host thread that enqueues on the compute stream.
 #pragma once
@@ -30,6 +31,8 @@ class CollectiveQueue {
    public:
     virtual ~Source() = default;
     virtual void start(BucketIndex bucket) = 0;
+    /// Whether held collectives of such sources begin without those of others before them.
+    [[nodiscard]] virtual bool overtakes() const { return false; }
   };
 
   /// `most`: the largest number of held collectives.
@@ -40,6 +43,8 @@ class CollectiveQueue {
   /// Call before compute waits for this collective: begins it if it is held, with all before it.
   void about_to_wait(const Source& source, BucketIndex bucket);
   void hold(bool held) { holds_ = held; }
+  /// What is held of this source never begins.
+  void forget(const Source& source);
   /// Destroys the stream and its thread. Call before freeing memory that collectives access.
   void close() { stream_.reset(); }
 

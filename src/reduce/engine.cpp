@@ -29,11 +29,12 @@ Engine::Impl::Impl(const layout::Plan& plan,
       communicator_(communicator),
       device_(device),
       compute_(compute),
-      // The queue may hold two collectives of each bucket: its reduction and its gather.
-      queue_(device, overlaps(config, communicator), 2 * plan.buckets().size()),
+      // The queue may hold a bucket's reduction, its gather and two transfers of its pieces.
+      queue_(device, overlaps(config, communicator), 4 * plan.buckets().size()),
       parameters_(plan_, parameter_dtype, config_, communicator, device, compute, queue_),
       gradients_(plan_, config_, communicator, device),
       leaves_(leaves_per_rank(config, plan.all_ranks()), plan_, gradients_.all(), device),
+      transfers_(device, compute, queue_, config.overlap_parameters),
       owned_(plan.buckets().size()),
       buckets_(plan.buckets().size()),
       slot_buckets_(gradients_.ring() ? gradients_.ring()->num_slots() : 0),
@@ -138,6 +139,15 @@ void Engine::wait_for_shard(BucketIndex bucket) {
 }
 void Engine::mark_updated(BucketIndex bucket) {
   impl_->mark_updated(bucket);
+}
+void Engine::carry_by(Carrier* carrier, std::span<const BucketIndex> buckets) {
+  impl_->transfers_.carry_by(carrier, buckets);
+}
+void Engine::begin_transfer(BucketIndex bucket, Way way) {
+  impl_->transfers_.begin(bucket, way);
+}
+void Engine::wait_for_transfer(BucketIndex bucket, Way way) {
+  impl_->transfers_.wait(bucket, way);
 }
 void Engine::before_use(std::span<const ParameterIndex> parameters) {
   impl_->parameters_.before_use(parameters);

@@ -25,8 +25,9 @@
 //
 // There is one communication stream, so collectives run in the order in which they are enqueued,
 // and that order is the same on all ranks: reductions in layout order, gathers in the order of
-// mark_updated(). Where overlap_gradients or overlap_parameters is off, compute waits right after
-// each reduction or gather; with both off, or with one rank, the communication stream is inline.
+// mark_updated(), and between the gathers what an optimizer sends by itself (transfers.hpp). Where
+// overlap_gradients or overlap_parameters is off, compute waits right after each reduction or
+// gather; with both off, or with one rank, the communication stream is inline.
 //
 // 1. There is one reduction per bucket and step, in the last micro-step. A bucket that is ready
 //    before its predecessor waits for it. With reduce_every: micro_step there is one reduction per
@@ -70,12 +71,14 @@
 
 #include "reduce/bucket_times.hpp"
 #include "reduce/config.hpp"
+#include "reduce/transfers.hpp"
 
 namespace trireme::reduce {
 
 struct StepTimes {
   std::span<const ReductionTimes> reductions;  ///< by bucket, then in their order
   std::span<const GatherTimes> gathers;        ///< likewise
+  std::span<const TransferTimes> transfers;    ///< by way, then in the order of carry_by()
   /// Seconds of the step in which compute waited for the network. Waits between steps (when an
   /// evaluation reads the parameters first) are in `gathers` only.
   double exposed_s = 0;
@@ -161,6 +164,14 @@ class Engine {
   void wait_for_shard(BucketIndex bucket);
   /// Call when the optimizer has enqueued its writes to this shard; starts the gather (sharded).
   void mark_updated(BucketIndex bucket);
+  /// For an optimizer that sends pieces of owned() by itself, for these buckets (transfers.hpp):
+  /// `carrier` sends what begin_transfer() begins. It calls this again with null before it ends.
+  void carry_by(Carrier* carrier, std::span<const BucketIndex> buckets);
+  /// Enqueues a transfer behind what compute and the collectives' queue have been given. All ranks
+  /// make these calls, and those of mark_updated(), in the same order.
+  void begin_transfer(BucketIndex bucket, Way way);
+  /// Compute waits for this transfer of the current step.
+  void wait_for_transfer(BucketIndex bucket, Way way);
   /// Compute waits until these parameters are current. Cheap when they are. With shard: parameters
   /// this gathers them, if they are not in their slots, so all ranks must make the same calls; where
   /// parameters share slots, it ends the use of the parameters of earlier calls.

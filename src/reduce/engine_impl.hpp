@@ -20,6 +20,7 @@
 #include "reduce/gradient_store.hpp"
 #include "reduce/leaves.hpp"
 #include "reduce/parameter_store.hpp"
+#include "reduce/transfers.hpp"
 
 namespace trireme::reduce {
 
@@ -80,6 +81,7 @@ class Engine::Impl final : private CollectiveQueue::Source {
   ParameterStore parameters_;
   GradientStore gradients_;
   Leaves leaves_;
+  Transfers transfers_;
   std::vector<OwnedShard> owned_;  // by bucket
   std::int64_t steps_begun_ = 0;
 
@@ -103,6 +105,7 @@ class Engine::Impl final : private CollectiveQueue::Source {
   std::vector<std::optional<BucketIndex>> slot_buckets_;  // by slot: its latest bucket
   std::vector<ReductionTimes> reduction_times_;           // result of the last times()
   std::vector<GatherTimes> gather_times_;
+  std::vector<TransferTimes> transfer_times_;
   ops::StreamSum* leaf_squares_ = nullptr;       // sum of measure_leaves()
   device::Buffer findings_;                      // memory of not_finite_
   std::span<std::int64_t> not_finite_;           // [turn][bucket]: first element, or -1

@@ -23,6 +23,7 @@ void Engine::Impl::begin_step() {
   leaves_.begin_step();
   leaf_squares_ = nullptr;
   parameters_.begin_step(steps_begun_);
+  transfers_.begin_step(steps_begun_);
   begin_round();
 }
 

@@ -32,8 +32,12 @@ StepTimes Engine::Impl::times(std::int64_t step) {
   }
   for (const GatherTimes& times : gather_times_)
     result.exposed_s += times.wait_begin >= began ? times.waited : 0;
+  transfer_times_.clear();
+  transfers_.take_times(step, transfer_times_);
+  for (const TransferTimes& times : transfer_times_) result.exposed_s += times.waited;
   result.reductions = reduction_times_;
   result.gathers = gather_times_;
+  result.transfers = transfer_times_;
   return result;
 }
 

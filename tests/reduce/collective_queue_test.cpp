@@ -18,13 +18,15 @@ using ::testing::IsEmpty;
 /// Records which collectives begin.
 class Written final : public CollectiveQueue::Source {
  public:
-  Written(std::vector<std::string>& begun, std::string name)
-      : begun_(begun), name_(std::move(name)) {}
+  Written(std::vector<std::string>& begun, std::string name, bool overtakes = false)
+      : begun_(begun), name_(std::move(name)), overtakes_(overtakes) {}
+  [[nodiscard]] bool overtakes() const override { return overtakes_; }
   void start(BucketIndex bucket) override { begun_.push_back(name_ + std::to_string(at(bucket))); }
 
  private:
   std::vector<std::string>& begun_;
   std::string name_;
+  bool overtakes_;
 };
 
 class QueueTest : public ::testing::Test {
@@ -38,6 +40,7 @@ class QueueTest : public ::testing::Test {
   CollectiveQueue queue_{*device_, false, 6};
   std::vector<std::string> begun_;
   Written gather_{begun_, "gather "}, reduce_{begun_, "reduce "};
+  Written there_{begun_, "there ", true}, back_{begun_, "back ", true};
 };
 
 TEST_F(QueueTest, BeginsACollectiveAtOnceWhenNoneAreHeld) {
@@ -59,6 +62,36 @@ TEST_F(QueueTest, BeginsHeldCollectivesUpToTheOneThatIsWaitedFor) {
   EXPECT_THAT(begun_, ::testing::SizeIs(2));
   about_to_wait(gather_, 1);  // the gather, not the reduction of bucket 1
   EXPECT_THAT(begun_, ElementsAre("reduce 0", "reduce 1", "reduce 2", "gather 1"));
+}
+
+/// And a collective of the others begins with all that are held before it.
+TEST_F(QueueTest, SourcesThatOvertakeBeginWithoutTheOthers) {
+  queue_.hold(true);
+  push(gather_, 3);
+  push(there_, 0);
+  push(gather_, 2);
+  push(back_, 0);
+  push(back_, 1);
+  about_to_wait(back_, 0);
+  EXPECT_THAT(begun_, ElementsAre("there 0", "back 0"));
+  about_to_wait(there_, 0);  // it has begun
+  about_to_wait(gather_, 2);
+  EXPECT_THAT(begun_, ElementsAre("there 0", "back 0", "gather 3", "gather 2"));
+  push(gather_, 1);
+  about_to_wait(gather_, 1);
+  EXPECT_THAT(begun_,
+              ElementsAre("there 0", "back 0", "gather 3", "gather 2", "back 1", "gather 1"));
+}
+
+TEST_F(QueueTest, WhatIsForgottenNeverBegins) {
+  queue_.hold(true);
+  push(there_, 0);
+  push(gather_, 0);
+  queue_.forget(there_);
+  about_to_wait(there_, 0);
+  EXPECT_THAT(begun_, IsEmpty());
+  about_to_wait(gather_, 0);
+  EXPECT_THAT(begun_, ElementsAre("gather 0"));
 }
 
 TEST_F(QueueTest, KeepsTheOrderWhenHoldingEnds) {
