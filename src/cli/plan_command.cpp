@@ -38,7 +38,8 @@ std::string record_note(const deck::JobConfig& config, const layout::Plan& plan)
     return {};
   const auto spans = trireme::train::spans_of_a_step(
       config.parallel, trireme::session::most_micro_steps(config.batch, plan.all_ranks()),
-      static_cast<std::int64_t>(plan.buckets().size()));
+      static_cast<std::int64_t>(plan.buckets().size()),
+      config.optimizer.kind == trireme::optim::Kind::muon);
   return fmt::format(
       "\nrun.h5: {}; statistics over all ranks every {} steps\n",
       trireme::train::sample_of(config.record, plan.all_ranks(), config.run.steps, spans).text(),

@@ -108,8 +108,7 @@ class Communicator {
 
   /// A round trip in turn with the collectives above, for transports whose collectives may not run
   /// beside other communication. Null: MPI messages of their own serve. Collective.
-  virtual std::unique_ptr<RoundTrip> round_trip(const std::vector<Passenger>& /*leaving*/,
-                                                const std::vector<Passenger>& /*arriving*/) {
+  virtual std::unique_ptr<RoundTrip> round_trip(const std::vector<Passengers>& /*groups*/) {
     return nullptr;
   }
 

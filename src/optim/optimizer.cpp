@@ -38,7 +38,6 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       compute_(compute),
       groups_(resolve_groups(config, engine.plan().parameters())),
       rule_(make_rule(config, groups_, seed)),
-      matrices_before_(layout::first_updated_with_matrices(engine.plan())),
       squares_(device) {
   const layout::Plan& plan = engine_.plan();
   TRIREME_EXPECT(slots().size() <= most_slots, "{} state slots", slots().size());
@@ -63,9 +62,9 @@ Optimizer::Optimizer(const OptimizerConfig& config,
     late.numbers = device.allocate_shared_with_host(sizeof(Numbers), "numbers of a step");
     late.places = device.allocate_shared_with_host(plan.buckets().size() * sizeof(std::int64_t),
                                                    "places of gradients");
-    for (auto* event : {&late.sums_begin, &late.sums_end, &late.over, &late.matrices_begin[0],
-                        &late.matrices_begin[1], &late.matrices_end[0], &late.matrices_end[1]})
-      *event = device.make_event();
+    for (auto* event : {&late.sums_begin, &late.sums_end, &late.over}) *event = device.make_event();
+    for (std::size_t i = 0; matrices_ && i <= matrices_->num_rounds(); ++i)
+      late.matrices.push_back({device.make_event(), device.make_event()});
   }
 
   buckets_.resize(plan.buckets().size());
@@ -176,30 +175,32 @@ bool Optimizer::known_not_finite() const {
 
 /// May write over the gradients: their squares are added, and elements that are not finite are
 /// found. Returns whether there is something to orthogonalize.
-bool Optimizer::bring_matrices_home(Late& late) {
+bool Optimizer::send_matrices(Late& late) {
   if (!matrices_)
     return false;
-  compute_.record(*late.matrices_begin[0]);
+  compute_.record(*late.matrices[0].begin);
   const bool finite = !known_not_finite();
-  if (finite) {
-    for (const BucketUpdates& bucket : buckets_)
-      for (const Update& piece : bucket.updates)
+  for (std::size_t b = buckets_.size(); finite && b-- > 0;)
+    if (const auto round = matrices_->round_of(static_cast<BucketIndex>(b))) {
+      for (const Update& piece : buckets_[b].updates)
         if (piece.whole)
           rule_->prepare(piece, numbers().gradient, compute_);
-    matrices_->bring_home(compute_);
-  }
-  compute_.record(*late.matrices_end[0]);
+      matrices_->send(*round);
+    }
+  compute_.record(*late.matrices[0].end);
   return finite;
 }
 
-/// May run during gathers: matrices use a communicator of their own.
-void Optimizer::orthogonalize(Late& late, bool brought) {
-  if (!matrices_)
+/// `sent`: what send_matrices() returned in this step.
+void Optimizer::bring_matrices_back(Late& late, BucketIndex bucket, bool sent) {
+  const auto round = matrices_ ? matrices_->round_of(bucket) : std::nullopt;
+  if (!round)
     return;
-  compute_.record(*late.matrices_begin[1]);
-  if (brought)
-    matrices_->orthogonalize(compute_);
-  compute_.record(*late.matrices_end[1]);
+  const Late::Ends& ends = late.matrices[1 + *round];
+  compute_.record(*ends.begin);
+  if (sent)
+    matrices_->bring_back(*round, compute_);
+  compute_.record(*ends.end);
 }
 
 void Optimizer::step(std::int64_t step,
@@ -218,12 +219,12 @@ void Optimizer::step(std::int64_t step,
   send_numbers(late);
 
   rule_->begin_step(step, total_steps);
-  const bool brought = bring_matrices_home(late);
+  const bool sent = send_matrices(late);
   for (std::size_t b = buckets_.size(); b-- > 0;) {
-    if (b == at(matrices_before_))
-      orthogonalize(late, brought);
+    const auto bucket = static_cast<BucketIndex>(b);
+    bring_matrices_back(late, bucket, sent);
     rule_->update(buckets_[b].updates, numbers().gradient, compute_);
-    engine_.mark_updated(static_cast<BucketIndex>(b));
+    engine_.mark_updated(bucket);
   }
   compute_.record(*late.over);
 }
@@ -231,6 +232,13 @@ void Optimizer::step(std::int64_t step,
 bool Optimizer::has_result(std::int64_t step) const {
   const Late& late = late_[turn_of(step)];
   return late.step == step && late.over->reached();
+}
+
+std::span<const StepResult::Span> Optimizer::times_of_matrices(const Late& late) {
+  matrix_spans_.clear();
+  for (const auto& [begin, end] : late.matrices)
+    matrix_spans_.push_back({begin->seconds(), end->seconds() - begin->seconds()});
+  return matrix_spans_;
 }
 
 StepResult Optimizer::result(std::int64_t step) {
@@ -246,12 +254,8 @@ StepResult Optimizer::result(std::int64_t step) {
                     .learning_rate = late.learning_rate,
                     .sums_begin = late.sums_begin->seconds(),
                     .sums_waited = late.sums_end->seconds() - late.sums_begin->seconds(),
-                    .matrices = {},
+                    .matrices = times_of_matrices(late),
                     .not_finite = {}};
-  for (std::size_t i = 0; matrices_ && i < result.matrices.size(); ++i) {
-    result.matrices[i].begin = late.matrices_begin[i]->seconds();
-    result.matrices[i].seconds = late.matrices_end[i]->seconds() - result.matrices[i].begin;
-  }
   if (numbers.gradient.finite != 0) {
     skipped_in_a_row_ = 0;
     return result;

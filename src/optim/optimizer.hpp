@@ -17,12 +17,11 @@
 //    elements, without padding. So its bits depend on the summed gradients only, and not on
 //    buckets, padding, sharding or ownership. With replicas, the squares of a bucket are added on
 //    its keeper only.
-// 3. Learning rate and weight decay are those of the parameter's group. Muon's hidden matrices are
-//    sent to their homes before any update, and orthogonalized in the memory of their gradients
-//    before the update of the first bucket that has some (matrices.hpp). On a CPU both are left out
-//    in a step whose norm is not finite. So the gathers of earlier buckets, for example that of a
-//    tied embedding, overlap with the products, but not with the transfers, which need the same
-//    network.
+// 3. Learning rate and weight decay are those of the parameter's group. Muon's hidden matrices leave
+//    for their homes before any update; each bucket's are orthogonal, in the memory of their
+//    gradients, before its update (matrices.hpp). Transfers, and gathers of updated buckets, overlap
+//    with the products of other buckets. On a CPU transfers and products are left out in a step
+//    whose norm is not finite.
 // 4. Padding is never written; it stays zero in parameters and state.
 // 5. A step whose norm is not finite writes nothing; the device decides this, and the gathers still
 //    run. result() of this step throws the same UserError on all ranks (the usual cause is in the
@@ -84,8 +83,9 @@ struct StepResult {
   struct Span {
     double begin = 0, seconds = 0;  ///< steady clock, s; s
   };
-  /// Muon's matrices: [0] the transfer to their homes, [1] products and the transfer back. Else 0.
-  std::array<Span, 2> matrices{};
+  /// In which compute was busy with Muon's matrices, or waited for them: one for all directions, one
+  /// for each round (matrix_work.hpp). None without matrices. Valid until the next result().
+  std::span<const Span> matrices;
   /// Where the gradient was not finite, for a step that was skipped; empty for all others.
   std::string not_finite;
 };
@@ -151,7 +151,10 @@ class Optimizer {
     device::Buffer numbers;  // one Numbers, shared with the host
     device::Buffer places;   // by bucket: first element of this rank's shard that is not finite
     std::unique_ptr<device::Event> sums_begin, sums_end, over;
-    std::array<std::unique_ptr<device::Event>, 2> matrices_begin, matrices_end;
+    struct Ends {
+      std::unique_ptr<device::Event> begin, end;
+    };
+    std::vector<Ends> matrices;  // as StepResult::matrices
   };
 
   void find_updates(BucketIndex bucket);
@@ -159,8 +162,9 @@ class Optimizer {
   void find_norm(Late& late, const ops::Clipping& clipping, ops::StreamSum* losses);
   void send_numbers(Late& late);
   [[nodiscard]] bool known_not_finite() const;
-  bool bring_matrices_home(Late& late);
-  void orthogonalize(Late& late, bool brought);
+  bool send_matrices(Late& late);
+  void bring_matrices_back(Late& late, BucketIndex bucket, bool sent);
+  std::span<const StepResult::Span> times_of_matrices(const Late& late);
   [[nodiscard]] View words(std::int64_t sum) const;
   /// In fp32 runs, whose masters take no memory of their own.
   [[nodiscard]] bool masters_are_parameters() const {
@@ -185,7 +189,6 @@ class Optimizer {
   const Groups groups_;
   const std::unique_ptr<Rule> rule_;
   std::optional<Matrices> matrices_;               // where the rule needs them
-  const BucketIndex matrices_before_;              // first bucket updated after them
   std::vector<device::Buffer> memory_;             // by slot; empty for the masters of fp32 runs
   std::vector<std::vector<std::int64_t>> begins_;  // by slot and bucket, in that memory
   std::vector<BucketUpdates> buckets_;
@@ -194,8 +197,9 @@ class Optimizer {
   ops::StreamSum squares_;
   device::Buffer sums_;  // the words of squares and losses, in memory of the communicator
   std::unique_ptr<comm::Shards> sums_table_;
-  device::Buffer numbers_;    // Numbers of the current step, on the device
-  std::array<Late, 2> late_;  // of even and odd steps
+  device::Buffer numbers_;                      // Numbers of the current step, on the device
+  std::array<Late, 2> late_;                    // of even and odd steps
+  std::vector<StepResult::Span> matrix_spans_;  // of the last result()
   std::int64_t skipped_in_a_row_ = 0;
 };
 

@@ -10,7 +10,9 @@
 //   norm          bucket by bucket in layout order: wait for its reduction, add squares
 //   sums          one exchange of all ranks
 //   update        bucket by bucket, the last one first: update, then its gather is enqueued; before
-//                 the first bucket with hidden matrices, these are orthogonalized (Muon)
+//                 the first bucket with hidden matrices, these are orthogonalized (Muon). A run
+//                 does that bucket by bucket and sends them between ranks (optim/matrices.hpp), so
+//                 it has more products beside its gathers, and transfers, which are not in here
 //   control       one exchange of all ranks
 //
 // With shard: parameters a bucket is gathered before a layer reads it, in forward and in backward:

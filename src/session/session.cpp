@@ -280,9 +280,8 @@ StepOutcome Session::outcome(std::int64_t number) {
   recorder.add(timing::Name::step, 0, outcome.began, outcome.seconds);
   recorder.add(timing::Name::optim_step, 0, outcome.optimizer_began,
                marks.optimizer_ended->seconds() - outcome.optimizer_began);
-  if (optimizer.matrix_bytes() > 0)
-    for (const optim::StepResult::Span& span : result.matrices)
-      recorder.add(timing::Name::optim_matrices, 0, span.begin, span.seconds);
+  for (const optim::StepResult::Span& span : result.matrices)
+    recorder.add(timing::Name::optim_matrices, 0, span.begin, span.seconds);
   return outcome;
 }
 

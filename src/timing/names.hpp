@@ -41,6 +41,8 @@ enum class Name : std::uint16_t {
   check_replicas,
   record_collect,
   optim_matrices,
+  matrices_travel,
+  matrices_wait,
 };
 
 /// A row of the table.
@@ -80,7 +82,11 @@ inline constexpr NameInfo names[] = {
     {Name::record_collect, "record.collect", "",
      "Between steps: the ranks handed in what they measured, and rank 0 wrote it."},
     {Name::optim_matrices, "optim.matrices", "",
-     "Within optim.step: Muon's matrices travelled and were orthogonalized."},
+     "Within optim.step: compute was busy with Muon's matrices, or had none to go on with."},
+    {Name::matrices_travel, "matrices.travel", "bucket",
+     "Muon's matrices of one bucket on the network, there or back."},
+    {Name::matrices_wait, "matrices.wait", "bucket",
+     "Within optim.matrices: compute waited for this bucket's matrices."},
 };
 inline constexpr std::size_t num_names = sizeof names / sizeof names[0];
 

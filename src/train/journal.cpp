@@ -101,7 +101,8 @@ Journal::Journal(const session::Job& job,
           job.run.steps,
           spans_of_a_step(job.parallel,
                           job.batch.sizes().largest() / (job.batch.micro_sequences * world.size()),
-                          static_cast<std::int64_t>(plan.buckets().size())))),
+                          static_cast<std::int64_t>(plan.buckets().size()),
+                          job.optimizer.kind == optim::Kind::muon))),
       collected_step_(resumed_step.value_or(0)) {
   std::size_t place = 0;
   for (const timing::NameInfo& name : timing::names) {
@@ -169,6 +170,11 @@ void Journal::step(const record::StepRow& row, const session::StepOutcome& outco
     note(t.wait_begin, t.waited);
   }
   add_gathers(outcome.times.gathers, outcome.began);
+  for (const reduce::TransferTimes& t : outcome.times.transfers) {
+    const auto index = static_cast<std::uint32_t>(at(t.bucket));
+    recorder_.add(timing::Name::matrices_travel, index, t.start, t.end - t.start);
+    recorder_.add(timing::Name::matrices_wait, index, t.wait_begin, t.waited);
+  }
   for (const reduce::GatherTimes& t : outcome.times.gathers) note(t.wait_begin, t.waited);
   for (const auto& [name, begin, waited] :
        {std::tuple{timing::Name::step_sums, outcome.sums_begin, outcome.sums_waited},

@@ -37,16 +37,19 @@ SpanSample sample_of(const record::RecordConfig& config,
 
 std::int64_t spans_of_a_step(const reduce::ParallelConfig& parallel,
                              std::int64_t micro_steps,
-                             std::int64_t buckets) {
-  constexpr std::int64_t of_step = 6;  // step, optim.step, .matrices twice, step.sums, .control
-  constexpr std::int64_t of_micro_step = 2;  // data.next, model.train
+                             std::int64_t buckets,
+                             bool matrices) {
+  const std::int64_t of_step = matrices ? 5 : 4;  // step, optim.step, step.sums, .control, matrices
+  constexpr std::int64_t of_micro_step = 2;       // data.next, model.train
   constexpr std::int64_t of_reduction = 3, of_gather = 2;
   constexpr std::int64_t between = 4;  // evaluation, sample, checkpoint: rarely all
   const std::int64_t reductions = parallel.reduces_micro_steps() ? micro_steps : 1;
   const bool again = parallel.shard == layout::Shard::parameters && parallel.reshard_after_forward;
   const std::int64_t gathers = again ? 2 * micro_steps : parallel.sharded() ? 1 : 0;
+  // optim.matrices, and travel and wait in both directions
+  const std::int64_t of_matrices = !matrices ? 0 : parallel.sharded() ? 5 : 1;
   return of_step + of_micro_step * micro_steps +
-         (of_reduction * reductions + of_gather * gathers) * buckets + between;
+         (of_reduction * reductions + of_gather * gathers + of_matrices) * buckets + between;
 }
 
 }  // namespace trireme::train

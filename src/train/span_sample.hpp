@@ -42,9 +42,10 @@ SpanSample sample_of(const record::RecordConfig& config,
                      std::int64_t steps,
                      std::int64_t spans);
 
-/// How many spans one rank has in one step, at most.
+/// How many spans one rank has in one step, at most. `matrices`: with those of Muon.
 std::int64_t spans_of_a_step(const reduce::ParallelConfig& parallel,
                              std::int64_t micro_steps,
-                             std::int64_t buckets);
+                             std::int64_t buckets,
+                             bool matrices);
 
 }  // namespace trireme::train

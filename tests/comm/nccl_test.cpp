@@ -275,14 +275,14 @@ TEST(NcclRoundTrip, EveryPieceArrivesAndComesBack) {
   Pieces arriving(*device, *stream, world.rank(), world.size(), false);
   const auto communicator =
       make_communicator(Transport::nccl, Reduction::sum, world, *device, {.most_blocks = 2});
-  const auto trip = make_round_trip(world, *communicator, leaving.list, arriving.list);
+  const auto trip = make_round_trip(world, *communicator, {{leaving.list, arriving.list}});
   for (int round = 0; round < 2; ++round) {
     leaving.write(round);
-    trip->go(*stream);
+    trip->go(0, *stream);
     arriving.expect(round);
     leaving.expect(round);
     arriving.write(round + 2);  // other values are sent back
-    trip->come_back(*stream);
+    trip->come_back(0, *stream);
     leaving.expect(round + 2);
   }
 }

@@ -208,6 +208,19 @@ class Muon(TrainingTest):
         with h5py.File(os.path.join(self.path("run"), "run.h5"), "r") as file:
             names = [text.decode() for text in file["timings/names"][:]]
             self.assertIn(names.index("optim.matrices"), set(file["timings/ranks/name"][:]))
+            samples = file["timings/samples"][:]
+            samples = samples[samples["rank"] == 0]
+            of = {name: samples[samples["name"] == names.index(name)] for name in ("optim.matrices", "matrices.travel", "matrices.wait")}
+            steps, rounds = file["steps/step"].shape[0], len(set(of["matrices.wait"]["index"]))
+            self.assertGreater(rounds, 1)
+            self.assertEqual({name: len(rows) for name, rows in of.items()},
+                             {"optim.matrices": steps * (1 + rounds), "matrices.travel": steps * 2 * rounds, "matrices.wait": steps * 2 * rounds})
+            # Each wait lies in a span of matrices, and is exposed.
+            spans = [(row["begin_s"] - 1e-6, row["begin_s"] + row["duration_s"] + 1e-6) for row in of["optim.matrices"]]
+            for row in of["matrices.wait"]:
+                begin, end = row["begin_s"], row["begin_s"] + row["duration_s"]
+                self.assertTrue(any(first <= begin and end <= last for first, last in spans), row)
+            self.assertGreaterEqual(sum(file["steps/exposed_s"][:]) + 1e-9, sum(of["matrices.wait"]["duration_s"]))
         self.assertLess(self.losses()[-1], self.losses()[0])
 
 

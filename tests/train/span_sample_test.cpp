@@ -36,16 +36,17 @@ TEST(SpanSample, KeepsAsManyRanksAsAskedForSpreadEvenlyWithTheFirst) {
 }
 
 TEST(SpanSample, KeepsEverySpanOfASmallRun) {
-  const SpanSample sample = sample_of({}, 2, 450, spans_of_a_step({}, 6, 2));
+  const SpanSample sample = sample_of({}, 2, 450, spans_of_a_step({}, 6, 2, false));
   EXPECT_EQ(sample.every_steps, 1);
-  EXPECT_EQ(sample.bytes, 450 * 2 * 32 * spans_of_a_step({}, 6, 2));
-  EXPECT_EQ(sample.text(), "whole spans of 2 of 2 ranks, every step, at most 900 KiB");
+  EXPECT_EQ(sample.bytes, 450 * 2 * 32 * spans_of_a_step({}, 6, 2, false));
+  EXPECT_EQ(sample.text(), "whole spans of 2 of 2 ranks, every step, at most 844 KiB");
 }
 
 TEST(SpanSample, CountsEveryCollective) {
   reduce::ParallelConfig parallel;
+  bool matrices = false;
   const auto of_buckets = [&] {
-    return (spans_of_a_step(parallel, 6, 3) - spans_of_a_step(parallel, 6, 2));
+    return (spans_of_a_step(parallel, 6, 3, matrices) - spans_of_a_step(parallel, 6, 2, matrices));
   };
   EXPECT_EQ(of_buckets(), 3 + 2) << "a reduction and a gather";
   parallel.shard = layout::Shard::none;
@@ -56,12 +57,16 @@ TEST(SpanSample, CountsEveryCollective) {
   EXPECT_EQ(of_buckets(), 6 * 3 + 12 * 2);
   parallel.reshard_after_forward = false;
   EXPECT_EQ(of_buckets(), 6 * 3 + 2);
+  matrices = true;
+  EXPECT_EQ(of_buckets(), 6 * 3 + 2 + 5) << "products, two transfers and the waits for them";
+  parallel.shard = layout::Shard::none;
+  EXPECT_EQ(of_buckets(), 3 + 1) << "products";
 }
 
 TEST(SpanSample, HoldsItsBoundForAnyNumberOfRanksAndSteps) {
   for (const std::int64_t ranks : {1, 8, 1024, 4096})
     for (const std::int64_t steps : {1, 1000, 1'000'000, 1'000'000'000}) {
-      const std::int64_t spans = spans_of_a_step({}, 16, 98);
+      const std::int64_t spans = spans_of_a_step({}, 16, 98, true);
       const SpanSample sample = sample_of({}, ranks, steps, spans);
       EXPECT_LE(sample.bytes, std::int64_t{256} << 20U) << ranks << " ranks, " << steps << " steps";
       std::int64_t kept = 0;

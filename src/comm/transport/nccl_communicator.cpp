@@ -155,9 +155,8 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  std::unique_ptr<RoundTrip> round_trip(const std::vector<Passenger>& leaving,
-                                        const std::vector<Passenger>& arriving) override {
-    return std::make_unique<NcclRoundTrip>(comm_, leaving, arriving);
+  std::unique_ptr<RoundTrip> round_trip(const std::vector<Passengers>& groups) override {
+    return std::make_unique<NcclRoundTrip>(comm_, groups);
   }
 
  private:

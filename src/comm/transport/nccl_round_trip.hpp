@@ -18,20 +18,24 @@ namespace trireme::comm {
 /// Enqueues like the collectives of `comm`, which outlives it.
 class NcclRoundTrip final : public RoundTrip {
  public:
-  NcclRoundTrip(NcclComm& comm, std::vector<Passenger> leaving, std::vector<Passenger> arriving)
-      : comm_(comm), leaving_(std::move(leaving)), arriving_(std::move(arriving)) {}
+  NcclRoundTrip(NcclComm& comm, std::vector<Passengers> groups)
+      : comm_(comm), groups_(std::move(groups)) {}
 
-  void go(device::Stream& stream) override { travel(leaving_, arriving_, stream); }
-  void come_back(device::Stream& stream) override { travel(arriving_, leaving_, stream); }
+  void go(std::size_t group, device::Stream& stream) override {
+    travel(groups_[group].leaving, groups_[group].arriving, stream);
+  }
+  void come_back(std::size_t group, device::Stream& stream) override {
+    travel(groups_[group].arriving, groups_[group].leaving, stream);
+  }
 
  private:
   void travel(const std::vector<Passenger>& sent,
               const std::vector<Passenger>& received,
               device::Stream& stream) {
-    if (sent.empty() && received.empty())
-      return;  // no peer waits for this rank, and NCCL has no place for an empty group
     const auto raw = device::cuda::handle_of(stream);
     comm_.collective("exchange", matrices_of_the_step, stream, [&](ncclComm_t comm) {
+      if (sent.empty() && received.empty())
+        return ncclSuccess;  // NCCL has no place for an empty group; the watchdog counts it
       ncclResult_t status = ncclGroupStart();
       const auto keep = [&](ncclResult_t next) {
         if (status == ncclSuccess || status == ncclInProgress)
@@ -48,7 +52,7 @@ class NcclRoundTrip final : public RoundTrip {
   }
 
   NcclComm& comm_;
-  const std::vector<Passenger> leaving_, arriving_;
+  const std::vector<Passengers> groups_;
 };
 
 }  // namespace trireme::comm

@@ -80,9 +80,8 @@ class ReplicatedCommunicator final : public Communicator {
     across_->all_reduce(*table.shard_across, bucket, stream);
   }
 
-  std::unique_ptr<RoundTrip> round_trip(const std::vector<Passenger>& leaving,
-                                        const std::vector<Passenger>& arriving) override {
-    return inside_->round_trip(leaving, arriving);
+  std::unique_ptr<RoundTrip> round_trip(const std::vector<Passengers>& groups) override {
+    return inside_->round_trip(groups);
   }
 
   void all_gather(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
