@@ -184,7 +184,7 @@ void add_mpi(const comm::MpiWorld& world,
   const MPI_Comm comm = world.comm();
   const auto total = static_cast<int>(from.elements);
   const int each = total / world.size();
-  const View first = to.slice(0, each), own = to.slice(world.rank() * each, each);
+  const View first = to.slice(0, each), own = to.slice(std::int64_t{world.rank()} * each, each);
   const auto add = [&](const char* operation, Trial trial, std::function<void()> run) {
     trial.shard = each;
     contestants.push_back({row_of(operation, "MPI", from, world.size(), trial.outcome, "sum"),

@@ -20,7 +20,8 @@ float given(std::int64_t element, std::int64_t rank) {
 /// The number of ranks r < ranks with (element + r) a multiple of the period.
 float summed(std::int64_t element, std::int64_t ranks) {
   const std::int64_t first = (period - element % period) % period;
-  return first < ranks ? static_cast<float>((ranks - 1 - first) / period + 1) : 0.0F;
+  const std::int64_t terms = first < ranks ? (ranks - 1 - first) / period + 1 : 0;
+  return static_cast<float>(terms);
 }
 
 template <class T, class Value>

@@ -109,6 +109,7 @@ StepPieces LoneStep::slowest() {
 predict::Compute LoneStep::compute_of(const std::vector<StepPieces>& all) const {
   const auto middle = [&](const auto& value) {
     std::vector<double> values;
+    values.reserve(all.size());
     for (const StepPieces& pieces : all) values.push_back(value(pieces));
     return std::max(median(values), least_s);
   };

@@ -62,6 +62,7 @@ DeckPlan::HostTraffic host_traffic(const deck::JobConfig& config,
 /// The host of each rank of the first replica.
 std::vector<int> first_replica(const layout::Plan& plan, const comm::Hosts& hosts) {
   std::vector<int> host_of;
+  host_of.reserve(static_cast<std::size_t>(plan.ranks()));
   for (int rank = 0; rank < plan.ranks(); ++rank) host_of.push_back(hosts.host_of(rank));
   return host_of;
 }

@@ -133,7 +133,10 @@ std::string recompute_json(const DeckPlan& plan) {
     std::string value;
     for (const model::Recompute one : words.list())
       value += (value.empty() ? "[" : ", ") + quoted(word(one));
-    value = value.empty() ? quoted(word(words.of(0))) : value + "]";
+    if (value.empty())
+      value = quoted(word(words.of(0)));
+    else
+      value += ']';
     text += fmt::format("{}\"{}\": {}", text.empty() ? "{" : ", ", name(plan.dtypes[i]), value);
   }
   return text + "}";

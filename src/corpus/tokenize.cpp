@@ -255,7 +255,7 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
   std::string bytes;
   if (plan.empty()) {
     comm::on_first_rank(world, [&] { bytes = read_whole(manifest_path(request)); });
-    const auto manifest =
+    auto manifest =
         tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
     log.info("this corpus is finished already");
     report(request, manifest, log);
@@ -281,7 +281,7 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
     finish(request, manifest, job);
     bytes = tokens::to_json(manifest);
   });
-  const auto manifest =
+  auto manifest =
       tokens::manifest_from_json(world.broadcast(std::move(bytes), 0), manifest_path(request));
   report(request, manifest, log);
   return manifest;

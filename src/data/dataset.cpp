@@ -233,6 +233,7 @@ Split split(const std::vector<Stream>& train,
   if (mixed || validation)
     wanted.validation_fraction = 0;
   std::vector<double> weights;
+  weights.reserve(train.size());
   for (const Stream& stream : train) weights.push_back(stream.weight);
   auto quotas = quotas_of(weights);
   const std::int64_t size = train.front().tokens->size();
@@ -256,6 +257,7 @@ Split split(const std::vector<Stream>& train,
     throw UserError(std::move(found));
 
   std::vector<Windows> parts;
+  parts.reserve(train.size());
   for (const Stream& stream : train)
     parts.emplace_back(stream.tokens, 0, mixed ? stream.tokens->size() : border, demand.context,
                        stream.rows);

@@ -48,6 +48,7 @@ std::vector<std::int64_t> MixtureOrder::counts(std::int64_t samples) const {
   if (!order_)
     return {samples};
   std::vector<std::int64_t> counts;
+  counts.reserve(quotas_.size());
   for (const std::int64_t quota : quotas_) counts.push_back(samples / block * quota);
   for (std::int64_t index = samples / block * block; index < samples; ++index)
     ++counts[at(index).part];

@@ -59,6 +59,7 @@ void Dataset::go_on_from(const std::string& position, std::int64_t next_sample) 
     return;
   const Position then = parsed(position);
   std::vector<std::int64_t> quotas;
+  quotas.reserve(then.parts.size());
   for (const Part& part : then.parts) quotas.push_back(part.quota);
   bool same = then.parts.size() == parts_.size();
   for (std::size_t part = 0; same && part < parts_.size(); ++part)

@@ -444,6 +444,7 @@ class Checker : Findings {
         return entry.path == word || entry.path.starts_with(word + ".");
       };
       std::vector<std::string> names;
+      names.reserve(entries.size());
       for (const Entry& entry : entries) names.push_back(entry.path);
       if (std::ranges::none_of(entries, inside)) {
         const auto near = nearest(word, names);

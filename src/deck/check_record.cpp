@@ -51,7 +51,7 @@ void milestones_are_saved(const Deck& deck, std::vector<Diagnostic>& findings) {
 }
 
 void copies_are_known(const Deck& deck, std::vector<Diagnostic>& findings) {
-  constexpr const char* path = "record.also";
+  static constexpr const char* path = "record.also";
   std::vector<std::string> known, seen;
   for (const auto& [format, name] : EnumNames<trireme::record::AlsoFormat>::table)
     known.emplace_back(name);

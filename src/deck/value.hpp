@@ -73,6 +73,7 @@ std::vector<std::string> words_of() {
 template <NamedEnum E>
 std::vector<std::string> words_in(const std::vector<E>& values) {
   std::vector<std::string> words;
+  words.reserve(values.size());
   for (const E value : values) words.emplace_back(word(value));
   return words;
 }

@@ -6,6 +6,7 @@
 namespace trireme::device {
 namespace {
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the whole process
 std::atomic<bool> keeps{false};
 
 }  // namespace

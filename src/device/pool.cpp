@@ -87,6 +87,7 @@ std::size_t ScratchPool::allocated_bytes() const {
 
 std::vector<ScratchPool::Usage> ScratchPool::usage() const {
   std::vector<Usage> all;
+  all.reserve(blocks_.size());
   for (const Block& block : blocks_) all.push_back({block.name, block.high_water_bytes});
   return all;
 }

@@ -93,7 +93,7 @@ void find_about_host(const HostFacts& host, int ranks, std::vector<Finding>& fou
         {fmt::format("locked memory is limited to {}{}", size_text(host.locked_bytes), on),
          "InfiniBand and GPUs need more: ulimit -l unlimited; without them it does not "
          "matter"});
-  if (ranks > 1 && host.shm_free_bytes < ranks * 64 * mebibyte)
+  if (ranks > 1 && host.shm_free_bytes < std::int64_t{ranks} * 64 * mebibyte)
     found.push_back({fmt::format("/dev/shm has {} free for {} ranks{}",
                                  size_text(host.shm_free_bytes), ranks, on),
                      "MPI needs room there: remove old files, or start the container with a larger "

@@ -108,7 +108,7 @@ std::vector<double> memory_bandwidth(comm::World& world, int threads) {
   const std::int64_t available =
       static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   const std::int64_t bytes =
-      std::clamp<std::int64_t>(available / (8 * world.local_size()), 1 << 20, most);
+      std::clamp<std::int64_t>(available / (std::int64_t{8} * world.local_size()), 1 << 20, most);
   const auto size = static_cast<std::size_t>(bytes) / sizeof(double);
   std::vector<double> a, b, c;
   comm::together(world, [&] {

@@ -131,7 +131,7 @@ void sample_run(const SampleRequest& request,
   const std::int64_t share = divided_up(texts, world.size());
   Speaker speaker(loaded, request, share);
   // Each round is a few times what grows at once, so that what ends early makes room.
-  const std::int64_t round = world.size() * 4 * request.at_once;
+  const std::int64_t round = std::int64_t{world.size()} * 4 * request.at_once;
   for (std::int64_t begin = 0; begin < texts; begin += round) {
     std::vector<generate::Request> mine;
     std::vector<std::int64_t> numbers;

@@ -180,7 +180,7 @@ std::int64_t peer_bytes(const Plan& plan, const BudgetOptions& options, int host
   for (std::size_t local = 0; local < summed.size(); ++local)
     most = std::max(most, (by_messages ? 0 : (host_ranks - 1) * summed[local] * wire) +
                               (all - gathered[local]) * of_gathered);
-  const std::int64_t step_sums = 2 * (host_ranks - 1) *
+  const std::int64_t step_sums = std::int64_t{2} * (host_ranks - 1) *
                                  (step_sum_elements(plan.all_ranks()) / host_ranks) *
                                  static_cast<std::int64_t>(size_bytes(DType::i64));
   return most + (by_messages ? 0 : step_sums);

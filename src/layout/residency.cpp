@@ -151,6 +151,7 @@ std::vector<Reading> readings(const Plan& plan) {
   for (std::size_t p = 0; p < plan.parameters().size(); ++p)
     layers[plan.parameters()[p].group].push_back(static_cast<ParameterIndex>(p));
   std::vector<Reading> all;
+  all.reserve(2 * layers.size());
   for (const auto& [group, parameters] : layers) all.push_back({parameters, false});
   for (std::size_t layer = layers.size(); layer-- > 2;)
     all.push_back({all[layer - 1].parameters, true});

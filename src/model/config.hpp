@@ -48,8 +48,9 @@ struct ModelConfig {
   std::int64_t loss_rows = 0;
 };
 
+/// The groups of keys, in the order in which describe() shows them: sizes first.
 template <class V>
-void describe(V& v, ModelConfig& c) {
+void describe_sizes(V& v, ModelConfig& c) {
   v("preset", c.preset,
     {.help = "Published sizes of GPT-2, Llama, Qwen3 and nanochat; keys given beside it override "
              "the preset."});
@@ -107,6 +108,11 @@ void describe(V& v, ModelConfig& c) {
      .min = 1,
      .max = 65536,
      .change = Change::never});
+}
+
+/// What the model is made of.
+template <class V>
+void describe_parts(V& v, ModelConfig& c) {
   v("norm", c.norm,
     {.help = "What normalizes the residual stream: layer_norm, by mean and deviation, with biases "
              "where the model has some; rms_norm, by the root mean square. auto: the family's.",
@@ -169,6 +175,11 @@ void describe(V& v, ModelConfig& c) {
              "deviation 0.02 / sqrt(2 x layers); zero, and so those of a head that shares no "
              "weights. auto: the family's.",
      .change = Change::never});
+}
+
+/// What a token sees.
+template <class V>
+void describe_attention(V& v, ModelConfig& c) {
   v("attention_window", c.attention_window,
     {.unit = "tokens",
      .help = "How many tokens a token sees, itself among them; none: all up to itself. In all "
@@ -186,6 +197,11 @@ void describe(V& v, ModelConfig& c) {
              "begins a document. In training, evaluation and sampling. Positions count through "
              "the row.",
      .change = Change::asked});
+}
+
+/// The loss, and the memory of a step.
+template <class V>
+void describe_loss_and_memory(V& v, ModelConfig& c) {
   v("logit_softcap", c.logit_softcap,
     {.help = "Cap c of the logits: they become c tanh(logit / c), in training, evaluation and "
              "sampling; 0: they are not capped. auto: the family's, 15 in nanochat, else 0.",
@@ -216,6 +232,14 @@ void describe(V& v, ModelConfig& c) {
          "otherwise.",
      .min = 0,
      .max = 1 << 24});
+}
+
+template <class V>
+void describe(V& v, ModelConfig& c) {
+  describe_sizes(v, c);
+  describe_parts(v, c);
+  describe_attention(v, c);
+  describe_loss_and_memory(v, c);
 }
 
 /// Fills what `config` leaves open from its preset and family. Sizes that stay 0 are the caller's

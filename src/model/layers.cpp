@@ -70,7 +70,7 @@ ops::AttentionShape attention_shape(const GptShape& shape,
 std::string slow_attention_note(const GptShape& shape, DType dtype) {
   const std::string why = ops::slow_on_gpu(attention_shape(shape, 0, dtype, 1));
   if (why.empty())
-    return why;
+    return {};
   return fmt::format(
       "a GPU trains attention with {} in {} without tensor cores, many times slower than it could",
       why, name(dtype));

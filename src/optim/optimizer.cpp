@@ -323,6 +323,7 @@ std::string Optimizer::found_in_sum(const Late& late) const {
 
 std::vector<std::int64_t> Optimizer::state_bytes() const {
   std::vector<std::int64_t> bytes;
+  bytes.reserve(memory_.size());
   for (const device::Buffer& slot : memory_)
     bytes.push_back(static_cast<std::int64_t>(slot.bytes()));
   return bytes;

@@ -64,6 +64,7 @@ std::vector<double> complete_layers(const layout::Plan& plan, const std::vector<
     last = std::max(last, shares[p]);
   }
   std::vector<double> complete;
+  complete.reserve(layers.size());
   for (const auto& [group, share] : layers) complete.push_back(std::max(share, forward_part));
   for (std::size_t layer = complete.size() - 1; layer-- > 0;)
     complete[layer] = std::max(complete[layer], complete[layer + 1]);
@@ -73,6 +74,7 @@ std::vector<double> complete_layers(const layout::Plan& plan, const std::vector<
 /// By layout::readings(plan).
 std::vector<double> reading_shares(const std::vector<double>& complete) {
   std::vector<double> reads;
+  reads.reserve(2 * complete.size());
   for (const double share : complete)
     reads.push_back(forward_part * (1 - (share - forward_part) / (1 - forward_part)));
   for (std::size_t layer = complete.size(); layer-- > 2;) reads.push_back(complete[layer]);

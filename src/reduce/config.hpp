@@ -125,8 +125,9 @@ void describe_gpu(V& v, ParallelConfig& c) {
      .max = 4096});
 }
 
+/// What a rank holds, and how buckets travel between ranks.
 template <class V>
-void describe(V& v, ParallelConfig& c) {
+void describe_ranks(V& v, ParallelConfig& c) {
   v("shard", c.shard,
     {.help =
          "State that is sharded: a rank holds only its own part of it. none: nothing; every rank "
@@ -151,6 +152,10 @@ void describe(V& v, ParallelConfig& c) {
          "How buckets travel between ranks; auto chooses by rank placement: shared memory on one "
          "host; hierarchical where some host has several ranks, equally many or not; else "
          "mpi. With parallel.replicate, between the ranks of one copy; copies exchange messages."});
+}
+
+template <class V>
+void describe_buckets(V& v, ParallelConfig& c) {
   v("bucket_elements", c.bucket_elements,
     {.unit = "elements",
      .help = "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
@@ -170,6 +175,10 @@ void describe(V& v, ParallelConfig& c) {
          "bucket_elements; `trireme plan` shows the names. A baseline; the bits are the same."});
   v("padding", c.padding,
     {.help = "What a bucket's end is padded to; aligned suits every rank count."});
+}
+
+template <class V>
+void describe_sums(V& v, ParallelConfig& c) {
   v("reduction", c.reduction,
     {.help = "Order of gradient sums: sum is fastest, ordered adds in rank order, tree adds "
              "logical_shards in pairs, for the same bits on 1, 2, 4, … ranks. ordered and tree "
@@ -193,6 +202,10 @@ void describe(V& v, ParallelConfig& c) {
          "without gradient accumulation; sends as many times the bytes, takes a further fp32 copy "
          "of what a rank updates, and rounds differently. auto: step, but micro_step with shard: "
          "gradients and parameters, which need it."});
+}
+
+template <class V>
+void describe_overlap(V& v, ParallelConfig& c) {
   v("overlap_gradients", c.overlap_gradients, {.help = "Reduce buckets while backward runs."});
   v("overlap_parameters", c.overlap_parameters,
     {.help =
@@ -211,6 +224,10 @@ void describe(V& v, ParallelConfig& c) {
          "rank holds all parameters then, and holds and sends as much as with shard: gradients."});
   v("cached_shards", c.cached_shards,
     {.help = "Compute shard addresses once; off: in every step."});
+}
+
+template <class V>
+void describe_checks(V& v, ParallelConfig& c) {
   v("check_gradients", c.check_gradients,
     {.help = "Check for NaN and infinities before a bucket is reduced, to name the rank that made "
              "them."});
@@ -224,6 +241,15 @@ void describe(V& v, ParallelConfig& c) {
              "healthy run.",
      .min = 0.0,
      .above_min = true});
+}
+
+template <class V>
+void describe(V& v, ParallelConfig& c) {
+  describe_ranks(v, c);
+  describe_buckets(v, c);
+  describe_sums(v, c);
+  describe_overlap(v, c);
+  describe_checks(v, c);
 }
 
 }  // namespace trireme::reduce

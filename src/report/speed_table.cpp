@@ -165,6 +165,7 @@ std::string tera(double rate) {
 
 std::vector<SpeedRow> speed_rows(const SpeedRequest& request) {
   std::vector<SpeedRow> rows;
+  rows.reserve(request.run_directories.size());
   for (const std::string& directory : request.run_directories)
     rows.push_back(row_of(directory, request));
   for (const auto& goal : request.goals)

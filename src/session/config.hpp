@@ -71,6 +71,7 @@ struct BatchConfig {
   /// The batch sizes of all steps. Requires: the deck was checked.
   [[nodiscard]] data::BatchSizes sizes() const {
     std::vector<data::BatchSizes::Part> later;
+    later.reserve(schedule.size());
     for (const BatchChange& change : schedule) later.push_back({change.step, change.sequences});
     return data::BatchSizes(sequences, later);
   }

@@ -248,7 +248,8 @@ double Session::leaf_norm_squared(std::int64_t number) {
   ops::OrderFreeSum& squares = marks_of(number).leaf_squares->fetched();
   world.sum(squares.words());
   // A leaf's gradient is a sum over its micro-steps.
-  const auto of_a_leaf = static_cast<double>(batches(number).micro_steps() / engine.leaves());
+  const std::int64_t micro_steps = batches(number).micro_steps() / engine.leaves();
+  const auto of_a_leaf = static_cast<double>(micro_steps);
   const auto leaves = static_cast<double>(world.size() * engine.leaves());
   return squares.value() / (of_a_leaf * of_a_leaf * leaves);
 }

@@ -74,7 +74,9 @@ std::unique_ptr<PieceCounts> Counting::count_share(int first_class) {
   bytes_ = text_bytes_ = 0;
   running_ = request_.threads;
   std::vector<std::unique_ptr<PieceCounts>> counts;
+  counts.reserve(static_cast<std::size_t>(request_.threads));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(request_.threads));
   for (int t = 0; t < request_.threads; ++t)
     counts.push_back(std::make_unique<PieceCounts>(first_class, half / request_.threads));
   for (auto& mine : counts) threads.emplace_back([this, &mine] { count_blocks(*mine); });

@@ -232,7 +232,8 @@ void Trainer::count_first_pairs() {
   const auto for_each_pair = [this](auto&& take) {
     for (std::size_t at = 0; at + 1 < cells_.size(); ++at)
       if (cells_[at] >= 0 && cells_[at + 1] >= 0)
-        take(at, static_cast<std::size_t>(cells_[at] * 256 + cells_[at + 1]));
+        take(at,
+             static_cast<std::size_t>(cells_[at]) * 256 + static_cast<std::size_t>(cells_[at + 1]));
   };
   for_each_pair([&](std::size_t at, std::size_t pair) {
     counts[pair] += counts_[piece_of_cell_[at]];

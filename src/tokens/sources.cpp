@@ -248,6 +248,7 @@ std::vector<std::string> find_shards(const std::vector<std::string>& entries,
   Finder finder(key);
   finder.find(entries, false);
   std::vector<std::string> paths;
+  paths.reserve(finder.sources.files.size());
   for (TextFile& file : finder.sources.files) paths.push_back(std::move(file.path));
   return paths;
 }

@@ -80,7 +80,7 @@ void also_write(record::RunFile& file,
   if (!resumed_step)
     for (const record::AlsoFormat format : formats)
       for (const std::string& name : record::also_names(format))
-        if (const std::string old = directory + "/" + name;
+        if (const std::string old = fmt::format("{}/{}", directory, name);
             std::filesystem::exists(old) &&
             !(std::filesystem::is_directory(old) && std::filesystem::is_empty(old)))
           log.warning("{} is of an earlier start, and the run begins anew: it is now {}", old,

@@ -83,7 +83,7 @@ optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
 }
 
 std::string tokenizer_then(const record::CheckpointFacts& facts) {
-  if (const auto known = fact_of(facts.more, tokenizer_fact); !known.empty())
+  if (auto known = fact_of(facts.more, tokenizer_fact); !known.empty())
     return known;
   const std::string tokens = fact_of(facts.deck, "data.train.tokens");
   return tokens.empty() || tokens == "[]" ? fmt::format("{:016x}", text::byte_tokenizer()->hash())
@@ -182,7 +182,7 @@ std::string choose_run_id(const record::RunDirectory& directory,
                           const session::Job& job) {
   if (!resumed)
     return record::new_run_id();
-  const std::string mine = directory.stored_id();
+  std::string mine = directory.stored_id();
   const std::string& theirs = resumed->run_id;
   if (!mine.empty() && !theirs.empty() && mine != theirs)
     throw UserError(

@@ -296,6 +296,7 @@ void Tuner::run(std::vector<Candidate> all) {
 
 void Tuner::run_again() {
   std::vector<Trial> trials;
+  trials.reserve(result_.runs.size());
   for (const Run& one : result_.runs)
     trials.push_back(
         {one.ratio, one.candidate.changes_bits, differences(own_, one.candidate.setting).size()});

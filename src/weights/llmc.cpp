@@ -58,7 +58,7 @@ void expect_header(const std::string& path, const LlmcHeader& header) {
         fmt::format("magic number {}; a model file of llm.c has {}", header[0], llmc_model_magic));
   else if (header[1] != 3 && header[1] != 5)
     say(1, fmt::format("version {}; known are 3 (fp32) and 5 (bf16)", header[1]));
-  throw_findings(std::move(findings));
+  throw_findings(findings);
   const auto bounded = [&](int word, const char* what, std::int64_t most) {
     if (header[static_cast<std::size_t>(word)] < 1 || header[static_cast<std::size_t>(word)] > most)
       say(word, fmt::format("{} {}; 1 to {} are possible", header[static_cast<std::size_t>(word)],

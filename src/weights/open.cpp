@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 constexpr const char* tokenizer_files[] = {"tokenizer.json", "vocab.json", "gpt2_tokenizer.bin"};
 
 /// Bytes leave as 256 tokens without merges, and come back as what they were.
-std::string bytes_recognized(std::string serialized) {
-  const std::string bytes = text::byte_tokenizer()->serialized();
+std::string bytes_recognized(const std::string& serialized) {
+  std::string bytes = text::byte_tokenizer()->serialized();
   if (serialized == bytes)
     return bytes;
   const text::Vocabulary vocabulary = text::vocabulary_from(serialized);

@@ -79,7 +79,7 @@ struct DeckBench : Common {
 };
 
 std::shared_ptr<DeckBench> declare_deck_bench(CLI::App& command, bool required) {
-  const auto asked = std::make_shared<DeckBench>();
+  auto asked = std::make_shared<DeckBench>();
   add_common(command, *asked);
   add_deck(command, asked->deck)->required(required);
   return asked;

@@ -34,9 +34,10 @@ Hosts Hosts::apart(int ranks) {
 
 Hosts Hosts::in_blocks(int ranks, int hosts) {
   std::vector<int> host_of;
-  for (int host = 0; host < hosts; ++host)
-    host_of.insert(host_of.end(),
-                   static_cast<std::size_t>(ranks / hosts + (host < ranks % hosts ? 1 : 0)), host);
+  for (int host = 0; host < hosts; ++host) {
+    const int here = ranks / hosts + (host < ranks % hosts ? 1 : 0);
+    host_of.insert(host_of.end(), static_cast<std::size_t>(here), host);
+  }
   return Hosts(host_of);
 }
 

@@ -49,6 +49,7 @@ void add_traffic(std::vector<std::int64_t>& bytes,
                  const std::vector<int>& ranks,
                  const Traffic& traffic) {
   std::vector<int> host_of;
+  host_of.reserve(ranks.size());
   for (const int rank : ranks) host_of.push_back(hosts.host_of(rank));
   const Hosts own(host_of);
   const std::vector<std::int64_t> added = traffic(own);
@@ -129,6 +130,7 @@ std::vector<std::int64_t> all_gather_traffic(Transport transport,
   if (transport == Transport::mpi)
     return ring_traffic(dtype, hosts, shard_elements);
   std::vector<std::int64_t> bytes;
+  bytes.reserve(static_cast<std::size_t>(hosts.count()));
   for (int host = 0; host < hosts.count(); ++host)
     bytes.push_back(static_cast<std::int64_t>(hosts.members(host).size()) * (hosts.count() - 1) *
                     shard_elements * bytes_of(dtype));

@@ -57,6 +57,7 @@ struct Differences {
 std::string text_of(const Differences::Values& fact, int size) {
   std::vector<std::pair<std::vector<int>, std::string>> by_first_rank;
   std::vector<int> without;
+  without.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) without.push_back(rank);
   for (const auto& [value, ranks] : fact.ranks) {
     for (const int rank : ranks) std::erase(without, rank);
@@ -103,7 +104,7 @@ void expect_agreement(World& world, const std::vector<Fact>& facts, std::string_
     throw FailedElsewhere(0, text);
   CommError error("the machine", what, text, __FILE__, __LINE__);
   error.mark_known_to_all();
-  throw error;
+  throw error;  // NOLINT(misc-throw-by-value-catch-by-reference): it is marked first
 }
 
 std::vector<std::size_t> differing(World& world, std::span<const std::uint64_t> values) {

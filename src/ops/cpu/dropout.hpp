@@ -52,6 +52,7 @@ struct DropoutRun {
 /// dropout_run_elements. The result points into `run`.
 TRIREME_INLINE const float* dropout_run(
     DropoutRun& run, const Dropout& d, std::int64_t row, std::int64_t first, std::int64_t count) {
+  // Where active(), there is a sample (ops/dispatch.hpp). NOLINTNEXTLINE(*-core.NullDereference)
   const std::uint64_t sample = *d.first_sample + static_cast<std::uint64_t>(row);
   const std::int64_t skipped = first % 4;
   for (std::int64_t i = 0; i < skipped + count; i += 64)

@@ -80,7 +80,7 @@ struct Retention {
   std::int64_t keep = 0;
   std::int64_t keep_every = 0;
 
-  // Implicit: most callers have a number alone.
+  // Implicit: most callers have a number alone. NOLINTNEXTLINE(google-explicit-constructor)
   Retention(std::int64_t newest = 0, std::int64_t every = 0) : keep(newest), keep_every(every) {}
   [[nodiscard]] bool milestone(std::int64_t step) const {
     return keep_every > 0 && step % keep_every == 0;

@@ -62,7 +62,7 @@ TRIREME_AVX512 void load_transposed_tile(
       float* at = to + column * tile + row;
       if (count == lanes) {
 #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) _mm512_storeu_si512(at + i * tile, line[i]);
+        for (std::int64_t i = 0; i < 16; ++i) _mm512_storeu_si512(at + i * tile, line[i]);
       } else {
         for (std::int64_t i = 0; i < count; ++i) _mm512_storeu_si512(at + i * tile, line[i]);
       }

@@ -53,7 +53,7 @@ TRIREME_AVX512_INLINE void random_words_128(std::uint32_t* words,
   const __m512i places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   __m512i c[blocks][4];
   for (int b = 0; b < blocks; ++b) {
-    const std::uint64_t begin = first + 16U * static_cast<unsigned>(b);
+    const std::uint64_t begin = first + std::uint64_t{16} * static_cast<unsigned>(b);
     c[b][0] = _mm512_add_epi32(every(static_cast<std::uint32_t>(begin)), places);
     const __mmask16 carried = _mm512_cmplt_epu32_mask(c[b][0], places);
     const __m512i upper = every(static_cast<std::uint32_t>(begin >> 32U));

@@ -48,18 +48,18 @@ template <class Combine>
 TRIREME_AVX512_BF16_INLINE __m512 across(const float (*line)[lanes], const Combine& combine) {
   __m512 half[8], quarter[4], eighth[2];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
+  for (std::int64_t i = 0; i < 8; ++i) {
     const __m512 a = _mm512_load_ps(line[2 * i]), b = _mm512_load_ps(line[2 * i + 1]);
     half[i] = combine(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
   }
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
+  for (std::int64_t i = 0; i < 4; ++i) {
     const __m512d a = _mm512_castps_pd(half[2 * i]), b = _mm512_castps_pd(half[2 * i + 1]);
     quarter[i] = combine(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
                          _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
   }
 #pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i)
+  for (std::int64_t i = 0; i < 2; ++i)
     eighth[i] = combine(_mm512_shuffle_f32x4(quarter[2 * i], quarter[2 * i + 1], 0x88),
                         _mm512_shuffle_f32x4(quarter[2 * i], quarter[2 * i + 1], 0xdd));
   return combine(_mm512_shuffle_f32x4(eighth[0], eighth[1], 0x88),
