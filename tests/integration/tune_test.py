@@ -122,7 +122,8 @@ class Tune(TrainingTest):
         self.tuned(ranks=1)
 
     def test_an_interrupted_one_leaves_nothing(self):
-        command = [*launch(2), "tune", self.deck, "--seconds", "600", "--output", self.path("tuned.yaml")]
+        # Steps so long that measuring takes minutes: the signal comes before its end, on a busy machine too.
+        command = [*launch(2), "tune", self.deck, "model.layers=12", "model.channels=512", "--seconds", "600", "--output", self.path("tuned.yaml")]
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             self.addCleanup(running.kill)
             self.wait_for_line(running, "measuring")
