@@ -18,7 +18,7 @@ namespace {
 constexpr int most_steps = 8;
 constexpr double equal_within = 1e-9;
 
-/// What the engine is told in a micro-step. Of what happens at the same moment a layer's gradients
+/// What the engine learns in a micro-step. Of what happens at the same moment a layer's gradients
 /// are complete before the next layer is read, and that before it writes.
 struct Event {
   enum class Kind : std::uint8_t { ready, read, write };

@@ -167,7 +167,7 @@ class Engine {
   /// For an optimizer that sends pieces of owned() by itself, for these buckets (transfers.hpp):
   /// `carrier` sends what begin_transfer() begins. It calls this again with null before it ends.
   void carry_by(Carrier* carrier, std::span<const BucketIndex> buckets);
-  /// Enqueues a transfer behind what compute and the collectives' queue have been given. All ranks
+  /// Enqueues a transfer after what compute and the collectives' queue have been given. All ranks
   /// make these calls, and those of mark_updated(), in the same order.
   void begin_transfer(BucketIndex bucket, Way way);
   /// Compute waits for this transfer of the current step.
