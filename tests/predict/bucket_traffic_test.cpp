@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 
 #include "predict/compute_cost.hpp"
+#include "predict/links.hpp"
 
 namespace trireme::predict {
 namespace {
@@ -17,17 +18,11 @@ namespace {
 using comm::Reduction, comm::Transport;
 
 /// Every operation takes a microsecond and `per_byte` seconds per byte.
-Link priced_link(Transport transport, std::int64_t ranks, std::int64_t hosts, double per_byte) {
-  Link link{.transport = transport,
-            .hosts = hosts,
-            .ranks = ranks,
-            .sums_s = 1e-5,
-            .control_s = 2e-5,
-            .collectives = {}};
-  for (const auto& [operation, name] : EnumNames<Operation>::table)
-    link.collectives.push_back(
-        {.operation = operation, .latency_s = 1e-6, .seconds_per_byte = per_byte, .points = {}});
-  return link;
+Link microsecond_link(Transport transport,
+                      std::int64_t ranks,
+                      std::int64_t hosts,
+                      double per_byte) {
+  return priced_link(transport, ranks, hosts, 1e-6, per_byte);
 }
 
 Machine linked_machine(std::vector<Link> links) {
@@ -90,8 +85,8 @@ TEST(Wires, OfTwoCopiesOnAHost) {
 
 /// Inside 2 ns and across 5 ns per byte: a bucket of B bytes in copies of two takes 2 B + 5 B / 2.
 TEST(BucketTraffic, AddsTheSecondReductionOfCopies) {
-  const Machine machine = linked_machine(
-      {priced_link(Transport::shared_memory, 2, 1, 2e-9), priced_link(Transport::mpi, 2, 2, 5e-9)});
+  const Machine machine = linked_machine({microsecond_link(Transport::shared_memory, 2, 1, 2e-9),
+                                          microsecond_link(Transport::mpi, 2, 2, 5e-9)});
   const layout::Plan plan(table_of(3), {.ranks = 2, .bucket_elements = 1, .replicas = 2});
   const layout::BudgetOptions options;
   const BucketTraffic traffic(
@@ -109,7 +104,7 @@ TEST(BucketTraffic, AddsTheSecondReductionOfCopies) {
 }
 
 TEST(BucketTraffic, NamesTheLinkAcrossCopiesThatIsMissing) {
-  const Machine machine = linked_machine({priced_link(Transport::shared_memory, 2, 1, 2e-9)});
+  const Machine machine = linked_machine({microsecond_link(Transport::shared_memory, 2, 1, 2e-9)});
   const layout::Plan plan(table_of(3), {.ranks = 2, .bucket_elements = 1, .replicas = 2});
   const BucketTraffic traffic(
       machine, plan, {},
@@ -122,7 +117,7 @@ TEST(BucketTraffic, NamesTheLinkAcrossCopiesThatIsMissing) {
 /// plan counts.
 TEST(BucketTraffic, SendsTheBytesOfThePlan) {
   const Machine machine = linked_machine(
-      {priced_link(Transport::mpi, 2, 2, 1e-9), priced_link(Transport::mpi, 2, 1, 1e-9)});
+      {microsecond_link(Transport::mpi, 2, 2, 1e-9), microsecond_link(Transport::mpi, 2, 1, 1e-9)});
   Machine ordered = machine;
   for (Link& link : ordered.links) link.reduction = Reduction::ordered;
   std::mt19937 random(11);

@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 
+#include "predict/links.hpp"
+
 namespace trireme::predict {
 namespace {
 
@@ -12,16 +14,7 @@ using comm::Reduction, comm::Transport;
 
 /// Every operation takes `latency` and a nanosecond per byte.
 Link link_of(Transport transport, std::int64_t ranks, std::int64_t hosts, double latency) {
-  Link link{.transport = transport,
-            .hosts = hosts,
-            .ranks = ranks,
-            .sums_s = 1e-5,
-            .control_s = 2e-5,
-            .collectives = {}};
-  for (const auto& [operation, name] : EnumNames<Operation>::table)
-    link.collectives.push_back(
-        {.operation = operation, .latency_s = latency, .seconds_per_byte = 1e-9, .points = {}});
-  return link;
+  return priced_link(transport, ranks, hosts, latency, 1e-9);
 }
 
 Machine machine_of(std::vector<Link> links) {
