@@ -382,8 +382,6 @@ class Maker {
     nn::LinearShape product = head_shape();
     const auto of_rows = [&](std::int64_t m) {
       product.rows = m;
-      product.piece_rows =
-          nn::BatchSize{request_.micro_sequences, shape_.context, dtype_}.piece_rows(m);
       return std::make_shared<nn::LinearProducts>(device_, product, request_.options.products);
     };
     const auto usual = of_rows(part), last = of_rows(chunk % part > 0 ? chunk % part : part);

@@ -117,7 +117,7 @@ class LayerBench {
                         products_.count,
                         threads,
                         0,
-                        ops::product_library(device_, s),
+                        ops::product_library(device_),
                         {}};
     };
     const ops::MatmulShape forward{.m = p.rows,
@@ -152,7 +152,7 @@ class LayerBench {
         "input", input, [=, &s] { linear->backward_input(dx, dy, weight, s); }, in_one.input);
     add(
         "weight", gradient, [=, &s] { linear->backward_weight(dweight, dy, x, s); }, in_one.weight);
-    if (device_.kind() != device::Kind::cpu || !ops::has_onednn())
+    if (device_.kind() != device::Kind::cpu || !ops::library_multiplies(dtype_))
       return;
     for (const bool packed : {false, true}) {
       if (!packed && field == Field::likely)
@@ -283,7 +283,7 @@ std::int64_t rows_in_time(const std::vector<ListedProduct>& products,
       products, {}, [](const ListedProduct& p) { return p.products.in * p.products.out; });
   const std::int64_t all = largest.products.rows;
   for (std::int64_t rows = std::min(all, least); rows < all; rows = std::min(all, rows * factor)) {
-    largest.products.rows = largest.products.piece_rows = rows;
+    largest.products.rows = rows;
     for (const ProductRow& row :
          measure_products({largest}, dtype, device, world, omp_get_max_threads(), Field::likely,
                           {.repetitions = 1, .warmups = 0}, options))
@@ -315,7 +315,7 @@ std::vector<double> measure_ceilings(const model::GptShape& shape,
                                   : rows_in_time(products, dtype, device, *alone, options);
     for (ListedProduct& p : products)
       if (p.products.rows > most)
-        p.products.rows = p.products.piece_rows = most;
+        p.products.rows = most;
     for (const ProductRow& row :
          measure_products(products, dtype, device, *alone, omp_get_max_threads(), Field::likely,
                           briefly, options))

@@ -71,7 +71,6 @@ LinearShape Head::shape(const BatchSize& size, std::int64_t rows) const {
   return {.rows = rows,
           .in = config_.channels,
           .out = config_.vocabulary,
-          .piece_rows = size.piece_rows(rows),
           .dtype = size.dtype,
           .y = logits_};
 }

@@ -12,8 +12,8 @@
 // Within a chunk logits are made and go into the loss in parts (HeadConfig::loss_rows): a GPU finds
 // few rows in its cache, where the loss reads them and writes their gradient in their place.
 //
-// Logits, loss and gradient of the input of a row have the same bits in a chunk of any rows, where
-// products promise that (ops::rows_are_independent). The weight's gradient is added up chunk by
+// Logits, loss and gradient of the input of a row have the same bits in a chunk of any rows on a
+// CPU (ops::rows_are_independent). The weight's gradient is added up chunk by
 // chunk, so its rounding depends on where chunks end. That follows from vocabulary, context and,
 // for short contexts, the most sequences at a time: never from threads, ranks or the batch at hand.
 #pragma once

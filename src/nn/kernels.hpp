@@ -27,10 +27,6 @@ struct BatchSize {
   CacheSize cache{};
 
   [[nodiscard]] std::int64_t rows() const { return sequences * context; }
-  /// In which pieces a linear layer takes `rows` rows: sequence by sequence.
-  [[nodiscard]] std::int64_t piece_rows(std::int64_t rows) const {
-    return rows < context ? rows : context;
-  }
 };
 
 class Kernels {

@@ -20,7 +20,6 @@ LinearShape Linear::shape(const BatchSize& size) const {
   return {.rows = size.rows(),
           .in = config_.in,
           .out = config_.out,
-          .piece_rows = size.piece_rows(size.rows()),
           .bias = config_.bias,
           .dtype = size.dtype,
           .y = size.dtype,

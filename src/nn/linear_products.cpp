@@ -6,20 +6,16 @@
 namespace trireme::nn {
 namespace {
 
-ops::MatmulShape forward_shape(const device::Device& device, const LinearShape& shape) {
-  ops::MatmulShape product{
-      .m = shape.rows,
-      .n = shape.out,
-      .k = shape.in,
-      .b_transposed = true,
-      .a = shape.dtype,
-      .b = shape.dtype,
-      .c = shape.y,
-      .bias = shape.bias,
-      .epilogue = shape.gelu_after ? ops::Epilogue::gelu : ops::Epilogue::none};
-  if (device.kind() == device::Kind::cpu && !ops::rows_are_independent(device, product))
-    product.m = shape.piece_rows;
-  return product;
+ops::MatmulShape forward_shape(const LinearShape& shape) {
+  return {.m = shape.rows,
+          .n = shape.out,
+          .k = shape.in,
+          .b_transposed = true,
+          .a = shape.dtype,
+          .b = shape.dtype,
+          .c = shape.y,
+          .bias = shape.bias,
+          .epilogue = shape.gelu_after ? ops::Epilogue::gelu : ops::Epilogue::none};
 }
 
 }  // namespace
@@ -27,10 +23,7 @@ ops::MatmulShape forward_shape(const device::Device& device, const LinearShape& 
 LinearProducts::LinearProducts(device::Device& device,
                                const LinearShape& shape,
                                const ops::ProductOptions& options)
-    : shape_(shape), options_(options), forward_(device, forward_shape(device, shape), options) {
-  TRIREME_EXPECT(shape.rows % shape.piece_rows == 0, "{} rows in pieces of {}", shape.rows,
-                 shape.piece_rows);
-}
+    : shape_(shape), options_(options), forward_(device, forward_shape(shape), options) {}
 
 void LinearProducts::prepare_backward(device::Device& device) {
   if (input_)
@@ -61,24 +54,15 @@ void LinearProducts::prepare_backward(device::Device& device) {
 
 void LinearProducts::forward(
     View y, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const {
-  const std::int64_t n = forward_.shape().m;
-  for (std::int64_t begin = 0; begin < shape_.rows; begin += n) {
-    const ConstView from = x.slice(begin * shape_.in, n * shape_.in);
-    const View to = y.slice(begin * shape_.out, n * shape_.out);
-    if (shape_.bias)
-      forward_(from, weight, bias, to, s);
-    else
-      forward_(from, weight, to, s);
-  }
+  if (shape_.bias)
+    forward_(x, weight, bias, y, s);
+  else
+    forward_(x, weight, y, s);
 }
 
 void LinearProducts::forward_gelu(
     View y, View z, ConstView x, ConstView weight, ConstView bias, device::Stream& s) const {
-  const std::int64_t n = forward_.shape().m;
-  for (std::int64_t begin = 0; begin < shape_.rows; begin += n)
-    forward_(x.slice(begin * shape_.in, n * shape_.in), weight, bias,
-             z.slice(begin * shape_.out, n * shape_.out),
-             y.slice(begin * shape_.out, n * shape_.out), s);
+  forward_(x, weight, bias, z, y, s);
 }
 
 void LinearProducts::backward_input_gelu(

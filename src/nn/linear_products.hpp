@@ -6,10 +6,8 @@
 // gradients are fp32 and added to. All other dtypes are `dtype`, except y, which may be fp32
 // (logits).
 //
-// On a CPU the result of a row of y does not depend on B. Where products do not have that by
-// themselves (ops::rows_are_independent), forward goes through the rows in equal pieces of
-// `piece_rows`, which do not depend on B. A GPU takes all rows at once; there it holds up to the
-// rounding of sums.
+// On a CPU the result of a row of y does not depend on the other rows (ops::rows_are_independent);
+// on a GPU that holds up to the rounding of sums.
 //
 // A layer may have a GELU after it or before it: forward_gelu() and backward_input_gelu() compute
 // it within the product where the device can (ops::Epilogue). `z` = [rows, out] or [rows, in] is
@@ -26,7 +24,6 @@ namespace trireme::nn {
 
 struct LinearShape {
   std::int64_t rows = 0, in = 0, out = 0;
-  std::int64_t piece_rows = 0;  ///< divides rows
   bool bias = false;
   DType dtype = DType::f32;
   DType y = DType::f32;
@@ -70,7 +67,7 @@ class LinearProducts {
  private:
   LinearShape shape_;
   ops::ProductOptions options_;
-  ops::Matmul forward_;  // of one piece
+  ops::Matmul forward_;
   std::optional<ops::Matmul> input_;
   std::optional<ops::Matmul> weight_;
 };

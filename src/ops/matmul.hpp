@@ -85,18 +85,16 @@ class Matmul {
 /// loss there is in docs/figures.md; Intel's halves it.
 bool has_fast_bf16(const device::Device& device);
 
-/// Whether a row of C has the same bits whatever the number of rows and its place among them. A
-/// matrix library may add up in another order when the rows are more or fewer; our kernels do not.
-bool rows_are_independent(const device::Device& device, const MatmulShape& shape);
+/// Whether a row of C has the same bits whatever the number of rows and its place among them. Our
+/// kernels, which a CPU runs, promise that; a matrix library may add up in another order when the
+/// rows are more or fewer.
+bool rows_are_independent(const device::Device& device);
 
-/// Whether this build has oneDNN, the CPU's matrix library. Without it, processors with AVX-512
-/// train all the same, and on others a Matmul throws a DeviceError.
-bool has_onednn();
-
-/// "2.6.3": the version found at run time; "not in this build" without.
+/// "2.6.3": that of oneDNN, a matrix library that products are measured beside, at run time; "not in
+/// this build" without.
 const char* onednn_version();
 
-/// Who computes such a product: "trireme", "cuBLASLt" or "oneDNN 2.6.3".
-std::string product_library(const device::Device& device, const MatmulShape& shape);
+/// Who computes products: "trireme" or "cuBLASLt".
+std::string product_library(const device::Device& device);
 
 }  // namespace trireme::ops

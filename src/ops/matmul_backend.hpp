@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implementations of Matmul, one class per backend: our kernels and oneDNN on a CPU (cpu/matmul.cpp
-// chooses, cpu/README.md has the table), cuBLASLt on a GPU. What is decided for a shape (blocking,
+// Implementations of Matmul, one class per backend: our kernels on a CPU (cpu/matmul.cpp chooses,
+// cpu/README.md has the table), cuBLASLt on a GPU. What is decided for a shape (blocking,
 // algorithm, scratch) is decided in their constructors.
 #pragma once
 
@@ -53,8 +53,6 @@ struct Matmul::Implementation {
 
 std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,
                                                         const MatmulShape& shape);
-std::unique_ptr<Matmul::Implementation> make_onednn_matmul(device::Device& device,
-                                                           const MatmulShape& shape);
 /// In builds with CUDA.
 std::unique_ptr<Matmul::Implementation> make_matmul_cuda(device::Device& device,
                                                          const MatmulShape& shape,

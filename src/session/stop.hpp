@@ -10,9 +10,10 @@
 // file that would exceed `ulimit -f` is an error that names the file.
 //
 // 1. The signals are blocked in every thread and polled between steps; no handler ever runs. Any
-//    handler would be unsafe: oneDNN's generated fp32 kernels point the stack register at a buffer
-//    of their own, and the kernel would write the signal frame over the heap before it (observed:
-//    "corrupted size vs. prev_size" after a SIGTERM in the middle of a matrix product).
+//    handler would be unsafe: oneDNN's generated fp32 kernels, with which the ceiling of a run is
+//    measured, point the stack register at a buffer of their own, and the kernel would write the
+//    signal frame over the heap before it (observed: "corrupted size vs. prev_size" after a SIGTERM
+//    in the middle of a matrix product).
 // 2. So SignalScope is made before the first thread, MPI's included: threads inherit the mask.
 // 3. Ranks agree at the end of a step: they add up their requests, and all act on the sum, so
 //    they act at the same step even when only one of them received a signal.

@@ -329,10 +329,8 @@ TEST(LinearProducts, AreTheFlopsOfTheWeightsTheyMultiply) {
     for (const device::Kind kind : {device::Kind::cpu, device::Kind::cuda}) {
       const GptShape shape = preset(which);
       double flops = 0;
-      for (const nn::ListedProduct& p : linear_products(shape, DType::bf16, 4, kind)) {
-        EXPECT_EQ(p.products.rows % p.products.piece_rows, 0) << p.layer;
+      for (const nn::ListedProduct& p : linear_products(shape, DType::bf16, 4, kind))
         flops += 3 * p.flops() * static_cast<double>(p.count);
-      }
       const auto C = static_cast<double>(shape.channels), L = static_cast<double>(shape.layers);
       const double weights = 12 * C * C * L + static_cast<double>(shape.vocabulary) * C;
       EXPECT_DOUBLE_EQ(flops, 6 * weights * 4 * static_cast<double>(shape.context));

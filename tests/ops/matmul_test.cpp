@@ -7,7 +7,10 @@
 
 #include <gmock/gmock.h>
 
+#include "base/round_up.hpp"
+
 #include "ops/cpu/onednn/library_matmul.hpp"
+#include "ops/cpu/vector_matmul.hpp"
 #include "ops/cpu/x86/amx_matmul.hpp"
 #include "ops/cpu/x86/avx512_matmul.hpp"
 #include "ops/elementwise.hpp"
@@ -65,29 +68,17 @@ class MatmulTest : public OpsTest {
       matmul(a.view(), b.view(), c.view(), stream());
   }
 
-  /// The tolerance of `products` in whatever order a library adds them up, at worst each to the sum
-  /// of all before it, as oneDNN 2.6 does on aarch64 in the last rows and columns. Of normal
-  /// numbers the i-th of these sums is about sqrt(i), and its rounding, at most u = 2^-24 of that,
-  /// has a variance of u^2 i / 3. All k add up to a deviation of u k / sqrt(6), where the largest
-  /// element is 3 sqrt(k) or more; seven deviations are u sqrt(k) of it. Our own kernels add at
-  /// most 1024 products to one sum, and u sqrt(1024) is the tolerance that they are held to.
-  [[nodiscard]] double any_order(std::int64_t products) const {
-    return std::max(tolerance().matmul, std::ldexp(1.0, -24) * std::sqrt(products));
-  }
-
   void check(const MatmulShape& s, const ops::ProductOptions& options = {}) {
     SCOPED_TRACE(text(s));
     const Matmul matmul(device(), s, options);
-    const bool ours = rows_are_independent(device(), s);
-    compare(s, ours ? tolerance().matmul : any_order(s.k),
-            [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
-              call(matmul, a, b, bias, c);
-            });
+    compare(s, [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
+      call(matmul, a, b, bias, c);
+    });
   }
   /// Matmul takes one kind of kernel; here any.
-  void check(const MatmulShape& s, Matmul::Implementation& kernel, double most) {
+  void check(const MatmulShape& s, Matmul::Implementation& kernel) {
     SCOPED_TRACE(text(s));
-    compare(s, most, [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
+    compare(s, [&](const Tensor& a, const Tensor& b, const Tensor& bias, Tensor& c) {
       kernel.run(a.view().data, b.view().data, s.bias ? bias.view().data : nullptr, c.view().data,
                  stream());
     });
@@ -95,7 +86,7 @@ class MatmulTest : public OpsTest {
 
  private:
   template <class Run>
-  void compare(const MatmulShape& s, double most, const Run& run) {
+  void compare(const MatmulShape& s, const Run& run) {
     const auto av = rounded_to(s.a, normals(1, s.m * s.k));
     const auto bv = rounded_to(s.b, normals(2, s.k * s.n));
     const auto biasv = rounded_to(s.b, normals(3, s.n));
@@ -103,7 +94,7 @@ class MatmulTest : public OpsTest {
     const auto a = tensor(s.a, av), b = tensor(s.b, bv), bias = tensor(s.b, biasv);
     auto c = tensor(s.c, cv);
     run(a, b, bias, c);
-    expect_near(c.values(), reference(s, av, bv, biasv, cv), most, "C");
+    expect_near(c.values(), reference(s, av, bv, biasv, cv), tolerance().matmul, "C");
   }
 };
 
@@ -160,15 +151,29 @@ TEST_P(MatmulTest, AgreesWithReferenceAtAwkwardSizes) {
     }
 }
 
-bool has_pairs() {
+using Kernel = std::unique_ptr<Matmul::Implementation>;
+
+/// Every kernel that this processor has for a shape, also those that it never takes.
+std::vector<std::pair<std::string, Kernel>> kernels_for(device::Device& device,
+                                                        const MatmulShape& s) {
+  using ops::cpu::vectors::Vectors;
+  std::vector<std::pair<std::string, Kernel>> all;
+  for (const Vectors vectors : {Vectors::plain, Vectors::avx2})
+    if (vectors <= ops::cpu::vectors::best())
+      all.emplace_back(vectors == Vectors::plain ? "plain" : "AVX2",
+                       ops::cpu::vectors::make_matmul(device, s, vectors));
+  if (ops::cpu::avx512::multiplies(s)) {
+    all.emplace_back("AVX-512", ops::cpu::avx512::make_matmul(device, s, false));
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return false;
+    if (s.a == DType::bf16 && __builtin_cpu_supports("avx512bf16"))
+      all.emplace_back("AVX-512 BF16", ops::cpu::avx512::make_matmul(device, s, true));
 #endif
+  }
+  if (ops::cpu::amx::multiplies(s))
+    all.emplace_back("AMX", ops::cpu::amx::make_matmul(device, s));
+  return all;
 }
 
-/// Also those that a processor with better ones never takes.
 TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
   if (device().kind() != device::Kind::cpu)
     GTEST_SKIP() << "kernels of the CPU";
@@ -181,45 +186,61 @@ TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
       s.bias = (mode & 4) != 0;
       s.c = s.bias ? dtype() : DType::f32;
       s.accumulate = !s.bias;
-      if (ops::has_onednn())
-        check(s, *ops::make_onednn_matmul(device(), s), any_order(s.k));
-      if (ops::cpu::avx512::multiplies(s))
-        for (const bool pairs : {false, true})
-          if (!pairs || has_pairs())
-            check(s, *ops::cpu::avx512::make_matmul(device(), s, pairs), tolerance().matmul);
-      if (ops::cpu::amx::multiplies(s))
-        check(s, *ops::cpu::amx::make_matmul(device(), s), tolerance().matmul);
+      for (const auto& [name, kernel] : kernels_for(device(), s)) {
+        SCOPED_TRACE(name);
+        check(s, *kernel);
+      }
     }
 }
 
-/// bf16 that is widened for lack of fast pairs is multiplied as fp32 of the same values is, to the
-/// bit; rounded to bf16 once.
-TEST_P(MatmulTest, WidenedBf16IsMultipliedAsFp32) {
-  if (device().kind() != device::Kind::cpu || dtype() != DType::bf16)
-    GTEST_SKIP() << "bf16 on a CPU";
-  auto s = shape(65, 67, 2085);
-  if (!ops::cpu::avx512::multiplies(s))
-    GTEST_SKIP() << "no AVX-512";
+/// The sum that a kernel with fused multiplication and addition makes of fp32, block by block of K.
+Values fused_sums(const MatmulShape& s, const Values& a, const Values& b) {
+  const std::int64_t most = s.a_transposed ? 384 : 1024, line = 16;
+  const std::int64_t blocks = divided_up(s.k, most);
+  const std::int64_t block = rounded_up(divided_up(s.k, blocks), line);
+  Values result;
+  for (std::int64_t i = 0; i < s.m; ++i)
+    for (std::int64_t j = 0; j < s.n; ++j) {
+      float total = 0;
+      for (std::int64_t begin = 0; begin < s.k; begin += block) {
+        float sum = 0;
+        for (std::int64_t k = begin; k < std::min(begin + block, s.k); ++k) {
+          const auto of_a = static_cast<std::size_t>(s.a_transposed ? k * s.m + i : i * s.k + k);
+          const auto of_b = static_cast<std::size_t>(s.b_transposed ? j * s.k + k : k * s.n + j);
+          sum = std::fma(static_cast<float>(a[of_a]), static_cast<float>(b[of_b]), sum);
+        }
+        total = begin == 0 ? sum : total + sum;
+      }
+      result.push_back(total);
+    }
+  return result;
+}
+
+/// Sums of fp32, and of bf16 that is widened, have the bits of fused additions in the order of K: on
+/// all processors that fuse them, so the same bits. Rounded to bf16 once.
+TEST_P(MatmulTest, KernelsThatFuseAdditionsHaveTheSameBits) {
+  if (device().kind() != device::Kind::cpu)
+    GTEST_SKIP() << "kernels of the CPU";
+  auto s = shape(19, 37, 2085);
   const auto av = rounded_to(s.a, normals(1, s.m * s.k));
   const auto bv = rounded_to(s.b, normals(2, s.k * s.n));
-  for (int mode = 0; mode < 4; ++mode) {
+  const auto a = tensor(s.a, av), b = tensor(s.b, bv);
+  for (int mode = 0; mode < 8; ++mode) {
     s.a_transposed = (mode & 1) != 0;
     s.b_transposed = (mode & 2) != 0;
-    auto wide = s, narrow = s;
-    wide.a = wide.b = wide.c = narrow.c = DType::f32;
-    const Values none(static_cast<std::size_t>(s.m * s.n));
-    auto exact = tensor(DType::f32, none), sums = tensor(DType::f32, none);
-    auto c = tensor(DType::bf16, none);
-    const auto run = [&](const MatmulShape& of, Tensor& to) {
-      const auto a = tensor(of.a, av), b = tensor(of.b, bv);
-      ops::cpu::avx512::make_matmul(device(), of, false)
-          ->run(a.view().data, b.view().data, nullptr, to.view().data, stream());
-    };
-    run(wide, exact);
-    run(narrow, sums);
-    run(s, c);
-    EXPECT_EQ(sums.values(), exact.values()) << text(s);
-    EXPECT_EQ(c.values(), rounded_to(DType::bf16, exact.values())) << text(s);
+    s.c = (mode & 4) != 0 ? DType::f32 : dtype();
+    const Values expected = rounded_to(s.c, fused_sums(s, av, bv));
+    for (const auto& [name, kernel] : kernels_for(device(), s)) {
+#if defined(__x86_64__)
+      if (name == "plain")
+        continue;  // SSE2 rounds each product
+#endif
+      if (name == "AVX-512 BF16" || name == "AMX")
+        continue;  // two products at a time
+      auto c = tensor(s.c, s.m * s.n);
+      kernel->run(a.view().data, b.view().data, nullptr, c.view().data, stream());
+      EXPECT_EQ(c.values(), expected) << name << ", " << text(s);
+    }
   }
 }
 
@@ -298,7 +319,7 @@ TEST_P(MatmulTest, ARowHasTheSameBitsInAnyBatchWhereRowsAreIndependent) {
            {51, 257}, {33, 48}, {200, 129}, {64, 64}, {1, 2050}, {7, 1}}) {
     auto whole = shape(61, n, k);
     whole.b_transposed = true;
-    if (!rows_are_independent(device(), whole))
+    if (!ops::rows_are_independent(device()))
       GTEST_SKIP() << "this library may add up a row in another order";
     const auto a = tensor(dtype(), normals(1, 61 * k)), b = tensor(dtype(), normals(2, n * k));
     auto together = tensor(dtype(), 61 * n), apart = tensor(dtype(), 61 * n);
@@ -318,7 +339,7 @@ TEST_P(MatmulTest, ARowHasTheSameBitsInAnyBatchWhereRowsAreIndependent) {
 
 /// The other product beside ours; benches compare with it.
 TEST_P(MatmulTest, TheLibraryAloneAgreesWithReference) {
-  if (GetParam().kind != device::Kind::cpu || !ops::has_onednn()) {
+  if (GetParam().kind != device::Kind::cpu || !ops::library_multiplies(dtype())) {
     EXPECT_THROW(ops::LibraryMatmul(device(), shape(20, 48, 33), false), DeviceError);
     return;
   }
@@ -487,9 +508,9 @@ TEST_P(MatmulTest, CountsFlops) {
 TRIREME_ON_BACKENDS(MatmulTest);
 
 TEST(MatrixLibrary, HasAVersion) {
-  EXPECT_THAT(
-      ops::onednn_version(),
-      testing::MatchesRegex(ops::has_onednn() ? "[0-9]+\\.[0-9]+\\.[0-9]+" : "not in this build"));
+  EXPECT_THAT(ops::onednn_version(),
+              testing::MatchesRegex(ops::library_multiplies(DType::f32) ? "[0-9]+\\.[0-9]+\\.[0-9]+"
+                                                                        : "not in this build"));
 }
 
 }  // namespace

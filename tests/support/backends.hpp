@@ -54,23 +54,9 @@ inline std::unique_ptr<device::Device> make_device(const Backend& backend, int t
                                            : device::make_cuda_device(0);
 }
 
-inline bool multiplies_bf16(const Backend& backend) {
-  const auto device = make_device(backend, 1);
-  try {
-    const ops::Matmul probe(
-        *device, {.m = 2, .n = 2, .k = 2, .a = DType::bf16, .b = DType::bf16, .c = DType::bf16});
-    return true;
-  } catch (const DeviceError& error) {
-    std::printf("[ SKIPPED  ] %s: %s\n", backend.name.c_str(), error.what());
-    return false;
-  }
-}
-
 inline std::vector<Backend> find_backends() {
-  std::vector<Backend> found{{"cpu_fp32", device::Kind::cpu, DType::f32, fp32_tolerances}};
-  const Backend cpu_bf16{"cpu_bf16", device::Kind::cpu, DType::bf16, bf16_tolerances};
-  if (multiplies_bf16(cpu_bf16))
-    found.push_back(cpu_bf16);
+  std::vector<Backend> found{{"cpu_fp32", device::Kind::cpu, DType::f32, fp32_tolerances},
+                             {"cpu_bf16", device::Kind::cpu, DType::bf16, bf16_tolerances}};
 
   const bool available = why_no_gpu().empty();
   if (available || gpu_is_required()) {

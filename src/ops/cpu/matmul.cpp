@@ -3,29 +3,27 @@
 
 #include "base/error.hpp"
 
+#include "ops/cpu/vector_matmul.hpp"
 #include "ops/cpu/x86/amx_matmul.hpp"
 #include "ops/cpu/x86/avx512_matmul.hpp"
 #include "ops/matmul_backend.hpp"
 
 namespace trireme::ops {
 
-// Our own kernels are at least as fast as the library's, need no call per piece, and give a row the
-// same bits in any batch. The library is for processors without AVX-512.
-bool rows_are_independent(const device::Device& device, const MatmulShape& shape) {
-  return device.kind() == device::Kind::cpu &&
-         (cpu::amx::multiplies(shape) || cpu::avx512::multiplies(shape));
+bool rows_are_independent(const device::Device& device) {
+  return device.kind() == device::Kind::cpu;
 }
 
 std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,
                                                         const MatmulShape& shape) {
-  if (shape.a != shape.b)  // oneDNN 3 would, 2 would not
+  if (shape.a != shape.b)
     throw DeviceError("cpu", fmt::format("matmul {} x {}", name(shape.a), name(shape.b)),
                       "both must have the same dtype", __FILE__, __LINE__);
   if (cpu::amx::multiplies(shape))
     return cpu::amx::make_matmul(device, shape);
   if (cpu::avx512::multiplies(shape))
     return cpu::avx512::make_matmul(device, shape);
-  return make_onednn_matmul(device, shape);
+  return cpu::vectors::make_matmul(device, shape);
 }
 
 bool has_fast_bf16(const device::Device& device) {
@@ -33,11 +31,8 @@ bool has_fast_bf16(const device::Device& device) {
          cpu::avx512::has_fast_pairs();
 }
 
-std::string product_library(const device::Device& device, const MatmulShape& shape) {
-  if (device.kind() == device::Kind::cuda)
-    return "cuBLASLt";
-  return rows_are_independent(device, shape) ? "trireme"
-                                             : std::string("oneDNN ") + onednn_version();
+std::string product_library(const device::Device& device) {
+  return device.kind() == device::Kind::cuda ? "cuBLASLt" : "trireme";
 }
 
 }  // namespace trireme::ops

@@ -118,4 +118,22 @@ const char* LibraryMatmul::kernel() const {
   return inside_->chosen.impl_info_str();
 }
 
+bool library_multiplies(DType dtype) {
+  try {
+    choose({.m = 2, .n = 2, .k = 2, .a = dtype, .b = dtype, .c = dtype}, false,
+           dnnl::engine(dnnl::engine::kind::cpu, 0));
+    return true;
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
+const char* onednn_version() {
+  static const std::string text = [] {
+    const auto* version = dnnl_version();
+    return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+  }();
+  return text.c_str();
+}
+
 }  // namespace trireme::ops

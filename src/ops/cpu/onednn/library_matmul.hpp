@@ -17,6 +17,10 @@
 
 namespace trireme::ops {
 
+/// Whether this build has oneDNN, and that a kernel of this dtype here: of bf16 it has one for
+/// processors with AVX-512.
+bool library_multiplies(DType dtype);
+
 class LibraryMatmul {
  public:
   /// Throws DeviceError when the library cannot multiply this, or the device is not a CPU.

@@ -17,17 +17,13 @@
 #include <unistd.h>
 
 #include "ops/cpu/loops.hpp"
+#include "ops/cpu/packed_matmul.hpp"
 #include "ops/cpu/x86/amx_block.hpp"
-#include "ops/cpu/x86/packed_matmul.hpp"
 
 namespace trireme::ops::cpu::amx {
 namespace {
 
-using avx512::Depth;
-using avx512::Operands;
 using avx512::panel_columns;
-using avx512::Range;
-using avx512::Units;
 
 /// Packed columns of B and rows of A, in bytes: shares of the third- and second-level cache.
 constexpr std::int64_t chunk_bytes = std::int64_t{4} << 20U, group_bytes = std::int64_t{1} << 20U;
@@ -63,10 +59,10 @@ std::int64_t tiled(const Range& range) {
   return rounded_up(range.size(), lanes);
 }
 
-class MatmulAmx final : public avx512::PackedMatmul {
+class MatmulAmx final : public PackedMatmul {
  public:
   MatmulAmx(device::Device& device, const MatmulShape& shape)
-      : PackedMatmul(device, shape, {divided_up(shape.k, 2), most_block_units}),
+      : PackedMatmul(device, shape, {divided_up(shape.k, 2), most_block_units}, panel_columns),
         blocking_(shape, depth_, threads_),
         thread_units_(rounded_up(blocking_.copied_units, 1024)),
         around_caches_(!shape.accumulate && shape.n % panel_columns == 0 &&
@@ -102,7 +98,8 @@ class MatmulAmx final : public avx512::PackedMatmul {
                                     const Operands& operands,
                                     std::int64_t panel,
                                     const Range& range) const {
-    pack_panel<Units::pairs>(to, operands, panel, range);
+    pack_panel(to, operands, panel, range, avx512::pack_b<Units::pairs>,
+               avx512::pack_b_transposed<Units::pairs>);
     std::fill(to + range.size() * panel_columns, to + tiled(range) * panel_columns, Unit{0});
   }
 

@@ -11,7 +11,7 @@
 // 2. Where K is cut into blocks, the sums of a block are added to those before it (Target::addend)
 //    in fp32, in the order of K; bias and rounding to bf16 come with the last one.
 // 3. Memory that is wanted next is fetched beside the sums, by prefetches spread over the loop: the
-//    rows of C, and the lines that Ahead names. They change no number.
+//    rows of C, and the lines that Ahead names.
 // 4. Nothing is written beyond `columns` of a row; what lies there in registers is zero.
 #pragma once
 
@@ -25,32 +25,8 @@
 
 namespace trireme::ops::cpu::avx512 {
 
-/// Where a block of sums goes: c = sum (+ addend) (+ bias).
-struct Target {
-  std::byte* c = nullptr;
-  const float* addend = nullptr;  ///< may be c
-  const std::byte* bias = nullptr;
-  std::int64_t c_stride = 0, addend_stride = 0;  ///< in elements
-  std::int64_t columns = panel_columns;
-  bool c_is_bf16 = false, bias_is_bf16 = false;
-};
-
-/// Lines of memory that are wanted next, brought near beside the sums: `lines` of them with every
-/// 16 units, at `first` + step * i + stride * j, the distances in bytes.
-struct Ahead {
-  const std::byte* first = nullptr;
-  std::int64_t lines = 0, step = 0, stride = 0;
-};
-
-/// What is summed up: element (r, u) of A is a[r · row_stride + u · unit_stride].
-struct Terms {
-  const Unit* a = nullptr;
-  std::int64_t row_stride = 0;  ///< in bytes
-  const Unit* b = nullptr;      ///< a panel
-  std::int64_t units = 0;
-  bool half_unit = false;  ///< of A's last unit, one bf16 counts
-  Ahead ahead{};
-};
+using cpu::Target;
+using cpu::Terms;
 
 /// Sixteen elements of the bias from `column` on, as fp32; zero where `keep` is not set.
 TRIREME_AVX512_BF16_INLINE __m512 load_bias(const Target& t, std::int64_t column, __mmask16 keep) {
@@ -157,29 +133,20 @@ TRIREME_AVX512_BF16 inline void product_rows(Terms terms, Target target, std::in
     product_block<kind, packed, 12>(terms, target);
     return;
   }
-  const auto go_on = [&](std::int64_t done) {
-    if constexpr (packed)
-      terms.a += done;
-    else
-      terms.a = reinterpret_cast<const Unit*>(reinterpret_cast<const std::byte*>(terms.a) +
-                                              done * terms.row_stride);
-    target.c += done * target.c_stride * (target.c_is_bf16 ? 2 : 4);
-    if (target.addend != nullptr)
-      target.addend += done * target.addend_stride;
-    terms.ahead.lines = 0;
-    rows -= done;
-  };
   if (rows >= 8) {
     product_block<kind, packed, 8>(terms, target);
-    go_on(8);
+    skip_rows<packed>(terms, target, 8);
+    rows -= 8;
   }
   if (rows >= 4) {
     product_block<kind, packed, 4>(terms, target);
-    go_on(4);
+    skip_rows<packed>(terms, target, 4);
+    rows -= 4;
   }
   if (rows >= 2) {
     product_block<kind, packed, 2>(terms, target);
-    go_on(2);
+    skip_rows<packed>(terms, target, 2);
+    rows -= 2;
   }
   if (rows >= 1)
     product_block<kind, packed, 1>(terms, target);

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the AVX-512 matmul brings operands into the order in which its register blocks read them.
-//
-// A *unit* is 32 bits along K: one fp32, two bf16 that follow one another (a last one without a
-// second gets 0), or one bf16 widened to fp32 (Units). So all have the same layouts, and one
-// product instruction per unit.
-//
-//   panel of B   [units][32 columns]
-//   panel of A   [units][12 rows]; only of a transposed A, else A is read where it lies or from a
-//                copy of its rows (copy_rows), widened where its units are
-//
-// What a panel has beyond the matrix is zero.
+// How the AVX-512 matmul brings operands into the order in which its register blocks read them: the
+// layouts of packed_operands.hpp, with panels of 32 columns of B and 12 rows of A. What a panel has
+// beyond the matrix is zero.
 //
 // 1. Packing changes no number: it copies bits, or widens bf16, which is exact. Each element of B
 //    is packed once per call and then read for every group of rows of C.
@@ -26,25 +18,18 @@
 
 #include <immintrin.h>
 
+#include "ops/cpu/packed_operands.hpp"
+
 #define TRIREME_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
 #define TRIREME_AVX512_INLINE inline __attribute__((always_inline)) TRIREME_AVX512
 
 namespace trireme::ops::cpu::avx512 {
 
-using Unit = std::uint32_t;
-
-/// What a matrix has in memory, and what a unit of its panels is.
-enum class Units {
-  single,   ///< fp32; a unit is one
-  pairs,    ///< bf16; a unit is two
-  widened,  ///< bf16; a unit is one, as fp32
-};
-constexpr std::int64_t element_bytes(Units units) {
-  return units == Units::single ? 4 : 2;
-}
-constexpr std::int64_t elements_per_unit(Units units) {
-  return units == Units::pairs ? 2 : 1;
-}
+using cpu::element_bytes;
+using cpu::elements_per_unit;
+using cpu::Stored;
+using cpu::Unit;
+using cpu::Units;
 
 inline constexpr std::int64_t panel_columns = 32, panel_rows = 12, lanes = 16;
 
@@ -56,12 +41,6 @@ TRIREME_AVX512_INLINE __mmask16 first_lanes(std::int64_t count) {
 TRIREME_AVX512_INLINE __mmask32 first_lanes_32(std::int64_t count) {
   return count >= 2 * lanes ? 0xffffffffU : count <= 0 ? 0U : (1U << count) - 1U;
 }
-
-/// A matrix in memory, row-major.
-struct Stored {
-  const std::byte* data = nullptr;
-  std::int64_t rows = 0, columns = 0;
-};
 
 /// Sixteen bf16 as fp32.
 TRIREME_AVX512_INLINE __m512i widened(__m256i narrow) {
@@ -187,12 +166,17 @@ TRIREME_AVX512 inline void pack_b(
   }
 }
 
-/// The panel of C's rows from `row` on, units [begin, end), of an A stored [K, M]. Writes four
-/// units beyond the panel.
+/// The panel of C's rows [row, row + rows), at most 12, units [begin, end), of an A stored [K, M].
+/// Writes four units beyond the panel. One panel: `stride` is not asked for.
 template <Units kind>
-TRIREME_AVX512 inline void pack_a_transposed(
-    Unit* to, const Stored& a, std::int64_t row, std::int64_t begin, std::int64_t end) {
-  const __mmask16 keep = first_lanes(std::min(panel_rows, a.columns - row));
+TRIREME_AVX512 inline void pack_a_transposed(Unit* to,
+                                             std::int64_t /*stride*/,
+                                             const Stored& a,
+                                             std::int64_t row,
+                                             std::int64_t rows,
+                                             std::int64_t begin,
+                                             std::int64_t end) {
+  const __mmask16 keep = first_lanes(rows);
   for (std::int64_t unit = begin; unit < end; ++unit, to += panel_rows)
     _mm512_storeu_si512(to, load_across<kind>(a, unit, row, keep));
 }

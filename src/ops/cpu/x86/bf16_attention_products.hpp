@@ -119,7 +119,8 @@ class Avx512Products {
                                                       {.c = reinterpret_cast<std::byte*>(sums),
                                                        .addend = accumulate ? sums : nullptr,
                                                        .c_stride = stride,
-                                                       .addend_stride = stride},
+                                                       .addend_stride = stride,
+                                                       .columns = panel_columns},
                                                       rows);
   }
 };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the AVX-512 and the AMX product have in common: B is packed into panels of 32 columns, K is
-// cut into blocks, and the sums of a block of K are added to those before it.
+// What all products of our own on a CPU have in common: operands are packed into panels
+// (packed_operands.hpp), K is cut into blocks, and the sums of a block of K are added to those
+// before it.
 //
-// Their loops around that differ, because their kernels do: AMX multiplies so fast that packing B
-// must be shared by all threads, who meet twice per block of K; an AVX-512 thread packs the columns
-// of a task for itself and waits for no other.
+// The loops around that are in blocked_matmul.hpp, but for AMX: it multiplies so fast that packing
+// B must be shared by all threads, who meet twice per block of K (x86/amx_matmul.cpp).
 //
-// 1. Where K is cut decides bits; rows, columns and threads do not (avx512_block.hpp).
+// 1. Where K is cut decides bits; rows, columns and threads do not.
 // 2. A bf16 result over several blocks of K is added up in fp32 beside C (`sums_`), and rounded
-//    once, with the last block.
+//    once, with the last block; bias comes with it.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 #include "device/buffer.hpp"
 #include "device/cpu/cpu_stream.hpp"
 
-#include "ops/cpu/x86/avx512_block.hpp"
+#include "ops/cpu/packed_operands.hpp"
 #include "ops/matmul_backend.hpp"
 
-namespace trireme::ops::cpu::avx512 {
+namespace trireme::ops::cpu {
 
 /// Of one call.
 struct Operands {
@@ -45,13 +45,13 @@ struct Depth {
 
   Depth(std::int64_t all_units, std::int64_t most)
       : units(all_units),
-        block_units(rounded_up(divided_up(units, divided_up(units, most)), lanes)) {}
+        block_units(rounded_up(divided_up(units, divided_up(units, most)), line_units)) {}
   [[nodiscard]] std::int64_t blocks() const { return divided_up(units, block_units); }
   [[nodiscard]] Range block_from(std::int64_t begin) const {
     return {begin, std::min(begin + block_units, units)};
   }
   /// Units between rows of A that are copied: a cache line more than they have.
-  [[nodiscard]] std::int64_t copied_stride() const { return block_units + lanes; }
+  [[nodiscard]] std::int64_t copied_stride() const { return block_units + line_units; }
 };
 
 class PackedMatmul : public Matmul::Implementation {
@@ -66,35 +66,47 @@ class PackedMatmul : public Matmul::Implementation {
   }
 
  protected:
-  PackedMatmul(device::Device& device, const MatmulShape& shape, const Depth& depth)
-      : shape_(shape), depth_(depth), threads_(omp_get_max_threads()) {
+  /// Writes the panel of the columns from `column` on, units [begin, end).
+  using PackB =
+      void(Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end);
+
+  PackedMatmul(device::Device& device,
+               const MatmulShape& shape,
+               const Depth& depth,
+               std::int64_t panel_columns)
+      : shape_(shape),
+        depth_(depth),
+        panel_columns_(panel_columns),
+        threads_(omp_get_max_threads()) {
     if (shape.c == DType::bf16 && depth.blocks() > 1)
       sums_ = device.allocate(static_cast<std::size_t>(shape.m * shape.n) * sizeof(float),
                               "matmul sums");
   }
 
-  template <Units kind>
-  TRIREME_AVX512 void pack_panel(Unit* to,
-                                 const Operands& operands,
-                                 std::int64_t panel,
-                                 const Range& range) const {
-    const std::int64_t column = panel * panel_columns;
+  /// `pack` packs a B stored [K, N], `pack_transposed` one stored [N, K].
+  void pack_panel(Unit* to,
+                  const Operands& operands,
+                  std::int64_t panel,
+                  const Range& range,
+                  PackB* pack,
+                  PackB* pack_transposed) const {
+    const std::int64_t column = panel * panel_columns_;
     if (shape_.b_transposed)
-      pack_b_transposed<kind>(to, {operands.b, shape_.n, shape_.k}, column, range.begin, range.end);
+      pack_transposed(to, {operands.b, shape_.n, shape_.k}, column, range.begin, range.end);
     else
-      pack_b<kind>(to, {operands.b, shape_.k, shape_.n}, column, range.begin, range.end);
+      pack(to, {operands.b, shape_.k, shape_.n}, column, range.begin, range.end);
   }
 
   /// Where the block of C at this row and panel goes after the block `range` of K.
-  [[nodiscard]] TRIREME_AVX512_INLINE Target target_of(const Operands& operands,
-                                                       std::int64_t row,
-                                                       std::int64_t panel,
-                                                       const Range& range) const {
+  [[nodiscard]] Target target_of(const Operands& operands,
+                                 std::int64_t row,
+                                 std::int64_t panel,
+                                 const Range& range) const {
     const MatmulShape& s = shape_;
-    const std::int64_t column = panel * panel_columns, at = row * s.n + column;
+    const std::int64_t column = panel * panel_columns_, at = row * s.n + column;
     const bool last = range.end == depth_.units, through_sums = sums_.bytes() > 0;
     Target target;
-    target.columns = std::min(panel_columns, s.n - column);
+    target.columns = std::min(panel_columns_, s.n - column);
     target.c_stride = target.addend_stride = s.n;
     float* sums = reinterpret_cast<float*>(through_sums ? sums_.data() : operands.c) + at;
     if (range.begin > 0 || s.accumulate)
@@ -111,6 +123,7 @@ class PackedMatmul : public Matmul::Implementation {
 
   MatmulShape shape_;
   Depth depth_;
+  std::int64_t panel_columns_;
   int threads_;  // at construction; more are not used
 
  private:
@@ -119,4 +132,4 @@ class PackedMatmul : public Matmul::Implementation {
   device::Buffer sums_;  // where bf16 results are added up over blocks of K
 };
 
-}  // namespace trireme::ops::cpu::avx512
+}  // namespace trireme::ops::cpu

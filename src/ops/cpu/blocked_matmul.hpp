@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// A product by any kernel that multiplies a few rows of A by a panel of B: how the work is cut, and
+// what is packed when. Loops, from the outside: tasks (a chunk of C's columns, a part of its rows),
+// blocks of K, groups of rows of A, panels of B, rows by as many as the kernel takes. The panels of
+// a chunk stay in a cache while the rows of A pass by. Source of the scheme: Goto, van de Geijn,
+// "Anatomy of high-performance matrix multiplication", 2008.
+//
+// A kernel is a struct of static members, and carries the instructions of its processor by itself;
+// nothing here does:
+//
+//   units, panel_columns, panel_rows
+//   panels_at_once              of a transposed A, whose rows K crosses: panels packed together, so
+//                               that what a cache line has of the next ones is not fetched again
+//   pack_b, pack_b_transposed, pack_a_transposed, copy_rows     as in vector_pack.hpp
+//   product_rows<packed>(Terms, Target, rows)                   rows: 1 to panel_rows
+//
+// 1. Each thread packs the columns of a task for itself and waits for no other.
+// 2. What is cut by the number of threads or by the size of a cache decides no bits.
+#pragma once
+
+#include <algorithm>
+
+#include <omp.h>
+#include <unistd.h>
+
+#include "ops/cpu/packed_matmul.hpp"
+
+namespace trireme::ops::cpu {
+
+/// What the packed columns of a chunk take, each used for as many rows of A as are packed at once:
+/// for one panel of them or rows as they lie, half of the second-level cache, as the rows need some
+/// of the other half. That is 512 KiB where the system does not know, and at most 1 MiB: on Xeons
+/// this takes 0.95 to 0.97 of the time of 512 KiB, and more was not tried. Of groups of panels, 1
+/// MiB, which may lie in the third-level cache: so the rows of A are packed for fewer chunks again.
+inline std::int64_t chunk_bytes(bool grouped) {
+  constexpr std::int64_t least = std::int64_t{128} << 10U, usual = 4 * least, most = 8 * least;
+  if (grouped)
+    return most;
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  if (const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE); cache > 0)
+    return std::clamp(cache / 2, least, most);
+#endif
+  return usual;
+}
+
+/// How C is cut, by shape alone but for the parts, which decide nothing but the order.
+struct Blocking {
+  std::int64_t chunk_panels = 0, chunks = 0, chunk_units = 0;
+  std::int64_t part_rows = 0, parts = 0, group_rows = 0;
+  /// A's rows are widened, or lie at a distance that a first-level cache maps to few sets, and are
+  /// more than these have lines for.
+  bool copies_rows = false;
+
+  template <class Kernel>
+  static Blocking of(const MatmulShape& s, const Depth& depth, int threads) {
+    Blocking cut;
+    const std::int64_t panels = divided_up(s.n, Kernel::panel_columns);
+    const std::int64_t panel_units = depth.block_units * Kernel::panel_columns;
+    const auto panel_bytes = panel_units * static_cast<std::int64_t>(sizeof(Unit));
+    const bool grouped = s.a_transposed && Kernel::panels_at_once > 1;
+    cut.chunk_panels = std::clamp<std::int64_t>(chunk_bytes(grouped) / panel_bytes, 1, panels);
+    cut.chunks = divided_up(panels, cut.chunk_panels);
+    cut.chunk_panels = divided_up(panels, cut.chunks);  // equal chunks
+    cut.chunks = divided_up(panels, cut.chunk_panels);
+    cut.chunk_units = cut.chunk_panels * panel_units;
+    const std::int64_t wanted =
+        threads == 1 ? 1 : divided_up(std::int64_t{3} * threads, cut.chunks);
+    cut.group_rows = Kernel::panel_rows * (s.a_transposed ? Kernel::panels_at_once : 1);
+    cut.part_rows = rounded_up(divided_up(s.m, wanted), cut.group_rows);
+    cut.parts = divided_up(s.m, cut.part_rows);
+    const std::int64_t row_bytes = s.k * element_bytes(Kernel::units);
+    constexpr std::int64_t ways = 8;
+    cut.copies_rows = !s.a_transposed &&
+                      (Kernel::units == Units::widened ||
+                       (Kernel::panel_rows > ways && row_bytes % 2048 == 0 && row_bytes > 2048));
+    return cut;
+  }
+};
+
+template <class Kernel>
+class BlockedMatmul final : public PackedMatmul {
+ public:
+  BlockedMatmul(device::Device& device, const MatmulShape& shape)
+      : PackedMatmul(device, shape, depth_of(shape), Kernel::panel_columns),
+        blocking_(Blocking::of<Kernel>(shape, depth_, threads_)),
+        thread_units_(rounded_up(
+            blocking_.chunk_units + blocking_.group_rows * depth_.copied_stride() + line_units,
+            1024)) {
+    scratch_ = device.allocate(static_cast<std::size_t>(thread_units_ * threads_) * sizeof(Unit),
+                               "matmul scratch");
+  }
+
+ private:
+  /// A panel of A fits into the first-level cache beside passing lines of B; rows that are read
+  /// where they lie need not. The same for all kernels, so that these do not differ in bits.
+  static Depth depth_of(const MatmulShape& s) {
+    return {divided_up(s.k, elements_per_unit(Kernel::units)), s.a_transposed ? 384 : 1024};
+  }
+
+  void multiply(const Operands& operands) const override {
+    const std::int64_t tasks = blocking_.chunks * blocking_.parts;
+    const int threads = std::min(threads_, omp_get_max_threads());
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (tasks > 1)
+    for (std::int64_t task = 0; task < tasks; ++task) {
+      Unit* mine = reinterpret_cast<Unit*>(scratch_.data()) + omp_get_thread_num() * thread_units_;
+      multiply_task(operands, task / blocking_.parts, task % blocking_.parts, mine);
+    }
+  }
+
+  void multiply_task(const Operands& operands,
+                     std::int64_t chunk,
+                     std::int64_t part,
+                     Unit* scratch) const {
+    const MatmulShape& s = shape_;
+    const std::int64_t first_panel = chunk * blocking_.chunk_panels;
+    const std::int64_t last_panel =
+        std::min(first_panel + blocking_.chunk_panels, divided_up(s.n, Kernel::panel_columns));
+    const std::int64_t panel_units = Kernel::panel_columns * depth_.block_units;
+    for (std::int64_t begin = 0; begin < depth_.units; begin += depth_.block_units) {
+      const Range range = depth_.block_from(begin);
+      for (std::int64_t panel = first_panel; panel < last_panel; ++panel)
+        pack_panel(scratch + (panel - first_panel) * panel_units, operands, panel, range,
+                   Kernel::pack_b, Kernel::pack_b_transposed);
+      const std::int64_t first_row = part * blocking_.part_rows;
+      const std::int64_t last_row = std::min(first_row + blocking_.part_rows, s.m);
+      for (std::int64_t row = first_row; row < last_row; row += blocking_.group_rows)
+        multiply_group(operands, {row, std::min(row + blocking_.group_rows, last_row)},
+                       {first_panel, last_panel}, range, scratch);
+    }
+  }
+
+  /// Rows of A by panels of B, which lie in `scratch`; after them is room for the rows.
+  void multiply_group(const Operands& operands,
+                      const Range& rows,
+                      const Range& panels,
+                      const Range& range,
+                      Unit* scratch) const {
+    const MatmulShape& s = shape_;
+    const Group group{rows, panels.size() * divided_up(rows.size(), Kernel::panel_rows), range};
+    Unit* own = scratch + blocking_.chunk_units;
+    bring_rows(operands, group, own);
+    std::int64_t place = 0;
+    for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
+      for (std::int64_t row = rows.begin; row < rows.end; row += Kernel::panel_rows) {
+        Terms terms = find_terms(operands, group, row, own);
+        terms.ahead = rows_ahead(operands, group, place++);
+        terms.b = scratch + (panel - panels.begin) * Kernel::panel_columns * depth_.block_units;
+        const Target target = target_of(operands, row, panel, range);
+        const std::int64_t count = std::min(Kernel::panel_rows, rows.end - row);
+        if (s.a_transposed)
+          Kernel::template product_rows<true>(terms, target, count);
+        else
+          Kernel::template product_rows<false>(terms, target, count);
+      }
+  }
+
+  struct Group {
+    Range rows;
+    std::int64_t places;  ///< calls of the kernel
+    Range range;          ///< of K
+  };
+
+  /// The group's rows of A as panels or copies in `own`, where that has to be.
+  void bring_rows(const Operands& operands, const Group& group, Unit* own) const {
+    const MatmulShape& s = shape_;
+    const Range& range = group.range;
+    if (s.a_transposed)
+      Kernel::pack_a_transposed(own, panel_stride(), {operands.a, s.k, s.m}, group.rows.begin,
+                                group.rows.size(), range.begin, range.end);
+    else if (blocking_.copies_rows)
+      Kernel::copy_rows(own, depth_.copied_stride(), {operands.a, s.m, s.k}, group.rows.begin,
+                        group.rows.size(), range.begin, range.end);
+  }
+  /// Units between panels of A.
+  [[nodiscard]] std::int64_t panel_stride() const {
+    return Kernel::panel_rows * depth_.copied_stride();
+  }
+
+  /// The rows of A from `row` on, where they lie or in `own`.
+  Terms find_terms(const Operands& operands,
+                   const Group& group,
+                   std::int64_t row,
+                   const Unit* own) const {
+    const MatmulShape& s = shape_;
+    const Range& range = group.range;
+    Terms terms;
+    terms.units = range.size();
+    if (s.a_transposed) {
+      terms.a = own + (row - group.rows.begin) / Kernel::panel_rows * panel_stride();
+      return terms;
+    }
+    if (blocking_.copies_rows) {
+      terms.a = own;
+      terms.row_stride = depth_.copied_stride() * static_cast<std::int64_t>(sizeof(Unit));
+      return terms;
+    }
+    constexpr std::int64_t element = element_bytes(Kernel::units);
+    terms.a = reinterpret_cast<const Unit*>(operands.a + row * s.k * element) + range.begin;
+    terms.row_stride = s.k * element;
+    if (Kernel::units == Units::pairs && s.k % 2 != 0 && range.end == depth_.units) {
+      --terms.units;
+      terms.half_unit = true;
+    }
+    return terms;
+  }
+
+  /// Of the rows of A after the group's, the lines that are fetched beside call `place`.
+  [[nodiscard]] Ahead rows_ahead(const Operands& operands,
+                                 const Group& group,
+                                 std::int64_t place) const {
+    const MatmulShape& s = shape_;
+    constexpr std::int64_t element = element_bytes(Kernel::units);
+    constexpr std::int64_t in_unit = elements_per_unit(Kernel::units);
+    const std::int64_t next = group.rows.end, end = std::min(next + blocking_.group_rows, s.m);
+    const Range& range = group.range;
+    if (next >= end)
+      return {};
+    if (!s.a_transposed) {  // each call some of the rows, along K
+      const std::int64_t share = divided_up(Kernel::panel_rows, group.places);
+      const std::int64_t first = next + place * share;
+      return {.first = operands.a + (first * s.k + range.begin * in_unit) * element,
+              .lines = std::clamp<std::int64_t>(end - first, 0, share),
+              .step = line_units * in_unit * element,
+              .stride = s.k * element};
+    }
+    // Lines of a row of K that did not come with the rows before. Each call fetches one of them, or
+    // some, of as many rows of K as it has steps.
+    constexpr std::int64_t line = 64;
+    const std::int64_t first_line = (next - 1) * element / line + 1;
+    const std::int64_t lines = (end - 1) * element / line + 1 - first_line;
+    const std::int64_t steps = divided_up(range.size(), line_units);
+    const std::int64_t parts = divided_up(range.size() * in_unit, steps);
+    const std::int64_t share = divided_up(lines * parts, group.places);
+    const std::int64_t mine = place * share, row_bytes = s.m * element;
+    if (mine >= lines * parts)
+      return {};
+    return {.first = operands.a + (range.begin * in_unit + mine % parts * steps) * row_bytes +
+                     (first_line + mine / parts) * line,
+            .lines = share,
+            .step = row_bytes,
+            .stride = steps * row_bytes};
+  }
+
+  Blocking blocking_;
+  std::int64_t thread_units_;  // of scratch
+  device::Buffer scratch_;
+};
+
+}  // namespace trireme::ops::cpu
