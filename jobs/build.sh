@@ -17,11 +17,11 @@ if ! cmake --preset "$preset" "${options[@]}" >"$log" 2>&1; then
   cat "$log" >&2
   exit 3
 fi
-# CMake's words on what of CUDA is missing. Without nvcc it is a machine for CPUs, and nothing is said.
+# CMake's words on what of CUDA is missing. Without any nvcc it is a machine for CPUs, and nothing is said.
 missing=$(sed -n '/^-- Without CUDA; it would take$/,/^[^ ]/{/^  /p}' "$log")
 if [ -n "$missing" ] && ! grep -q 'no nvcc on PATH' <<<"$missing"; then
-  printf 'build: nvcc is on this machine, but the build is WITHOUT CUDA, because these were not found:\n%s\n' "$missing" >&2
-  echo "build: load or name them and build again; with PRESET=cuda that is an error, and with -DTRIREME_CUDA=OFF nothing is said" >&2
+  printf 'build: nvcc is on this machine, but the build is WITHOUT CUDA; it would take\n%s\n' "$missing" >&2
+  echo "build: load, name or mend that and build again; with PRESET=cuda that is an error, and with -DTRIREME_CUDA=OFF nothing is said" >&2
 fi
 jobs=${JOBS:-$(nproc)}
 if [ $# -gt 0 ]; then

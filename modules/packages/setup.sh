@@ -115,7 +115,8 @@ if [ ${#missing[@]} -gt 0 ]; then
   install_missing || { echo "error: trireme cannot be built without them" >&2; exit 3; }
   echo "setup: done"
 fi
-if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+# Where cmake/TriremeCuda.cmake looks for it.
+if PATH=$PATH${CUDA_HOME:+:$CUDA_HOME/bin}${CUDA_PATH:+:$CUDA_PATH/bin}:/usr/local/cuda/bin command -v "${CUDACXX:-nvcc}" >/dev/null; then
   bash "$(dirname "${BASH_SOURCE[0]}")/cudnn_frontend.sh" ||
     echo "setup: without nvidia-cudnn-frontend the build will be one for the CPU" >&2 # CMake says so as well; the CPU needs none of it
 fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What the configuration says of CUDA libraries that are too old: the least version, the one found and where, and what to do. A site
-# that asks for GPUs (modules/generic-slurm-cuda) gets the same error, and never a build without CUDA. jobs/build.sh, which hides what
-# CMake says of success, names what is missing where nvcc is not.
+# that asks for GPUs (modules/generic-slurm-cuda) gets the same error, and never a build without CUDA. The same for nvcc outside PATH and
+# for one that does not work. jobs/build.sh, which hides what CMake says of success, names what is missing where there is an nvcc.
 #   usage: cuda_versions_test.sh SOURCE_DIR         where the CUDA toolkit is
 set -uo pipefail
 here=$(mktemp -d) failures=0
@@ -35,6 +35,25 @@ refused "cuDNN 9.0 or later, and $here/cudnn has 8.9" "${on[@]}" -DTRIREME_CUDNN
 refused "GPUs of compute capability 8.0 or later, and CMAKE_CUDA_ARCHITECTURES has 75-real" "${on[@]}" "-DCMAKE_CUDA_ARCHITECTURES=75-real;90"
 refused "or build for CPUs with -DTRIREME_CUDA=OFF" "${on[@]}" -DTRIREME_CUDNN_FRONTEND_INCLUDE=
 
+# nvcc in a toolkit outside PATH is found, a broken one is named with its error, and no nvcc anywhere is said to be none.
+nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+folders='' ignored=-DCMAKE_IGNORE_PATH=/usr/local/cuda/bin # those of PATH without nvcc, and those with one
+while read -r folder; do
+  if [ -x "$folder/nvcc" ]; then ignored+=";$folder"; else folders+=${folders:+:}$folder; fi
+done < <(tr : '\n' <<<"$PATH")
+none=(env -u CUDACXX -u CUDA_HOME -u CUDA_PATH PATH="$folders")
+broken=$here/broken
+mkdir -p "$broken/bin"
+printf '#!/bin/sh\necho "host_config.h:1: error: #error -- unsupported GNU version [of a test]; later than 11" >&2\nexit 1\n' >"$broken/bin/nvcc"
+chmod +x "$broken/bin/nvcc"
+refused "NCCL 2.19 or later, and $here/nccl has 2.18" "${none[@]}" CUDA_HOME="$(dirname "${nvcc%/*}")" "${on[@]}" -B "$here/build-outside" "${old_nccl[@]}"
+refused "no nvcc on PATH or in /usr/local/cuda/bin" "${none[@]}" "${on[@]}" -B "$here/build-none" "$ignored"
+refused "NCCL 2.19 or later, and $here/nccl has 2.18" "${on[@]}" -B "$here/build-none" -DCMAKE_IGNORE_PATH= "${old_nccl[@]}"
+for place in "CUDA_HOME=$broken" "CUDACXX=$broken/bin/nvcc"; do
+  refused "$broken/bin/nvcc fails: host_config.h:1: error: #error -- unsupported GNU version of a test later than 11 (CMAKE_CUDA_HOST_COMPILER or" \
+    "${none[@]}" "$place" "${on[@]}" -B "$here/build-broken" "$ignored"
+done
+
 module() { :; } # every module of the site is loaded
 export -f module
 refused "NCCL 2.19 or later, and $here/nccl has 2.18" bash "$source/modules/generic-slurm-cuda/install.sh" "$here/site" -B "$here/build-site" "${old_nccl[@]}"
@@ -50,7 +69,7 @@ preset() { # name, cache variables
 {
   echo '{"version": 5, "configurePresets": ['
   preset without-front-end '"TRIREME_CUDNN_FRONTEND_INCLUDE": ""' && echo ,
-  preset without-nvcc '"CMAKE_CUDA_COMPILER": "CMAKE_CUDA_COMPILER-NOTFOUND"' && echo ,
+  preset without-nvcc "\"CMAKE_IGNORE_PATH\": \"${ignored#*=}\"" && echo ,
   preset for-cpus '"TRIREME_CUDA": "OFF"'
   echo '], "buildPresets": ['
   printf '{"name": "%s", "configurePreset": "%s"},' without-front-end{,} without-nvcc{,}
@@ -65,6 +84,10 @@ for words in 'the build is WITHOUT CUDA' "  cuDNN's front end (bash modules/pack
   grep -qF -- "$words" "$here/out" || { echo "nothing about '$words':" && cat "$here/out" && failures=$((failures + 1)); }
 done
 [ "$(grep -c '^  [^ ]' "$here/out")" -eq 1 ] || { echo "more than the front end is said to be missing:" && cat "$here/out" && failures=$((failures + 1)); }
+CUDACXX=$broken/bin/nvcc built without-nvcc
+for words in 'the build is WITHOUT CUDA' "$broken/bin/nvcc fails: host_config.h:1"; do
+  grep -qF -- "$words" "$here/out" || { echo "nothing about '$words':" && cat "$here/out" && failures=$((failures + 1)); }
+done
 for preset in without-nvcc for-cpus; do
   built $preset
   ! grep -q CUDA "$here/out" || { echo "words about CUDA with preset $preset:" && cat "$here/out" && failures=$((failures + 1)); }
