@@ -1,10 +1,22 @@
-# Every library that trireme links, found once. modules/packages/setup.sh installs them on Debian 12 and 13 and Ubuntu 24.04.
+# The compiler and every library that trireme links, found once, and their least versions.
+# modules/packages/setup.sh installs them on Debian 12 and 13 and Ubuntu 24.04.
+set(_least_GNU 12)
+set(_least_Clang 16)
+set(_least ${_least_${CMAKE_CXX_COMPILER_ID}})
+if(_least AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS _least AND NOT TRIREME_FUZZ) # what the fuzzers need, clang 14 compiles
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: trireme needs g++ 12 or later, or "
+    "clang++ 16 or later. CXX=g++-12 CC=gcc-12 in the environment and a new build folder take another one.")
+endif()
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 if(NOT CMAKE_CROSSCOMPILING) # it runs a program
   set(MPI_DETERMINE_LIBRARY_VERSION ON)
 endif()
 find_package(MPI REQUIRED COMPONENTS C)
+if(MPI_C_VERSION AND MPI_C_VERSION VERSION_LESS 3.1)
+  message(FATAL_ERROR "The MPI of ${MPI_C_LIBRARIES} is version ${MPI_C_VERSION} of the standard: trireme needs 3.1, which Open MPI has from "
+    "2.0 and MPICH from 3.2 on. -DMPI_C_COMPILER=DIR/mpicc takes another one.")
+endif()
 # mpi.h seen by a C++ compiler offers the C++ bindings, which were removed from MPI and are not linked.
 set_property(TARGET MPI::MPI_C APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
 find_package(fmt REQUIRED)
@@ -31,11 +43,15 @@ if(TRIREME_ONEDNN)
   endif()
 endif()
 
-# The parallel HDF5 of Debian: one library serves serial and MPI files.
+# The parallel HDF5 of Debian: one library serves serial and MPI files. H5Pset_file_locking came with 1.10.7 and 1.12.1.
 set(HDF5_PREFER_PARALLEL ON)
 find_package(HDF5 REQUIRED COMPONENTS C)
+if(HDF5_VERSION AND (HDF5_VERSION VERSION_LESS 1.10.7 OR (HDF5_VERSION VERSION_GREATER_EQUAL 1.11 AND HDF5_VERSION VERSION_LESS 1.12.1)))
+  message(FATAL_ERROR "HDF5 ${HDF5_VERSION} in ${HDF5_C_INCLUDE_DIRS} is too old: trireme needs 1.10.7 or later, and of 1.12 it needs 1.12.1. "
+    "-DHDF5_C_COMPILER_EXECUTABLE=DIR/h5pcc (or h5cc) or HDF5_ROOT takes another one.")
+endif()
 if(NOT HDF5_IS_PARALLEL)
-  message(WARNING "HDF5 ${HDF5_VERSION} was built without MPI; trireme writes one file per rank and does not need it")
+  message(STATUS "HDF5 ${HDF5_VERSION} was built without MPI: trireme writes one file per rank and does not need it")
 endif()
 add_library(trireme_hdf5 INTERFACE)
 target_include_directories(trireme_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})

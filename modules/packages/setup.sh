@@ -19,7 +19,7 @@ unsupported() { # says what to install, and ends
       "g++ 12 or clang++ 16" gcc-c++ gcc \
       "CMake 3.25, Ninja" "cmake ninja-build" "cmake ninja" \
       "Open MPI 4.1 or MPICH 4" "openmpi-devel" openmpi \
-      "HDF5 1.10" "hdf5-openmpi-devel" hdf5-openmpi \
+      "HDF5 1.10.7 (or 1.12.1)" "hdf5-openmpi-devel" hdf5-openmpi \
       "oneDNN 2.6 (or none)" "onednn-devel" onednn \
       "yaml-cpp 0.7" yaml-cpp-devel yaml-cpp \
       "CLI11 2.3" cli11-devel cli11 \

@@ -23,7 +23,7 @@ class Trireme(CMakePackage, CudaPackage):
     depends_on("cmake@3.25:", type="build")
     depends_on("ninja", type="build")
     depends_on("mpi@3.1:")  # no variant: the executable is an MPI program, also on one rank
-    depends_on("hdf5@1.10:")
+    depends_on("hdf5@1.10.7:1.10,1.12.1:")
     depends_on("yaml-cpp@0.7:")
     depends_on("cli11@2.3:")
     depends_on("nlohmann-json@3.11:")
