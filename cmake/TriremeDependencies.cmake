@@ -32,12 +32,12 @@ add_library(trireme_zstd INTERFACE)
 target_include_directories(trireme_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
 target_link_libraries(trireme_zstd INTERFACE ${ZSTD_LIBRARY})
 
-# oneDNN multiplies matrices on processors without AVX-512. On those with it, it is only measured beside our own kernels.
+# Nothing is computed with oneDNN: `bench matmul` measures it beside our own kernels.
 if(TRIREME_ONEDNN)
   find_package(dnnl QUIET)
   if(NOT dnnl_FOUND)
     message(FATAL_ERROR "oneDNN was not found (Debian: libdnnl-dev ocl-icd-opencl-dev; dnnl_DIR may name its CMake folder). "
-      "Processors with AVX-512 need it for measuring only: -DTRIREME_ONEDNN=OFF builds without it.")
+      "Only bench matmul uses it, as what to compare with: -DTRIREME_ONEDNN=OFF builds without it.")
   elseif(dnnl_VERSION VERSION_LESS 2.6)
     message(FATAL_ERROR "oneDNN ${dnnl_VERSION} in ${dnnl_DIR} is too old: trireme needs 2.6 or later, or -DTRIREME_ONEDNN=OFF")
   endif()

@@ -29,8 +29,8 @@ unsupported() { # says what to install, and ends
       "GoogleTest 1.12 (tests)" "gtest-devel gmock-devel" gtest \
       "Python 3.9: h5py, numpy," "python3-h5py" python-h5py \
       "  matplotlib, venv, pip" "python3-matplotlib" python-matplotlib
-    echo "Older versions were not tried, and names may differ between releases. On a cluster take them from modules, or from modules/spack. Without oneDNN, configure with"
-    echo "-DTRIREME_ONEDNN=OFF on processors with AVX-512. When they are there, continue with"
+    echo "Older versions were not tried, and names may differ between releases. On a cluster take them from modules, or from modules/spack."
+    echo "oneDNN is for bench matmul only: without it, configure with -DTRIREME_ONEDNN=OFF. When they are there, continue with"
     echo "  TRIREME_SETUP=skip bash jobs/quickstart.sh"
   } >&2
   exit 3
@@ -47,7 +47,7 @@ fi
 # The table: what every supported distribution calls alike, what MPI adds, and what the distributions call differently.
 packages=(
   build-essential cmake ninja-build git ca-certificates
-  libdnnl-dev ocl-icd-opencl-dev # oneDNN's CMake package asks for OpenCL
+  libdnnl-dev ocl-icd-opencl-dev # for bench matmul; oneDNN's CMake package asks for OpenCL
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libspdlog-dev libfmt-dev libgtest-dev libgmock-dev
   iproute2 # tests/network joins two hosts on one machine with it
   python3 python3-venv python3-pip python3-setuptools python3-wheel python3-numpy python3-h5py python3-matplotlib
