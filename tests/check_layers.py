@@ -3,7 +3,8 @@
 """Checks the rules of the source tree that no compiler checks.
 
 The floors are those of the table of rooms in docs/architecture.md: a room includes only rooms on lower floors, links what it includes, and
-third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner.
+third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner, and no function of
+MPI that is newer than MPI 3.1, which is all that Open MPI 4.1 has.
 
 usage: check_layers.py [PROJECT_DIR]     prints one line per finding, exit code 1 when there is any
        check_layers.py --self-test       builds a house that breaks every rule and demands every finding
@@ -35,6 +36,18 @@ OWNERS = {  # what a header's name starts with: the rooms that may include it
     "CLI/": {"cli"},
     "spdlog/": {"base"},
 }
+
+# What MPI 4.0, 4.1 and 5.0 added: the names of MPICH 4.0.2's mpi.h that Open MPI 4.1.4's, of MPI 3.1, lacks, and those of the newer
+# standards' lists of changes. The _c are those of large counts, the _init after a collective operation's name its persistent form.
+AFTER_MPI_3_1 = re.compile(r"""\bP?MPI_(?:
+  \w+_c | Session\w* | Abi_\w+ | \w+_(?:from|to)int | T_event_\w+ | T_source_\w+ | T_category_get_(?:num_)?events
+  | (?:All(?:gatherv?|reduce|toall[vw]?)|Barrier|Bcast|Exscan|Gatherv?|Neighbor_\w+|Reduce(?:_scatter(?:_block)?)?|Scan|Scatterv?)_init
+  | P(?:send|recv)_init | Pready(?:_list|_range)? | Parrived | Isendrecv(?:_replace)?
+  | Comm_(?:create_from_group|idup_with_info) | Group_from_session_pset | Intercomm_create_from_groups
+  | Info_(?:create_env|get_string) | Status_(?:c2f08|f082c|f082f|f2f08)
+  | Buffer_i?flush | Comm_(?:attach|detach|i?flush)_buffer | Get_hw_resource_info | Request_get_status_(?:all|any|some)
+  | Remove_error_(?:class|code|string) | Status_[gs]et_(?:error|source|tag) | Type_get_value_index
+)\b""", re.VERBOSE)
 
 
 def floors_of(page):
@@ -109,6 +122,9 @@ def check_files(root, found, warned):
             for number, line in enumerate(lines, 1):
                 if re.search(r"\b(TO" r"DO|FIX" r"ME)\b(?!\([a-z][\w.-]*\))", line):
                     found.append(f"{shown}:{number}: an open end without an owner")
+                newer = AFTER_MPI_3_1.search(line) if path.suffix in SOURCES else None
+                if newer:
+                    found.append(f"{shown}:{number}: {newer.group()} is not in MPI 3.1")
 
 
 def check(root):
@@ -132,6 +148,7 @@ def self_test():
         "src/ops/y.hpp": spdx + '#include "h5/file.hpp"\n',
         "src/ops/long.cpp": spdx + "\n" * HARD_LINES,
         "src/ops/wide.hpp": spdx + "\n" * HEADER_LINES,
+        "src/ops/new_mpi.cpp": spdx + "MPI_Allreduce_init(MPI_Bcast_c(MPI_Send_init(MPI_Comm_f2c(MPI_Init_thread()))));\nMPI_Session session;\n",
         "src/h5/file.hpp": spdx + '#include "ops/x.hpp"\n',
         "src/attic/x.hpp": spdx,
         "src/main.cpp": spdx + '#include "ops/x.hpp"\n#include <CLI/CLI.hpp>\n',
@@ -140,6 +157,7 @@ def self_test():
         "src/attic: not in the table", "room 'gone'", "links ops", "base (floor 0) includes ops (floor 2)", "<mpi.h> belongs to bench and comm",
         '"bare.hpp" does not name its room', "'nowhere' is no room", "without linking trireme::h5", "h5 (floor 1) includes ops (floor 2)",
         "src/ops/x.hpp:1: the SPDX line", "src/ops/x.hpp:2: an open end", "long.cpp: 601 lines", "<CLI/CLI.hpp> belongs to cli",
+        "new_mpi.cpp:2: MPI_Allreduce_init is not in MPI 3.1", "new_mpi.cpp:3: MPI_Session is not in MPI 3.1",
     ]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
