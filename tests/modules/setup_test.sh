@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What modules/packages/setup.sh prints where it installs nothing: on systems that it does not support, and where it is to be skipped.
-# The version of cuDNN's front end is the same in cudnn_frontend.sh and in Spack's recipe, and both of Spack's recipes are Python.
+# The version of cuDNN's front end is the same in cudnn_frontend.sh and in Spack's recipe; spack_test.py looks at Spack's recipes.
 #   usage: setup_test.sh SOURCE_DIR
 set -uo pipefail
 setup=$1/modules/packages/setup.sh failures=0
@@ -45,8 +45,7 @@ PATH=$here/bin:$PATH TRIREME_MPI=mpich TRIREME_OS_RELEASE=$here/os bash "$setup"
 version=$(sed -n 's/^version=\([0-9.]*\) .*/\1/p' "$1/modules/packages/cudnn_frontend.sh")
 recipes=$1/modules/spack/repo/packages
 grep -qF "version(\"${version:-none}\"" "$recipes/cudnn-frontend/package.py" || fail "Spack's cudnn-frontend is not ${version:-(no version)}"
-python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' "$recipes"/*/package.py >"$here/out" 2>&1 ||
-  fail "Spack's recipes"
+python3 "$1/tests/modules/spack_test.py" "$recipes" >"$here/out" 2>&1 || fail "Spack's recipes"
 
 [ $failures -eq 0 ] && echo "setup: as expected"
 exit $((failures > 0))

@@ -33,10 +33,9 @@ class Trireme(CMakePackage, CudaPackage):
     depends_on("fmt@9:")
     depends_on("onednn@2.6: cpu_runtime=omp", when="+onednn")
     depends_on("googletest@1.12: +gmock", when="+tests")
-    depends_on("python@3.9:", type=("run", "test"))
-    depends_on("py-h5py", type=("run", "test"))
-    depends_on("py-numpy", type=("run", "test"))
-    depends_on("py-matplotlib", type=("run", "test"))
+    for package in ("python@3.9:", "py-h5py", "py-numpy", "py-matplotlib"):
+        depends_on(package, type="run")
+        depends_on(package, type=("build", "test"), when="+tests")  # CMake looks for Python where there are tests
     with when("+cuda"):
         depends_on("cuda@12:")
         depends_on("cudnn@9:")
@@ -57,6 +56,8 @@ class Trireme(CMakePackage, CudaPackage):
             self.define_from_variant("TRIREME_TESTS", "tests"),
             self.define("TRIREME_CUDA", "ON" if self.spec.satisfies("+cuda") else "OFF"),
         ]
+        if self.spec.satisfies("+tests"):  # CMake would take the system's
+            args.append(self.define("TRIREME_PYTHON", self.spec["python"].command.path))
         if self.spec.satisfies("+cuda"):
             args.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
             args.append(self.define("TRIREME_CUDNN_FRONTEND", self.spec["cudnn-frontend"].prefix))
@@ -68,4 +69,7 @@ class Trireme(CMakePackage, CudaPackage):
             env.set("NCCL_HOME", self.spec["nccl"].prefix)
 
     def check(self):
-        ctest("-L", "^unit$")
+        if not self.spec.satisfies("+tests"):
+            return
+        with working_dir(self.build_directory):
+            ctest("-L", "^unit$", "--no-tests=error", "--output-on-failure")
