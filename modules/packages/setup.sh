@@ -76,8 +76,8 @@ find_missing() { # packages; the result is in `missing`
   done
 }
 
-install_missing() { # says why not on standard error
-  local as_root=()
+install_missing() { # `each`: those that can be had, where not all can; says why not on standard error
+  local as_root=() each=${1:-}
   if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null; then
       echo "these packages are missing, and installing them needs root or sudo: ${missing[*]}" >&2
@@ -98,12 +98,20 @@ install_missing() { # says why not on standard error
   else
     policy=
   fi
-  local log status=0
+  local log status=0 package
   log=$(mktemp)
-  { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends --no-remove "${missing[@]}"; } >"$log" 2>&1 </dev/null || status=1
+  local install=("${apt[@]}" install -y --no-install-recommends --no-remove)
+  { "${apt[@]}" update && "${install[@]}" "${missing[@]}"; } >"$log" 2>&1 </dev/null || status=1
+  if [ $status -ne 0 ] && [ -n "$each" ]; then # a name that this release does not have, or two that exclude one another
+    for package in "${missing[@]}"; do
+      "${install[@]}" "$package" >>"$log" 2>&1 </dev/null || true
+    done
+    find_missing "${missing[@]}"
+    [ ${#missing[@]} -gt 0 ] || status=0
+  fi
   [ -z "$policy" ] || "${as_root[@]}" rm -f "$policy"
   if [ $status -ne 0 ]; then
-    grep -E '^(E|W|Err):?' "$log" >&2 || tail -n 20 "$log" >&2
+    grep -E '^(E|W|Err):?' "$log" | sort -u >&2 || tail -n 20 "$log" >&2
     echo "apt-get could not install: ${missing[*]}" >&2
   fi
   rm -f "$log"
@@ -122,5 +130,5 @@ if PATH=$PATH${CUDA_HOME:+:$CUDA_HOME/bin}${CUDA_PATH:+:$CUDA_PATH/bin}:/usr/loc
 fi
 if [ "${1:-}" = tests ]; then
   find_missing "${packages_for_tests[@]}"
-  [ ${#missing[@]} -eq 0 ] || install_missing || echo "setup: without them some tests are skipped, and say so" >&2
+  [ ${#missing[@]} -eq 0 ] || install_missing each || echo "setup: without them some tests are skipped, and say so" >&2
 fi

@@ -42,6 +42,22 @@ done
 PATH=$here/bin:$PATH TRIREME_MPI=mpich TRIREME_OS_RELEASE=$here/os bash "$setup" >"$here/out" 2>&1
 { grep -q libmpich-dev "$here/out" && ! grep -q openmpi "$here/out"; } || fail "TRIREME_MPI=mpich does not ask for MPICH alone"
 
+# One package for tests that the release does not know: the others are installed one by one, and it is named.
+printf '#!/bin/sh\nshift 2\nfor name; do grep -qx -- "$name" "%s" || echo "ii  $name"; done\n' "$here/absent" >"$here/bin/dpkg-query"
+cat >"$here/bin/apt-get" <<END
+#!/bin/sh
+case " \$* " in *" install "*) ;; *) exit 0 ;; esac
+case " \$* " in *" lmod "*) echo "E: Unable to locate package lmod" && exit 100 ;; esac
+for name; do grep -vx -- "\$name" "$here/absent" >"$here/rest"; mv "$here/rest" "$here/absent"; done
+END
+printf '#!/bin/sh\n[ "$1" != -n ] || shift\n[ "$1" != env ] || exec "$@"\n[ "$1" != tee ] || cat >/dev/null\n' >"$here/bin/sudo"
+printf 'ID=debian\nVERSION_ID=12\n' >"$here/os"
+printf '%s\n' strace lmod qemu-user >"$here/absent"
+PATH=$here/bin:$PATH CUDA_HOME= CUDA_PATH= TRIREME_OS_RELEASE=$here/os bash "$setup" tests >"$here/out" 2>&1 </dev/null || fail "a missing package for tests is an error"
+[ "$(cat "$here/absent")" = lmod ] || fail "not all but lmod are installed, but missing are $(xargs <"$here/absent")"
+grep -qx "apt-get could not install: lmod" "$here/out" || fail "lmod is not named"
+grep -q "Unable to locate package lmod" "$here/out" || fail "apt's reason is not told"
+
 version=$(sed -n 's/^version=\([0-9.]*\) .*/\1/p' "$1/modules/packages/cudnn_frontend.sh")
 recipes=$1/modules/spack/repo/packages
 grep -qF "version(\"${version:-none}\"" "$recipes/cudnn-frontend/package.py" || fail "Spack's cudnn-frontend is not ${version:-(no version)}"
