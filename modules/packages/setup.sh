@@ -3,32 +3,64 @@
 # Installs what trireme needs from the packages of Debian 12, Debian 13 or Ubuntu 24.04, as root or through sudo. When everything is there
 # it only looks and touches no network. On another system it prints what trireme needs, and ends with exit code 3.
 #   usage: bash modules/packages/setup.sh [tests]    tests: also what only tests and the formatter need, who say what they skip without it
+#          bash modules/packages/setup.sh libraries  prints the packages of the libraries alone, for tests/aarch64.sh
 # TRIREME_SETUP=skip says that the libraries come from elsewhere (environment modules, Spack): nothing is looked for or installed.
 # TRIREME_MPI=mpich takes MPICH in place of Open MPI. Where the CUDA compiler is installed, cudnn_frontend.sh beside this file runs as well.
 set -euo pipefail
 
 os_release=${TRIREME_OS_RELEASE:-/etc/os-release} # tests name another
 
+# The table: what every supported distribution calls alike, what MPI adds, and what the distributions call differently.
+libraries=(
+  libdnnl-dev ocl-icd-opencl-dev # for bench matmul; oneDNN's CMake package asks for OpenCL
+  libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libspdlog-dev libfmt-dev libgtest-dev libgmock-dev
+)
+packages=(
+  build-essential cmake ninja-build git ca-certificates
+  iproute2 # tests/network joins two hosts on one machine with it
+  python3 python3-venv python3-pip python3-setuptools python3-wheel python3-numpy python3-h5py python3-matplotlib
+)
+case ${TRIREME_MPI:-openmpi} in
+  openmpi) libraries+=(libopenmpi-dev libhdf5-openmpi-dev) packages+=(openmpi-bin openssh-client) ;; # mpirun looks for ssh even when every rank is here
+  mpich) libraries+=(libmpich-dev libhdf5-mpich-dev) packages+=(mpich) ;;
+  *) echo "error: TRIREME_MPI=$TRIREME_MPI is neither openmpi nor mpich" >&2 && exit 2 ;;
+esac
+packages+=("${libraries[@]}")
+if [ "${1:-}" = libraries ]; then
+  printf '%s\n' "${libraries[@]}"
+  exit 0
+fi
+
 unsupported() { # says what to install, and ends
-  local system
+  local system family
   system=$(. "$os_release" 2>/dev/null && echo "${PRETTY_NAME:-}") || true
+  family=$(. "$os_release" 2>/dev/null && echo "${ID:-} ${ID_LIKE:-}") || true
   {
-    echo "error: setup.sh knows Debian 12, Debian 13 and Ubuntu 24.04, and this is ${system:-another system}. trireme needs"
-    printf '  %-26s %-24s %s\n' \
-      "what, and from which on" "Fedora, Rocky, openSUSE" "Arch" \
-      "g++ 12 or clang++ 16" gcc-c++ gcc \
-      "CMake 3.25, Ninja" "cmake ninja-build" "cmake ninja" \
-      "Open MPI 4.1 or MPICH 4" "openmpi-devel" openmpi \
-      "HDF5 1.10.7 (or 1.12.1)" "hdf5-openmpi-devel" hdf5-openmpi \
-      "oneDNN 2.6 (or none)" "onednn-devel" onednn \
-      "yaml-cpp 0.7" yaml-cpp-devel yaml-cpp \
-      "CLI11 2.3" cli11-devel cli11 \
-      "nlohmann-json 3.11" json-devel nlohmann-json \
-      "zlib 1.2, zstd 1.5" "zlib-devel libzstd-devel" "zlib zstd" \
-      "spdlog 1.10, fmt 9" "spdlog-devel fmt-devel" "spdlog fmt" \
-      "GoogleTest 1.12 (tests)" "gtest-devel gmock-devel" gtest \
-      "Python 3.9: h5py, numpy," "python3-h5py" python-h5py \
-      "  matplotlib, venv, pip" "python3-matplotlib" python-matplotlib
+    echo "error: setup.sh knows Debian 12, Debian 13 and Ubuntu 24.04, and this is ${system:-another system}. trireme needs these, under"
+    echo "their usual names, which were not tried:"
+    printf '  %-26s %-34s %-34s %s\n' \
+      "what, and from which on" "Fedora, Rocky (EPEL, CRB)" "openSUSE" "Arch" \
+      "g++ 12 or clang++ 16" "gcc-c++ (Rocky 9: gcc-toolset-12)" "gcc-c++ (Leap 15: gcc12-c++)" gcc \
+      "CMake 3.25, Ninja" "cmake ninja-build" "cmake ninja" "cmake ninja" \
+      "Open MPI 4.1 or MPICH 4" openmpi-devel openmpi4-devel openmpi \
+      "HDF5 1.10.7 (or 1.12.1)" hdf5-openmpi-devel hdf5-openmpi4-devel hdf5-openmpi \
+      "oneDNN 2.6 (or none)" "onednn-devel (Rocky: none)" onednn-devel onednn \
+      "yaml-cpp 0.7" yaml-cpp-devel yaml-cpp-devel yaml-cpp \
+      "CLI11 2.3" cli11-devel cli11-devel cli11 \
+      "nlohmann-json 3.11" json-devel nlohmann_json-devel nlohmann-json \
+      "zlib 1.2, zstd 1.5" "zlib-devel libzstd-devel" "zlib-devel libzstd-devel" "zlib zstd" \
+      "spdlog 1.10, fmt 9" "spdlog-devel fmt-devel" "spdlog-devel fmt-devel" "spdlog fmt" \
+      "GoogleTest 1.12 (tests)" "gtest-devel gmock-devel" "gtest gmock" gtest \
+      "Python 3.9: h5py, numpy," python3-h5py python3-h5py python-h5py \
+      "  matplotlib, venv, pip," python3-matplotlib python3-matplotlib python-matplotlib \
+      "  setuptools, wheel" "python3-setuptools python3-wheel" "python3-setuptools python3-wheel" "python-setuptools python-wheel"
+    case " $family " in
+      *' debian '* | *' ubuntu '*)
+        echo "With apt, as on the systems that it knows: apt-get install ${packages[*]}"
+        echo "(Ubuntu 22.04 has an older g++ and CMake: g++-12 with CXX=g++-12 CC=gcc-12, and python3 -m pip install cmake.)"
+        ;;
+      *) echo "On Fedora and Rocky, module load mpi/openmpi-x86_64 puts mpicc and mpirun on PATH; on openSUSE they are in /usr/lib64/mpi/gcc/openmpi4/bin." ;;
+    esac
     echo "Older versions were not tried, and names may differ between releases. On a cluster take them from modules, or from modules/spack."
     echo "oneDNN is for bench matmul only: without it, configure with -DTRIREME_ONEDNN=OFF. When they are there, continue with"
     echo "  TRIREME_SETUP=skip bash jobs/quickstart.sh"
@@ -44,19 +76,6 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   unsupported
 fi
 
-# The table: what every supported distribution calls alike, what MPI adds, and what the distributions call differently.
-packages=(
-  build-essential cmake ninja-build git ca-certificates
-  libdnnl-dev ocl-icd-opencl-dev # for bench matmul; oneDNN's CMake package asks for OpenCL
-  libyaml-cpp-dev libcli11-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libspdlog-dev libfmt-dev libgtest-dev libgmock-dev
-  iproute2 # tests/network joins two hosts on one machine with it
-  python3 python3-venv python3-pip python3-setuptools python3-wheel python3-numpy python3-h5py python3-matplotlib
-)
-case ${TRIREME_MPI:-openmpi} in
-  openmpi) packages+=(libopenmpi-dev openmpi-bin openssh-client libhdf5-openmpi-dev) ;; # mpirun looks for ssh even when every rank is here
-  mpich) packages+=(libmpich-dev mpich libhdf5-mpich-dev) ;;
-  *) echo "error: TRIREME_MPI=$TRIREME_MPI is neither openmpi nor mpich" >&2 && exit 2 ;;
-esac
 # For tests/faults, tests/slurm, tests/modules, tests/processors.sh, tests/fuzz and tests/postproc (a browser, which Ubuntu has as a snap
 # only). Daemons that come along are not started.
 packages_for_tests=(strace munge slurmctld slurmd slurm-client lmod qemu-user)

@@ -17,9 +17,14 @@ fail() {
 printf 'ID=fedora\nVERSION_ID=41\nPRETTY_NAME="Fedora Linux 41"\n' >"$here/fedora"
 TRIREME_OS_RELEASE=$here/fedora bash "$setup" >"$here/out" 2>&1
 [ $? -eq 3 ] || fail "exit code on Fedora is not 3"
-for words in "Fedora Linux 41" openmpi-devel onednn-devel "MPICH 4" "HDF5 1.10.7 (or 1.12.1)" TRIREME_ONEDNN=OFF "TRIREME_SETUP=skip bash jobs/quickstart.sh"; do
+for words in "Fedora Linux 41" "module load mpi/openmpi-x86_64" openmpi4-devel gcc-toolset-12 python3-wheel openmpi-devel onednn-devel "MPICH 4" "HDF5 1.10.7 (or 1.12.1)" TRIREME_ONEDNN=OFF "TRIREME_SETUP=skip bash jobs/quickstart.sh"; do
   grep -qF -- "$words" "$here/out" || fail "nothing about $words on Fedora"
 done
+
+printf 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID=22.04\n' >"$here/jammy"
+TRIREME_OS_RELEASE=$here/jammy bash "$setup" >"$here/out" 2>&1
+[ $? -eq 3 ] || fail "exit code on Ubuntu 22.04 is not 3"
+grep -q 'apt-get install .*ninja-build.*libcli11-dev.*libhdf5-openmpi-dev' "$here/out" || fail "no command for apt on Ubuntu 22.04"
 
 TRIREME_OS_RELEASE=$here/fedora TRIREME_SETUP=skip bash "$setup" >"$here/out" 2>&1 || fail "TRIREME_SETUP=skip is an error"
 TRIREME_OS_RELEASE=$here/none bash "$setup" >"$here/out" 2>&1
@@ -57,6 +62,12 @@ PATH=$here/bin:$PATH CUDA_HOME= CUDA_PATH= TRIREME_OS_RELEASE=$here/os bash "$se
 [ "$(cat "$here/absent")" = lmod ] || fail "not all but lmod are installed, but missing are $(xargs <"$here/absent")"
 grep -qx "apt-get could not install: lmod" "$here/out" || fail "lmod is not named"
 grep -q "Unable to locate package lmod" "$here/out" || fail "apt's reason is not told"
+
+bash "$setup" libraries >"$here/out" 2>&1 || fail "the libraries are an error"
+for package in libdnnl-dev libhdf5-openmpi-dev libgmock-dev; do
+  grep -qx $package "$here/out" || fail "$package is not among the libraries"
+done
+! grep -qE 'python|cmake|openmpi-bin' "$here/out" || fail "a program is among the libraries"
 
 version=$(sed -n 's/^version=\([0-9.]*\) .*/\1/p' "$1/modules/packages/cudnn_frontend.sh")
 recipes=$1/modules/spack/repo/packages
