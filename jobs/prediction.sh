@@ -43,7 +43,7 @@ launch() { # number of ranks, command
   if [[ -z $hosts ]]; then
     quietly bash jobs/mpirun.sh -n "$1" "${@:2}"
   else
-    quietly mpirun -q -H "$(cut -d , -f "1-$1" <<<"$hosts" | sed 's/,\|$/:1&/g')" --bind-to none -n "$1" "${@:2}"
+    quietly bash jobs/mpirun.sh -q -H "$(cut -d , -f "1-$1" <<<"$hosts" | sed 's/,\|$/:1&/g')" -n "$1" "${@:2}"
   fi
 }
 settings=("overlap|" "no overlap|parallel.overlap_gradients=false parallel.overlap_parameters=false")

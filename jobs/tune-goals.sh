@@ -40,7 +40,7 @@ python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr
 
 launch() { # command
   local start=(bash jobs/mpirun.sh -n 2)
-  [ -z "${TRIREME_HOSTS_SH:-}" ] || start=(mpirun -q -H north:1,south:1 --bind-to none -n 2) # inside of hosts.sh
+  [ -z "${TRIREME_HOSTS_SH:-}" ] || start=(bash jobs/mpirun.sh -q -H north:1,south:1 -n 2) # inside of hosts.sh
   "${start[@]}" "$@" </dev/null >"$place/log" 2>&1 || { cat "$place/log" >&2 && exit 3; }
 }
 train() { # deck, run directory

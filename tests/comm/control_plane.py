@@ -18,14 +18,13 @@ import os
 import subprocess
 import tempfile
 
+LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "jobs", "mpirun.sh")
 ROW = "{:>6} {:>10} {:>12} {:>12} {:>12} {:>14} {:>12}"
 
 
 def run(arguments, ranks, steps, *options):
-    command = ["mpirun", "-q", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", *options, "-n", str(ranks),
-               arguments.program, str(steps)]
-    environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "HWLOC_COMPONENTS": "-gl"}
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=600, env=environment)
+    command = ["bash", LAUNCHER, "-q", "--mca", "mpi_yield_when_idle", "1", *options, "-n", str(ranks), arguments.program, str(steps)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=600)
     return json.loads(done.stdout)
 
 

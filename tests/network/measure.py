@@ -25,6 +25,7 @@ import tempfile
 import h5py
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+LAUNCHER = os.path.join(HERE, os.pardir, os.pardir, "jobs", "mpirun.sh")
 FRAME = 1514 / 1448
 WARM_UP = 5
 ROW = "{:>9} {:>12} {:>12} {:>8} {:>12} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8}"
@@ -32,7 +33,7 @@ COLLECTIVES = {"reduce.bucket": "reduce.exposed", "gather.bucket": "gather.wait"
 
 
 def mpirun(*command):
-    done = subprocess.run(["mpirun", "-q", "-H", "north:1,south:1", "--bind-to", "none", "-n", "2", *command],
+    done = subprocess.run(["bash", LAUNCHER, "-q", "-H", "north:1,south:1", "-n", "2", *command],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=900)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
