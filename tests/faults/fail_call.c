@@ -41,6 +41,7 @@ static size_t large;
 
 static int is_disturbed(void) {
   const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *wanted = getenv("FAIL_RANK");
+  rank = rank ? rank : getenv("PMIX_RANK"); // srun --mpi=pmix
   rank = rank ? rank : getenv("PMI_RANK");
   return strncmp(program_invocation_short_name, "trireme", 7) == 0 && (!wanted || (rank && strcmp(rank, wanted) == 0));
 }
