@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Configures and builds one preset of CMakePresets.json.
-#   usage: bash jobs/build.sh [TARGET …]        PRESET=cpu (default: build/), cuda, asan, tsan, audit, dev-cpu; JOBS=number of compilers
+#   usage: bash jobs/build.sh [TARGET …]        PRESET=cpu (default: build/), cuda, mpich, dev-cpu, audit, asan, tsan, fuzz; JOBS=number of compilers
 # ccache is used when it is there. Where nvcc is and something else of CUDA is missing, the build goes on without CUDA, and says so here.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
