@@ -29,7 +29,9 @@ VERSION = (1, 1)
 FIELDS = ("key", "source", "quantity", "title", "claim", "claimed_ratio", "off", "on")
 STEP = "step"
 REDUCTION = "reduce.bucket"
-COMPUTE, COMMUNICATION, EXPOSED = ("model.train", "optim.step"), (REDUCTION, "gather.bucket"), ("reduce.exposed", "gather.wait")
+# Compute has what lies inside them as well, without waits.
+COMPUTE, COMMUNICATION = ("model.train", "optim.step"), (REDUCTION, "gather.bucket", "matrices.travel")
+EXPOSED = ("reduce.exposed", "gather.wait", "matrices.wait")
 BYTES = {"fp32": 4, "bf16": 2}
 STATE = ("master_bytes", "moment1_bytes", "moment2_bytes")
 
@@ -126,7 +128,8 @@ def _where(path):
     seconds = {total.span.name: total.per_step for total in timings.totals(run)}
     if not all(name in seconds for name in (timings.ROOT, *COMPUTE)):
         return None
-    compute, communication, exposed = (sum(seconds.get(name, 0) for name in names) for names in (COMPUTE, COMMUNICATION, EXPOSED))
+    computing = [run.spans[position].name for name in COMPUTE for position in timings.within(run, name) if not run.spans[position].waits]
+    compute, communication, exposed = (sum(seconds.get(name, 0) for name in names) for names in (computing, COMMUNICATION, EXPOSED))
     return compute, communication, exposed / seconds[timings.ROOT]
 
 

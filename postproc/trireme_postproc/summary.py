@@ -150,7 +150,7 @@ def results(run):
 
 
 def time_table(run):
-    """Lines: the time by span name, indented as the spans are nested."""
+    """Lines: the time by span name, indented as the spans are nested. A part of a step counts without those inside it."""
     rows = timings.totals(run)
     if not rows:
         return ["no spans were recorded"]
@@ -184,7 +184,7 @@ def time_table(run):
         if row.span.name != timings.ROOT and row.span.parent not in by_name:
             add(row, None)
     ranks = timings.num_ranks(run)
-    head = f"time by span ({ranks} rank{'s' if ranks != 1 else ''}; per step and rank)"
+    head = f"time by span ({ranks} rank{'s' if ranks != 1 else ''}; per step and rank; parts of a step without those inside them)"
     return [head] + columns_text(table, "  ")
 
 

@@ -18,11 +18,6 @@ class SpanTotal:
         self.longest = longest
 
 
-def _of(run, position):
-    samples = run.samples
-    return samples[samples["name"] == position]
-
-
 def num_ranks(run):
     """Ranks that recorded spans."""
     return len(np.unique(run.samples["rank"])) if len(run.samples) else 0
@@ -31,33 +26,42 @@ def num_ranks(run):
 def own_seconds(run):
     """The duration of every sample; of the parts of a step without what other parts take inside them.
 
-    Compute waits for buckets in the middle of training and of updating: such a wait is a part of the
-    step, and lies in time inside a sample of another part and the same rank.
+    A wait for a bucket may lie inside training or updating, whatever the file's table says: what counts is the time. A sample is taken
+    out of one other, the shortest around its middle.
     """
     samples = run.samples
     own = samples["duration_s"].astype(float)
     parts = [position for _, position in parts_of_step(run)]
     rows = {part: np.flatnonzero(samples["name"] == part) for part in parts}
+    inside_of = {part: set(within(run, run.spans[part].name)) for part in parts}
     for rank in np.unique(samples["rank"]) if len(samples) else ():
         of_rank = {part: at[samples["rank"][at] == rank] for part, at in rows.items()}
-        for outer in parts:
-            around = of_rank[outer][np.argsort(samples["begin_s"][of_rank[outer]])]
-            begin, length = samples["begin_s"][around], samples["duration_s"][around]
-            for inner in parts:
-                inside = of_rank[inner]
-                if inner == outer or not len(around) or not len(inside):
-                    continue
-                duration = samples["duration_s"][inside]
-                middle = samples["begin_s"][inside] + duration / 2
-                at = np.searchsorted(begin, middle, side="right") - 1
-                within = (at >= 0) & (middle < begin[at] + length[at]) & (duration < length[at])
-                np.subtract.at(own, around[at[within]], duration[within])
+        of_rank = {part: at[np.argsort(samples["begin_s"][at])] for part, at in of_rank.items() if len(at)}
+        for inner, inside in of_rank.items():
+            around, seconds = np.full(len(inside), -1), np.full(len(inside), np.inf)
+            for outer in sorted(set(of_rank) - {inner}, key=lambda part: len(inside_of[part])):  # of two alike, the inner one
+                found = _around(samples, of_rank[outer], inside, inner in inside_of[outer])
+                length = np.where(found >= 0, samples["duration_s"][found], np.inf)
+                around, seconds = np.where(length < seconds, found, around), np.minimum(length, seconds)
+            known = around >= 0
+            np.subtract.at(own, around[known], samples["duration_s"][inside[known]])
     return np.maximum(own, 0.0)
+
+
+def _around(samples, outer, inner, stated):
+    """For each of the rows `inner` the one of `outer` that lies around it, or -1. `outer`: in the order of time, one after the other.
+    `stated`: whether the file's table says that it lies there; then both may take the same time."""
+    begin, length = samples["begin_s"][outer], samples["duration_s"][outer]
+    duration = samples["duration_s"][inner]
+    middle = samples["begin_s"][inner] + duration / 2
+    at = np.searchsorted(begin, middle, side="right") - 1
+    longer = duration <= length[at] if stated else duration < length[at]
+    return np.where((at >= 0) & (middle < begin[at] + length[at]) & longer, outer[at], -1)
 
 
 def totals(run):
     """A SpanTotal for every name that has samples, in the order of the file's table. Parts of a step
-    count without what other parts take inside them."""
+    count without what other parts take inside them (own_seconds), so they add up."""
     if not len(run.samples):
         return []
     own = own_seconds(run)
@@ -76,20 +80,27 @@ def totals(run):
     return result
 
 
+def within(run, name):
+    """The positions of a span and of those inside it, by the nesting that the file's table states, each before those inside it."""
+    found = []
+
+    def add(position):
+        if position not in found:
+            found.append(position)
+            for inner, span in enumerate(run.spans):
+                if span.parent == run.spans[position].name:
+                    add(inner)
+
+    for position, span in enumerate(run.spans):
+        if span.name == name:
+            add(position)
+    return found
+
+
 def parts_of_step(run):
-    """The spans that a step is made of and that do not overlap: the deepest ones that were recorded
-    under `step`, by the nesting that the file's table states. Pairs (label, list of positions)."""
-    present = {span.name for i, span in enumerate(run.spans) if len(_of(run, i))}
-    position = {span.name: i for i, span in enumerate(run.spans)}
-
-    def children(name):
-        return [s.name for s in run.spans if s.parent == name and s.name in present]
-
-    def leaves(name):
-        inner = children(name)
-        return [leaf for child in inner for leaf in leaves(child)] if inner else [name]
-
-    return [(leaf, position[leaf]) for child in children(ROOT) for leaf in leaves(child)]
+    """The spans that were recorded inside `step`. Their own_seconds() do not overlap. Pairs (label, position)."""
+    names = set(np.unique(run.samples["name"]).tolist())
+    return [(run.spans[position].name, position) for position in within(run, ROOT)[1:] if position in names]
 
 
 def per_step(run, position, durations):

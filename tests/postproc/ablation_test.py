@@ -102,6 +102,16 @@ class GatherTest(unittest.TestCase):
             with h5py.File(self.output, "r") as file:
                 np.testing.assert_allclose(file["row"].attrs[name], [value] * 2, rtol=1e-6)
 
+    def test_compute_of_muon_is_without_its_waits(self):
+        for side in ("off", "on"):
+            write(os.path.join(self.folder, "pair", f"{side}-1", "run.h5"), steps=5, muon=True)
+        self.gathered("step")
+        waits = SECONDS["reduce.exposed"] + SECONDS["matrices.wait"]
+        for name, value in (("compute_s", SECONDS["model.train"] + SECONDS["optim.step"] - waits),
+                            ("communication_s", SECONDS["reduce.bucket"] + SECONDS["matrices.travel"]), ("exposed_share", waits / SECONDS["step"])):
+            with h5py.File(self.output, "r") as file:
+                np.testing.assert_allclose(file["row"].attrs[name], [value] * 2, rtol=1e-6)
+
     def test_a_step_without_spans_has_none(self):
         for side in ("off", "on"):
             os.remove(os.path.join(self.folder, "pair", f"{side}-1", "run.h5"))

@@ -82,7 +82,7 @@ class CommandLineTest(unittest.TestCase):
         made_up.write(self.path, steps=120, units={"loss": "bit/byte"})
         text = self.svg()
         for part in ("loss [bit/byte]", "speed [tokens/s]", "time, mean of ranks [ms]", "validation",
-                     "model.backward  50.0 %", "rest  13.0 %", "made-up", "2 ranks"):
+                     "model.backward  50.0 %", "rest  8.0 %", "made-up", "2 ranks"):
             self.assertIn(f">{part}", text, part)
 
     def test_a_run_that_measured_its_noise_scale(self):

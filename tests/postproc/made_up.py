@@ -26,6 +26,9 @@ SPANS = [
     ("reduce.bucket", "bucket", "Reduction of one bucket on the network."),
     ("reduce.exposed", "bucket", "Within step: compute waited."),
     ("optim.step", "", "Within step: AdamW."),
+    ("optim.matrices", "", "Within optim.step: compute was busy with Muon's matrices."),
+    ("matrices.travel", "bucket", "Matrices of one bucket on the network."),
+    ("matrices.wait", "bucket", "Within optim.matrices: compute waited for this bucket's matrices."),
     ("evaluate", "", "One evaluation."),
 ]
 SAMPLE = np.dtype(
@@ -45,11 +48,15 @@ SECONDS = {
     "reduce.bucket": 0.006,
     "reduce.exposed": 0.004,
     "optim.step": 0.010,
+    "optim.matrices": 0.003,
+    "matrices.travel": 0.0015,
+    "matrices.wait": 0.002,
 }
 
 
-def samples(steps, ranks=2, micros=2, buckets=2):
-    """Every step takes what SECONDS says: the micro-steps and buckets share it. Compute waits for buckets inside optim.step."""
+def samples(steps, ranks=2, micros=2, buckets=2, muon=False):
+    """Every step takes what SECONDS says: the micro-steps and buckets share it. Compute waits for buckets inside optim.step, and with
+    `muon` for matrices inside optim.matrices, which is inside optim.step."""
     position = {dotted: name for name, (dotted, _, _) in enumerate(SPANS)}
     rows = []
 
@@ -71,6 +78,11 @@ def samples(steps, ranks=2, micros=2, buckets=2):
             for bucket in range(buckets):
                 add("reduce.bucket", now - 0.01, step, rank, 0, bucket, buckets)
                 now = add("reduce.exposed", now + 0.001, step, rank, 0, bucket, buckets)
+            if muon:
+                add("optim.matrices", now, step, rank)
+                for bucket in range(buckets):
+                    add("matrices.travel", now, step, rank, 0, bucket, buckets)
+                    now = add("matrices.wait", now, step, rank, 0, bucket, buckets)
     return np.array(rows, dtype=SAMPLE)
 
 
@@ -87,9 +99,11 @@ def write(
     noise_scale=None,
     sets=None,
     anchors=None,
+    muon=False,
 ):
-    """A run of so many steps of 4096 tokens on two ranks; `noise_scale`: its last value in tokens, growing to there; `sets`: names of
-    /evaluation, each with its columns, a list of values each; `anchors`: the calendar time at which each rank's clock began."""
+    """A run of so many steps of 4096 tokens on two ranks; `muon`: with the spans of that optimizer; `noise_scale`: its last value in
+    tokens, growing to there; `sets`: names of /evaluation, each with its columns, a list of values each; `anchors`: the calendar time at
+    which each rank's clock began."""
     rng = np.random.default_rng(1)
     step = np.arange(1, steps + 1, dtype=np.int64)
     loss = 1.6 + 3.9 * np.exp(-step / max(1, steps / 6)) + rng.normal(0, noise, steps)
@@ -150,7 +164,7 @@ def write(
         table = file.create_dataset("timings/names", data=[name for name, _, _ in SPANS])
         table.attrs["index_of"] = [index for _, index, _ in SPANS]
         table.attrs["help_of"] = [text for _, _, text in SPANS]
-        rows = samples(steps) if spans else samples(0)
+        rows = samples(steps if spans else 0, muon=muon)
         dataset = file.create_dataset("timings/samples", data=rows, maxshape=(None,))
         dataset.attrs["unit"] = "begin_s: s since the rank's anchor; duration_s: s"
         for name, column in (("first_step", [1] * len(anchors or ())), ("rank", range(len(anchors or ()))), ("calendar_s", anchors)):
