@@ -34,8 +34,9 @@ def own_seconds(run):
     parts = [position for _, position in parts_of_step(run)]
     rows = {part: np.flatnonzero(samples["name"] == part) for part in parts}
     inside_of = {part: set(within(run, run.spans[part].name)) for part in parts}
-    for rank in np.unique(samples["rank"]) if len(samples) else ():
-        of_rank = {part: at[samples["rank"][at] == rank] for part, at in rows.items()}
+    clocks = _clocks(run)
+    for clock in np.unique(clocks):
+        of_rank = {part: at[clocks[at] == clock] for part, at in rows.items()}
         of_rank = {part: at[np.argsort(samples["begin_s"][at])] for part, at in of_rank.items() if len(at)}
         for inner, inside in of_rank.items():
             around, seconds = np.full(len(inside), -1), np.full(len(inside), np.inf)
@@ -46,6 +47,13 @@ def own_seconds(run):
             known = around >= 0
             np.subtract.at(own, around[known], samples["duration_s"][inside[known]])
     return np.maximum(own, 0.0)
+
+
+def _clocks(run):
+    """A number for every sample, the same for those whose begins are by one clock: each rank begins another in each session."""
+    first_steps = run.anchors.get("first_step")
+    sessions = np.unique(first_steps.values) if first_steps is not None else np.zeros(0)
+    return np.searchsorted(sessions, run.samples["step"], side="right").astype(np.int64) << 32 | run.samples["rank"]
 
 
 def _around(samples, outer, inner, stated):

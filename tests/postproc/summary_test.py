@@ -150,6 +150,20 @@ class TimingsTest(unittest.TestCase):
         for name, seconds in (("optim.step", 0), ("optim.matrices", 0.004), ("matrices.wait", 0.002), ("reduce.exposed", 0.004), ("rest", 0.008)):
             np.testing.assert_allclose(parts[name], seconds, atol=1e-12, err_msg=name)
 
+    def test_a_session_begins_another_clock(self):
+        """Steps 3 and 4 are of a second session, half a millisecond later by its clock than steps 1 and 2 by theirs."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = made_up.write(directory + "/run.h5", steps=4)
+            with h5py.File(path, "a") as file:
+                rows = file["timings/samples"][:]
+                rows["begin_s"][rows["step"] >= 3] -= 0.1995
+                file["timings/samples"][:] = rows
+                for name, column in (("first_step", [1, 1, 3, 3]), ("rank", [0, 1, 0, 1]), ("calendar_s", [1.7e9, 1.7e9, 1.8e9, 1.8e9])):
+                    file[f"timings/anchors/{name}"] = column
+            parts = dict(timings.step_table(RunFile(path))[1])
+        np.testing.assert_allclose(parts["optim.step"], 0.006)
+        np.testing.assert_allclose(parts["rest"], 0.008)
+
     def test_a_part_that_some_steps_lack(self):
         with tempfile.TemporaryDirectory() as directory:
             path = made_up.write(directory + "/run.h5", steps=4)
