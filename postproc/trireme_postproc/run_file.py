@@ -2,7 +2,7 @@
 """Reads RUN_DIR/run.h5. The format is described in src/record/run/run_file.hpp.
 
 A run may have been killed at any moment, or may still be running: columns can have different
-lengths, and any of them can be empty or absent.
+lengths, and any of them can be empty or absent. What the journal beside the file holds is read as well (journal.py).
 """
 
 import os
@@ -15,8 +15,11 @@ os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
 import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
+from .journal import ChangedError, View  # noqa: E402
+
 FILETYPE = "trireme-run"
 MAJOR_VERSION = 1
+TRIES, PAUSE_S = 10, 0.2  # of a file that is written at this moment
 
 
 class RunFileError(Exception):
@@ -86,15 +89,33 @@ class RunFile:
         """`samples`: whether the samples are read, which are most of a large file."""
         self.path = locate(path)
         self._wants_samples = samples
+        for turn in range(TRIES):
+            if turn > 0:
+                time.sleep(PAUSE_S)
+            if self._read_once(whole=turn > 0):
+                return
+        raise RunFileError(f"{self.path}: was written during each of {TRIES} readings: read it again later, or once its run has ended")
+
+    def _read_once(self, whole):
+        """False when the file was written meanwhile. `whole`: see View."""
         try:
-            with h5py.File(self.path, "r") as file:
-                self._check(file)
-                self._read(file)
+            with View(self.path, whole) as view:
+                try:
+                    with h5py.File(view, "r") as file:
+                        self._check(file)
+                        self._read(file)
+                except Exception:  # what HDF5 and this class make of a read that failed differs
+                    if view.changed:
+                        return False
+                    raise
+        except ChangedError:
+            return False
         except PermissionError:
             raise
         except (OSError, RuntimeError, KeyError) as error:
             reason = str(error).splitlines()[0]
             raise UnreadableError(f"{self.path}: cannot be read as an HDF5 file: {reason}") from error
+        return True
 
     def _check(self, file):
         attributes = _attributes(file)
@@ -166,7 +187,6 @@ class RunFile:
             return None
         return steps is not None and len(steps) > 0 and int(steps.values[-1]) >= wanted
 
-
     @property
     def name(self):
         """What the deck calls the run, or its directory."""
@@ -180,8 +200,8 @@ class RunFile:
             return float("nan")
 
 
-def read_while_written(path, samples=True, tries=10, pause_s=0.2):
-    """A RunFile of a run that may be writing it at this moment: what cannot be read is tried again."""
+def read_while_written(path, samples=True, tries=TRIES, pause_s=PAUSE_S):
+    """A RunFile of a run that may have just begun it: what cannot be read is tried again."""
     for left in reversed(range(tries)):
         try:
             return RunFile(path, samples)
