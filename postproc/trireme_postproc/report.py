@@ -56,7 +56,9 @@ def _times(runs, names, steps, chosen):
         if len(runs) > 1:
             parts.append(f"<h3>{escape(name)}</h3>")
         parts.append(tables.times_table(run))
-        if picture:
+        if picture and "left_out" in picture:
+            parts.append(f"<p class=note>{escape(picture['left_out'])}</p>")
+        elif picture:
             note = f"{'The step that was chosen' if chosen else 'A step that took the median time'}; {picture['note']}."
             parts.append(_drawn("timeline", position, picture["title"], note))
     return "\n".join(parts)

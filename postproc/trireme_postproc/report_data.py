@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What report.js draws: curves and the timeline of a step, as plain lists."""
 
+import shlex
+
 import numpy as np
 
 from . import evaluation, timeline, timings
 from .measures import exposed_share, per_step
-from .run_file import Column, RunFileError
+from .run_file import Column
 from .style import FEWEST_SMOOTHED, RED, SETS, group_size, groups, label, smooth_curve
+from .texts import number
 from .timeline_picture import colour_of, rows_of, window
 
 MOST_BARS = 6000
@@ -120,14 +123,15 @@ def typical_step(run):
 
 
 def step_picture(run, step=None):
-    """The rows of the timeline of a step; None where no whole spans are there."""
+    """The rows of the timeline of a step, or `left_out`, a sentence that says why there are none; None where no whole spans are there."""
     step = typical_step(run) if step is None else step
     if step is None:
         return None
     found = timeline.step_timeline(run, step)
     bars = sum(len(rank.intervals) for rank in found.ranks)
     if bars > MOST_BARS:
-        raise RunFileError(f"{run.path}: step {step} has {bars} spans, too many for a page: choose another with --step, or use the verb timeline")
+        return {"left_out": f"The timeline of step {step} is left out: it has {number(bars)} spans, and a page takes at most {number(MOST_BARS)}. To draw "
+                            f"it, or some of its ranks with --ranks: trireme-postproc timeline {shlex.quote(run.path)} --step {step} --png step.png"}
     unit = run.sample_units.get("duration_s", "")
     factor, small = (1e3, "ms") if unit == "s" else (1.0, unit)
     positions = {span.name: at for at, span in enumerate(run.spans)}

@@ -5,6 +5,7 @@ import os
 import re
 import tempfile
 import unittest
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 import made_up
 from browser import Browser, NoBrowser
 from cli_test import run
+from trireme_postproc import report_data
 from trireme_postproc.findings import exposed_percent, findings, waits
 from trireme_postproc.resolved_deck import is_given, keys_given
 from trireme_postproc.run_file import RunFile
@@ -82,6 +84,17 @@ class ReportTest(unittest.TestCase):
         text = " ".join("".join(page.text).split())
         self.assertIn("model.backward", text)
         self.assertIn("50.0 %", text)
+
+    def test_a_step_with_too_many_spans_for_a_page(self):
+        """Its timeline is left out, and nothing else."""
+        whole = self.report()[1]
+        with mock.patch.object(report_data, "MOST_BARS", 10):
+            _, page, data = self.report("--step", "7", self.path)
+        self.assertEqual(data["charts"], json.loads(next(script for script in whole.scripts if script.startswith("{")))["charts"])
+        self.assertEqual(len([tag for tag, attributes in whole.tags if "data-timeline" in attributes]), 1)
+        self.assertEqual([tag for tag, attributes in page.tags if "data-timeline" in attributes], [])
+        self.assertIn(f"The timeline of step 7 is left out: it has 28 spans, and a page takes at most 10. To draw it, or some of its ranks with --ranks: "
+                      f"trireme-postproc timeline {self.path} --step 7 --png step.png", "".join(page.text))
 
     def test_needs_no_network_and_runs_only_its_own_script(self):
         text, page, _ = self.report()
