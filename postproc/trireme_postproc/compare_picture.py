@@ -7,9 +7,9 @@ from matplotlib.ticker import EngFormatter
 from .compare import times
 from .measures import Spread, per_step
 from .run_file import names_of
-from .style import DASHES, GREY, INK, PARTS, SETS, STYLE, empty, expect_picture, label, plt, smooth_curve
+from .span_looks import look_of
+from .style import DASHES, GREY, INK, SETS, STYLE, empty, expect_picture, label, plt, smooth_curve
 from .texts import number, with_unit
-from .timings import REST
 
 SAME = 1e-3  # of a loss: smaller differences are drawn as none
 
@@ -112,10 +112,11 @@ def _times(axes, runs, names):
     ends = np.zeros(len(runs))
     widths = [[spread.median if spread is not None and spread.count else 0.0 for spread in row.spreads] for row in rows]
     factor, unit = (1e3, "ms") if units[0] == "s" and np.max(np.sum(widths, axis=0)) < 0.5 else (1.0, units[0])
-    for at, (row, width) in enumerate(zip(rows, np.array(widths) * factor)):
-        colour = GREY if row.text == REST else PARTS[at % len(PARTS)]
+    looks = {span.name: look_of(span, at) for run in runs for at, span in enumerate(run.spans)}
+    for row, width in zip(rows, np.array(widths) * factor):
+        colour, hatch = looks.get(row.text, (GREY, ""))
         axes.barh(range(len(runs)), width, left=ends, height=0.6, color=colour, edgecolor="white", linewidth=0.4, label=row.text,
-                  hatch="///" if at >= len(PARTS) and row.text != REST else None)
+                  hatch=hatch or None)
         ends += width
     for at, end in enumerate(ends):
         if end > 0:

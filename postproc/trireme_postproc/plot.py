@@ -8,7 +8,8 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from . import timings
 from .plot_measured import added_rows
-from .style import BLUE, FEWEST_SMOOTHED, GREEN, GREY, INK, ORANGE, PARTS, RED, STYLE, empty, expect_picture, label, plt, smooth_curve
+from .span_looks import look_of
+from .style import BLUE, FEWEST_SMOOTHED, GREEN, GREY, INK, ORANGE, RED, STYLE, empty, expect_picture, label, plt, smooth_curve
 from .texts import number
 
 MOST_BARS = 80
@@ -114,8 +115,9 @@ def _time(axes, run):
     if unit == "s" and np.median(total) < 0.5:
         factor, unit = 1e3, "ms"
     bottom = np.zeros(len(edges) - 1)
-    colours = iter(PARTS * (1 + len(parts) // len(PARTS)))
+    looks = {span.name: look_of(span, at) for at, span in enumerate(run.spans)}
     for name, seconds in parts:
+        colour, hatch = looks.get(name, (GREY, ""))
         height = np.bincount(group, weights=seconds, minlength=len(edges) - 1) / count
         height = height * factor
         share = 100 * seconds.sum() / max(total.sum(), 1e-300)
@@ -125,8 +127,9 @@ def _time(axes, run):
             width=np.diff(edges),
             bottom=bottom,
             align="edge",
-            color=GREY if name == timings.REST else next(colours),
+            color=colour,
             edgecolor="white",
+            hatch=hatch or None,
             linewidth=0.5 if len(edges) < 40 else 0.0,
             label=f"{name}  {share:.1f} %",
         )

@@ -252,11 +252,27 @@
     }
   }
 
+  // Of span_looks.py: lines or points in a square of 6.
+  const hatches = { "//": "M0 6L6 0M-1 1L1 -1M5 7L7 5", "\\\\": "M0 0L6 6M5 -1L7 1M-1 5L1 7", "||": "M3 0V6", "..": "M2 3H4", "xx": "M0 6L6 0M0 0L6 6" };
+
+  // What fills a span: its colour, or a pattern of it, which is added to the drawing where it is not there yet.
+  function paint(svg, name, colour, hatch) {
+    if (!hatches[hatch]) return colour;
+    const id = `${name}-${colour.slice(1)}-${Object.keys(hatches).indexOf(hatch)}`;
+    if (!svg.querySelector("#" + id)) {
+      const pattern = make("pattern", { id, width: 6, height: 6, patternUnits: "userSpaceOnUse" }, make("defs", {}, svg));
+      make("rect", { width: 6, height: 6, fill: colour }, pattern);
+      make("path", { d: hatches[hatch], stroke: "#fff", "stroke-width": 1.4 }, pattern);
+    }
+    return `url(#${id})`;
+  }
+
   function timeline(step, parent, name) {
     const head = element("div", parent, undefined, "legend"), row = 22;
-    for (const [text, colour] of step.legend) {
+    for (const [text, colour, hatch] of step.legend) {
       const entry = element("span", head, undefined, "entry");
-      sample(entry, colour, 10);
+      const svg = make("svg", { width: 24, height: 10, "aria-hidden": "true" }, entry);
+      make("rect", { width: 20, height: 10, fill: paint(svg, name + "-legend", colour, hatch) }, svg);
       entry.append(text);
     }
     new Frame(parent, {
@@ -267,9 +283,9 @@
         const y = at.top + row * i;
         if (one.bold && i) make("line", { x1: 0, x2: at.width, y1: y, y2: y, stroke: line }, at.svg);
         make("text", { x: at.left - 6, y: y + 15, "text-anchor": "end", "font-weight": one.bold ? "bold" : "normal" }, at.svg, one.label);
-        for (const [begin, length, colour, , thin] of one.bars)
-          make("rect", { x: at.toX(begin), y: y + (thin ? 6 : 3), width: Math.max(0.6, at.toX(begin + length) - at.toX(begin)), height: thin ? 10 : 16, fill: colour },
-               at.plot);
+        for (const [begin, length, colour, , thin, hatch] of one.bars)
+          make("rect", { x: at.toX(begin), y: y + (thin ? 6 : 3), width: Math.max(0.6, at.toX(begin + length) - at.toX(begin)), height: thin ? 10 : 16,
+                         fill: paint(at.svg, name, colour, hatch) }, at.plot);
       }),
       hover: (at, x, y) => {
         const one = step.rows[Math.floor((y - at.top) / row)], wanted = at.fromX(x), near = 2 * (at.high - at.low) / at.inner;

@@ -8,9 +8,10 @@ import numpy as np
 from . import evaluation, timeline, timings
 from .measures import exposed_share, per_step
 from .run_file import Column
+from .span_looks import legend_text, look_of
 from .style import FEWEST_SMOOTHED, RED, SETS, group_size, groups, label, smooth_curve
 from .texts import number
-from .timeline_picture import colour_of, rows_of, window
+from .timeline_picture import rows_of, window
 
 MOST_BARS = 6000
 DASHES = ("", "7 3", "2 3")
@@ -144,14 +145,14 @@ def step_picture(run, step=None):
             bars = []
             for interval in rank.intervals:
                 if interval.lane in names and interval.span.name != timings.ROOT:
-                    colour = colour_of(interval.span, positions[interval.span.name])
-                    legend.setdefault("compute waits" if interval.span.waits else interval.span.name, colour)
-                    bars.append([*plain([interval.begin * factor, interval.duration * factor]), colour, _bar_text(found, interval, factor, small),
-                                 interval.span.waits])
+                    look = look_of(interval.span, positions[interval.span.name])
+                    legend.setdefault(legend_text(interval.span), look)
+                    bars.append([*plain([interval.begin * factor, interval.duration * factor]), look.colour, _bar_text(found, interval, factor, small),
+                                 interval.span.waits, look.hatch])
             rows.append({"label": f"rank {rank.rank}" if is_compute else "buckets" if together else names[0],
                          "bold": is_compute, "bars": bars})
     begin, end = window(found)
-    return {"title": f"Step {step} of {run.name}", "rows": rows, "legend": list(legend.items()), "extent": plain([begin * factor, end * factor]),
+    return {"title": f"Step {step} of {run.name}", "rows": rows, "legend": [[text, *look] for text, look in legend.items()], "extent": plain([begin * factor, end * factor]),
             "axis": label("time since the first rank began the step", small), "note": found.alignment(), "step": step}
 
 

@@ -10,10 +10,10 @@ from . import evaluation, timings
 from .compare import differences
 from .measures import Spread
 from .resolved_deck import is_given, keys_given
+from .span_looks import look_of
 from .style import GREY
 from .summary import facts, results, with_error
 from .texts import MISSING, number, size, with_unit
-from .timeline_picture import colour_of
 
 
 def escape(text):
@@ -56,7 +56,7 @@ def times_table(run):
         if part == timings.REST:
             help_text, colour = "what no span explains", GREY
         else:
-            help_text, colour = re.sub(r"^Within [^:]*: ", "", spans[part][0].help), colour_of(*spans[part])
+            help_text, colour = re.sub(r"^Within [^:]*: ", "", spans[part][0].help), look_of(*spans[part]).colour
         bar = f'<svg width="110" height="11" aria-hidden="true"><rect width="{1.1 * share:.2f}" height="11" fill="{colour}"/></svg>'
         quartiles = f"{with_unit(spread.low, unit)} … {with_unit(spread.high, unit)}"
         rows.append([part, with_unit(spread.median, unit), quartiles, f"{share:.1f} %", Raw(bar), help_text])

@@ -15,9 +15,7 @@ from .run_file import RunFileError  # noqa: E402
 
 # Okabe and Ito's palette, which people with colour blindness can distinguish.
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-SKY, PURPLE, YELLOW = "#56B4E9", "#CC79A7", "#F0E442"
-DEEP = "#003F63"  # darker than BLUE, for what lies inside of it
-PARTS = (BLUE, SKY, GREEN, RED, ORANGE, PURPLE, YELLOW)
+SKY, PURPLE = "#56B4E9", "#CC79A7"
 GREY = "#B8BCC2"
 INK = "#30343A"
 SETS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY)
@@ -41,6 +39,7 @@ STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
     "legend.frameon": False,
+    "hatch.linewidth": 1.1,
     "figure.facecolor": "white",
 }
 

@@ -3,20 +3,14 @@
 
 from matplotlib.patches import Patch
 
-from .style import BLUE, DEEP, GREEN, GREY, INK, ORANGE, PURPLE, RED, SKY, STYLE, YELLOW, expect_picture, label, plt
+from .span_looks import legend_text, look_of
+from .style import INK, STYLE, expect_picture, label, plt
 from .timeline import COMPUTE, OTHER
 from .timings import ROOT
 
-COLOURS = {"model.train": BLUE, "model.forward": DEEP, "model.backward": SKY, "optim.matrices": YELLOW, "optim.step": GREEN, "data.next": PURPLE,
-           "reduce.ready": GREY, "reduce.bucket": ORANGE, "gather.bucket": SKY}
-MORE = (YELLOW, SKY, PURPLE)
 MOST_ROWS = 90  # with more, the buckets of a rank share one
-ROW, MARGIN = 0.27, 1.5  # inches
-
-
-def colour_of(span, position):
-    """`position`: of the span in the file's table."""
-    return RED if span.waits else COLOURS.get(span.name, MORE[position % len(MORE)])
+ROW, MARGIN, LEGEND_ROW = 0.27, 1.5, 0.2  # inches
+LEGEND_COLUMNS = 7
 
 
 def rows_of(timeline):
@@ -43,11 +37,11 @@ def _draw_rank(axes, rank, lanes, factor, positions, width):
         is_wait, is_narrow = interval.span.waits, interval.duration < 0.006 * width
         if is_wait and interval.duration < 1e-4 * width:  # nothing waited
             continue
-        colour = colour_of(interval.span, positions[interval.span.name])
+        colour, hatch = look_of(interval.span, positions[interval.span.name])
         axes.barh(
             lanes[interval.lane], interval.duration * factor, left=interval.begin * factor,
             height=0.86 if interval.lane == COMPUTE and not is_wait else 0.6 if is_wait else 0.7,
-            color=colour, edgecolor=colour if is_narrow else "white", linewidth=0.7 if is_narrow else 0.3,
+            color=colour, edgecolor=colour if is_narrow else "white", linewidth=0.7 if is_narrow else 0.3, hatch=hatch or None,
             zorder=3 if is_wait else 2,
         )
     if rank.whole is not None:
@@ -69,6 +63,20 @@ def _labels(axes, timeline, rows, together):
     for text, name in zip(axes.get_yticklabels(), texts):
         if name.startswith("rank"):
             text.set_fontweight("bold")
+
+
+def _legend(axes, timeline, positions):
+    """Above the rows; returns how many rows of its own it has."""
+    drawn = {i.span.name for rank in timeline.ranks for i in rank.intervals if i.lane != OTHER and i.span.name != ROOT}
+    spans = sorted((span for span in timeline.run.spans if span.name in drawn), key=lambda span: span.waits)
+    handles = []
+    for span in spans:
+        colour, hatch = look_of(span, positions[span.name])
+        handles.append(Patch(facecolor=colour, edgecolor="white", linewidth=0, hatch=2 * hatch or None, label=legend_text(span)))
+    rows = max(1, -(-len(handles) // LEGEND_COLUMNS))
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncol=-(-len(handles) // rows) or 1, borderaxespad=0.2,
+                handlelength=1.4, handletextpad=0.5, columnspacing=1.0, labelspacing=0.3, fontsize=8.5)
+    return rows
 
 
 def window(timeline):
@@ -96,8 +104,7 @@ def plot_timeline(timeline, output):
     positions = {span.name: at for at, span in enumerate(timeline.run.spans)}
     begin, end = window(timeline)
     with plt.rc_context(STYLE):
-        inches = MARGIN + ROW * max(height, 4)
-        figure, axes = plt.subplots(figsize=(12, inches), dpi=130)
+        figure, axes = plt.subplots(dpi=130)
         for rank, lanes in zip(timeline.ranks, rows):
             _draw_rank(axes, rank, lanes, factor, positions, end - begin)
         _labels(axes, timeline, rows, together)
@@ -105,16 +112,12 @@ def plot_timeline(timeline, output):
         axes.set_ylim(height - 0.4, -0.6)
         axes.set_xlim(begin * factor, end * factor)
         axes.set_xlabel(label("time since the first rank began the step", small))
-        axes.set_title(f"Step {timeline.step} of {timeline.run.name}", pad=26)
-        drawn = {i.span.name for rank in timeline.ranks for i in rank.intervals if i.lane != OTHER and i.span.name != ROOT}
-        spans = [span for span in timeline.run.spans if span.name in drawn]
-        handles = [Patch(color=colour_of(span, positions[span.name]), label=span.name) for span in spans if not span.waits]
-        if any(span.waits for span in spans):
-            handles.append(Patch(color=RED, label="compute waits"))
-        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncol=len(handles), borderaxespad=0.2,
-                    handlelength=1.0, handletextpad=0.5, columnspacing=1.0, fontsize=8.5)
+        above = LEGEND_ROW * (_legend(axes, timeline, positions) - 1)
+        axes.set_title(f"Step {timeline.step} of {timeline.run.name}", pad=26 + 72 * above)
+        inches = MARGIN + above + ROW * max(height, 4)
+        figure.set_size_inches(12, inches)
         figure.text(0.99, 0.01, timeline.alignment() + "; dashed: begin and end of a step", ha="right", fontsize=8, color="#6A707A")
-        figure.subplots_adjust(left=0.165, right=0.985, top=1 - 0.62 / inches, bottom=0.62 / inches)
+        figure.subplots_adjust(left=0.165, right=0.985, top=1 - (0.62 + above) / inches, bottom=0.62 / inches)
         try:
             figure.savefig(output)
         finally:

@@ -281,8 +281,9 @@ class PageTest(unittest.TestCase):
         begin, length, *_ = rows[1]["bars"][0]
         self.move(drawing, 150 + (begin + length / 2 - low) / (high - low) * 736, 6 + 22 + 11)
         self.assertEqual(self.box(drawing), ["bucket 0", "reduce.bucket: 3 ms from 72 ms, bucket 0"])
-        entries = self.of(drawing, "[...node.querySelectorAll('.legend line')].map((line) => line.getAttribute('stroke'))")
-        self.assertEqual(len(entries), len(set(entries)), "two kinds of span in one colour")
+        entries = self.of(drawing, "[...node.querySelectorAll('.legend svg > rect')].map((one) => one.getAttribute('fill'))")
+        self.assertEqual(len(entries), len(self.data["timelines"][0]["legend"]))
+        self.assertEqual(len(entries), len(set(entries)), "two kinds of span look the same")
 
     def test_a_lone_point_with_its_error(self):
         at = next(at for at, chart in enumerate(self.data["charts"]) if chart["title"].startswith("Multiple choice"))
