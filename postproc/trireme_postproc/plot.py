@@ -137,13 +137,9 @@ def _time(axes, run):
     usual, highest = float(np.median(bottom[bottom > 0])), float(bottom.max())
     if highest > 3 * usual:  # a slow first step would hide all others
         axes.set_ylim(0, 1.6 * usual)
-        axes.text(
-            edges[int(np.argmax(bottom))],
-            1.62 * usual,
-            f" ↑ {number(highest, 3)} {unit}",
-            va="bottom",
-            fontsize=8.5,
-        )
+        within = steps[group == np.argmax(bottom)]
+        where = f"step {within[0]}" if len(within) == 1 else f"steps {within[0]} to {within[-1]}"
+        axes.text(1.0, 1.02, f"↑ {where}: {number(highest, 3)} {unit}", transform=axes.transAxes, ha="right", fontsize=8.5)
     axes.set_ylabel(label("time, mean of ranks", unit))
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(

@@ -85,6 +85,15 @@ class CommandLineTest(unittest.TestCase):
                      "model.backward  50.0 %", "rest  8.0 %", "made-up", "2 ranks"):
             self.assertIn(f">{part}", text, part)
 
+    def test_a_slow_step_is_named_above_the_others(self):
+        for steps, where in ((20, "step 5"), (120, "steps 5 to 6")):
+            made_up.write(self.path, steps=steps)
+            with h5py.File(self.path, "a") as file:
+                rows = file["timings/samples"][:]
+                rows["duration_s"][(rows["step"] == 5) & (rows["name"] == 0)] = 1.0
+                file["timings/samples"][:] = rows
+            self.assertRegex(self.svg(), rf"text-anchor: end[^>]*>↑ {where}: {'1 000' if steps == 20 else '550'} ms<")
+
     def test_a_run_that_measured_its_noise_scale(self):
         made_up.write(self.path, steps=20)
         self.assertEqual(run("plot", self.directory)[0], 0)
