@@ -54,6 +54,10 @@ class Row:
         return [f"{self.title}: {self.quantity}", self.claim or MISSING, *sides, number(self.ratio, 3) if np.isfinite(self.ratio) else MISSING, spread]
 
 
+def _text(value):
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
 def _value(value, unit):
     if unit == "s" and 0 < value < 1e-4:
         return f"{number(value * 1e6, 3)} µs" if value >= 1e-6 else f"{number(value * 1e9, 3)} ns"
@@ -72,8 +76,12 @@ class Ablation:
             with h5py.File(path, "r") as file:
                 if str(file.attrs.get("filetype")) != FILETYPE:
                     raise RunFileError(f"{path}: no file of jobs/ablation.sh: its filetype is not '{FILETYPE}'")
-                if int(file.attrs["version"][0]) != VERSION[0]:
-                    raise RunFileError(f"{path}: version {file.attrs['version'][0]}, this program reads {VERSION[0]}.x")
+                version = file.attrs.get("version")
+                if version is None or isinstance(version, h5py.Empty):
+                    raise RunFileError(f"{path}: has no version, this program reads {VERSION[0]}.x")
+                version = np.atleast_1d(version).tolist()
+                if version[:1] != [VERSION[0]]:
+                    raise RunFileError(f"{path}: version {'.'.join(map(_text, version))}, this program reads {VERSION[0]}.x")
                 self.facts = [(name, str(file.attrs[name])) for name in FACTS if name in file.attrs]
                 self.rows = [Row(group) for group in sorted(file.values(), key=lambda group: group.attrs["position"])]
         except (OSError, KeyError) as error:

@@ -62,6 +62,26 @@ class AblationTest(unittest.TestCase):
         self.assertEqual(code, 2)
         self.assertIn("its filetype is not 'trireme-ablation'", err)
 
+    def test_refuses_other_versions(self):
+        for version, said in (((2, 0), "version 2.0, this program reads 1.x"), (2, "version 2, this program"), ("new", "version new, this program"),
+                              (np.bytes_(b"1.x"), "version 1.x, this program"), (np.zeros((2, 2), dtype=int), "version [0, 0].[0, 0], this program"),
+                              ((), "version , this program"), (h5py.Empty("i8"), "has no version"), (None, "has no version")):
+            with h5py.File(self.path, "a") as file:
+                del file.attrs["version"]
+                if version is not None:
+                    file.attrs["version"] = version
+            with self.subTest(version=version):
+                code, out, err = run("ablation", self.path)
+                self.assertEqual((code, out, err.count("\n")), (2, "", 1))
+                self.assertIn(said, err)
+            with h5py.File(self.path, "a") as file:
+                file.attrs["version"] = (1, 0)
+
+    def test_reads_a_version_that_is_a_scalar(self):
+        with h5py.File(self.path, "a") as file:
+            file.attrs["version"] = 1
+        self.assertEqual(run("ablation", self.path)[0], 0)
+
 
 class GatherTest(unittest.TestCase):
     """Runs with bucket 0 of 1000 elements, without padding, and bucket 1 of 3000, 1000 of them padding where it is on."""
