@@ -2,55 +2,71 @@
 """The picture of an ablation: off over on of each row, with the quartiles of the turns and what the literature claims."""
 
 import numpy as np
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MultipleLocator, NullLocator
 
 from .ablation_record import STEP
-from .style import BLUE, GREY, INK, ORANGE, STYLE, expect_picture, plt
+from .style import BLUE, INK, STYLE, empty, expect_picture, plt
 from .texts import number
 
-FEW, MANY = 2.0, 100.0  # a panel whose ratios all lie within such a factor has marks at tenths, or at 1, 2, 3 and 5
+FEWEST, FEW, MANY = 1.4, 2.0, 100.0  # a panel whose ratios all lie within such a factor has marks at tenths, at fifths, or at 1, 2, 3 and 5
+WIDTH, LINE, AROUND = 9.0, 0.25, 1.25  # inches: of the picture, of a line of a row's name, of what is around the rows of a panel
+CLAIMED = "#C08400"  # orange that can be seen on white
+
+
+def _name(row):
+    return row.title if row.quantity == STEP else f"{row.title}:\n{row.quantity}"
+
+
+def _lines(rows):
+    return sum(_name(row).count("\n") + 1 for row in rows)
 
 
 def _panel(axes, rows, title):
-    places = np.arange(len(rows))[::-1]
-    axes.set_title(title)
-    axes.axvline(1, color=GREY, linewidth=1.2, linestyle=(0, (4, 3)))
-    for place, row in zip(places, rows):
-        axes.plot([row.spread.low, row.spread.high], [place] * 2, color=BLUE, linewidth=2.2, solid_capstyle="butt")
-        axes.plot(row.ratio, place, color=BLUE, marker="o", markersize=7, linestyle="none",
-                  label="measured: medians, quartiles of turns" if place == 0 else None)
-        axes.annotate(number(row.ratio, 3), (row.ratio, place), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8.5,
-                      color=INK)
+    lines = np.array([_name(row).count("\n") + 1 for row in rows])
+    places = np.sum(lines) - np.cumsum(lines) + lines / 2
+    axes.set_title(title, pad=24)
+    axes.axvline(1, color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
     claimed = [(row.claimed, place) for place, row in zip(places, rows) if np.isfinite(row.claimed)]
     if claimed:
-        axes.plot(*zip(*claimed), color=ORANGE, marker="D", markersize=7, linestyle="none", markerfacecolor="white",
-                  markeredgewidth=1.8, label="claimed", zorder=1.9)
-    axes.set_yticks(places, [row.title if row.quantity == STEP else f"{row.title}:\n{row.quantity}" for row in rows])
-    axes.set_ylim(-0.6, len(rows) - 0.3)
+        axes.plot(*zip(*claimed), color=CLAIMED, marker="D", markersize=11, linestyle="none", markerfacecolor="none",
+                  markeredgewidth=1.6, label="claimed")
+    for place, row in zip(places, rows):
+        axes.plot([row.spread.low, row.spread.high], [place] * 2, color=BLUE, linewidth=2.2, solid_capstyle="butt", marker="|", markersize=7)
+        text = number(row.ratio, 3) + (f"  (claimed {number(row.claimed, 3)})" if np.isfinite(row.claimed) else "")
+        axes.annotate(text, (1, place), xycoords=axes.get_yaxis_transform(), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8.5)
+    axes.plot([row.ratio for row in rows], places, color=BLUE, marker="o", markersize=6, linestyle="none",
+              label="measured: ratio of medians, quartiles of turns")
+    axes.set_yticks(places, [_name(row) for row in rows])
+    axes.set_ylim(0, np.sum(lines))
     axes.set_xscale("log")
     shown = [value for row in rows for value in (row.ratio, row.spread.low, row.spread.high, row.claimed, 1.0) if np.isfinite(value)]
     axes.set_xlim(min(shown) / 1.25, max(shown) * 1.25)
     factor = max(shown) / min(shown)
-    axes.xaxis.set_major_locator(FixedLocator(np.arange(1, 100) / 10) if factor < FEW
+    axes.xaxis.set_major_locator(MultipleLocator(0.1) if factor < FEWEST else MultipleLocator(0.2) if factor < FEW
                                  else LogLocator(subs=(1, 2, 3, 5) if factor < MANY else (1,)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("off / on (bandwidths: on / off); above 1 it pays")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
+    axes.set_xlabel("ratio off / on (of bandwidths on / off), no unit; above 1 it pays")
+    handles, texts = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], texts[::-1], loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, borderaxespad=0.2, handletextpad=0.3,
+                columnspacing=1.2, fontsize=8.5)
 
 
 def plot_ablation(ablation, output):
-    """Writes the picture; its kind follows from the name's ending."""
+    """Writes the picture, one panel below the other; its kind follows from the name's ending."""
     expect_picture(output)
     drawn = [row for row in ablation.rows if np.isfinite(row.ratio)]
     panels = [(rows, title) for rows, title in (
         ([row for row in drawn if row.quantity == STEP], "Time of a step"),
         ([row for row in drawn if row.quantity != STEP], "Single operations, bandwidths and bytes")) if rows]
-    with plt.rc_context({**STYLE, "figure.constrained_layout.w_pad": 0.12}):
-        height = 2.2 + 0.5 * max((len(rows) for rows, _ in panels), default=1)
-        figure, places = plt.subplots(1, max(1, len(panels)), figsize=(13, height), dpi=130, layout="constrained", squeeze=False)
-        for axes, (rows, title) in zip(places[0], panels):
+    with plt.rc_context({**STYLE, "figure.constrained_layout.w_pad": 0.12, "figure.constrained_layout.h_pad": 0.1}):
+        heights = [AROUND + LINE * max(2, _lines(rows)) for rows, _ in panels] or [3.0]
+        figure, places = plt.subplots(len(heights), 1, figsize=(WIDTH, sum(heights)), dpi=130, layout="constrained", squeeze=False,
+                                      gridspec_kw={"height_ratios": [height - AROUND + 0.01 for height in heights]})
+        for axes, (rows, title) in zip(places[:, 0], panels):
             _panel(axes, rows, title)
+        if not panels:
+            empty(places[0, 0], "no row has a ratio")
         try:
             figure.savefig(output)
         finally:

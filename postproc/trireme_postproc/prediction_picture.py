@@ -4,10 +4,17 @@
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from .style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, SKY, STYLE, expect_picture, plt
+from .style import BLUE, GREY, INK, RED, STYLE, expect_picture, plt
 
-MARKS = (("o", BLUE), ("D", ORANGE), ("s", GREEN), ("^", RED), ("v", PURPLE), ("P", SKY))
+# Seven and six, so that 42 cases differ; the colours can be seen on white and on the grey of the goal.
+MARKERS, COLOURS = ("o", "D", "s", "^", "v", "P", "X"), (BLUE, "#B07800", "#00805F", RED, "#AA3377", "#30343A")
+WIDE, VERY_WIDE = 20.0, 200.0  # an axis whose ends differ by such a factor has fewer marks
 GOAL = 0.1
+
+
+def _marked(cases):
+    """Triples (case, marker, colour)."""
+    return [(case, MARKERS[at % len(MARKERS)], COLOURS[at % len(COLOURS)]) for at, case in enumerate(cases)]
 
 
 def _times(axes, cases):
@@ -16,7 +23,7 @@ def _times(axes, cases):
     axes.fill_between([low, high], [low * (1 - GOAL), high * (1 - GOAL)], [low * (1 + GOAL), high * (1 + GOAL)], color=GREY, alpha=0.35,
                       linewidth=0, label=f"within {100 * GOAL:.0f} %")
     axes.plot([low, high], [low, high], color=INK, linewidth=1)
-    for case, (marker, color) in zip(cases, MARKS * len(cases)):
+    for case, marker, color in _marked(cases):
         error = np.array([case.measured - case.measured_low, case.measured_high - case.measured]) * 1e3
         axes.errorbar(case.measured * 1e3, case.predicted * 1e3, xerr=error, color=color, marker=marker, markersize=6, linestyle="none",
                       elinewidth=1, alpha=0.9, label=_name(case))
@@ -24,8 +31,9 @@ def _times(axes, cases):
     axes.set_yscale("log")
     axes.set_xlim(low, high)
     axes.set_ylim(low, high)
+    subs = (1, 2, 3, 5, 7) if high < WIDE * low else (1, 2, 5) if high < VERY_WIDE * low else (1,)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+        axis.set_major_locator(LogLocator(subs=subs))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel("measured step [ms]: medians of runs, quartiles of steps")
@@ -38,8 +46,8 @@ def _errors(axes, cases):
     axes.axvspan(-100 * GOAL, 100 * GOAL, color=GREY, alpha=0.35, linewidth=0)
     axes.axvline(0, color=INK, linewidth=1)
     places = np.arange(len(cases))[::-1]
-    for place, case, (marker, color) in zip(places, cases, MARKS * len(cases)):
-        axes.plot(100 * case.errors, [place] * len(case.errors), color=color, marker=marker, markersize=5, linestyle="none", alpha=0.6)
+    for place, (case, marker, color) in zip(places, _marked(cases)):
+        axes.plot(100 * case.errors, [place] * len(case.errors), color=color, marker=marker, markersize=5, linestyle="none", alpha=0.75)
         axes.plot([100 * case.error] * 2, [place - 0.25, place + 0.25], color=color, linewidth=2.5)
     axes.set_yticks(places, [_name(case) for case in cases])
     axes.set_ylim(-0.6, len(cases) - 0.4)
@@ -55,7 +63,7 @@ def plot_prediction(prediction, output):
     """Writes the picture; its kind follows from the name's ending."""
     expect_picture(output)
     with plt.rc_context(STYLE):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2), dpi=130, layout="constrained")
+        figure, (left, right) = plt.subplots(1, 2, figsize=(12, max(5.2, 1.6 + 0.42 * len(prediction.cases))), dpi=130, layout="constrained")
         _times(left, prediction.cases)
         _errors(right, prediction.cases)
         try:

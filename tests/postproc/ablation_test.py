@@ -9,6 +9,9 @@ import numpy as np
 
 from cli_test import png_size, run
 from made_up import SECONDS, write
+from pictures import drawn_texts, problems
+from trireme_postproc.ablation import Ablation
+from trireme_postproc.ablation_picture import plot_ablation
 from trireme_postproc.ablation_record import FIELDS, gather
 
 
@@ -44,6 +47,26 @@ class AblationTest(unittest.TestCase):
             "| padding: bandwidth of reductions | 20–30 % more bandwidth | key=false: 3.00 GB/s | key=true: 4.50 GB/s | 1.50 | – |",
             "| memory pool: allocations of a step | – | key=false: 24.00 | key=true: 0 | – | – |"])
         self.assertGreater(min(png_size(self.path[:-3] + ".png")), 300)
+
+    def test_texts_of_the_picture_can_be_read(self):
+        """With one row in each of both panels, and with many."""
+        def picture():
+            return problems(plot_ablation, Ablation(self.path), self.path[:-3] + ".png")
+
+        self.assertEqual(picture(), [])
+        with h5py.File(self.path, "a") as file:
+            for at in range(10):
+                ratio = 10.0 ** (at / 4)
+                self.row(file, f"steps{at}", 10 + at, (f"a long name of an optimization, {at}", "", [1.3, float("nan")][at % 2], "step", "s"), [ratio] * 4, [1.0] * 4)
+                self.row(file, f"bytes{at}", 20 + at, (f"another long name of one, {at}", "8 times", ratio, "bytes of something", "B"), [ratio], [1.0])
+        self.assertEqual(picture(), [])
+
+    def test_a_file_without_a_ratio(self):
+        with h5py.File(self.path, "a") as file:
+            for name in ("overlap", "bandwidth", "bytes"):
+                del file[name]
+        texts = [text for text, _ in drawn_texts(plot_ablation, Ablation(self.path), self.path[:-3] + ".png")[0]]
+        self.assertEqual(texts, ["no row has a ratio"])
 
     def test_table_of_communication_where_runs_have_spans(self):
         with h5py.File(self.path, "a") as file:

@@ -3,8 +3,14 @@ import json
 import os
 import tempfile
 import unittest
+from unittest import mock
+
+from matplotlib.axes import Axes
 
 from cli_test import png_size, run
+from pictures import problems
+from trireme_postproc.prediction import Prediction
+from trireme_postproc.prediction_picture import plot_prediction
 
 
 def row(round_number, ranks, setting, predicted, measured):
@@ -35,6 +41,17 @@ class PredictionTest(unittest.TestCase):
             "| 1 | no overlap | 190.0 ms | 200.0 ms | -5.0 % | -5.0 … -5.0 % | 1.000 ms | 2.000 ms |",
             "| 2 | overlap | 210.0 ms | 200.0 ms | +5.0 % | +0.0 … +10.0 % | 1.000 ms | 2.000 ms |"])
         self.assertGreater(min(png_size(self.path[:-5] + ".png")), 300)
+
+    def test_the_picture_can_be_read(self):
+        """Of steps from 70 ms to 10 s, and of more cases than there are colours."""
+        for cases in ([(2**power, "overlap", 10 / 2**power) for power in range(8)],
+                      [(ranks, setting, 1 / ranks) for ranks in range(1, 9) for setting in ("overlap", "no overlap")]):
+            self.write(filetype="trireme-prediction", version=1, facts={}, rows=[
+                row(turn, ranks, setting, seconds * (1 + 0.02 * turn), seconds) for ranks, setting, seconds in cases for turn in (1, 2)])
+            with mock.patch.object(Axes, "errorbar", autospec=True, side_effect=Axes.errorbar) as drawn:
+                self.assertEqual(problems(plot_prediction, Prediction(self.path), self.path[:-5] + ".png"), [])
+            looks = [(call.kwargs["color"], call.kwargs["marker"]) for call in drawn.call_args_list]
+            self.assertEqual((len(looks), len(set(looks))), (len(cases), len(cases)), "two cases look the same")
 
     def test_refuses_other_files(self):
         for content, said in (({"filetype": "else"}, "its filetype is not 'trireme-prediction'"),
