@@ -8,6 +8,7 @@
 
 #include "model/config.hpp"
 
+#include "doctor/attempts.hpp"
 #include "measure/ceiling.hpp"
 #include "session/machine.hpp"
 
@@ -51,6 +52,7 @@ std::vector<bench::CollectivesBenchRow> measure_collectives(comm::World& world,
 
 Report examine(comm::World& world, const Request& request) {
   Report report;
+  expect_writable(world, request.directory);
   const int threads = session::choose_threads(request.threads, world);
   const auto census = device::count_cuda_devices();
   const auto device = session::open_device(session::DeviceChoice::automatic, threads, world);
@@ -63,19 +65,31 @@ Report examine(comm::World& world, const Request& request) {
   report.gpus = session::gpu_table(world, *device);
   report.nccl = comm::nccl_version();
   report.nccl_settings = nccl_settings();
-  report.gpu_pairs = gather_pairs(world, *device);
   report.fast_bf16 =
       session::choose_dtype(session::Precision::automatic, *device, world) == DType::bf16;
-  report.memory_bytes_per_s = memory_bandwidth(world, threads);
 
+  Attempts attempts(world, report.problems);
+  attempts.measure("links between GPUs",
+                   [&](comm::World& all) { report.gpu_pairs = gather_pairs(all, *device); });
+  attempts.measure("memory", [&](comm::World& all) {
+    report.memory_bytes_per_s = memory_bandwidth(all, threads);
+  });
   model::ModelConfig sizes;
   sizes.preset = model::Preset::gpt2_124m;
   const model::GptShape shape = model::resolve(sizes);
   constexpr std::int64_t sequences = 8;
-  report.fp32_flops = measure::measure_ceilings(shape, DType::f32, sequences, *device, world);
-  report.bf16_flops = measure::measure_ceilings(shape, DType::bf16, sequences, *device, world);
-  report.collectives = measure_collectives(world, *device);
-  report.file_systems = measure_file_systems(world, request.directory);
+  attempts.measure("matrix products in fp32", [&](comm::World& all) {
+    report.fp32_flops = measure::measure_ceilings(shape, DType::f32, sequences, *device, all);
+  });
+  attempts.measure("matrix products in bf16", [&](comm::World& all) {
+    report.bf16_flops = measure::measure_ceilings(shape, DType::bf16, sequences, *device, all);
+  });
+  attempts.measure("files", [&](comm::World& all) {
+    measure_file_systems(all, request.directory, report.file_systems);
+  });
+  attempts.measure("collectives", [&](comm::World& all) {
+    report.collectives = measure_collectives(all, *device);
+  });
   return report;
 }
 

@@ -4,7 +4,8 @@
 //
 // All ranks measure at the same time, since they compute at the same time. Matrix products are
 // those of gpt2-124m's layers. The only thing written is a file without a name in the directory
-// that is asked about.
+// that is asked about, which is tried first. A measurement that fails later is one of the report's
+// problems, and the others go on (attempts.hpp).
 #pragma once
 
 #include <string>
@@ -22,7 +23,7 @@ struct Request {
   std::string directory = ".";                               ///< that checkpoints will go to
 };
 
-/// Collective. Throws UserError when `directory` cannot be written.
+/// Collective. Throws UserError when `directory` cannot be written, before anything is measured.
 Report examine(comm::World& world, const Request& request);
 
 }  // namespace trireme::doctor

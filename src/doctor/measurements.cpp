@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <exception>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -163,24 +164,37 @@ FileSystem measure_file_system(const std::string& host, const std::string& direc
   return result;
 }
 
-std::vector<FileSystem> measure_file_systems(comm::World& world, const std::string& directory) {
-  std::string mine;
+void expect_writable(comm::World& world, const std::string& directory) {
   comm::together(world, [&] {
-    if (world.local_rank() != 0)
-      return;
-    const FileSystem own = measure_file_system(world.host(), directory);
-    mine = Json{own.host,       own.directory,         own.type,
-                own.free_bytes, own.write_bytes_per_s, own.sync_seconds}
-               .dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (world.local_rank() == 0)
+      const Unnamed file(directory);
   });
-  std::vector<FileSystem> all;
+}
+
+void measure_file_systems(comm::World& world,
+                          const std::string& directory,
+                          std::vector<FileSystem>& measured) {
+  std::string mine;
+  std::exception_ptr failed;
+  try {
+    const comm::World::AtWork work(world);
+    if (world.local_rank() == 0) {
+      const FileSystem own = measure_file_system(world.host(), directory);
+      mine = Json{own.host,       own.directory,         own.type,
+                  own.free_bytes, own.write_bytes_per_s, own.sync_seconds}
+                 .dump(-1, ' ', false, Json::error_handler_t::replace);
+    }
+  } catch (const std::exception&) {
+    failed = std::current_exception();
+  }
   for (const std::string& text : world.gather_all(mine)) {
     if (text.empty())
       continue;
     const Json json = Json::parse(text);
-    all.push_back({json[0], json[1], json[2], json[3], json[4], json[5]});
+    measured.push_back({json[0], json[1], json[2], json[3], json[4], json[5]});
   }
-  return all;
+  if (failed)
+    std::rethrow_exception(failed);
 }
 
 }  // namespace trireme::doctor

@@ -32,7 +32,14 @@ struct FileSystem {
 /// StorageError where the system fails.
 FileSystem measure_file_system(const std::string& host, const std::string& directory);
 
-/// Of one rank of each host, at the same time. Collective.
-std::vector<FileSystem> measure_file_systems(comm::World& world, const std::string& directory);
+/// Throws on all ranks, as measure_file_system() does, where the first rank of any host cannot make a
+/// file in `directory`. Collective.
+void expect_writable(comm::World& world, const std::string& directory);
+
+/// Of one rank of each host, at the same time, into `measured` of every rank. Collective. Throws on
+/// a rank that failed, after all have those of the others.
+void measure_file_systems(comm::World& world,
+                          const std::string& directory,
+                          std::vector<FileSystem>& measured);
 
 }  // namespace trireme::doctor

@@ -37,7 +37,9 @@ std::string host_text(const HostFacts& host) {
 
 /// "rank 0" or "ranks 0 to 3: slowest, median, fastest".
 std::string rates_text(const std::vector<double>& rates, double unit, const char* name) {
-  if (rates.empty() || std::ranges::min(rates) <= 0)
+  if (rates.empty())
+    return "not measured";
+  if (std::ranges::min(rates) <= 0)
     return "not measured: no memory for it";
   if (rates.size() == 1)
     return fmt::format("{:.3g} {}", rates.front() / unit, name);
@@ -71,6 +73,11 @@ std::string collective_text(const bench::CollectivesBenchRow& row) {
 
 }  // namespace
 
+std::string problem_text(const Problem& problem) {
+  return fmt::format("{}: not measured, or not on all ranks (rank {}): {}", problem.part,
+                     problem.rank, problem.reason);
+}
+
 std::string report_text(const Report& report) {
   std::string text = report.mpi + "\n" + launch_text(report.launch) + "\n";
   for (const HostFacts& host : report.hosts) text += host_text(host);
@@ -97,7 +104,9 @@ std::string report_text(const Report& report) {
                         files.host);
 
   const auto findings = findings_of(report);
-  text += findings.empty() ? "\nno problems found\n" : "\n";
+  text += findings.empty() && report.problems.empty() ? "\nno problems found\n" : "\n";
+  for (const Problem& problem : report.problems)
+    text += fmt::format("error: {}\n", problem_text(problem));
   for (const Finding& finding : findings)
     text += fmt::format("warning: {}{}{}\n", finding.text, finding.remedy.empty() ? "" : ": ",
                         finding.remedy);
@@ -142,6 +151,10 @@ std::string report_json(const Report& report) {
                                     {"free_bytes", files.free_bytes},
                                     {"write_bytes_per_s", files.write_bytes_per_s},
                                     {"sync_seconds", files.sync_seconds}});
+  json["problems"] = OrderedJson::array();
+  for (const Problem& problem : report.problems)
+    json["problems"].push_back(
+        {{"part", problem.part}, {"rank", problem.rank}, {"reason", problem.reason}});
   json["warnings"] = OrderedJson::array();
   for (const Finding& finding : findings_of(report))
     json["warnings"].push_back({{"text", finding.text}, {"remedy", finding.remedy}});

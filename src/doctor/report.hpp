@@ -9,6 +9,7 @@
 #include "comm/control/placement.hpp"
 
 #include "bench/collectives.hpp"
+#include "doctor/attempts.hpp"
 #include "doctor/gpu_pairs.hpp"
 #include "doctor/host_facts.hpp"
 #include "doctor/launch.hpp"
@@ -32,8 +33,11 @@ struct Report {
   std::vector<double> fp32_flops, bf16_flops;  ///< FLOP/s of matrix products, by rank
   std::vector<bench::CollectivesBenchRow> collectives;  ///< none where a rank is alone
   std::vector<FileSystem> file_systems;                 ///< of one rank of each host
+  std::vector<Problem> problems;                        ///< parts that failed
 };
 
+/// "collectives: not measured, or not on all ranks (rank 0): shared memory: …".
+std::string problem_text(const Problem& problem);
 std::string report_text(const Report& report);
 std::string report_json(const Report& report);
 

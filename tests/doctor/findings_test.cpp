@@ -169,5 +169,26 @@ TEST(Findings, AreInTextAndJson) {
             std::string::npos);
 }
 
+TEST(Report, HasWhatFailedBesideWhatWasMeasured) {
+  Report report = sound();
+  report.collectives.clear();
+  report.problems = {{"collectives", 2, "shared memory: no space", ExitCode::environment}};
+  const std::string text = report_text(report);
+  EXPECT_EQ(text.find("no problems found"), std::string::npos);
+  EXPECT_NE(text.find("error: collectives: not measured, or not on all ranks (rank 2): shared "
+                      "memory: no space\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("10 GB/s per rank"), std::string::npos) << text;
+  const std::string json = report_json(report);
+  EXPECT_NE(json.find("\"part\": \"collectives\",\n      \"rank\": 2,\n      \"reason\": "
+                      "\"shared memory: no space\""),
+            std::string::npos)
+      << json;
+  report.memory_bytes_per_s.clear();
+  EXPECT_NE(report_text(report).find("memory                          not measured\n"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace trireme::doctor

@@ -2,9 +2,10 @@
 """`trireme doctor`: facts and measurements of the machine that the tests run on."""
 import json
 import os
+import subprocess
 import unittest
 
-from harness import HYDRA, TrainingTest, start
+from harness import FLAGS, HYDRA, MPIRUN, TIMEOUT_S, TRIREME, Run, TrainingTest, start
 
 
 class Doctor(TrainingTest):
@@ -35,6 +36,32 @@ class Doctor(TrainingTest):
                 for warning in report["warnings"]:
                     self.assertIn("warning: " + warning["text"], run.out)
         self.assertEqual(sorted(os.listdir(self.folder)), ["1.json", "2.json", "text"])
+
+    def test_what_fails_late_does_not_take_the_rest_with_it(self):
+        """No file may have more than 48 MiB: not that of --directory, and not a bucket in shared memory."""
+        limited = "trap '' XFSZ && ulimit -f 49152 && exec \"$@\""  # in each rank: a launcher sets signals back
+        file = self.path("report.json")
+        for ranks, failed in ((1, ["files"]), (2, ["files", "collectives"])):
+            with self.subTest(ranks=ranks):
+                words = [MPIRUN, *FLAGS, str(ranks), "bash", "-c", limited, "bash", TRIREME, "doctor", "--directory", self.folder, "--json", file]
+                run = Run(subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False))
+                self.assertEqual(run.code, 3, run)
+                with open(file, encoding="utf-8") as text:
+                    report = json.load(text)
+                os.remove(file)
+                self.assertEqual([problem["part"] for problem in report["problems"]], failed)
+                for problem in report["problems"]:
+                    self.assertIn("File too large", problem["reason"])
+                    self.assertIn(f"error: {problem['part']}: not measured", run.out)
+                    self.assertIn(f"error: {problem['part']}: not measured", run.err)
+                for key in ("memory_bytes_per_s", "fp32_flops", "bf16_flops"):
+                    self.assertEqual(len(report[key]), ranks, key)
+                self.assertEqual((report["file_systems"], report["collectives"]), ([], []))
+
+    def test_a_directory_that_cannot_be_written_is_found_before_anything_is_measured(self):
+        run = start("doctor", "--directory", self.path("none"), ranks=2)
+        self.assert_refused(run, 2, "No such file or directory")
+        self.assertEqual(run.out, "")
 
     def test_mistakes_are_the_users(self):
         self.assert_refused(start("doctor", "--directory", self.path("none")), 2, "No such file or directory")

@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "base/error_line.hpp"
+
 #include "comm/control/together.hpp"
 
 #include "cli/new_file.hpp"
@@ -38,8 +40,13 @@ Action declare_doctor(CLI::App& command) {
         print(doctor::report_text(report));
         if (!asked->json.empty())
           write_new_file(asked->json, doctor::report_json(report));
+        for (const doctor::Problem& problem : report.problems)
+          error_line("error: {}", doctor::problem_text(problem));
       });
-      return ExitCode::done;
+      const ExitCode code = doctor::exit_code_of(report.problems);
+      if (code > ExitCode::user_error)
+        world.abort(code);  // as under_mpi() does after such a failure
+      return code;
     });
   };
 }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/attempts.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "base/packing.hpp"
+
+#include "comm/control/together.hpp"
+
+namespace trireme::doctor {
+namespace {
+
+std::string without_prefix(std::string_view line) {
+  constexpr std::string_view prefix = "error: ";
+  return std::string(line.starts_with(prefix) ? line.substr(prefix.size()) : line);
+}
+
+/// Code and reason.
+std::string packed(const std::exception& error) {
+  const Verdict verdict = verdict_of(error);
+  std::string reason;
+  for (const std::string& line : verdict.lines)
+    reason += (reason.empty() ? "" : "; ") + without_prefix(line);
+  Packer out;
+  out.number(static_cast<int>(verdict.code));
+  out.text(reason);
+  return out.take();
+}
+
+/// What the ranks said of `part`, each reason once; "": nothing.
+std::vector<Problem> problems_of(const std::string& part, const std::vector<std::string>& said) {
+  std::vector<Problem> all;
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    if (said[rank].empty())
+      continue;
+    Unpacker in(said[rank]);
+    const auto code = static_cast<ExitCode>(in.number<int>());
+    Problem problem{
+        .part = part, .rank = static_cast<int>(rank), .reason = in.text(), .code = code};
+    if (std::ranges::find(all, problem.reason, &Problem::reason) == all.end())
+      all.push_back(std::move(problem));
+  }
+  return all;
+}
+
+}  // namespace
+
+ExitCode exit_code_of(const std::vector<Problem>& problems) {
+  ExitCode code = ExitCode::done;
+  for (const Problem& problem : problems) code = std::max(code, problem.code);
+  return code;
+}
+
+Attempts::Attempts(comm::World& world, std::vector<Problem>& problems, double deadline_s)
+    : world_(world), problems_(problems), deadline_s_(deadline_s) {}
+
+Attempts::~Attempts() = default;
+
+comm::World& Attempts::world_of_a_part() {
+  if (world_.size() == 1)
+    return world_;
+  if (apart_.empty() || failed_) {
+    world_.barrier();  // MPI's own waiting has no deadline
+    apart_.push_back(comm::make_mpi_world());
+    apart_.back()->limit_waiting(deadline_s_);
+    failed_ = false;
+  }
+  return *apart_.back();
+}
+
+void Attempts::measure(const std::string& part, const std::function<void(comm::World&)>& action) {
+  comm::World& apart = world_of_a_part();
+  std::int64_t failed = 0;
+  std::string mine;
+  try {
+    action(apart);
+  } catch (const comm::FailedElsewhere&) {  // that rank gives the reason
+    failed = 1;
+  } catch (const std::exception& error) {
+    failed = 1;
+    mine = packed(error);
+  }
+  world_.max({&failed, 1});
+  failed_ = failed != 0;
+  if (!failed_)
+    return;
+  const std::vector<Problem> all = problems_of(part, world_.gather_all(mine));
+  problems_.insert(problems_.end(), all.begin(), all.end());
+}
+
+}  // namespace trireme::doctor
