@@ -79,8 +79,9 @@ void find_about_host(const HostFacts& host, int ranks, std::vector<Finding>& fou
                      "more than these"});
   if (host.memory_limit_bytes != unlimited && host.memory_limit_bytes < host.memory_bytes)
     found.push_back(
-        {fmt::format("a control group limits this job to {} of {} of memory{}",
-                     size_text(host.memory_limit_bytes), size_text(host.memory_bytes), on),
+        {fmt::format("a control group limits this job to {} of {} of memory{}, {} of it free",
+                     size_text(host.memory_limit_bytes), size_text(host.memory_bytes), on,
+                     size_text(usable_bytes(host))),
          "compare with trireme plan DECK, and ask the scheduler for what it prints"});
   if (host.governor == "powersave")
     found.push_back({"the clock's governor is powersave" + on,

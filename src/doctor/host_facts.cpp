@@ -2,10 +2,6 @@
 #include "doctor/host_facts.hpp"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <fstream>
-#include <optional>
 #include <set>
 #include <sstream>
 
@@ -17,25 +13,12 @@
 
 #include "base/text.hpp"
 
+#include "doctor/kernel_text.hpp"
+
 namespace trireme::doctor {
 namespace {
 
 using Json = nlohmann::json;
-
-/// The beginning of a small file of the kernel; empty where there is none.
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::string trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\n");
-  if (begin == std::string_view::npos)
-    return {};
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1));
-}
 
 /// What follows the first "KEY :" at the beginning of a line.
 std::string value_of(std::string_view text, std::string_view key) {
@@ -50,28 +33,11 @@ std::string value_of(std::string_view text, std::string_view key) {
   return {};
 }
 
-std::optional<std::int64_t> number_at(std::string_view text) {
-  std::int64_t number = 0;
-  if (std::from_chars(text.data(), text.data() + text.size(), number).ec != std::errc())
-    return {};
-  return number;
-}
-
 std::int64_t limit_of(decltype(RLIMIT_NOFILE) which) {
   rlimit limit{};
   if (getrlimit(which, &limit) != 0)
     return 0;
   return limit.rlim_cur == RLIM_INFINITY ? unlimited : static_cast<std::int64_t>(limit.rlim_cur);
-}
-
-/// Where the files of this process's control group (version 2) are.
-std::string control_group() {
-  const std::string text = text_of("/proc/self/cgroup");
-  const auto at = text.find("0::");
-  if (at == std::string::npos)
-    return "/sys/fs/cgroup";
-  return "/sys/fs/cgroup" +
-         trimmed(std::string_view(text).substr(at + 3, text.find('\n', at) - at - 3));
 }
 
 }  // namespace
@@ -105,17 +71,14 @@ std::string chosen_word(std::string_view text) {
   return std::string(text.substr(begin + 1, end - begin - 1));
 }
 
-double cpus_of_quota(std::string_view text) {
-  const auto space = text.find(' ');
-  const auto quota = number_at(text);
-  if (!quota || space == std::string_view::npos)
-    return 0;
-  const auto period = number_at(text.substr(space + 1));
-  return period && *period > 0 ? static_cast<double>(*quota) / static_cast<double>(*period) : 0;
-}
-
 std::int64_t meminfo_bytes(std::string_view meminfo, std::string_view key) {
   return number_at(value_of(meminfo, key)).value_or(0) * 1024;
+}
+
+std::int64_t usable_bytes(const HostFacts& facts) {
+  return facts.memory_limit_free_bytes == unlimited
+             ? facts.available_bytes
+             : std::min(facts.available_bytes, facts.memory_limit_free_bytes);
 }
 
 HostFacts facts_of_this_host(const std::string& host) {
@@ -131,9 +94,10 @@ HostFacts facts_of_this_host(const std::string& host) {
   facts.cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   facts.memory_bytes = meminfo_bytes(meminfo, "MemTotal");
   facts.available_bytes = meminfo_bytes(meminfo, "MemAvailable");
-  const std::string group = control_group();
-  facts.cpu_limit = cpus_of_quota(text_of(group + "/cpu.max"));
-  facts.memory_limit_bytes = number_at(text_of(group + "/memory.max")).value_or(unlimited);
+  const GroupLimits groups = limits_of_groups();
+  facts.cpu_limit = groups.cpus;
+  facts.memory_limit_bytes = groups.memory_bytes;
+  facts.memory_limit_free_bytes = groups.memory_free_bytes;
   facts.huge_pages = chosen_word(text_of("/sys/kernel/mm/transparent_hugepage/enabled"));
   facts.locked_bytes = limit_of(RLIMIT_MEMLOCK);
   facts.open_files = limit_of(RLIMIT_NOFILE);
@@ -156,6 +120,7 @@ std::string packed(const HostFacts& facts) {
               {"memory_bytes", facts.memory_bytes},
               {"available_bytes", facts.available_bytes},
               {"memory_limit_bytes", facts.memory_limit_bytes},
+              {"memory_limit_free_bytes", facts.memory_limit_free_bytes},
               {"huge_pages", facts.huge_pages},
               {"locked_bytes", facts.locked_bytes},
               {"open_files", facts.open_files},
@@ -177,6 +142,7 @@ HostFacts unpacked(std::string_view text) {
   json.at("memory_bytes").get_to(facts.memory_bytes);
   json.at("available_bytes").get_to(facts.available_bytes);
   json.at("memory_limit_bytes").get_to(facts.memory_limit_bytes);
+  json.at("memory_limit_free_bytes").get_to(facts.memory_limit_free_bytes);
   json.at("huge_pages").get_to(facts.huge_pages);
   json.at("locked_bytes").get_to(facts.locked_bytes);
   json.at("open_files").get_to(facts.open_files);

@@ -9,10 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme::doctor {
+#include "doctor/control_groups.hpp"
 
-/// Of a limit that is not set.
-inline constexpr std::int64_t unlimited = -1;
+namespace trireme::doctor {
 
 struct HostFacts {
   std::string host;
@@ -21,18 +20,22 @@ struct HostFacts {
   std::vector<std::string> features;  ///< those that choose a kernel of ours, in the kernel's words
   std::string governor;               ///< of the first CPU's clock: "performance", "powersave"
   int cpus = 0;                       ///< online
-  double cpu_limit = 0;               ///< of this control group, in CPUs; 0: none
+  double cpu_limit = 0;               ///< of control groups, in CPUs; 0: none
   std::int64_t memory_bytes = 0, available_bytes = 0;
-  std::int64_t memory_limit_bytes = unlimited;     ///< of this control group
-  std::string huge_pages;                          ///< transparent ones: always, madvise, never
-  std::int64_t locked_bytes = 0;                   ///< limit of locked memory
-  std::int64_t open_files = 0;                     ///< limit of this process
-  std::int64_t shm_bytes = 0, shm_free_bytes = 0;  ///< of /dev/shm
+  std::int64_t memory_limit_bytes = unlimited;       ///< of control groups (control_groups.hpp)
+  std::int64_t memory_limit_free_bytes = unlimited;  ///< that they have left
+  std::string huge_pages;                            ///< transparent ones: always, madvise, never
+  std::int64_t locked_bytes = 0;                     ///< limit of locked memory
+  std::int64_t open_files = 0;                       ///< limit of this process
+  std::int64_t shm_bytes = 0, shm_free_bytes = 0;    ///< of /dev/shm
 
   bool operator==(const HostFacts&) const = default;
 };
 
 HostFacts facts_of_this_host(const std::string& host);
+
+/// What processes can still take: what is available, or less where control groups have less left.
+std::int64_t usable_bytes(const HostFacts& facts);
 
 /// As text that other ranks read back.
 std::string packed(const HostFacts& facts);
@@ -47,8 +50,6 @@ std::string processor_name(std::string_view cpuinfo);
 std::vector<std::string> processor_features(std::string_view cpuinfo);
 /// The word in brackets of "always [madvise] never".
 std::string chosen_word(std::string_view text);
-/// A control group's cpu.max ("200000 100000", "max 100000") in CPUs; 0: no limit.
-double cpus_of_quota(std::string_view text);
 /// Bytes of a line "MemTotal:  24000000 kB" of /proc/meminfo's text; 0 where it is missing.
 std::int64_t meminfo_bytes(std::string_view meminfo, std::string_view key);
 

@@ -25,7 +25,7 @@ std::string host_text(const HostFacts& host) {
       fmt::format("{}: {}, {} CPUs{}, {} of memory ({} free), {}\n", host.host,
                   host.processor.empty() ? "processor not known" : host.processor, host.cpus,
                   host.cpu_limit > 0 ? fmt::format(" (limited to {:.3g})", host.cpu_limit) : "",
-                  size_text(host.memory_bytes), size_text(host.available_bytes), host.kernel);
+                  size_text(host.memory_bytes), size_text(usable_bytes(host)), host.kernel);
   text += fmt::format("  instruction sets:{}\n", features.empty() ? " not known" : features);
   return text +
          fmt::format("  huge pages: {}; locked memory: {}; open files: {}; /dev/shm: {} free\n",

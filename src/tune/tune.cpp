@@ -51,10 +51,7 @@ constexpr int least_steps = 3, most_steps = 15;
 constexpr std::int64_t few_micro_steps = 3;
 
 std::int64_t free_bytes(comm::World& world) {
-  const doctor::HostFacts facts = doctor::facts_of_this_host(world.host());
-  std::int64_t free = facts.available_bytes;
-  if (facts.memory_limit_bytes != doctor::unlimited)
-    free = std::min(free, facts.memory_limit_bytes);
+  const std::int64_t free = doctor::usable_bytes(doctor::facts_of_this_host(world.host()));
   const double mine = part_of_free_memory * static_cast<double>(free) / world.local_size();
   const auto all = world.gather_all(std::array{mine});
   return static_cast<std::int64_t>(*std::ranges::min_element(all));

@@ -109,8 +109,12 @@ TEST(Findings, NameHostsThatDiffer) {
 TEST(Findings, NameLimitsOfAHost) {
   EXPECT_EQ(found_after([](Report& r) { r.hosts[0].cpu_limit = 1.5; }),
             Texts{"a control group limits this job to 1.5 of 4 CPUs on a"});
-  EXPECT_EQ(found_after([](Report& r) { r.hosts[1].memory_limit_bytes = 2 * gibibyte; }),
-            Texts{"a control group limits this job to 2 GiB of 64 GiB of memory on b"});
+  EXPECT_EQ(
+      found_after([](Report& r) {
+        r.hosts[1].memory_limit_bytes = 2 * gibibyte;
+        r.hosts[1].memory_limit_free_bytes = gibibyte;
+      }),
+      Texts{"a control group limits this job to 2 GiB of 64 GiB of memory on b, 1 GiB of it free"});
   EXPECT_EQ(found_after([](Report& r) { r.hosts[0].governor = "powersave"; }),
             Texts{"the clock's governor is powersave on a"});
   EXPECT_EQ(found_after([](Report& r) { r.hosts[0].open_files = 256; }),

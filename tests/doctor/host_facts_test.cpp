@@ -22,10 +22,6 @@ TEST(HostFacts, ReadsLimits) {
   EXPECT_EQ(chosen_word("always [madvise] never\n"), "madvise");
   EXPECT_EQ(chosen_word("nothing chosen"), "");
   EXPECT_EQ(chosen_word("]["), "");
-  EXPECT_EQ(cpus_of_quota("250000 100000\n"), 2.5);
-  EXPECT_EQ(cpus_of_quota("max 100000\n"), 0);
-  EXPECT_EQ(cpus_of_quota("100000"), 0);
-  EXPECT_EQ(cpus_of_quota("100000 0"), 0);
   EXPECT_EQ(meminfo_bytes("MemTotal:  24 kB\nMemAvailable:    7 kB\n", "MemAvailable"), 7 * 1024);
   EXPECT_EQ(meminfo_bytes("MemTotal:  24 kB\n", "MemAvailable"), 0);
 }
@@ -33,9 +29,22 @@ TEST(HostFacts, ReadsLimits) {
 TEST(HostFacts, TravelAsText) {
   HostFacts facts = facts_of_this_host("here");
   EXPECT_EQ(unpacked(packed(facts)), facts);
-  facts = {"a\"b", "Linux", "x\ny",  {"avx2"},  "powersave", 3, 1.5, 7,
-           6,      5,       "never", unlimited, 4,           3, 2};
+  facts = {"a\"b", "Linux", "x\ny", {"avx2"}, "powersave", 3, 1.5, 7,
+           6,      5,       8,      "never",  unlimited,   4, 3,   2};
   EXPECT_EQ(unpacked(packed(facts)), facts);
+}
+
+TEST(HostFacts, HaveUsableMemoryWithinLimits) {
+  HostFacts facts;
+  facts.available_bytes = 10;
+  EXPECT_EQ(usable_bytes(facts), 10);
+  facts.memory_limit_bytes = 9;
+  facts.memory_limit_free_bytes = 4;
+  EXPECT_EQ(usable_bytes(facts), 4);
+  facts.memory_limit_free_bytes = 0;
+  EXPECT_EQ(usable_bytes(facts), 0);
+  facts.memory_limit_free_bytes = 12;
+  EXPECT_EQ(usable_bytes(facts), 10);
 }
 
 TEST(HostFacts, KnowsThisHost) {
