@@ -27,7 +27,7 @@ while [[ ${1:-} == --* ]]; do
   shift 2
 done
 deck=${1:-input/quickstart.yaml}
-common=("${@:2}" run.precision=fp32)
+common=("${@:2}" run.device=cpu run.precision=fp32)
 mkdir -p "$(dirname "$output")"
 folder=$(mktemp -d -p "$(dirname "$output")") # where every host of a job can read it
 trap 'rm -rf "$folder"' EXIT

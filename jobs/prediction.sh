@@ -31,7 +31,7 @@ while [[ ${1:-} == --* ]]; do
   shift 2
 done
 deck=${1:-input/quickstart.yaml}
-common=("${@:2}")
+common=("${@:2}" run.device=cpu)
 mkdir -p "$(dirname "$output")"
 folder=$(mktemp -d -p "$(dirname "$output")") # where every host of a job can read it
 trap 'rm -rf "$folder"' EXIT

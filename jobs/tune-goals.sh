@@ -35,7 +35,7 @@ deck=${1:-input/quickstart.yaml}
 trireme=$(realpath "${TRIREME:-build/trireme}")
 # One thread for each rank where the two hosts are one machine: `auto` would take all of its cores for either.
 threads=$(($(nproc) / 2))
-common=("run.threads=$((threads > 0 ? threads : 1))" run.precision=fp32 "${@:2}")
+common=("run.threads=$((threads > 0 ? threads : 1))" run.precision=fp32 run.device=cpu "${@:2}")
 python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
 
 launch() { # command

@@ -295,8 +295,7 @@ Machine measure_machine(const session::Job& job,
                         comm::World& world,
                         Log& log,
                         const FitRequest& request) {
-  if (job.run.device == session::DeviceChoice::cuda)
-    throw UserError("bench reduce --fit measures CPUs: give run.device=cpu");
+  session::expect_cpus(world, "bench reduce --fit", job.run.device, device::count_cuda_devices());
   omp_set_num_threads(session::choose_threads(job.run.threads, world));
   std::optional<data::Split> data;
   {

@@ -46,7 +46,7 @@ struct FitRequest {
 std::vector<std::int64_t> fit_sizes(std::int64_t largest);
 
 /// Without storage_bytes_per_s and processor. Collective; the same on every rank. Throws UserError
-/// when the deck asks for GPUs or a transport does not fit the world.
+/// where a run of the deck would take GPUs, by `auto` too, or when a transport does not fit the world.
 predict::Machine measure_machine(const session::Job& job,
                                  comm::World& world,
                                  Log& log,

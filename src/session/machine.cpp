@@ -78,6 +78,16 @@ device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus) {
   return gpu ? device::Kind::cuda : device::Kind::cpu;
 }
 
+void expect_cpus(comm::World& world,
+                 const std::string& what,
+                 DeviceChoice choice,
+                 const device::CudaCensus& gpus) {
+  comm::together(world, [&] {
+    if (choose_kind(choice, gpus) == device::Kind::cuda)
+      throw UserError(what + " measures CPUs, and a run would take GPUs: give run.device=cpu");
+  });
+}
+
 std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             int threads,
                                             comm::World& world,

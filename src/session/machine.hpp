@@ -24,6 +24,13 @@ int choose_threads(const Or<std::int64_t>& asked, const comm::World& world);
 /// The choice of a single rank that sees these GPUs.
 device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus);
 
+/// Collective. Throws UserError where any rank would compute on a GPU: for what measures CPUs only,
+/// `what` in the message ("trireme tune"). `gpus`: those of this rank.
+void expect_cpus(comm::World& world,
+                 const std::string& what,
+                 DeviceChoice choice,
+                 const device::CudaCensus& gpus);
+
 /// Collective. A line for the log if each rank of a host sees only one GPU (`visible` is 1), and
 /// not all of them see the same one (`gpu` names that of this rank): the launcher has assigned the
 /// GPUs, and NCCL can then connect them only through the host's memory. Else "".

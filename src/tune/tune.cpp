@@ -20,7 +20,6 @@
 #include "comm/communicator.hpp"
 #include "comm/control/placement.hpp"
 #include "comm/control/temporary_directory.hpp"
-#include "comm/control/together.hpp"
 
 #include "reduce/layout_options.hpp"
 #include "reduce/leaves.hpp"
@@ -319,11 +318,8 @@ void Tuner::run_again() {
 }
 
 Tuning Tuner::tune() {
-  comm::together(world_, [&] {
-    if (session::choose_kind(deck_.config.run.device, device::count_cuda_devices()) ==
-        device::Kind::cuda)
-      throw UserError("trireme tune measures CPUs, and a run would take GPUs: give run.device=cpu");
-  });
+  session::expect_cpus(world_, "trireme tune", deck_.config.run.device,
+                       device::count_cuda_devices());
   deck_.config.run.device = session::DeviceChoice::cpu;
   const int threads = session::choose_threads(deck_.config.run.threads, world_);
   omp_set_num_threads(threads);

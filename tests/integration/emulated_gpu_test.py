@@ -81,6 +81,13 @@ class EmulatedGpu(TrainingTest):
         self.assertIn("NCCL_P2P_DISABLE=0", report["nccl_settings"])
         self.assertIn("peer access with atomics, performance rank 0 between ranks 0-1", told.out)
 
+    def test_a_fit_of_cpus_is_refused_where_a_run_would_take_gpus(self):
+        machine = self.path("machine.yaml")
+        for overrides in (["run.device=auto"], ["run.device=cuda"]):
+            told = start("bench", "reduce", *self.words("fit", [*SMALL, *overrides]), "--fit", machine, ranks=2)
+            self.assert_refused(told, 2, "give run.device=cpu")
+            self.assertFalse(os.path.exists(machine))
+
     def test_switches_of_products_and_loss(self):
         """On two ranks in bf16, sharded and captured. The stand-in for cuBLASLt adds up a row in one order however many rows there are, so the
         loss's parts have equal bits; the sums of the biases have another order in it, and GELU's gradient apart rounds once more."""

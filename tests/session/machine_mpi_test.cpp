@@ -45,6 +45,25 @@ TEST_F(Precisions, AnExplicitPrecisionIsUsed) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
+TEST(Device, IsACpuOrNoneForWhatMeasuresCpus) {
+  const auto world = comm::make_mpi_world();
+  const device::CudaCensus none{.count = 0, .why_none = "no driver"};
+  // One rank's GPU is enough: a run would take it there.
+  const device::CudaCensus some{.count = world->rank() == world->size() - 1 ? 1 : 0,
+                                .why_none = {}};
+  expect_cpus(*world, "it", DeviceChoice::automatic, none);
+  expect_cpus(*world, "it", DeviceChoice::cpu, some);
+  for (const auto& [choice, gpus] :
+       {std::pair{DeviceChoice::automatic, some}, std::pair{DeviceChoice::cuda, none}})
+    try {
+      expect_cpus(*world, "it", choice, gpus);
+      FAIL() << "no error";
+    } catch (const UserError& error) {
+      EXPECT_STREQ(error.what(),
+                   "error: it measures CPUs, and a run would take GPUs: give run.device=cpu");
+    }
+}
+
 TEST(OperationOptions, AreThoseOfTheDeck) {
   Job job;
   const auto device = device::make_cpu_device(1);
