@@ -135,7 +135,7 @@ std::vector<Finding> findings_of(const Report& report) {
                        "do not train here: attach this output to a report"});
   for (const comm::PlacementLine& line : comm::describe(report.placement))
     if (line.warning)
-      found.push_back({line.text, ""});
+      found.push_back({line.text, line.remedy});
   find_about_launch(report, found);
   find_about_gpus(report, found);
   find_slow_ranks(report, report.memory_bytes_per_s, "memory bandwidth", found);

@@ -567,9 +567,9 @@ ExitCode train(const session::Job& job,
   const int threads = session::choose_threads(job.run.threads, world);
   omp_set_num_threads(threads);
   const auto placement = comm::describe(comm::gather_placement(world, threads));
-  for (const auto& [text, warning] : placement)
+  for (const auto& [text, warning, remedy] : placement)
     if (world.rank() == 0)  // every rank has the same lines
-      warning ? log.warning("{}", text) : log.info("{}", text);
+      warning ? log.warning("{}: {}", text, remedy) : log.info("{}", text);
   return Trainer(job, world, log, signals, started_at).run();
 }
 

@@ -15,7 +15,9 @@ std::vector<std::string> texts(const Placement& placement, bool warnings) {
   std::vector<std::string> found;
   for (const PlacementLine& line : describe(placement))
     if (line.warning == warnings)
-      found.push_back(line.text);
+      found.push_back(line.text + (line.remedy.empty() ? "" : ": " + line.remedy));
+    else
+      EXPECT_EQ(line.warning, !line.remedy.empty()) << line.text;
   return found;
 }
 
@@ -51,7 +53,9 @@ TEST(Placement, WarnsOfFewerCpusThanThreads) {
 
 TEST(Placement, WarnsOfMoreRanksThanCpus) {
   const Placement placement{{{"n", {0, 1}, 2, 1}, {"n", {0, 1}, 2, 1}, {"n", {0, 1}, 2, 1}}};
-  EXPECT_THAT(texts(placement, true), ElementsAre(HasSubstr("3 ranks share 2 CPUs on n")));
+  EXPECT_THAT(texts(placement, true),
+              ElementsAre("3 ranks share 2 CPUs on n: they take turns, so measured times mean "
+                          "little: start at most 2 ranks there"));
 }
 
 TEST(Placement, WarnsOfMoreThreadsThanCpus) {

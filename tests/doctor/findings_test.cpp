@@ -136,12 +136,17 @@ TEST(Findings, NameAFileSystemThatIsSlowOrFull) {
             Texts{"a synchronized write of 4 KiB takes 200 ms in /scratch on a"});
 }
 
-TEST(Findings, NameRanksThatShareCores) {
-  const auto texts = found_after([](Report& r) {
-    for (auto& rank : r.placement.ranks) rank.threads = 4;
-  });
-  ASSERT_EQ(texts.size(), 2U);
-  EXPECT_NE(texts[0].find("lower run.threads"), std::string::npos) << texts[0];
+TEST(Findings, NameRanksThatShareCoresAndWhatToDo) {
+  Report report = sound();
+  for (auto& rank : report.placement.ranks) rank.threads = 4;
+  auto found = findings_of(report);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].text, "8 threads of all ranks share 4 CPUs on a");
+  EXPECT_EQ(found[0].remedy, "lower run.threads");
+  for (auto& rank : report.placement.ranks) rank = {rank.host, {0}, 4, 2};
+  found = findings_of(report);
+  ASSERT_EQ(found.size(), 4U);
+  for (const Finding& finding : found) EXPECT_NE(finding.remedy, "") << finding.text;
 }
 
 TEST(Report, PutsPairsWithEqualLinksOnOneLine) {

@@ -116,32 +116,31 @@ void add_warnings(const HostSummary& host, std::vector<PlacementLine>& lines) {
   for (const int r : host.ranks)
     if (static_cast<int>(host.at(r).cpus.size()) < host.at(r).threads)
       starved.push_back(r);
+  const auto warn = [&](std::string text, std::string remedy) {
+    lines.push_back({std::move(text), true, std::move(remedy)});
+  };
   if (!starved.empty()) {
     const RankPlace& first = host.at(starved.front());
-    lines.push_back({fmt::format("{} on {} may use {} but compute{} with {}: pass --bind-to none "
-                                 "to mpirun, or set run.threads",
-                                 ranks_text(starved), host.host, counted(first.cpus.size(), "CPU"),
-                                 starved.size() == 1 ? "s" : "",
-                                 counted(static_cast<std::size_t>(first.threads), "thread")),
-                     true});
+    warn(fmt::format("{} on {} may use {} but compute{} with {}", ranks_text(starved), host.host,
+                     counted(first.cpus.size(), "CPU"), starved.size() == 1 ? "s" : "",
+                     counted(static_cast<std::size_t>(first.threads), "thread")),
+         "pass --bind-to none to mpirun, or set run.threads");
   }
   if (host.ranks.size() > host.cpus.size())
-    lines.push_back(
-        {fmt::format("{} share {} on {}: they take turns, so measured times mean little",
+    warn(fmt::format("{} share {} on {}: they take turns, so measured times mean little",
                      counted(host.ranks.size(), "rank"), counted(host.cpus.size(), "CPU"),
                      host.host),
-         true});
+         fmt::format("start at most {} there", counted(host.cpus.size(), "rank")) +
+             (host.bound ? ", or pass --bind-to none to mpirun" : ""));
   else if (starved.empty() && host.threads > static_cast<int>(host.cpus.size()))
-    lines.push_back({fmt::format("{} of all ranks share {} on {}: lower run.threads",
-                                 counted(static_cast<std::size_t>(host.threads), "thread"),
-                                 counted(host.cpus.size(), "CPU"), host.host),
-                     true});
+    warn(fmt::format("{} of all ranks share {} on {}",
+                     counted(static_cast<std::size_t>(host.threads), "thread"),
+                     counted(host.cpus.size(), "CPU"), host.host),
+         "lower run.threads");
   else if (starved.empty() && host.bound && static_cast<int>(host.cpus.size()) < host.host_cpus())
-    lines.push_back(
-        {fmt::format("{} on {} are bound to {} of {} CPUs, the others idle: pass "
-                     "--bind-to none to mpirun to use them",
-                     ranks_text(host.ranks), host.host, host.cpus.size(), host.host_cpus()),
-         true});
+    warn(fmt::format("{} on {} are bound to {} of {} CPUs, the others idle", ranks_text(host.ranks),
+                     host.host, host.cpus.size(), host.host_cpus()),
+         "pass --bind-to none to mpirun to use them");
 }
 
 }  // namespace
@@ -177,11 +176,12 @@ std::vector<PlacementLine> describe(const Placement& placement) {
   const auto hosts = placement.hosts();
   std::vector<PlacementLine> lines{{fmt::format("{} on {}", counted(placement.ranks.size(), "rank"),
                                                 counted(hosts.size(), "host")),
-                                    false}};
+                                    false,
+                                    {}}};
   std::vector<PlacementLine> warnings;
   for (const std::string& name : hosts) {
     const HostSummary host(placement, name);
-    lines.push_back({host.line(), false});
+    lines.push_back({host.line(), false, {}});
     add_warnings(host, warnings);
   }
   lines.insert(lines.end(), warnings.begin(), warnings.end());

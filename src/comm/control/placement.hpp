@@ -42,6 +42,7 @@ Placement gather_placement(World& world, int threads);
 struct PlacementLine {
   std::string text;
   bool warning = false;
+  std::string remedy{};  ///< of a warning: "lower run.threads"
 };
 
 /// One line about the run, one per host, then the warnings: a rank with fewer CPUs than threads,
