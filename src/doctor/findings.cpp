@@ -70,6 +70,25 @@ void find_unequal_hosts(const Report& report, std::vector<Finding>& found) {
                      "compare /proc/cpuinfo: a kernel or a virtual machine hides some of them"});
 }
 
+void find_about_huge_pages(const HostFacts& host, int ranks, std::vector<Finding>& found) {
+  const bool never = host.shared_huge_pages == "never" || host.shared_huge_pages == "deny";
+  if (ranks > 1 && never)
+    found.push_back(
+        {fmt::format("memory that ranks share gets no huge pages on {} (shmem_enabled: {})",
+                     host.host, host.shared_huge_pages),
+         "buckets of transport shared_memory then have pages of 4 KiB, with more misses of the "
+         "TLB; "
+         "what that costs is not measured here. An administrator can write advise into "
+         "/sys/kernel/mm/transparent_hugepage/shmem_enabled, and bench reduce compares"});
+  if (host.reserved_huge_bytes > host.memory_bytes / 10)
+    found.push_back(
+        {fmt::format("{} of {} of memory are reserved for huge pages (HugePages_Total) "
+                     "on {}",
+                     size_text(host.reserved_huge_bytes), size_text(host.memory_bytes), host.host),
+         "trireme takes none of these, only transparent ones: an administrator can lower "
+         "vm.nr_hugepages"});
+}
+
 void find_about_host(const HostFacts& host, int ranks, std::vector<Finding>& found) {
   const std::string on = " on " + host.host;
   if (host.cpu_limit > 0 && host.cpu_limit < host.cpus)
@@ -142,8 +161,11 @@ std::vector<Finding> findings_of(const Report& report) {
   find_slow_ranks(report, report.fp32_flops, "matrix products in fp32", found);
   find_slow_ranks(report, report.bf16_flops, "matrix products in bf16", found);
   find_unequal_hosts(report, found);
-  for (const HostFacts& host : report.hosts)
-    find_about_host(host, static_cast<int>(report.placement.ranks_on(host.host).size()), found);
+  for (const HostFacts& host : report.hosts) {
+    const int ranks = static_cast<int>(report.placement.ranks_on(host.host).size());
+    find_about_host(host, ranks, found);
+    find_about_huge_pages(host, ranks, found);
+  }
   for (const FileSystem& files : report.file_systems) find_about_files(files, found);
   return found;
 }

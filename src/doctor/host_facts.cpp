@@ -75,6 +75,11 @@ std::int64_t meminfo_bytes(std::string_view meminfo, std::string_view key) {
   return number_at(value_of(meminfo, key)).value_or(0) * 1024;
 }
 
+std::int64_t reserved_huge_bytes(std::string_view meminfo) {
+  return number_at(value_of(meminfo, "HugePages_Total")).value_or(0) *
+         meminfo_bytes(meminfo, "Hugepagesize");
+}
+
 std::int64_t usable_bytes(const HostFacts& facts) {
   return facts.memory_limit_free_bytes == unlimited
              ? facts.available_bytes
@@ -99,6 +104,9 @@ HostFacts facts_of_this_host(const std::string& host) {
   facts.memory_limit_bytes = groups.memory_bytes;
   facts.memory_limit_free_bytes = groups.memory_free_bytes;
   facts.huge_pages = chosen_word(text_of("/sys/kernel/mm/transparent_hugepage/enabled"));
+  facts.shared_huge_pages =
+      chosen_word(text_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+  facts.reserved_huge_bytes = reserved_huge_bytes(meminfo);
   facts.locked_bytes = limit_of(RLIMIT_MEMLOCK);
   facts.open_files = limit_of(RLIMIT_NOFILE);
   struct statvfs shm {};
@@ -122,6 +130,8 @@ std::string packed(const HostFacts& facts) {
               {"memory_limit_bytes", facts.memory_limit_bytes},
               {"memory_limit_free_bytes", facts.memory_limit_free_bytes},
               {"huge_pages", facts.huge_pages},
+              {"shared_huge_pages", facts.shared_huge_pages},
+              {"reserved_huge_bytes", facts.reserved_huge_bytes},
               {"locked_bytes", facts.locked_bytes},
               {"open_files", facts.open_files},
               {"shm_bytes", facts.shm_bytes},
@@ -144,6 +154,8 @@ HostFacts unpacked(std::string_view text) {
   json.at("memory_limit_bytes").get_to(facts.memory_limit_bytes);
   json.at("memory_limit_free_bytes").get_to(facts.memory_limit_free_bytes);
   json.at("huge_pages").get_to(facts.huge_pages);
+  json.at("shared_huge_pages").get_to(facts.shared_huge_pages);
+  json.at("reserved_huge_bytes").get_to(facts.reserved_huge_bytes);
   json.at("locked_bytes").get_to(facts.locked_bytes);
   json.at("open_files").get_to(facts.open_files);
   json.at("shm_bytes").get_to(facts.shm_bytes);

@@ -25,9 +25,11 @@ struct HostFacts {
   std::int64_t memory_limit_bytes = unlimited;       ///< of control groups (control_groups.hpp)
   std::int64_t memory_limit_free_bytes = unlimited;  ///< that they have left
   std::string huge_pages;                            ///< transparent ones: always, madvise, never
-  std::int64_t locked_bytes = 0;                     ///< limit of locked memory
-  std::int64_t open_files = 0;                       ///< limit of this process
-  std::int64_t shm_bytes = 0, shm_free_bytes = 0;    ///< of /dev/shm
+  std::string shared_huge_pages;         ///< of memory that ranks share: never, advise, always, …
+  std::int64_t reserved_huge_bytes = 0;  ///< HugePages_Total, which nothing here uses
+  std::int64_t locked_bytes = 0;         ///< limit of locked memory
+  std::int64_t open_files = 0;           ///< limit of this process
+  std::int64_t shm_bytes = 0, shm_free_bytes = 0;  ///< of /dev/shm
 
   bool operator==(const HostFacts&) const = default;
 };
@@ -52,5 +54,7 @@ std::vector<std::string> processor_features(std::string_view cpuinfo);
 std::string chosen_word(std::string_view text);
 /// Bytes of a line "MemTotal:  24000000 kB" of /proc/meminfo's text; 0 where it is missing.
 std::int64_t meminfo_bytes(std::string_view meminfo, std::string_view key);
+/// HugePages_Total times Hugepagesize of that text.
+std::int64_t reserved_huge_bytes(std::string_view meminfo);
 
 }  // namespace trireme::doctor

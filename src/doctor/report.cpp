@@ -27,9 +27,14 @@ std::string host_text(const HostFacts& host) {
                   host.cpu_limit > 0 ? fmt::format(" (limited to {:.3g})", host.cpu_limit) : "",
                   size_text(host.memory_bytes), size_text(usable_bytes(host)), host.kernel);
   text += fmt::format("  instruction sets:{}\n", features.empty() ? " not known" : features);
+  text += fmt::format("  huge pages: {}, in shared memory {}{}\n",
+                      host.huge_pages.empty() ? "not known" : host.huge_pages,
+                      host.shared_huge_pages.empty() ? "not known" : host.shared_huge_pages,
+                      host.reserved_huge_bytes > 0
+                          ? fmt::format(", {} reserved", size_text(host.reserved_huge_bytes))
+                          : "");
   return text +
-         fmt::format("  huge pages: {}; locked memory: {}; open files: {}; /dev/shm: {} free\n",
-                     host.huge_pages.empty() ? "not known" : host.huge_pages,
+         fmt::format("  locked memory: {}; open files: {}; /dev/shm: {} free\n",
                      size_text(host.locked_bytes),
                      host.open_files == unlimited ? "unlimited" : std::to_string(host.open_files),
                      size_text(host.shm_free_bytes));

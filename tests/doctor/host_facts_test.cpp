@@ -24,13 +24,17 @@ TEST(HostFacts, ReadsLimits) {
   EXPECT_EQ(chosen_word("]["), "");
   EXPECT_EQ(meminfo_bytes("MemTotal:  24 kB\nMemAvailable:    7 kB\n", "MemAvailable"), 7 * 1024);
   EXPECT_EQ(meminfo_bytes("MemTotal:  24 kB\n", "MemAvailable"), 0);
+  EXPECT_EQ(reserved_huge_bytes("HugePages_Total:       3\nHugePages_Free: 1\n"
+                                "Hugepagesize:       2048 kB\n"),
+            3 * 2048 * 1024);
+  EXPECT_EQ(reserved_huge_bytes("MemTotal:  24 kB\n"), 0);
 }
 
 TEST(HostFacts, TravelAsText) {
   HostFacts facts = facts_of_this_host("here");
   EXPECT_EQ(unpacked(packed(facts)), facts);
-  facts = {"a\"b", "Linux", "x\ny", {"avx2"}, "powersave", 3, 1.5, 7,
-           6,      5,       8,      "never",  unlimited,   4, 3,   2};
+  facts = {"a\"b", "Linux", "x\ny",  {"avx2"}, "powersave", 3,         1.5, 7, 6,
+           5,      8,       "never", "advise", 9,           unlimited, 4,   3, 2};
   EXPECT_EQ(unpacked(packed(facts)), facts);
 }
 
