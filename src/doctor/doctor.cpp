@@ -8,12 +8,15 @@
 
 #include "model/config.hpp"
 
+#include "bench/rank_pairs.hpp"
 #include "doctor/attempts.hpp"
 #include "measure/ceiling.hpp"
 #include "session/machine.hpp"
 
 namespace trireme::doctor {
 namespace {
+
+constexpr double most_seconds_of_pairs = 4;
 
 /// Of the first rank of each host.
 std::vector<HostFacts> gather_facts(comm::World& world) {
@@ -86,6 +89,11 @@ Report examine(comm::World& world, const Request& request) {
   });
   attempts.measure("files", [&](comm::World& all) {
     measure_file_systems(all, request.directory, report.file_systems);
+  });
+  attempts.measure("messages between ranks", [&](comm::World& all) {
+    std::vector<std::string> host_of;
+    for (const comm::RankPlace& rank : report.placement.ranks) host_of.push_back(rank.host);
+    report.pairs = bench::measure_rank_pairs(all, host_of, most_seconds_of_pairs);
   });
   attempts.measure("collectives", [&](comm::World& all) {
     report.collectives = measure_collectives(all, *device);

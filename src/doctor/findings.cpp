@@ -54,6 +54,34 @@ void find_slow_ranks(const Report& report,
            "step waits for its slowest rank"});
 }
 
+/// Of three pairs and more, of which most are alike.
+void find_slow_pairs(const Report& report, std::vector<Finding>& found) {
+  if (report.pairs.size() < 3)
+    return;
+  std::vector<double> latencies, rates;
+  for (const bench::RankPair& pair : report.pairs) {
+    latencies.push_back(pair.latency_s);
+    rates.push_back(pair.bytes_per_s);
+  }
+  const double latency = median(latencies), rate = median(rates);
+  const auto late = std::ranges::max_element(report.pairs, {}, &bench::RankPair::latency_s);
+  const auto slow = std::ranges::min_element(report.pairs, {}, &bench::RankPair::bytes_per_s);
+  const std::string remedy =
+      "look for another network, a slower switch, a bad cable or other traffic at these hosts, or "
+      "leave one out; every collective waits for its slowest link";
+  if (late->latency_s > slow_pair * latency)
+    found.push_back(
+        {fmt::format("a message between {} takes {:.1f} us, {:.1f} times the pairs' median",
+                     pair_name(report, *late), late->latency_s * 1e6, late->latency_s / latency),
+         remedy});
+  if (slow->bytes_per_s < rate / slow_pair)
+    found.push_back({fmt::format("the bandwidth between {} is {:.3g} GB/s, {:.0f} % of the pairs' "
+                                 "median",
+                                 pair_name(report, *slow), slow->bytes_per_s / 1e9,
+                                 100 * slow->bytes_per_s / rate),
+                     remedy});
+}
+
 void find_unequal_hosts(const Report& report, std::vector<Finding>& found) {
   std::set<std::string> processors;
   std::set<std::vector<std::string>> features;
@@ -160,6 +188,7 @@ std::vector<Finding> findings_of(const Report& report) {
   find_slow_ranks(report, report.memory_bytes_per_s, "memory bandwidth", found);
   find_slow_ranks(report, report.fp32_flops, "matrix products in fp32", found);
   find_slow_ranks(report, report.bf16_flops, "matrix products in bf16", found);
+  find_slow_pairs(report, found);
   find_unequal_hosts(report, found);
   for (const HostFacts& host : report.hosts) {
     const int ranks = static_cast<int>(report.placement.ranks_on(host.host).size());

@@ -3,7 +3,8 @@
 // finding has a test without the machine that it is about.
 //
 // A rank counts as slow below `slow_share` of the median of all ranks: a step takes as long as its
-// slowest rank, so that all others wait for it.
+// slowest rank, so that all others wait for it. A pair of ranks counts as slow with `slow_pair` times
+// the median's latency or its part of the median's bandwidth: what one disturbance does is less.
 #pragma once
 
 #include <string>
@@ -14,6 +15,7 @@
 namespace trireme::doctor {
 
 inline constexpr double slow_share = 0.85;
+inline constexpr double slow_pair = 2;
 
 struct Finding {
   std::string text;

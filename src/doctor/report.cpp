@@ -68,6 +68,39 @@ std::string nccl_text(const Report& report) {
   return text;
 }
 
+/// Latency and bandwidth of one pair, or of all: median, least, most and the slowest pair.
+std::string pairs_text(const Report& report) {
+  if (report.pairs.empty())
+    return {};
+  const bool hosts = report.hosts.size() > 1;
+  const auto name = [&](const bench::RankPair& pair) { return pair_name(report, pair); };
+  const auto line = [&](const char* of, const std::string& value) {
+    return fmt::format("  {:<32}{}\n", fmt::format("{} between {}", of, hosts ? "hosts" : "ranks"),
+                       value);
+  };
+  const bench::RankPair& one = report.pairs.front();
+  if (report.pairs.size() == 1)
+    return line("latency", fmt::format("{:.1f} us, {}", one.latency_s * 1e6, name(one))) +
+           line("bandwidth", fmt::format("{:.3g} GB/s, {}", one.bytes_per_s / 1e9, name(one)));
+  const auto [nearest, farthest] =
+      std::ranges::minmax_element(report.pairs, {}, &bench::RankPair::latency_s);
+  const auto [slowest, fastest] =
+      std::ranges::minmax_element(report.pairs, {}, &bench::RankPair::bytes_per_s);
+  std::vector<double> latencies, rates;
+  for (const bench::RankPair& pair : report.pairs) {
+    latencies.push_back(pair.latency_s);
+    rates.push_back(pair.bytes_per_s);
+  }
+  return line("latency",
+              fmt::format("{:.1f} us, median of {} pairs (least {:.1f}, most {:.1f}: {})",
+                          median(latencies) * 1e6, latencies.size(), nearest->latency_s * 1e6,
+                          farthest->latency_s * 1e6, name(*farthest))) +
+         line("bandwidth",
+              fmt::format("{:.3g} GB/s, median of {} pairs (most {:.3g}, least {:.3g}: {})",
+                          median(rates) / 1e9, rates.size(), fastest->bytes_per_s / 1e9,
+                          slowest->bytes_per_s / 1e9, name(*slowest)));
+}
+
 std::string collective_text(const bench::CollectivesBenchRow& row) {
   const std::string name = fmt::format("{} of {}", row.operation, size_text(row.bytes));
   const std::string value = row.bytes < (1 << 20)
@@ -77,6 +110,15 @@ std::string collective_text(const bench::CollectivesBenchRow& row) {
 }
 
 }  // namespace
+
+std::string pair_name(const Report& report, const bench::RankPair& pair) {
+  const auto host_of = [&](int rank) -> const std::string& {
+    return report.placement.ranks.at(static_cast<std::size_t>(rank)).host;
+  };
+  if (host_of(pair.first) == host_of(pair.second))
+    return fmt::format("ranks {} and {} on {}", pair.first, pair.second, host_of(pair.first));
+  return fmt::format("{} and {}", host_of(pair.first), host_of(pair.second));
+}
 
 std::string problem_text(const Problem& problem) {
   return fmt::format("{}: not measured, or not on all ranks (rank {}): {}", problem.part,
@@ -100,6 +142,7 @@ std::string report_text(const Report& report) {
   row("memory", rates_text(report.memory_bytes_per_s, 1e9, "GB/s"));
   row("matrix products in fp32", rates_text(report.fp32_flops, 1e12, "TFLOP/s"));
   row("matrix products in bf16", rates_text(report.bf16_flops, 1e12, "TFLOP/s"));
+  text += pairs_text(report);
   for (const bench::CollectivesBenchRow& collective : report.collectives)
     text += collective_text(collective);
   for (const FileSystem& files : report.file_systems)
@@ -148,6 +191,11 @@ std::string report_json(const Report& report) {
   json["fp32_flops"] = report.fp32_flops;
   json["bf16_flops"] = report.bf16_flops;
   json["collectives"] = OrderedJson::parse(bench::collectives_json(report.collectives)).at("rows");
+  json["pairs"] = OrderedJson::array();
+  for (const bench::RankPair& pair : report.pairs)
+    json["pairs"].push_back({{"ranks", {pair.first, pair.second}},
+                             {"latency_s", pair.latency_s},
+                             {"bytes_per_s", pair.bytes_per_s}});
   json["file_systems"] = OrderedJson::array();
   for (const FileSystem& files : report.file_systems)
     json["file_systems"].push_back({{"host", files.host},

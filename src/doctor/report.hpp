@@ -9,6 +9,7 @@
 #include "comm/control/placement.hpp"
 
 #include "bench/collectives.hpp"
+#include "bench/rank_pairs.hpp"
 #include "doctor/attempts.hpp"
 #include "doctor/gpu_pairs.hpp"
 #include "doctor/host_facts.hpp"
@@ -32,10 +33,13 @@ struct Report {
   std::vector<double> memory_bytes_per_s;      ///< by rank
   std::vector<double> fp32_flops, bf16_flops;  ///< FLOP/s of matrix products, by rank
   std::vector<bench::CollectivesBenchRow> collectives;  ///< none where a rank is alone
-  std::vector<FileSystem> file_systems;                 ///< of one rank of each host
-  std::vector<Problem> problems;                        ///< parts that failed
+  std::vector<bench::RankPair> pairs;    ///< of hosts, or the first two ranks of one host
+  std::vector<FileSystem> file_systems;  ///< of one rank of each host
+  std::vector<Problem> problems;         ///< parts that failed
 };
 
+/// "node1 and node2", or "ranks 0 and 1 on node1".
+std::string pair_name(const Report& report, const bench::RankPair& pair);
 /// "collectives: not measured, or not on all ranks (rank 0): shared memory: …".
 std::string problem_text(const Problem& problem);
 std::string report_text(const Report& report);

@@ -100,6 +100,25 @@ TEST(Findings, NameGpusWithoutADirectWay) {
             Texts{"NCCL has no direct way between GPUs of 1 pair of ranks on a"});
 }
 
+TEST(Findings, NameTheSlowPair) {
+  const auto with = [](double latency_s, double bytes_per_s) {
+    return found_after([&](Report& r) {
+      r.placement.ranks[1].host = "c";
+      r.pairs = {{0, 1, 1e-5, 1e9}, {0, 2, 1.1e-5, 1.2e9}, {1, 2, latency_s, bytes_per_s}};
+    });
+  };
+  EXPECT_EQ(with(1.9e-5, 0.6e9), Texts{});
+  EXPECT_EQ(with(5.5e-5, 1e9),
+            Texts{"a message between c and b takes 55.0 us, 5.0 times the pairs' median"});
+  EXPECT_EQ(with(1e-5, 1e8),
+            Texts{"the bandwidth between c and b is 0.1 GB/s, 10 % of the pairs' median"});
+  EXPECT_EQ(found_after([](Report& r) {
+              r.pairs = {{0, 2, 1e-5, 1e9}, {0, 3, 1e-3, 1e5}};
+            }),
+            Texts{})
+      << "of two it is not known which is the usual one";
+}
+
 TEST(Findings, NameHostsThatDiffer) {
   EXPECT_EQ(found_after([](Report& r) { r.hosts[1].processor = "another"; }),
             Texts{"the hosts have 2 kinds of processors"});
@@ -195,6 +214,27 @@ TEST(Findings, AreInTextAndJson) {
       std::string::npos);
   EXPECT_NE(report_json(report).find("\"text\": \"the clock's governor is powersave on a\""),
             std::string::npos);
+}
+
+TEST(Report, HasMessagesBetweenRanks) {
+  Report report = sound();
+  report.pairs = {{0, 2, 2e-5, 1e9}};
+  EXPECT_NE(report_text(report).find("  latency between hosts           20.0 us, a and b\n"
+                                     "  bandwidth between hosts         1 GB/s, a and b\n"),
+            std::string::npos)
+      << report_text(report);
+  report.hosts.pop_back();
+  report.pairs = {{0, 1, 1e-6, 5e9}};
+  EXPECT_NE(
+      report_text(report).find("  latency between ranks           1.0 us, ranks 0 and 1 on a\n"),
+      std::string::npos);
+  report = sound();
+  report.pairs = {{0, 2, 2e-5, 1e9}, {0, 3, 3e-5, 2e9}, {1, 2, 4e-5, 3e9}};
+  EXPECT_NE(report_text(report).find("30.0 us, median of 3 pairs (least 20.0, most 40.0: a and b)"),
+            std::string::npos);
+  EXPECT_NE(report_text(report).find("2 GB/s, median of 3 pairs (most 3, least 1: a and b)"),
+            std::string::npos);
+  EXPECT_NE(report_json(report).find("\"latency_s\": 4e-05"), std::string::npos);
 }
 
 TEST(Report, HasWhatFailedBesideWhatWasMeasured) {

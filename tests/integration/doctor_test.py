@@ -32,6 +32,10 @@ class Doctor(TrainingTest):
                     self.assertGreater(min(report[key]), 1e8, key)
                 self.assertEqual([row["wrong"] for row in report["collectives"]], [0] * len(report["collectives"]))
                 self.assertEqual(bool(report["collectives"]), ranks > 1)
+                self.assertEqual([pair["ranks"] for pair in report["pairs"]], [[0, 1]] if ranks > 1 else [])
+                for pair in report["pairs"]:
+                    self.assertGreater(pair["latency_s"], 0)
+                    self.assertGreater(pair["bytes_per_s"], 1e6)
                 self.assertGreater(report["file_systems"][0]["write_bytes_per_s"], 0)
                 for warning in report["warnings"]:
                     self.assertIn("warning: " + warning["text"], run.out)
