@@ -98,16 +98,7 @@ void find_unequal_hosts(const Report& report, std::vector<Finding>& found) {
                      "compare /proc/cpuinfo: a kernel or a virtual machine hides some of them"});
 }
 
-void find_about_huge_pages(const HostFacts& host, int ranks, std::vector<Finding>& found) {
-  const bool never = host.shared_huge_pages == "never" || host.shared_huge_pages == "deny";
-  if (ranks > 1 && never)
-    found.push_back(
-        {fmt::format("memory that ranks share gets no huge pages on {} (shmem_enabled: {})",
-                     host.host, host.shared_huge_pages),
-         "buckets of transport shared_memory then have pages of 4 KiB, with more misses of the "
-         "TLB; "
-         "what that costs is not measured here. An administrator can write advise into "
-         "/sys/kernel/mm/transparent_hugepage/shmem_enabled, and bench reduce compares"});
+void find_about_huge_pages(const HostFacts& host, std::vector<Finding>& found) {
   if (host.reserved_huge_bytes > host.memory_bytes / 10)
     found.push_back(
         {fmt::format("{} of {} of memory are reserved for huge pages (HugePages_Total) "
@@ -193,7 +184,7 @@ std::vector<Finding> findings_of(const Report& report) {
   for (const HostFacts& host : report.hosts) {
     const int ranks = static_cast<int>(report.placement.ranks_on(host.host).size());
     find_about_host(host, ranks, found);
-    find_about_huge_pages(host, ranks, found);
+    find_about_huge_pages(host, found);
   }
   for (const FileSystem& files : report.file_systems) find_about_files(files, found);
   return found;

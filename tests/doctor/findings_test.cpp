@@ -145,19 +145,7 @@ TEST(Findings, NameLimitsOfAHost) {
             Texts{"/dev/shm has 64 MiB free for 2 ranks on b"});
 }
 
-TEST(Findings, NameHugePagesThatAreMissingOrReserved) {
-  const Texts missing{"memory that ranks share gets no huge pages on a (shmem_enabled: never)"};
-  EXPECT_EQ(found_after([](Report& r) { r.hosts[0].shared_huge_pages = "never"; }), missing);
-  EXPECT_EQ(found_after([](Report& r) { r.hosts[0].shared_huge_pages = "within_size"; }), Texts{});
-  EXPECT_EQ(found_after([](Report& r) { r.hosts[0].shared_huge_pages = ""; }), Texts{});
-  EXPECT_EQ(found_after([](Report& r) {
-              r.hosts[0].shared_huge_pages = "never";
-              r.placement.ranks.erase(r.placement.ranks.begin());
-              for (auto* rates : {&r.memory_bytes_per_s, &r.fp32_flops, &r.bf16_flops})
-                rates->erase(rates->begin());
-            }),
-            Texts{})
-      << "a rank alone shares nothing";
+TEST(Findings, NameHugePagesThatAreReserved) {
   EXPECT_EQ(found_after([](Report& r) { r.hosts[1].reserved_huge_bytes = 8 * gibibyte; }),
             Texts{"8 GiB of 64 GiB of memory are reserved for huge pages (HugePages_Total) on b"});
   EXPECT_EQ(found_after([](Report& r) { r.hosts[1].reserved_huge_bytes = gibibyte; }), Texts{});
