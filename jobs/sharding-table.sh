@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What a rank holds and sends for Llama's 8B, 13B and 70B on more and more ranks, with each parallel.shard, as `trireme plan` calculates it:
-# Markdown on standard output. One sequence per rank, one micro-step a step, bf16, recompute: block, snapshots included. Needs a build.
+# Markdown on standard output. One sequence per rank, one micro-step a step, bf16, recompute: block, eight ranks per host; without activations
+# and the snapshot for checkpoints, which on GPUs lies in the host's memory. Needs a build: one for CUDA plans for GPUs, of which it needs none,
+# and one without for CPUs.
 #   usage: bash jobs/sharding-table.sh [RANKS …]      default: 8 64 512 4096
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,9 +13,15 @@ ranks=("$@")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+planned() { # [argument of plan …]
+  "$program" plan input/llama-small.yaml run.precision=bf16 checkpoint.every_steps=0 model.recompute=block model.rotary_theta=500000 \
+    batch.micro_sequences=1 "$@" >"$work/log" 2>&1
+}
+device=cuda
+planned batch.sequences=1 run.device=cuda || device=cpu
+
 plan() { # NAME RANKS [section.key=value …]
-  "$program" plan input/llama-small.yaml run.precision=bf16 run.device=cpu model.recompute=block model.rotary_theta=500000 \
-    batch.sequences="$2" batch.micro_sequences=1 "${@:3}" --ranks "$2" --json "$work/$1-$2.json" >"$work/log" 2>&1 || {
+  planned run.device=$device batch.sequences="$2" "${@:3}" --ranks "$2" --hosts $((($2 + 7) / 8)) --json "$work/$1-$2.json" || {
     cat "$work/log" >&2
     exit 1
   }
@@ -27,13 +35,14 @@ for n in "${ranks[@]}"; do
     model.context=8192
 done
 
-"${TRIREME_PYTHON:-python3}" - "$work" "${ranks[@]}" <<'PYTHON'
+"${TRIREME_PYTHON:-python3}" - "$work" $device "${ranks[@]}" <<'PYTHON'
 import json
 import sys
 
-folder, ranks = sys.argv[1], sys.argv[2:]
+folder, device, ranks = sys.argv[1], sys.argv[2], sys.argv[3:]
 plans = {(size, n): json.load(open(f"{folder}/{size}-{n}.json")) for size in ("8B", "13B", "70B") for n in ranks}
 modes = list(next(iter(plans.values()))["shard_choices"])
+print(f"Ranks are {dict(cuda='GPUs', cpu='CPUs')[device]}, eight per host.\n")
 for title, key in (("Held by a rank, GiB", "held_bytes"), ("Sent by a rank in a step, GiB", "wire_bytes")):
     print(f"{title}:\n")
     print("| model | parameters | parallel.shard |", " | ".join(f"N = {n}" for n in ranks), "|")

@@ -2,6 +2,7 @@
 #include "reduce/layout_options.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -23,6 +24,14 @@ std::int64_t least_shard(const ParallelConfig& config, Wire wire) {
     return least_shard_on_gpus;
   return static_cast<std::int64_t>(comm::message_bytes({}, wire == Wire::inside_a_host) /
                                    size_bytes(dtype_of(config.gradient_dtype)));
+}
+
+/// The largest bucket for the sake of messages, where buckets share slots. Up to it a bucket of so
+/// many messages as ranks is no larger than what a rank owns of the model, and one more rank saves
+/// more in shards than it adds to slots. Beyond it a rank would hold more on more ranks.
+std::int64_t most_for_messages(std::int64_t all_elements, std::int64_t least_shard) {
+  return static_cast<std::int64_t>(
+      std::sqrt(static_cast<double>(all_elements) * static_cast<double>(least_shard)));
 }
 
 /// Elements of the largest layer, except the first and the last, which have the embeddings.
@@ -57,17 +66,20 @@ Wire wire_of(const comm::World& world, const device::Device& device) {
 
 std::int64_t bucket_elements(const ParallelConfig& config,
                              const std::vector<layout::Parameter>& parameters,
-                             int ranks,
+                             int sharers,
                              Wire wire) {
   if (config.bucket_elements.given())
     return *config.bucket_elements.value;
   const std::int64_t all = layout::total_elements(parameters);
-  std::int64_t usual = layout::Options{}.bucket_elements;
-  if (layout::shards_gradients(config.shard))
+  const std::int64_t message = least_shard(config, wire);
+  std::int64_t usual = layout::Options{}.bucket_elements, for_messages = sharers * message;
+  if (layout::shards_gradients(config.shard)) {
     usual = std::min(usual, all / buckets_that_take_turns);
+    for_messages = std::min(for_messages, most_for_messages(all, message));
+  }
   if (config.shard == layout::Shard::parameters)
     usual = std::max(usual, largest_inner_layer(parameters));
-  return std::min(std::max(usual, ranks * least_shard(config, wire)), all);
+  return std::min(std::max(usual, for_messages), all);
 }
 
 std::string replicas_problem(const ParallelConfig& config, int ranks, int hosts) {
@@ -114,8 +126,10 @@ layout::Options layout_options(const ParallelConfig& config,
                                int ranks,
                                Wire wire,
                                int replicas) {
+  // With a promised order whole buckets travel between the ranks of all copies.
+  const int sharers = config.reduction == comm::Reduction::sum ? ranks / replicas : ranks;
   return {ranks / replicas,
-          bucket_elements(config, parameters, ranks, wire),
+          bucket_elements(config, parameters, sharers, wire),
           config.padding,
           config.bucket_order,
           config.bucket_boundaries,

@@ -10,10 +10,16 @@
 //   GPUs, NCCL                  4 MB      1 million elements of fp32. Source: Megatron-LM,
 //                                         distributed_data_parallel_config.py: max(40M, 1M * ranks)
 //
+// Ranks are those that share a bucket: with parallel.replicate those of one copy, unless
+// parallel.reduction promises an order.
+//
 // Where gradients are sharded, a rank holds three buckets in addition to the sums, so there a 16th
 // of the model replaces 40 million if it is smaller. With shard: parameters a bucket holds at least
 // one layer (embeddings are not counted) and ends with a layer, so that few buckets are whole at a
-// time.
+// time. In both cases buckets grow for the sake of messages only up to sqrt(model x message), which
+// sqrt(model / message) ranks reach: 8 G parameters on GPUs 90 million, from 90 ranks on. Buckets
+// that grew with the ranks beyond would take more than the shards save, so that a rank would hold
+// more on more ranks. The price: from there on a rank's shard of a bucket is less than a message.
 //
 // So 40 million is used for up to 305 ranks on one host, 2604 on several hosts, and 40 GPUs. The
 // choice depends only on numbers that are equal on all ranks. The ends of buckets change no result:
@@ -39,10 +45,11 @@ enum class Wire : std::uint8_t { inside_a_host, between_hosts, gpus };
 /// The same on every rank.
 Wire wire_of(const comm::World& world, const device::Device& device);
 
-/// Number of elements at which a bucket closes: that of the deck, or the value of auto.
+/// Number of elements at which a bucket closes: that of the deck, or the value of auto for so many
+/// ranks that share a bucket.
 std::int64_t bucket_elements(const ParallelConfig& config,
                              const std::vector<layout::Parameter>& parameters,
-                             int ranks,
+                             int sharers,
                              Wire wire);
 
 /// The error in parallel.replicate, if any, on `ranks` ranks, with the same number of consecutive

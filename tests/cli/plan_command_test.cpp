@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,6 +90,32 @@ TEST(PlanCommand, AddsUp) {
     EXPECT_EQ(number(fp32, "held_bytes"), 8 * elements + 20 * elements / ranks);
     EXPECT_EQ(number(fp32, "gradient_wire_bytes"), 4 * (elements - elements / ranks));
   }
+}
+
+/// Llama's 8B and 70B, with buckets as `auto` chooses them.
+TEST(PlanCommand, GpusHoldNoMoreInShardsOnMoreOfThem) {
+  const std::string common = "family: llama, vocabulary: 128256, context: 8192, key_value_heads: 8";
+  for (const char* size : {"layers: 32, channels: 4096, heads: 32, mlp_channels: 14336",
+                           "layers: 80, channels: 8192, heads: 64, mlp_channels: 28672"})
+    for (const char* shard : {"gradients", "parameters"})
+      for (const char* precision : {"fp32", "bf16"}) {
+        std::int64_t before = std::numeric_limits<std::int64_t>::max();
+        for (const int ranks : {8, 16, 64, 90, 128, 265, 512, 4096}) {
+          SCOPED_TRACE(fmt::format("{}, {}, {}, {} GPUs", size, shard, precision, ranks));
+          const std::vector<std::string> words{fmt::format("model={{{}, {}}}", size, common),
+                                               "run.device=cuda",
+                                               fmt::format("run.precision={}", precision),
+                                               fmt::format("parallel.shard={}", shard),
+                                               fmt::format("batch.sequences={}", ranks),
+                                               "batch.micro_sequences=1",
+                                               "checkpoint.every_steps=0"};
+          const Deck deck = deck::parse(deck::completed(""), "deck.yaml", words,
+                                        Circumstances{.ranks = ranks, .cuda = true, .hosts = 1});
+          const std::int64_t held = plan_of(deck, ranks).budgets.front().held_bytes();
+          EXPECT_LE(held, before);
+          before = held;
+        }
+      }
 }
 
 TEST(PlanCommand, CountsWhatMuonTakes) {

@@ -32,7 +32,44 @@ TEST(AutoBuckets, AreASixteenthOfTheModelWhereTheyShareSlots) {
   EXPECT_EQ(bucket_elements(config, middle, 2, Wire::inside_a_host), 20'000'000);
   EXPECT_EQ(bucket_elements(config, large, 2, Wire::inside_a_host), 40'000'000);
   EXPECT_EQ(bucket_elements(config, small, 2, Wire::inside_a_host), 2 * 131'072) << "a message";
-  EXPECT_EQ(bucket_elements(config, small, 8, Wire::inside_a_host), 834'000);
+}
+
+/// Beyond sqrt(model / message) ranks they would take more than the shards save.
+TEST(AutoBuckets, ThatShareSlotsGrowWithTheRanksUpToTheMeanOfModelAndMessage) {
+  ParallelConfig config;
+  config.shard = layout::Shard::gradients;
+  EXPECT_EQ(bucket_elements(config, small, 8, Wire::inside_a_host), 330'626);
+  const std::vector<layout::Parameter> huge{{"w", {10'000, 640'000}}};
+  const auto elements = [&](int ranks) { return bucket_elements(config, huge, ranks, Wire::gpus); };
+  EXPECT_EQ(elements(40), 40'000'000);
+  EXPECT_EQ(elements(64), 64'000'000);
+  EXPECT_EQ(elements(80), 80'000'000);
+  EXPECT_EQ(elements(81), 80'000'000);
+  EXPECT_EQ(elements(4096), 80'000'000);
+  config.shard = layout::Shard::optimizer;
+  EXPECT_EQ(elements(4096), 4'096'000'000) << "beside whole gradients";
+}
+
+TEST(AutoBuckets, HoldALayerWhereParametersShareSlots) {
+  std::vector<layout::Parameter> layers;
+  for (int layer = 0; layer < 12; ++layer)
+    layers.push_back({"w" + std::to_string(layer), {10'000, 20'000}, false, false, {}, layer});
+  ParallelConfig config;
+  config.shard = layout::Shard::parameters;
+  for (const int ranks : {1, 64, 4096})
+    EXPECT_EQ(bucket_elements(config, layers, ranks, Wire::gpus), 200'000'000) << ranks;
+}
+
+TEST(AutoBuckets, CountTheRanksOfOneCopy) {
+  ParallelConfig config;
+  const auto elements = [&](int replicas) {
+    return layout_options(config, large, 512, Wire::gpus, replicas).bucket_elements;
+  };
+  EXPECT_EQ(elements(1), 512'000'000);
+  EXPECT_EQ(elements(2), 256'000'000);
+  EXPECT_EQ(elements(64), 40'000'000);
+  config.reduction = comm::Reduction::ordered;
+  EXPECT_EQ(elements(64), 512'000'000) << "whole buckets travel between the ranks of all copies";
 }
 
 TEST(AutoBuckets, CountTheBytesThatAreSent) {
