@@ -51,11 +51,7 @@ Engine::Impl::Impl(const layout::Plan& plan,
                  "reduce_every: {}",
                  word(config_.shard), word(config_.reduction), word(config_.reduce_every));
   for (EventPtr& event : step_began_) event = device_.make_event();
-  const std::size_t count = turns * buckets_.size();
-  findings_ =
-      device_.allocate_shared_with_host(count * sizeof(std::int64_t), "places of gradients");
-  not_finite_ = {reinterpret_cast<std::int64_t*>(findings_.data()), count};
-  std::ranges::fill(not_finite_, -1);
+  add_places();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     add_round(buckets_[b]);
     find_owned(static_cast<BucketIndex>(b));
@@ -69,6 +65,18 @@ void Engine::Impl::add_round(BucketRun& run) {
          {&events.ready, &events.start, &events.end, &events.wait_begin, &events.wait_end})
       *event = device_.make_event();
   }
+}
+
+void Engine::Impl::add_places() {
+  places_.push_back(device_.allocate_shared_with_host(
+      turns * buckets_.size() * sizeof(std::int64_t), "places of gradients"));
+  for (std::size_t turn = 0; turn < turns; ++turn)
+    std::ranges::fill(places(places_.size() - 1, turn), -1);
+}
+
+std::span<std::int64_t> Engine::Impl::places(std::size_t round, std::size_t turn) const {
+  auto* first = reinterpret_cast<std::int64_t*>(places_[round].data());
+  return {first + turn * buckets_.size(), buckets_.size()};
 }
 
 void Engine::Impl::find_owned(BucketIndex bucket) {

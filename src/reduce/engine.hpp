@@ -33,7 +33,7 @@
 //    before its predecessor waits for it. With reduce_every: micro_step there is one reduction per
 //    bucket and micro-step. Then every micro-step reports all its gradients ready and, unless it is
 //    the last, ends with next_micro_step(); the sums over the ranks are added up in the order of
-//    micro-steps; and check_gradients keeps the findings of the last micro-step only.
+//    micro-steps.
 // 2. With shard: gradients or parameters, buckets share a few slots of memory (layout/ring.hpp):
 //    they "take turns". Every micro-step is reduced, and before_write() makes compute wait until
 //    the previous bucket of the slot is reduced. With shard: parameters, whole parameters share
@@ -153,8 +153,8 @@ class Engine {
   void mark_ready(ParameterIndex parameter);
   /// Checks that the reduction of every bucket has begun. Never blocks.
   void finish_reduction();
-  /// The first finding of the current step or the one before, in layout order; none with
-  /// check_gradients off. Requires: finish_reduction() was called in that step, and the host has
+  /// The first finding of the current step or the one before, in the order of micro-steps, where each
+  /// is reduced, and of the layout; none with check_gradients off. Requires: finish_reduction() was called in that step, and the host has
   /// waited for the work that was enqueued on compute until then.
   [[nodiscard]] std::optional<NotFinite> first_not_finite(std::int64_t step) const;
   /// The optimizer's pieces in layout order; call wait_for_shard() before reading a gradient.

@@ -88,6 +88,9 @@ class Engine::Impl final : private CollectiveQueue::Source {
  private:
   void find_owned(BucketIndex bucket);
   void add_round(BucketRun& run);
+  void add_places();
+  /// Where rounds of a step find elements that are not finite, by bucket: the first one, or -1.
+  [[nodiscard]] std::span<std::int64_t> places(std::size_t round, std::size_t turn) const;
   void begin_round();
   void reduce(BucketIndex bucket);
   void start(BucketIndex bucket) override;
@@ -107,8 +110,7 @@ class Engine::Impl final : private CollectiveQueue::Source {
   std::vector<GatherTimes> gather_times_;
   std::vector<TransferTimes> transfer_times_;
   ops::StreamSum* leaf_squares_ = nullptr;       // sum of measure_leaves()
-  device::Buffer findings_;                      // memory of not_finite_
-  std::span<std::int64_t> not_finite_;           // [turn][bucket]: first element, or -1
+  std::vector<device::Buffer> places_;           // by round: [turn][bucket]
   std::vector<char> reported_;                   // by parameter, in this round
   std::size_t round_ = 0;                        // current round of this step
   std::array<std::size_t, turns> num_rounds_{};  // by turn

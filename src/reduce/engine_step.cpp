@@ -39,6 +39,8 @@ void Engine::Impl::begin_round() {
       add_round(run);
   }
   num_rounds_[turn()] = round_ + 1;
+  if (places_.size() == round_)
+    add_places();
   reported_.assign(reported_.size(), 0);
   next_to_reduce_ = 0;
   if (!gradients_.ring())
@@ -116,7 +118,7 @@ void Engine::Impl::mark_ready(ParameterIndex parameter) {
                  "waited for its parameters since their last update",
                  at(bucket), plan_.parameter(parameter).name);
   if (config_.check_gradients)
-    ops::find_not_finite(not_finite_.subspan(turn() * buckets_.size() + at(bucket), 1),
+    ops::find_not_finite(places(round_, turn()).subspan(at(bucket), 1),
                          std::array<ConstView, 1>{gradients_.bucket(bucket)}, compute_);
   run.reduced_round = round_;
   compute_.record(*reduction_of(bucket).ready);
@@ -174,8 +176,12 @@ void Engine::Impl::finish_reduction() const {
 std::optional<NotFinite> Engine::Impl::first_not_finite(std::int64_t step) const {
   TRIREME_EXPECT(step == steps_begun_ || step + 1 == steps_begun_,
                  "asked for findings of step {} in step {}", step, steps_begun_);
-  const auto found = not_finite_.subspan(turn_of(step) * buckets_.size(), buckets_.size());
-  const auto first = std::ranges::find_if(found, [](std::int64_t place) { return place >= 0; });
+  std::span<std::int64_t> found;
+  auto first = found.end();
+  for (std::size_t round = 0; round < num_rounds_[turn_of(step)] && first == found.end(); ++round) {
+    found = places(round, turn_of(step));
+    first = std::ranges::find_if(found, [](std::int64_t place) { return place >= 0; });
+  }
   if (first == found.end())
     return std::nullopt;
   const auto bucket = static_cast<BucketIndex>(first - found.begin());

@@ -399,6 +399,34 @@ TEST(AdamW, WritesNothingInAStepThatIsNotFiniteAndNamesItAfterTheNextOne) {
       });
 }
 
+/// Whichever it was, and in the order of micro-steps where there are several.
+TEST(AdamW, NamesTheRankOfAMicroStepThatIsNotFinite) {
+  for (const auto& choice : EnumNames<layout::Shard>::table)
+    run_ranks(3, [&](ThreadRank& rank) {
+      TrainingSetting setting;
+      setting.parallel.shard = choice.first;
+      setting.parallel.reduce_every = reduce::ReduceEvery::micro_step;
+      setting.parallel.bucket_elements.value = 350;
+      setting.on_non_finite = OnNonFinite::skip;
+      setting.micro_steps = 3;
+      setting.steps = 20;
+      Training training(setting, rank.world, rank.communicator, *rank.device, *rank.compute);
+      int step = 0;
+      for (const int micro_step : {0, 1, 2}) {
+        const bool mine = rank.world.rank() == micro_step;
+        training.poison(3, 17, mine ? std::numeric_limits<float>::quiet_NaN() : 1.0F, micro_step);
+        training.backward(++step);
+        ASSERT_EQ(training.update(step).not_finite,
+                  fmt::format("c[17] in bucket 0, computed by rank {}", micro_step))
+            << choice.second;
+        training.poison(3, 17, 1.0F);
+        training.backward(++step);
+        ASSERT_EQ(training.update(step).not_finite, "") << choice.second;
+      }
+      rank.world.barrier();
+    });
+}
+
 TEST(AdamW, SkipsStepsThatAreNotFiniteUpToTheLimitInARow) {
   run_ranks(3, [&](ThreadRank& rank) {
     TrainingSetting setting;

@@ -50,6 +50,7 @@ struct TrainingSetting {
   optim::FloatDType product_dtype = optim::FloatDType::fp32;
   std::uint64_t seed = 1337;
   int replicas = 1;
+  int micro_steps = 1;  ///< with reduce_every: micro_step
   std::vector<layout::Parameter> table = training_table();
 
   [[nodiscard]] optim::OptimizerConfig optimizer() const {
@@ -129,6 +130,13 @@ class Training {
 
   void backward(int step) {
     engine_.begin_step();
+    for (int micro = 0; micro < setting_.micro_steps; ++micro) {
+      if (micro > 0)
+        engine_.next_micro_step();
+      micro_step(step, micro == poisoned_micro_step_);
+    }
+  }
+  void micro_step(int step, bool poisoned) {
     engine_.wait_for_parameters();
     for (std::size_t p = plan_.parameters().size(); p-- > 0;) {
       const auto index = static_cast<ParameterIndex>(p);
@@ -138,7 +146,7 @@ class Training {
       for (std::int64_t i = 0; i < gradient.elements; ++i)
         values[static_cast<std::size_t>(i)] +=
             gradient_value(like_rank_.value_or(world_.rank()), step, p, i, setting_.exact_sums);
-      if (p == poisoned_)
+      if (p == poisoned_ && poisoned)
         values[poisoned_element_] = poison_;
       copy(gradient, view_of(values.data(), gradient.elements));
       engine_.mark_ready(index);
@@ -170,8 +178,9 @@ class Training {
   }
   /// Every backward() from now on gives the gradients of that rank.
   void be_like_rank(int rank) { like_rank_ = rank; }
-  /// Every backward() from now on gives `value` as this element's gradient.
-  void poison(std::size_t parameter, std::size_t element, float value) {
+  /// Every backward() from now on gives `value` as this element's gradient, in one micro-step.
+  void poison(std::size_t parameter, std::size_t element, float value, int micro_step = 0) {
+    poisoned_micro_step_ = micro_step;
     poisoned_ = parameter;
     poisoned_element_ = element;
     poison_ = value;
@@ -205,6 +214,7 @@ class Training {
   std::size_t poisoned_ = std::numeric_limits<std::size_t>::max();  // none
   std::size_t poisoned_element_ = 0;
   float poison_ = 0;
+  int poisoned_micro_step_ = 0;
   std::optional<int> like_rank_;
 };
 
