@@ -33,6 +33,16 @@ TEST(MpiWorld, KnowsItsRanksAndHost) {
   EXPECT_THAT(mpi_version(), HasSubstr("MPI"));
 }
 
+/// By which its messages name it.
+TEST(MpiWorld, APartKnowsTheRankInTheWholeAndTheHost) {
+  MpiWorld world;
+  EXPECT_EQ(world.rank_of_run(), world.rank());
+  MpiWorld part(world, world.rank() % 2);
+  EXPECT_EQ(part.rank(), world.rank() / 2);
+  EXPECT_EQ(part.rank_of_run(), world.rank());
+  EXPECT_EQ(part.host(), world.host());
+}
+
 TEST(MpiWorld, SumsAndMaximaOfIntegers) {
   MpiWorld world;
   const std::int64_t n = world.size(), r = world.rank();

@@ -8,6 +8,7 @@ import re
 import signal
 import time
 import unittest
+import unittest.mock
 
 from harness import TIMEOUT_S, TRIREME, TrainingTest, is_rank
 
@@ -87,11 +88,17 @@ class NcclWatchdog(StoppedRank):
     """Where GPUs are emulated. The host waits for its GPU there, and the watchdog of NCCL asks the ranks."""
 
     def test_a_stopped_rank_is_named(self):
-        for shard in ("optimizer", "parameters"):
-            with self.subTest(shard):
-                end = self.stop(1, 2, 0, "run.device=cuda", "parallel.reduction=sum", "checkpoint.every_steps=0", f"parallel.shard={shard}",
-                                name=shard)
-                self.assert_named(1, *end())
+        gpus = unittest.mock.patch.dict(os.environ, TRIREME_EMULATED_GPUS="4")
+        with gpus, concurrent.futures.ThreadPoolExecutor() as waiters:
+            ends = {}
+            for rank, ranks, *words in ((1, 2, "parallel.shard=optimizer"), (1, 2, "parallel.shard=gradients"), (1, 2, "parallel.shard=parameters"),
+                                        (3, 4, "parallel.shard=gradients", "parallel.replicate=2")):
+                name = "-".join(words).replace("=", "-")
+                end = self.stop(rank, ranks, 0, "run.device=cuda", "parallel.reduction=sum", "checkpoint.every_steps=0", *words, name=name)
+                ends[name] = rank, waiters.submit(end)
+        for name, (rank, end) in ends.items():
+            with self.subTest(name):
+                self.assert_named(rank, *end.result())
 
 
 if __name__ == "__main__":

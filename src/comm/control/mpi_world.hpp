@@ -36,6 +36,7 @@ class MpiWorld final : public World {
   [[nodiscard]] int local_rank() const override { return local_rank_; }
   [[nodiscard]] int local_size() const override { return local_size_; }
   [[nodiscard]] const std::string& host() const override { return host_; }
+  [[nodiscard]] int rank_of_run() const override { return watchdog_->rank(); }
 
   void barrier() override;
   void sum(std::span<std::int64_t> values) override;

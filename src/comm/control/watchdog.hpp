@@ -62,6 +62,9 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
+  /// Of this process, in `parent`.
+  [[nodiscard]] int rank() const { return rank_; }
+
   /// Progress of this rank in one lane.
   struct Lane {
     std::int64_t id = 0;

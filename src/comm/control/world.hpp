@@ -39,6 +39,8 @@ class World {
   [[nodiscard]] virtual int local_rank() const = 0;
   [[nodiscard]] virtual int local_size() const = 0;
   [[nodiscard]] virtual const std::string& host() const = 0;
+  /// What messages call this rank: in a part of a world its rank in the whole one.
+  [[nodiscard]] virtual int rank_of_run() const { return rank(); }
 
   virtual void barrier() = 0;
   /// In place, element by element. Integers, so the order of additions does not matter.

@@ -250,7 +250,7 @@ void NcclComm::watch() {
 }
 
 void NcclComm::end_job(const std::string& trouble, std::unique_lock<std::timed_mutex>& lock) {
-  error_line("[rank {} {}] error: {}", world_.rank(), world_.host(), trouble);
+  error_line("[rank {} {}] error: {}", world_.rank_of_run(), world_.host(), trouble);
   if (lock.owns_lock() || lock.try_lock_for(std::chrono::seconds(1)))
     ncclCommAbort(comm_);
   world_.abort(ExitCode::environment);

@@ -89,13 +89,14 @@ class NcclMemory final : public device::MemorySource {
 /// treats the ranks as ranks of several hosts; tests use it to share a GPU.
 void expect_own_gpus(World& world, const device::Device& device) {
   const auto all = world.gather_all(world.host() + ": " + device.description());
+  const auto ranks = world.gather_all(std::to_string(world.rank_of_run()));
   if (std::getenv("NCCL_HOSTID") != nullptr)
     return;
   for (std::size_t a = 0; a < all.size(); ++a)
     for (std::size_t b = a + 1; b < all.size(); ++b)
       if (all[a] == all[b])
         throw UserError(fmt::format("ranks {} and {} share a GPU ({}); NCCL needs one GPU per rank",
-                                    a, b, all[a]));
+                                    ranks[a], ranks[b], all[a]));
 }
 
 class NcclCommunicator final : public Communicator {
