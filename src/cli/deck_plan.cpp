@@ -133,7 +133,8 @@ DeckPlan plan_of(const deck::Deck& deck, int ranks, int hosts) {
           result.plan, trireme::session::budget_options(config, result.plan, of_a_rank),
           std::min(result.plan.ranks(), static_cast<int>(placed.members(0).size())));
     model::GptShape shape = deck.shape();
-    result.workspaces.push_back(trireme::session::workspace_bytes(config, shape, of_a_rank));
+    result.workspaces.push_back(
+        trireme::session::workspace_bytes(config, shape, result.plan, of_a_rank));
     result.graphs.push_back(trireme::session::graph_bytes(config, shape, result.plan, of_a_rank));
     result.recompute.push_back(
         trireme::session::decide_recompute(config, shape, result.plan, of_a_rank));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/communicator.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "device/cuda/handle.hpp"
@@ -26,6 +27,14 @@ std::size_t message_bytes(const Options& options, bool one_host) {
   if (options.chunk_bytes != 0)
     return options.chunk_bytes;
   return one_host ? inside_a_host : between_hosts;
+}
+
+std::size_t bf16_term_bytes(const Options& options, int ranks) {
+  constexpr std::size_t least_of_a_rank = 8192;
+  // A sum of two terms is rounded once by every method.
+  if (options.bf16_sum == NcclBf16Sum::library || options.bf16_sum_bytes == 0 || ranks <= 2)
+    return 0;
+  return std::max(options.bf16_sum_bytes, least_of_a_rank * static_cast<std::size_t>(ranks));
 }
 
 namespace {

@@ -127,11 +127,14 @@ struct Options {
   bool registers_memory = true;
   int most_blocks = 0;
   NcclBf16Sum bf16_sum = NcclBf16Sum::fp32;
-  /// Bytes for the terms of one bf16 sum on a GPU; larger sums are made in pieces.
+  /// Bytes for the terms of one bf16 sum on a GPU; larger sums are made in pieces. 0: none is made.
   std::size_t bf16_sum_bytes = std::size_t{32} << 20U;
   /// Number of copies of the sharded state; each copy is on consecutive ranks of the world.
   int replicas = 1;
 };
+
+/// Memory of a GPU that an NCCL communicator of `ranks` ranks takes for the terms of bf16 sums.
+std::size_t bf16_term_bytes(const Options& options, int ranks);
 
 /// The transport that the deck asks for; `automatic` chooses by the world's size and placement.
 /// Collectives use the world's deadline. The world outlives the communicator. Collective. Throws

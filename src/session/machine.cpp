@@ -108,6 +108,16 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
   return opened;
 }
 
+comm::Options communicator_options(const reduce::ParallelConfig& config, int replicas) {
+  comm::Options options{.registers_memory = config.register_buffers,
+                        .most_blocks = static_cast<int>(config.nccl_blocks.value_or(0)),
+                        .bf16_sum = config.nccl_bf16_sum,
+                        .replicas = replicas};
+  if (config.gradient_dtype != reduce::GradientDType::bf16)
+    options.bf16_sum_bytes = 0;
+  return options;
+}
+
 ops::Options operation_options(const Job& job, const device::Device& device) {
   return {
       .products = {.timed = job.gpu.timed_products,

@@ -22,6 +22,7 @@
 #include "optim/matrices.hpp"
 #include "optim/rule.hpp"
 
+#include "session/machine.hpp"
 #include "session/saver.hpp"
 
 namespace trireme::session {
@@ -56,8 +57,20 @@ layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const
   return budget;
 }
 
+namespace {
+
+/// Of the communicators of NCCL: inside of a copy, and across copies.
+std::size_t term_bytes(const Sections& config, const layout::Plan& plan) {
+  const comm::Options options = communicator_options(config.parallel, plan.replicas());
+  return comm::bf16_term_bytes(options, plan.ranks()) +
+         comm::bf16_term_bytes(options, plan.replicas());
+}
+
+}  // namespace
+
 std::int64_t workspace_bytes(const Sections& config,
                              const model::GptShape& shape,
+                             const layout::Plan& plan,
                              const RankKind& kind) {
   if (kind.device == device::Kind::cpu)
     return 0;
@@ -66,7 +79,8 @@ std::int64_t workspace_bytes(const Sections& config,
       std::max(device::cuda::workspace_bytes, config.gpu.product_workspace_bytes(large)) +
       ops::Attention::gpu_scratch_bytes(
           model::attention_shape(shape, 0, kind.dtype, config.batch.micro_sequences),
-          {.deterministic = config.gpu.deterministic_attention}));
+          {.deterministic = config.gpu.deterministic_attention}) +
+      term_bytes(config, plan));
 }
 
 std::int64_t num_recordings(std::int64_t micro_steps) {
@@ -106,7 +120,7 @@ model::RecomputeChoice decide_recompute(const Sections& config,
   const layout::Budget budget = budget_of(config, plan, kind);
   const std::int64_t beside =
       budget.held_bytes() - (kind.device == device::Kind::cuda ? budget.snapshot_bytes : 0) +
-      workspace_bytes(config, shape, kind) + graph_bytes(config, shape, plan, kind);
+      workspace_bytes(config, shape, plan, kind) + graph_bytes(config, shape, plan, kind);
   const model::ActivationSizes sizes{kind.dtype, config.batch.micro_sequences, kind.device};
   model::RecomputeChoice choice;
   if (const Bytes* limit = shape.recompute.limit()) {

@@ -37,10 +37,11 @@ layout::BudgetOptions budget_options(const Sections& config,
 /// All fields except peer_bytes; includes the memory for whole matrices.
 layout::Budget budget_of(const Sections& config, const layout::Plan& plan, const RankKind& kind);
 
-/// Workspace of a GPU's libraries: for attention of the largest micro-batch (estimated) and for
-/// matrix products. 0 on a CPU.
+/// Workspace of a GPU's libraries: for attention of the largest micro-batch (estimated), for matrix
+/// products and for the terms of gradients that travel as bf16. 0 on a CPU.
 std::int64_t workspace_bytes(const Sections& config,
                              const model::GptShape& shape,
+                             const layout::Plan& plan,
                              const RankKind& kind);
 
 /// Number of recordings of a GPU's micro-steps (micro_step_graphs.hpp), of steps with so many: one

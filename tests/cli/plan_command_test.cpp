@@ -118,6 +118,25 @@ TEST(PlanCommand, GpusHoldNoMoreInShardsOnMoreOfThem) {
       }
 }
 
+/// 32 MiB for each communicator of NCCL that adds more than two terms.
+TEST(PlanCommand, CountsTheTermsOfGradientsInBf16) {
+  const auto workspace = [](int ranks, std::vector<std::string> words) {
+    words.emplace_back("run.device=cuda");
+    words.emplace_back("run.precision=fp32");
+    words.emplace_back("parallel.reduction=sum");
+    return planned(ranks, words).workspaces.front();
+  };
+  const std::string bf16 = "parallel.gradient_dtype=bf16";
+  constexpr std::int64_t terms = 32 << 20;
+  const std::int64_t fp32 = workspace(8, {});
+  EXPECT_EQ(workspace(8, {bf16}), fp32 + terms);
+  EXPECT_EQ(workspace(2, {bf16}), fp32);
+  EXPECT_EQ(workspace(8, {bf16, "parallel.nccl_bf16_sum=library"}), fp32);
+  EXPECT_EQ(workspace(8, {bf16, "parallel.replicate=2"}), fp32 + terms);
+  EXPECT_EQ(workspace(16, {bf16, "parallel.replicate=4"}), fp32 + 2 * terms);
+  EXPECT_EQ(workspace(8192, {bf16}), fp32 + 8192 * 8192) << "8 KiB for each rank";
+}
+
 TEST(PlanCommand, CountsWhatMuonTakes) {
   const auto plan = planned(2, {"optimizer.kind=muon"});
   const auto work = optim::matrix_work(

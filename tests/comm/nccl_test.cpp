@@ -173,6 +173,27 @@ TEST_P(Nccl, UsesTheLibrarysSumWhereRequested) {
     ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
 }
 
+TEST_P(Nccl, TakesMemoryForTermsOnlyWhereSumsOfBf16Are) {
+  EXPECT_EQ(bf16_term_bytes({}, 2), 0U);
+  EXPECT_EQ(bf16_term_bytes({.bf16_sum = NcclBf16Sum::library}, 3), 0U);
+  EXPECT_EQ(bf16_term_bytes({.bf16_sum_bytes = 0}, 3), 0U);
+  EXPECT_EQ(bf16_term_bytes({}, 3), std::size_t{32} << 20U);
+  EXPECT_EQ(bf16_term_bytes({.bf16_sum_bytes = 1}, 3), 3U * 8192U);
+  const auto communicator = make_communicator(Transport::nccl, Reduction::sum, world_, *device_,
+                                              {.most_blocks = 2, .bf16_sum_bytes = 0});
+  const auto memory = bucket(1000 * world_.size());
+  const auto shards = communicator->shards(memory.view(GetParam()));
+  if (GetParam() == DType::bf16 && world_.size() > 2) {
+    EXPECT_THROW(communicator->all_reduce(*shards, BucketIndex{0}, *stream_), ContractError);
+    EXPECT_THROW(communicator->reduce_scatter(*shards, BucketIndex{0}, *stream_), ContractError);
+    return;
+  }
+  communicator->all_reduce(*shards, BucketIndex{0}, *stream_);
+  const auto all = read(shards->full);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    ASSERT_EQ(all[i], sum(static_cast<std::int64_t>(i))) << i;
+}
+
 TEST_P(Nccl, AddsIntegersExactly) {
   const std::int64_t elements = std::int64_t{142} * world_.size();
   const auto memory = communicator_->allocate(

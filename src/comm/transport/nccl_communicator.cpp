@@ -105,13 +105,9 @@ class NcclCommunicator final : public Communicator {
       : rank_(world.rank()),
         size_(world.size()),
         comm_(world, device, options.most_blocks),
-        memory_(comm_, device, options.registers_memory) {
-    // A sum of two terms is rounded once by every method.
-    if (options.bf16_sum == NcclBf16Sum::fp32 && size_ > 2)
-      terms_ = memory_.allocate(
-          std::max(options.bf16_sum_bytes, least_terms * static_cast<std::size_t>(size_)),
-          "terms of sums in bf16");
-  }
+        memory_(comm_, device, options.registers_memory),
+        adds_terms_(options.bf16_sum == NcclBf16Sum::fp32 && size_ > 2),
+        terms_(memory_.allocate(bf16_term_bytes(options, size_), "terms of sums in bf16")) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -127,7 +123,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void reduce_scatter(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    if (shards.full.dtype == DType::bf16 && terms_.bytes() > 0)
+    if (shards.full.dtype == DType::bf16 && adds_terms_)
       return add_terms("reduce_scatter", shards, bucket, stream);
     const auto raw = device::cuda::handle_of(stream);
     comm_.collective("reduce_scatter", bucket, stream, [&](ncclComm_t comm) {
@@ -145,7 +141,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void all_reduce(const Shards& shards, BucketIndex bucket, device::Stream& stream) override {
-    if (shards.full.dtype == DType::bf16 && terms_.bytes() > 0) {
+    if (shards.full.dtype == DType::bf16 && adds_terms_) {
       add_terms("all_reduce", shards, bucket, stream);
       return all_gather(shards, bucket, stream);
     }
@@ -161,8 +157,6 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  static constexpr std::size_t least_terms = 8192;  // bytes per rank
-
   static std::size_t count_of(ConstView view) { return static_cast<std::size_t>(view.elements); }
 
   /// Every rank sends its term of each shard to the owner, which adds the terms. This sends the
@@ -171,6 +165,8 @@ class NcclCommunicator final : public Communicator {
                  const Shards& shards,
                  BucketIndex bucket,
                  device::Stream& stream) {
+    TRIREME_EXPECT(terms_.bytes() > 0, "a sum in bf16 of {} without memory for its terms",
+                   Collective{operation, bucket, true}.text());
     const auto raw = device::cuda::handle_of(stream);
     const auto room = static_cast<std::int64_t>(terms_.bytes() / sizeof(Bf16)) / size_;
     const View terms = terms_.view(DType::bf16);
@@ -213,7 +209,8 @@ class NcclCommunicator final : public Communicator {
   const int size_;
   NcclComm comm_;
   NcclMemory memory_;
-  device::Buffer terms_;  // [ranks][stride] bf16; none where NCCL adds
+  const bool adds_terms_;  // of bf16, else NCCL does
+  device::Buffer terms_;   // [ranks][stride] bf16; none where no sums are
 };
 
 }  // namespace
