@@ -28,11 +28,12 @@ SEED = int(os.environ.get("TRIREME_FAULT_SEED", "1"))
 RANKS = 3
 STEPS = 240
 # Files large enough that a kill finds them half-written, and a checkpoint every 8 steps.
-RUN = (f"run.steps={STEPS}", "model.channels=96", "checkpoint.every_steps=8", "checkpoint.keep=0", "evaluate.every_steps=40",
+RUN = ("model.channels=96", "checkpoint.every_steps=8", "checkpoint.keep=0", "evaluate.every_steps=40",
        "record.every_steps=1", "parallel.reduce_every=micro_step")
 # What is in shards from start to start of a run that is killed; the bits are the same.
 SHARDS = (("parallel.shard=parameters",), ("parallel.shard=gradients",), ("parallel.shard=parameters", "parallel.reshard_after_forward=false"),
           ("parallel.shard=optimizer",), ("parallel.shard=none",))
+COPIES = (("parallel.shard=parameters", "parallel.replicate=2"), ("parallel.shard=gradients", "parallel.replicate=2"))
 
 
 def ranks_of(launcher):
@@ -103,7 +104,7 @@ class FaultTest(TrainingTest):
 
 class Kills(FaultTest):
     def start(self, run):
-        running = self.popen(*RUN, *SHARDS[self.starts % len(SHARDS)], ranks=RANKS, name=run)
+        running = self.popen(*self.words_of_all, *self.shards[self.starts % len(self.shards)], ranks=self.ranks, name=run)
         self.starts += 1
         resumed = None
         for line in running.stdout:
@@ -121,7 +122,7 @@ class Kills(FaultTest):
             time.sleep(0.0005)  # between two looks
 
     def freeze(self, running):
-        """Stops the ranks and returns them, once no thread of theirs moves; fewer than RANKS when the run is at its end."""
+        """Stops the ranks and returns them, once no thread of theirs moves; fewer than all when the run is at its end."""
         ranks = ranks_of(running)
         send(signal.SIGSTOP, ranks)
         try:
@@ -143,10 +144,10 @@ class Kills(FaultTest):
             self.look(running, lambda: bool(self.being_written(run)) == inside)
             time.sleep(chance.random() * (self.writing_s if inside else self.between_s))  # the moment of the kill is what is varied here
             ranks = self.freeze(running)
-            if len(ranks) < RANKS or bool(self.being_written(run)) == inside:
+            if len(ranks) < self.ranks or bool(self.being_written(run)) == inside:
                 break
             send(signal.SIGCONT, ranks)
-        going = len(ranks) == RANKS
+        going = len(ranks) == self.ranks
         if going:
             send(signal.SIGKILL, [chance.choice(ranks)] if one_rank else [*ranks, running.pid])
         send(signal.SIGCONT, ranks)
@@ -159,8 +160,15 @@ class Kills(FaultTest):
         return going
 
     def test_kill_9_at_random_moments(self):
+        self.kill(FAULTS, RANKS, SHARDS, STEPS)
+
+    def test_kill_9_of_ranks_with_copies(self):
+        self.kill(2, 4, COPIES, 64)
+
+    def kill(self, faults, ranks, shards, steps):
+        self.words_of_all, self.ranks, self.shards, self.steps = (f"run.steps={steps}", *RUN), ranks, shards, steps
         begin = time.monotonic()
-        self.train_well(*RUN, ranks=RANKS, name="calm")
+        self.train_well(*self.words_of_all, ranks=ranks, name="calm")
         self.between_s = (time.monotonic() - begin) / len(self.checkpoints("calm"))
         writing = sorted(self.column("write_s", "checkpoints", "calm"))
         self.writing_s = writing[len(writing) // 2]
@@ -168,8 +176,8 @@ class Kills(FaultTest):
         tried = finished = 0
         run, verified = "run0", set()
         self.starts = 0
-        while tried < FAULTS:
-            self.assertLessEqual(finished, FAULTS, f"{tried} kills: the runs come to their ends before")
+        while tried < faults:
+            self.assertLessEqual(finished, faults, f"{tried} kills: the runs come to their ends before")
             before = self.checkpoints(run)
             running, resumed = self.start(run)
             self.assertEqual(resumed, before[-1] if before else None, "it resumes from the newest whole checkpoint")
@@ -182,20 +190,20 @@ class Kills(FaultTest):
                     self.assert_whole(run, checkpoint, "calm")
                     verified.add((run, checkpoint))
             tried += going
-            if after and after[-1] == f"step-{STEPS:08d}" or tried == FAULTS:
+            if after and after[-1] == f"step-{steps:08d}" or tried == faults:
                 self.finish(run)
                 finished += 1
                 shutil.rmtree(self.path(run))
                 run = f"run{finished}"
         print(f"{tried} kills tried (seed {SEED}), every other one inside a checkpoint, all survived; "
-              f"{finished} runs of {STEPS} steps on {RANKS} ranks finished with the bits of the undisturbed one")
+              f"{finished} runs of {steps} steps on {ranks} ranks finished with the bits of the undisturbed one")
 
     def finish(self, run):
-        self.train_well(*RUN, ranks=RANKS, name=run)
-        self.assertEqual(self.column("step", "steps", run), list(range(1, STEPS + 1)))
+        self.train_well(*self.words_of_all, ranks=self.ranks, name=run)
+        self.assertEqual(self.column("step", "steps", run), list(range(1, self.steps + 1)))
         self.assertEqual(self.losses(run), self.losses("calm"))
         self.assertEqual(self.column("loss", "validation", run), self.column("loss", "validation", "calm"))
-        self.assert_whole(run, f"step-{STEPS:08d}", "calm")
+        self.assert_whole(run, f"step-{self.steps:08d}", "calm")
         self.assertEqual(self.being_written(run), [])
 
 

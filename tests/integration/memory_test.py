@@ -89,6 +89,9 @@ class Memory(TrainingTest):
                 self.assertLess(optimizer, none)
                 self.assertLess(gradients, optimizer)
                 self.assertLess(parameters, min(gradients, kept))
+        for ranks, words in ((2, ("parallel.shard=optimizer", "optimizer.moment_dtype=bf16")), (4, ("parallel.shard=parameters", "parallel.replicate=2"))):
+            with self.subTest(ranks=ranks, words=words):
+                self.resident(ranks, words)
 
     def test_shards_of_gradients_are_held_as_planned(self):
         for ranks, words in ((1, ()), (2, ("parallel.bucket_elements=1",)), (4, ()), (3, ("parallel.gradient_dtype=bf16",)),

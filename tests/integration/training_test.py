@@ -4,6 +4,7 @@ import glob
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -128,14 +129,31 @@ class Bits(TrainingTest):
             self.assertEqual(self.weights(12, name), self.weights(12, "whole"), name)
 
     def test_shards_resume_on_another_number_of_ranks(self):
-        """The bits are those of runs that change their number of ranks at the same step and hold nothing in shards."""
+        """The bits are those of runs that change their number of ranks at the same step and hold nothing in shards; also where what is in
+        shards, whether it is kept after forward, or the number of copies changes with it."""
         every, half = "parallel.reduce_every=micro_step", ("run.steps=6", "optimizer.schedule.steps=12")
-        for first, second in ((2, 3), (4, 2), (3, 1)):
-            for shard in ("none", "parameters"):
-                name = f"{shard}-{first}-{second}"
-                self.train_well(every, f"parallel.shard={shard}", *half, ranks=first, name=name)
-                self.train_well(every, f"parallel.shard={shard}", ranks=second, name=name)
-            self.assertEqual(self.weights(12, name), self.weights(12, f"none-{first}-{second}"), name)
+        none, optimizer, gradients, parameters = (f"parallel.shard={word}" for word in ("none", "optimizer", "gradients", "parameters"))
+        kept, copies = f"{parameters} parallel.reshard_after_forward=false", " parallel.replicate=2"
+        changes = {(2, 3): ((optimizer, optimizer), (gradients, gradients), (parameters, parameters), (gradients, parameters)),
+                   (4, 2): ((parameters, parameters), (optimizer, kept), (parameters + copies, gradients)),
+                   (2, 4): ((gradients, parameters + copies),),
+                   (3, 1): ((parameters, parameters),)}
+
+        def changed(before, first, after, second):
+            """The name of a run that has `before` on `first` ranks for half of its steps, and then `after` on `second`."""
+            began = re.sub("[ =]", "-", f"{before} {first}")
+            name = re.sub("[ =]", "-", f"{began} {after} {second}")
+            if not os.path.exists(self.path(began)):
+                self.train_well(every, *before.split(), *half, ranks=first, name=began)
+            shutil.copytree(self.path(began), self.path(name))
+            self.train_well(every, *after.split(), ranks=second, name=name)
+            return name
+
+        for (first, second), pairs in changes.items():
+            reference = self.weights(12, changed(none, first, none, second))
+            for before, after in pairs:
+                name = changed(before, first, after, second)
+                self.assertEqual(self.weights(12, name), reference, name)
 
     def test_copies_do_not_change_the_numbers(self):
         """Shards inside of two groups of ranks, sums across: the bits of a run without copies, and of one that had others before."""

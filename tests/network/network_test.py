@@ -211,14 +211,14 @@ class Placement(Network):
 
 class Faults(Network):
     def test_a_killed_rank_ends_the_job(self):
-        cases = ((BOTH_HOSTS % (1, 1), 1), (BOTH_HOSTS % (1, 1), 0), (BOTH_HOSTS % (2, 2), 2))
-        for number, (hosts, victim) in enumerate(cases):
-            with self.subTest(hosts=hosts, victim=victim):
+        cases = ((BOTH_HOSTS % (1, 1), 1), (BOTH_HOSTS % (1, 1), 0), (BOTH_HOSTS % (2, 2), 2), (BOTH_HOSTS % (2, 2), 3, "parallel.shard=parameters"))
+        for number, (hosts, victim, *words) in enumerate(cases):
+            with self.subTest(hosts=hosts, victim=victim, words=words):
                 def kill():
                     found = processes_of_rank(victim)
                     self.assertEqual(len(found), 1)
                     os.kill(found[0], signal.SIGKILL)
-                run, took = self.break_after_step(3, kill, hosts=hosts, name=f"killed-{number}")
+                run, took = self.break_after_step(3, kill, *words, hosts=hosts, name=f"killed-{number}")
                 print(f"{hosts}: ended {took:.1f} s after rank {victim} was killed, with code {run.code}")
                 self.assertNotEqual(run.code, 0, run)
                 self.assertLess(took, MOST_S, run)
