@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The innermost loop of the matmul for processors without AVX-512: `rows` rows by 16 columns of C
 // in registers, along a whole block of K. Per unit it loads a line of B's panel and one broadcast
-// element of each row of A. Written with the compilers' vectors, as vector_pack.hpp.
+// element of each row of A. Written with the compilers' vectors; what a body is compiled for is
+// decided by the function that it is inlined into (vector_matmul.cpp).
 //
 //              vectors of a line   rows   registers: sums, line, element
 //   AVX2       2 of 8 lanes        6      12 + 2 + 1 of 16
@@ -17,8 +18,9 @@
 
 namespace trireme::ops::cpu {
 
-/// As fp32; zero beyond `columns`, and without a bias.
-TRIREME_INLINE void load_bias(float (&to)[vector_panel_columns], const Target& t) {
+/// As fp32; zero beyond `columns`, and without a bias. Out of line, as the next: once per block, and
+/// with them in each the blocks take minutes to compile under a sanitizer.
+[[gnu::noinline]] inline void load_bias(float (&to)[vector_panel_columns], const Target& t) {
   for (float& one : to) one = 0;
   if (t.bias == nullptr)
     return;
@@ -28,10 +30,10 @@ TRIREME_INLINE void load_bias(float (&to)[vector_panel_columns], const Target& t
 }
 
 /// One row, in memory, to where it goes: any columns, any dtype.
-TRIREME_INLINE void store_row(const float (&sums)[vector_panel_columns],
-                              const float (&bias)[vector_panel_columns],
-                              const Target& t,
-                              std::int64_t row) {
+[[gnu::noinline]] inline void store_row(const float (&sums)[vector_panel_columns],
+                                        const float (&bias)[vector_panel_columns],
+                                        const Target& t,
+                                        std::int64_t row) {
   float v[vector_panel_columns];
   for (std::int64_t i = 0; i < vector_panel_columns; ++i) v[i] = sums[i];
   if (t.addend != nullptr)

@@ -11,89 +11,41 @@
 namespace trireme::ops::cpu::vectors {
 namespace {
 
-/// What the target has without asking: SSE2 on x86-64, NEON on aarch64.
-template <Units kind>
-struct Plain {
-  using Width = FourLanes;
-#if defined(__x86_64__)
-  static constexpr std::int64_t panel_rows = 2;
-#else
-  static constexpr std::int64_t panel_rows = 6;
-#endif
+/// All of a kernel but its products. Packing copies, so it is the same with any vectors.
+template <Units kind, std::int64_t rows>
+struct Packing {
   static constexpr Units units = kind;
-  static constexpr std::int64_t panel_columns = vector_panel_columns, panels_at_once = 16;
+  static constexpr std::int64_t panel_columns = vector_panel_columns, panel_rows = rows;
+  static constexpr std::int64_t panels_at_once = 16;
+  static constexpr auto pack_b = cpu::pack_b<kind>;
+  static constexpr auto pack_b_transposed = cpu::pack_b_transposed<kind>;
+  static constexpr auto pack_a_transposed = cpu::pack_a_transposed<kind, rows>;
+  static constexpr auto copy_rows = cpu::copy_rows<kind>;
+};
 
-  static void pack_b(
-      Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
-    cpu::pack_b<kind>(to, b, column, begin, end);
-  }
-  static void pack_b_transposed(
-      Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
-    cpu::pack_b_transposed<Width, kind>(to, b, column, begin, end);
-  }
-  static void pack_a_transposed(Unit* to,
-                                std::int64_t stride,
-                                const Stored& a,
-                                std::int64_t row,
-                                std::int64_t rows,
-                                std::int64_t begin,
-                                std::int64_t end) {
-    cpu::pack_a_transposed<Width, kind, panel_rows>(to, stride, a, row, rows, begin, end);
-  }
-  static void copy_rows(Unit* to,
-                        std::int64_t stride,
-                        const Stored& a,
-                        std::int64_t row,
-                        std::int64_t rows,
-                        std::int64_t begin,
-                        std::int64_t end) {
-    cpu::copy_rows<kind>(to, stride, a, row, rows, begin, end);
-  }
+/// What the target has without asking: SSE2 on x86-64, NEON on aarch64.
+#if defined(__x86_64__)
+constexpr std::int64_t plain_rows = 2;
+#else
+constexpr std::int64_t plain_rows = 6;
+#endif
+template <Units kind>
+struct Plain : Packing<kind, plain_rows> {
   template <bool packed>
   static void product_rows(const Terms& terms, const Target& target, std::int64_t rows) {
-    cpu::product_rows<Width, panel_rows, packed>(terms, target, rows);
+    cpu::product_rows<FourLanes, plain_rows, packed>(terms, target, rows);
   }
 };
 
 #if defined(__x86_64__)
+constexpr std::int64_t avx2_rows = 6;
 template <Units kind>
-struct Avx2 {
-  using Width = EightLanes;
-  static constexpr Units units = kind;
-  static constexpr std::int64_t panel_columns = vector_panel_columns, panel_rows = 6;
-  static constexpr std::int64_t panels_at_once = 16;
-
-  TRIREME_AVX2 static void pack_b(
-      Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
-    cpu::pack_b<kind>(to, b, column, begin, end);
-  }
-  TRIREME_AVX2 static void pack_b_transposed(
-      Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
-    cpu::pack_b_transposed<Width, kind>(to, b, column, begin, end);
-  }
-  TRIREME_AVX2 static void pack_a_transposed(Unit* to,
-                                             std::int64_t stride,
-                                             const Stored& a,
-                                             std::int64_t row,
-                                             std::int64_t rows,
-                                             std::int64_t begin,
-                                             std::int64_t end) {
-    cpu::pack_a_transposed<Width, kind, panel_rows>(to, stride, a, row, rows, begin, end);
-  }
-  TRIREME_AVX2 static void copy_rows(Unit* to,
-                                     std::int64_t stride,
-                                     const Stored& a,
-                                     std::int64_t row,
-                                     std::int64_t rows,
-                                     std::int64_t begin,
-                                     std::int64_t end) {
-    cpu::copy_rows<kind>(to, stride, a, row, rows, begin, end);
-  }
+struct Avx2 : Packing<kind, avx2_rows> {
   template <bool packed>
   TRIREME_AVX2 static void product_rows(const Terms& terms,
                                         const Target& target,
                                         std::int64_t rows) {
-    cpu::product_rows<Width, panel_rows, packed>(terms, target, rows);
+    cpu::product_rows<EightLanes, avx2_rows, packed>(terms, target, rows);
   }
 };
 #endif

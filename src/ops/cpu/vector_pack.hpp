@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the matmul for processors without AVX-512 brings operands into the order in which its
-// register blocks read them: the layouts of packed_matmul.hpp, in vectors of whatever width the
-// processor has. Written with the compilers' vectors; what a body is compiled for is decided by the
-// function that it is inlined into (vector_matmul.cpp).
+// register blocks read them: the layouts of packed_operands.hpp. Written with the compilers'
+// vectors. Packing takes those of four lanes, which every target has: it copies, so that wider ones
+// would gain little, and products of any vectors share it.
 //
 // 1. Packing changes no number: it copies fp32, or widens bf16, which is exact.
 // 2. No byte outside of a matrix is read: at its ends elements are taken one by one.
@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "ops/cpu/loops.hpp"
-#include "ops/cpu/packed_matmul.hpp"
+#include "ops/cpu/packed_operands.hpp"
 
 namespace trireme::ops::cpu {
 
@@ -59,46 +59,31 @@ TRIREME_INLINE void copy_elements(Unit* to, const std::byte* from, std::int64_t 
     to[i] = std::bit_cast<Unit>(load_element<kind>(from + i * element_bytes(kind)));
 }
 
-/// A vector of elements that follow one another.
-template <class Width, Units kind>
-TRIREME_INLINE typename Width::Vector load_elements(const std::byte* from) {
-  if constexpr (kind == Units::single) {
-    return load_vector<Width>(from);
-  } else {
-    Unit wide[Width::lanes];
-    copy_elements<kind>(wide, from, Width::lanes);
-    return load_vector<Width>(wide);
-  }
+/// Four elements that follow one another.
+template <Units kind>
+TRIREME_INLINE FourLanes::Vector load_elements(const std::byte* from) {
+  Unit wide[FourLanes::lanes];
+  copy_elements<kind>(wide, from, FourLanes::lanes);
+  return load_vector<FourLanes>(wide);
 }
 
-/// Lines become columns: of 2^n lines the first and the second half are interleaved, n times.
-template <class Width>
-TRIREME_INLINE void transpose(typename Width::Vector (&line)[Width::lanes]) {
-  constexpr std::int64_t lanes = Width::lanes;
-  typename Width::Vector t[lanes];
-#pragma GCC unroll 3
-  for (std::int64_t round = 1; round < lanes; round *= 2) {
-#pragma GCC unroll 4
-    for (std::int64_t i = 0; i < lanes / 2; ++i) {
-      const auto low = line[i], high = line[i + lanes / 2];
-      if constexpr (lanes == 8) {
-        t[2 * i] = __builtin_shufflevector(low, high, 0, 8, 1, 9, 2, 10, 3, 11);
-        t[2 * i + 1] = __builtin_shufflevector(low, high, 4, 12, 5, 13, 6, 14, 7, 15);
-      } else {
-        t[2 * i] = __builtin_shufflevector(low, high, 0, 4, 1, 5);
-        t[2 * i + 1] = __builtin_shufflevector(low, high, 2, 6, 3, 7);
-      }
-    }
-#pragma GCC unroll 8
-    for (std::int64_t i = 0; i < lanes; ++i) line[i] = t[i];
+/// Lines become columns: the first and the second half of the lines are interleaved, twice.
+TRIREME_INLINE void transpose(FourLanes::Vector (&line)[FourLanes::lanes]) {
+#pragma GCC unroll 2
+  for (int round = 0; round < 2; ++round) {
+    const auto a = line[0], b = line[1], c = line[2], d = line[3];
+    line[0] = __builtin_shufflevector(a, c, 0, 4, 1, 5);
+    line[1] = __builtin_shufflevector(a, c, 2, 6, 3, 7);
+    line[2] = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+    line[3] = __builtin_shufflevector(b, d, 2, 6, 3, 7);
   }
 }
 
 /// The panel of the columns from `column` on, units [begin, end), of a B stored [N, K].
-template <class Width, Units kind>
-TRIREME_INLINE void pack_b_transposed(
+template <Units kind>
+void pack_b_transposed(
     Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t lanes = Width::lanes, element = element_bytes(kind);
+  constexpr std::int64_t lanes = FourLanes::lanes, element = element_bytes(kind);
   for (std::int64_t first = 0; first < vector_panel_columns; first += lanes) {
     const std::int64_t rows = std::min(lanes, b.rows - column - first);
     const std::byte* from = b.data + (column + first) * b.columns * element;
@@ -106,14 +91,14 @@ TRIREME_INLINE void pack_b_transposed(
     std::int64_t unit = begin;
     if (rows == lanes)
       for (; unit + lanes <= end; unit += lanes, at += lanes * vector_panel_columns) {
-        typename Width::Vector line[lanes];
-#pragma GCC unroll 8
+        FourLanes::Vector line[lanes];
+#pragma GCC unroll 4
         for (std::int64_t i = 0; i < lanes; ++i)
-          line[i] = load_elements<Width, kind>(from + (i * b.columns + unit) * element);
-        transpose<Width>(line);
-#pragma GCC unroll 8
+          line[i] = load_elements<kind>(from + (i * b.columns + unit) * element);
+        transpose(line);
+#pragma GCC unroll 4
         for (std::int64_t i = 0; i < lanes; ++i)
-          store_vector<Width>(at + i * vector_panel_columns, line[i]);
+          store_vector<FourLanes>(at + i * vector_panel_columns, line[i]);
       }
     for (; unit < end; ++unit, at += vector_panel_columns)
       for (std::int64_t i = 0; i < lanes; ++i)
@@ -126,8 +111,7 @@ TRIREME_INLINE void pack_b_transposed(
 
 /// The same of a B stored [K, N].
 template <Units kind>
-TRIREME_INLINE void pack_b(
-    Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
+void pack_b(Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end) {
   const std::int64_t columns = std::min(vector_panel_columns, b.columns - column);
   for (std::int64_t unit = begin; unit < end; ++unit, to += vector_panel_columns) {
     const std::byte* from = b.data + (unit * b.columns + column) * element_bytes(kind);
@@ -142,16 +126,16 @@ TRIREME_INLINE void pack_b(
 
 /// Panels of C's rows [row, row + rows), units [begin, end), of an A stored [K, M], `stride` units
 /// apart. Writes up to three units beyond a panel.
-template <class Width, Units kind, std::int64_t panel_rows>
-TRIREME_INLINE void pack_a_transposed(Unit* to,
-                                      std::int64_t stride,
-                                      const Stored& a,
-                                      std::int64_t row,
-                                      std::int64_t rows,
-                                      std::int64_t begin,
-                                      std::int64_t end) {
+template <Units kind, std::int64_t panel_rows>
+void pack_a_transposed(Unit* to,
+                       std::int64_t stride,
+                       const Stored& a,
+                       std::int64_t row,
+                       std::int64_t rows,
+                       std::int64_t begin,
+                       std::int64_t end) {
   // Whole vectors, of which the next row of K overwrites what the panel has not.
-  constexpr std::int64_t at_once = rounded_up(panel_rows, Width::lanes);
+  constexpr std::int64_t at_once = rounded_up(panel_rows, FourLanes::lanes);
   for (std::int64_t unit = begin; unit < end; ++unit) {
     const std::byte* from = a.data + (unit * a.columns + row) * element_bytes(kind);
     Unit* at = to + (unit - begin) * panel_rows;
@@ -166,13 +150,13 @@ TRIREME_INLINE void pack_a_transposed(Unit* to,
 
 /// Rows [row, row + rows) of an A that lies in rows, units [begin, end), `stride` units apart.
 template <Units kind>
-TRIREME_INLINE void copy_rows(Unit* to,
-                              std::int64_t stride,
-                              const Stored& a,
-                              std::int64_t row,
-                              std::int64_t rows,
-                              std::int64_t begin,
-                              std::int64_t end) {
+void copy_rows(Unit* to,
+               std::int64_t stride,
+               const Stored& a,
+               std::int64_t row,
+               std::int64_t rows,
+               std::int64_t begin,
+               std::int64_t end) {
   for (std::int64_t r = 0; r < rows; ++r)
     copy_elements<kind>(to + r * stride,
                         a.data + ((row + r) * a.columns + begin) * element_bytes(kind),
