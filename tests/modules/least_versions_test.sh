@@ -26,14 +26,12 @@ said() { # words
 refused() { # what the error is to say, then options of cmake
   local words=$1
   shift
-  ! "${configure[@]}" "$@" >"$here/out" 2>&1 || { echo "configured, with $*" && failures=$((failures + 1)); }
+  ! "${configure[@]}" -U 'TEST_*' "$@" >"$here/out" 2>&1 || { echo "configured, with $*" && failures=$((failures + 1)); }
   said "$words"
-  rm -f "$here/build/CMakeCache.txt"
 }
 taken() { # options of cmake
-  "${configure[@]}" "$@" >"$here/out" 2>&1 || { echo "not configured, with $*" && cat "$here/out" && failures=$((failures + 1)); }
+  "${configure[@]}" -U 'TEST_*' "$@" >"$here/out" 2>&1 || { echo "not configured, with $*" && cat "$here/out" && failures=$((failures + 1)); }
   ! grep -q 'CMake Warning' "$here/out" || { echo "a warning, with $*" && cat "$here/out" && failures=$((failures + 1)); }
-  rm -f "$here/build/CMakeCache.txt"
 }
 
 refused "is version 3.0 of the standard: trireme needs 3.1" -DTEST_MPI_C_VERSION=3.0
