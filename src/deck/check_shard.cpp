@@ -82,17 +82,6 @@ void check_shard(const JobConfig& config, const Circumstances& circumstances, Fi
          {"parallel.bucket_order",
           "registration lets all buckets wait for the first, and parallel.shard = " + shard +
               " has memory for a few; reverse works"}});
-  // How many passes a rank makes over a set depends on its questions, and gathers are of all ranks.
-  if (parallel.shard == trireme::layout::Shard::parameters && parallel.reshard_after_forward &&
-      findings.readable({"evaluate.sets", "parallel.reshard_after_forward"}) &&
-      !config.evaluate.sets.empty())
-    findings.disagree(
-        {{"parallel.shard",
-          "parameters has no rank hold the whole model, which each needs for its part of "
-          "evaluate.sets; gradients works, and parallel.reshard_after_forward = false"},
-         {"evaluate.sets",
-          "each rank computes another part of a set, and with parallel.shard = parameters none "
-          "holds the whole model; leave them out, and `trireme evaluate` the checkpoints"}});
 }
 
 }  // namespace trireme::deck

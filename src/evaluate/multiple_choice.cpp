@@ -9,8 +9,9 @@
 
 #include "base/error.hpp"
 
-#include "comm/control/together.hpp"
 #include "data/read_ahead.hpp"
+
+#include "evaluate/share_out.hpp"
 
 namespace trireme::evaluate {
 namespace {
@@ -26,6 +27,17 @@ std::int64_t smallest(const std::vector<double>& values) {
   return std::ranges::min_element(values) - values.begin();
 }
 
+/// The row of each of `some`, all of one width.
+std::vector<Row> rows_of(const std::vector<data::Question>& questions,
+                         std::span<const Judged> some,
+                         std::int64_t longest) {
+  std::vector<Row> rows;
+  for (const Judged& one : some)
+    rows.push_back(row_of(questions[one.question].context,
+                          questions[one.question].choices[one.choice], longest));
+  return rows;
+}
+
 /// The sums of all choices' losses, in order; on all ranks.
 std::vector<double> sums_of(Scorer& scorer,
                             const std::vector<data::Question>& questions,
@@ -39,27 +51,21 @@ std::vector<double> sums_of(Scorer& scorer,
           std::ssize(questions[q].context) + std::ssize(questions[q].choices[c]) - 1;
       by_width[width_of(std::min(tokens, longest), longest)].push_back({q, c, count++});
     }
+  std::vector<std::span<const Judged>> groups;  // what is computed at once
+  for (const auto& [width, all] : by_width) {
+    const auto at_once = static_cast<std::size_t>(scorer.rows_at_once(width));
+    for (std::size_t begin = 0; begin < all.size(); begin += at_once)
+      groups.push_back(std::span(all).subspan(begin, std::min(at_once, all.size() - begin)));
+  }
   // Every sum is one rank's and 0 on the others, so that their integers add up to it.
   std::vector<std::int64_t> words(count);
-  comm::together(world, [&] {
-    std::int64_t group = 0;
-    for (const auto& [width, all] : by_width) {
-      const auto at_once = static_cast<std::size_t>(scorer.rows_at_once(width));
-      for (std::size_t begin = 0; begin < all.size(); begin += at_once) {
-        if (group++ % world.size() != world.rank())
-          continue;
-        const auto some = std::span(all).subspan(begin, std::min(at_once, all.size() - begin));
-        std::vector<Row> rows;
-        for (const Judged& one : some)
-          rows.push_back(row_of(questions[one.question].context,
-                                questions[one.question].choices[one.choice], longest));
-        const auto losses = scorer.losses(rows);
-        for (std::size_t i = 0; i < some.size(); ++i) {
-          double sum = 0;
-          for (const float loss : losses[i]) sum += static_cast<double>(loss);
-          words[some[i].place] = std::bit_cast<std::int64_t>(sum);
-        }
-      }
+  share_out(scorer.passes(), std::ssize(groups), world, [&](std::int64_t group, bool counts) {
+    const std::span<const Judged> some = groups[static_cast<std::size_t>(group)];
+    const auto losses = scorer.losses(rows_of(questions, some, longest));
+    for (std::size_t i = 0; counts && i < some.size(); ++i) {
+      double sum = 0;
+      for (const float loss : losses[i]) sum += static_cast<double>(loss);
+      words[some[i].place] = std::bit_cast<std::int64_t>(sum);
     }
   });
   world.sum(words);

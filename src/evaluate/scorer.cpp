@@ -71,7 +71,8 @@ Scorer::Scorer(device::Device& device,
                std::vector<ConstView> parameters,
                nn::Hooks& hooks,
                device::Stream& stream,
-               const ops::Options& options)
+               const ops::Options& options,
+               Passes passes)
     : device_(device),
       shape_(shape),
       dtype_(dtype),
@@ -79,6 +80,7 @@ Scorer::Scorer(device::Device& device,
       hooks_(hooks),
       stream_(stream),
       options_(options),
+      passes_(passes),
       scratch_(device, device::ScratchPool::Options{}) {}
 Scorer::~Scorer() = default;
 

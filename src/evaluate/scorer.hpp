@@ -38,6 +38,10 @@ struct Row {
 /// The width of the window for so many tokens: 64 times a power of two, at most the context.
 std::int64_t width_of(std::int64_t tokens, std::int64_t context);
 
+/// How many passes through the model a rank makes over its part of a set: as many as it needs, or
+/// as many as every other rank, because the hooks gather parameters of which all have a part.
+enum class Passes { needed, equal };
+
 class Scorer {
  public:
   /// `parameters` as for Gpt::bind; device, views, hooks and stream outlive the object. `options`
@@ -48,7 +52,8 @@ class Scorer {
          std::vector<ConstView> parameters,
          nn::Hooks& hooks,
          device::Stream& stream,
-         const ops::Options& options = {});
+         const ops::Options& options = {},
+         Passes passes = Passes::needed);
   ~Scorer();
 
   /// How many rows of a width are computed at a time: about one context of tokens.
@@ -59,6 +64,7 @@ class Scorer {
   std::vector<std::vector<float>> losses(std::span<const Row> rows);
 
   [[nodiscard]] const model::GptShape& shape() const { return shape_; }
+  [[nodiscard]] Passes passes() const { return passes_; }
 
  private:
   struct Window;
@@ -71,6 +77,7 @@ class Scorer {
   nn::Hooks& hooks_;
   device::Stream& stream_;
   const ops::Options options_;
+  const Passes passes_;
   device::ScratchPool scratch_;
   std::map<std::int64_t, std::unique_ptr<Window>> windows_;
 };

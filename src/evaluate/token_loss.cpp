@@ -10,9 +10,10 @@
 #include "base/error.hpp"
 #include "base/round_up.hpp"
 
-#include "comm/control/together.hpp"
 #include "data/read_ahead.hpp"
 #include "ops/optimizer/order_free_sum.hpp"
+
+#include "evaluate/share_out.hpp"
 
 namespace trireme::evaluate {
 
@@ -34,17 +35,17 @@ TokenLoss token_loss(Scorer& scorer,
   TokenLoss result{.tokens = stream.size() - 1};
   const std::int64_t windows = divided_up(result.tokens, T);
   ops::OrderFreeSum sum;
-  comm::together(world, [&] {
-    std::vector<std::int32_t> both;
-    for (std::int64_t w = world.rank(); w < windows; w += world.size()) {
-      const std::int64_t targets = std::min(T, result.tokens - w * T);
-      both.resize(static_cast<std::size_t>(targets) + 1);
-      stream.read(w * T, both);
-      const Row row{{both.begin(), both.end() - 1}, {both.begin() + 1, both.end()}};
-      result.bytes += data::bytes_of_tokens(row.targets, bytes_of);
-      const auto losses = scorer.losses({&row, 1});
-      for (const float loss : losses.at(0)) sum.add(static_cast<double>(loss));
-    }
+  std::vector<std::int32_t> both;
+  share_out(scorer.passes(), windows, world, [&](std::int64_t window, bool counts) {
+    const std::int64_t targets = std::min(T, result.tokens - window * T);
+    both.resize(static_cast<std::size_t>(targets) + 1);
+    stream.read(window * T, both);
+    const Row row{{both.begin(), both.end() - 1}, {both.begin() + 1, both.end()}};
+    const auto losses = scorer.losses({&row, 1});
+    if (!counts)
+      return;
+    result.bytes += data::bytes_of_tokens(row.targets, bytes_of);
+    for (const float loss : losses.at(0)) sum.add(static_cast<double>(loss));
   });
   sum.normalize();
   world.sum(sum.words());

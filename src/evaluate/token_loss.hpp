@@ -2,9 +2,9 @@
 // The loss of a trained model on a stream of tokens: the mean over every token but the first.
 //
 // The stream is cut into windows of `context` targets that share one token, as in training
-// (data/dataset.hpp), and the rest at the end is a shorter one. Rank r takes every ranks-th window,
-// each is computed by itself, and the sum is order-free, so the result has the same bits on any
-// number of ranks.
+// (data/dataset.hpp), and the rest at the end is a shorter one. Rank r takes every ranks-th window
+// (share_out.hpp), each is computed by itself, and the sum is order-free, so the result has the same
+// bits on any number of ranks.
 #pragma once
 
 #include <cstdint>

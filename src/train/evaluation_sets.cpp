@@ -65,10 +65,11 @@ bool EvaluationSets::due(std::int64_t step) const {
 std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step,
                                                              session::Session& session) {
   session.engine.wait_for_parameters();
-  model::NoHooks hooks;
+  const auto passes =
+      session.engine.parameters_take_turns() ? evaluate::Passes::equal : evaluate::Passes::needed;
   evaluate::Scorer scorer(*session.device, job_.shape, session.dtype, session.parameter_views(),
-                          hooks, *session.compute_stream,
-                          session::operation_options(job_, *session.device));
+                          session.hooks, *session.compute_stream,
+                          session::operation_options(job_, *session.device), passes);
   std::vector<Result> results;
   for (std::size_t i = 0; i < data_.size(); ++i) {
     const session::EvaluationSet& set = job_.evaluate.sets[i];

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/control/agreement.hpp"
+
 #include "model/small_model.hpp"
 
 #include "evaluate/multiple_choice.hpp"
@@ -67,9 +69,9 @@ TEST_F(OnRanks, TheLossIsThatOfAllTokensButTheFirst) {
   }
 }
 
-TEST_F(OnRanks, TheAnswersAreThoseOfOneRank) {
+std::vector<data::Question> random_questions(std::uint64_t count) {
   std::vector<data::Question> questions;
-  for (std::uint64_t q = 0; q < 23; ++q) {
+  for (std::uint64_t q = 0; q < count; ++q) {
     data::Question question;
     question.context = random_tokens(1 + 5 * static_cast<std::int64_t>(q), 17, q);
     question.label = static_cast<std::int64_t>(q % 3);
@@ -78,6 +80,35 @@ TEST_F(OnRanks, TheAnswersAreThoseOfOneRank) {
           random_tokens(1 + static_cast<std::int64_t>((q + 3 * c) % 7), 17, 100 + 3 * q + c));
     questions.push_back(question);
   }
+  return questions;
+}
+
+TEST_F(OnRanks, EqualPassesHaveTheSameResults) {
+  model::testing::RecordingHooks hooks;
+  Scorer equal(model.device, shape(), DType::f32, views(), hooks, *model.stream, {}, Passes::equal);
+  const auto ranks = static_cast<std::uint64_t>(world->size());
+  for (const std::uint64_t windows : {1U, 2U, 5U, 6U, 7U}) {
+    const Tokens tokens = random_tokens(70 * static_cast<std::int64_t>(windows), 17, 3);
+    const tokens::HeldTokens stream(tokens, 17, "made up");
+    hooks.groups.clear();
+    const TokenLoss got = token_loss(equal, stream, {}, *world);
+    EXPECT_EQ(got.nats, token_loss(scorer, stream, {}, *alone).nats) << windows;
+    const std::uint64_t a_pass = 3;  // embeddings, the block, the norm
+    EXPECT_EQ(hooks.groups.size(), a_pass * ((windows + ranks - 1) / ranks)) << windows;
+  }
+  const auto questions = random_questions(23);
+  hooks.groups.clear();
+  const ChoiceScores got = multiple_choice(equal, questions, {}, *world);
+  const ChoiceScores one = multiple_choice(scorer, questions, {}, *alone);
+  EXPECT_EQ(got.sum.right, one.sum.right);
+  EXPECT_EQ(got.per_token.right, one.per_token.right);
+  const std::uint64_t uses = hooks.groups.size();
+  EXPECT_GT(uses, 0U);
+  EXPECT_TRUE(comm::differing(*world, {&uses, 1}).empty());
+}
+
+TEST_F(OnRanks, TheAnswersAreThoseOfOneRank) {
+  const auto questions = random_questions(23);
   const Tokens bytes_of(17, 3);
   const ChoiceScores got = multiple_choice(scorer, questions, bytes_of, *world);
   // By hand: the answer is the choice with the smallest loss.

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes through the model, shared out over the ranks: rank r makes every ranks-th of them.
+//
+// 1. With Passes::equal a rank that has none of its own in a round makes the first one of that
+//    round as well, and its result does not count: the ranks that have one wait for its shards.
+// 2. An error of one rank becomes one of all (comm/control/together.hpp) with Passes::needed. With
+//    Passes::equal the others may be waiting for it in a gather, so it ends the job, as an error in
+//    a step does.
+#pragma once
+
+#include <cstdint>
+
+#include "comm/control/together.hpp"
+#include "comm/control/world.hpp"
+
+#include "evaluate/scorer.hpp"
+
+namespace trireme::evaluate {
+
+/// Collective. Calls pass(number, counts) for this rank's part of 0 <= number < `count`.
+template <class Pass>
+void share_out(Passes passes, std::int64_t count, comm::World& world, const Pass& pass) {
+  const auto make = [&] {
+    for (std::int64_t round = 0; round < count; round += world.size()) {
+      const std::int64_t own = round + world.rank();
+      if (own < count)
+        pass(own, true);
+      else if (passes == Passes::equal)
+        pass(round, false);
+    }
+  };
+  if (passes == Passes::equal)
+    make();
+  else
+    comm::together(world, make);
+}
+
+}  // namespace trireme::evaluate
