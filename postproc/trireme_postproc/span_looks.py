@@ -20,6 +20,7 @@ LOOKS = {
     "checkpoint.copy": Look("#30343A", ""),
     "reduce.ready": Look("#8A9099", ""),
     "reduce.bucket": Look("#C08400", ""),
+    "gather.ready": Look("#8A9099", "//"),
     "gather.bucket": Look("#3A96CC", ""),
     "matrices.travel": Look("#44318D", ""),
     "reduce.exposed": Look(WAIT, ""),

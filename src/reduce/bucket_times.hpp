@@ -30,6 +30,7 @@ struct ReductionTimes {
 /// parameters. With shard: parameters a step gathers a bucket up to twice in each micro-step.
 struct GatherTimes {
   BucketIndex bucket{};
+  double ready = 0;  ///< its parameters were updated; with shared slots: and its slot was free
   double start = 0, end = 0;
   double wait_begin = 0, waited = 0;
 };

@@ -190,6 +190,7 @@ void ParameterStore::take_times(BucketIndex bucket,
     const Gather& gather = gathers.all[i];
     GatherTimes& one = times.emplace_back();
     one.bucket = bucket;
+    one.ready = seconds_of(*gather.updated);
     one.start = seconds_of(*gather.start);
     one.end = seconds_of(*gather.end);
     one.wait_begin = seconds_of(*gather.wait_begin);

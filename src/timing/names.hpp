@@ -43,6 +43,7 @@ enum class Name : std::uint16_t {
   optim_matrices,
   matrices_travel,
   matrices_wait,
+  gather_ready,
 };
 
 /// A row of the table.
@@ -87,6 +88,8 @@ inline constexpr NameInfo names[] = {
      "Muon's matrices of one bucket on the network, there or back."},
     {Name::matrices_wait, "matrices.wait", "bucket",
      "Within optim.matrices: compute waited for this bucket's matrices."},
+    {Name::gather_ready, "gather.ready", "bucket",
+     "From a bucket's update, or the last use of its place, until its gather started."},
 };
 inline constexpr std::size_t num_names = sizeof names / sizeof names[0];
 

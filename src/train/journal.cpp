@@ -148,6 +148,7 @@ Journal::Peak Journal::peak_of(const device::Device& device) {
 void Journal::add_gathers(std::span<const reduce::GatherTimes> gathers, double step_began) {
   for (const reduce::GatherTimes& t : gathers) {
     const auto index = static_cast<std::uint32_t>(at(t.bucket));
+    recorder_.add(timing::Name::gather_ready, index, t.ready, t.start - t.ready);
     recorder_.add(timing::Name::gather_bucket, index, t.start, t.end - t.start);
     if (t.wait_begin >= step_began)
       recorder_.add(timing::Name::gather_wait, index, t.wait_begin, t.waited);

@@ -10,8 +10,7 @@ overlap   overlap.yaml with both overlaps on and off, taking turns. Communicatio
           waits for (/steps/exposed_s) is left out. `off` and `on`: what is waited for without and with overlap, as a part of
           communication; `wall`: how much longer than compute the step with overlap is, as a part of communication. `bound`: the
           least that any transport could leave exposed, as a part of communication: the same schedule with collectives that take as
-          long as without overlap, one after another, each from when it was ready (a gather that began right after another: from when
-          that one was) until compute asks for it. `buckets`: what is waited for buckets alone
+          long as without overlap, one after another, each from when it was ready until compute asks for it. `buckets`: what is waited for buckets alone
           with overlap, to compare with it.
 """
 import argparse
@@ -30,6 +29,7 @@ FRAME = 1514 / 1448
 WARM_UP = 5
 ROW = "{:>9} {:>12} {:>12} {:>8} {:>12} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8}"
 COLLECTIVES = {"reduce.bucket": "reduce.exposed", "gather.bucket": "gather.wait"}
+READY = {"reduce.bucket": "reduce.ready", "gather.bucket": "gather.ready"}
 
 
 def mpirun(*command):
@@ -69,24 +69,17 @@ def lower_bound(spans, seconds):
         """What of the time until then compute did not wait."""
         return moment - sum(min(took, max(0.0, moment - begin)) for begin, took in waits)
 
-    readies = {}
+    moments = {}  # when each collective was ready, and when compute asked for it
     for begin, _, name, step, bucket in spans:
-        if name == "reduce.ready":
-            readies.setdefault((step, bucket), []).append(begin)
-    asked = {}
-    for begin, _, name, step, bucket in spans:
-        if name in COLLECTIVES.values():
-            asked.setdefault((name, step, bucket), []).append(begin)
-    events, ready, end = [], None, float("-inf")
-    for number, (begin, took, name, step, bucket) in enumerate(span for span in spans if span[2] in COLLECTIVES):
-        if name == "reduce.bucket":
-            ready = readies[step, bucket].pop(0)
-        elif ready is None or begin > end + 1e-4:
-            ready = begin
-        end = begin + took
+        if name in READY.values() or name in COLLECTIVES.values():
+            moments.setdefault((name, step, bucket), []).append(begin)
+    events = []
+    for number, (_, _, name, step, bucket) in enumerate(span for span in spans if span[2] in COLLECTIVES):
+        ready = moments[READY[name], step, bucket].pop(0)
         events.append((computed(ready), 0, number, seconds[name, bucket]))
-        wanted = asked[COLLECTIVES[name], step, bucket].pop(0)
-        events.append((max(computed(wanted), computed(ready)), 1, number, 0.0))
+        asked = moments.get((COLLECTIVES[name], step, bucket))
+        if asked:  # not for what was gathered ahead when the run ended
+            events.append((max(computed(asked.pop(0)), computed(ready)), 1, number, 0.0))
     waited, free, ends = 0.0, float("-inf"), {}
     for moment, asks, number, took in sorted(events):
         if asks:

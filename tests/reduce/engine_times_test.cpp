@@ -58,6 +58,8 @@ TEST(Times, AgreeWithTheOrderOfEventsAndTheExposedTime) {
         const bool gathered = step > 0 || !setting.overlap_parameters;
         ASSERT_EQ(told.gathers.size(), gathered ? plan.buckets().size() : 0);
         for (const GatherTimes& times : told.gathers) {
+          ASSERT_GT(times.ready, 0.0);
+          ASSERT_LE(times.ready, times.start);
           ASSERT_LE(times.start, times.end);
           if (!setting.overlap_parameters) {
             ASSERT_GE(times.waited, times.end - times.start);
