@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -140,7 +141,7 @@ class Also(TrainingTest):
                 file.write('{"step": 1')  # a kill in the middle of a line
         with open(self.folder_of("steps.csv"), "r+", encoding="ascii") as file:
             file.truncate(1000)
-        newest = max(int(name[5:]) for name in os.listdir(self.folder_of("checkpoints")) if name.startswith("step-"))
+        newest = max(int(name[5:]) for name in os.listdir(self.folder_of("checkpoints")) if re.fullmatch(r"step-\d+", name))
         self.train_well(*CALM, ALL, "checkpoint.every_steps=20", f"run.steps={newest + 9}", ranks=1)
         self.assertEqual(self.column("step", "steps"), list(range(1, newest + 10)))
         events = self.assert_copies()
