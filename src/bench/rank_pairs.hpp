@@ -9,9 +9,10 @@
 //    further round every host has one more.
 // 3. A rank that waits for a message polls without sleeping, for a time; the others wait in a
 //    collective.
-// 4. latency is half of a median round trip of 8 bytes. Bandwidth is 4 MiB over the median time until
-//    their receiver's answer is there. Latency counts in it (1 % at 25 GB/s and 1 µs): less it, a
-//    busy core that delays the small messages by more than the large ones gave 4e15 B/s.
+// 4. latency is half of a median round trip of 8 bytes. Bandwidth is 4 MiB over the median time
+//    until their receiver's answer is there. A latency is part of that time (1 % of it at 25 GB/s
+//    and 1 us) and not subtracted: where busy cores delayed small messages by more than large ones,
+//    the difference was negative.
 #pragma once
 
 #include <cstdint>

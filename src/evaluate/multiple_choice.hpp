@@ -7,8 +7,9 @@
 // (`per_byte`: lm-evaluation-harness divides by the length of the text); of equals the lower one.
 // What is longer than the context loses its beginning.
 //
-// Questions are shared out over the ranks (share_out.hpp); a row's losses do not depend on what is beside it and
-// are added in the order of the tokens, so all numbers have the same bits on any number of ranks.
+// Questions are shared out over the ranks (share_out.hpp); a row's losses do not depend on what is
+// beside it and are added in the order of the tokens, so all numbers have the same bits on any
+// number of ranks.
 #pragma once
 
 #include <cstdint>

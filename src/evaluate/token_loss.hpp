@@ -3,8 +3,8 @@
 //
 // The stream is cut into windows of `context` targets that share one token, as in training
 // (data/dataset.hpp), and the rest at the end is a shorter one. Rank r takes every ranks-th window
-// (share_out.hpp), each is computed by itself, and the sum is order-free, so the result has the same
-// bits on any number of ranks.
+// (share_out.hpp). Each is computed by itself, and the sum is order-free, so the result has the
+// same bits on any number of ranks.
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,7 @@ std::int64_t spans_of_a_step(const reduce::ParallelConfig& parallel,
                              bool matrices) {
   const std::int64_t of_step = matrices ? 5 : 4;  // step, optim.step, step.sums, .control, matrices
   constexpr std::int64_t of_micro_step = 2;       // data.next, model.train
-  constexpr std::int64_t of_reduction = 3, of_gather = 2;
+  constexpr std::int64_t of_reduction = 3, of_gather = 3;  // ready, on the network, waited
   constexpr std::int64_t between = 4;  // evaluation, sample, checkpoint: rarely all
   const std::int64_t reductions = parallel.reduces_micro_steps() ? micro_steps : 1;
   const bool again = parallel.shard == layout::Shard::parameters && parallel.reshard_after_forward;

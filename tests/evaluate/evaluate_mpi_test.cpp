@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/round_up.hpp"
+
 #include "comm/control/agreement.hpp"
 
 #include "model/small_model.hpp"
@@ -86,15 +88,14 @@ std::vector<data::Question> random_questions(std::uint64_t count) {
 TEST_F(OnRanks, EqualPassesHaveTheSameResults) {
   model::testing::RecordingHooks hooks;
   Scorer equal(model.device, shape(), DType::f32, views(), hooks, *model.stream, {}, Passes::equal);
-  const auto ranks = static_cast<std::uint64_t>(world->size());
-  for (const std::uint64_t windows : {1U, 2U, 5U, 6U, 7U}) {
-    const Tokens tokens = random_tokens(70 * static_cast<std::int64_t>(windows), 17, 3);
+  for (const std::int64_t windows : {1, 2, 5, 6, 7}) {
+    const Tokens tokens = random_tokens(70 * windows, 17, 3);
     const tokens::HeldTokens stream(tokens, 17, "made up");
     hooks.groups.clear();
     const TokenLoss got = token_loss(equal, stream, {}, *world);
     EXPECT_EQ(got.nats, token_loss(scorer, stream, {}, *alone).nats) << windows;
-    const std::uint64_t a_pass = 3;  // embeddings, the block, the norm
-    EXPECT_EQ(hooks.groups.size(), a_pass * ((windows + ranks - 1) / ranks)) << windows;
+    const std::int64_t a_pass = 3;  // embeddings, the block, the norm
+    EXPECT_EQ(std::ssize(hooks.groups), a_pass * divided_up(windows, world->size())) << windows;
   }
   const auto questions = random_questions(23);
   hooks.groups.clear();

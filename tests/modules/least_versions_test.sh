@@ -18,7 +18,7 @@ endforeach()
 END
 done
 printf 'set(dnnl_FOUND TRUE)\nset(dnnl_VERSION 2.5)\n' >"$here/find/Finddnnl.cmake"
-configure=(cmake -S "$1" -B "$here/build" -DTRIREME_TESTS=OFF -DTRIREME_CUDA=OFF -DTRIREME_ONEDNN=OFF -DCMAKE_MODULE_PATH="$here/find")
+configure=(cmake -S "$1" -B "$here/build" -DTRIREME_TESTS=OFF -DTRIREME_CUDA=OFF -DTRIREME_ONEDNN=OFF -DCMAKE_MODULE_PATH="$here/find" -U "TEST_*") # of the test before
 
 said() { # words
   tr '\n' ' ' <"$here/out" | tr -s ' ' | grep -qF -- "$1" || { echo "nothing about '$1':" && cat "$here/out" && failures=$((failures + 1)); }
@@ -26,11 +26,11 @@ said() { # words
 refused() { # what the error is to say, then options of cmake
   local words=$1
   shift
-  ! "${configure[@]}" -U 'TEST_*' "$@" >"$here/out" 2>&1 || { echo "configured, with $*" && failures=$((failures + 1)); }
+  ! "${configure[@]}" "$@" >"$here/out" 2>&1 || { echo "configured, with $*" && failures=$((failures + 1)); }
   said "$words"
 }
 taken() { # options of cmake
-  "${configure[@]}" -U 'TEST_*' "$@" >"$here/out" 2>&1 || { echo "not configured, with $*" && cat "$here/out" && failures=$((failures + 1)); }
+  "${configure[@]}" "$@" >"$here/out" 2>&1 || { echo "not configured, with $*" && cat "$here/out" && failures=$((failures + 1)); }
   ! grep -q 'CMake Warning' "$here/out" || { echo "a warning, with $*" && cat "$here/out" && failures=$((failures + 1)); }
 }
 

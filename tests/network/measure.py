@@ -10,8 +10,8 @@ overlap   overlap.yaml with both overlaps on and off, taking turns. Communicatio
           waits for (/steps/exposed_s) is left out. `off` and `on`: what is waited for without and with overlap, as a part of
           communication; `wall`: how much longer than compute the step with overlap is, as a part of communication. `bound`: the
           least that any transport could leave exposed, as a part of communication: the same schedule with collectives that take as
-          long as without overlap, one after another, each from when it was ready until compute asks for it. `buckets`: what is waited for buckets alone
-          with overlap, to compare with it.
+          long as without overlap, one after another, each from when it was ready until compute asks for it. `buckets`: what is waited for
+          buckets alone with overlap, to compare with it.
 """
 import argparse
 import json

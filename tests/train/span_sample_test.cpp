@@ -39,7 +39,7 @@ TEST(SpanSample, KeepsEverySpanOfASmallRun) {
   const SpanSample sample = sample_of({}, 2, 450, spans_of_a_step({}, 6, 2, false));
   EXPECT_EQ(sample.every_steps, 1);
   EXPECT_EQ(sample.bytes, 450 * 2 * 32 * spans_of_a_step({}, 6, 2, false));
-  EXPECT_EQ(sample.text(), "whole spans of 2 of 2 ranks, every step, at most 844 KiB");
+  EXPECT_EQ(sample.text(), "whole spans of 2 of 2 ranks, every step, at most 900 KiB");
 }
 
 TEST(SpanSample, CountsEveryCollective) {
@@ -48,17 +48,17 @@ TEST(SpanSample, CountsEveryCollective) {
   const auto of_buckets = [&] {
     return (spans_of_a_step(parallel, 6, 3, matrices) - spans_of_a_step(parallel, 6, 2, matrices));
   };
-  EXPECT_EQ(of_buckets(), 3 + 2) << "a reduction and a gather";
+  EXPECT_EQ(of_buckets(), 3 + 3) << "a reduction and a gather";
   parallel.shard = layout::Shard::none;
   EXPECT_EQ(of_buckets(), 3);
   parallel.shard = layout::Shard::gradients;
-  EXPECT_EQ(of_buckets(), 6 * 3 + 2);
+  EXPECT_EQ(of_buckets(), 6 * 3 + 3);
   parallel.shard = layout::Shard::parameters;
-  EXPECT_EQ(of_buckets(), 6 * 3 + 12 * 2);
+  EXPECT_EQ(of_buckets(), 6 * 3 + 12 * 3);
   parallel.reshard_after_forward = false;
-  EXPECT_EQ(of_buckets(), 6 * 3 + 2);
+  EXPECT_EQ(of_buckets(), 6 * 3 + 3);
   matrices = true;
-  EXPECT_EQ(of_buckets(), 6 * 3 + 2 + 5) << "products, two transfers and the waits for them";
+  EXPECT_EQ(of_buckets(), 6 * 3 + 3 + 5) << "products, two transfers and the waits for them";
   parallel.shard = layout::Shard::none;
   EXPECT_EQ(of_buckets(), 3 + 1) << "products";
 }
