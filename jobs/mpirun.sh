@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The launcher of Open MPI 4 and 5 or MPICH, with the options for trireme on one machine: ranks are not bound to single cores (Open
-# MPI would bind each of one or two ranks to one core and so take its threads away), more ranks than cores are allowed, and root may run
-# it inside a container.
+# The launcher of Open MPI 4 and 5, MPICH or Intel MPI, with the options for trireme on one machine: ranks are not bound to single cores
+# (Open MPI would bind each of one or two ranks to one core and so take its threads away), more ranks than cores are allowed, and root may
+# run it inside a container.
 #   usage: bash jobs/mpirun.sh -n 4 build/trireme input/quickstart.yaml [section.key=value …]
 #          bash jobs/mpirun.sh --flags LAUNCHER       prints the options alone; CMake asks this for the tests
 # TRIREME_MPIRUN names another launcher than the one that build/ was configured with.
@@ -12,6 +12,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 options_of() { # launcher
   case $("$1" --version 2>&1) in
     *"Open MPI"* | *OpenRTE*) echo --bind-to none --oversubscribe ;;
+    *"Intel(R) MPI"*) echo -genv I_MPI_PIN off ;;
     *HYDRA*) echo -bind-to none ;;
     *) ;; # another launcher's own defaults
   esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Which launcher jobs/train.sbatch takes, by the MPI library of the executable, what Slurm offers and TRIREME_MPIRUN. ldd, srun, scontrol and
-# mpirun are stand-ins: no Slurm is needed.
+# Which launcher jobs/train.sbatch takes, by the MPI library of the executable, what Slurm offers and TRIREME_MPIRUN, and the options that
+# jobs/mpirun.sh gives to each. ldd, srun, scontrol and mpirun are stand-ins: no Slurm is needed.
 #   usage: launcher_test.sh SOURCE_DIR
 set -uo pipefail
 script=$1/jobs/train.sbatch failures=0
@@ -39,6 +39,14 @@ launched "srun --mpi=pmi2" LIBRARY=libmpi.so.12 PLUGINS="none pmi2 pmix" "$open_
 launched "srun --mpi=pmi2" LIBRARY=libmpi_gnu_123.so.12 PLUGINS="none pmi2 pmix" LAUNCHER= TRIREME_MPIRUN=/usr/bin/srun
 launched "srun --mpi=cray_shasta" LIBRARY=libmpi_gnu_123.so.12 PLUGINS="none cray_shasta pmi2 pmix" LAUNCHER=
 launched "flux run -n 2" LIBRARY=libmpi_cray.so.12 PLUGINS=none LAUNCHER= TRIREME_LAUNCH="flux run -n 2"
+
+given() { # source directory, LAUNCHER=…, options
+  [ "$(env "$2" bash "$1/jobs/mpirun.sh" --flags mpirun)" = "$3" ] || { echo "not '$3' with $2" && failures=$((failures + 1)); }
+}
+given "$1" "$open_mpi" "--bind-to none --oversubscribe"
+given "$1" "$hydra" "-bind-to none"
+given "$1" "$intel" "-genv I_MPI_PIN off"
+given "$1" LAUNCHER=another ""
 
 env LIBRARY=libmpi.so.12 PLUGINS=none LAUNCHER= bash "$script" deck.yaml >"$here/out" 2>&1
 { [ $? -eq 3 ] && grep -q "set TRIREME_MPIRUN or TRIREME_LAUNCH" "$here/out"; } ||
