@@ -4,15 +4,17 @@
 # value, and a picture, beside what the literature claims. docs/ablation.md explains the rows. Needs a build, h5py and matplotlib; under
 # ten minutes on two cores. Decks of any model, on CPUs, in fp32.
 # In a job: sbatch -n 8 jobs/ablation.sh --ranks 8 DECK, from the folder of the project.
-#   usage: bash jobs/ablation.sh [--ranks N] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]
+#   usage: bash jobs/ablation.sh [--ranks N | --hosts NAME,…] [--steps N] [--rounds N] [--output FILE.h5] [DECK [section.key=value …]]
 # A round is four runs of every pair. Steps include the three of warm-up, which do not count.
+# --hosts: one rank on each, as inside of tests/network/hosts.sh, which makes hosts and a slow link:
+#   bash tests/network/hosts.sh --rate 1gbit bash jobs/ablation.sh --hosts north,south tests/network/overlap.yaml …
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")/..
 [ -f "$here/jobs/ablation.sh" ] || here=${SLURM_SUBMIT_DIR:?} # sbatch runs a copy of this file
 cd "$here"
 unsharded="parallel.shard=none" sharded="parallel.shard=optimizer"
 
-ranks=2 steps=16 rounds=2 output=runs/ablation.h5
+ranks=2 hosts="" steps=16 rounds=2 output=runs/ablation.h5
 usage() { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
 while [[ ${1:-} == --* ]]; do
   [[ $# -ge 2 ]] || usage
@@ -21,11 +23,16 @@ while [[ ${1:-} == --* ]]; do
       [[ $2 =~ ^[1-9][0-9]*$ ]] || usage
       declare "${1#--}=$2"
       ;;
+    --hosts)
+      [[ $2 =~ ^[^,]+(,[^,]+)+$ ]] || usage
+      hosts=$2 ranks=$(tr , '\n' <<<"$2" | wc -l)
+      ;;
     --output) output=$2 ;;
     *) usage ;;
   esac
   shift 2
 done
+launch=(bash jobs/mpirun.sh ${hosts:+-q -H "${hosts//,/:1,}:1"} -n "$ranks")
 deck=${1:-input/quickstart.yaml}
 common=("${@:2}" run.device=cpu run.precision=fp32)
 mkdir -p "$(dirname "$output")"
@@ -105,14 +112,14 @@ pair sharded "sharded optimizer" "" "" "$unsharded" "$sharded"
 planned sharded_bytes "optimizer state per rank" "sharded optimizer" "4 ranks: a quarter" 4 "$unsharded" "$sharded" 4
 pair bf16 "gradients in bf16" "" "" parallel.gradient_dtype=fp32 parallel.gradient_dtype=bf16
 planned bf16_bytes "gradients sent per rank and step" "gradients in bf16" "" "" parallel.gradient_dtype=fp32 parallel.gradient_dtype=bf16 "$ranks"
-if [ "${SLURM_JOB_NUM_NODES:-1}" -eq 1 ]; then
+if [ -z "$hosts" ] && [ "${SLURM_JOB_NUM_NODES:-1}" -eq 1 ]; then
   pair transport "shared memory, not MPI" "" "" parallel.transport=mpi parallel.transport=shared_memory
 else
   pair transport "sums inside hosts first, not MPI" "" "" parallel.transport=mpi parallel.transport=hierarchical
 fi
 
 train() { # run directory, overrides
-  bash jobs/mpirun.sh -n "$ranks" "$trireme" "$deck" "${common[@]}" run.directory="$1" run.steps="$steps" data.cache="$folder/tokens" \
+  "${launch[@]}" "$trireme" "$deck" "${common[@]}" run.directory="$1" run.steps="$steps" data.cache="$folder/tokens" \
     optimizer.schedule.warmup_steps=0 checkpoint.every_steps=0 evaluate.every_steps=0 sample.every_steps=0 "${@:2}" \
     </dev/null >"$folder/log" 2>&1 || { cat "$folder/log" >&2 && exit 1; }
 }
@@ -136,5 +143,5 @@ done
 
 processor=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
 python -m trireme_postproc.ablation_record "$folder" "$output" "machine=${processor:-$(uname -m)}, $(nproc) CPUs, load $(cut -d ' ' -f 1 /proc/loadavg) at the end" \
-  "deck=$deck ${*:2}" "ranks=$ranks" "steps=$steps" "rounds=$rounds" "trireme=$("$trireme" --version | head -n 1)"
+  "deck=$deck ${*:2}" "link=${TRIREME_LINK:-${hosts:-shared memory}}" "ranks=$ranks" "steps=$steps" "rounds=$rounds" "trireme=$("$trireme" --version | head -n 1)"
 python -m trireme_postproc.cli ablation "$output" | tee "${output%.h5}.md"
