@@ -161,13 +161,13 @@ void describe_buckets(V& v, ParallelConfig& c) {
      .help = "A bucket closes when it holds this many. Larger: fewer, longer collectives; smaller: "
              "more overlap; 1: one collective per parameter. auto: 40 million, or more where a "
              "rank's shard of a bucket would be less than one message (512 KiB on one host, 60 KiB "
-             "between hosts, 4 MB on GPUs); never more than the model. With shard: gradients or "
-             "parameters a 16th of the model in place of 40 million, where that is less; with "
-             "parameters at least a layer, and a bucket ends with a layer. Those buckets are held "
-             "beside the shards, so they grow with the ranks only to sqrt(model x message), and "
-             "memory falls with more ranks; on more than sqrt(model / message) ranks shards are "
-             "less than a message then, and a larger number buys bandwidth with memory. With "
-             "replicate the ranks of one copy count.",
+             "between hosts, 4 MB on GPUs); never more than the model. Between hosts without GPUs, "
+             "and with shard: gradients or parameters, a 16th of the model in place of 40 million, "
+             "where that is less; with parameters at least a layer, and a bucket ends with a "
+             "layer. Buckets of sharded gradients are held beside the shards, so they grow with "
+             "the ranks only to sqrt(model x message), and memory falls with more ranks; on more "
+             "than sqrt(model / message) ranks shards are less than a message then, and a larger "
+             "number buys bandwidth with memory. With replicate the ranks of one copy count.",
      .min = 1});
   v("bucket_order", c.bucket_order,
     {.help =

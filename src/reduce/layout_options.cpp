@@ -15,9 +15,9 @@ namespace trireme::reduce {
 namespace {
 
 constexpr std::int64_t least_shard_on_gpus = 1'000'000;
-/// Where buckets share slots, a bucket holds the model's elements divided by this number; a rank
-/// holds three buckets.
-constexpr std::int64_t buckets_that_take_turns = 16;
+/// Of a model that has fewer than 40 million elements for each: where buckets share slots, of which
+/// a rank holds three, and between hosts, for the sake of overlap.
+constexpr std::int64_t buckets_of_a_model = 16;
 
 std::int64_t least_shard(const ParallelConfig& config, Wire wire) {
   if (wire == Wire::gpus)
@@ -73,10 +73,10 @@ std::int64_t bucket_elements(const ParallelConfig& config,
   const std::int64_t all = layout::total_elements(parameters);
   const std::int64_t message = least_shard(config, wire);
   std::int64_t usual = layout::Options{}.bucket_elements, for_messages = sharers * message;
-  if (layout::shards_gradients(config.shard)) {
-    usual = std::min(usual, all / buckets_that_take_turns);
+  if (layout::shards_gradients(config.shard))
     for_messages = std::min(for_messages, most_for_messages(all, message));
-  }
+  if (layout::shards_gradients(config.shard) || wire == Wire::between_hosts)
+    usual = std::min(usual, all / buckets_of_a_model);
   if (config.shard == layout::Shard::parameters)
     usual = std::max(usual, largest_inner_layer(parameters));
   return std::min(std::max(usual, for_messages), all);

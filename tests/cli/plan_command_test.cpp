@@ -352,8 +352,9 @@ TEST(PlanCommand, CountsWhatAHostSendsToOthers) {
   EXPECT_EQ(fp32.host_traffic[0].parameter_bytes, 4 * shard * 4);
   const DeckPlan bf16 = traffic({"parallel.gradient_dtype=bf16"}, 8, 2);
   EXPECT_EQ(bf16.host_traffic[0].gradient_bytes, 4 * shard * 4) << "sums of a host are fp32";
-  EXPECT_EQ(traffic({"parallel.gradient_dtype=bf16"}, 2, 2).host_traffic[0].gradient_bytes,
-            traffic({}, 2, 2).host_traffic[0].gradient_bytes / 2);
+  const std::string one = "parallel.bucket_elements=40000000";  // the same buckets
+  EXPECT_EQ(traffic({one, "parallel.gradient_dtype=bf16"}, 2, 2).host_traffic[0].gradient_bytes,
+            traffic({one}, 2, 2).host_traffic[0].gradient_bytes / 2);
   const DeckPlan flat = traffic({"parallel.transport=mpi", "parallel.shard=none"}, 8, 2);
   EXPECT_EQ(flat.host_traffic[0].gradient_bytes, 2 * 7 * shard * 4) << "one edge of the ring";
   EXPECT_EQ(flat.host_traffic[0].parameter_bytes, 0);

@@ -34,6 +34,20 @@ TEST(AutoBuckets, AreASixteenthOfTheModelWhereTheyShareSlots) {
   EXPECT_EQ(bucket_elements(config, small, 2, Wire::inside_a_host), 2 * 131'072) << "a message";
 }
 
+/// So that there is something to send while backward goes on.
+TEST(AutoBuckets, AreASixteenthOfTheModelBetweenHosts) {
+  const std::vector<layout::Parameter> middle{{"w", {16, 20'000'000}}};
+  const auto elements = [&](int ranks, Wire wire) {
+    return bucket_elements({}, middle, ranks, wire);
+  };
+  EXPECT_EQ(elements(2, Wire::between_hosts), 20'000'000);
+  EXPECT_EQ(elements(1302, Wire::between_hosts), 20'000'000);
+  EXPECT_EQ(elements(1303, Wire::between_hosts), 1303 * 15'360) << "60 KiB for each rank";
+  EXPECT_EQ(elements(2, Wire::inside_a_host), 40'000'000);
+  EXPECT_EQ(elements(2, Wire::gpus), 40'000'000);
+  EXPECT_EQ(bucket_elements({}, small, 2, Wire::between_hosts), 834'000 / 16);
+}
+
 /// Beyond sqrt(model / message) ranks they would take more than the shards save.
 TEST(AutoBuckets, ThatShareSlotsGrowWithTheRanksUpToTheMeanOfModelAndMessage) {
   ParallelConfig config;
