@@ -14,7 +14,7 @@ here=$(dirname "${BASH_SOURCE[0]}")/..
 cd "$here"
 unsharded="parallel.shard=none" sharded="parallel.shard=optimizer"
 
-ranks=2 hosts="" steps=16 rounds=2 output=runs/ablation.h5
+ranks="" hosts="" steps=16 rounds=2 output=runs/ablation.h5
 usage() { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
 while [[ ${1:-} == --* ]]; do
   [[ $# -ge 2 ]] || usage
@@ -25,13 +25,16 @@ while [[ ${1:-} == --* ]]; do
       ;;
     --hosts)
       [[ $2 =~ ^[^,]+(,[^,]+)+$ ]] || usage
-      hosts=$2 ranks=$(tr , '\n' <<<"$2" | wc -l)
+      hosts=$2
       ;;
     --output) output=$2 ;;
     *) usage ;;
   esac
   shift 2
 done
+[[ -z $hosts || -z $ranks ]] || usage
+[[ -z $hosts ]] || ranks=$(tr , '\n' <<<"$hosts" | wc -l)
+ranks=${ranks:-2}
 launch=(bash jobs/mpirun.sh ${hosts:+-q -H "${hosts//,/:1,}:1"} -n "$ranks")
 deck=${1:-input/quickstart.yaml}
 common=("${@:2}" run.device=cpu run.precision=fp32)

@@ -27,9 +27,10 @@
 // beyond would take more than the shards save, so that a rank would hold more on more ranks. The
 // price: from there on a rank's shard of a bucket is less than a message.
 //
-// So 40 million is used for up to 305 ranks on one host, 2604 on several hosts, and 40 GPUs. The
-// choice depends only on numbers that are equal on all ranks. The ends of buckets change no result:
-// checkpoints hold parameters, not buckets, and may be read with any other choice.
+// So large models have 40 million for up to 305 ranks on one host, 2604 on several hosts, and 40
+// GPUs; with the 16th, those of 640 million elements or more. The choice depends only on numbers
+// that are equal on all ranks. The ends of buckets change no result: checkpoints hold parameters,
+// not buckets, and may be read with any other choice.
 #pragma once
 
 #include <cstdint>
