@@ -382,7 +382,7 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
                                                 {layout::Shard::gradients, true},
                                                 {layout::Shard::parameters, true},
                                                 {layout::Shard::parameters, false}})
-            run_ranks(ranks, [&, shard = shard, reshards = reshards](ThreadRank& rank) {
+            run_ranks(ranks, [&](ThreadRank& rank) {
               const layout::Plan plan(table(), {ranks, 1, padding});
               ParallelConfig config;
               config.shard = shard;

@@ -18,24 +18,28 @@ namespace trireme::ops::cpu {
 
 /// Vectors of 8 and 4 lanes, of one register each.
 struct EightLanes {
-  using Vector = float __attribute__((vector_size(32), aligned(4), may_alias));
+  using Vector = float __attribute__((vector_size(32)));
   static constexpr std::int64_t lanes = 8;
 };
 struct FourLanes {
-  using Vector = float __attribute__((vector_size(16), aligned(4), may_alias));
+  using Vector = float __attribute__((vector_size(16)));
   static constexpr std::int64_t lanes = 4;
 };
 
 /// Columns of a panel of B: all the vectors of a line fit into registers beside their sums.
 inline constexpr std::int64_t vector_panel_columns = 16;
 
+/// From and to any address. Not through a pointer to a vector type of less alignment: clang forgets
+/// that alignment inside of templates.
 template <class Width>
 TRIREME_INLINE typename Width::Vector load_vector(const void* from) {
-  return *static_cast<const typename Width::Vector*>(from);
+  typename Width::Vector v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
 }
 template <class Width>
 TRIREME_INLINE void store_vector(void* to, typename Width::Vector v) {
-  *static_cast<typename Width::Vector*>(to) = v;
+  std::memcpy(to, &v, sizeof v);
 }
 
 /// An element of a matrix as fp32.
