@@ -1,10 +1,11 @@
 # TRIREME_CUDA=AUTO|ON|OFF|EMULATED: whether this build can compute on NVIDIA GPUs. AUTO takes CUDA where everything is found and
 # says what is missing where not; ON makes that an error. EMULATED, for tests, takes the toolkit's headers alone: the host's compiler
 # compiles the kernels, and tests/emulated_gpu stands in for the libraries; without headers it is OFF. What is found ends up in the targets trireme_cuda_runtime (the CUDA
-# runtime, linked statically), trireme_cuda_math (cuBLASLt, cuDNN and its front end) and trireme_nccl.
+# runtime, linked statically), trireme_cuda_math (cuDNN with its front end, and the header of cuBLASLt) and trireme_nccl.
 #
 # The driver's library is never linked: the runtime opens it when it is first used, so that a CUDA build starts on a machine
-# without a driver and computes on the CPU there.
+# without a driver and computes on the CPU there. Nor is cuBLASLt, which the first product on a GPU opens
+# (src/ops/cuda/cublaslt_library.hpp).
 set(TRIREME_CUDA AUTO CACHE STRING "Build for CUDA: AUTO, ON, OFF or EMULATED")
 set_property(CACHE TRIREME_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(TRIREME_CUDNN_FRONTEND "" CACHE PATH "Folder with cudnn_frontend.h (the package nvidia-cudnn-frontend)")
@@ -171,7 +172,7 @@ if(TRIREME_HAVE_CUDA AND NOT TRIREME_CUDA STREQUAL "EMULATED")
 
   add_library(trireme_cuda_math INTERFACE)
   target_include_directories(trireme_cuda_math SYSTEM INTERFACE ${TRIREME_CUDNN_INCLUDE} ${TRIREME_CUDNN_FRONTEND_INCLUDE})
-  target_link_libraries(trireme_cuda_math INTERFACE trireme_cuda_runtime CUDA::cublasLt ${TRIREME_CUDNN_LIBRARY})
+  target_link_libraries(trireme_cuda_math INTERFACE trireme_cuda_runtime ${TRIREME_CUDNN_LIBRARY})
 
   add_library(trireme_nccl INTERFACE)
   target_include_directories(trireme_nccl SYSTEM INTERFACE ${TRIREME_NCCL_INCLUDE})

@@ -99,12 +99,12 @@ if [ $tests = 1 ]; then
   cp tests/gpu.sh "$top/tests/"
 fi
 
-# cuDNN opens NVRTC by name, and that opens its builtins, so ldd sees neither. Both lie where cuBLASLt does.
-toolkit=$(awk '$1 ~ /^libcublasLt\.so/ { sub("/[^/]*$", "", $2); print $2; exit }' "$scratch/cuda")
-if [ -n "$toolkit" ]; then
-  for library in "$toolkit"/libnvrtc.so.[0-9]* "$toolkit"/libnvrtc-builtins.so.[0-9]*; do
+# cuBLASLt is opened by name, cuDNN opens NVRTC so, and that opens its builtins: ldd sees none of them. NVRTC lies where cuBLASLt does.
+cublaslt=$(sed -n 's/^CUDA_cublasLt_LIBRARY:FILEPATH=//p' build/CMakeCache.txt)
+if [ -s "$scratch/cuda" ]; then
+  for library in "${cublaslt%/*}"/libcublasLt.so.[0-9]* "${cublaslt%/*}"/libnvrtc.so.[0-9]* "${cublaslt%/*}"/libnvrtc-builtins.so.[0-9]*; do
     name=${library##*/}
-    [[ $name == libnvrtc.so.*.* ]] || echo "$name $library" >>"$scratch/cuda"
+    [[ $name == lib@(cublasLt|nvrtc).so.*.* ]] || echo "$name $library" >>"$scratch/cuda"
   done
 fi
 sort -u "$scratch/cuda" >"$scratch/cuda.unique"

@@ -66,16 +66,17 @@ put() { # wheel, file
 wheels=$root/env/lib/python3.11/site-packages/nvidia
 while read -r library path; do
   case $library in
-    libcublas*) wheel=cublas also=() ;;
     libcudnn*) wheel=cudnn also=("${path%/*}"/libcudnn_*.so.9) ;; # which it opens by name
     libnccl*) wheel=nccl also=() ;;
   esac
-  if [ $wheel = cublas ]; then # beside it lies NVRTC, which cuDNN opens by name
-    for file in "${path%/*}"/libnvrtc.so.[0-9]* "${path%/*}"/libnvrtc-builtins.so.[0-9]*; do put cuda_nvrtc "$file"; done
-  fi
   for file in "$path" "${also[@]}"; do put $wheel "$file"; done
   with_cuda=1
-done < <(ldd "$build/trireme" | awk '$1 ~ /^lib(cublas|cudnn|nccl)/ { print $1, $3 }')
+done < <(ldd "$build/trireme" | awk '$1 ~ /^lib(cudnn|nccl)/ { print $1, $3 }')
+if [ "${with_cuda:-0}" = 1 ]; then # opened by name: cuBLASLt by trireme, and NVRTC, which lies beside it, by cuDNN
+  toolkit=$(sed -n 's|^CUDA_cublasLt_LIBRARY:FILEPATH=\(.*\)/.*|\1|p' "$build/CMakeCache.txt")
+  for file in "$toolkit"/libcublasLt.so.[0-9]*; do put cublas "$file"; done
+  for file in "$toolkit"/libnvrtc.so.[0-9]* "$toolkit"/libnvrtc-builtins.so.[0-9]*; do put cuda_nvrtc "$file"; done
+fi
 # The tests that tests/gpu.sh runs, and no other.
 packed=$(ls "$root$folder/tests/bin")
 [ "$packed" = "$(bash "$source/tests/gpu.sh" --executables | while read -r test; do [ ! -x "$build/$test" ] || echo "$test"; done)" ] ||
@@ -99,6 +100,7 @@ if [ "${with_cuda:-0}" = 1 ]; then
   for wheel in cublas cudnn nccl cuda_nvrtc; do
     grep -q "libraries of CUDA: .*/env/lib/python3.11/site-packages/nvidia/$wheel/lib" "$scratch/said" || { cat "$scratch/said" && exit 1; }
   done
+  inside "'$folder/run.sh' --exec '$folder/tests/bin/test_ops' --gtest_filter='CublasLtLibrary.*'"
   # What cuDNN does when it builds an attention: a program compiled by NVRTC and its builtins.
   compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
   "$compiler" -std=c++20 -O1 -o "$root/tmp/nvrtc_probe" "$source/tests/bundle/nvrtc_probe.cpp" -ldl
