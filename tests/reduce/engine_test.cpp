@@ -377,12 +377,13 @@ TEST(Engine, AllocatesExactlyTheBytesOfTheBudget) {
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const layout::Padding padding : {layout::Padding::aligned, layout::Padding::none})
         for (const GradientDType wire : {GradientDType::fp32, GradientDType::bf16})
-          for (const auto& [shard, reshards] : {std::pair{layout::Shard::none, true},
-                                                {layout::Shard::optimizer, true},
-                                                {layout::Shard::gradients, true},
-                                                {layout::Shard::parameters, true},
-                                                {layout::Shard::parameters, false}})
+          for (const auto& choice : {std::pair{layout::Shard::none, true},
+                                     {layout::Shard::optimizer, true},
+                                     {layout::Shard::gradients, true},
+                                     {layout::Shard::parameters, true},
+                                     {layout::Shard::parameters, false}})
             run_ranks(ranks, [&](ThreadRank& rank) {
+              const auto [shard, reshards] = choice;
               const layout::Plan plan(table(), {ranks, 1, padding});
               ParallelConfig config;
               config.shard = shard;
