@@ -58,8 +58,7 @@ class Documents(TrainingTest):
         self.assert_refused(start("check", *deck, "data.train.field=text", "model.document_mask=true"), 2, "model.document_mask: data.tokenizer has no end-of-text token")
 
     def test_no_switch_changes_a_bit(self):
-        for ranks in (1, 2, 3):
-            run = start("verify", DECK, f"run.directory={self.path('run')}", f"data.train.text=[{self.text}]", *self.mask,
-                        "model.layers=1", "batch.sequences=6", "--steps", "1", ranks=ranks)
-            self.assertEqual(run.code, 0, run)
-            self.assertRegex(run.out, "68[12] combinations gave the same bits")  # 682 with several micro-steps
+        run = start("verify", DECK, f"run.directory={self.path('run')}", f"data.train.text=[{self.text}]", *self.mask,
+                    "model.layers=1", "batch.sequences=6", "--steps", "1", ranks=3)
+        self.assertEqual(run.code, 0, run)
+        self.assertIn("682 combinations gave the same bits", run.out)

@@ -37,35 +37,25 @@ class Verify(TrainingTest):
     def test_bf16_on_the_wire_and_in_the_model(self):
         self.assert_all_equal(self.verify("model.layers=1", "run.precision=bf16", "parallel.gradient_dtype=bf16", "--steps", "2", ranks=2), 2)
 
-    def test_messages_instead_of_shared_memory(self):
-        self.assert_all_equal(self.verify("parallel.transport=mpi", "model.layers=1","batch.sequences=3", "--steps", "2", ranks=3), 2, combinations=681)
+    def test_messages_instead_of_shared_memory_and_one_micro_step(self):
+        self.assert_all_equal(self.verify("parallel.transport=mpi", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=3), 2,
+                              combinations=681)
 
     def test_a_tree_of_leaves(self):
         self.assert_all_equal(self.verify("model.layers=1", "parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=8",
                                           "--steps", "2", ranks=2), 2, combinations=384)
 
-    def test_one_micro_step(self):
-        self.assert_all_equal(self.verify("model.layers=1", "batch.sequences=4", "batch.micro_sequences=2", "--steps", "2", ranks=2), 2,
-                              combinations=681)
-
-    def test_moments_in_bf16(self):
+    def test_muon_with_moments_in_bf16_and_one_micro_step(self):
         self.assert_all_equal(self.verify("optimizer.moment_dtype=bf16", "optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps",
                                           "2", ranks=3), 2, combinations=681)
 
-    def test_muon(self):
-        self.assert_all_equal(self.verify("optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=3), 2,
-                              combinations=681)
-
-    def test_families(self):
+    def test_families_with_muon_and_with_all_that_a_model_can_have(self):
         one = ("model.layers=1", "model.dropout=0", "--steps", "2")
         self.assert_all_equal(self.verify("model.family=qwen3", "model.key_value_heads=1", "model.head_channels=24",
                                           "optimizer.kind=muon", *one, ranks=2), 2)
-        for family in ("llama", "nanochat"):
-            self.assert_all_equal(self.verify(f"model.family={family}", *one, ranks=2), 2)
-
-    def test_windows_capped_logits_and_a_z_loss(self):
-        self.assert_all_equal(self.verify("model.attention_window=5", "model.window_pattern=SL", "model.layers=2", "model.logit_softcap=15",
-                                          "model.z_loss=1e-4", "--steps", "1", ranks=2), 1)
+        self.assert_all_equal(self.verify("model.family=nanochat", *one, ranks=2), 2)
+        self.assert_all_equal(self.verify("model.family=llama", "model.attention_window=5", "model.window_pattern=SL", "model.layers=2",
+                                          "model.logit_softcap=15", "model.z_loss=1e-4", "model.dropout=0", "--steps", "1", ranks=2), 1)
 
     def test_mistakes_are_the_users(self):
         self.assert_refused(self.verify("parallel.padding=some", ranks=2), 2, "parallel.padding")
