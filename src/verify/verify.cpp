@@ -38,6 +38,7 @@ Job with(const Combination& combination, Job job, std::int64_t steps) {
   job.parallel.shard = combination.shard;
   job.parallel.replicate.number = combination.replicas;
   job.parallel.reshard_after_forward = combination.reshard_after_forward;
+  job.parallel.prefetch = combination.prefetch;
   job.parallel.reduce_every = combination.reduce_every;
   if (!combination.keeps_boundaries) {
     job.parallel.bucket_elements.value = combination.bucket_elements;
@@ -237,11 +238,11 @@ void Verifier::end_group() {
 std::string Combination::text() const {
   return fmt::format(
       "parallel.bucket_elements={} parallel.padding={} parallel.replicate={} parallel.shard={} "
-      "parallel.reduce_every={} parallel.reshard_after_forward={} "
+      "parallel.reduce_every={} parallel.reshard_after_forward={} parallel.prefetch={} "
       "parallel.overlap_gradients={} parallel.overlap_parameters={} parallel.cached_shards={} "
       "memory.pool={}",
       bucket_elements, word(padding), replicas, word(shard), word(reduce_every),
-      reshard_after_forward, overlap_gradients, overlap_parameters, cached_shards, pool);
+      reshard_after_forward, prefetch, overlap_gradients, overlap_parameters, cached_shards, pool);
 }
 
 namespace {
@@ -267,6 +268,20 @@ std::vector<Combination> without_resharding(const std::vector<Combination>& all)
       more.push_back(one);
       more.back().reshard_after_forward = false;
     }
+  return more;
+}
+
+/// Those of `all` that are tried with other buckets gathered ahead as well: with all switches on.
+std::vector<Combination> with_other_prefetch(const std::vector<Combination>& all) {
+  std::vector<Combination> more;
+  for (const Combination& one : all)
+    if (one.shard == layout::Shard::parameters && one.padding == layout::Padding::aligned &&
+        one.overlap_gradients && one.overlap_parameters && one.cached_shards && one.pool)
+      for (const std::int64_t prefetch : {1, 2, 3})
+        if (prefetch != one.prefetch) {
+          more.push_back(one);
+          more.back().prefetch = prefetch;
+        }
   return more;
 }
 
@@ -325,7 +340,7 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
           if (gradients && several && !reduces_each && all.empty() && group.size() == 32)
             group.push_back(plain_of_micro_steps(group.front()));
           group.push_back(
-              {name, elements, padding, shard, 1, true,
+              {name, elements, padding, shard, 1, true, job.parallel.prefetch,
                gradients ? reduce::ReduceEvery::automatic : own_every, on(0), on(1), on(2), on(3),
                !job.parallel.bucket_boundaries.empty() && elements == several_elements});
         }
@@ -333,8 +348,10 @@ std::vector<Combination> all_combinations(const Job& job, bool several, int rank
         group.insert(group.end(), more.begin(), more.end());
       };
       add(without_resharding(group));
+      const auto ahead = with_other_prefetch(group);
       if (replicas > 1)
         add(with_replicas(group, replicas));
+      add(ahead);
       all.insert(all.end(), group.begin(), group.end());
     }
   return all;

@@ -6,13 +6,14 @@
 //   shard: none | optimizer | gradients | parameters
 //   overlap_gradients x overlap_parameters x cached_shards x pool, each off and on
 //
-// which are 681, on the CPU: 3 x 4 x 3 x 2^4 = 576, and with shard: parameters 3 x 2^4 with padding
-// aligned, as many again with reshard_after_forward: false, and 3 x 3 with another padding and all
-// switches on. Where the ranks can be divided into groups of several, those with shards and all
-// switches off or all on are run with copies as well (parallel.replicate), as many as the smallest
-// factor of the ranks: 69 more. They run with a reduction in a fixed order (`sum` becomes
-// `ordered`). The first combination is the plainest one: not sharded, so every rank computes all of
-// it, and with every switch off. What each of the others gives must equal it to the bit.
+// which are 693, on the CPU: 3 x 4 x 3 x 2^4 = 576, and with shard: parameters 3 x 2^4 with padding
+// aligned, as many again with reshard_after_forward: false, 3 x 3 with another padding and all
+// switches on, and 3 x 2 x 2 with those on and another prefetch of 1 to 3 than the deck's. Where
+// the ranks can be divided into groups of several, those with shards and all switches off or all on
+// are run with copies as well (parallel.replicate), as many as the smallest factor of the ranks: 69
+// more. They run with a reduction in a fixed order (`sum` becomes `ordered`). The first combination
+// is the plainest one: not sharded, so every rank computes all of it, and with every switch off.
+// What each of the others gives must equal it to the bit.
 //
 // Where a step has several micro-steps, shard: gradients and parameters reduce each of them and add
 // up the sums, and everything else adds them up first, which rounds otherwise. Then there is one
@@ -65,6 +66,7 @@ struct Combination {
   layout::Shard shard = layout::Shard::none;
   int replicas = 1;
   bool reshard_after_forward = true;
+  std::int64_t prefetch = 1;
   reduce::ReduceEvery reduce_every = reduce::ReduceEvery::automatic;
   bool overlap_gradients = false;
   bool overlap_parameters = false;

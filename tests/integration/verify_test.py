@@ -14,8 +14,8 @@ class Verify(TrainingTest):
         self.assertFalse(os.path.exists(self.path("run")), "verify writes no run directory")
         return run
 
-    def assert_all_equal(self, run, steps, combinations=682):
-        """682: a step has several micro-steps; 681: it has one; 384: shards of gradients do not go with the deck. 69 or 24 more with copies."""
+    def assert_all_equal(self, run, steps, combinations=694):
+        """694: a step has several micro-steps; 693: it has one; 384: shards of gradients do not go with the deck. 69 or 24 more with copies."""
         self.assertEqual(run.code, 0, run)
         settings = [int(number) for number in re.findall(r"(\d+) settings equal", run.out)]
         self.assertEqual((len(settings), sum(settings)), (12, combinations), run)
@@ -28,7 +28,7 @@ class Verify(TrainingTest):
             with self.subTest(ranks=ranks):
                 # One layer: a bucket per parameter, padded to 2^16 elements, is a lot of memory for many of them.
                 self.assert_all_equal(self.verify("model.layers=1", "--steps", str(steps), ranks=ranks), steps,
-                                      combinations=682 if ranks == 1 else 682 + 69)
+                                      combinations=694 if ranks == 1 else 694 + 69)
 
     def test_micro_steps_launched_as_graphs(self):
         # They are captured in step 2; what the replays of step 4 read was held back in step 3.
@@ -39,7 +39,7 @@ class Verify(TrainingTest):
 
     def test_messages_instead_of_shared_memory_and_one_micro_step(self):
         self.assert_all_equal(self.verify("parallel.transport=mpi", "model.layers=1", "batch.sequences=3", "--steps", "2", ranks=3), 2,
-                              combinations=681)
+                              combinations=693)
 
     def test_a_tree_of_leaves(self):
         self.assert_all_equal(self.verify("model.layers=1", "parallel.reduction=tree", "parallel.logical_shards=8", "batch.sequences=8",
@@ -47,7 +47,7 @@ class Verify(TrainingTest):
 
     def test_muon_with_moments_in_bf16_and_one_micro_step(self):
         self.assert_all_equal(self.verify("optimizer.moment_dtype=bf16", "optimizer.kind=muon", "model.layers=1", "batch.sequences=3", "--steps",
-                                          "2", ranks=3), 2, combinations=681)
+                                          "2", ranks=3), 2, combinations=693)
 
     def test_families_with_muon_and_with_all_that_a_model_can_have(self):
         one = ("model.layers=1", "model.dropout=0", "--steps", "2")
