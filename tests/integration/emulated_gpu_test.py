@@ -40,6 +40,21 @@ class EmulatedGpu(TrainingTest):
                 self.assertEqual(self.losses(name), self.losses("micro_step"), name)
                 self.assertEqual(self.weights(3, name), self.weights(3, "micro_step"), name)
 
+    def test_copies_have_the_losses_of_the_cpu_and_the_same_bits_in_shards(self):
+        """Two copies of two ranks, each with a GPU of its own: sums inside of a copy, then across."""
+        small = (*SMALL, "parallel.bucket_elements=2000", "parallel.reduce_every=micro_step")
+        copies = ("run.device=cuda", "parallel.replicate=2")
+        four = ("env", "TRIREME_EMULATED_GPUS=4")
+        self.train_well(*small, "run.device=cpu", name="cpu")
+        for shard in ("optimizer", "gradients", "parameters", "parameters parallel.reshard_after_forward=false"):
+            for graphs in ("true", "false"):
+                name = f"{shard}-{graphs}"
+                run = self.train_well(*small, *copies, *f"parallel.shard={shard}".split(), f"gpu.graphs={graphs}", ranks=4, name=name, prefix=four)
+                self.assertIn("4 ranks with 2 copies over nccl", run.out)
+                self.assert_losses_near(name, "cpu", 1e-6)
+                self.assertEqual(self.losses(name), self.losses("optimizer-true"), name)
+                self.assertEqual(self.weights(3, name), self.weights(3, "optimizer-true"), name)
+
     def test_muon_has_the_losses_of_the_cpu_and_the_same_bits_in_shards(self):
         muon = (*SMALL, "optimizer.kind=muon", "parallel.bucket_elements=2000")
         self.train_well(*muon, "run.device=cpu", ranks=1, name="cpu")
