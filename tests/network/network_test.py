@@ -129,16 +129,18 @@ class Bits(Network):
 
     def test_copies_on_hosts_compute_what_one_host_does(self):
         every = ("parallel.reduce_every=micro_step",)
-        self.train_on(ONE_HOST % 4, *every, name="one-host")
+        for ranks in (4, 6):
+            self.train_on(ONE_HOST % ranks, *every, name=f"one-host-{ranks}")
         kept = "parameters parallel.reshard_after_forward=false"
-        cases = (*((BOTH_HOSTS % (2, 2), "node", shard, "shared_memory") for shard in ("optimizer", "gradients", "parameters", kept)),
-                 # Each copy lies on two hosts, and one host has ranks of both.
-                 ("north:1,south:2,east:1", "2", "optimizer", "mpi"), ("north:1,south:2,east:1", "2", "parameters", "mpi"))
-        for number, (hosts, copies, shard, transport) in enumerate(cases):
+        cases = (*((4, BOTH_HOSTS % (2, 2), "node", shard, "shared_memory") for shard in ("optimizer", "gradients", "parameters", kept)),
+                 # Each copy lies on two hosts, and one host has ranks of both; with six ranks a copy has two of its three on one host.
+                 *((4, "north:1,south:2,east:1", "2", shard, "mpi") for shard in ("optimizer", "parameters")),
+                 *((6, "north:2,south:2,east:2", "2", shard, "hierarchical") for shard in ("gradients", "parameters")))
+        for number, (ranks, hosts, copies, shard, transport) in enumerate(cases):
             with self.subTest(hosts=hosts, shard=shard):
                 run = self.train_on(hosts, *every, f"parallel.replicate={copies}", *f"parallel.shard={shard}".split(), name=f"copies-{number}")
-                self.assertIn(f"4 ranks with 2 copies over {transport}", run.out)
-                self.assert_same_training(f"copies-{number}", "one-host")
+                self.assertIn(f"{ranks} ranks with 2 copies over {transport}", run.out)
+                self.assert_same_training(f"copies-{number}", f"one-host-{ranks}")
 
     def test_copies_need_hosts_with_equally_many_consecutive_ranks(self):
         for hosts, placed in (("north:2,south:1", ()), (BOTH_HOSTS % (2, 2), ("--map-by", "node"))):
