@@ -91,6 +91,13 @@ int posix_memalign(void** at, std::size_t alignment, std::size_t bytes) {
 namespace trireme::session {
 namespace {
 
+/// Its batches divide over four ranks.
+Job even_job() {
+  Job job = small_job();
+  job.batch.micro_sequences = 1;
+  return job;
+}
+
 struct Counted {
   long mallocs = 0, news = 0;
   std::uint64_t scratch = 0;
@@ -124,7 +131,7 @@ TEST(Allocations, AStepOnOneRankAllocatesNothing) {
                                       {layout::Shard::none, false},
                                       {layout::Shard::parameters, false},
                                       {layout::Shard::optimizer, true}}) {
-    Job job = small_job();
+    Job job = even_job();
     job.parallel.shard = shard;
     job.gpu.graphs.value = graphs;
     const Counted counted = count_steps(job, *world);
@@ -137,7 +144,7 @@ TEST(Allocations, AStepOnOneRankAllocatesNothing) {
 TEST(Allocations, AChangingBatchAllocatesNothing) {
   const auto alone = comm::make_self_world(), ranks = comm::make_mpi_world();
   for (const bool graphs : {false, true}) {
-    Job job = small_job();
+    Job job = even_job();
     job.batch.schedule = {{5, 24}, {6, 36}, {8, 12}};  // of steps 4 to 8, which are counted
     job.gpu.graphs.value = graphs;
     EXPECT_EQ(count_steps(job, *alone).mallocs, 0);
@@ -150,7 +157,7 @@ TEST(Allocations, AChangingBatchAllocatesNothing) {
 TEST(Allocations, AStepOfMuonAllocatesNothing) {
   const auto alone = comm::make_self_world(), ranks = comm::make_mpi_world();
   for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
-    Job job = small_job();
+    Job job = even_job();
     job.optimizer.kind = optim::Kind::muon;
     job.parallel.shard = shard;
     EXPECT_EQ(count_steps(job, *alone).mallocs, 0) << "shard " << name;
@@ -161,7 +168,7 @@ TEST(Allocations, AStepOfMuonAllocatesNothing) {
 TEST(Allocations, AStepOfEveryFamilyAllocatesNothing) {
   const auto alone = comm::make_self_world();
   for (const auto family : {model::Family::llama, model::Family::qwen3, model::Family::nanochat}) {
-    Job job = small_job();
+    Job job = even_job();
     model::ModelConfig config{.family = {family},
                               .layers = job.shape.layers,
                               .heads = job.shape.heads,
@@ -180,7 +187,7 @@ TEST(Allocations, AStepUnderMpiAllocatesNothing) {
   for (const auto transport : {comm::Transport::automatic, comm::Transport::mpi})
     for (const auto& [shard, name] : EnumNames<layout::Shard>::table)
       for (const bool overlap : {true, false}) {
-        Job job = small_job();
+        Job job = even_job();
         job.parallel.shard = shard;
         job.parallel.transport = transport;
         job.parallel.overlap_gradients = job.parallel.overlap_parameters = overlap;
@@ -191,9 +198,27 @@ TEST(Allocations, AStepUnderMpiAllocatesNothing) {
       }
 }
 
+TEST(Allocations, AStepWithCopiesAllocatesNothing) {
+  const auto world = comm::make_mpi_world();
+  if (world->size() != 4)
+    GTEST_SKIP() << "two copies of two ranks";
+  for (const auto transport : {comm::Transport::automatic, comm::Transport::mpi})
+    for (const auto& [shard, name] : EnumNames<layout::Shard>::table) {
+      if (shard == layout::Shard::none)
+        continue;
+      Job job = even_job();
+      job.parallel.shard = shard;
+      job.parallel.transport = transport;
+      job.parallel.replicate.number = 2;
+      const Counted counted = count_steps(job, *world);
+      EXPECT_EQ(counted.news, 0) << word(transport) << ", shard " << name;
+      EXPECT_EQ(counted.scratch, 0U);
+    }
+}
+
 TEST(Allocations, AreCountedWithoutThePool) {
   const auto world = comm::make_self_world();
-  Job job = small_job();
+  Job job = even_job();
   job.memory.pool = false;
   job.parallel.cached_shards = false;
   const Counted counted = count_steps(job, *world);
