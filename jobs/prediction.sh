@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # How far predictions are from measurements on this machine: for each number of ranks `bench reduce --fit` measures the machine, `plan
-# --machine` predicts the step, and runs are timed, with overlap and without, in rounds that take turns. A Markdown table, a JSON file with
-# every value, and a picture. Needs a build, h5py and matplotlib; CPUs only.
+# --machine` predicts the step and the checkpoint, and runs are timed, with overlap and without, in rounds that take turns; each writes one
+# checkpoint, after its last step. A Markdown table, a JSON file with every value, and a picture. Needs a build, h5py and matplotlib; CPUs only.
 #   usage: bash jobs/prediction.sh [--ranks N,…] [--hosts NAME,…] [--steps N] [--rounds N] [--output FILE.json] [DECK [section.key=value …]]
 # --hosts: one rank on each, the first ones for fewer ranks, as inside of tests/network/hosts.sh, which makes hosts and a slow link:
 #   bash tests/network/hosts.sh --rate 1gbit bash jobs/prediction.sh --hosts north,south --ranks 2 tests/network/overlap.yaml …
@@ -58,7 +58,7 @@ for ((round = 1; round <= rounds; ++round)); do
       quietly "$trireme" plan "$deck" "${common[@]}" run.directory="$folder" $overrides --ranks "$count" --hosts "$([[ $hosts ]] && echo "$count" || echo 1)" \
         --machine "$place/machine.yaml" --json "$place/$name.json"
       launch "$count" "$trireme" "$deck" "${common[@]}" run.directory="$place/$name" run.steps="$steps" data.cache="$folder/tokens" \
-        optimizer.schedule.warmup_steps=0 checkpoint.every_steps=0 evaluate.every_steps=0 sample.every_steps=0 $overrides
+        optimizer.schedule.warmup_steps=0 checkpoint.every_steps="$steps" evaluate.every_steps=0 sample.every_steps=0 $overrides
     done
   done
 done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted beside measured steps, from the file that jobs/prediction.sh writes: a Markdown table."""
+"""Predicted beside measured steps and checkpoints, from the file that jobs/prediction.sh writes: a Markdown table."""
 
 import json
 
@@ -9,16 +9,16 @@ from .prediction_record import FILETYPE, VERSION
 from .run_file import RunFileError
 from .texts import number
 
-HEADINGS = ("ranks", "setting", "predicted", "measured", "error", "errors of rounds", "exposed: predicted", "measured")
+HEADINGS = ("ranks", "what", "predicted", "measured", "error", "errors of rounds", "exposed: predicted", "measured")
 
 
 class Case:
-    """One number of ranks and one setting over all rounds. `errors`: of each round, predicted over measured less one, since a machine's
+    """A step with one setting, or a checkpoint, on one number of ranks, over all rounds. `errors`: of each round, predicted over measured less one, since a machine's
     pace changes from round to round; `error` is their median."""
 
-    def __init__(self, ranks, setting, rows):
-        self.ranks, self.setting = ranks, setting
-        take = lambda name: np.array([row[name] for row in rows])  # noqa: E731
+    def __init__(self, ranks, what, rows):
+        self.ranks, self.what = ranks, what
+        take = lambda name: np.array([row[name] for row in rows if name in row])  # noqa: E731
         self.predicted, self.measured = take("predicted_s"), take("measured_s")
         self.measured_low, self.measured_high = take("measured_low_s"), take("measured_high_s")
         self.predicted_exposed, self.measured_exposed = take("predicted_exposed_s"), take("measured_exposed_s")
@@ -26,9 +26,9 @@ class Case:
         self.error = float(np.median(self.errors))
 
     def cells(self):
-        middle = lambda values: f"{number(1e3 * np.median(values), 4)} ms"  # noqa: E731
+        middle = lambda values: f"{number(1e3 * np.median(values), 4)} ms" if len(values) else "-"  # noqa: E731
         each = f"{100 * min(self.errors):+.1f} … {100 * max(self.errors):+.1f} %"
-        return [str(self.ranks), self.setting, middle(self.predicted), middle(self.measured), f"{100 * self.error:+.1f} %", each,
+        return [str(self.ranks), self.what, middle(self.predicted), middle(self.measured), f"{100 * self.error:+.1f} %", each,
                 middle(self.predicted_exposed), middle(self.measured_exposed)]
 
 
@@ -44,8 +44,9 @@ class Prediction:
             if found.get("version") != VERSION:
                 raise RunFileError(f"{path}: version {found.get('version')}, this program reads {VERSION}")
             self.facts = found["facts"]
-            kinds = sorted({(row["ranks"], row["setting"]) for row in found["rows"]}, key=lambda kind: (kind[0], -len(kind[1]), kind[1]))
-            self.cases = [Case(*kind, [row for row in found["rows"] if (row["ranks"], row["setting"]) == kind]) for kind in kinds]
+            # Steps before checkpoints.
+            kinds = sorted({(row["ranks"], row["what"]) for row in found["rows"]}, key=lambda kind: (kind[0], -len(kind[1]), kind[1]))
+            self.cases = [Case(*kind, [row for row in found["rows"] if (row["ranks"], row["what"]) == kind]) for kind in kinds]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunFileError(f"{path}: cannot be read: {error}") from error
 

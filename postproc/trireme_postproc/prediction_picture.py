@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of predictions: predicted over measured time of a step, with the line on which both are equal and 10 % on either side."""
+"""The picture of predictions: predicted over measured times of steps and checkpoints, with the line on which both are equal and 10 % on either side."""
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
@@ -36,9 +36,9 @@ def _times(axes, cases):
         axis.set_major_locator(LogLocator(subs=subs))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("measured step [ms]: medians of runs, quartiles of steps")
-    axes.set_ylabel("predicted step [ms]")
-    axes.set_title("Time of a step")
+    axes.set_xlabel("measured [ms]: of each run, the median and quartiles of its steps, and its checkpoint")
+    axes.set_ylabel("predicted [ms]")
+    axes.set_title("Times of steps and checkpoints")
     axes.legend(loc="upper left")
 
 
@@ -56,7 +56,7 @@ def _errors(axes, cases):
 
 
 def _name(case):
-    return f"{case.ranks} {'rank' if case.ranks == 1 else 'ranks'}, {case.setting}"
+    return f"{case.ranks} {'rank' if case.ranks == 1 else 'ranks'}, {case.what}"
 
 
 def plot_prediction(prediction, output):

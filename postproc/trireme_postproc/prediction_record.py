@@ -3,8 +3,9 @@
 
 FOLDER/ROUND/RANKS has SETTING.json, a plan with its scaling, and SETTING, the run directory, for every setting.
 
-The file: filetype, version, every NAME=VALUE in `facts`, and `rows` of round, ranks, setting, predicted and measured seconds of a step
-(measured: the median over the steps after the warm-up, and quartiles), and seconds of it that are exposed.
+The file: filetype, version, every NAME=VALUE in `facts`, and `rows` of round, ranks, what (`step, SETTING` or `checkpoint`), predicted and
+measured seconds. Of steps, measured are the median over those after the warm-up, and quartiles, and predicted and measured are the seconds
+that are exposed as well; of checkpoints, the newest of the run, from its begin until it is on the disk.
 """
 
 import glob
@@ -18,23 +19,27 @@ from .run_file import RunFile, RunFileError
 from .scaling import WARM_UP
 
 FILETYPE = "trireme-prediction"
-VERSION = 1
+VERSION = 2
 
 
-def _row(path, round_number, ranks):
-    setting = os.path.basename(path)[: -len(".json")]
+def _rows(path, round_number, ranks):
     with open(path, encoding="utf-8") as file:
-        found = [row["strong"] for row in json.load(file)["scaling"] if row["ranks"] == ranks]
-    if not found or found[0] is None:
+        found = [row for row in json.load(file)["scaling"] if row["ranks"] == ranks]
+    if not found or found[0]["strong"] is None:
         raise RunFileError(f"{path}: predicts nothing for {ranks} ranks")
-    steps = RunFile(path[: -len(".json")]).steps
-    seconds = steps["seconds"].values[WARM_UP:]
+    step, run = found[0]["strong"], RunFile(path[: -len(".json")])
+    seconds = run.steps["seconds"].values[WARM_UP:]
     if not len(seconds):
         raise RunFileError(f"{path}: its run has no steps after the first {WARM_UP}: run more")
     low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
-    return {"round": round_number, "ranks": ranks, "setting": setting, "predicted_s": found[0]["step_s"],
-            "predicted_exposed_s": found[0]["exposed_s"], "measured_s": middle, "measured_low_s": low, "measured_high_s": high,
-            "measured_exposed_s": float(np.median(steps["exposed_s"].values[WARM_UP:]))}
+    common = {"round": round_number, "ranks": ranks}
+    yield common | {"what": f"step, {os.path.basename(path)[: -len('.json')]}", "predicted_s": step["step_s"], "measured_s": middle,
+                    "measured_low_s": low, "measured_high_s": high, "predicted_exposed_s": step["exposed_s"],
+                    "measured_exposed_s": float(np.median(run.steps["exposed_s"].values[WARM_UP:]))}
+    if found[0]["checkpoint_s"] is not None and "write_s" in run.checkpoints:
+        written = float(run.checkpoints["write_s"].values[-1])
+        yield common | {"what": "checkpoint", "predicted_s": found[0]["checkpoint_s"], "measured_s": written, "measured_low_s": written,
+                        "measured_high_s": written}
 
 
 def gather(folder, output, facts):
@@ -42,7 +47,7 @@ def gather(folder, output, facts):
     rows = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "*", "*.json"))):
         ranks, round_number = (int(os.path.basename(part)) for part in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))))
-        rows.append(_row(path, round_number, ranks))
+        rows.extend(_rows(path, round_number, ranks))
     if not rows:
         raise RunFileError(f"{folder}: has no predictions")
     with open(output, "w", encoding="utf-8") as file:

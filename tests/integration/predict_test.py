@@ -133,7 +133,7 @@ class Prediction(TrainingTest):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         with open(output, encoding="utf-8") as file:
             rows = json.load(file)["rows"]
-        self.assertEqual(sorted((row["ranks"], row["setting"]) for row in rows),
-                         [(ranks, setting) for ranks in (1, 2) for setting in ("no overlap", "overlap")])
+        self.assertEqual(sorted((row["ranks"], row["what"]) for row in rows),
+                         [(ranks, what) for ranks in (1, 2) for what in ("checkpoint", "checkpoint", "step, no overlap", "step, overlap")])
         self.assertGreater(min(min(row["predicted_s"], row["measured_s"]) for row in rows), 0)
         self.assertTrue(os.path.exists(self.path("prediction.png")) and os.path.exists(self.path("prediction.md")))
