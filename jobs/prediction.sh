@@ -3,7 +3,8 @@
 # How far predictions are from measurements on this machine: for each number of ranks `bench reduce --fit` measures the machine, `plan
 # --machine` predicts the step and the checkpoint, and runs are timed, with overlap and without, in rounds that take turns; each writes one
 # checkpoint, after its last step. A Markdown table, a JSON file with every value, and a picture. Needs a build, h5py and matplotlib; CPUs only.
-#   usage: bash jobs/prediction.sh [--ranks N,…] [--hosts NAME,…] [--steps N] [--rounds N] [--output FILE.json] [DECK [section.key=value …]]
+#   usage: bash jobs/prediction.sh [--ranks N,…] [--hosts NAME,…] [--per-rank N] [--steps N] [--rounds N] [--output FILE.json] [DECK [section.key=value …]]
+# --per-rank: weak scaling, batch.sequences is N for each rank; else the deck's batch is divided over the ranks (strong scaling).
 # --hosts: one rank on each, the first ones for fewer ranks, as inside of tests/network/hosts.sh, which makes hosts and a slow link:
 #   bash tests/network/hosts.sh --rate 1gbit bash jobs/prediction.sh --hosts north,south --ranks 2 tests/network/overlap.yaml …
 set -euo pipefail
@@ -11,14 +12,15 @@ here=$(dirname "${BASH_SOURCE[0]}")/..
 [ -f "$here/jobs/prediction.sh" ] || here=${SLURM_SUBMIT_DIR:?} # sbatch runs a copy of this file
 cd "$here"
 
-ranks=1,2,4 hosts="" steps=40 rounds=3 output=runs/prediction.json
+ranks=1,2,4 hosts="" per_rank="" steps=40 rounds=3 output=runs/prediction.json
 usage() { sed -n 's/^#   usage: //p' "$0" >&2 && exit 2; }
 while [[ ${1:-} == --* ]]; do
   [[ $# -ge 2 ]] || usage
   case $1 in
-    --steps | --rounds)
+    --steps | --rounds | --per-rank)
       [[ $2 =~ ^[1-9][0-9]*$ ]] || usage
-      declare "${1#--}=$2"
+      name=${1#--}
+      declare "${name//-/_}=$2"
       ;;
     --ranks)
       [[ $2 =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$ ]] || usage
@@ -52,12 +54,13 @@ for ((round = 1; round <= rounds; ++round)); do
     echo "round $round of $rounds: $count ranks" >&2
     place=$folder/$round/$count
     mkdir -p "$place"
-    launch "$count" "$trireme" bench reduce "$deck" "${common[@]}" run.directory="$folder" data.cache="$folder/tokens" --fit "$place/machine.yaml"
+    words=("${common[@]}" ${per_rank:+"batch.sequences=$((per_rank * count))"})
+    launch "$count" "$trireme" bench reduce "$deck" "${words[@]}" run.directory="$folder" data.cache="$folder/tokens" --fit "$place/machine.yaml"
     for setting in "${settings[@]}"; do
       IFS='|' read -r name overrides <<<"$setting"
-      quietly "$trireme" plan "$deck" "${common[@]}" run.directory="$folder" $overrides --ranks "$count" --hosts "$([[ $hosts ]] && echo "$count" || echo 1)" \
+      quietly "$trireme" plan "$deck" "${words[@]}" run.directory="$folder" $overrides --ranks "$count" --hosts "$([[ $hosts ]] && echo "$count" || echo 1)" \
         --machine "$place/machine.yaml" --json "$place/$name.json"
-      launch "$count" "$trireme" "$deck" "${common[@]}" run.directory="$place/$name" run.steps="$steps" data.cache="$folder/tokens" \
+      launch "$count" "$trireme" "$deck" "${words[@]}" run.directory="$place/$name" run.steps="$steps" data.cache="$folder/tokens" \
         optimizer.schedule.warmup_steps=0 checkpoint.every_steps="$steps" evaluate.every_steps=0 sample.every_steps=0 $overrides
     done
   done
@@ -65,5 +68,5 @@ done
 
 processor=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
 python -m trireme_postproc.prediction_record "$folder" "$output" "machine=${processor:-$(uname -m)}, $(nproc) CPUs, load $(cut -d ' ' -f 1 /proc/loadavg) at the end" \
-  "deck=$deck ${common[*]}" "link=${TRIREME_LINK:-${hosts:-shared memory}}" "steps=$steps" "rounds=$rounds" "trireme=$("$trireme" --version | head -n 1)"
+  "deck=$deck ${common[*]}" "link=${TRIREME_LINK:-${hosts:-shared memory}}" ${per_rank:+"sequences per rank=$per_rank"} "steps=$steps" "rounds=$rounds" "trireme=$("$trireme" --version | head -n 1)"
 python -m trireme_postproc.cli prediction "$output" | tee "${output%.json}.md"

@@ -36,7 +36,7 @@ def _times(axes, cases):
         axis.set_major_locator(LogLocator(subs=subs))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("measured [ms]: of each run, the median and quartiles of its steps, and its checkpoint")
+    axes.set_xlabel("measured [ms]: steps with quartiles, checkpoints")
     axes.set_ylabel("predicted [ms]")
     axes.set_title("Times of steps and checkpoints")
     axes.legend(loc="upper left")

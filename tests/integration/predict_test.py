@@ -127,12 +127,14 @@ class Prediction(TrainingTest):
     def test_the_script_compares_prediction_and_measurement(self):
         script = os.path.join(HERE, "..", "..", "jobs", "prediction.sh")
         output = self.path("prediction.json")
-        done = subprocess.run(["bash", script, "--steps", "5", "--rounds", "1", "--ranks", "1,2", "--output", output, DECK, BATCH,
+        done = subprocess.run(["bash", script, "--steps", "5", "--rounds", "1", "--ranks", "1,2", "--per-rank", "4", "--output", output, DECK,
                                f"data.train.text=[{self.text}]"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         with open(output, encoding="utf-8") as file:
-            rows = json.load(file)["rows"]
+            found = json.load(file)
+        rows = found["rows"]
+        self.assertEqual(found["facts"]["sequences per rank"], "4")
         self.assertEqual(sorted((row["ranks"], row["what"]) for row in rows),
                          [(ranks, what) for ranks in (1, 2) for what in ("checkpoint", "checkpoint", "step, no overlap", "step, overlap")])
         self.assertGreater(min(min(row["predicted_s"], row["measured_s"]) for row in rows), 0)
