@@ -80,7 +80,7 @@ emulator=(qemu-aarch64 -L "$sysroot")
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 HWLOC_COMPONENTS=-gl
 for test in "${tests[@]}"; do
   echo "aarch64: test_$test"
-  (cd tests/"$test" && "${emulator[@]}" "$OLDPWD/$build/build/test_$test" --gtest_brief=1) || status=1
+  (cd $build/build && "${emulator[@]}" "./test_$test" --gtest_brief=1) || status=1
 done
 
 runs=$(mktemp -d)
