@@ -76,10 +76,14 @@ class Tune(TrainingTest):
         for key, value in report["runs"][report["chosen"]]["values"].items():
             if value != report["runs"][0]["values"][key]:
                 self.assertRegex(text, re.escape(f"{key.split('.')[1]}: {value}"))
-        # Nothing else was left, and the deck trains.
+        # Nothing else was left.
         self.assertEqual(sorted(os.listdir(self.folder)), ["deck.yaml", "text", "tuned.json", "tuned.yaml"])
-        trained = start(self.path("tuned.yaml"), ranks=2)
-        self.assertEqual(trained.code, 0, trained)
+        # A run that began with the deck goes on with the tuned one, and with all other values that were considered last.
+        for steps, deck, values in ((4, self.deck, {}), (8, self.path("tuned.yaml"), {}), (12, self.deck, report["runs"][-1]["values"])):
+            trained = start(deck, f"run.steps={steps}", "optimizer.schedule.steps=12", *(f"{key}={value}" for key, value in values.items()), ranks=2)
+            self.assertEqual(trained.code, 0, trained)
+            self.assertEqual("resumed from" in trained.out, steps > 4, trained)
+        self.assertEqual(self.column("step", "steps"), list(range(1, 13)))
 
     def test_the_same_bits_on_demand(self):
         report, _, _ = self.tuned("--same-bits", ranks=3)
