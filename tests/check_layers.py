@@ -3,8 +3,8 @@
 """Checks the rules of the source tree that no compiler checks.
 
 The floors are those of the table of rooms in docs/architecture.md: a room includes only rooms on lower floors, links what it includes, and
-third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner, and no function of
-MPI that is newer than MPI 3.1, which is all that Open MPI 4.1 has.
+third-party libraries stay in the rooms that own them. Besides: file sizes, the SPDX line, no open end without an owner, no function of
+MPI that is newer than MPI 3.1, which is all that Open MPI 4.1 has, and fmt::join with its header of fmt 11.
 
 usage: check_layers.py [PROJECT_DIR]     prints one line per finding, exit code 1 when there is any
        check_layers.py --self-test       builds a house that breaks every rule and demands every finding
@@ -125,6 +125,8 @@ def check_files(root, found, warned):
                 newer = AFTER_MPI_3_1.search(line) if path.suffix in SOURCES else None
                 if newer:
                     found.append(f"{shown}:{number}: {newer.group()} is not in MPI 3.1")
+                if "fmt::join" in line and path.suffix in SOURCES and "#include <fmt/ranges.h>" not in lines:
+                    found.append(f"{shown}:{number}: fmt::join without <fmt/ranges.h>, where it is from fmt 11 on")
 
 
 def check(root):
@@ -149,6 +151,7 @@ def self_test():
         "src/ops/long.cpp": spdx + "\n" * HARD_LINES,
         "src/ops/wide.hpp": spdx + "\n" * HEADER_LINES,
         "src/ops/new_mpi.cpp": spdx + "MPI_Allreduce_init(MPI_Bcast_c(MPI_Send_init(MPI_Comm_f2c(MPI_Init_thread()))));\nMPI_Session session;\n",
+        "src/ops/joined.cpp": spdx + 'fmt::join(words, ", ");\n',
         "src/h5/file.hpp": spdx + '#include "ops/x.hpp"\n',
         "src/attic/x.hpp": spdx,
         "src/main.cpp": spdx + '#include "ops/x.hpp"\n#include <CLI/CLI.hpp>\n',
@@ -158,6 +161,7 @@ def self_test():
         '"bare.hpp" does not name its room', "'nowhere' is no room", "without linking trireme::h5", "h5 (floor 1) includes ops (floor 2)",
         "src/ops/x.hpp:1: the SPDX line", "src/ops/x.hpp:2: an open end", "long.cpp: 601 lines", "<CLI/CLI.hpp> belongs to cli",
         "new_mpi.cpp:2: MPI_Allreduce_init is not in MPI 3.1", "new_mpi.cpp:3: MPI_Session is not in MPI 3.1",
+        "joined.cpp:2: fmt::join without <fmt/ranges.h>",
     ]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include "ops/attention_backend.hpp"

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 
 #include "base/log.hpp"
 

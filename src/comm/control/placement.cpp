@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
 

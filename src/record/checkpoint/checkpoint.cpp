@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include "base/error.hpp"
 
 #include "comm/control/together.hpp"
