@@ -60,12 +60,11 @@ std::string whole_usage() {
 }
 
 std::string explanation_of(const Verb& verb, const CLI::App& command) {
-  const std::string help = command.help();  // usage, positionals, options
-  const auto options = help.find("\nPositionals:");
-  const auto only_options = help.find("\nOptions:");
-  const auto begin = std::min(options, only_options);
-  return fmt::format("usage: {}\n{}\n{}", usage_of(verb), verb.help,
-                     begin == std::string::npos ? "" : help.substr(begin));
+  // The parts of CLI11's help below its usage, which is our own. Its headings differ between versions.
+  const CLI::Formatter formatter;
+  return fmt::format("usage: {}\n{}\n{}{}", usage_of(verb), verb.help,
+                     formatter.make_positionals(&command),
+                     formatter.make_groups(&command, CLI::AppFormatMode::Normal));
 }
 
 /// The first words of the verbs.
