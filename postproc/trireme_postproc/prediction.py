@@ -13,8 +13,8 @@ HEADINGS = ("ranks", "what", "predicted", "measured", "error", "errors of rounds
 
 
 class Case:
-    """A step with one setting, or a checkpoint, on one number of ranks, over all rounds. `errors`: of each round, predicted over measured less one, since a machine's
-    pace changes from round to round; `error` is their median."""
+    """A step with one setting, or a checkpoint, on one number of ranks, over all rounds. `errors`: of each round, predicted over measured
+    less one, since a machine's pace changes from round to round; `error` is their median."""
 
     def __init__(self, ranks, what, rows):
         self.ranks, self.what = ranks, what

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of predictions: predicted over measured times of steps and checkpoints, with the line on which both are equal and 10 % on either side."""
+"""The picture of predictions: predicted over measured times of steps and checkpoints, with the line on which both are equal and 10 % on
+either side."""
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator

@@ -48,6 +48,7 @@
 #include "base/log.hpp"
 
 #include "layout/config.hpp"
+#include "layout/residency.hpp"
 
 #include "comm/control/world.hpp"
 
@@ -66,7 +67,7 @@ struct Combination {
   layout::Shard shard = layout::Shard::none;
   int replicas = 1;
   bool reshard_after_forward = true;
-  std::int64_t prefetch = 1;
+  std::int64_t prefetch = layout::GatherOptions{}.prefetch;
   reduce::ReduceEvery reduce_every = reduce::ReduceEvery::automatic;
   bool overlap_gradients = false;
   bool overlap_parameters = false;

@@ -7,13 +7,10 @@
 
 #include "base/error.hpp"
 
+#include "ops/cuda/loader.hpp"
+
 namespace trireme::ops {
 namespace {
-
-std::string words_of_loader() {
-  const char* why = dlerror();
-  return why == nullptr ? "no reason given" : why;
-}
 
 /// The library's function of that name, whose type is that of the one in the header.
 template <class Function>

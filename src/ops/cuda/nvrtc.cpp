@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "ops/cuda/loader.hpp"
+
 namespace trireme::ops {
 namespace {
 
@@ -16,11 +18,10 @@ struct Closes {
 using Opened = std::unique_ptr<void, Closes>;
 
 std::string without(const std::string& library) {
-  const char* why = dlerror();
   return fmt::format(
       "cuDNN compiles with NVRTC, and {} cannot be opened ({}): add its folder to LD_LIBRARY_PATH "
       "(CUDA's lib64, or nvidia/cu13/lib or nvidia/cuda_nvrtc/lib of a Python environment)",
-      library, why == nullptr ? "no reason given" : why);
+      library, words_of_loader());
 }
 
 }  // namespace
