@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a waiter learns from messages that arrive at a given pace. Time is calculated, not measured.
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "comm/control/progress.hpp"
+
+namespace trireme::comm {
+namespace {
+
+/// A waiter as in Progress: spinning lasts for 60 us, and a sleep 50 us longer than asked for.
+class Waiter {
+ public:
+  /// Waits for a message that comes after `us`. Returns whether it slept at once.
+  bool wait(int us) {
+    const int at_once_us = usual_.nap_us();
+    const int spun_us = at_once_us > 0 ? 0 : 60;
+    int slept_us = 0, naps = 0;
+    while (spun_us + slept_us < us) {
+      slept_us += std::max(at_once_us, 20) + 50;
+      ++naps;
+    }
+    usual_.ended(naps, slept_us);
+    return at_once_us > 0;
+  }
+  /// Of `messages`, how many were waited for by sleeping at once.
+  int slept_at_once(int messages, int us) {
+    int count = 0;
+    for (int i = 0; i < messages; ++i) count += wait(us) ? 1 : 0;
+    return count;
+  }
+  [[nodiscard]] int nap_us() const { return usual_.nap_us(); }
+
+ private:
+  UsualWait usual_;
+};
+
+TEST(UsualWait, SpinsWhereMessagesComeFast) {
+  for (const int us : {1, 10, 60, 100}) EXPECT_EQ(Waiter().slept_at_once(1000, us), 0) << us;
+}
+
+TEST(UsualWait, SleepsAtOnceWhereMessagesTakeLong) {
+  for (const int us : {250, 500, 1000, 100'000}) {
+    Waiter waiter;
+    waiter.slept_at_once(6, us);
+    EXPECT_EQ(waiter.slept_at_once(1000, us), 1000) << us;
+    EXPECT_LE(waiter.nap_us(), 300);
+  }
+}
+
+TEST(UsualWait, TakesAFewLongWaitsForNoSlowLink) {
+  Waiter waiter;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(waiter.slept_at_once(3, 5000), 0);
+    EXPECT_EQ(waiter.slept_at_once(8, 5), 0);
+  }
+}
+
+TEST(UsualWait, SpinsAgainWhenMessagesComeFaster) {
+  Waiter waiter;
+  waiter.slept_at_once(100, 500);
+  ASSERT_GT(waiter.nap_us(), 0);
+  EXPECT_LE(waiter.slept_at_once(1000, 5), 8);
+  EXPECT_EQ(waiter.nap_us(), 0);
+}
+
+}  // namespace
+}  // namespace trireme::comm
