@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # How far predictions are from measurements on this machine: for each number of ranks `bench reduce --fit` measures the machine, `plan
-# --machine` predicts the step and the checkpoint, and runs are timed, with overlap and without, in rounds that take turns; each writes one
-# checkpoint, after its last step. A Markdown table, a JSON file with every value, and a picture. Needs a build, h5py and matplotlib; CPUs only.
+# --machine` predicts the step and the checkpoint, and runs are timed, with overlap and without, in rounds that take turns; each writes
+# about five checkpoints beside its steps, at most one in 5 steps. A Markdown table, a JSON file with every value, and a picture. Needs a build, h5py and matplotlib; CPUs only.
 #   usage: bash jobs/prediction.sh [--ranks N,…] [--hosts NAME,…] [--per-rank N] [--steps N] [--rounds N] [--output FILE.json] [DECK [section.key=value …]]
 # --per-rank: weak scaling, batch.sequences is N for each rank; else the deck's batch is divided over the ranks (strong scaling).
 # --hosts: one rank on each, the first ones for fewer ranks, as inside of tests/network/hosts.sh, which makes hosts and a slow link:
@@ -34,6 +34,7 @@ while [[ ${1:-} == --* ]]; do
 done
 deck=${1:-input/quickstart.yaml}
 common=("${@:2}" run.device=cpu)
+every=$((steps >= 25 ? steps / 5 : 5)) # a checkpoint lengthens the steps beside it: the median leaves these out
 mkdir -p "$(dirname "$output")"
 folder=$(mktemp -d -p "$(dirname "$output")") # where every host of a job can read it
 trap 'rm -rf "$folder"' EXIT
@@ -61,7 +62,7 @@ for ((round = 1; round <= rounds; ++round)); do
       quietly "$trireme" plan "$deck" "${words[@]}" run.directory="$folder" $overrides --ranks "$count" --hosts "$([[ $hosts ]] && echo "$count" || echo 1)" \
         --machine "$place/machine.yaml" --json "$place/$name.json"
       launch "$count" "$trireme" "$deck" "${words[@]}" run.directory="$place/$name" run.steps="$steps" data.cache="$folder/tokens" \
-        optimizer.schedule.warmup_steps=0 checkpoint.every_steps="$steps" evaluate.every_steps=0 sample.every_steps=0 $overrides
+        optimizer.schedule.warmup_steps=0 checkpoint.every_steps="$every" evaluate.every_steps=0 sample.every_steps=0 $overrides
     done
   done
 done

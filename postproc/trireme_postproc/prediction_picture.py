@@ -37,7 +37,7 @@ def _times(axes, cases):
         axis.set_major_locator(LogLocator(subs=subs))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("measured [ms]: steps with quartiles, checkpoints")
+    axes.set_xlabel("measured [ms], with quartiles")
     axes.set_ylabel("predicted [ms]")
     axes.set_title("Times of steps and checkpoints")
     axes.legend(loc="upper left")

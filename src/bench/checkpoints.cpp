@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
+#include <omp.h>
 
 #include "base/quantile.hpp"
 #include "base/view.hpp"
@@ -24,11 +27,16 @@ constexpr const char* states[] = {"master", "moment1", "moment2"};
 constexpr std::int64_t num_states = std::ssize(states);
 constexpr int num_checkpoints = 5;  // of each size
 constexpr std::int64_t many_parameters = 128;
+constexpr std::int64_t little_bytes = 8 << 20;
 constexpr std::int64_t most_bytes = 192 << 20;
 
 struct MadeUp {
   std::int64_t parameters = 1;
   std::int64_t elements = 1;  ///< of each parameter
+
+  MadeUp(std::int64_t num_parameters, std::int64_t all_bytes)
+      : parameters(num_parameters),
+        elements(all_bytes / (num_parameters * num_states * std::int64_t{sizeof(float)})) {}
 
   [[nodiscard]] double tensors() const { return static_cast<double>(parameters * num_states); }
   [[nodiscard]] double bytes() const {
@@ -43,7 +51,31 @@ layout::Plan plan_of(const MadeUp& state, int ranks) {
   return {table, {.ranks = ranks}};
 }
 
-/// Seconds of a checkpoint, the median.
+/// As many bytes as a record gets between two checkpoints; a checkpoint syncs them first.
+void append_rows(const std::string& record) {
+  const std::string rows(std::size_t{64} << 10U, 'r');
+  std::ofstream(record, std::ios::app) << rows;
+}
+
+/// Keeps all threads of all ranks computing until the threads of all of them have written.
+void compute_beside(const record::CheckpointWriter& writer, comm::World& world) {
+  constexpr std::int64_t numbers = 1 << 21;  // 8 MiB of each thread, read and written by a pass
+  constexpr int passes = 24;
+  std::vector<float> values(static_cast<std::size_t>(numbers * omp_get_max_threads()), 1.0F);
+  double busy = 0;
+  do {
+#pragma omp parallel for schedule(static)
+    for (int thread = 0; thread < omp_get_max_threads(); ++thread)
+      for (int pass = 0; pass < passes; ++pass)
+        for (std::int64_t i = numbers * thread; i < numbers * (thread + 1); ++i) {
+          float& x = values[static_cast<std::size_t>(i)];
+          x = x * 0.5F + 0.5F;
+        }
+    busy = writer.busy() ? 1 : 0;
+  } while (comm::largest_of_ranks(world, std::array{busy}).front() > 0);
+}
+
+/// Seconds of a checkpoint beside compute, the median.
 double seconds_of(const MadeUp& state, comm::World& world, const std::string& run_directory) {
   const layout::Plan plan = plan_of(state, world.size());
   std::vector<float> values(static_cast<std::size_t>(state.elements), 1.0F);
@@ -58,8 +90,14 @@ double seconds_of(const MadeUp& state, comm::World& world, const std::string& ru
   record::CheckpointWriter writer(run_directory, plan, record::Retention(1, 0), world);
   std::vector<double> seconds;
   for (int step = 1; step <= num_checkpoints; ++step) {
+    comm::on_first_rank(world, [&] { append_rows(run_directory + "/run.h5"); });
     writer.start({.step = step, .model = {}, .more = {}}, mine);
-    const double mine_s = writer.finish().seconds;
+    std::optional<record::SavedCheckpoint> saved;
+    do {
+      compute_beside(writer, world);
+      saved = writer.advance();
+    } while (!saved);
+    const double mine_s = saved->seconds;
     seconds.push_back(comm::largest_of_ranks(world, std::array{mine_s}).front());
   }
   return median(seconds);
@@ -68,9 +106,8 @@ double seconds_of(const MadeUp& state, comm::World& world, const std::string& ru
 }  // namespace
 
 CheckpointCost measure_checkpoints(comm::World& world, const std::string& directory) {
-  const MadeUp one, many{many_parameters, 1};
-  const MadeUp large{many_parameters,
-                     most_bytes / (many_parameters * num_states * std::int64_t{sizeof(float)})};
+  const MadeUp one(1, little_bytes), many(many_parameters, little_bytes),
+      large(many_parameters, most_bytes);
   std::vector<double> seconds;
   for (const MadeUp& state : {one, many, large}) {
     const comm::TemporaryDirectory run(world, directory);
@@ -78,8 +115,9 @@ CheckpointCost measure_checkpoints(comm::World& world, const std::string& direct
   }
   CheckpointCost cost;
   cost.tensor_s = std::max(0.0, (seconds[1] - seconds[0]) / (many.tensors() - one.tensors()));
-  cost.latency_s = std::max(0.0, seconds[0] - one.tensors() * cost.tensor_s);
   cost.bytes_per_s = (large.bytes() - many.bytes()) / std::max(seconds[2] - seconds[1], 1e-6);
+  cost.latency_s =
+      std::max(0.0, seconds[0] - one.tensors() * cost.tensor_s - one.bytes() / cost.bytes_per_s);
   return cost;
 }
 

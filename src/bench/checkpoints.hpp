@@ -3,9 +3,11 @@
 // hashes, its HDF5 files, its manifest and every fsync included. Made-up state of three sizes gives
 // a time for any checkpoint, for each tensor (a parameter in one state) and for each byte.
 //
-// 1. All ranks write at the same time, equal parts, as those of a run do.
-// 2. Little is written, at most 192 MiB: what a file system takes longer for when its buffers are
-//    full is not in the rate.
+// 1. All ranks write at the same time, equal parts, as those of a run do, and beside threads that
+//    compute, as beside a run's steps: where these leave no core free, a small checkpoint takes
+//    twice as long as one that the run waits for.
+// 2. From 8 to 192 MiB are written: what a file system takes longer for when its buffers are full
+//    is not in the rate, and smaller checkpoints take less than is said.
 #pragma once
 
 #include <string>
@@ -20,7 +22,7 @@ struct CheckpointCost {
   double bytes_per_s = 0;  ///< of all ranks together
 };
 
-/// Medians over repetitions. Writes into a directory inside of `directory`, and removes it.
+/// Medians over repetitions, on the threads that OpenMP has. Writes into a directory inside of `directory`, and removes it.
 /// Collective; the same on every rank. Throws StorageError.
 CheckpointCost measure_checkpoints(comm::World& world, const std::string& directory);
 

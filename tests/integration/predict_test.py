@@ -127,7 +127,7 @@ class Prediction(TrainingTest):
     def test_the_script_compares_prediction_and_measurement(self):
         script = os.path.join(HERE, "..", "..", "jobs", "prediction.sh")
         output = self.path("prediction.json")
-        done = subprocess.run(["bash", script, "--steps", "5", "--rounds", "1", "--ranks", "1,2", "--per-rank", "4", "--output", output, DECK,
+        done = subprocess.run(["bash", script, "--steps", "12", "--rounds", "1", "--ranks", "1,2", "--per-rank", "4", "--output", output, DECK,
                                f"data.train.text=[{self.text}]"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
