@@ -60,17 +60,17 @@ class Memory(TrainingTest):
                              (2, ("model.family=nanochat",))):
             self.compared(ranks, *words)
 
-    def resident(self, ranks, shard):
+    def resident(self, ranks, shard, precision="fp32"):
         """Peak of a run, less that of a start of next to nothing on as many ranks: within 3 % of the plan."""
         if ranks not in self.nothing:
             self.nothing[ranks] = self.compared(ranks)[1]["peak_resident"]
         # Big enough to stand out against libraries and tokens. The kernel maps 64 KiB around what is read of other ranks: few, large buckets.
         plan, record = self.compared(ranks, "model.channels=768", "model.layers=6", f"batch.sequences={ranks}", "checkpoint.every_steps=0",
-                                     "parallel.bucket_elements=auto", "optimizer.schedule.warmup_steps=0", "record.spans=false", *shard, steps=2)
-        rank = plan["per_rank"]["fp32"]
+                                     "parallel.bucket_elements=auto", "optimizer.schedule.warmup_steps=0", "record.spans=false", *shard, precision=precision, steps=2)
+        rank = plan["per_rank"][precision]
         planned = rank["whole_bytes"] + rank["peer_bytes"]
         found = record["peak_resident"] - self.nothing[ranks]
-        print(f"{ranks} ranks, {' '.join(shard)}: {found} bytes, {100 * (found / planned - 1):+.2f} % of {planned} planned")
+        print(f"{ranks} ranks, {precision}, {' '.join(shard)}: {found} bytes, {100 * (found / planned - 1):+.2f} % of {planned} planned")
         self.assertGreater(planned, 2 * self.nothing[ranks])
         self.assertLess(abs(found - planned), 0.03 * planned)
         return found
@@ -89,9 +89,12 @@ class Memory(TrainingTest):
                 self.assertLess(optimizer, none)
                 self.assertLess(gradients, optimizer)
                 self.assertLess(parameters, min(gradients, kept))
-        for ranks, words in ((2, ("parallel.shard=optimizer", "optimizer.moment_dtype=bf16")), (4, ("parallel.shard=parameters", "parallel.replicate=2"))):
-            with self.subTest(ranks=ranks, words=words):
-                self.resident(ranks, words)
+        for ranks, precision, *words in ((2, "fp32", "parallel.shard=optimizer", "optimizer.moment_dtype=bf16"),
+                                         (4, "fp32", "parallel.shard=parameters", "parallel.replicate=2"),
+                                         (2, "bf16", "parallel.shard=optimizer", "parallel.gradient_dtype=bf16"),
+                                         (2, "bf16", "parallel.shard=parameters", "parallel.gradient_dtype=bf16")):
+            with self.subTest(ranks=ranks, precision=precision, words=words):
+                self.resident(ranks, words, precision)
 
     def test_shards_of_gradients_are_held_as_planned(self):
         for ranks, words in ((1, ()), (2, ("parallel.bucket_elements=1",)), (4, ()), (3, ("parallel.gradient_dtype=bf16",)),
