@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # How far predictions are from measurements on this machine: for each number of ranks `bench reduce --fit` measures the machine, `plan
 # --machine` predicts the step and the checkpoint, and runs are timed, with overlap and without, in rounds that take turns; each writes
-# about five checkpoints beside its steps, at most one in 5 steps. A Markdown table, a JSON file with every value, and a picture. Needs a build, h5py and matplotlib; CPUs only.
+# about five checkpoints beside its steps, at most one in 5 steps. A Markdown table, a JSON file with every value, and a picture. Needs a
+# build, h5py and matplotlib; CPUs only.
 #   usage: bash jobs/prediction.sh [--ranks N,…] [--hosts NAME,…] [--per-rank N] [--steps N] [--rounds N] [--output FILE.json] [DECK [section.key=value …]]
 # --per-rank: weak scaling, batch.sequences is N for each rank; else the deck's batch is divided over the ranks (strong scaling).
 # --hosts: one rank on each, the first ones for fewer ranks, as inside of tests/network/hosts.sh, which makes hosts and a slow link:
