@@ -45,7 +45,8 @@ trireme=${TRIREME:-build/trireme}
 python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
 
 plan() { # file, ranks, overrides
-  "$trireme" plan "$deck" "${common[@]}" "${@:3}" --ranks "$2" ${hosts:+--hosts "$2"} --json "$1" >"$folder/log" || { cat "$folder/log" >&2 && exit 1; }
+  "$trireme" plan "$deck" "${common[@]}" "${@:3}" --ranks "$2" ${hosts:+--hosts "$2"} --json "$1" >"$folder/log" ||
+    { cat "$folder/log" >&2 && exit 1; }
 }
 row() { # key, source, quantity, title, claim, ratio claimed, off, on
   (IFS=$'\t' && echo "$*") >>"$folder/rows.tsv"

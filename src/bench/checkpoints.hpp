@@ -22,8 +22,8 @@ struct CheckpointCost {
   double bytes_per_s = 0;  ///< of all ranks together
 };
 
-/// Medians over repetitions, on the threads that OpenMP has. Writes into a directory inside of `directory`, and removes it.
-/// Collective; the same on every rank. Throws StorageError.
+/// Medians over repetitions, on the threads that OpenMP has. Writes into a directory inside of
+/// `directory`, and removes it. Collective; the same on every rank. Throws StorageError.
 CheckpointCost measure_checkpoints(comm::World& world, const std::string& directory);
 
 }  // namespace trireme::bench

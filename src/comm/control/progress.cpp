@@ -18,6 +18,8 @@ constexpr int longest_nap_us = 300;
 /// An estimate from which on spinning is skipped, and one below which the waiter spins again.
 /// Linux adds 50 us to each sleep, so one of 50 us ends as late as spinning.
 constexpr int naps_from_us = 100, spins_below_us = 50;
+/// A long wait raises an estimate to at most its double and this: from 0 to `naps_from_us` in four.
+constexpr int growth_us = 12;
 /// If two turns are further apart than this, the process was stopped in between.
 constexpr std::chrono::seconds longest_gap{1};
 
@@ -29,7 +31,7 @@ void UsualWait::ended(int naps, int us) {
   else if (naps == 1)
     estimate_us_ = estimate_us_ * 3 / 4;  // perhaps it slept too long
   else
-    estimate_us_ = std::min({us, 2 * estimate_us_ + spins_below_us / 4, longest_nap_us});
+    estimate_us_ = std::min({us, 2 * estimate_us_ + growth_us, longest_nap_us});
   naps_at_once_ = estimate_us_ >= (naps_at_once_ ? spins_below_us : naps_from_us);
 }
 
