@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -79,19 +78,15 @@ void compute_beside(const record::CheckpointWriter& writer, comm::World& world) 
 /// Seconds of a checkpoint beside compute, the median.
 double seconds_of(const MadeUp& state, comm::World& world, const std::string& run_directory) {
   const layout::Plan plan = plan_of(state, world.size());
-  const std::int64_t most = state.elements * state.parameters * num_states;
-  const auto values = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(most));
-  const ConstView all(reinterpret_cast<const std::byte*>(values.get()), most, DType::f32);
-  std::int64_t used = 0;
+  std::vector<float> values(static_cast<std::size_t>(state.elements), 1.0F);
+  const ConstView all(reinterpret_cast<const std::byte*>(values.data()), state.elements,
+                      DType::f32);
   std::vector<record::Slab> mine;
   for (const char* name : states)
     for (std::size_t b = 0; b < plan.buckets().size(); ++b)
-      for (const layout::Piece& piece : plan.pieces(static_cast<BucketIndex>(b), world.rank())) {
+      for (const layout::Piece& piece : plan.pieces(static_cast<BucketIndex>(b), world.rank()))
         mine.push_back(
-            {name, piece.parameter, piece.parameter_begin, all.slice(used, piece.elements)});
-        used += piece.elements;
-      }
-  std::fill_n(values.get(), used, 1.0F);  // what other ranks write is never touched here
+            {name, piece.parameter, piece.parameter_begin, all.slice(0, piece.elements)});
   record::CheckpointWriter writer(run_directory, plan, record::Retention(1, 0), world);
   std::vector<double> seconds;
   for (int step = 1; step <= num_checkpoints; ++step) {
