@@ -81,7 +81,7 @@ void Progress::learn() {
 }
 
 void Progress::pause() {
-  ++polls_;
+  polled_ = true;
   const int nap_us = patience_.turn(longest_nap_us, first_ ? 0 : usual_wait_.nap_us());
   if (nap_us == 0)
     return;

@@ -104,7 +104,7 @@ class Progress {
 
   /// A message was completed.
   void moved() {
-    if (polls_ > 0)
+    if (polled_)
       learn();
     first_ = false;
     renew();
@@ -123,7 +123,8 @@ class Progress {
   void learn();
   void renew() {
     patience_.renew();
-    polls_ = naps_ = 0;
+    polled_ = false;
+    naps_ = 0;
     waited_s_ = 0;
     all_were_there_ = false;
   }
@@ -132,9 +133,10 @@ class Progress {
   Watchdog::Lane& lane_;
   Patience patience_;
   UsualWait usual_wait_;
-  int polls_ = 0, naps_ = 0;  // of pause() in the wait under way
-  bool first_ = true;         // no message of the collective has completed yet
-  double waited_s_ = 0;       // from the last completed message to the last check
+  bool polled_ = false;  // by pause(), in the wait under way
+  int naps_ = 0;         // of pause() in it
+  bool first_ = true;    // no message of the collective has completed yet
+  double waited_s_ = 0;  // from the last completed message to the last check
   bool all_were_there_ = false;
   std::atomic<bool> busy_{false};
 };
