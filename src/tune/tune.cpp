@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -29,6 +30,7 @@
 #include "bench/fit.hpp"
 #include "bench/lone_step.hpp"
 #include "deck/check.hpp"
+#include "deck/value.hpp"
 #include "doctor/host_facts.hpp"
 #include "session/machine.hpp"
 #include "session/rank_memory.hpp"
@@ -46,7 +48,7 @@ constexpr std::int64_t largest_message = std::int64_t{64} << 20;
 constexpr double part_of_free_memory = 0.9;
 /// Of the time, for each part; collectives take theirs.
 constexpr double compute_part = 0.25, runs_part = 0.4, again_part = 0.35;
-constexpr int least_steps = 3, most_steps = 15;
+constexpr int most_steps = 15;
 constexpr std::int64_t few_micro_steps = 3;
 
 std::int64_t free_bytes(comm::World& world) {
@@ -90,6 +92,7 @@ class Tuner {
     return session::decide_recompute(job_of(setting), world_, *device_, dtype_);
   }
   [[nodiscard]] std::int64_t lone_bytes(const Setting& setting) const;
+  [[nodiscard]] std::optional<model::RecomputeKey> recompute_that_fits(std::int64_t micro) const;
   void find_ways();
   void find_computes();
   void measure();
@@ -163,24 +166,45 @@ void Tuner::find_computes() {
         "cannot be measured here; use fewer ranks per host or a smaller batch.micro_sequences",
         bytes_text(static_cast<double>(lone_bytes(own_))),
         bytes_text(static_cast<double>(result_.memory_bytes))));
-  const auto fits = [&](std::int64_t micro, const model::RecomputeKey& recompute) {
-    const Setting setting = with(own_, {micro, recompute});
-    return recompute_of(setting).fits && lone_bytes(setting) <= result_.memory_bytes;
-  };
-  std::vector<model::RecomputeKey> ladder{own_.recompute};
-  if (own_.recompute.limit() == nullptr)
-    ladder = {model::Recompute::none, model::Recompute::gelu, model::Recompute::block};
   for (const std::int64_t micro : nearest(micro_batches(config.batch, world_.size(), leaves),
                                           own_.micro_sequences, most_micro_batches)) {
     if (request_.same_bits && micro != own_.micro_sequences)
       continue;
-    for (const model::RecomputeKey& recompute : ladder)
-      if (fits(micro, recompute)) {
-        if (micro != own_.micro_sequences || recompute != own_.recompute)
-          choices_.computes.push_back({micro, recompute});
-        break;
-      }
+    const auto recompute = recompute_that_fits(micro);
+    if (recompute && (micro != own_.micro_sequences || *recompute != own_.recompute))
+      choices_.computes.push_back({micro, *recompute});
   }
+}
+
+/// The deck's limit, or the least recomputation with which a rank of a run and the one that
+/// measures compute fit into the memory: a word, or a limit that leads to it. Nothing where none
+/// does.
+std::optional<model::RecomputeKey> Tuner::recompute_that_fits(std::int64_t micro) const {
+  const auto choice_of = [&](const model::RecomputeKey& key) {
+    return recompute_of(with(own_, {micro, key}));
+  };
+  if (own_.recompute.limit() != nullptr) {
+    const bool fits = choice_of(own_.recompute).fits &&
+                      lone_bytes(with(own_, {micro, own_.recompute})) <= result_.memory_bytes;
+    return fits ? std::optional(own_.recompute) : std::nullopt;
+  }
+  // All three sums have the same activations, so `beside` is what else differs.
+  const Setting any = with(own_, {micro, model::Recompute::block});
+  const std::int64_t all =
+      std::max(lone_bytes(any),
+               subject_.outlook(deck_of(any), {}, world_.size(), result_.hosts).memory_bytes);
+  const std::int64_t beside = std::max<std::int64_t>(0, all - recompute_of(any).bytes);
+  const std::int64_t budget = result_.memory_bytes - beside;
+  if (budget <= 0)
+    return std::nullopt;
+  // Few digits, at most 1/256 less.
+  const auto granule = static_cast<std::int64_t>(
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(budget / 256, 1))));
+  const Bytes limit{budget / granule * granule};
+  const model::RecomputeChoice choice = choice_of(model::RecomputeKey(limit));
+  if (!choice.fits)
+    return std::nullopt;
+  return choice.recompute.list().empty() ? choice.recompute.key() : model::RecomputeKey(limit);
 }
 
 void Tuner::measure() {
@@ -261,8 +285,8 @@ TimedSteps Tuner::steps_for(double seconds, std::size_t blocks) const {
   TimedSteps timed;
   const double step_s = result_.runs.front().candidate.predicted_s;
   const double fit = seconds / (static_cast<double>(blocks) * step_s) - timed.warmups;
-  timed.steps = static_cast<int>(std::clamp(fit, 1.0 * least_steps, 1.0 * most_steps));
-  if (fit < least_steps)
+  timed.steps = static_cast<int>(std::clamp(fit, 1.0, 1.0 * most_steps));
+  if (fit < 1)
     timed.most_micro_steps = few_micro_steps;
   return of_the_first(timed);
 }
@@ -279,8 +303,9 @@ void Tuner::run(std::vector<Candidate> all) {
   const TimedSteps timed = steps_for(runs_part * request_.seconds, rounds * count);
   log_.info(
       "{} settings were predicted, {} of them above memory; running the best {} beside the "
-      "deck's values, {} rounds of {} steps",
-      result_.predicted, result_.too_large, count - 1, rounds, timed.steps);
+      "deck's values, {} rounds of {} {}",
+      result_.predicted, result_.too_large, count - 1, rounds, timed.steps,
+      timed.steps == 1 ? "step" : "steps");
   // Each round begins with another of them.
   for (std::size_t round = 0; round < static_cast<std::size_t>(rounds); ++round)
     for (std::size_t turn = 0; turn < count; ++turn) {
@@ -305,8 +330,8 @@ void Tuner::run_again() {
   constexpr std::size_t blocks_of_a_round = 4;
   const TimedSteps timed =
       steps_for(again_part * request_.seconds, rounds_again * blocks_of_a_round);
-  log_.info("running the best of them once more: {} rounds of {} x {} steps", rounds_again,
-            blocks_of_a_round, timed.steps);
+  log_.info("running the best of them once more: {} rounds of {} x {} {}", rounds_again,
+            blocks_of_a_round, timed.steps, timed.steps == 1 ? "step" : "steps");
   for (int round = 0; round < rounds_again; ++round) {
     const double own_first = time(own, timed);
     const double first = time(other, timed), second = time(other, timed);
@@ -339,13 +364,14 @@ Tuning Tuner::tune() {
   (void)session::decided(job_of(own_), world_, *device_, dtype_);  // throws where nothing fits
   find_ways();
   find_computes();
-  log_.info("measuring {} and {} for {} {}",
-            choices_.computes.size() == 1
-                ? "the deck's micro-batch"
-                : fmt::format("{} micro-batches", choices_.computes.size()),
+  std::string micro_batches;
+  for (const auto& [micro, recompute] : choices_.computes)
+    micro_batches += fmt::format("{}{} (recompute: {})", micro_batches.empty() ? "" : ", ", micro,
+                                 deck::yaml_text(recompute));
+  log_.info("measuring {} and micro-batches of {} sequences for {} {}",
             choices_.ways.size() == 1 ? "a transport"
                                       : fmt::format("{} transports", choices_.ways.size()),
-            world_.size(), world_.size() == 1 ? "rank" : "ranks");
+            micro_batches, world_.size(), world_.size() == 1 ? "rank" : "ranks");
   measure();
   run(predict());
   run_again();

@@ -3,7 +3,8 @@
 // ranks and hosts that it is started on.
 //
 //   measure  this machine, as `bench reduce --fit` does: every transport that works here, and the
-//            deck's step at several micro-batches, each with the least recomputation that fits
+//            deck's step at several micro-batches, each with the least recomputation that fits:
+//            of all blocks, or of as few as the memory demands
 //   predict  the step and the memory of every setting; those that need too much are left out
 //   run      the few with the shortest predicted steps beside the deck's own, in rounds
 //   choose   by what was measured, and never something that is not measurably better (choice.hpp)

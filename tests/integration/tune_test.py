@@ -115,6 +115,20 @@ class Tune(TrainingTest):
             self.assertEqual(run["values"]["model.recompute"], limit)
             self.assertLessEqual(run["memory_bytes"], 1 << 20)
 
+    def test_recomputation_is_the_least_that_fits(self):
+        """A word where it is the same for all blocks; bytes where only some of them need it. Memory is that of a rank without shards."""
+        shape = ("model.layers=6", "batch.micro_sequences=6")
+        whole = {}
+        for recompute in ("none", "gelu", "block"):
+            plan = self.path(f"{recompute}.json")
+            self.assertEqual(start("plan", self.deck, *shape, f"model.recompute={recompute}", "--ranks", "1", "--json", plan).code, 0)
+            with open(plan, encoding="utf-8") as file:
+                whole[recompute] = json.load(file)["per_rank"]["fp32"]["whole_bytes"]
+            os.remove(plan)
+        for memory, found in ((2 * whole["none"], "none"), ((whole["gelu"] + whole["block"]) / 2, r"\{memory: \d+( [KMG]iB)?\}")):
+            run = self.tune(*shape, "model.recompute=block", "--same-bits", "--seconds", "2", "--memory", str(memory / (1 << 30)))
+            self.assertRegex(run.out, rf"micro-batches of 6 \(recompute: block\), 6 \(recompute: {found}\) sequences")
+
     def test_mistakes(self):
         self.tune("--output", self.deck, code=2)
         self.assertIn("this file exists already", self.tune("--json", self.deck, code=2).err)
