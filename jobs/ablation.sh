@@ -44,8 +44,10 @@ trap 'rm -rf "$folder"' EXIT
 trireme=${TRIREME:-build/trireme}
 python() { PYTHONPATH=postproc PYTHONDONTWRITEBYTECODE=1 "${TRIREME_PYTHON:-/usr/bin/python3}" "$@"; }
 
+nodes=${SLURM_JOB_NUM_NODES:-1}
+[[ -z $hosts ]] || nodes=$ranks
 plan() { # file, ranks, overrides
-  "$trireme" plan "$deck" "${common[@]}" "${@:3}" --ranks "$2" ${hosts:+--hosts "$2"} --json "$1" >"$folder/log" ||
+  "$trireme" plan "$deck" "${common[@]}" "${@:3}" --ranks "$2" --hosts $((nodes < $2 ? nodes : $2)) --json "$1" >"$folder/log" ||
     { cat "$folder/log" >&2 && exit 1; }
 }
 row() { # key, source, quantity, title, claim, ratio claimed, off, on
@@ -116,7 +118,7 @@ pair sharded "sharded optimizer" "" "" "$unsharded" "$sharded"
 planned sharded_bytes "optimizer state per rank" "sharded optimizer" "4 ranks: a quarter" 4 "$unsharded" "$sharded" 4
 pair bf16 "gradients in bf16" "" "" parallel.gradient_dtype=fp32 parallel.gradient_dtype=bf16
 planned bf16_bytes "gradients sent per rank and step" "gradients in bf16" "" "" parallel.gradient_dtype=fp32 parallel.gradient_dtype=bf16 "$ranks"
-if [ -z "$hosts" ] && [ "${SLURM_JOB_NUM_NODES:-1}" -eq 1 ]; then
+if [ "$nodes" -eq 1 ]; then
   pair transport "shared memory, not MPI" "" "" parallel.transport=mpi parallel.transport=shared_memory
 else
   pair transport "sums inside hosts first, not MPI" "" "" parallel.transport=mpi parallel.transport=hierarchical
