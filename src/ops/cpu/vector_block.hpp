@@ -127,11 +127,13 @@ TRIREME_INLINE void product_block(const Terms& terms, const Target& target) {
 /// Any number of rows up to `panel_rows`. Small blocks leave multipliers idle: only the last rows
 /// of a matrix need them.
 template <class Width, int panel_rows, bool packed>
-TRIREME_INLINE void product_rows(Terms terms, Target target, std::int64_t rows) {
+TRIREME_INLINE void product_rows(const Terms& from, const Target& to, std::int64_t rows) {
   if (rows == panel_rows) {
-    product_block<Width, panel_rows, packed, panel_rows>(terms, target);
+    product_block<Width, panel_rows, packed, panel_rows>(from, to);
     return;
   }
+  Terms terms = from;
+  Target target = to;
   if constexpr (panel_rows > 4)
     if (rows >= 4) {
       product_block<Width, panel_rows, packed, 4>(terms, target);

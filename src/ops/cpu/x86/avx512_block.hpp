@@ -128,11 +128,15 @@ TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target)
 /// Any number of rows up to 12, in one to three blocks. Small blocks leave multipliers idle: only
 /// the last rows of a matrix need them.
 template <Units kind, bool packed>
-TRIREME_AVX512_BF16 inline void product_rows(Terms terms, Target target, std::int64_t rows) {
+TRIREME_AVX512_BF16 inline void product_rows(const Terms& from,
+                                             const Target& to,
+                                             std::int64_t rows) {
   if (rows == panel_rows) {
-    product_block<kind, packed, 12>(terms, target);
+    product_block<kind, packed, 12>(from, to);
     return;
   }
+  Terms terms = from;
+  Target target = to;
   if (rows >= 8) {
     product_block<kind, packed, 8>(terms, target);
     skip_rows<packed>(terms, target, 8);
