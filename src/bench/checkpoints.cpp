@@ -17,6 +17,7 @@
 
 #include "comm/control/temporary_directory.hpp"
 #include "comm/control/together.hpp"
+#include "timing/recorder.hpp"
 
 #include "record/checkpoint/checkpoint_writer.hpp"
 
@@ -57,26 +58,59 @@ void append_rows(const std::string& record) {
   std::ofstream(record, std::ios::app) << rows;
 }
 
-/// Keeps all threads of all ranks computing until the threads of all of them have written.
-void compute_beside(const record::CheckpointWriter& writer, comm::World& world) {
-  constexpr std::int64_t numbers = 1 << 21;  // 8 MiB of each thread, read and written by a pass
-  constexpr int passes = 24;
-  std::vector<float> values(static_cast<std::size_t>(numbers * omp_get_max_threads()), 1.0F);
-  double busy = 0;
-  do {
+/// What all threads of all ranks compute beside checkpoints, in rounds as long as a run's steps: at
+/// the end of each, ranks wait for each other.
+class Compute {
+ public:
+  /// Collective.
+  Compute(double step_s, comm::World& world)
+      : world_(world), values_(static_cast<std::size_t>(numbers * omp_get_max_threads()), 1.0F) {
+    std::vector<double> seconds;
+    for (int i = 0; i < 5; ++i) {
+      world.barrier();
+      const double begin = timing::steady_seconds();
+      pass();
+      seconds.push_back(timing::steady_seconds() - begin);
+    }
+    const double pass_s = median(seconds);
+    const double slowest_s = comm::largest_of_ranks(world, std::array{pass_s}).front();
+    passes_ = std::max(1, static_cast<int>(std::min(step_s, most_s) / slowest_s));
+  }
+
+  /// At least a round, until the threads of all ranks have written.
+  void beside(const record::CheckpointWriter& writer) {
+    double busy = 0;
+    do {
+      for (int i = 0; i < passes_; ++i) pass();
+      busy = writer.busy() ? 1 : 0;
+    } while (comm::largest_of_ranks(world_, std::array{busy}).front() > 0);
+  }
+
+ private:
+  static constexpr std::int64_t numbers = 1 << 21;  ///< 8 MiB of each thread
+  /// Of a round: some steps take seconds, and every checkpoint two rounds.
+  static constexpr double most_s = 0.25;
+
+  void pass() {
 #pragma omp parallel for schedule(static)
     for (int thread = 0; thread < omp_get_max_threads(); ++thread)
-      for (int pass = 0; pass < passes; ++pass)
-        for (std::int64_t i = numbers * thread; i < numbers * (thread + 1); ++i) {
-          float& x = values[static_cast<std::size_t>(i)];
-          x = x * 0.5F + 0.5F;
-        }
-    busy = writer.busy() ? 1 : 0;
-  } while (comm::largest_of_ranks(world, std::array{busy}).front() > 0);
-}
+      for (std::int64_t i = numbers * thread; i < numbers * (thread + 1); ++i) {
+        float& x = values_[static_cast<std::size_t>(i)];
+        x = x * 0.5F + 0.5F;
+      }
+  }
+
+  comm::World& world_;
+  std::vector<float> values_;
+  int passes_ = 1;
+};
 
 /// Seconds of a checkpoint beside compute, the median.
-double seconds_of(const MadeUp& state, comm::World& world, const std::string& run_directory) {
+double seconds_of(const MadeUp& state,
+                  record::CheckpointFacts facts,
+                  Compute& compute,
+                  comm::World& world,
+                  const std::string& run_directory) {
   const layout::Plan plan = plan_of(state, world.size());
   std::vector<float> values(static_cast<std::size_t>(state.elements), 1.0F);
   const ConstView all(reinterpret_cast<const std::byte*>(values.data()), state.elements,
@@ -91,10 +125,11 @@ double seconds_of(const MadeUp& state, comm::World& world, const std::string& ru
   std::vector<double> seconds;
   for (int step = 1; step <= num_checkpoints; ++step) {
     comm::on_first_rank(world, [&] { append_rows(run_directory + "/run.h5"); });
-    writer.start({.step = step, .model = {}, .more = {}}, mine);
+    facts.step = step;
+    writer.start(facts, mine);
     std::optional<record::SavedCheckpoint> saved;
     do {
-      compute_beside(writer, world);
+      compute.beside(writer);
       saved = writer.advance();
     } while (!saved);
     const double mine_s = saved->seconds;
@@ -105,13 +140,16 @@ double seconds_of(const MadeUp& state, comm::World& world, const std::string& ru
 
 }  // namespace
 
-CheckpointCost measure_checkpoints(comm::World& world, const std::string& directory) {
+CheckpointCost measure_checkpoints(comm::World& world,
+                                   const std::string& directory,
+                                   const CheckpointsOf& run) {
   const MadeUp one(1, little_bytes), many(many_parameters, little_bytes),
       large(many_parameters, most_bytes);
+  Compute compute(run.step_s, world);
   std::vector<double> seconds;
   for (const MadeUp& state : {one, many, large}) {
-    const comm::TemporaryDirectory run(world, directory);
-    seconds.push_back(seconds_of(state, world, run.path()));
+    const comm::TemporaryDirectory place(world, directory);
+    seconds.push_back(seconds_of(state, run.facts, compute, world, place.path()));
   }
   CheckpointCost cost;
   cost.tensor_s = std::max(0.0, (seconds[1] - seconds[0]) / (many.tensors() - one.tensors()));

@@ -217,7 +217,7 @@ void measure_sharing(Link& link,
 /// Each in three variants that take about as long as a lone step.
 int steps_within(const FitRequest& request, const predict::Compute& compute) {
   constexpr double least = 3;
-  const double one = 3 * (compute.rest_s + compute.micro_step_s + compute.last_micro_step_s);
+  const double one = 3 * compute.seconds(2);
   return static_cast<int>(std::min(std::max(request.most_s / one, least), 1.0 * request.steps));
 }
 

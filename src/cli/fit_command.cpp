@@ -10,6 +10,8 @@
 #include "cli/new_file.hpp"
 #include "cli/under_mpi.hpp"
 #include "deck/machine_file.hpp"
+#include "session/rank_memory.hpp"
+#include "weights/checkpoint_weights.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -37,7 +39,10 @@ ExitCode fit_command(Arguments arguments,
       predict::Machine fresh = bench::measure_machine(job, world, log, request);
       const std::filesystem::path file(path);
       const bench::CheckpointCost checkpoint = bench::measure_checkpoints(
-          world, file.has_parent_path() ? file.parent_path().string() : ".");
+          world, file.has_parent_path() ? file.parent_path().string() : ".",
+          {.facts = {.model = weights::model_facts(job.shape), .more = job.build, .deck = job.deck},
+           .step_s =
+               fresh.compute.front().seconds(session::most_micro_steps(job.batch, world.size()))});
       fresh.storage_bytes_per_s = checkpoint.bytes_per_s;
       fresh.storage_latency_s = checkpoint.latency_s;
       fresh.storage_tensor_s = checkpoint.tensor_s;

@@ -88,6 +88,11 @@ struct Compute {
   double matrices_s = 0;
   double waiting_share = 0;
   std::vector<ReadyAt> ready;
+
+  /// Of a step, but for norm and update.
+  [[nodiscard]] double seconds(std::int64_t micro_steps) const {
+    return rest_s + static_cast<double>(micro_steps - 1) * micro_step_s + last_micro_step_s;
+  }
 };
 
 struct Machine {
