@@ -44,6 +44,7 @@ using predict::Link;
 using predict::Machine;
 
 constexpr int fit_warmups = 3;
+constexpr double long_step_s = 1;  ///< one warms up
 constexpr std::int64_t least_bytes = 1 << 10;
 constexpr std::int64_t size_factor = 4;
 constexpr std::int64_t row_bytes = 4 << 20;
@@ -164,6 +165,12 @@ SlowestAndMean slowest_and_mean(comm::World& world, const std::vector<double>& m
   return result;
 }
 
+/// How to measure what steps and collectives take from each other.
+struct Sharing {
+  double step_s = 0;  ///< of a lone step, about
+  int rounds = 1;
+};
+
 /// What a step and collectives take from each other, of the slowest ranks: `link.compute_lost`,
 /// `link.stretch` and `link.waiting_beside`. Collectives fill about half of the step.
 void measure_sharing(Link& link,
@@ -171,10 +178,8 @@ void measure_sharing(Link& link,
                      comm::Communicator& communicator,
                      comm::World& world,
                      std::int64_t largest_bytes,
-                     int rounds) {
-  const auto step = [&] { lone.step(); };
-  const auto inlined = lone.device().make_stream(device::StreamMode::inlined, "steps");
-  const double step_s = seconds_of(step, *inlined, world, rounds);
+                     const Sharing& sharing) {
+  const double step_s = sharing.step_s;
   const predict::Collective& price = link.collectives.front();
   std::int64_t bytes = largest_bytes;
   while (bytes > least_bytes &&
@@ -186,18 +191,19 @@ void measure_sharing(Link& link,
   const double one = predict::measured_seconds(price, static_cast<double>(4 * elements));
   const int times = static_cast<int>(std::clamp(step_s / 2 / one, 1.0, 1000.0));
   std::vector<double> lost, stretch, uneven;
-  for (int round = -fit_warmups; round < rounds; ++round) {
+  const int warm_rounds = step_s > long_step_s ? 1 : fit_warmups;
+  for (int round = -warm_rounds; round < sharing.rounds; ++round) {
     world.barrier();
     traffic.enqueue(times);
     const double quiet = traffic.seconds();
     world.barrier();
     const double alone_from = now();
-    step();
+    lone.step();
     const double alone_s = now() - alone_from;
     world.barrier();
     const double from = now();
     traffic.enqueue(times);
-    step();
+    lone.step();
     const double beside_s = now() - from;
     const double busy = traffic.seconds();
     const SlowestAndMean all = slowest_and_mean(world, {quiet, alone_s, beside_s, busy});
@@ -214,11 +220,12 @@ void measure_sharing(Link& link,
   link.waiting_beside = std::clamp(median(uneven), 0.0, 1.0);
 }
 
-/// Each in three variants that take about as long as a lone step.
-int steps_within(const FitRequest& request, const predict::Compute& compute) {
+/// Each round takes about as long as three lone steps.
+Sharing sharing_within(const FitRequest& request, const predict::Compute& compute) {
   constexpr double least = 3;
-  const double one = 3 * compute.seconds(2);
-  return static_cast<int>(std::min(std::max(request.most_s / one, least), 1.0 * request.steps));
+  const double step_s = compute.seconds(2);
+  const double rounds = std::max(request.most_s / (3 * step_s), least);
+  return {step_s, static_cast<int>(std::min(rounds, 1.0 * request.steps))};
 }
 
 void measure_exchanges(Link& link,
@@ -252,7 +259,7 @@ struct Measured {
   LoneStep& lone;
   comm::World& world;  ///< all ranks
   device::Device& device;
-  int rounds = 1;
+  Sharing sharing;
 };
 
 /// What `part` of the world communicates over, all parts at the same time; of the slowest part.
@@ -276,7 +283,7 @@ std::vector<Link> measure_links(const Measured& measured,
     measure_exchanges(link, *communicator, measured.device, part, bench.repetitions);
     for (double* seconds : {&link.sums_s, &link.control_s})
       *seconds = comm::largest_of_ranks(measured.world, std::array{*seconds}).front();
-    measure_sharing(link, measured.lone, *communicator, measured.world, largest, measured.rounds);
+    measure_sharing(link, measured.lone, *communicator, measured.world, largest, measured.sharing);
   }
   return links;
 }
@@ -332,7 +339,7 @@ Machine measure_machine(const session::Job& job,
   const std::int64_t largest = largest_bucket_bytes(job, world, *device, copies);
   if (request.chooses_sizes)
     bench.bytes = fit_sizes(largest);
-  const Measured measured{lone, world, *device, steps_within(request, machine.compute.front())};
+  const Measured measured{lone, world, *device, sharing_within(request, machine.compute.front())};
   const predict::Wires wires = predict::wires_of(hosts_of(world, threads), copies,
                                                  job.parallel.transport, job.parallel.reduction);
   bench.transports = {job.parallel.transport};

@@ -21,6 +21,7 @@ namespace trireme::bench {
 namespace {
 
 constexpr int lone_warmups = 3;
+constexpr double warm_s = 1;
 constexpr int least_steps = 3;
 /// Where a piece is too short for the clock.
 constexpr double least_s = 1e-9;
@@ -144,17 +145,22 @@ std::vector<predict::Compute> measure_in_turns(const std::vector<LoneStep*>& lon
                                                double most_s) {
   std::vector<std::vector<StepPieces>> pieces(lones.size());
   double taken = 0;
-  for (int i = -lone_warmups; i < steps && (i < least_steps || taken < most_s); ++i)
+  for (int i = 0; i < lone_warmups && (i == 0 || taken < warm_s); ++i)
+    for (LoneStep* lone : lones) taken += lone->slowest().step;
+  for (int i = 0; i < steps && (i < least_steps || taken < most_s); ++i)
     for (std::size_t which = 0; which < lones.size(); ++which) {
-      StepPieces step = lones[which]->slowest();
-      taken += step.step;
-      if (i >= 0)
-        pieces[which].push_back(std::move(step));
+      pieces[which].push_back(lones[which]->slowest());
+      taken += pieces[which].back().step;
     }
   std::vector<predict::Compute> rows;
   for (std::size_t which = 0; which < lones.size(); ++which)
     rows.push_back(lones[which]->compute_of(pieces[which]));
   return rows;
+}
+
+double least_lone_seconds(double micro_step_s) {
+  constexpr int micro_steps = 2;
+  return (1 + least_steps) * micro_steps * micro_step_s;
 }
 
 std::string model_text(const model::GptShape& shape) {

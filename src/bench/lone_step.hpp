@@ -59,12 +59,16 @@ class LoneStep {
 };
 
 /// Rows of lone steps that take turns, so that a disturbance hits all of them: of `steps` each
-/// after the warm-up, or of fewer, though of three, when all have taken `most_s`. Collective; the
-/// same on every rank.
+/// after the warm-up, or of fewer, though of three, when all have taken `most_s`. The warm-up is
+/// three of each, or fewer, though one, when all have taken a second. Collective; the same on every
+/// rank.
 std::vector<predict::Compute> measure_in_turns(
     const std::vector<LoneStep*>& lones,
     int steps,
     double most_s = std::numeric_limits<double>::infinity());
+
+/// What one of them takes at least, when a micro-step takes so long.
+double least_lone_seconds(double micro_step_s);
 
 /// How a machine file calls what decides the time of a micro-step beside precision, threads and
 /// micro-batch.

@@ -16,6 +16,8 @@ namespace {
 constexpr std::int64_t numbers_of_buckets[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 constexpr std::ptrdiff_t most_alike = 2;
 constexpr double as_short = 1.005;
+/// Of the deck's own predicted step: a tenth of the gain that a setting must have to be chosen.
+constexpr double worth_running = 0.999;
 
 bool same_compute(const Candidate& a, const Candidate& b) {
   return a.setting.micro_sequences == b.setting.micro_sequences &&
@@ -100,7 +102,7 @@ std::vector<std::size_t> shortlist(const std::vector<Candidate>& all, std::size_
   const Candidate& own = all.front();
   std::vector<std::size_t> left, chosen{0};
   for (std::size_t i = 1; i < all.size(); ++i)
-    if (all[i].predicted_s < own.predicted_s)
+    if (all[i].predicted_s < worth_running * own.predicted_s)
       left.push_back(i);
   const auto changes = [&](std::size_t i) {
     return std::tuple(all[i].changes_bits, differences(own.setting, all[i].setting).size(),

@@ -59,7 +59,7 @@ std::vector<Candidate> candidates(const Setting& own,
                                   const Additions& additions);
 
 /// Positions of the deck's own candidate, which is the first, and of up to `most` others whose
-/// predicted step is shorter, the shortest first: of those with the same micro-batch and
+/// predicted step is shorter by 0.1 %, the shortest first: of those with the same micro-batch and
 /// recomputation not more than two. Where predictions are within half a percent, that which changes
 /// no bits goes first, and of these that with the fewest changed keys.
 std::vector<std::size_t> shortlist(const std::vector<Candidate>& all, std::size_t most);

@@ -35,6 +35,7 @@
 #include "session/machine.hpp"
 #include "session/rank_memory.hpp"
 #include "session/session.hpp"
+#include "tune/effort.hpp"
 #include "tune/timed_steps.hpp"
 
 namespace trireme::tune {
@@ -42,14 +43,11 @@ namespace {
 
 constexpr std::size_t most_micro_batches = 8;
 constexpr std::size_t most_runs = 5;  ///< beside the deck's own
-constexpr int rounds = 4, rounds_again = 8;
 constexpr int link_repetitions = 9;
 constexpr std::int64_t largest_message = std::int64_t{64} << 20;
 constexpr double part_of_free_memory = 0.9;
 /// Of the time, for each part; collectives take theirs.
 constexpr double compute_part = 0.25, runs_part = 0.4, again_part = 0.35;
-constexpr int most_steps = 15;
-constexpr std::int64_t few_micro_steps = 3;
 
 std::int64_t free_bytes(comm::World& world) {
   const std::int64_t free = doctor::usable_bytes(doctor::facts_of_this_host(world.host()));
@@ -70,6 +68,10 @@ Setting with(Setting setting, const Choices::Compute& compute) {
   setting.micro_sequences = compute.micro_sequences;
   setting.recompute = compute.recompute;
   return setting;
+}
+
+std::string steps_text(const TimedSteps& timed) {
+  return fmt::format("{} {}", timed.steps, timed.steps == 1 ? "step" : "steps");
 }
 
 class Tuner {
@@ -96,6 +98,7 @@ class Tuner {
   void find_ways();
   void find_computes();
   void measure();
+  void leave_out_slow_computes();
   void measure_computes(int steps, double each_s);
   std::vector<Candidate> predict();
   void run(std::vector<Candidate> all);
@@ -103,7 +106,10 @@ class Tuner {
   double time(const Candidate& candidate, const TimedSteps& steps) {
     return seconds_of_a_step(job_of(candidate.setting), *data_, world_, steps);
   }
-  [[nodiscard]] TimedSteps steps_for(double seconds, std::size_t blocks) const;
+  [[nodiscard]] OwnStep own_step() const {
+    return {result_.runs.front().candidate.predicted_s,
+            session::most_micro_steps(deck_.config.batch, world_.size())};
+  }
   /// The first rank's, on every rank.
   template <class T>
   [[nodiscard]] T of_the_first(T value) const {
@@ -225,8 +231,32 @@ void Tuner::measure() {
       fit.further_transports.push_back(choices_.ways[i].transport);
   }
   result_.machine = bench::measure_machine(job, *data_, world_, fit);
+  leave_out_slow_computes();
   if (choices_.computes.size() > 1)
     measure_computes(fit.steps, each);
+}
+
+/// Larger micro-batches of which some steps take longer than all of tune shall.
+void Tuner::leave_out_slow_computes() {
+  const predict::Compute& own = result_.machine.compute.front();
+  const double sequence_s = own.micro_step_s / static_cast<double>(own.micro_sequences);
+  double left_s = request_.seconds;
+  std::string left_out;
+  std::erase_if(choices_.computes, [&](const Choices::Compute& compute) {
+    const double all_s =
+        bench::least_lone_seconds(sequence_s * static_cast<double>(compute.micro_sequences));
+    if (compute.micro_sequences > own.micro_sequences && all_s > left_s) {
+      left_out += fmt::format("{}{}", left_out.empty() ? "" : ", ", compute.micro_sequences);
+      return true;
+    }
+    left_s -= all_s;
+    return false;
+  });
+  if (!left_out.empty())
+    log_.info(
+        "not measured, as their steps take too long: micro-batches of {} sequences; more "
+        "--seconds would measure them",
+        left_out);
 }
 
 /// As many of them in turns as memory has room for.
@@ -280,37 +310,27 @@ std::vector<Candidate> Tuner::predict() {
   return possible;
 }
 
-/// So that `blocks` of them take about so long: fewer steps, or else of fewer micro-steps.
-TimedSteps Tuner::steps_for(double seconds, std::size_t blocks) const {
-  TimedSteps timed;
-  const double step_s = result_.runs.front().candidate.predicted_s;
-  const double fit = seconds / (static_cast<double>(blocks) * step_s) - timed.warmups;
-  timed.steps = static_cast<int>(std::clamp(fit, 1.0, 1.0 * most_steps));
-  if (fit < 1)
-    timed.most_micro_steps = few_micro_steps;
-  return of_the_first(timed);
-}
-
 void Tuner::run(std::vector<Candidate> all) {
   Packer packer;
   packer.array(shortlist(all, most_runs));
   const std::string bytes = world_.broadcast(packer.take(), 0);
   for (const std::size_t i : Unpacker(bytes).array<std::size_t>())
     result_.runs.push_back({all[i], {}, {}});
-  const std::size_t count = result_.runs.size();
-  if (count == 1)
+  if (result_.runs.size() == 1)
     return;
-  const TimedSteps timed = steps_for(runs_part * request_.seconds, rounds * count);
+  const Effort effort =
+      of_the_first(effort_of_runs(runs_part * request_.seconds, own_step(), result_.runs.size()));
+  const std::size_t count = effort.blocks;
+  result_.runs.resize(count);
   log_.info(
       "{} settings were predicted, {} of them above memory; running the best {} beside the "
-      "deck's values, {} rounds of {} {}",
-      result_.predicted, result_.too_large, count - 1, rounds, timed.steps,
-      timed.steps == 1 ? "step" : "steps");
+      "deck's values, {} rounds of {}",
+      result_.predicted, result_.too_large, count - 1, effort.rounds, steps_text(effort.timed));
   // Each round begins with another of them.
-  for (std::size_t round = 0; round < static_cast<std::size_t>(rounds); ++round)
+  for (std::size_t round = 0; round < static_cast<std::size_t>(effort.rounds); ++round)
     for (std::size_t turn = 0; turn < count; ++turn) {
       Run& one = result_.runs[(round + turn) % count];
-      one.seconds.push_back(time(one.candidate, timed));
+      one.seconds.push_back(time(one.candidate, effort.timed));
     }
   for (Run& one : result_.runs) one.ratio = ratio_of(one.seconds, result_.runs.front().seconds);
 }
@@ -327,16 +347,23 @@ void Tuner::run_again() {
   Repeated again{.run = position, .seconds = {}, .own_seconds = {}, .ratio = {}};
   const Candidate& own = result_.runs.front().candidate;
   const Candidate& other = result_.runs[position].candidate;
-  constexpr std::size_t blocks_of_a_round = 4;
-  const TimedSteps timed =
-      steps_for(again_part * request_.seconds, rounds_again * blocks_of_a_round);
-  log_.info("running the best of them once more: {} rounds of {} x {} {}", rounds_again,
-            blocks_of_a_round, timed.steps, timed.steps == 1 ? "step" : "steps");
-  for (int round = 0; round < rounds_again; ++round) {
-    const double own_first = time(own, timed);
-    const double first = time(other, timed), second = time(other, timed);
-    again.own_seconds.push_back((own_first + time(own, timed)) / 2);
-    again.seconds.push_back((first + second) / 2);
+  const Effort effort =
+      of_the_first(effort_of_repetition(again_part * request_.seconds, own_step()));
+  log_.info("running the best of them once more: {} rounds of {} x {}", effort.rounds,
+            2 * effort.blocks, steps_text(effort.timed));
+  std::size_t pairs = 0;
+  for (int round = 0; round < effort.rounds; ++round) {
+    double own_s = 0, other_s = 0;
+    for (std::size_t pair = 0; pair < effort.blocks; ++pair) {
+      const bool own_first = pairs++ % 2 == 0;
+      if (own_first)
+        own_s += time(own, effort.timed);
+      other_s += time(other, effort.timed);
+      if (!own_first)
+        own_s += time(own, effort.timed);
+    }
+    again.own_seconds.push_back(own_s / static_cast<double>(effort.blocks));
+    again.seconds.push_back(other_s / static_cast<double>(effort.blocks));
   }
   again.ratio = ratio_of(again.seconds, again.own_seconds);
   result_.repeated = std::move(again);

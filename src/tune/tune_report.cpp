@@ -40,7 +40,8 @@ std::string where(const Tuning& tuning) {
 std::string verdict(const Tuning& tuning) {
   if (!tuning.repeated)
     return tuning.runs.size() == 1
-               ? "no other setting has a shorter predicted step: the deck's values stay"
+               ? "no other setting has a predicted step that is 0.1 % shorter: the deck's values "
+                 "stay"
                : "none of them is measurably better (a median of 0.990 or less, an upper quartile "
                  "below 1): the deck's values stay";
   const Repeated& again = *tuning.repeated;

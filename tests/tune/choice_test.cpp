@@ -144,7 +144,8 @@ TEST(TunedDeck, StaysAsItIsWhereNothingIsBetter) {
   same.repeated.reset();
   EXPECT_THAT(tuning_table(same), HasSubstr("the deck's values stay"));
   same.runs.resize(1);
-  EXPECT_THAT(tuning_table(same), HasSubstr("no other setting has a shorter predicted step"));
+  EXPECT_THAT(tuning_table(same),
+              HasSubstr("no other setting has a predicted step that is 0.1 % shorter"));
 }
 
 /// What the command line says of a key that is tuned is in the deck that is written.

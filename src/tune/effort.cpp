@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tune/effort.hpp"
+
+#include <algorithm>
+
+namespace trireme::tune {
+namespace {
+
+constexpr int rounds_of_runs = 4;
+constexpr std::size_t least_settings = 3;
+constexpr int rounds_again = 8, least_rounds_again = 4;
+constexpr std::size_t pairs_again = 2;
+constexpr int most_steps = 15;
+constexpr TimedSteps of_long_steps{.warmups = 1, .steps = 1, .most_micro_steps = 3};
+
+/// So that `sessions` of them take about so long; no step where even one takes longer.
+TimedSteps steps_within(double seconds, const OwnStep& own, std::size_t sessions) {
+  TimedSteps timed;
+  const double fit = seconds / (static_cast<double>(sessions) * own.seconds) - timed.warmups;
+  timed.steps = static_cast<int>(std::clamp(fit, 0.0, 1.0 * most_steps));
+  return timed;
+}
+
+/// With one cut step after one that warms up.
+std::size_t sessions_within(double seconds, const OwnStep& own) {
+  const double part = std::min(1.0, static_cast<double>(of_long_steps.most_micro_steps) /
+                                        static_cast<double>(own.micro_steps));
+  const double fit = seconds / ((of_long_steps.warmups + of_long_steps.steps) * part * own.seconds);
+  return static_cast<std::size_t>(std::min(fit, 1e6));
+}
+
+}  // namespace
+
+Effort effort_of_runs(double seconds, const OwnStep& own, std::size_t settings) {
+  Effort effort{steps_within(seconds, own, rounds_of_runs * settings), rounds_of_runs, settings};
+  if (effort.timed.steps > 0)
+    return effort;
+  effort.timed = of_long_steps;
+  const std::size_t fit = sessions_within(seconds, own) / rounds_of_runs;
+  effort.blocks = std::min(settings, std::max(fit, least_settings));
+  return effort;
+}
+
+Effort effort_of_repetition(double seconds, const OwnStep& own) {
+  constexpr std::size_t sessions = 2 * pairs_again * rounds_again;
+  Effort effort{steps_within(seconds, own, sessions), rounds_again, pairs_again};
+  if (effort.timed.steps > 0)
+    return effort;
+  effort.timed = of_long_steps;
+  const std::size_t fit = sessions_within(seconds, own);
+  if (fit >= sessions)
+    return effort;
+  effort.blocks = 1;
+  effort.rounds = std::clamp(static_cast<int>(fit / 2), least_rounds_again, rounds_again);
+  return effort;
+}
+
+}  // namespace trireme::tune
