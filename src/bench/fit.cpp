@@ -44,7 +44,6 @@ using predict::Link;
 using predict::Machine;
 
 constexpr int fit_warmups = 3;
-constexpr double long_step_s = 1;  ///< one warms up
 constexpr std::int64_t least_bytes = 1 << 10;
 constexpr std::int64_t size_factor = 4;
 constexpr std::int64_t row_bytes = 4 << 20;
@@ -191,7 +190,7 @@ void measure_sharing(Link& link,
   const double one = predict::measured_seconds(price, static_cast<double>(4 * elements));
   const int times = static_cast<int>(std::clamp(step_s / 2 / one, 1.0, 1000.0));
   std::vector<double> lost, stretch, uneven;
-  const int warm_rounds = step_s > long_step_s ? 1 : fit_warmups;
+  const int warm_rounds = step_s > warm_s ? 1 : fit_warmups;
   for (int round = -warm_rounds; round < sharing.rounds; ++round) {
     world.barrier();
     traffic.enqueue(times);

@@ -21,7 +21,6 @@ namespace trireme::bench {
 namespace {
 
 constexpr int lone_warmups = 3;
-constexpr double warm_s = 1;
 constexpr int least_steps = 3;
 /// Where a piece is too short for the clock.
 constexpr double least_s = 1e-9;

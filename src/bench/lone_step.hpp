@@ -58,16 +58,19 @@ class LoneStep {
   std::int64_t number_ = 0;
 };
 
+/// A step, or several, that have taken so long have warmed up what later ones use.
+inline constexpr double warm_s = 1;
+
 /// Rows of lone steps that take turns, so that a disturbance hits all of them: of `steps` each
 /// after the warm-up, or of fewer, though of three, when all have taken `most_s`. The warm-up is
-/// three of each, or fewer, though one, when all have taken a second. Collective; the same on every
+/// three of each, or fewer, though one, when all have taken `warm_s`. Collective; the same on every
 /// rank.
 std::vector<predict::Compute> measure_in_turns(
     const std::vector<LoneStep*>& lones,
     int steps,
     double most_s = std::numeric_limits<double>::infinity());
 
-/// What one of them takes at least, when a micro-step takes so long.
+/// What one row takes at least, when a micro-step takes so long.
 double least_lone_seconds(double micro_step_s);
 
 /// How a machine file calls what decides the time of a micro-step beside precision, threads and

@@ -22,9 +22,9 @@ struct OwnStep {
 };
 
 struct Effort {
-  TimedSteps timed;
+  TimedSteps timed;  ///< of every setting, each time that it is run
   int rounds = 1;
-  /// In each round: so many settings once each, or so many pairs of a setting and the deck's own.
+  /// Of each round: settings, or pairs of the one setting and the deck's own.
   std::size_t blocks = 1;
 };
 
