@@ -13,13 +13,15 @@
 #include "base/quantile.hpp"
 #include "base/view.hpp"
 
+#include "device/device.hpp"
 #include "layout/plan.hpp"
 
 #include "comm/control/temporary_directory.hpp"
 #include "comm/control/together.hpp"
-#include "timing/recorder.hpp"
 
 #include "record/checkpoint/checkpoint_writer.hpp"
+
+#include "measure/race.hpp"
 
 namespace trireme::bench {
 namespace {
@@ -65,16 +67,10 @@ class Compute {
   /// Collective.
   Compute(double step_s, comm::World& world)
       : world_(world), values_(static_cast<std::size_t>(numbers * omp_get_max_threads()), 1.0F) {
-    std::vector<double> seconds;
-    for (int i = 0; i < 5; ++i) {
-      world.barrier();
-      const double begin = timing::steady_seconds();
-      pass();
-      seconds.push_back(timing::steady_seconds() - begin);
-    }
-    const double pass_s = median(seconds);
-    const double slowest_s = comm::largest_of_ranks(world, std::array{pass_s}).front();
-    passes_ = std::max(1, static_cast<int>(std::min(step_s, most_s) / slowest_s));
+    const auto device = device::make_cpu_device(1);
+    const auto stream = device->make_stream(device::StreamMode::inlined, "compute");
+    const double pass_s = measure::race({[this] { pass(); }}, *stream, world, {}).front();
+    passes_ = std::max(1, static_cast<int>(std::min(step_s, most_s) / pass_s));
   }
 
   /// At least a round, until the threads of all ranks have written.

@@ -222,7 +222,7 @@ void measure_sharing(Link& link,
 /// Each round takes about as long as three lone steps.
 Sharing sharing_within(const FitRequest& request, const predict::Compute& compute) {
   constexpr double least = 3;
-  const double step_s = compute.seconds(2);
+  const double step_s = compute.seconds(lone_micro_steps);
   const double rounds = std::max(request.most_s / (3 * step_s), least);
   return {step_s, static_cast<int>(std::min(rounds, 1.0 * request.steps))};
 }

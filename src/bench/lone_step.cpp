@@ -30,7 +30,7 @@ session::Job alone(const session::Job& job, DType dtype) {
   one.run.device = session::DeviceChoice::cpu;
   one.run.threads.value = omp_get_max_threads();
   one.run.precision = dtype == DType::bf16 ? session::Precision::bf16 : session::Precision::fp32;
-  one.batch.sequences = 2 * job.batch.micro_sequences;
+  one.batch.sequences = lone_micro_steps * job.batch.micro_sequences;
   one.batch.schedule.clear();
   one.parallel = {};
   one.parallel.bucket_elements.value = 1;
@@ -158,8 +158,7 @@ std::vector<predict::Compute> measure_in_turns(const std::vector<LoneStep*>& lon
 }
 
 double least_lone_seconds(double micro_step_s) {
-  constexpr int micro_steps = 2;
-  return (1 + least_steps) * micro_steps * micro_step_s;
+  return (1 + least_steps) * lone_micro_steps * micro_step_s;
 }
 
 std::string model_text(const model::GptShape& shape) {

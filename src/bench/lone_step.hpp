@@ -23,6 +23,9 @@
 
 namespace trireme::bench {
 
+/// Of a lone step, each with its own micro-batch.
+inline constexpr int lone_micro_steps = 2;
+
 /// Seconds of one step.
 struct StepPieces {
   double step = 0;

@@ -11,7 +11,7 @@
 #include "cli/under_mpi.hpp"
 #include "deck/machine_file.hpp"
 #include "session/rank_memory.hpp"
-#include "weights/checkpoint_weights.hpp"
+#include "session/saver.hpp"
 
 namespace trireme::cli {
 namespace {
@@ -40,7 +40,7 @@ ExitCode fit_command(Arguments arguments,
       const std::filesystem::path file(path);
       const bench::CheckpointCost checkpoint = bench::measure_checkpoints(
           world, file.has_parent_path() ? file.parent_path().string() : ".",
-          {.facts = {.model = weights::model_facts(job.shape), .more = job.build, .deck = job.deck},
+          {.facts = session::facts_of(job),
            .step_s =
                fresh.compute.front().seconds(session::most_micro_steps(job.batch, world.size()))});
       fresh.storage_bytes_per_s = checkpoint.bytes_per_s;

@@ -114,6 +114,14 @@ bool takes_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
 
 }  // namespace
 
+record::CheckpointFacts facts_of(const Job& job) {
+  return {.seed = static_cast<std::uint64_t>(job.run.seed),
+          .model = model_facts(job.shape),
+          .more = job.build,
+          .deck = job.deck,
+          .tokenizer = job.tokenizer ? job.tokenizer->serialized() : ""};
+}
+
 bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind) {
   return config.regular() && takes_snapshot(config, kind);
 }
@@ -286,14 +294,13 @@ void Saver::begin(std::int64_t step,
   auto slabs = owned_state(compute);
   if (snapshot_.bytes() > 0)
     saved_.copy_s = timing::steady_seconds() - saved_.begin;
-  record::NameValues more = job_.build;
-  more.emplace_back("precision", precision());
-  more.insert(more.end(), more_.begin(), more_.end());
-  more.insert(more.end(), now.begin(), now.end());
-  writer_->start(
-      {step, next_sample, static_cast<std::uint64_t>(job_.run.seed), model_facts(job_.shape),
-       std::move(more), job_.deck, job_.tokenizer ? job_.tokenizer->serialized() : ""},
-      std::move(slabs));
+  record::CheckpointFacts facts = facts_of(job_);
+  facts.step = step;
+  facts.next_sample = next_sample;
+  facts.more.emplace_back("precision", precision());
+  facts.more.insert(facts.more.end(), more_.begin(), more_.end());
+  facts.more.insert(facts.more.end(), now.begin(), now.end());
+  writer_->start(facts, std::move(slabs));
   saved_.stall_s = timing::steady_seconds() - saved_.begin;
 }
 

@@ -45,6 +45,9 @@ namespace trireme::session {
 
 using weights::model_facts, weights::shape_from;
 
+/// What every checkpoint of the job states; a run adds its step, its next sample, and more.
+record::CheckpointFacts facts_of(const Job& job);
+
 /// Whether a run allocates the snapshot at its start.
 bool holds_snapshot(const record::CheckpointConfig& config, device::Kind kind);
 

@@ -11,7 +11,7 @@ constexpr std::size_t least_settings = 3;
 constexpr int rounds_again = 8, least_rounds_again = 4;
 constexpr std::size_t pairs_again = 2;
 constexpr int most_steps = 15;
-constexpr TimedSteps of_long_steps{.warmups = 1, .steps = 1, .most_micro_steps = 3};
+constexpr TimedSteps of_long_steps{.warmups = 1, .steps = 1, .most_micro_steps = least_micro_steps};
 
 /// So that `sessions` of them take about so long; no step where even one takes longer.
 TimedSteps steps_within(double seconds, const OwnStep& own, std::size_t sessions) {

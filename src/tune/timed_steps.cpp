@@ -19,8 +19,6 @@
 namespace trireme::tune {
 namespace {
 
-constexpr std::int64_t least_micro_steps = 3;
-
 /// From the beginning of the second micro-step to that of the third.
 double between_micro_steps(const timing::Recorder& recorder) {
   double second = 0, third = 0;
