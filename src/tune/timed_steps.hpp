@@ -20,7 +20,8 @@ inline constexpr std::int64_t least_micro_steps = 3;
 
 struct TimedSteps {
   int warmups = 2, steps = 5;
-  std::int64_t most_micro_steps = std::numeric_limits<std::int64_t>::max();  ///< least_micro_steps or more
+  std::int64_t most_micro_steps =
+      std::numeric_limits<std::int64_t>::max();  ///< least_micro_steps or more
 };
 
 /// Seconds of a step with the deck's first batch: the median, of the slowest rank. Collective; the
