@@ -15,7 +15,7 @@ template <Units kind>
 struct Kernel {
   static constexpr Units units = kind;
   static constexpr std::int64_t panel_columns = avx512::panel_columns;
-  static constexpr std::int64_t panel_rows = avx512::panel_rows, panels_at_once = 1;
+  static constexpr std::int64_t panel_rows = avx512::panel_rows, panels_at_once = 2;
   static constexpr auto pack_b = avx512::pack_b<kind>;
   static constexpr auto pack_b_transposed = avx512::pack_b_transposed<kind>;
   static constexpr auto pack_a_transposed = avx512::pack_a_transposed<kind>;

@@ -166,19 +166,53 @@ TRIREME_AVX512 inline void pack_b(
   }
 }
 
-/// The panel of C's rows [row, row + rows), at most 12, units [begin, end), of an A stored [K, M].
-/// Writes four units beyond the panel. One panel: `stride` is not asked for.
+/// Units of two panels of A, of the same place along K: 12 and the four after them, of each.
+struct TwoLines {
+  __m512i first, second;
+};
+
+/// The unit `unit` of the rows [row, row + 24) that `keep` names, of an A stored [K, M].
+template <Units kind>
+TRIREME_AVX512_INLINE TwoLines
+load_two_panels(const Stored& a, std::int64_t unit, std::int64_t row, __mmask32 keep) {
+  if constexpr (kind == Units::pairs) {
+    const std::byte* at = a.data + 2 * (2 * unit * a.columns + row);
+    const __m512i low = _mm512_maskz_loadu_epi16(keep, at);
+    const __m512i high = 2 * unit + 1 < a.rows ? _mm512_maskz_loadu_epi16(keep, at + 2 * a.columns)
+                                               : _mm512_setzero_si512();
+    // 16-bit numbers r of both, one after the other; those of `high` count from 32 on.
+    const __m512i pairs = _mm512_add_epi32(
+        _mm512_set1_epi32(32 << 16),
+        _mm512_mullo_epi32(
+            _mm512_set1_epi32(0x10001),
+            _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
+    const __m512i next = _mm512_add_epi32(pairs, _mm512_set1_epi32(0x10001 * panel_rows));
+    return {_mm512_permutex2var_epi16(low, pairs, high),
+            _mm512_permutex2var_epi16(low, next, high)};
+  } else {
+    const auto first = static_cast<__mmask16>(keep),
+               second = static_cast<__mmask16>(keep >> panel_rows);
+    return {load_across<kind>(a, unit, row, first),
+            load_across<kind>(a, unit, row + panel_rows, second)};
+  }
+}
+
+/// Panels of C's rows [row, row + rows), one or two, units [begin, end), of an A stored [K, M],
+/// `stride` units apart. Writes four units beyond a panel.
 template <Units kind>
 TRIREME_AVX512 inline void pack_a_transposed(Unit* to,
-                                             std::int64_t /*stride*/,
+                                             std::int64_t stride,
                                              const Stored& a,
                                              std::int64_t row,
                                              std::int64_t rows,
                                              std::int64_t begin,
                                              std::int64_t end) {
-  const __mmask16 keep = first_lanes(rows);
-  for (std::int64_t unit = begin; unit < end; ++unit, to += panel_rows)
-    _mm512_storeu_si512(to, load_across<kind>(a, unit, row, keep));
+  const __mmask32 keep = first_lanes_32(rows);
+  for (std::int64_t unit = begin; unit < end; ++unit, to += panel_rows) {
+    const TwoLines line = load_two_panels<kind>(a, unit, row, keep);
+    _mm512_storeu_si512(to, line.first);
+    _mm512_storeu_si512(to + stride, line.second);
+  }
 }
 
 /// Rows [row, row + rows) of an A that lies in rows, units [begin, end), `stride` units apart. What a
