@@ -195,7 +195,7 @@ TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
 
 /// The sum that a kernel with fused multiplication and addition makes of fp32, block by block of K.
 Values fused_sums(const MatmulShape& s, const Values& a, const Values& b) {
-  const std::int64_t most = s.a_transposed ? 384 : 1024, line = 16;
+  const std::int64_t most = s.a_transposed ? 384 : 1152, line = 16;
   const std::int64_t blocks = divided_up(s.k, most);
   const std::int64_t block = rounded_up(divided_up(s.k, blocks), line);
   Values result;

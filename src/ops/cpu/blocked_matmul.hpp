@@ -44,7 +44,7 @@ class BlockedMatmul final : public PackedMatmul {
   /// A panel of A fits into the first-level cache beside passing lines of B; rows that are read
   /// where they lie need not. The same for all kernels, so that these do not differ in bits.
   static Depth depth_of(const MatmulShape& s) {
-    return {divided_up(s.k, elements_per_unit(Kernel::units)), s.a_transposed ? 384 : 1024};
+    return {divided_up(s.k, elements_per_unit(Kernel::units)), s.a_transposed ? 384 : 1152};
   }
 
   void multiply(const Operands& operands) const override {
