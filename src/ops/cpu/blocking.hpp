@@ -15,12 +15,13 @@ namespace trireme::ops::cpu {
 /// What the packed columns of a chunk take, each used for as many rows of A as are packed at once:
 /// for one panel of them or rows as they lie, half of the second-level cache, as the rows need some
 /// of the other half. That is 512 KiB where the system does not know, and at most 1 MiB: on Xeons
-/// this takes 0.95 to 0.97 of the time of 512 KiB, and more was not tried. Of groups of panels, 1
-/// MiB, which may lie in the third-level cache: so the rows of A are packed for fewer chunks again.
+/// this takes 0.95 to 0.97 of the time of 512 KiB, and more was not tried. Of groups of panels, 1.25
+/// MiB, which may lie in the third-level cache: so the rows of A are packed for fewer chunks again,
+/// and once for the 24 panels of AVX-512 that 768 columns make.
 inline std::int64_t chunk_bytes(bool grouped) {
   constexpr std::int64_t least = std::int64_t{128} << 10U, usual = 4 * least, most = 8 * least;
   if (grouped)
-    return most;
+    return 10 * least;
 #if defined(_SC_LEVEL2_CACHE_SIZE)
   if (const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE); cache > 0)
     return std::clamp(cache / 2, least, most);
