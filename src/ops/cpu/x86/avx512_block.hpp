@@ -116,6 +116,7 @@ template <Units kind, bool packed, int rows>
 TRIREME_AVX512_BF16_INLINE void inlined_block(const Terms& terms, const Target& target) {
   // Every third row that lies in rows has a pointer, so that all addresses of a unit fit into
   // registers: one of them kept in a vector register costs 3 % of the products.
+  constexpr std::int64_t unit_bytes = sizeof(Unit);
   constexpr int apart = 3, pointers = packed ? 1 : (rows + apart - 1) / apart;
   const std::byte* a[pointers];
 #pragma GCC unroll 4
@@ -124,7 +125,7 @@ TRIREME_AVX512_BF16_INLINE void inlined_block(const Terms& terms, const Target& 
   const auto unit_of = [&](int r) __attribute__((always_inline)) {
     Unit value;
     if constexpr (packed)
-      std::memcpy(&value, a[0] + r * sizeof(Unit), sizeof value);
+      std::memcpy(&value, a[0] + r * unit_bytes, sizeof value);
     else
       std::memcpy(&value, a[r / apart] + r % apart * terms.row_stride, sizeof value);
     return value;
@@ -160,7 +161,7 @@ TRIREME_AVX512_BF16_INLINE void inlined_block(const Terms& terms, const Target& 
         sum[r][1] = multiply_add<kind>(sum[r][1], unit, right);
       }
 #pragma GCC unroll 4
-      for (int i = 0; i < pointers; ++i) a[i] += sizeof(Unit) * (packed ? panel_rows : 1);
+      for (int i = 0; i < pointers; ++i) a[i] += unit_bytes * (packed ? panel_rows : 1);
     }
   }
   if (kind == Units::pairs && terms.half_unit) {
