@@ -17,6 +17,8 @@
 
 #include <algorithm>
 
+#include "base/round_up.hpp"
+
 #include "ops/cpu/x86/avx512_math.hpp"
 
 #define TRIREME_AVX512_BF16 \
@@ -117,10 +119,10 @@ TRIREME_AVX512_BF16_INLINE void inlined_block(const Terms& terms, const Target& 
   // Every third row that lies in rows has a pointer, so that all addresses of a unit fit into
   // registers: one of them kept in a vector register costs 3 % of the products.
   constexpr std::int64_t unit_bytes = sizeof(Unit);
-  constexpr int apart = 3, pointers = packed ? 1 : (rows + apart - 1) / apart;
+  constexpr std::int64_t apart = 3, pointers = packed ? 1 : divided_up(rows, apart);
   const std::byte* a[pointers];
 #pragma GCC unroll 4
-  for (int i = 0; i < pointers; ++i)
+  for (std::int64_t i = 0; i < pointers; ++i)
     a[i] = reinterpret_cast<const std::byte*>(terms.a) + i * apart * terms.row_stride;
   const auto unit_of = [&](int r) __attribute__((always_inline)) {
     Unit value;
@@ -161,7 +163,7 @@ TRIREME_AVX512_BF16_INLINE void inlined_block(const Terms& terms, const Target& 
         sum[r][1] = multiply_add<kind>(sum[r][1], unit, right);
       }
 #pragma GCC unroll 4
-      for (int i = 0; i < pointers; ++i) a[i] += unit_bytes * (packed ? panel_rows : 1);
+      for (std::int64_t i = 0; i < pointers; ++i) a[i] += unit_bytes * (packed ? panel_rows : 1);
     }
   }
   if (kind == Units::pairs && terms.half_unit) {
