@@ -166,7 +166,7 @@ TRIREME_AVX512 inline void pack_b(
   }
 }
 
-/// Units of two panels of A, of the same place along K: 12 and the four after them, of each.
+/// A unit of 24 rows: in each register those of 12, one panel's, and of four more.
 struct TwoLines {
   __m512i first, second;
 };
