@@ -11,7 +11,7 @@
 // 2. Where K is cut into blocks, the sums of a block are added to those before it (Target::addend)
 //    in fp32, in the order of K; bias and rounding to bf16 come with the last one.
 // 3. Memory that is wanted next is fetched beside the sums, by prefetches spread over the loop: the
-//    rows of C, and the lines that Ahead names.
+//    rows of C, the sums that are added to and lie elsewhere, and the lines that Ahead names.
 // 4. Nothing is written beyond `columns` of a row; what lies there in registers is zero.
 #pragma once
 
