@@ -36,44 +36,27 @@ inline constexpr int halves = 2;
 /// Sixteen elements of the bias from `column` on, as fp32; zero where `keep` is not set.
 TRIREME_AVX512_BF16_INLINE __m512 load_bias(const Target& t, std::int64_t column, __mmask16 keep) {
   if (t.bias_is_bf16)
-    return _mm512_castsi512_ps(widened(_mm256_maskz_loadu_epi16(keep, t.bias + 2 * column)));
-  return _mm512_maskz_loadu_ps(keep, t.bias + 4 * column);
+    return load_floats(reinterpret_cast<const Bf16*>(t.bias) + column, keep);
+  return load_floats(reinterpret_cast<const float*>(t.bias) + column, keep);
 }
 
-/// A block's sums as they are, to where they go. `whole`: all columns, without masks, as a masked
-/// store takes several times as long on Zen 4.
-template <Units kind, bool whole, int rows>
-TRIREME_AVX512_BF16_INLINE void store_block(const __m512 (&sum)[rows][halves], const Target& t) {
-  const __mmask16 keep[halves] = {first_lanes(t.columns), first_lanes(t.columns - lanes)};
-  if (!t.c_is_bf16) {
-    auto* c = reinterpret_cast<float*>(t.c);
+/// A block's sums as they are, to where they go: the columns that the masks name.
+template <class T, int rows>
+TRIREME_AVX512_BF16_INLINE void store_block(const __m512 (&sum)[rows][halves],
+                                            const Target& t,
+                                            __mmask16 left,
+                                            __mmask16 right) {
+  T* c = reinterpret_cast<T*>(t.c);
 #pragma GCC unroll 12
-    for (int r = 0; r < rows; ++r, c += t.c_stride)
-#pragma GCC unroll 2
-      for (int half = 0; half < halves; ++half)
-        if constexpr (whole)
-          _mm512_storeu_ps(c + half * lanes, sum[r][half]);
-        else
-          _mm512_mask_storeu_ps(c + half * lanes, keep[half], sum[r][half]);
-    return;
+  for (int r = 0; r < rows; ++r, c += t.c_stride) {
+    store_floats(c, sum[r][0], left);
+    store_floats(c + lanes, sum[r][1], right);
   }
-  auto* c = reinterpret_cast<Bf16*>(t.c);
-#pragma GCC unroll 12
-  for (int r = 0; r < rows; ++r, c += t.c_stride)
-#pragma GCC unroll 2
-    for (int half = 0; half < halves; ++half) {
-      const __m256i v =
-          kind == Units::pairs ? (__m256i)_mm512_cvtneps_pbh(sum[r][half]) : to_bf16(sum[r][half]);
-      if constexpr (whole)
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(c + half * lanes), v);
-      else
-        _mm256_mask_storeu_epi16(c + half * lanes, keep[half], v);
-    }
 }
 
 /// c = sums (+ addend) (+ bias), added in this order. What is to be done is asked once per block:
 /// asking for every row takes 3 % of the time of attention with heads of 64 channels.
-template <Units kind, int rows>
+template <int rows>
 TRIREME_AVX512_BF16_INLINE void store_sums(__m512 (&sum)[rows][halves], const Target& t) {
   const __mmask16 keep[halves] = {first_lanes(t.columns), first_lanes(t.columns - lanes)};
   if (t.addend != nullptr) {
@@ -82,8 +65,7 @@ TRIREME_AVX512_BF16_INLINE void store_sums(__m512 (&sum)[rows][halves], const Ta
     for (int r = 0; r < rows; ++r, addend += t.addend_stride)
 #pragma GCC unroll 2
       for (int half = 0; half < halves; ++half)
-        sum[r][half] =
-            _mm512_add_ps(sum[r][half], _mm512_maskz_loadu_ps(keep[half], addend + half * lanes));
+        sum[r][half] = _mm512_add_ps(sum[r][half], load_floats(addend + half * lanes, keep[half]));
   }
   if (t.bias != nullptr) {
     const __m512 bias[halves] = {load_bias(t, 0, keep[0]), load_bias(t, lanes, keep[1])};
@@ -93,10 +75,16 @@ TRIREME_AVX512_BF16_INLINE void store_sums(__m512 (&sum)[rows][halves], const Ta
       for (int half = 0; half < halves; ++half)
         sum[r][half] = _mm512_add_ps(sum[r][half], bias[half]);
   }
-  if (t.columns == panel_columns)
-    store_block<kind, true>(sum, t);
+  constexpr __mmask16 all = 0xffffU;  // known to the compiler: without masks
+  const bool whole = t.columns == panel_columns;
+  if (t.c_is_bf16 && whole)
+    store_block<Bf16>(sum, t, all, all);
+  else if (t.c_is_bf16)
+    store_block<Bf16>(sum, t, keep[0], keep[1]);
+  else if (whole)
+    store_block<float>(sum, t, all, all);
   else
-    store_block<kind, false>(sum, t);
+    store_block<float>(sum, t, keep[0], keep[1]);
 }
 
 /// sum + a · b, with one unit of A for all sixteen columns. Of pairs both products are added, and
@@ -178,7 +166,7 @@ TRIREME_AVX512_BF16_INLINE void inlined_block(const Terms& terms, const Target& 
       sum[r][1] = multiply_add<kind>(sum[r][1], alone, right);
     }
   }
-  store_sums<kind, rows>(sum, target);
+  store_sums(sum, target);
 }
 
 /// The same as a call.

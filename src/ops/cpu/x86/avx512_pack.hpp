@@ -171,6 +171,15 @@ struct TwoLines {
   __m512i first, second;
 };
 
+/// Which 16-bit numbers of two registers make pairs: r of both, for sixteen r from `first` on.
+TRIREME_AVX512_INLINE __m512i paired(std::int64_t first) {
+  const __m512i r =
+      _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                       _mm512_set1_epi32(static_cast<int>(first)));
+  const __m512i of_second = _mm512_add_epi32(r, _mm512_set1_epi32(2 * lanes));
+  return _mm512_or_si512(r, _mm512_slli_epi32(of_second, 16));
+}
+
 /// The unit `unit` of the rows [row, row + 24) that `keep` names, of an A stored [K, M].
 template <Units kind>
 TRIREME_AVX512_INLINE TwoLines
@@ -180,15 +189,8 @@ load_two_panels(const Stored& a, std::int64_t unit, std::int64_t row, __mmask32 
     const __m512i low = _mm512_maskz_loadu_epi16(keep, at);
     const __m512i high = 2 * unit + 1 < a.rows ? _mm512_maskz_loadu_epi16(keep, at + 2 * a.columns)
                                                : _mm512_setzero_si512();
-    // 16-bit numbers r of both, one after the other; those of `high` count from 32 on.
-    const __m512i pairs = _mm512_add_epi32(
-        _mm512_set1_epi32(32 << 16),
-        _mm512_mullo_epi32(
-            _mm512_set1_epi32(0x10001),
-            _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)));
-    const __m512i next = _mm512_add_epi32(pairs, _mm512_set1_epi32(0x10001 * panel_rows));
-    return {_mm512_permutex2var_epi16(low, pairs, high),
-            _mm512_permutex2var_epi16(low, next, high)};
+    return {_mm512_permutex2var_epi16(low, paired(0), high),
+            _mm512_permutex2var_epi16(low, paired(panel_rows), high)};
   } else {
     const auto first = static_cast<__mmask16>(keep),
                second = static_cast<__mmask16>(keep >> panel_rows);

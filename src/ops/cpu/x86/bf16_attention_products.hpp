@@ -104,11 +104,12 @@ class Avx512Products {
   }
 
  private:
-  /// Rows that are multiplied at once where `left` are left: 64 are 4 x 12 and 2 x 8.
+  /// Rows that are multiplied at once where `left` are left, one of two numbers: 64 are 4 x 12 and
+  /// 2 x 8, and 32 are 2 x 12 and 8.
   static constexpr std::int64_t last_rows = 8;
   static std::int64_t count(std::int64_t left) {
     return left >= 2 * avx512::panel_rows || left == avx512::panel_rows ? avx512::panel_rows
-                                                                        : std::min(left, last_rows);
+                                                                        : last_rows;
   }
   static TRIREME_AVX512_BF16_INLINE void multiply(const avx512::Terms& terms,
                                                   float* sums,
@@ -122,10 +123,8 @@ class Avx512Products {
                                 .columns = panel_columns};
     if (rows == avx512::panel_rows)
       avx512::inlined_block<avx512::Units::pairs, false, avx512::panel_rows>(terms, target);
-    else if (rows == last_rows)
-      avx512::inlined_block<avx512::Units::pairs, false, last_rows>(terms, target);
     else
-      avx512::product_rows<avx512::Units::pairs, false>(terms, target, rows);
+      avx512::inlined_block<avx512::Units::pairs, false, last_rows>(terms, target);
   }
 };
 
