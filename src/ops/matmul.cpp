@@ -24,7 +24,7 @@ std::unique_ptr<Matmul::Implementation> make(device::Device& device,
   TRIREME_EXPECT(!shape.row_sums || (shape.a_transposed && shape.accumulate), "{} of rows of an {}",
                  "sums", "operand that is not transposed, or without accumulation");
   if (device.kind() == device::Kind::cpu)
-    return make_matmul_cpu(device, shape);
+    return make_matmul_cpu(shape);
   if constexpr (device::cuda::in_this_build)
     return make_matmul_cuda(device, shape, options);
   throw DeviceError(device.description(), "matmul", "this build has the CPU's operations only",

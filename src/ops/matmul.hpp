@@ -8,8 +8,9 @@
 // 2. Arithmetic is fp32 or better, whatever the dtypes; the result is rounded once.
 // 3. The work is cut into pieces by shape alone, never by the number of threads, so results have
 //    the same bits on any number.
-// 4. The CPU's scratch is made for the threads that OpenMP has at construction; later calls use no
-//    more. One call at a time per object.
+// 4. On a CPU a product holds no memory: it uses the workspace of the stream
+//    (device/cpu/workspace.hpp), for the threads that OpenMP has when the product is made; later
+//    calls use no more. One call at a time per object.
 #pragma once
 
 #include <cstddef>

@@ -51,8 +51,7 @@ struct Matmul::Implementation {
                  device::Stream& stream);
 };
 
-std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,
-                                                        const MatmulShape& shape);
+std::unique_ptr<Matmul::Implementation> make_matmul_cpu(const MatmulShape& shape);
 /// In builds with CUDA.
 std::unique_ptr<Matmul::Implementation> make_matmul_cuda(device::Device& device,
                                                          const MatmulShape& shape,

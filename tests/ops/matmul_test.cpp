@@ -154,23 +154,22 @@ TEST_P(MatmulTest, AgreesWithReferenceAtAwkwardSizes) {
 using Kernel = std::unique_ptr<Matmul::Implementation>;
 
 /// Every kernel that this processor has for a shape, also those that it never takes.
-std::vector<std::pair<std::string, Kernel>> kernels_for(device::Device& device,
-                                                        const MatmulShape& s) {
+std::vector<std::pair<std::string, Kernel>> kernels_for(const MatmulShape& s) {
   using ops::cpu::vectors::Vectors;
   std::vector<std::pair<std::string, Kernel>> all;
   for (const Vectors vectors : {Vectors::plain, Vectors::avx2})
     if (vectors <= ops::cpu::vectors::best())
       all.emplace_back(vectors == Vectors::plain ? "plain" : "AVX2",
-                       ops::cpu::vectors::make_matmul(device, s, vectors));
+                       ops::cpu::vectors::make_matmul(s, vectors));
   if (ops::cpu::avx512::multiplies(s)) {
-    all.emplace_back("AVX-512", ops::cpu::avx512::make_matmul(device, s, false));
+    all.emplace_back("AVX-512", ops::cpu::avx512::make_matmul(s, false));
 #if defined(__x86_64__)
     if (s.a == DType::bf16 && __builtin_cpu_supports("avx512bf16"))
-      all.emplace_back("AVX-512 BF16", ops::cpu::avx512::make_matmul(device, s, true));
+      all.emplace_back("AVX-512 BF16", ops::cpu::avx512::make_matmul(s, true));
 #endif
   }
   if (ops::cpu::amx::multiplies(s))
-    all.emplace_back("AMX", ops::cpu::amx::make_matmul(device, s));
+    all.emplace_back("AMX", ops::cpu::amx::make_matmul(s));
   return all;
 }
 
@@ -186,7 +185,7 @@ TEST_P(MatmulTest, EveryKernelOfThisProcessorAgreesWithReference) {
       s.bias = (mode & 4) != 0;
       s.c = s.bias ? dtype() : DType::f32;
       s.accumulate = !s.bias;
-      for (const auto& [name, kernel] : kernels_for(device(), s)) {
+      for (const auto& [name, kernel] : kernels_for(s)) {
         SCOPED_TRACE(name);
         check(s, *kernel);
       }
@@ -230,7 +229,7 @@ TEST_P(MatmulTest, KernelsThatFuseAdditionsHaveTheSameBits) {
     s.b_transposed = (mode & 2) != 0;
     s.c = (mode & 4) != 0 ? DType::f32 : dtype();
     const Values expected = rounded_to(s.c, fused_sums(s, av, bv));
-    for (const auto& [name, kernel] : kernels_for(device(), s)) {
+    for (const auto& [name, kernel] : kernels_for(s)) {
 #if defined(__x86_64__)
       if (name == "plain")
         continue;  // SSE2 rounds each product

@@ -106,7 +106,7 @@ void Event::wait() const {
 }
 
 Stream::Stream(Device& device, StreamMode mode, const std::string& name, int threads)
-    : device_(device), mode_(mode), name_(name) {
+    : device_(device), mode_(mode), name_(name), workspace_(device) {
   if (mode_ != StreamMode::concurrent)
     return;
   ring_ = std::make_unique<std::array<Entry, ring_size>>();

@@ -32,6 +32,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/cpu/workspace.hpp"
 #include "device/device.hpp"
 
 namespace trireme::device::cpu {
@@ -150,6 +151,8 @@ class Stream final : public device::Stream {
     else
       enqueue(Entry{Task(callable), false});
   }
+  /// For the callable that runs.
+  [[nodiscard]] Workspace& workspace() { return workspace_; }
   /// What run() was given while it was captured.
   void launch(const std::vector<Task>& tasks);
 
@@ -170,6 +173,7 @@ class Stream final : public device::Stream {
   const std::string name_;
   Event idle_;  // recorded by synchronize()
   std::optional<std::vector<Task>> captured_;
+  Workspace workspace_;
 
   std::mutex mutex_;
   std::condition_variable not_empty_;

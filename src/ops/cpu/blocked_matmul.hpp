@@ -30,14 +30,11 @@ namespace trireme::ops::cpu {
 template <class Kernel>
 class BlockedMatmul final : public PackedMatmul {
  public:
-  BlockedMatmul(device::Device& device, const MatmulShape& shape)
-      : PackedMatmul(device, shape, depth_of(shape), Kernel::panel_columns),
-        blocking_(Blocking::of<Kernel>(shape, depth_, threads_)),
-        thread_units_(rounded_up(
-            blocking_.chunk_units + blocking_.group_rows * depth_.copied_stride() + line_units,
-            1024)) {
-    scratch_ = device.allocate(static_cast<std::size_t>(thread_units_ * threads_) * sizeof(Unit),
-                               "matmul scratch");
+  explicit BlockedMatmul(const MatmulShape& shape)
+      : PackedMatmul(shape, depth_of(shape), Kernel::panel_columns),
+        blocking_(Blocking::of<Kernel>(shape, depth_, threads_)) {
+    set_workspace(
+        0, blocking_.chunk_units + blocking_.group_rows * depth_.copied_stride() + line_units);
   }
 
  private:
@@ -48,22 +45,19 @@ class BlockedMatmul final : public PackedMatmul {
     return {divided_up(s.k, elements_per_unit(Kernel::units)), s.a_transposed ? 384 : 1152};
   }
 
-  void multiply(const Operands& operands) const override {
+  void multiply(const Operands& operands, const device::cpu::Workspace& workspace) const override {
     const std::int64_t tasks = blocking_.chunks * blocking_.parts;
     const int threads = std::min(threads_, omp_get_max_threads());
-    const auto scratch = [this] {
-      return reinterpret_cast<Unit*>(scratch_.data()) + omp_get_thread_num() * thread_units_;
-    };
     if (blocking_.fixed_parts) {
 #pragma omp parallel for schedule(static) num_threads(threads) if (tasks > 1) collapse(2)
       for (std::int64_t part = 0; part < blocking_.parts; ++part)
         for (std::int64_t chunk = 0; chunk < blocking_.chunks; ++chunk)
-          multiply_task(operands, chunk, part, scratch());
+          multiply_task(operands, chunk, part, own_units(workspace));
       return;
     }
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (tasks > 1)
     for (std::int64_t task = 0; task < tasks; ++task)
-      multiply_task(operands, task / blocking_.parts, task % blocking_.parts, scratch());
+      multiply_task(operands, task / blocking_.parts, task % blocking_.parts, own_units(workspace));
   }
 
   void multiply_task(const Operands& operands,
@@ -201,8 +195,6 @@ class BlockedMatmul final : public PackedMatmul {
   }
 
   Blocking blocking_;
-  std::int64_t thread_units_;  // of scratch
-  device::Buffer scratch_;
 };
 
 }  // namespace trireme::ops::cpu

@@ -14,16 +14,15 @@ bool rows_are_independent(const device::Device& device) {
   return device.kind() == device::Kind::cpu;
 }
 
-std::unique_ptr<Matmul::Implementation> make_matmul_cpu(device::Device& device,
-                                                        const MatmulShape& shape) {
+std::unique_ptr<Matmul::Implementation> make_matmul_cpu(const MatmulShape& shape) {
   if (shape.a != shape.b)
     throw DeviceError("cpu", fmt::format("matmul {} x {}", name(shape.a), name(shape.b)),
                       "both must have the same dtype", __FILE__, __LINE__);
   if (cpu::amx::multiplies(shape))
-    return cpu::amx::make_matmul(device, shape);
+    return cpu::amx::make_matmul(shape);
   if (cpu::avx512::multiplies(shape))
-    return cpu::avx512::make_matmul(device, shape);
-  return cpu::vectors::make_matmul(device, shape);
+    return cpu::avx512::make_matmul(shape);
+  return cpu::vectors::make_matmul(shape);
 }
 
 bool has_fast_bf16(const device::Device& device) {

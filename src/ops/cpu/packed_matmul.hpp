@@ -7,8 +7,10 @@
 // B must be shared by all threads, who meet twice per block of K (x86/amx_matmul.cpp).
 //
 // 1. Where K is cut decides bits; rows, columns and threads do not.
-// 2. A bf16 result over several blocks of K is added up in fp32 beside C (`sums_`), and rounded
-//    once, with the last block; bias comes with it.
+// 2. A bf16 result over several blocks of K is added up in fp32 in the workspace (`Operands::sums`)
+//    and rounded once, with the last block; bias comes with it.
+// 3. A product holds no memory. Packed operands and sums are in the workspace of the stream, which
+//    all products of a model share (device/cpu/workspace.hpp).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +19,6 @@
 
 #include "base/round_up.hpp"
 
-#include "device/buffer.hpp"
 #include "device/cpu/cpu_stream.hpp"
 
 #include "ops/cpu/packed_operands.hpp"
@@ -31,6 +32,7 @@ struct Operands {
   const std::byte* b;
   const std::byte* bias;
   std::byte* c;
+  float* sums;  ///< [M, N], of bf16 results over several blocks of K; else null
 };
 
 /// A block of K, in units.
@@ -61,8 +63,14 @@ class PackedMatmul : public Matmul::Implementation {
            const std::byte* bias,
            std::byte* c,
            device::Stream& stream) final {
-    const Operands operands{a, b, bias, c};
-    device::cpu::stream_of(stream).run([this, operands] { multiply(operands); });
+    device::cpu::Stream* on = &device::cpu::stream_of(stream);
+    on->run([=, this] {
+      device::cpu::Workspace& workspace = on->workspace();
+      workspace.reserve(
+          {.shared = sum_bytes_ + shared_bytes_, .per_thread = thread_bytes_, .threads = threads_});
+      auto* sums = sum_bytes_ > 0 ? reinterpret_cast<float*>(workspace.shared()) : nullptr;
+      multiply({a, b, bias, c, sums}, workspace);
+    });
   }
 
  protected:
@@ -70,17 +78,27 @@ class PackedMatmul : public Matmul::Implementation {
   using PackB =
       void(Unit* to, const Stored& b, std::int64_t column, std::int64_t begin, std::int64_t end);
 
-  PackedMatmul(device::Device& device,
-               const MatmulShape& shape,
-               const Depth& depth,
-               std::int64_t panel_columns)
+  PackedMatmul(const MatmulShape& shape, const Depth& depth, std::int64_t panel_columns)
       : shape_(shape),
         depth_(depth),
         panel_columns_(panel_columns),
         threads_(omp_get_max_threads()) {
     if (shape.c == DType::bf16 && depth.blocks() > 1)
-      sums_ = device.allocate(static_cast<std::size_t>(shape.m * shape.n) * sizeof(float),
-                              "matmul sums");
+      sum_bytes_ = rounded_up(shape.m * shape.n * static_cast<std::int64_t>(sizeof(float)), 4096);
+  }
+
+  /// What the product needs of the workspace, in units, beside its sums: for all threads, and for
+  /// each.
+  void set_workspace(std::int64_t shared_units, std::int64_t thread_units) {
+    shared_bytes_ = shared_units * static_cast<std::int64_t>(sizeof(Unit));
+    thread_bytes_ = thread_units * static_cast<std::int64_t>(sizeof(Unit));
+  }
+  [[nodiscard]] Unit* shared_units(const device::cpu::Workspace& workspace) const {
+    return reinterpret_cast<Unit*>(workspace.shared() + sum_bytes_);
+  }
+  /// Of the calling thread.
+  [[nodiscard]] static Unit* own_units(const device::cpu::Workspace& workspace) {
+    return reinterpret_cast<Unit*>(workspace.of_thread(omp_get_thread_num()));
   }
 
   /// `pack` packs a B stored [K, N], `pack_transposed` one stored [N, K].
@@ -104,11 +122,11 @@ class PackedMatmul : public Matmul::Implementation {
                                  const Range& range) const {
     const MatmulShape& s = shape_;
     const std::int64_t column = panel * panel_columns_, at = row * s.n + column;
-    const bool last = range.end == depth_.units, through_sums = sums_.bytes() > 0;
+    const bool last = range.end == depth_.units, through_sums = operands.sums != nullptr;
     Target target;
     target.columns = std::min(panel_columns_, s.n - column);
     target.c_stride = target.addend_stride = s.n;
-    float* sums = reinterpret_cast<float*>(through_sums ? sums_.data() : operands.c) + at;
+    float* sums = (through_sums ? operands.sums : reinterpret_cast<float*>(operands.c)) + at;
     if (range.begin > 0 || s.accumulate)
       target.addend = sums;
     target.c_is_bf16 = s.c == DType::bf16 && last;
@@ -127,9 +145,10 @@ class PackedMatmul : public Matmul::Implementation {
   int threads_;  // at construction; more are not used
 
  private:
-  virtual void multiply(const Operands& operands) const = 0;
+  virtual void multiply(const Operands& operands,
+                        const device::cpu::Workspace& workspace) const = 0;
 
-  device::Buffer sums_;  // where bf16 results are added up over blocks of K
+  std::int64_t sum_bytes_ = 0, shared_bytes_ = 0, thread_bytes_ = 0;  // of the workspace
 };
 
 }  // namespace trireme::ops::cpu

@@ -51,10 +51,10 @@ struct Avx2 : Packing<kind, avx2_rows> {
 #endif
 
 template <template <Units> class Kernel>
-std::unique_ptr<Matmul::Implementation> make(device::Device& device, const MatmulShape& shape) {
+std::unique_ptr<Matmul::Implementation> make(const MatmulShape& shape) {
   if (shape.a == DType::f32)
-    return std::make_unique<BlockedMatmul<Kernel<Units::single>>>(device, shape);
-  return std::make_unique<BlockedMatmul<Kernel<Units::widened>>>(device, shape);
+    return std::make_unique<BlockedMatmul<Kernel<Units::single>>>(shape);
+  return std::make_unique<BlockedMatmul<Kernel<Units::widened>>>(shape);
 }
 
 }  // namespace
@@ -68,14 +68,13 @@ Vectors best() {
 #endif
 }
 
-std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& device,
-                                                    const MatmulShape& shape,
+std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape,
                                                     [[maybe_unused]] Vectors vectors) {
 #if defined(__x86_64__)
   if (vectors == Vectors::avx2)
-    return make<Avx2>(device, shape);
+    return make<Avx2>(shape);
 #endif
-  return make<Plain>(device, shape);
+  return make<Plain>(shape);
 }
 
 }  // namespace trireme::ops::cpu::vectors

@@ -18,8 +18,7 @@ enum class Vectors : std::uint8_t { plain, avx2 };
 Vectors best();
 
 /// Requires: operands of one dtype; at most best().
-std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& device,
-                                                    const MatmulShape& shape,
+std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape,
                                                     Vectors vectors = best());
 
 }  // namespace trireme::ops::cpu::vectors

@@ -61,24 +61,20 @@ std::int64_t tiled(const Range& range) {
 
 class MatmulAmx final : public PackedMatmul {
  public:
-  MatmulAmx(device::Device& device, const MatmulShape& shape)
-      : PackedMatmul(device, shape, {divided_up(shape.k, 2), most_block_units}, panel_columns),
+  explicit MatmulAmx(const MatmulShape& shape)
+      : PackedMatmul(shape, {divided_up(shape.k, 2), most_block_units}, panel_columns),
         blocking_(shape, depth_, threads_),
-        thread_units_(rounded_up(blocking_.copied_units, 1024)),
         around_caches_(!shape.accumulate && shape.n % panel_columns == 0 &&
                        shape.m * shape.n * static_cast<std::int64_t>(size_bytes(shape.c)) >
                            cached_bytes) {
-    const std::int64_t all =
-        blocking_.chunk_panels * blocking_.panel_units + thread_units_ * threads_;
-    scratch_ = device.allocate(static_cast<std::size_t>(all * unit_bytes), "matmul scratch");
+    set_workspace(blocking_.chunk_panels * blocking_.panel_units, blocking_.copied_units);
   }
 
  private:
-  void multiply(const Operands& operands) const override {
+  void multiply(const Operands& operands, const device::cpu::Workspace& workspace) const override {
     const Blocking& cut = blocking_;
     const int threads = std::min(threads_, omp_get_max_threads());
-    auto* panels = reinterpret_cast<Unit*>(scratch_.data());
-    Unit* rows = panels + cut.chunk_panels * cut.panel_units;
+    Unit* panels = shared_units(workspace);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     for (std::int64_t first = 0; first < cut.panels; first += cut.chunk_panels)
       for (std::int64_t begin = 0; begin < depth_.units; begin += depth_.block_units) {
@@ -89,8 +85,7 @@ class MatmulAmx final : public PackedMatmul {
           pack_whole_tiles(panels + (panel - first) * cut.panel_units, operands, panel, range);
 #pragma omp for schedule(dynamic)
         for (std::int64_t group = 0; group < cut.groups; ++group)
-          multiply_group(operands, group, first, last, range, panels,
-                         rows + omp_get_thread_num() * thread_units_);
+          multiply_group(operands, group, first, last, range, panels, own_units(workspace));
       }
   }
 
@@ -176,9 +171,7 @@ class MatmulAmx final : public PackedMatmul {
   }
 
   Blocking blocking_;
-  std::int64_t thread_units_;  // of copied rows
-  bool around_caches_;         // C, where it is aligned
-  device::Buffer scratch_;     // packed columns of B, then each thread's rows of A
+  bool around_caches_;  // C, where it is aligned
 };
 
 /// clang 14 has no name for AMX in __builtin_cpu_supports. Source: Intel's Software Developer's
@@ -210,9 +203,8 @@ bool multiplies(const MatmulShape& shape) {
   return shape.a == DType::bf16 && shape.b == DType::bf16 && available();
 }
 
-std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& device,
-                                                    const MatmulShape& shape) {
-  return std::make_unique<MatmulAmx>(device, shape);
+std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape) {
+  return std::make_unique<MatmulAmx>(shape);
 }
 
 }  // namespace trireme::ops::cpu::amx
@@ -227,8 +219,7 @@ bool multiplies(const MatmulShape& /*shape*/) {
   return false;
 }
 
-std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& /*device*/,
-                                                    const MatmulShape& shape) {
+std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape) {
   TRIREME_EXPECT(false, "AMX products of {} on another processor", name(shape.a));
   return nullptr;
 }

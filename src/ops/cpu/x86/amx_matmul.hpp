@@ -21,7 +21,6 @@ bool available();
 bool multiplies(const MatmulShape& shape);
 
 /// Requires: multiplies(shape).
-std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& device,
-                                                    const MatmulShape& shape);
+std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape);
 
 }  // namespace trireme::ops::cpu::amx

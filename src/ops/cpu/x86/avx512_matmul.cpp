@@ -40,14 +40,12 @@ bool has_fast_pairs() {
   return has;
 }
 
-std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& device,
-                                                    const MatmulShape& shape,
-                                                    bool pairs) {
+std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape, bool pairs) {
   if (shape.a == DType::f32)
-    return std::make_unique<MatmulAvx512<Units::single>>(device, shape);
+    return std::make_unique<MatmulAvx512<Units::single>>(shape);
   if (pairs)
-    return std::make_unique<MatmulAvx512<Units::pairs>>(device, shape);
-  return std::make_unique<MatmulAvx512<Units::widened>>(device, shape);
+    return std::make_unique<MatmulAvx512<Units::pairs>>(shape);
+  return std::make_unique<MatmulAvx512<Units::widened>>(shape);
 }
 
 }  // namespace trireme::ops::cpu::avx512
@@ -62,9 +60,7 @@ bool has_fast_pairs() {
   return false;
 }
 
-std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& /*device*/,
-                                                    const MatmulShape& shape,
-                                                    bool /*pairs*/) {
+std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape, bool /*pairs*/) {
   TRIREME_EXPECT(false, "AVX-512 products of {} on another processor", name(shape.a));
   return nullptr;
 }

@@ -24,8 +24,7 @@ bool multiplies(const MatmulShape& shape);
 bool has_fast_pairs();
 
 /// Requires: multiplies(shape); for `pairs`, how bf16 is multiplied, a processor with AVX-512 BF16.
-std::unique_ptr<Matmul::Implementation> make_matmul(device::Device& device,
-                                                    const MatmulShape& shape,
+std::unique_ptr<Matmul::Implementation> make_matmul(const MatmulShape& shape,
                                                     bool pairs = has_fast_pairs());
 
 }  // namespace trireme::ops::cpu::avx512
