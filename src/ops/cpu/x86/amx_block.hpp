@@ -6,10 +6,15 @@
 // A large C goes around the caches. Stored the usual way, each of its lines would first be fetched,
 // from memory and out of order, on the way on which the tiles come, and push A and B out.
 //
-// Sums of a block are stored by the tiles into 32 x 32 fp32 of the thread's scratch, which stays in
-// the first-level cache, and go from there to C: with an addend where K is cut into blocks, with
-// the bias and rounded once with the last of them. What goes around the caches is visible to other
-// threads only after a fence, which the caller puts at the end of its part.
+// The tiles store the sums of a block into 32 x 32 fp32 on the thread's stack. From there the sums go
+// to C: with an addend where K is cut into blocks, with the bias and rounded once with the last of
+// them. Stores that bypass the caches are visible to other threads only after a fence, which the
+// caller puts at the end of its part.
+//
+// The sums of a block go to C while the next block is multiplied. The tiles' stores often miss the
+// first-level cache, because A and B of a block push the sums out of it, so reading them back at
+// once would make the processor wait instead of loading the next tiles. Measured on a Xeon with
+// AMX, K = 768: 43 to 48 instead of 60 to 70 ns per 16 units of a block.
 #pragma once
 
 #include "ops/cpu/x86/amx_tiles.hpp"
@@ -60,48 +65,86 @@ class Prefetches {
   Lines& panel_;
 };
 
-/// Sixteen sums (+ addend) (+ bias) of row `r`.
-TRIREME_AMX_INLINE __m512 finished_sums(const float* sums,
-                                        const BlockTarget& t,
-                                        std::int64_t r,
-                                        std::int64_t column,
-                                        const __m512& bias,
-                                        __mmask16 keep) {
-  __m512 v = _mm512_load_ps(sums + r * block_edge + column);
-  if (t.addend != nullptr)
-    v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(keep, t.addend + r * t.addend_stride + column));
-  if (t.bias != nullptr)
-    v = _mm512_add_ps(v, bias);
-  return v;
-}
+/// The sums of a block that are not yet in C. They are stored some rows at a time, so that this can
+/// go on while the next block is multiplied.
+class PendingSums {
+ public:
+  PendingSums() = default;
+  TRIREME_AMX_INLINE PendingSums(const float* sums, const BlockTarget& target)
+      : sums_(sums), target_(target), rows_(target.rows) {}
 
-/// C's rows from the sums of a block.
-template <bool around_caches>
-TRIREME_AMX inline void store_block(const float* sums, const BlockTarget& t) {
-  const __mmask16 left = avx512::first_lanes(t.columns);
-  const __mmask16 right = avx512::first_lanes(t.columns - lanes);
-  const __mmask32 both = avx512::first_lanes_32(t.columns);
-  const bool biased = t.bias != nullptr;
-  const __m512 bias_left = biased ? avx512::load_bias(t, 0, left) : _mm512_setzero_ps();
-  const __m512 bias_right = biased ? avx512::load_bias(t, lanes, right) : _mm512_setzero_ps();
-  for (std::int64_t r = 0; r < t.rows; ++r) {
-    const __m512 low = finished_sums(sums, t, r, 0, bias_left, left);
-    const __m512 high = finished_sums(sums, t, r, lanes, bias_right, right);
-    std::byte* to = t.c + r * t.row_bytes();
-    if (t.c_is_bf16) {
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+
+  /// At most `count` rows.
+  TRIREME_AMX_INLINE void store(std::int64_t count) {
+    count = std::min(count, rows_);
+    if (count <= 0)
+      return;
+    rows_ -= count;
+    const Columns columns(target_);
+    for (; count > 0; --count) store_row(columns);
+  }
+
+ private:
+  /// Which columns there are, and their bias.
+  struct Columns {
+    TRIREME_AMX_INLINE explicit Columns(const BlockTarget& t)
+        : left(avx512::first_lanes(t.columns)),
+          right(avx512::first_lanes(t.columns - lanes)),
+          both(avx512::first_lanes_32(t.columns)),
+          bias_left(t.bias != nullptr ? avx512::load_bias(t, 0, left) : _mm512_setzero_ps()),
+          bias_right(t.bias != nullptr ? avx512::load_bias(t, lanes, right) : _mm512_setzero_ps()) {
+    }
+    __mmask16 left, right;
+    __mmask32 both;
+    __m512 bias_left, bias_right;
+  };
+
+  TRIREME_AMX_INLINE void store_row(const Columns& columns) {
+    __m512 low = _mm512_load_ps(sums_), high = _mm512_load_ps(sums_ + lanes);
+    sums_ += block_edge;
+    if (target_.addend != nullptr) {
+      low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(columns.left, target_.addend));
+      high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(columns.right, target_.addend + lanes));
+      target_.addend += target_.addend_stride;
+    }
+    if (target_.bias != nullptr) {
+      low = _mm512_add_ps(low, columns.bias_left);
+      high = _mm512_add_ps(high, columns.bias_right);
+    }
+    std::byte* to = target_.c;
+    target_.c += target_.row_bytes();
+    if (target_.c_is_bf16) {
       const auto rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-      if constexpr (around_caches)
+      if (target_.around_caches)
         _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded);
       else
-        _mm512_mask_storeu_epi16(to, both, rounded);
-    } else if constexpr (around_caches) {
+        _mm512_mask_storeu_epi16(to, columns.both, rounded);
+    } else if (target_.around_caches) {
       _mm512_stream_ps(reinterpret_cast<float*>(to), low);
       _mm512_stream_ps(reinterpret_cast<float*>(to) + lanes, high);
     } else {
-      _mm512_mask_storeu_ps(to, left, low);
-      _mm512_mask_storeu_ps(to + 4 * lanes, right, high);
+      _mm512_mask_storeu_ps(to, columns.left, low);
+      _mm512_mask_storeu_ps(to + 4 * lanes, columns.right, high);
     }
   }
-}
+
+  const float* sums_ = nullptr;
+  BlockTarget target_;
+  std::int64_t rows_ = 0;
+};
+
+/// What a block does while its tiles are multiplied: it prefetches what follows and stores the sums
+/// of the block before it.
+struct Meanwhile {
+  Prefetches prefetches;
+  PendingSums& pending;
+  std::int64_t rows_at_a_time;
+
+  TRIREME_AMX_INLINE void operator()() {
+    prefetches();
+    pending.store(rows_at_a_time);
+  }
+};
 
 }  // namespace trireme::ops::cpu::amx

@@ -2,7 +2,8 @@
 // Loops, from the outside: chunks of C's columns and blocks of K, whose part of B is packed by all
 // threads together; then groups of C's rows, which threads take one by one; in a group, panels of B
 // by the group's rows, 32 at a time. A group's rows of A stay in the second-level cache while the
-// panels pass by, each of which is used for the whole group.
+// panels pass by, each of which is used for the whole group. The sums of a block go to C while the
+// next block is multiplied (amx_block.hpp).
 #include "ops/cpu/x86/amx_matmul.hpp"
 
 #include <algorithm>
@@ -19,11 +20,10 @@
 #include "ops/cpu/loops.hpp"
 #include "ops/cpu/packed_matmul.hpp"
 #include "ops/cpu/x86/amx_block.hpp"
+#include "ops/cpu/x86/amx_pack.hpp"
 
 namespace trireme::ops::cpu::amx {
 namespace {
-
-using avx512::panel_columns;
 
 /// Packed columns of B and rows of A, in bytes: shares of the third- and second-level cache.
 constexpr std::int64_t chunk_bytes = std::int64_t{4} << 20U, group_bytes = std::int64_t{1} << 20U;
@@ -59,6 +59,15 @@ std::int64_t tiled(const Range& range) {
   return rounded_up(range.size(), lanes);
 }
 
+/// Rows from which tiles of A are loaded.
+struct Rows {
+  const std::byte* first;
+  std::int64_t row_bytes;
+  [[nodiscard]] const Unit* from(std::int64_t row) const {
+    return reinterpret_cast<const Unit*>(first + row * row_bytes);
+  }
+};
+
 class MatmulAmx final : public PackedMatmul {
  public:
   explicit MatmulAmx(const MatmulShape& shape)
@@ -80,82 +89,110 @@ class MatmulAmx final : public PackedMatmul {
       for (std::int64_t begin = 0; begin < depth_.units; begin += depth_.block_units) {
         const Range range = depth_.block_from(begin);
         const std::int64_t last = std::min(first + cut.chunk_panels, cut.panels);
-#pragma omp for schedule(static)
-        for (std::int64_t panel = first; panel < last; ++panel)
-          pack_whole_tiles(panels + (panel - first) * cut.panel_units, operands, panel, range);
+        pack_panels(panels, operands, {first, last}, range);
 #pragma omp for schedule(dynamic)
         for (std::int64_t group = 0; group < cut.groups; ++group)
-          multiply_group(operands, group, first, last, range, panels, own_units(workspace));
+          multiply_group(operands, group, {first, last}, range, panels, own_units(workspace));
       }
   }
 
-  TRIREME_AMX void pack_whole_tiles(Unit* to,
-                                    const Operands& operands,
-                                    std::int64_t panel,
-                                    const Range& range) const {
+  /// By all threads together.
+  void pack_panels(Unit* to,
+                   const Operands& operands,
+                   const Range& panels,
+                   const Range& range) const {
+    const MatmulShape& s = shape_;
+    const std::int64_t stride = blocking_.panel_units;
+    const bool whole =
+        !s.b_transposed && has_whole_tiles(range) && panels.end * panel_columns <= s.n;
+    const std::int64_t at_once = whole ? 8 : 1;
+#pragma omp for schedule(static)
+    for (std::int64_t panel = panels.begin; panel < panels.end; panel += at_once) {
+      Unit* at = to + (panel - panels.begin) * stride;
+      if (whole)
+        pack_whole_panels(at, stride, {operands.b, s.k, s.n}, panel,
+                          std::min(panel + at_once, panels.end), range.begin, range.end);
+      else
+        pack_padded_panel(at, operands, panel, range);
+    }
+  }
+
+  TRIREME_AMX void pack_padded_panel(Unit* to,
+                                     const Operands& operands,
+                                     std::int64_t panel,
+                                     const Range& range) const {
     pack_panel(to, operands, panel, range, avx512::pack_b<Units::pairs>,
                avx512::pack_b_transposed<Units::pairs>);
     std::fill(to + range.size() * panel_columns, to + tiled(range) * panel_columns, Unit{0});
   }
 
+  /// Whether no tile along K is padded.
+  [[nodiscard]] bool has_whole_tiles(const Range& range) const {
+    return range.size() % lanes == 0 && 2 * range.end <= shape_.k;
+  }
+
+  /// Rows of A where tiles can be loaded from them.
+  TRIREME_AMX void copy_rows(Unit* to,
+                             const Operands& operands,
+                             const Range& rows,
+                             const Range& range) const {
+    const MatmulShape& s = shape_;
+    const std::int64_t stride = depth_.copied_stride();
+    std::int64_t done = 0;
+    if (s.a_transposed && has_whole_tiles(range)) {
+      done = rows.size() / block_edge * block_edge;
+      pack_whole_rows(to, stride, {operands.a, s.k, s.m}, rows.begin, done, range.begin, range.end);
+    }
+    for (; done < rounded_up(rows.size(), block_edge); done += tile_rows) {
+      Unit* at = to + done * stride;
+      if (s.a_transposed)
+        avx512::pack_rows(at, stride, {operands.a, s.k, s.m}, rows.begin + done, range.begin,
+                          range.end);
+      else
+        avx512::copy_rows<Units::pairs>(at, stride, {operands.a, s.m, s.k}, rows.begin + done,
+                                        tile_rows, range.begin, range.end);
+    }
+  }
+
   TRIREME_AMX void multiply_group(const Operands& operands,
                                   std::int64_t group,
-                                  std::int64_t first_panel,
-                                  std::int64_t last_panel,
+                                  const Range& chunk,
                                   const Range& range,
                                   const Unit* panels,
                                   Unit* own) const {
     const MatmulShape& s = shape_;
     const std::int64_t first_row = group * blocking_.group_rows;
-    const std::int64_t last_row = std::min(first_row + blocking_.group_rows, s.m);
-    const Unit* a = reinterpret_cast<const Unit*>(operands.a + 2 * first_row * s.k) + range.begin;
-    std::int64_t row_bytes = 2 * s.k;
+    const Range rows{first_row, std::min(first_row + blocking_.group_rows, s.m)};
+    Rows a{operands.a + 2 * (rows.begin * s.k + 2 * range.begin), 2 * s.k};
     if (blocking_.copied_units > 0) {
-      const std::int64_t stride = depth_.copied_stride();
-      for (std::int64_t row = first_row; row < last_row; row += block_edge)
-        for (std::int64_t half = 0; half < block_edge; half += tile_rows) {
-          Unit* to = own + (row + half - first_row) * stride;
-          if (s.a_transposed)
-            avx512::pack_rows(to, stride, {operands.a, s.k, s.m}, row + half, range.begin,
-                              range.end);
-          else
-            avx512::copy_rows<Units::pairs>(to, stride, {operands.a, s.m, s.k}, row + half,
-                                            tile_rows, range.begin, range.end);
-        }
-      a = own;
-      row_bytes = stride * unit_bytes;
+      copy_rows(own, operands, rows, range);
+      a = {reinterpret_cast<const std::byte*>(own), depth_.copied_stride() * unit_bytes};
     }
     stored();
     const Tiles tiles;
-    for (std::int64_t panel = first_panel; panel < last_panel; ++panel) {
-      const Unit* b = panels + (panel - first_panel) * blocking_.panel_units;
+    alignas(64) float sums[2][block_edge * block_edge];  // of the block and of the one before it
+    int block = 0;
+    PendingSums pending;
+    const std::int64_t steps = tiled(range) / lanes;
+    for (std::int64_t panel = chunk.begin; panel < chunk.end; ++panel) {
+      const Unit* b = panels + (panel - chunk.begin) * blocking_.panel_units;
       Lines next;
-      if (panel + 1 < last_panel) {
+      if (panel + 1 < chunk.end) {
         next.next = reinterpret_cast<const std::byte*>(b + blocking_.panel_units);
         next.end = next.next + tiled(range) * panel_columns * unit_bytes;
       }
-      for (std::int64_t row = first_row; row < last_row; row += block_edge) {
-        const BlockTarget target = block_target(operands, row, last_row, panel, range);
-        multiply_block(a + (row - first_row) * (row_bytes / unit_bytes), row_bytes, b, tiled(range),
-                       target, next);
+      for (std::int64_t row = rows.begin; row < rows.end; row += block_edge) {
+        const BlockTarget target = block_target(operands, row, rows.end, panel, range);
+        multiply_tiles<false>(
+            sums[block], block_edge, a.from(row - rows.begin), a.row_bytes, b, tiled(range),
+            Meanwhile{Prefetches(target, steps, next), pending, divided_up(pending.rows(), steps)});
+        stored();
+        pending = PendingSums(sums[block], target);
+        block ^= 1;
       }
     }
+    pending.store(block_edge);
     _mm_sfence();  // orders these stores, which bypass the caches, before the thread's later ones
-  }
-
-  TRIREME_AMX static void multiply_block(const Unit* a,
-                                         std::int64_t row_bytes,
-                                         const Unit* b,
-                                         std::int64_t units,
-                                         const BlockTarget& target,
-                                         Lines& next_panel) {
-    alignas(64) float sums[block_edge * block_edge];
-    multiply_tiles<false>(sums, block_edge, a, row_bytes, b, units,
-                          Prefetches(target, units / lanes, next_panel));
-    if (target.around_caches)
-      store_block<true>(sums, target);
-    else
-      store_block<false>(sums, target);
   }
 
   [[nodiscard]] TRIREME_AMX BlockTarget block_target(const Operands& operands,
