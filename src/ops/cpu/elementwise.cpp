@@ -62,34 +62,64 @@ TRIREME_AVX512_INLINE __m512 gate_exponential(__m512 x) {
   return avx512::power_of_two(_mm512_min_ps(_mm512_set1_ps(126.0F), exponent));  // NaN stays
 }
 
+TRIREME_AVX512_INLINE __m512 gelu(__m512 x) {
+  const __m512 gate = avx512::reciprocal(_mm512_add_ps(_mm512_set1_ps(1.0F), gate_exponential(x)));
+  return _mm512_mul_ps(x, gate);
+}
+
+TRIREME_AVX512_INLINE __m512 gelu_derivative(__m512 x) {
+  const __m512 squared = _mm512_mul_ps(x, x);
+  const __m512 e = gate_exponential(x);
+  const __m512 s = avx512::reciprocal(_mm512_add_ps(_mm512_set1_ps(1.0F), e));
+  const __m512 slope =
+      _mm512_fmadd_ps(_mm512_set1_ps(3.0F * cubic * two_slope), squared, _mm512_set1_ps(two_slope));
+  const __m512 bend = _mm512_mul_ps(_mm512_mul_ps(x, _mm512_mul_ps(e, s)), _mm512_mul_ps(s, slope));
+  const __mmask16 near = _mm512_cmp_ps_mask(squared, _mm512_set1_ps(1.0e3F), _CMP_NGE_UQ);
+  return _mm512_mask_add_ps(s, near, s, bend);
+}
+
+/// Numbers of one pass of the loops below: four registers, whose long chains of operations overlap.
+constexpr std::int64_t gelu_at_once = 4 * avx512::lanes;
+
 template <class T>
 TRIREME_AVX512 void gelu_forward_avx512(T* y, const T* x, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; i += avx512::lanes) {
+  constexpr __mmask16 all = 0xffff;
+  std::int64_t i = 0;
+  for (; i + gelu_at_once <= count; i += gelu_at_once) {
+    __m512 made[4];
+#pragma GCC unroll 4
+    for (std::int64_t r = 0; r < 4; ++r)
+      made[r] = gelu(avx512::load_floats(x + i + r * avx512::lanes, all));
+    avx512::store_pair(y + i, made[0], made[1]);
+    avx512::store_pair(y + i + 2 * avx512::lanes, made[2], made[3]);
+  }
+  for (; i < count; i += avx512::lanes) {
     const __mmask16 keep = avx512::first_lanes(count - i);
-    const __m512 at = avx512::load_floats(x + i, keep);
-    const __m512 gate =
-        avx512::reciprocal(_mm512_add_ps(_mm512_set1_ps(1.0F), gate_exponential(at)));
-    avx512::store_floats(y + i, _mm512_mul_ps(at, gate), keep);
+    avx512::store_floats(y + i, gelu(avx512::load_floats(x + i, keep)), keep);
   }
 }
 
 template <class T>
+TRIREME_AVX512_INLINE __m512
+gelu_gradient(const T* dy, const T* x, std::int64_t at, __mmask16 keep) {
+  return _mm512_mul_ps(avx512::load_floats(dy + at, keep),
+                       gelu_derivative(avx512::load_floats(x + at, keep)));
+}
+
+template <class T>
 TRIREME_AVX512 void gelu_backward_avx512(T* dx, const T* dy, const T* x, std::int64_t count) {
-  const __m512 one = _mm512_set1_ps(1.0F);
-  for (std::int64_t i = 0; i < count; i += avx512::lanes) {
+  constexpr __mmask16 all = 0xffff;
+  std::int64_t i = 0;
+  for (; i + gelu_at_once <= count; i += gelu_at_once) {
+    __m512 made[4];
+#pragma GCC unroll 4
+    for (std::int64_t r = 0; r < 4; ++r) made[r] = gelu_gradient(dy, x, i + r * avx512::lanes, all);
+    avx512::store_pair(dx + i, made[0], made[1]);
+    avx512::store_pair(dx + i + 2 * avx512::lanes, made[2], made[3]);
+  }
+  for (; i < count; i += avx512::lanes) {
     const __mmask16 keep = avx512::first_lanes(count - i);
-    const __m512 at = avx512::load_floats(x + i, keep);
-    const __m512 squared = _mm512_mul_ps(at, at);
-    const __m512 e = gate_exponential(at);
-    const __m512 s = avx512::reciprocal(_mm512_add_ps(one, e));
-    const __m512 slope = _mm512_fmadd_ps(_mm512_set1_ps(3.0F * cubic * two_slope), squared,
-                                         _mm512_set1_ps(two_slope));
-    const __m512 bend =
-        _mm512_mul_ps(_mm512_mul_ps(at, _mm512_mul_ps(e, s)), _mm512_mul_ps(s, slope));
-    const __mmask16 near = _mm512_cmp_ps_mask(squared, _mm512_set1_ps(1.0e3F), _CMP_NGE_UQ);
-    const __m512 derivative = _mm512_mask_add_ps(s, near, s, bend);
-    avx512::store_floats(dx + i, _mm512_mul_ps(avx512::load_floats(dy + i, keep), derivative),
-                         keep);
+    avx512::store_floats(dx + i, gelu_gradient(dy, x, i, keep), keep);
   }
 }
 #endif

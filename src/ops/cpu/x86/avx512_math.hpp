@@ -57,6 +57,23 @@ TRIREME_AVX512_INLINE void store_floats(Bf16* to, __m512 v, __mmask16 keep) {
     _mm256_mask_storeu_epi16(to, keep, to_bf16(v));
 }
 
+/// 32 numbers, of which `low` come first: with AVX-512 BF16 one instruction rounds both registers.
+TRIREME_AVX512_INLINE __m512i to_bf16(__m512 low, __m512 high) {
+  if (has_bf16_rounding) {
+    __m512i result;
+    asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(result) : "v"(low), "v"(high));
+    return result;
+  }
+  return _mm512_inserti64x4(_mm512_castsi256_si512(to_bf16(low)), to_bf16(high), 1);
+}
+TRIREME_AVX512_INLINE void store_pair(float* to, __m512 low, __m512 high) {
+  _mm512_storeu_ps(to, low);
+  _mm512_storeu_ps(to + lanes, high);
+}
+TRIREME_AVX512_INLINE void store_pair(Bf16* to, __m512 low, __m512 high) {
+  _mm512_storeu_si512(to, to_bf16(low, high));
+}
+
 /// As fast_exp (ops/cpu/loops.hpp): within 2 units in the last place, 0 below -87.3.
 TRIREME_AVX512_INLINE __m512 exponential(__m512 x) {
   const __mmask16 counts = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.3F), _CMP_NLT_UQ);
