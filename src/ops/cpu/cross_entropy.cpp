@@ -6,6 +6,9 @@
 #include <limits>
 
 #include "ops/cpu/loops.hpp"
+#if defined(__x86_64__)
+#include "ops/cpu/x86/avx512_cross_entropy.hpp"
+#endif
 
 namespace trireme::ops::cpu {
 namespace {
@@ -143,7 +146,11 @@ std::int64_t rows_per_chunk(std::int64_t V) {
 template <class T>
 void run(Threads, const CrossEntropyForward<T>& call) {
   const std::int64_t V = call.vocabulary;
-  const auto kernel = call.terms.capped() ? forward_kernel<Capped, T> : forward_kernel<Uncapped, T>;
+  auto* kernel = call.terms.capped() ? forward_kernel<Capped, T> : forward_kernel<Uncapped, T>;
+#if defined(__x86_64__)
+  if (has_avx512() && !call.terms.capped())
+    kernel = avx512::cross_entropy_forward<T>;
+#endif
   for_chunks(call.rows, rows_per_chunk(V), [&](std::int64_t begin, std::int64_t end) {
     kernel(call.losses + begin, call.logits + begin * V, call.targets + begin, &call.terms,
            end - begin, V);
@@ -153,8 +160,12 @@ void run(Threads, const CrossEntropyForward<T>& call) {
 template <class T, class D>
 void run(Threads, const CrossEntropyForwardBackward<T, D>& call) {
   const std::int64_t V = call.vocabulary;
-  const auto kernel = call.terms.capped() ? forward_backward_kernel<Capped, T, D>
-                                          : forward_backward_kernel<Uncapped, T, D>;
+  auto* kernel = call.terms.capped() ? forward_backward_kernel<Capped, T, D>
+                                     : forward_backward_kernel<Uncapped, T, D>;
+#if defined(__x86_64__)
+  if (has_avx512() && !call.terms.capped())
+    kernel = avx512::cross_entropy_forward_backward<T, D>;
+#endif
   for_chunks(call.rows, rows_per_chunk(V), [&](std::int64_t begin, std::int64_t end) {
     kernel(call.losses + begin, call.gradient + begin * V, call.logits + begin * V,
            call.targets + begin, &call.terms, call.scale, end - begin, V);

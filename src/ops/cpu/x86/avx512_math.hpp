@@ -93,18 +93,21 @@ TRIREME_AVX512_INLINE __m512 exponential(__m512 x) {
   return _mm512_maskz_scalef_ps(counts, p, n);
 }
 
-/// 2^x within 2e-7, and 1 for 0; NaN stays NaN. The polynomial is the minimax one of degree 5 on
-/// [-1/2, 1/2] among those that are 1 at 0. Requires: x is finite or NaN.
+/// 2^x for |x| <= 1/2, within 2e-7, and 1 for 0. The polynomial is the minimax one of degree 5 among
+/// those that are 1 at 0.
+TRIREME_AVX512_INLINE __m512 power_of_two_near_zero(__m512 x) {
+  __m512 p = _mm512_set1_ps(1.32647272e-3F);
+  p = _mm512_fmadd_ps(p, x, _mm512_set1_ps(9.67151281e-3F));
+  p = _mm512_fmadd_ps(p, x, _mm512_set1_ps(5.55073374e-2F));
+  p = _mm512_fmadd_ps(p, x, _mm512_set1_ps(2.40222421e-1F));
+  p = _mm512_fmadd_ps(p, x, _mm512_set1_ps(6.93146978e-1F));
+  return _mm512_fmadd_ps(p, x, _mm512_set1_ps(1.0F));
+}
+
+/// 2^x within 2e-7; NaN stays NaN. Requires: x is finite or NaN.
 TRIREME_AVX512_INLINE __m512 power_of_two(__m512 x) {
   const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512 r = _mm512_sub_ps(x, n);
-  __m512 p = _mm512_set1_ps(1.32647272e-3F);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(9.67151281e-3F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.55073374e-2F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.40222421e-1F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.93146978e-1F));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
-  return _mm512_scalef_ps(p, n);
+  return _mm512_scalef_ps(power_of_two_near_zero(_mm512_sub_ps(x, n)), n);
 }
 
 /// 1 / x within 1 unit in the last place or two; 0 for infinity.
