@@ -15,6 +15,7 @@
 #include "timing/recorder.hpp"
 
 #include "model/gpt.hpp"
+#include "record/checkpoint/checkpoint_directory.hpp"
 
 namespace trireme::session {
 namespace {
@@ -145,6 +146,7 @@ std::optional<Saver::Resumed> Saver::load_newest(const std::string& run_director
   std::string directory;
   std::int64_t weights_alone = 0;
   comm::on_first_rank(world_, [&] {
+    record::restore_replaced(run_directory);
     const auto newest = record::newest_checkpoint(run_directory);
     if (!newest)
       return;

@@ -189,6 +189,10 @@ Trainer::Trainer(const session::Job& job,
 void Trainer::start() {
   warn_unlocked(directory_, log_);
   if (!job_.checkpoint.directory.empty()) {
+    comm::on_first_rank(world_, [&] {
+      record::expect_place_of_checkpoints(job_.checkpoint.directory,
+                                          job_.place_of("checkpoint.directory"));
+    });
     checkpoints_.emplace(job_.checkpoint.directory, world_, "checkpoint.directory");
     warn_unlocked(*checkpoints_, log_);
     comm::on_first_rank(world_,
@@ -459,8 +463,7 @@ void Trainer::note(const session::Saver::Saved& saved) {
     return;
   walltime_.checkpoint_took(saved.needed_s);
   clear_progress();
-  if (!saved.files.warning.empty())
-    log_.warning("{}", saved.files.warning);
+  for (const std::string& warning : saved.files.warnings) log_.warning("{}", warning);
   const auto bytes = static_cast<double>(saved.files.bytes);
   log_.info("step {:>6}/{}  checkpoint {} ({} in {}, {}/s; training was paused for {})", saved.step,
             job_.run.steps, saved.files.directory, bytes_text(bytes),

@@ -17,9 +17,9 @@
 // 1. Everything is written into step-N.tmp, fsync'ed, the manifest last, then renamed: a directory
 //    named step-N is whole, or was damaged later. The directories are the truth; `latest` is a
 //    hint. What of run.h5 was handed to the operating system is on the disk before the manifest is.
-// 2. A save removes the temporary directories that an earlier crash left, and afterwards the oldest
-//    whole checkpoints that Retention does not keep; never the one just written, never one that it
-//    cannot read.
+// 2. A save removes the temporary directories that an earlier crash left, by the exact names that a
+//    save gives them, and afterwards the oldest whole checkpoints that Retention does not keep;
+//    never the one just written, never one that it cannot read. What cannot be removed is a warning.
 // 3. Collective calls end the same way on all ranks (comm/control/together.hpp): when one fails,
 //    all throw.
 // 4. Views are host memory.
@@ -91,8 +91,8 @@ struct Retention {
 struct SavedCheckpoint {
   std::string directory;
   std::int64_t bytes = 0;  ///< of all ranks' files
-  double seconds = 0;   ///< the slowest rank's file, the manifest and the commit, all on the disk
-  std::string warning;  ///< older checkpoints that could not be removed, and why
+  double seconds = 0;  ///< the slowest rank's file, the manifest and the commit, all on the disk
+  std::vector<std::string> warnings;  ///< what could not be removed, and why; each comes once
 };
 
 struct CheckpointPlace {
@@ -145,6 +145,8 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory);
 /// The newest checkpoint by its name, whole or not (a damaged one is reported by load_checkpoint,
 /// never passed over in silence). Opens no file. Not collective: let rank 0 ask, and broadcast.
 std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_directory);
+/// The same of a directory of checkpoints, such as checkpoint.directory.
+std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoints);
 /// A sentence when checkpoints/latest names another one than `newest`, the directory of the newest;
 /// else nothing. It is a hint for people and scripts: which checkpoint is the newest is decided by
 /// what lies there.

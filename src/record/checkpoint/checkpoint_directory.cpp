@@ -2,11 +2,14 @@
 #include "record/checkpoint/checkpoint_directory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iomanip>
 #include <numeric>
 #include <system_error>
 #include <utility>
@@ -29,7 +32,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* temporary_suffix = ".tmp";
+// The only names that are ever removed: step-00000500 and one of these, and latest.tmp.
+constexpr const char* temporary_suffix = ".tmp";        ///< being written
+constexpr const char* replaced_suffix = ".tmp.old";     ///< another of its step takes its place
+constexpr const char* removed_suffix = ".tmp.removed";  ///< being removed
 constexpr const char* latest_file = "latest";
 
 [[noreturn]] void fail(const std::string& what, const std::string& reason) {
@@ -67,18 +73,42 @@ std::vector<std::string> directories_in(const std::string& path) {
   return found;
 }
 
-/// Directories left half-written or half-removed.
-void remove_leftovers(const std::string& checkpoints) {
+std::string not_removed(const fs::path& path, const std::error_code& problem) {
+  return fmt::format("cannot remove {}: {}. The run tries again at its next checkpoint",
+                     path.string(), problem.message());
+}
+
+/// "step-00000500.tmp" is a name of ours with this suffix, "step-00000500.tmp_copy" is not.
+bool is_ours(const std::string& name, std::string_view suffix) {
+  if (!name.ends_with(suffix))
+    return false;
+  const std::string stem = name.substr(0, name.size() - suffix.size());
+  const std::int64_t step = step_of(stem);
+  return step >= 0 && stem == checkpoint_name(step);
+}
+
+bool is_leftover(const std::string& name) {
+  return name == latest_file + std::string(temporary_suffix) ||
+         std::ranges::any_of(std::array{temporary_suffix, replaced_suffix, removed_suffix},
+                             [&](const char* suffix) { return is_ours(name, suffix); });
+}
+
+std::vector<fs::path> entries_of(const std::string& directory) {
   std::error_code problem;
-  std::vector<fs::path> stale;
-  for (const auto& entry : fs::directory_iterator(checkpoints, problem))
-    if (entry.path().filename().string().find(temporary_suffix) != std::string::npos)
-      stale.push_back(entry.path());
-  check(problem, "list " + checkpoints);
-  for (const fs::path& path : stale) {
-    fs::remove_all(path, problem);
-    check(problem, "remove " + path.string());
-  }
+  std::vector<fs::path> found;
+  for (fs::directory_iterator at(directory, problem); !problem && at != fs::directory_iterator();
+       at.increment(problem))
+    found.push_back(at->path());
+  if (problem != std::errc::no_such_file_or_directory)
+    check(problem, "list " + directory);
+  return found;
+}
+
+/// Of a small text file; "" where it cannot be read.
+std::string first_word(const std::string& path) {
+  std::string word;
+  std::ifstream(path) >> std::setw(64) >> word;
+  return word;
 }
 
 void point_latest_at(const std::string& checkpoints, const std::string& name) {
@@ -89,9 +119,9 @@ void point_latest_at(const std::string& checkpoints, const std::string& name) {
 }
 
 /// By name, oldest first.
-std::vector<CheckpointPlace> places_in(const std::string& run_directory) {
+std::vector<CheckpointPlace> places_in(const std::string& checkpoints) {
   std::vector<CheckpointPlace> places;
-  for (const std::string& directory : directories_in(checkpoints_of(run_directory)))
+  for (const std::string& directory : directories_in(checkpoints))
     if (const std::int64_t step = step_of(fs::path(directory).filename().string()); step >= 0)
       places.push_back({directory, step});
   std::ranges::sort(places, {}, &CheckpointPlace::step);
@@ -126,6 +156,28 @@ FoundCheckpoint look_at(CheckpointPlace place) {
 
 std::string checkpoints_of(const std::string& run_directory) {
   return run_directory + "/checkpoints";
+}
+
+void expect_place_of_checkpoints(const std::string& directory, const Place& place) {
+  std::error_code problem;
+  if (!fs::is_directory(directory, problem))
+    return;  // made, or refused, by RunDirectory
+  std::string other;
+  for (const fs::path& path : entries_of(directory)) {
+    const std::string name = path.filename().string();
+    const bool ours = name == latest_file ? step_of(first_word(path.string())) >= 0
+                      : name == "lock"    ? first_word(path.string()) == "process"
+                                          : step_of(name) >= 0 && fs::exists(path / manifest_file);
+    if (ours)
+      return;
+    if (!is_leftover(name) && name != "lock")
+      other = name;
+  }
+  if (!other.empty())
+    throw UserError({{place, "checkpoint.directory",
+                      fmt::format("{} holds files that are not checkpoints of trireme, such as {}. "
+                                  "Name a new or empty directory, for example {}/checkpoints",
+                                  directory, other, directory)}});
 }
 
 void link_checkpoints(const std::string& run_directory, const std::string& directory) {
@@ -176,14 +228,37 @@ std::string temporary_name(std::int64_t step) {
   return checkpoint_name(step) + temporary_suffix;
 }
 
-void prepare_temporary(const std::string& run_directory, std::int64_t step) {
+void restore_replaced(const std::string& run_directory) {
+  const std::string checkpoints = checkpoints_of(run_directory);
+  for (const fs::path& old : entries_of(checkpoints)) {
+    const std::string name = old.filename().string();
+    if (!is_ours(name, replaced_suffix))
+      continue;
+    const auto whole =
+        old.parent_path() / name.substr(0, name.size() - std::strlen(replaced_suffix));
+    if (!fs::exists(fs::symlink_status(whole)))
+      rename(old.string(), whole.string());
+  }
+}
+
+std::vector<std::string> prepare_temporary(const std::string& run_directory, std::int64_t step) {
   const std::string checkpoints = checkpoints_of(run_directory);
   h5::make_directories(checkpoints);
-  remove_leftovers(checkpoints);
-  const std::string temporary = checkpoints + "/" + temporary_name(step);
+  restore_replaced(run_directory);
+  std::vector<std::string> warnings;
   std::error_code problem;
+  const std::string temporary = checkpoints + "/" + temporary_name(step);
+  for (const fs::path& path : entries_of(checkpoints))
+    if (is_leftover(path.filename().string())) {
+      fs::remove_all(path, problem);
+      if (path == temporary)
+        check(problem, "remove " + temporary);
+      if (problem)
+        warnings.push_back(not_removed(path, problem));
+    }
   fs::create_directory(temporary, problem);
   check(problem, "create directory " + temporary);
+  return warnings;
 }
 
 void sync_record(const std::string& run_directory) {
@@ -198,7 +273,7 @@ void remove_temporary(const std::string& run_directory, std::int64_t step) noexc
   fs::remove_all(checkpoints_of(run_directory) + "/" + temporary_name(step), ignored);
 }
 
-void commit_temporary(const std::string& run_directory, std::int64_t step) {
+std::string commit_temporary(const std::string& run_directory, std::int64_t step) {
   const std::string checkpoints = checkpoints_of(run_directory);
   const std::string temporary = checkpoints + "/" + temporary_name(step);
   const std::string whole = checkpoints + "/" + checkpoint_name(step);
@@ -208,19 +283,25 @@ void commit_temporary(const std::string& run_directory, std::int64_t step) {
   } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, whole.c_str(), RENAME_EXCHANGE) ==
              0) {
     remove_temporary(run_directory, step);
-  } else {  // a file system that cannot exchange: between the two moves there is no checkpoint
-    rename(whole, temporary + ".old");
+  } else {  // a file system that cannot exchange: restore_replaced() undoes the first move alone
+    const std::string replaced = whole + replaced_suffix;
+    rename(whole, replaced);
     rename(temporary, whole);
     std::error_code ignored;
-    fs::remove_all(temporary + ".old", ignored);
+    fs::remove_all(replaced, ignored);
   }
   h5::sync_directory(checkpoints);
-  point_latest_at(checkpoints, checkpoint_name(step));
+  try {
+    point_latest_at(checkpoints, checkpoint_name(step));
+  } catch (const StorageError& problem) {  // a hint for people, and the checkpoint is complete
+    return problem.what();
+  }
+  return "";
 }
 
 std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory) {
   std::vector<FoundCheckpoint> found;
-  for (CheckpointPlace& place : places_in(run_directory)) {
+  for (CheckpointPlace& place : places_in(checkpoints_of(run_directory))) {
     FoundCheckpoint one = look_at(std::move(place));
     // A run that goes on may have removed it meanwhile.
     if (std::error_code ignored; one.whole || fs::exists(one.directory, ignored))
@@ -230,7 +311,11 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::string& run_directory) 
 }
 
 std::optional<CheckpointPlace> newest_checkpoint(const std::string& run_directory) {
-  auto all = places_in(run_directory);
+  return newest_checkpoint_in(checkpoints_of(run_directory));
+}
+
+std::optional<CheckpointPlace> newest_checkpoint_in(const std::string& checkpoints) {
+  auto all = places_in(checkpoints);
   if (all.empty())
     return std::nullopt;
   return std::move(all.back());
@@ -249,10 +334,12 @@ std::string doubt_latest(const std::string& run_directory, const std::string& ne
                      text.substr(0, std::min(text.find('\n'), 2 * name.size())), name);
 }
 
-std::string prune(const std::string& run_directory, std::int64_t newest, Retention retention) {
+std::vector<std::string> prune(const std::string& run_directory,
+                               std::int64_t newest,
+                               Retention retention) {
   if (retention.keep == 0)
-    return "";
-  auto places = places_in(run_directory);
+    return {};
+  auto places = places_in(checkpoints_of(run_directory));
   std::vector<std::string> doomed;  // newest first
   std::int64_t whole = 0;
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
@@ -263,18 +350,18 @@ std::string prune(const std::string& run_directory, std::int64_t newest, Retenti
     if (one.whole && whole > retention.keep && !one.milestone && one.step != newest)
       doomed.push_back(one.directory);
   }
-  std::string failed;
+  std::vector<std::string> warnings;
   for (auto directory = doomed.rbegin(); directory != doomed.rend(); ++directory) {
     // Renamed first, so that a half-removed one is never taken for whole.
-    const std::string aside = *directory + temporary_suffix + ".removed";
+    const std::string aside = *directory + removed_suffix;
     std::error_code problem;
     fs::rename(*directory, aside, problem);
-    if (!problem)
-      fs::remove_all(aside, problem);
     if (problem)
-      failed += (failed.empty() ? "" : "; ") + *directory + ": " + problem.message();
+      warnings.push_back(not_removed(*directory, problem));
+    else if (fs::remove_all(aside, problem); problem)
+      warnings.push_back(not_removed(aside, problem));
   }
-  return failed;
+  return warnings;
 }
 
 std::string name_problem(const std::string& directory, std::int64_t step) {
@@ -303,8 +390,8 @@ std::string way_out(const std::string& directory) {
       older = fs::path(one.directory).filename().string();
   if (older.empty())
     return fmt::format(
-        "no older whole checkpoint is left; choose another run.directory, or "
-        "remove {} to start again",
+        "no older whole checkpoint is left; choose another run.directory, or remove {} and start "
+        "from step 0 with run.restart_without_checkpoints=true",
         name);
   return fmt::format("remove {} to resume from {}, which is whole", name, older);
 }

@@ -5,6 +5,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "base/error.hpp"
 
 #include "record/checkpoint/checkpoint.hpp"
 
@@ -15,6 +18,9 @@ inline constexpr const char* milestone_fact = "milestone";
 
 /// RUN_DIR/checkpoints
 std::string checkpoints_of(const std::string& run_directory);
+/// Throws UserError, about the key at `place`, when `directory` holds files of others and nothing
+/// that shows that trireme has used it: its lock, `latest`, or a checkpoint.
+void expect_place_of_checkpoints(const std::string& directory, const Place& place);
 /// Makes RUN_DIR/checkpoints a link to `directory`, which exists. Throws UserError when checkpoints
 /// lie there already or elsewhere, StorageError when it cannot be made.
 void link_checkpoints(const std::string& run_directory, const std::string& directory);
@@ -25,19 +31,25 @@ std::int64_t step_of(const std::string& name);
 /// checkpoints/step-00000500.tmp: where it is written before it is whole.
 std::string temporary_name(std::int64_t step);
 
-/// Makes the temporary directory, after removing those that an earlier crash left.
-/// Throws StorageError.
-void prepare_temporary(const std::string& run_directory, std::int64_t step);
+/// Gives a checkpoint its name again that commit_temporary() had moved away when the process was
+/// killed, on a file system that cannot exchange two names. Throws StorageError.
+void restore_replaced(const std::string& run_directory);
+/// Makes the temporary directory, after removing what earlier saves left under names of ours.
+/// Returns messages about what could not be removed; throws StorageError when that is in the way.
+std::vector<std::string> prepare_temporary(const std::string& run_directory, std::int64_t step);
 /// Puts the rows that were handed to the operating system on the disk: after a power cut, too, the
 /// record reaches as far as a checkpoint. Nothing where there is no record. Throws StorageError.
 void sync_record(const std::string& run_directory);
 void remove_temporary(const std::string& run_directory, std::int64_t step) noexcept;
 /// Makes the temporary directory the checkpoint of its step, replacing one of that name in one
-/// move, then links `latest` to it. All files in it must be fsync'ed. Throws StorageError.
-void commit_temporary(const std::string& run_directory, std::int64_t step);
+/// move, then writes its name into `latest`. All files in it must be fsync'ed. Returns why `latest`
+/// could not be written, or ""; throws StorageError when there is no new checkpoint.
+std::string commit_temporary(const std::string& run_directory, std::int64_t step);
 /// Removes the whole checkpoints that `retention` does not keep, oldest first, never that of
-/// `newest`. Returns a message about what could not be removed; empty when all went well.
-std::string prune(const std::string& run_directory, std::int64_t newest, Retention retention);
+/// `newest`. Returns messages about what could not be removed.
+std::vector<std::string> prune(const std::string& run_directory,
+                               std::int64_t newest,
+                               Retention retention);
 
 /// What is wrong with the name of a checkpoint's directory, whose manifest is of `step`, or "": the
 /// name is what people and scripts go by, so a copy under another name is not used.

@@ -55,13 +55,15 @@ CheckpointWriter::CheckpointWriter(std::string run_directory,
 
 void CheckpointWriter::start(const CheckpointFacts& facts, std::vector<Slab> mine) {
   TRIREME_EXPECT(!under_way(), "step {} is still being written", facts_.step);
-  comm::on_first_rank(world_, [&] { prepare_temporary(run_directory_, facts.step); });
+  std::vector<std::string> warnings;
+  comm::on_first_rank(world_, [&] { warnings = prepare_temporary(run_directory_, facts.step); });
   facts_ = facts;
   if (retention_.milestone(facts.step))
     facts_.more.emplace_back(milestone_fact, "true");
   mine_ = std::move(mine);
   const std::string checkpoints = checkpoints_of(run_directory_) + "/";
   saved_ = {};
+  warn_once(std::move(warnings));
   saved_.directory = checkpoints + checkpoint_name(facts.step);
   const std::string path =
       checkpoints + temporary_name(facts.step) + "/" + rank_file(world_.rank());
@@ -125,9 +127,16 @@ void CheckpointWriter::commit(const std::vector<Part>& parts) {
   sync_record(run_directory_);
   write_manifest(checkpoints_of(run_directory_) + "/" + temporary_name(facts_.step),
                  assemble(plan_, facts_, parts));
-  commit_temporary(run_directory_, facts_.step);
+  if (std::string problem = commit_temporary(run_directory_, facts_.step); !problem.empty())
+    warn_once({std::move(problem)});
   saved_.seconds += timing::steady_seconds() - begin;
-  saved_.warning = prune(run_directory_, facts_.step, retention_);
+  warn_once(prune(run_directory_, facts_.step, retention_));
+}
+
+void CheckpointWriter::warn_once(std::vector<std::string> warnings) {
+  for (std::string& warning : warnings)
+    if (warned_.insert(warning).second)
+      saved_.warnings.push_back(std::move(warning));
 }
 
 }  // namespace trireme::record

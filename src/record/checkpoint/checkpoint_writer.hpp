@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ class CheckpointWriter {
   /// Throws UserError: a run must not go on from what is no number, nor remove good ones for it.
   void expect_finite(const std::vector<Part>& parts) const;
   void commit(const std::vector<Part>& parts);
+  /// Adds those that no checkpoint of this writer had.
+  void warn_once(std::vector<std::string> warnings);
 
   const std::string run_directory_;
   const layout::Plan& plan_;
@@ -70,6 +73,7 @@ class CheckpointWriter {
   std::vector<Slab> mine_;
   Part part_;
   SavedCheckpoint saved_;
+  std::set<std::string> warned_;
   Background background_;  // last: its thread ends before what it uses
 };
 
