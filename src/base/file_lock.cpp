@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.hpp"
@@ -15,7 +16,7 @@
 namespace trireme {
 
 FileLock::FileLock(std::string path, const std::string& purpose)
-    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
   if (file_ < 0)
     throw StorageError("file system", purpose + "open " + path_, std::strerror(errno), __FILE__,
                        __LINE__);
@@ -46,7 +47,22 @@ FileLock::Taken FileLock::share() {
   return lock(LOCK_SH);
 }
 
+bool FileLock::in_place() const {
+  struct stat held {
+  }, found{};
+  return ::fstat(file_, &held) == 0 && ::stat(path_.c_str(), &found) == 0 &&
+         held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+}
+
+void FileLock::touch() const noexcept {
+  static_cast<void>(::futimens(file_, nullptr));
+}
+
 void FileLock::sign(const std::string& host) const {
+  if (const std::string line = holder(""); !line.empty() && !line.starts_with("process "))
+    throw UserError(Place{path_},
+                    "trireme keeps its lock under this name, and the file is another program's. "
+                    "Move it to another place, or choose another directory");
   const std::string text = fmt::format("process {} on {}\n", ::getpid(), host);
   if (::ftruncate(file_, 0) != 0 ||
       ::pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))

@@ -30,7 +30,13 @@ class FileLock {
   /// Without waiting: no other process has it alone. What was taken alone is shared from then on.
   [[nodiscard]] Taken share();
 
-  /// Writes the line that holder() reads: "process 4711 on node07". Throws StorageError.
+  /// The file at the path is still the one that was opened.
+  [[nodiscard]] bool in_place() const;
+  /// Makes the file as new as a purge by age asks.
+  void touch() const noexcept;
+
+  /// Writes the line that holder() reads: "process 4711 on node07". Throws StorageError, and
+  /// UserError when the file holds anything else: it is another program's.
   void sign(const std::string& host) const;
   /// The line, of the process that signed last; `unknown` where there is none.
   [[nodiscard]] std::string holder(const std::string& unknown) const;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,6 +76,23 @@ TEST_F(FileLocks, NameWhoSignedLast) {
   EXPECT_EQ(lock.holder("unknown"), "process 1 on a host with a very long name");
   lock.sign("node07");
   EXPECT_EQ(lock.holder("unknown"), "process " + std::to_string(::getpid()) + " on node07");
+}
+
+TEST_F(FileLocks, LetTheUmaskDecideWhoMayTakeThem) {
+  const mode_t before = ::umask(002);
+  const FileLock lock(path());
+  ::umask(before);
+  EXPECT_EQ(fs::status(path()).permissions(), fs::perms(0664));
+}
+
+TEST_F(FileLocks, NoticeThatTheirFileWasReplaced) {
+  const FileLock lock(path());
+  EXPECT_TRUE(lock.in_place());
+  fs::remove(path());
+  EXPECT_FALSE(lock.in_place());
+  const FileLock other(path());
+  EXPECT_FALSE(lock.in_place());
+  EXPECT_TRUE(other.in_place());
 }
 
 TEST_F(FileLocks, WithoutADirectoryAreAStorageError) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/run/run_directory.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -36,7 +37,7 @@ TEST(RunDirectory, IsMadeWithItsParentsAndLocked) {
 TEST(RunDirectory, NoticesThatItIsNoLongerWhereItWas) {
   const test::ScratchDirectory scratch;
   const auto world = comm::make_self_world();
-  const RunDirectory directory(scratch / "run", *world);
+  RunDirectory directory(scratch / "run", *world);
   const auto complaint = [&] {
     try {
       directory.expect_in_place();
@@ -85,6 +86,71 @@ TEST(RunDirectory, RefusesASecondRunByNameUntilTheFirstEnds) {
   }
   child.kill();
   EXPECT_TRUE(RunDirectory(scratch / "run", *world).locked());
+}
+
+TEST(RunDirectory, RefusesASecondRunWhereTheLockFileWasDeleted) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  RunDirectory first(scratch / "run", *world);
+  std::filesystem::remove(scratch / "run/lock");
+  EXPECT_THROW(RunDirectory(scratch / "run", *world), UserError);
+  first.expect_in_place();  // which makes the file again
+  EXPECT_THAT(test::bytes_of(scratch / "run/lock"), HasSubstr("process "));
+  try {
+    const RunDirectory second(scratch / "run", *world);
+    ADD_FAILURE() << "two runs in one directory";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("in use by process " + std::to_string(::getpid())));
+  }
+}
+
+TEST(RunDirectory, NoticesThatAnotherProcessHasTakenItsLock) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  RunDirectory directory(scratch / "run", *world);
+  std::filesystem::remove(scratch / "run/lock");
+  FileLock other(scratch / "run/lock");
+  ASSERT_EQ(other.take_alone(), FileLock::Taken::yes);
+  other.sign("node07");
+  try {
+    directory.expect_in_place();
+    ADD_FAILURE() << "it shares its directory";
+  } catch (const StorageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("keep the lock " + scratch / "run/lock"),
+                                    HasSubstr(" on node07 has taken it")));
+  }
+}
+
+TEST(RunDirectory, KeepsItsLockAsNewAsItsUse) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  RunDirectory directory(scratch / "run", *world);
+  const std::filesystem::path lock = scratch / "run/lock";
+  const auto long_ago = std::filesystem::last_write_time(lock) - std::chrono::hours(24 * 90);
+  std::filesystem::last_write_time(lock, long_ago);
+  directory.expect_in_place();
+  EXPECT_GT(std::filesystem::last_write_time(lock), long_ago + std::chrono::hours(24));
+}
+
+TEST(RunDirectory, LeavesTheLockOfAnotherProgramAlone) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  test::write_bytes(scratch / "lock", "locked by emacs\n");
+  EXPECT_THROW(RunDirectory(scratch.path(), *world), UserError);
+  EXPECT_EQ(test::bytes_of(scratch / "lock"), "locked by emacs\n");
+}
+
+TEST(RunDirectory, NamesALinkThatLeadsNowhere) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  std::filesystem::create_symlink(scratch / "unmounted/run", scratch / "run");
+  for (const char* path : {"run", "run/deeper"}) try {
+      const RunDirectory directory(scratch / path, *world);
+      ADD_FAILURE() << path;
+    } catch (const StorageError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(scratch / "run is a link to " +
+                                          scratch / "unmounted/run" + ", which does not exist"));
+    }
 }
 
 TEST(RunDirectory, ReportsADirectoryThatCannotBeWritten) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,13 +31,20 @@ namespace fs = std::filesystem;
   throw StorageError("file system", what, std::strerror(reason), __FILE__, __LINE__);
 }
 
-void refuse_files_in_the_way(const std::string& path, const std::string& key) {
+void refuse_what_is_in_the_way(const std::string& path, const std::string& key) {
   std::error_code problem;
   for (fs::path part = path; !part.empty(); part = part.parent_path()) {
     const fs::file_status status = fs::status(part, problem);
     if (fs::exists(status) && !fs::is_directory(status))
       throw UserError(Place{part.string()},
                       fmt::format("a file is in the way of {} {}", key, path));
+    if (!fs::exists(status) && fs::is_symlink(part, problem))
+      throw StorageError(
+          "file system", fmt::format("create {} {}", key, path),
+          fmt::format("{} is a link to {}, which does not exist. If its file system is not "
+                      "mounted, mount it and start again. Otherwise remove the link",
+                      part.string(), fs::read_symlink(part, problem).string()),
+          __FILE__, __LINE__);
     if (part == part.parent_path())
       break;
   }
@@ -45,25 +53,32 @@ void refuse_files_in_the_way(const std::string& path, const std::string& key) {
 }  // namespace
 
 RunDirectory::RunDirectory(std::string path, comm::World& world, std::string key)
-    : path_(std::move(path)), key_(std::move(key)) {
+    : path_(std::move(path)), key_(std::move(key)), host_(world.host()) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
-  comm::on_first_rank(world, [&] { create_and_lock(world.host()); });
+  try {
+    comm::on_first_rank(world, [&] { create_and_lock(); });
+  } catch (...) {
+    release();
+    throw;
+  }
   locked_ = !world.broadcast(locked_ ? "locked" : "", 0).empty();
 }
 
-void RunDirectory::create_and_lock(const std::string& host) {
-  refuse_files_in_the_way(path_, key_);
+void RunDirectory::create_and_lock() {
+  refuse_what_is_in_the_way(path_, key_);
   h5::make_directories(path_);
-  place_ = ::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-
+  place_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (place_ < 0)  // it may be written and not listed
+    place_ = ::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const bool held = ::flock(place_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   FileLock lock(file("lock"), "write into " + key_ + ": ");
-  const auto taken = lock.take_alone();
+  const auto taken = held ? FileLock::Taken::by_another : lock.take_alone();
   if (taken == FileLock::Taken::by_another)
     throw UserError(Place{path_},
                     fmt::format("{} is in use by {}: wait for it, stop it, or choose another "
                                 "directory",
                                 key_, lock.holder("another run")));
-  lock.sign(host);
+  lock.sign(host_);
   locked_ = taken == FileLock::Taken::yes;
   lock_.emplace(std::move(lock));
 }
@@ -102,28 +117,48 @@ std::string new_run_id() {
   return fmt::format("{:016x}", number);
 }
 
-void RunDirectory::expect_in_place() const {
+bool RunDirectory::is_where_it_was() const {
   struct stat held {
   }, found{};
-  if (place_ < 0 || ::fstat(place_, &held) != 0)
-    return;
-  const bool there = ::stat(path_.c_str(), &found) == 0;
-  if (there && held.st_dev == found.st_dev && held.st_ino == found.st_ino)
-    return;
-  const std::string link = fmt::format("/proc/self/fd/{}", place_);
-  std::error_code ignored;
-  const std::string now = fs::read_symlink(link, ignored).string();
-  throw StorageError(
-      "file system", "find " + key_ + " " + path_,
-      held.st_nlink == 0
-          ? "it was removed while the run used it, with all that the run wrote into it"
-          : fmt::format("it was moved away while the run used it{}; what the run wrote is in {}",
-                        there ? ", and another one is in its place" : "",
-                        now.empty() ? "an unknown place" : now),
-      __FILE__, __LINE__);
+  return ::fstat(place_, &held) != 0 ||
+         (::stat(path_.c_str(), &found) == 0 && held.st_dev == found.st_dev &&
+          held.st_ino == found.st_ino);
+}
+
+void RunDirectory::expect_in_place() {
+  if (!is_where_it_was()) {
+    struct stat held {};
+    const bool removed = ::fstat(place_, &held) == 0 && held.st_nlink == 0;
+    std::error_code ignored;
+    const std::string now =
+        fs::read_symlink(fmt::format("/proc/self/fd/{}", place_), ignored).string();
+    throw StorageError(
+        "file system", "find " + key_ + " " + path_,
+        removed ? "it was removed while the run used it, with all that the run wrote into it"
+                : fmt::format("it was moved away while the run used it{}; what the run wrote is "
+                              "in {}",
+                              fs::exists(path_, ignored) ? ", and another one is in its place" : "",
+                              now.empty() ? "an unknown place" : now),
+        __FILE__, __LINE__);
+  }
+  if (!lock_->in_place()) {
+    FileLock lock(file("lock"), "write into " + key_ + ": ");
+    if (lock.take_alone() == FileLock::Taken::by_another)
+      throw StorageError("file system", "keep the lock " + file("lock"),
+                         "it was removed while the run used it, and " + lock.holder("another run") +
+                             " has taken it. Stop one of the two runs, and start this one again",
+                         __FILE__, __LINE__);
+    lock.sign(host_);
+    lock_.emplace(std::move(lock));
+  }
+  lock_->touch();
 }
 
 RunDirectory::~RunDirectory() {
+  release();
+}
+
+void RunDirectory::release() noexcept {
   if (place_ >= 0)
     ::close(place_);
 }

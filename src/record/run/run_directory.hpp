@@ -6,7 +6,9 @@
 //
 // 1. Nothing that lies in the directory is touched here but the files `lock` and `run.id`.
 // 2. The lock is an flock held by rank 0's process and ends with it, however it ends; the text in
-//    the file names the process that holds it.
+//    the file names the process that holds it. The directory itself is locked in the same way, so
+//    that a second run is refused also when the file was deleted (where a network file system locks
+//    directories for one host only, until expect_in_place() has made the file again).
 // 3. On a file system without flock the directory is used unlocked; locked() is false, so that the
 //    caller can warn.
 #pragma once
@@ -41,8 +43,10 @@ class RunDirectory {
   [[nodiscard]] bool locked() const { return locked_; }
 
   /// Throws StorageError when the directory is no longer where it was: removed, moved away, or with
-  /// another one in its place. What is open in it is still written, under the old name. Rank 0.
-  void expect_in_place() const;
+  /// another one in its place; what is open in it is still written, under the old name. Marks the
+  /// file `lock` as used now, makes it again when it was removed, and throws StorageError when
+  /// another process has locked it meanwhile. Rank 0.
+  void expect_in_place();
 
   /// What `run.id` holds; "" when there is none, or one that a crash left empty. Rank 0. Throws
   /// StorageError when it cannot be read, UserError when it is none.
@@ -53,13 +57,16 @@ class RunDirectory {
   [[nodiscard]] const std::string& id() const { return id_; }
 
  private:
-  void create_and_lock(const std::string& host);
+  void create_and_lock();
+  void release() noexcept;
+  [[nodiscard]] bool is_where_it_was() const;
 
   std::string path_;
   std::string id_;
   const std::string key_;
+  const std::string host_;
   std::optional<FileLock> lock_;
-  int place_ = -1;  ///< the directory itself
+  int place_ = -1;  ///< the directory itself, locked as well where it can be
   bool locked_ = false;
 };
 
