@@ -34,6 +34,7 @@ struct RunConfig {
   Precision precision = Precision::automatic;
   Or<std::int64_t> threads;
   WhenFinished when_finished = WhenFinished::keep;
+  bool restart_without_checkpoints = false;
   Or<Duration> walltime{.value = std::nullopt, .keyword = "none"};
   std::vector<std::string> allow_changes;
 };
@@ -128,6 +129,9 @@ void describe(V& v, RunConfig& c) {
   v("when_finished", c.when_finished,
     {.help = "A run directory that holds all its steps is left as it is (keep), or a new run is "
              "made beside it in DIRECTORY-2, DIRECTORY-3, ... (new)."});
+  v("restart_without_checkpoints", c.restart_without_checkpoints,
+    {.help = "Start from step 0 when the run directory shows that the run had checkpoints and none "
+             "is there; false: such a start ends with exit code 3."});
   v("walltime", c.walltime,
     {.unit = "seconds",
      .help = "Shortly before this the run writes a checkpoint and ends with exit code 75; start it "

@@ -15,11 +15,29 @@
 #include "h5/handle.hpp"
 
 #include "record/also/also_files.hpp"
+#include "record/checkpoint/checkpoint.hpp"
 #include "record/run/move_aside.hpp"
 #include "record/run/run_trial.hpp"
 
 namespace trireme::train {
 namespace {
+
+namespace fs = std::filesystem;
+
+/// What in the run directory shows that there were checkpoints, or "".
+std::string trace_of_checkpoints(const record::RunDirectory& directory) {
+  std::error_code ignored;
+  const std::string place = directory.checkpoints(), latest = place + "/latest";
+  if (fs::is_symlink(place, ignored) && !fs::exists(place, ignored))
+    return fmt::format("{} is a link to {}, which does not exist", place,
+                       fs::read_symlink(place, ignored).string());
+  if (const auto found = record::look_at_run_file(directory.run_file()); found.last_checkpoint > 0)
+    return fmt::format("{} lists checkpoints up to step {}, and {} holds none",
+                       directory.run_file(), found.last_checkpoint, place);
+  return fs::exists(latest, ignored)
+             ? fmt::format("{} names a checkpoint, and {} holds none", latest, place)
+             : "";
+}
 
 /// A run that was killed before its first checkpoint begins again. What it recorded stays, under
 /// another name; the record of a finished run is not touched, and refused by RunFile::create.
@@ -27,8 +45,11 @@ void set_aside(const std::string& path, std::int64_t steps, Log& log) {
   const auto last = record::look_at_run_file(path).last_step;
   if (!last || *last >= steps)
     return;
-  log.warning("no checkpoint is here, so the run begins anew; the record of its {} steps is now {}",
-              *last, record::move_aside(path, "attempt"));
+  log.warning(
+      "no checkpoint found in {}: starting from step 0. The record of the earlier attempt ({} "
+      "step{}) was moved to {}",
+      fs::path(path).parent_path().string(), *last, *last == 1 ? "" : "s",
+      record::move_aside(path, "attempt"));
 }
 
 /// Continues the record after `step`. One that is older than the checkpoint keeps its gap; one that
@@ -38,13 +59,14 @@ record::RunFile continued(const std::string& path,
                           std::int64_t step,
                           const session::Job& job,
                           Log& log) {
-  if (!std::filesystem::exists(path)) {
+  if (!fs::exists(path)) {
     if (step > 0)  // weights that were imported have no record
       log.warning("{} is not here: a new one begins with step {}", path, step + 1);
     return record::RunFile::create(path, header, {}, step);
   }
-  auto [damage, last_there] = record::look_at_run_file(path, step);
-  const std::int64_t last = last_there.value_or(step);
+  const record::RunFindings found = record::look_at_run_file(path, step);
+  const std::int64_t last = found.last_step.value_or(step);
+  std::string damage = found.damage;
   std::optional<record::RunFile> file;
   try {
     if (damage.empty()) {
@@ -76,13 +98,12 @@ void also_write(record::RunFile& file,
   const auto formats = record::also_formats(job.record);
   if (formats.empty())
     return;
-  const std::string directory = std::filesystem::path(path).parent_path().string();
+  const std::string directory = fs::path(path).parent_path().string();
   if (!resumed_step)
     for (const record::AlsoFormat format : formats)
       for (const std::string& name : record::also_names(format))
         if (const std::string old = fmt::format("{}/{}", directory, name);
-            std::filesystem::exists(old) &&
-            !(std::filesystem::is_directory(old) && std::filesystem::is_empty(old)))
+            fs::exists(old) && !(fs::is_directory(old) && fs::is_empty(old)))
           log.warning("{} is of an earlier start, and the run begins anew: it is now {}", old,
                       record::move_aside(old, "attempt"));
   std::vector<std::string> warnings;
@@ -92,6 +113,23 @@ void also_write(record::RunFile& file,
 }
 
 }  // namespace
+
+void expect_known_checkpoints(const record::RunDirectory& directory, const session::Job& job) {
+  const std::string& elsewhere = job.checkpoint.directory;
+  if (job.run.restart_without_checkpoints || record::newest_checkpoint(directory.path()) ||
+      (!elsewhere.empty() && record::newest_checkpoint_in(elsewhere)))
+    return;
+  const std::string trace = trace_of_checkpoints(directory);
+  if (trace.empty())
+    return;
+  throw StorageError(
+      "checkpoints", "resume the run in " + directory.path(),
+      fmt::format("{}. If their file system is not mounted or they were moved, bring them back and "
+                  "start again. If they are lost, start from step 0 with "
+                  "run.restart_without_checkpoints=true, or choose another run.directory",
+                  trace),
+      __FILE__, __LINE__);
+}
 
 record::RunFile open_record(const std::string& path,
                             const record::RunHeader& header,

@@ -15,11 +15,16 @@
 
 #include "base/log.hpp"
 
+#include "record/run/run_directory.hpp"
 #include "record/run/run_file.hpp"
 
 #include "session/job.hpp"
 
 namespace trireme::train {
+
+/// Rank 0, before anything but the directory is made. Throws StorageError when the run had
+/// checkpoints and none is there now, unless the deck asks for step 0.
+void expect_known_checkpoints(const record::RunDirectory& directory, const session::Job& job);
 
 /// Rank 0. `resumed_step`: of the checkpoint that the run goes on from. Throws UserError when
 /// another run's record, or none of ours, is at `path`; StorageError.

@@ -187,9 +187,12 @@ std::string choose_run_id(const record::RunDirectory& directory,
   if (!mine.empty() && !theirs.empty() && mine != theirs)
     throw UserError(
         Place{resumed->checkpoint},
-        fmt::format("this is a checkpoint of another run ({}; the run in {} is {}): move "
-                    "it away, or name another run.directory",
-                    theirs, directory.path(), mine));
+        fmt::format("this is a checkpoint of run {}, and {}/run.id names run {}. Nothing was "
+                    "changed. To resume the run of the checkpoint, move run.h5 and run.id to "
+                    "another place and put back its own record if there is one "
+                    "(run.h5.attempt-N). To resume run {}, bring back its own checkpoints. "
+                    "Otherwise choose another run.directory",
+                    theirs, directory.path(), mine, mine));
   if (mine.empty() && !job.checkpoint.directory.empty() &&
       !std::filesystem::exists(directory.run_file()))
     throw UserError(Place{directory.path()},
@@ -242,10 +245,10 @@ std::string rate_jump(const Resumption& resumed, const session::Job& job) {
     return "";
   const double then = optim::learning_rate(before, resumed.step, steps);
   const double meant = optim::learning_rate(before, resumed.step + 1, steps);
+  const double stretched = optim::learning_rate(before, resumed.step + 1, steps_now);
   const double now = optim::learning_rate(job.optimizer, resumed.step + 1, steps_now);
-  const double ratio = now > meant ? now / meant : meant / now;
-  if (!(ratio > jump))
-    return "";
+  if (!(std::max(stretched / meant, meant / stretched) > jump))
+    return "";  // what else changed is in change_table()
   return fmt::format(
       "the learning rate jumps from {:.3g} at step {} to {:.3g} at step {}: its schedule ends with "
       "step {} now, and with step {} then; optimizer.schedule.steps={} keeps the one that the run "

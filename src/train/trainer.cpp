@@ -29,6 +29,7 @@
 #include "train/journal.hpp"
 #include "train/noise_scale.hpp"
 #include "train/progress.hpp"
+#include "train/record_start.hpp"
 #include "train/resume.hpp"
 
 #include "inference/text_sample.hpp"
@@ -188,6 +189,7 @@ Trainer::Trainer(const session::Job& job,
 
 void Trainer::start() {
   warn_unlocked(directory_, log_);
+  comm::on_first_rank(world_, [&] { expect_known_checkpoints(directory_, job_); });
   if (!job_.checkpoint.directory.empty()) {
     comm::on_first_rank(world_, [&] {
       record::expect_place_of_checkpoints(job_.checkpoint.directory,

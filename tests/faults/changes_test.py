@@ -81,7 +81,7 @@ class Changes(TrainingTest):
         self.train_well(name="other")
         shutil.rmtree(self.path("run/checkpoints"))
         shutil.copytree(self.path("other/checkpoints"), self.path("run/checkpoints"))
-        self.assert_refused(self.resume(), USER, "this is a checkpoint of another run")
+        self.assert_refused(self.resume(), USER, "this is a checkpoint of run")
         # So is its record.
         shutil.copy(self.path("other/run.h5"), self.path("run/run.h5"))
         shutil.copy(self.path("other/run.id"), self.path("run/run.id"))

@@ -175,6 +175,8 @@ class RunFile {
   /// The last step in a run file; 0 when it has none, or was killed while it was made. Nothing when
   /// there is no file at `path`, or one that is not ours.
   static std::optional<std::int64_t> last_step(const std::string& path);
+  /// The same of the newest checkpoint that it lists.
+  static std::int64_t last_checkpoint(const std::string& path);
   /// What is damaged in a run file of ours so that it cannot be continued; "" when nothing is, or
   /// when the file is missing, cannot be read, or is not of this trireme, as resume() reports.
   /// Reads all of it. Throws StorageError when the system refuses.

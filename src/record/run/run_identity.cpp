@@ -94,7 +94,10 @@ void RunFile::finish_journal(const std::string& path) {
     h5::close(h5::open_file(path, h5::Access::read_write, h5::Writes::journaled));
 }
 
-std::optional<std::int64_t> RunFile::last_step(const std::string& path) {
+namespace {
+
+/// The last element of a dataset of steps, as RunFile::last_step().
+std::optional<std::int64_t> last_in(const std::string& path, const char* dataset) {
   std::error_code ignored;
   switch (h5::probe(path, nullptr, h5::Writes::journaled)) {
     case h5::Probe::whole:
@@ -114,10 +117,20 @@ std::optional<std::int64_t> RunFile::last_step(const std::string& path) {
     return h5::attribute_names(file.get()).empty() ? std::optional<std::int64_t>(0) : std::nullopt;
   if (h5::read_attribute<std::string>(file.get(), "filetype") != filetype)
     return std::nullopt;
-  if (!h5::exists(file.get(), "steps/step"))
+  if (!h5::exists(file.get(), dataset))
     return 0;
-  const auto steps = h5::Dataset::open(file.get(), "steps/step").read_all<std::int64_t>();
+  const auto steps = h5::Dataset::open(file.get(), dataset).read_all<std::int64_t>();
   return steps.empty() ? 0 : steps.back();
+}
+
+}  // namespace
+
+std::optional<std::int64_t> RunFile::last_step(const std::string& path) {
+  return last_in(path, "steps/step");
+}
+
+std::int64_t RunFile::last_checkpoint(const std::string& path) {
+  return last_in(path, "checkpoints/step").value_or(0);
 }
 
 }  // namespace trireme::record

@@ -34,7 +34,7 @@ namespace trireme::record {
 namespace {
 
 // What the process writes: `began` once nothing but the file can make it fail, then `found`, the
-// last step or nothing, a line break, the damage.
+// last step or nothing, a blank, the last checkpoint's step, a line break, the damage.
 constexpr char began = 'b', found_word = 'f';
 
 std::string& program() {
@@ -73,6 +73,7 @@ RunFindings look_here(const std::string& path, std::optional<std::int64_t> step)
   found.damage = RunFile::damage(path);
   try {
     found.last_step = RunFile::last_step(path);
+    found.last_checkpoint = RunFile::last_checkpoint(path);
     if (step && found.damage.empty() && found.last_step)
       rehearse(path, *step);
   } catch (const h5::DamagedError& error) {
@@ -214,9 +215,14 @@ RunFindings look_at_run_file(const std::string& path, std::optional<std::int64_t
   const auto [answer, status] = outcome_of(started);
   if (answer.size() > 1 && answer[1] == found_word) {
     const auto line = answer.find('\n');
-    if (line != std::string::npos)
+    if (line != std::string::npos) {
+      const std::string_view steps = std::string_view(answer).substr(2, line - 2);
+      const auto blank = std::min(steps.find(' '), steps.size());
       return {.damage = answer.substr(line + 1),
-              .last_step = number_in(answer.substr(2, line - 2))};
+              .last_step = number_in(steps.substr(0, blank)),
+              .last_checkpoint =
+                  number_in(steps.substr(std::min(blank + 1, steps.size()))).value_or(0)};
+    }
   }
   if (answer == std::string(1, began) && status)
     if (std::string death = death_of(*status); !death.empty())
@@ -241,8 +247,9 @@ ExitCode run_trial(std::span<const char* const> arguments) {
   try {
     const auto found =
         look_here(arguments[0], arguments.size() > 1 ? number_in(arguments[1]) : std::nullopt);
-    verdict = fmt::format("{}{}\n{}", found_word,
-                          found.last_step ? std::to_string(*found.last_step) : "", found.damage);
+    verdict = fmt::format("{}{} {}\n{}", found_word,
+                          found.last_step ? std::to_string(*found.last_step) : "",
+                          found.last_checkpoint, found.damage);
   } catch (const std::exception&) {  // the asking process fails in the same way, and names it
     verdict = "?";
   }

@@ -29,6 +29,7 @@ inline constexpr const char* trial_verb = "try-record";
 struct RunFindings {
   std::string damage;                     ///< as RunFile::damage(); "": none
   std::optional<std::int64_t> last_step;  ///< as RunFile::last_step()
+  std::int64_t last_checkpoint = 0;       ///< as RunFile::last_checkpoint()
 };
 
 /// `step`: the file is to be continued after it. Throws StorageError when the system refuses.
