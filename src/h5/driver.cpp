@@ -8,6 +8,7 @@
 #include <new>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,6 +93,10 @@ int take_place(Open& open, unsigned flags, Writes how, std::string& where) {
   open.file = ::open(open.path.c_str(), words, 0666);
   if (open.file < 0)
     return errno;
+  // As HDF5 locks files: readers share this lock, and whoever opens the file for writing does not.
+  if (open.writable && how == Writes::journaled && ::flock(open.file, LOCK_SH | LOCK_NB) != 0 &&
+      errno == EWOULDBLOCK)
+    return EWOULDBLOCK;
   if (how != Writes::direct) {
     where = journal_of(open.path);
     auto journal = std::make_unique<Journal>(open.path);
@@ -131,7 +136,10 @@ H5FD_t* open_callback(const char* name, unsigned flags, hid_t access, haddr_t) {
     if (const int problem =
             take_place(*open, flags, info == nullptr ? Writes::direct : info->how, where);
         problem != 0) {
-      push("open", where, std::strerror(problem));
+      push("open", where,
+           problem == EWOULDBLOCK ? "another program has it open for writing. Close it there (a "
+                                    "notebook with h5py, say) and start again"
+                                  : std::strerror(problem));
       if (open->file >= 0)
         ::close(open->file);
       return nullptr;

@@ -12,7 +12,10 @@
 // 3. Without a journal, writes go to the file at once: for files that are made in one go under a
 //    name that is not opened yet.
 // 4. A rehearsed file is opened for reading only: all that HDF5 writes stays in memory.
-// 5. The file is an ordinary HDF5 file, which every driver reads.
+// 5. A journaled file that is open for writing holds a shared flock, as readers of HDF5 do, so that
+//    another program of HDF5 may read it and cannot open it for writing; one that another program
+//    has open for writing is refused.
+// 6. The file is an ordinary HDF5 file, which every driver reads.
 #pragma once
 
 #include <cstdint>

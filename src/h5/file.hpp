@@ -4,7 +4,7 @@
 // 1. Files use our own driver (driver.hpp) and the default format bounds, never "latest": a
 //    journaled file whose writer was killed opens again as it was at its last flush.
 // 2. HDF5's own file locks are off, so that a run can be read while it is being written and so that
-//    file systems without locks work. Who may write is settled above (record's run directory).
+//    file systems without locks work; the driver takes its own. Who may write is settled above (record's run directory).
 // 3. What is opened is examined first: a regular file, opened without waiting for a writer, that
 //    leads nowhere outside of its directory (references.hpp).
 // 4. flush() hands everything to the operating system and survives kill -9; sync_file() and

@@ -98,7 +98,7 @@ std::string about(const char* call, hid_t object, const std::string& name) {
   const std::string file =
       ask([&](char* text, std::size_t size) { return H5Fget_name(object, text, size); });
   if (!name.empty())
-    path += (path.ends_with('/') ? "" : "/") + name;
+    path += (path.empty() || path.ends_with('/') ? "" : "/") + name;
   const std::string words(call);
   return words.substr(0, words.find('(')) + " of " + (path.empty() ? "an object" : path) +
          (file.empty() ? "" : " in " + file);
