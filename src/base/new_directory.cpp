@@ -83,10 +83,11 @@ NewDirectory::NewDirectory(const std::string& path) : path_(path) {
   if (!target.has_filename())
     target = target.parent_path();
   target_ = target.string();
-  const std::string aside = target_ + ".part-" + std::to_string(::getpid());
   fs::create_directories(target.parent_path());
-  fs::remove_all(aside);
-  fs::create_directory(aside);
+  const std::string stem = target_ + ".part-" + std::to_string(::getpid());
+  std::string aside = stem;
+  for (int number = 2; !fs::create_directory(aside); ++number)  // what is there is another's
+    aside = stem + "-" + std::to_string(number);
   aside_ = aside;
 }
 

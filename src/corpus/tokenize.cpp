@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "corpus/tokenize.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -57,8 +58,8 @@ bool is_finished(const TokenizeRequest& request, const std::string& job) {
       return false;
     throw UserError(Place{parts},
                     "an unfinished corpus of other text, of another tokenizer or with other "
-                    "options is here: finish it as it was begun, remove this directory, or give "
-                    "another --output");
+                    "options is here: finish it as it was begun, remove this directory and its "
+                    "shards, or give another --output");
   }
   if (!fs::exists(manifest))
     return false;
@@ -69,6 +70,22 @@ bool is_finished(const TokenizeRequest& request, const std::string& job) {
   throw UserError(Place{manifest},
                   "a corpus of other text, of another tokenizer or with other options is here: "
                   "give another --output, or remove it");
+}
+
+/// Throws UserError when files are there that the shards of a new corpus would replace.
+void expect_no_shards(const TokenizeRequest& request) {
+  const fs::path output(request.output);
+  const std::string front = output.filename().string() + "_";
+  std::error_code problem;
+  for (const auto& entry : fs::directory_iterator(
+           output.has_parent_path() ? output.parent_path() : fs::path("."), problem)) {
+    const std::string name = entry.path().filename().string();
+    const auto stem = name.substr(0, name.size() - std::min<std::size_t>(name.size(), 10));
+    if (name.ends_with(".bin") && (stem == front + "train_" || stem == front + "val_"))
+      throw UserError(Place{entry.path().string()},
+                      "this file has the name of a shard, and no manifest says that it is one of "
+                      "this corpus. Move it to another place, remove it, or give another --output");
+  }
 }
 
 /// Throws UserError when another process has the lock.
@@ -182,18 +199,10 @@ tokens::Manifest manifest_of(const TokenizeRequest& request,
 
 /// What killed starts left of shards that were written again.
 void remove_drafts(const TokenizeRequest& request, const tokens::Manifest& manifest) {
-  std::set<std::string, std::less<>> shards;
+  std::set<std::string> shards;
   for (const auto* set : {&manifest.train, &manifest.validation})
     for (const tokens::ManifestShard& shard : *set) shards.insert(shard.file);
-  const fs::path folder = fs::path(request.output).parent_path();
-  std::error_code problem;
-  for (const auto& entry :
-       fs::directory_iterator(folder.empty() ? fs::path(".") : folder, problem)) {
-    const std::string name = entry.path().filename().string();
-    const std::string shard = name.substr(0, name.find(".bin.") + 4);
-    if (shards.contains(shard) && tokens::is_draft_of(shard, name))
-      fs::remove(entry.path(), problem);
-  }
+  tokens::remove_abandoned_drafts(fs::path(request.output).parent_path().string(), shards);
 }
 
 void finish(const TokenizeRequest& request,
@@ -242,6 +251,8 @@ tokens::Manifest tokenize(const TokenizeRequest& request, comm::World& world, Lo
     job = fingerprint(request, sources);
     if (is_finished(request, job))
       return;
+    if (!fs::exists(parts_path(request)))
+      expect_no_shards(request);
     lock.emplace(locked_parts(request, world, log));
     if (is_finished(request, job)) {  // by a start that ended just now
       fs::remove_all(parts_path(request));

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,13 +32,18 @@ class Descriptor {
   /// Replaces the bytes at the file's begin.
   void rewrite_front(std::span<const std::byte> bytes) const;
   void sync() const;
+  /// Takes an flock without waiting, where the file system has it: false when another process does.
+  [[nodiscard]] bool lock() const;
+  /// The file at its path is still this one.
+  [[nodiscard]] bool in_place() const;
 
  private:
   std::string path_;
   int value_;
 };
 
-/// A file that goes away unless commit() gives it its name.
+/// A file that goes away unless commit() gives it its name. It is locked until then, so that
+/// remove_abandoned_drafts() finds those of processes that were killed.
 class Draft {
  public:
   explicit Draft(std::string path);
@@ -44,19 +51,21 @@ class Draft {
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
 
-  /// Where the draft of `path` is written: `path`.HOST-PID.part, which no other process writes.
-  [[nodiscard]] static std::string place(const std::string& path);
-  [[nodiscard]] const Descriptor& file() const { return file_; }
+  /// Where the draft of `path` is written: `path`.HOST-PID.part, or with a suffix where another
+  /// process has that name.
+  [[nodiscard]] static std::string place(const std::string& path, const std::string& suffix = "");
+  [[nodiscard]] const Descriptor& file() const { return *file_; }
   void commit();
 
  private:
   std::string path_, draft_;
-  Descriptor file_;
+  std::optional<Descriptor> file_;
   bool committed_ = false;
 };
 
-/// Whether a file of this name is what a crash left of a Draft of `target`, a name as well.
-bool is_draft_of(std::string_view target, std::string_view name);
+/// Removes the drafts in `directory` of files with these names that no process holds a lock on:
+/// those whose process was killed. On a file system without locks none is removed.
+void remove_abandoned_drafts(const std::string& directory, const std::set<std::string>& targets);
 
 /// A whole file of `text`, written as a Draft.
 void write_file(const std::string& path, std::string_view text);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/input_file.hpp"
 #include "base/path_problem.hpp"
 
 #include "tokens/stored_hash.hpp"
@@ -51,6 +52,10 @@ int open_error(const std::string& path) {
 /// A link whose end is not there, or a file that went away between two looks.
 bool leads_nowhere(int error) {
   return error == ENOENT || error == ELOOP;
+}
+
+std::int64_t nanoseconds(const timespec& time) {
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
 }
 
 bool is_pattern(const std::string& entry) {
@@ -186,9 +191,12 @@ class Finder {
     } else if (const int error = open_error(path)) {
       report("'{}': {}", path, std::strerror(error));
     } else {
-      const auto modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 +
-                            std::int64_t{status.st_mtim.tv_nsec};
-      sources.files.push_back({path, std::int64_t{status.st_size}, modified, entry_, named});
+      sources.files.push_back({.path = path,
+                               .size = std::int64_t{status.st_size},
+                               .modified_ns = nanoseconds(status.st_mtim),
+                               .changed_ns = nanoseconds(status.st_ctim),
+                               .entry = entry_,
+                               .named = named});
     }
   }
 
@@ -228,12 +236,20 @@ class Finder {
 }  // namespace
 
 std::uint64_t TextSources::fingerprint() const {
+  constexpr std::int64_t most = 64 << 10;
+  std::vector<std::byte> bytes(most);
   StoredHash hash;
-  for (const TextFile& file : files)
+  for (const TextFile& file : files) {
     hash.add(std::filesystem::absolute(file.path).string())
         .add(static_cast<std::uint64_t>(file.size))
         .add(static_cast<std::uint64_t>(file.modified_ns))
+        .add(static_cast<std::uint64_t>(file.changed_ns))
         .add(std::uint64_t{file.named});
+    const InputFile text(file.path);
+    for (const std::int64_t begin :
+         {std::int64_t{0}, std::max<std::int64_t>(most, file.size - most)})
+      hash.add(std::span(bytes).first(text.read_some(begin, bytes)));
+  }
   return hash.value();
 }
 

@@ -26,6 +26,7 @@ struct TextFile {
   std::string path;
   std::int64_t size = 0;         ///< bytes
   std::int64_t modified_ns = 0;  ///< since 1970
+  std::int64_t changed_ns = 0;   ///< since 1970; unlike modified_ns, no program can set it
   std::size_t entry = 0;         ///< the deck entry that it comes from
   /// Given by its own name in the deck; taken even when it holds NUL bytes.
   bool named = false;
@@ -36,7 +37,8 @@ struct TextSources {
   std::int64_t repeated = 0;
   std::int64_t left_out = 0;  ///< dangling links, sockets and the like
 
-  /// Changes when a file comes, goes, is written to or changes place.
+  /// Changes when a file comes, goes, is written to or changes place. Reads both ends of every
+  /// file, because in some file systems and images all times are equal.
   [[nodiscard]] std::uint64_t fingerprint() const;
 };
 

@@ -160,10 +160,11 @@ CacheHeader build_cache(const std::string& path,
                         const Encoding& encoding,
                         const std::string& key) {
   std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  const std::filesystem::path place(path);
+  std::filesystem::create_directories(place.parent_path(), error);
   if (error)
-    fail_storage("create directory " + std::filesystem::path(path).parent_path().string(),
-                 error.value());
+    fail_storage("create directory " + place.parent_path().string(), error.value());
+  remove_abandoned_drafts(place.parent_path().string(), {place.filename().string()});
   Draft draft(path);
   const auto* const tokenizer = encoding.tokenizer;
   const std::int64_t vocabulary = tokenizer == nullptr ? 256 : tokenizer->vocabulary();

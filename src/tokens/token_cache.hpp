@@ -15,9 +15,9 @@
 //              64 KiB is skipped in the same way.
 //
 // 1. A cache is written under a temporary name beside its place, fsync'ed and renamed: under its
-//    own name it is always whole.
+//    own name it is always whole. What killed processes left of it is removed before.
 // 2. Whether it is older than the text is decided by the fingerprint of the sources (paths, sizes,
-//    times of modification), what it holds by the hash of the tokens.
+//    times, the bytes at both ends), what it holds by the hash of the tokens.
 // 3. Every bit is under a hash: the header's under its checksum, the tokens' under those of blocks,
 //    and these under content_hash. A damaged cache is built again from the text.
 #pragma once

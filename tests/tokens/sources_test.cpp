@@ -219,8 +219,25 @@ TEST_F(Sources, TheFingerprintSeesEveryChange) {
   fs::last_write_time(b, fs::last_write_time(b) + std::chrono::nanoseconds(1000));
   const auto touched = find_text({at("d")}).fingerprint();
   EXPECT_NE(touched, longer);
+  const auto time = fs::last_write_time(b);
+  write("d/b", "owt");
+  fs::last_write_time(b, time);
+  EXPECT_NE(find_text({at("d")}).fingerprint(), touched) << "of equal size and time";
+  write("d/b", "two");
+  fs::last_write_time(b, time);
   fs::rename(b, at("d/c"));
   EXPECT_NE(find_text({at("d")}).fingerprint(), touched);
+}
+
+TEST_F(Sources, TheFingerprintSeesBothEndsWhereAllTimesAreEqual) {
+  auto sources = find_text({write("a", std::string(300'000, 'a'))});
+  const auto before = sources.fingerprint();
+  for (const std::size_t place : {0U, 65'535U, 299'999U}) {
+    std::string text(300'000, 'a');
+    text[place] = 'b';
+    write("a", text);
+    EXPECT_NE(sources.fingerprint(), before) << place;  // with the times of the first look
+  }
 }
 
 TEST_F(Sources, ShardsAreFilesAndGlobsOnly) {

@@ -44,6 +44,24 @@ class TokenCache : public Scratch {
   }
 };
 
+TEST_F(TokenCache, DraftsOfKilledProcessesGoAndLiveOnesStay) {
+  write("d/1", "one");
+  fs::create_directories(at("tokens"));
+  const Draft live(path());
+  for (const char* name :
+       {"tokens/text.tokens.a-b.c-4711.part", "tokens/text.tokens.host-4711.part"})
+    write(name, "half");
+  for (const char* name :
+       {"tokens/text.tokens.part", "tokens/text.tokens.host-.part",
+        "tokens/text.tokens2.host-4711.part", "tokens/text.tokens.host-1.part.old"})
+    write(name, "mine");
+  remove_abandoned_drafts(at("tokens"), {"text.tokens"});
+  EXPECT_FALSE(fs::exists(at("tokens/text.tokens.host-4711.part")));
+  EXPECT_FALSE(fs::exists(at("tokens/text.tokens.a-b.c-4711.part")));
+  EXPECT_TRUE(fs::exists(Draft::place(path())));
+  EXPECT_EQ(std::distance(fs::directory_iterator(at("tokens")), {}), 5);
+}
+
 TEST_F(TokenCache, FilesAreJoinedByNewlines) {
   write("d/1", "one");
   write("d/2", "two\n");

@@ -14,7 +14,10 @@ namespace trireme::record {
 
 std::string move_aside(const std::string& path, const char* why) {
   std::string aside;
-  for (int number = 1; aside.empty() || std::filesystem::exists(aside); ++number)
+  const auto taken = [](const std::string& name) {  // a link that leads nowhere is a file as well
+    return std::filesystem::exists(std::filesystem::symlink_status(name));
+  };
+  for (int number = 1; aside.empty() || taken(aside) || taken(h5::journal_of(aside)); ++number)
     aside = fmt::format("{}.{}-{}", path, why, number);
   std::error_code problem;
   std::filesystem::rename(path, aside, problem);
