@@ -35,23 +35,44 @@ const text::Tokenizer& LoadedModel::known_tokenizer() const {
   return *tokenizer;
 }
 
-LoadedModel load_model(const ModelSource& source, comm::World& world, Log& log) {
+namespace {
+
+LoadedModel load_from(const std::string& place, comm::World& world, int threads) {
   std::string found;
-  comm::on_first_rank(world, [&] {
-    found = weights::packed(weights::open_model_of(source.path, source.step.value_or(-1)));
-  });
+  comm::on_first_rank(world, [&] { found = weights::packed(weights::open_model(place)); });
   LoadedModel loaded;
   loaded.stored = weights::unpacked(world.broadcast(std::move(found), 0));
-  const int threads = session::choose_threads({}, world);
-  omp_set_num_threads(threads);
   comm::together(world, [&] {
     loaded.tokenizer = weights::tokenizer_of(loaded.stored);
     loaded.device = device::make_cpu_device(threads);
     loaded.stream = loaded.device->make_stream(device::StreamMode::inlined, "compute");
     loaded.parameters = weights::load_parameters(loaded.stored, *loaded.device, *loaded.stream);
   });
-  log.info("{}", loaded.title());
   return loaded;
+}
+
+}  // namespace
+
+LoadedModel load_model(const ModelSource& source, comm::World& world, Log& log) {
+  const int threads = session::choose_threads({}, world);
+  omp_set_num_threads(threads);
+  for (int tries = 1;; ++tries) {
+    std::string place;
+    comm::on_first_rank(
+        world, [&] { place = weights::place_of_model(source.path, source.step.value_or(-1)); });
+    try {
+      LoadedModel loaded = load_from(place, world, threads);
+      log.info("{}", loaded.title());
+      return loaded;
+    } catch (const ContractError&) {  // on this rank alone
+      throw;
+    } catch (const std::exception&) {  // on all ranks alike
+      bool again = false;
+      comm::on_first_rank(world, [&] { again = weights::was_removed(place, source.path, tries); });
+      if (world.broadcast(again ? "again" : "", 0).empty())
+        throw;
+    }
+  }
 }
 
 }  // namespace trireme::inference

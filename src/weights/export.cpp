@@ -44,8 +44,8 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 
 class Exporter {
  public:
-  explicit Exporter(const ExportRequest& request)
-      : request_(request), model_(open_source(request)), shape_(model_.shape) {
+  Exporter(const ExportRequest& request, const std::string& place)
+      : request_(request), model_(open_model(place)), shape_(model_.shape) {
     exported_.source = model_.path;
     for (const StoredTensor& tensor : model_.tensors) by_parameter_[tensor.parameter] = &tensor;
     if (request.rows == ExportRows::tokenizer)
@@ -110,11 +110,6 @@ class Exporter {
                                   "(rms_norm without gain and after the embedding, squared_relu, "
                                   "rotary, qk_norm without_gain, no biases)",
                                   parts()));
-  }
-
-  static StoredModel open_source(const ExportRequest& request) {
-    expect_new_directory(request.output);
-    return open_model_of(request.source, request.step);
   }
 
   void cut_to_tokenizer() {
@@ -279,7 +274,16 @@ class Exporter {
 }  // namespace
 
 Exported export_model(const ExportRequest& request) {
-  return Exporter(request).run();
+  expect_new_directory(request.output);
+  for (int tries = 1;; ++tries) {
+    const std::string place = place_of_model(request.source, request.step);
+    try {
+      return Exporter(request, place).run();
+    } catch (const std::exception&) {
+      if (!was_removed(place, request.source, tries))
+        throw;
+    }
+  }
 }
 
 }  // namespace trireme::weights

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 
+#include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/manifest.hpp"
 
 #include "text/vocabulary.hpp"
@@ -76,8 +77,8 @@ std::vector<fs::path> llmc_files(const std::string& directory) {
 StoredModel open_directory(const std::string& path, bool with_tokenizer) {
   if (fs::exists(path + "/" + record::manifest_file))
     return open_checkpoint(path);
-  if (fs::is_directory(path + "/checkpoints"))
-    return open_checkpoint(checkpoint_in(path));
+  if (const std::string place = place_of_model(path, -1); place != path)
+    return open_checkpoint(place);
   if (is_huggingface(path)) {
     StoredModel model = open_huggingface(path);
     if (with_tokenizer)
@@ -91,6 +92,8 @@ StoredModel open_directory(const std::string& path, bool with_tokenizer) {
     throw UserError(
         {path}, fmt::format("{} model files of llm.c, {} and {} among them: name one", files.size(),
                             files[0].filename().string(), files[1].filename().string()));
+  if (record::step_of(fs::path(path).filename().string()) >= 0)
+    return open_checkpoint(path);  // which says what is missing
   throw UserError({path},
                   "no weights in this directory: neither config.json with model.safetensors, nor a "
                   "model file of llm.c, nor checkpoints of trireme");
@@ -110,8 +113,24 @@ StoredModel open_model(const std::string& path, bool with_tokenizer) {
   }
 }
 
-StoredModel open_model_of(const std::string& path, std::int64_t step) {
-  return step < 0 ? open_model(path) : open_checkpoint(checkpoint_in(path, step));
+std::string place_of_model(const std::string& path, std::int64_t step) {
+  std::error_code ignored;  // open_model() meets it again, and reports it
+  const bool is_run = !fs::exists(path + "/" + record::manifest_file, ignored) &&
+                      fs::is_directory(path + "/checkpoints", ignored);
+  return is_run || step >= 0 ? checkpoint_in(path, step) : path;
+}
+
+bool was_removed(const std::string& place, const std::string& path, int tries) {
+  std::error_code ignored;
+  if (place == path || fs::exists(place, ignored))
+    return false;
+  if (tries < 3)
+    return true;
+  throw StorageError("checkpoints", "read " + place,
+                     "the run that is going on there removed it meanwhile, for the third time. "
+                     "Start this command again, or let the run keep more of them "
+                     "(checkpoint.keep)",
+                     __FILE__, __LINE__);
 }
 
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const StoredModel& model) {

@@ -30,8 +30,14 @@ namespace trireme::weights {
 /// Without `with_tokenizer` the one beside the weights is not looked at.
 StoredModel open_model(const std::string& path, bool with_tokenizer = true);
 
-/// As open_model(), of the checkpoint of `step` where that is not -1.
-StoredModel open_model_of(const std::string& path, std::int64_t step);
+/// Where open_model() finds it: for a run directory the newest checkpoint, or that of `step` where
+/// it is not -1, else `path` itself. Throws UserError when there is no such checkpoint.
+std::string place_of_model(const std::string& path, std::int64_t step);
+
+/// After reading from `place`, which place_of_model() gave for `path`, has failed: true when a run
+/// removed that checkpoint meanwhile, so that place_of_model() is to be asked again. Throws
+/// StorageError after the third such try.
+bool was_removed(const std::string& place, const std::string& path, int tries);
 
 /// Null where the model came without one. A checkpoint from before tokenizers were kept means
 /// bytes.
