@@ -119,7 +119,7 @@ ExitCode run(int argc, char** argv) {
     return record::run_trial({argv + 2, argv + argc});
   record::use_trial_program("/proc/self/exe");
   if (trains(argc, argv))
-    return train_deck({argc, argv});
+    return train_deck({argc, argv, "train"});
   CLI::App app{"trireme: data-parallel GPT training for MPI clusters", "trireme"};
   app.require_subcommand(1);
   app.set_version_flag("--version");
@@ -154,7 +154,7 @@ ExitCode run(int argc, char** argv) {
     std::fputs(usage.c_str(), stderr);
     return ExitCode::user_error;
   }
-  return chosen.action({argc, argv});
+  return chosen.action({argc, argv, chosen.verb->name});
 }
 
 }  // namespace trireme::cli

@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/fit_command.hpp"
 
-#include <cstdio>
 #include <filesystem>
 
 #include "comm/control/together.hpp"
 
 #include "bench/checkpoints.hpp"
-#include "cli/new_file.hpp"
 #include "cli/under_mpi.hpp"
 #include "deck/machine_file.hpp"
 #include "session/rank_memory.hpp"
 #include "session/saver.hpp"
+#include "tokens/draft.hpp"
 
 namespace trireme::cli {
-namespace {
-
-void replace_file(const std::string& path, const std::string& text) {
-  const std::string fresh = path + ".new";
-  std::filesystem::remove(fresh);  // of a command that was killed
-  write_new_file(fresh, text);
-  std::filesystem::rename(fresh, path);
-}
-
-}  // namespace
 
 ExitCode fit_command(Arguments arguments,
                      const DeckArguments& deck,
@@ -35,7 +24,7 @@ ExitCode fit_command(Arguments arguments,
       if (std::filesystem::exists(path))
         older = deck::read_machine(path);
     });
-    return with_deck(world, "bench", deck, [&](const session::Job& job, Log& log) {
+    return with_deck(world, deck, [&](const session::Job& job, Log& log) {
       predict::Machine fresh = bench::measure_machine(job, world, log, request);
       const std::filesystem::path file(path);
       const bench::CheckpointCost checkpoint = bench::measure_checkpoints(
@@ -48,7 +37,7 @@ ExitCode fit_command(Arguments arguments,
       fresh.storage_tensor_s = checkpoint.tensor_s;
       comm::on_first_rank(world, [&] {
         print(predict::machine_table(fresh));
-        replace_file(path, deck::machine_text(predict::merged(older, fresh)));
+        tokens::write_file(path, deck::machine_text(predict::merged(older, fresh)));
       });
       return ExitCode::done;
     });

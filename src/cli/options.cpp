@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options.hpp"
 
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <system_error>
+
+#include <fmt/format.h>
+
 #include "base/build_info.hpp"
 
 namespace trireme::cli {
@@ -18,7 +25,17 @@ void add_model(CLI::App& command, inference::ModelSource& source) {
                   "model file of llm.c")
       ->required();
   command.add_option("--step", source.step, "The checkpoint of this step, not the newest")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number);
+}
+
+std::string whole_number(const std::string& word) {
+  std::int64_t number = -1;
+  const char* const end = word.data() + word.size();
+  const auto [stop, problem] = std::from_chars(word.data(), end, number);
+  return problem == std::errc() && stop == end && number >= 0
+             ? ""
+             : fmt::format("'{}' is not a whole number from 0 to {}", word,
+                           std::numeric_limits<std::int64_t>::max());
 }
 
 void add_ranks(CLI::App& command, int& ranks) {

@@ -25,6 +25,8 @@ struct DeckArguments {
 CLI::Option* add_deck(CLI::App& command, DeckArguments& deck);
 /// MODEL, which is required, and --step.
 void add_model(CLI::App& command, inference::ModelSource& source);
+/// A check of --step and --seed: "" for what a deck's key of whole numbers takes, else what is wrong.
+std::string whole_number(const std::string& word);
 void add_ranks(CLI::App& command, int& ranks);
 void add_json(CLI::App& command, std::string& path);
 

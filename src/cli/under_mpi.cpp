@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include "base/build_info.hpp"
 #include "base/error_line.hpp"
@@ -15,6 +16,7 @@
 
 #include "deck/deck.hpp"
 #include "deck/survey.hpp"
+#include "doctor/findings.hpp"
 
 namespace trireme::cli {
 
@@ -63,11 +65,9 @@ session::Job job_of(const deck::Deck& deck) {
 namespace {
 
 /// What every rank read from its own command line, and what it is made of.
-std::vector<comm::Fact> facts_of(const session::Job& job,
-                                 const char* verb,
-                                 const std::string& deck_path) {
+std::vector<comm::Fact> facts_of(const session::Job& job, const std::string& deck_path) {
   using Owner = comm::Fact::Owner;
-  std::vector<comm::Fact> facts{{"verb", verb, Owner::user}, {"deck", deck_path, Owner::user}};
+  std::vector<comm::Fact> facts{{"deck", deck_path, Owner::user}};
   for (const auto& [path, value] : job.deck) facts.push_back({path, value, Owner::user});
   for (const auto& [name, version] : job.build) facts.push_back({name, version, Owner::machine});
   return facts;
@@ -96,17 +96,15 @@ std::shared_ptr<const text::Tokenizer> read_tokenizer(comm::World& world,
 }  // namespace
 
 ExitCode with_deck(comm::World& world,
-                   const char* verb,
                    const DeckArguments& arguments,
                    const std::function<ExitCode(const session::Job&, Log&)>& action) {
-  return with_shared_deck(world, verb, arguments, [&](const SharedDeck& shared, Log& log) {
+  return with_shared_deck(world, arguments, [&](const SharedDeck& shared, Log& log) {
     const session::Job job = job_of(shared.deck);
     return action(job, log);
   });
 }
 
 ExitCode with_shared_deck(comm::World& world,
-                          const char* verb,
                           const DeckArguments& arguments,
                           const std::function<ExitCode(const SharedDeck&, Log&)>& action) {
   SharedDeck shared;
@@ -121,7 +119,7 @@ ExitCode with_shared_deck(comm::World& world,
         deck::parse(shared.bytes, arguments.path, arguments.overrides, shared.circumstances);
   });
   world.limit_waiting(shared.deck.config.parallel.deadline.seconds);
-  comm::expect_agreement(world, facts_of(job_of(shared.deck), verb, arguments.path));
+  comm::expect_agreement(world, facts_of(job_of(shared.deck), arguments.path));
   Log log(world.rank() == 0, fmt::format("rank {} {}", world.rank(), world.host()));
   try {
     return action(shared, log);
@@ -131,10 +129,29 @@ ExitCode with_shared_deck(comm::World& world,
   }
 }
 
+namespace {
+
+/// Each part of what a launcher started would do the work alone, in the same directory.
+void expect_one_job(comm::World& world, const char* verb) {
+  if (std::string_view(verb) != "doctor")
+    if (const auto finding = doctor::disconnected(doctor::launch_here(), world.size()))
+      throw CommError("MPI", "connect the processes",
+                      fmt::format("{}: {}", finding->text, finding->remedy), __FILE__, __LINE__);
+  using Owner = comm::Fact::Owner;
+  const BuildInfo& build = build_info();
+  comm::expect_agreement(
+      world,
+      {{"verb", verb, Owner::user},
+       {"trireme", fmt::format("{} {}", build.version, build.git_revision), Owner::machine}});
+}
+
+}  // namespace
+
 ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action) {
   const comm::MpiScope mpi(arguments.argc, arguments.argv);
   const auto world = comm::make_mpi_world();
   try {
+    expect_one_job(*world, arguments.verb);
     return action(*world);
   } catch (const UserError& mistake) {  // the same on all ranks
     if (world->rank() == 0)

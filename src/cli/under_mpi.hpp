@@ -24,14 +24,15 @@ namespace trireme::cli {
 record::NameValues build_facts();
 
 /// `action` between MPI's beginning and end. Prints mistakes on rank 0 and failures on the rank
-/// where they occur; a failure that the other ranks cannot notice ends the whole job.
+/// where they occur; a failure that the other ranks cannot notice ends the whole job. Throws before
+/// `action` where MPI does not connect the processes that the launcher started (except for doctor,
+/// which reports it), or where they were started with other verbs or builds.
 ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action);
 
-/// `action`, called `verb`, with the checked deck: rank 0 reads the deck's bytes, every rank parses
-/// the same bytes with the overrides of its own command line. Throws UserError or CommError where
-/// ranks were started with other verbs, decks, overrides or builds.
+/// `action` with the checked deck: rank 0 reads the deck's bytes, every rank parses the same bytes
+/// with the overrides of its own command line. Throws UserError or CommError where ranks were
+/// started with other decks, overrides or builds.
 ExitCode with_deck(comm::World& world,
-                   const char* verb,
                    const DeckArguments& arguments,
                    const std::function<ExitCode(const session::Job&, Log&)>& action);
 
@@ -44,7 +45,6 @@ struct SharedDeck {
 
 /// The same with the deck itself.
 ExitCode with_shared_deck(comm::World& world,
-                          const char* verb,
                           const DeckArguments& arguments,
                           const std::function<ExitCode(const SharedDeck&, Log&)>& action);
 

@@ -18,10 +18,11 @@ class App;
 
 namespace trireme::cli {
 
-/// What main() was called with: MPI takes it.
+/// What main() was called with, which MPI takes, and the verb that it means.
 struct Arguments {
   int& argc;
   char**& argv;
+  const char* verb;
 };
 
 using Action = std::function<ExitCode(Arguments)>;

@@ -15,16 +15,6 @@ namespace {
 
 constexpr std::int64_t mebibyte = 1 << 20;
 
-void find_about_launch(const Report& report, std::vector<Finding>& found) {
-  const auto ranks = report.placement.ranks.size();
-  if (static_cast<std::size_t>(std::max(0, report.launch.processes)) > ranks)
-    found.push_back(
-        {fmt::format("{} started {} processes, and MPI connects {} of them", report.launch.launcher,
-                     report.launch.processes, ranks),
-         "each part would train by itself: start with the mpirun of the MPI library above, or give "
-         "srun an interface that it has (srun --mpi=list)"});
-}
-
 void find_about_gpus(const Report& report, std::vector<Finding>& found) {
   std::map<std::string, int> through_host;
   for (const GpuPair& pair : report.gpu_pairs)
@@ -164,6 +154,16 @@ void find_about_files(const FileSystem& files, std::vector<Finding>& found) {
 
 }  // namespace
 
+std::optional<Finding> disconnected(const Launch& launch, int ranks) {
+  if (launch.processes <= ranks)
+    return std::nullopt;
+  return Finding{fmt::format("{} started {} processes, and MPI connects {} of them",
+                             launch.launcher, launch.processes, ranks),
+                 "each part would work alone. Start it with the mpirun of the MPI library that "
+                 "trireme was built with (trireme doctor names it), or give srun an interface that "
+                 "this library has (srun --mpi=list)"};
+}
+
 std::vector<Finding> findings_of(const Report& report) {
   std::vector<Finding> found;
   for (const bench::CollectivesBenchRow& row : report.collectives)
@@ -174,7 +174,8 @@ std::vector<Finding> findings_of(const Report& report) {
   for (const comm::PlacementLine& line : comm::describe(report.placement))
     if (line.warning)
       found.push_back({line.text, line.remedy});
-  find_about_launch(report, found);
+  if (auto finding = disconnected(report.launch, static_cast<int>(report.placement.ranks.size())))
+    found.push_back(*std::move(finding));
   find_about_gpus(report, found);
   find_slow_ranks(report, report.memory_bytes_per_s, "memory bandwidth", found);
   find_slow_ranks(report, report.fp32_flops, "matrix products in fp32", found);

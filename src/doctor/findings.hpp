@@ -7,6 +7,7 @@
 // the median's latency or its part of the median's bandwidth: what one disturbance does is less.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct Finding {
   std::string text;
   std::string remedy;
 };
+
+/// What is wrong when MPI connects `ranks` of the processes that a launcher started: fewer mean that
+/// each does the work alone.
+std::optional<Finding> disconnected(const Launch& launch, int ranks);
 
 std::vector<Finding> findings_of(const Report& report);
 

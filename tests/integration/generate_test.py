@@ -49,6 +49,14 @@ class Trained(TrainingTest):
 
 
 class Sample(Trained):
+    def test_seeds_and_steps_are_whole_numbers(self):
+        for option in ("--seed", "--step"):
+            for value in ("-1", "99999999999999999999"):
+                run = start("sample", self.path("run"), option, value)
+                self.assertEqual(run.code, 2, run)
+                self.assertIn(option, run.err)
+                self.assertLess(max(len(line) for line in run.err.splitlines()), 200, run)
+
     def test_kept_keys_change_nothing_and_generate_is_the_same_verb(self):
         words = [self.run_directory, "--prompt", "the quick", "--tokens", "60", "--seed", "4"]  # beyond the context of 16
         said = self.well("sample", *words)

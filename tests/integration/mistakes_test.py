@@ -144,6 +144,11 @@ class Disagreement(TrainingTest):
         run = self.train_each(learn("300"), learn("300", threads="2"))  # threads are each rank's own
         self.assertEqual(run.code, 0, run)
 
+    def test_another_verb_on_one_rank_is_named(self):
+        for verb, words in (("doctor", ["doctor"]), ("sample", ["sample", self.path("run")])):
+            run = self.train_each(self.words("run", []), words)
+            self.assert_refused(run, USER, f"verb: differs between ranks: train on rank 0, {verb} on rank 1")
+
     def test_a_mistake_on_one_rank_only(self):
         run = self.train_each(self.words("run", []), self.words("run", ["run.sed=2"]))
         self.assert_refused(run, USER, "unknown key", "run.sed")

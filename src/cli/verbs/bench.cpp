@@ -94,7 +94,7 @@ ExitCode bench_deck(
     asked.deck.path = "input/gpt2-124m.yaml";
   return bench_on_ranks(arguments, asked.json, [&](comm::World& world) {
     Report report;
-    with_deck(world, "bench", asked.deck, [&](const session::Job& job, Log& /*log*/) {
+    with_deck(world, asked.deck, [&](const session::Job& job, Log& /*log*/) {
       const int threads = session::choose_threads(job.run.threads, world);
       omp_set_num_threads(threads);
       const auto device = session::open_device(job.run.device, threads, world);
@@ -230,7 +230,7 @@ Action declare_bench_engine(CLI::App& command) {
   return [asked = declare_deck_bench(command, true)](Arguments arguments) {
     return bench_on_ranks(arguments, asked->json, [&](comm::World& world) {
       Report report;
-      with_deck(world, "bench", asked->deck, [&](const session::Job& job, Log& log) {
+      with_deck(world, asked->deck, [&](const session::Job& job, Log& log) {
         const auto result = bench::bench_engine(
             job, world, log, asked->repetitions.value_or(bench::usual_repetitions));
         report = {bench::engine_table(result), bench::engine_json(result)};

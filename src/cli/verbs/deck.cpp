@@ -83,7 +83,7 @@ Action declare_verify(CLI::App& command) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
   return [asked](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) {
-      return with_deck(world, "verify", asked->deck, [&](const session::Job& job, Log& log) {
+      return with_deck(world, asked->deck, [&](const session::Job& job, Log& log) {
         const auto verified = verify::verify(job, world, log, {asked->steps, {}});
         if (verified.difference.empty())
           return ExitCode::done;
@@ -115,7 +115,7 @@ ExitCode train_deck(Arguments arguments) {
                            {arguments.argv + 2, arguments.argv + arguments.argc}};
   session::SignalScope signals;  // before MPI starts threads
   return under_mpi(arguments, [&](comm::World& world) {
-    return with_deck(world, "train", deck, [&](const session::Job& job, Log& log) {
+    return with_deck(world, deck, [&](const session::Job& job, Log& log) {
       return train::train(job, world, log, signals, started_at);
     });
   });

@@ -33,7 +33,7 @@ Action declare_find_rate(CLI::App& command) {
   command.add_option("--json", asked->json, "Write the curve into this new file as well");
   return [asked](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) {
-      return with_deck(world, "find-rate", asked->deck, [&](const session::Job& job, Log& log) {
+      return with_deck(world, asked->deck, [&](const session::Job& job, Log& log) {
         comm::on_first_rank(world, [&] { expect_new_file(asked->json); });
         const tune::RateCurve curve = tune::find_rate(job, world, log, asked->sweep);
         comm::on_first_rank(world, [&] {

@@ -200,7 +200,7 @@ void add_options(CLI::App& command, SampleWords& asked) {
         return std::strtod(word.c_str(), nullptr) == 0 ? "no token has a probability of 0" : "";
       })
       ->check(no_number);
-  command.add_option("--seed", rules.seed, "Another seed gives another text");
+  command.add_option("--seed", rules.seed, "Another seed gives another text")->check(whole_number);
   command
       .add_option("--stop-repetition", rules.repetition,
                   "End a text when its newest N tokens occur in it already; 0: do not")

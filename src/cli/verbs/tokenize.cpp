@@ -31,8 +31,7 @@ ExitCode tokenize(comm::World& world, const TokenizeWords& asked) {
   using Owner = comm::Fact::Owner;
   comm::expect_agreement(
       world,
-      {{"verb", "tokenize", Owner::user},
-       {"--tokenizer", asked.tokenizer, Owner::user},
+      {{"--tokenizer", asked.tokenizer, Owner::user},
        {"--text", fmt::format("{}", fmt::join(request.text, " ")), Owner::user},
        {"--field", request.field, Owner::user},
        {"--output", request.output, Owner::user},

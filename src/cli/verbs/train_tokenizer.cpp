@@ -121,8 +121,7 @@ ExitCode train(comm::World& world, const TrainWords& words) {
   Log log(world.rank() == 0, fmt::format("rank {}", world.rank()));
   using Owner = comm::Fact::Owner;
   comm::expect_agreement(world,
-                         {{"verb", "tokenizer train", Owner::user},
-                          {"--text", fmt::format("{}", fmt::join(words.files, " ")), Owner::user},
+                         {{"--text", fmt::format("{}", fmt::join(words.files, " ")), Owner::user},
                           {"--field", words.field, Owner::user},
                           {"--vocabulary", fmt::format("{}", words.vocabulary), Owner::user},
                           {"--pattern", words.pattern, Owner::user},

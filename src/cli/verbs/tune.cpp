@@ -85,7 +85,7 @@ Action declare_tune(CLI::App& command) {
   return [asked](Arguments arguments) {
     asked->request.memory_bytes = static_cast<std::int64_t>(asked->gib * 0x1p30);
     return under_mpi(arguments, [&](comm::World& world) {
-      return with_shared_deck(world, "tune", asked->deck, [&](const SharedDeck& shared, Log& log) {
+      return with_shared_deck(world, asked->deck, [&](const SharedDeck& shared, Log& log) {
         comm::on_first_rank(world, [&] { expect_writable(*asked, shared); });
         const tune::Tuning tuning = tune::tune({.deck = shared.deck,
                                                 .circumstances = shared.circumstances,

@@ -107,7 +107,7 @@ Action declare_export(CLI::App& command) {
              [request](const auto& chosen) { request->type = chosen.back(); })
       ->expected(1);
   command.add_option("--step", request->step, "Of the checkpoint; without it, the newest")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number);
   add_choice(command, "--rows",
              "Of the vocabulary: all that the model has, or those of its tokenizer's tokens",
              EnumNames<weights::ExportRows>::table,
@@ -135,8 +135,10 @@ Action declare_import(CLI::App& command) {
                      "Instead of the one that lies beside the weights; none: the model will not be "
                      "given text");
   words->request.seed = static_cast<std::uint64_t>(session::RunConfig{}.seed);
-  command.add_option("--seed", words->request.seed,
-                     "run.seed of the run that starts from these weights");
+  command
+      .add_option("--seed", words->request.seed,
+                  "run.seed of the run that starts from these weights")
+      ->check(whole_number);
   return [words](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) { return run_import(world, *words); });
   };
