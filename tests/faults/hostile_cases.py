@@ -284,5 +284,63 @@ class Decks(Case):
         self.what = f"{key}={value[:30]!r}"
 
 
-KINDS = {"files": Files, "hdf5": Hdf5, "calls": Calls, "modes": Modes, "limits": Limits, "decks": Decks}
-SHARES = {"files": 36, "calls": 28, "hdf5": 10, "modes": 10, "limits": 8, "decks": 8}
+class Foreign(Case):
+    """Files and folders of others in every directory that a run writes into; none of them may change."""
+    passing = True
+    NAMES = ("notes.txt", "thesis.tmp.d", "results.tmp", "{step}.tmp_copy", "{step}.tmp.mine", "{step}.bak", "my-{step}.tmp", "step-7.tmp",
+             "latest.tmp.saved", "lock.old", "run.h5.attempt-1", "run.h5.backup", "run.id.bak", "run.h5.attempt-1.journal",
+             "x.part", "{cache}.part", "{cache}.node7-x.part", "{cache}.copy", ".nfs0001", "steps.csv", "events")
+
+    def make(self):
+        self.copy()
+        chance = self.chance
+        cache = os.path.basename(next(path for path in files_of(self.run) if "/tokens/" in path))
+        self.theirs = {}
+        for _ in range(chance.randrange(1, 6)):
+            folder = chance.choice((self.run, os.path.join(self.run, "checkpoints"), os.path.join(self.run, "tokens")))
+            path = os.path.join(folder, chance.choice(self.NAMES).format(step=f"step-{chance.randrange(40):08d}", cache=cache))
+            if not os.path.lexists(path):
+                if chance.random() < 0.5:
+                    os.makedirs(path)
+                    path = os.path.join(path, "chapter1")
+                self.theirs[path] = chance.randbytes(100)
+                put(path, self.theirs[path])
+        self.what = f"files of others: {[os.path.relpath(path, self.run) for path in self.theirs]}"
+
+    def changed(self):
+        return any(not os.path.isfile(path) or get(path) != data for path, data in self.theirs.items())
+
+
+class Purge(Case):
+    """What a purge by age or a file system that is not mounted takes away, and gives back."""
+    passing = True
+
+    def make(self):
+        self.copy()
+        self.away = self.run + ".away"
+        os.mkdir(self.away)
+        checkpoints = os.path.join(self.run, "checkpoints")
+        steps = [os.path.join(checkpoints, name) for name in os.listdir(checkpoints) if name.startswith("step-")]
+        rest = [os.path.join(self.run, name) for name in ("run.id", "log.txt", "deck.resolved.yaml", "tokens")]
+        self.taken = self.chance.choice(([checkpoints], steps, [*steps, *rest], [checkpoints, *rest],
+                                         self.chance.sample(rest, 2)))
+        self.needed = checkpoints in self.taken or steps[0] in self.taken
+        for number, path in enumerate(self.taken):
+            os.rename(path, os.path.join(self.away, str(number)))
+        self.dangling = self.taken[0] == checkpoints and self.chance.random() < 0.5
+        if self.dangling:
+            os.symlink(os.path.join(self.run, "unmounted"), checkpoints)
+        self.what = f"away: {[os.path.relpath(path, self.run) for path in self.taken]}{', a dangling link' if self.dangling else ''}"
+
+    def undo(self):
+        super().undo()
+        if self.dangling:
+            os.remove(self.taken[0])
+        for number, path in enumerate(self.taken):
+            if not os.path.lexists(path):
+                os.rename(os.path.join(self.away, str(number)), path)
+        shutil.rmtree(self.away)
+
+
+KINDS = {"files": Files, "hdf5": Hdf5, "calls": Calls, "modes": Modes, "limits": Limits, "decks": Decks, "foreign": Foreign, "purge": Purge}
+SHARES = {"files": 36, "calls": 28, "hdf5": 10, "modes": 10, "limits": 8, "decks": 8, "foreign": 6, "purge": 4}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes hostile cases by the hundred: a small run that goes on after its files were damaged, or while its system calls fail.
 
-    TRIREME=build/trireme python3 tests/faults/mutate.py --seconds 600 --seed 7       # or --only files,calls,modes,limits,decks,hdf5
+    TRIREME=build/trireme python3 tests/faults/mutate.py --seconds 600 --seed 7       # or --only files,calls,modes,limits,decks,hdf5,foreign,purge
     TRIREME=build/trireme python3 tests/faults/mutate.py --seed 7 --case 123          # one of them again, with what it said
     TRIREME=build/trireme python3 tests/faults/mutate.py --sweep fsync,write          # every call of these fails once, with each error
     TRIREME=build/trireme python3 tests/faults/mutate.py --sweep fsync --ranks 2      # on each of two ranks
@@ -11,7 +11,8 @@ A case is judged by what came of it:
     reported it stopped with an error line and exit code 2, 3 or 75, and went on to the right numbers once the cause was gone
     silent   other numbers, or rows that are missing or changed, without a word
     hang     no end within the limit          crash     a signal, a bug's exit code, an uncaught exception
-    lost     nothing was damaged, a call failed or was not allowed, and yet the record was given up, or rows written before are gone
+    lost     nothing was damaged, a call failed or was not allowed, and yet the record was given up, or rows written before are gone; or a
+             file of others was changed; or a run whose checkpoints were away started from step 0
     advice   nothing was damaged, and yet it advised to remove something
     dead end it stopped, and did not go on to the right numbers when the cause was gone
 """
@@ -29,13 +30,13 @@ import time
 import numpy
 
 from hostile_bench import MORE, TRIREME, Bench
-from hostile_cases import KINDS, SHARES, Decks, Hdf5, Sweep
+from hostile_cases import KINDS, SHARES, Decks, Foreign, Hdf5, Purge, Sweep
 
 VERDICTS = ("right", "reported", "silent", "hang", "crash", "lost", "advice", "dead end")
 BAD = VERDICTS[2:]
 RANKS, SHARE_OF_RANKS = 2, 0.15
 # What a run says when its record, its cache or a checkpoint is not as it was left.
-WORDS = re.compile(r"damaged|beyond repair|built again|are missing|is not here|are dropped|not what was written|no block|begins anew|names \"")
+WORDS = re.compile(r"damaged|beyond repair|built again|are missing|is not here|are dropped|not what was written|no block|from step 0|names \"")
 ADVICE = re.compile(r"\b(remove|delete|rm)\b")
 
 
@@ -51,6 +52,8 @@ def is_right(case, old_rows, outcome):
 
 def is_lost(case):
     """Whether something that was whole was given up."""
+    if isinstance(case, Foreign) and case.changed():
+        return True
     moved = any("damaged-" in name for name in os.listdir(case.run))
     return case.passing and (moved or case.resumed and not case.reference.has_old_rows(case.run))
 
@@ -60,7 +63,7 @@ def judge_finished(case, outcome):
     if isinstance(case, Decks):  # another deck has other numbers; that it was meant shows in the record
         return "right"
     verdict = "right"
-    if is_lost(case):
+    if is_lost(case) or isinstance(case, Purge) and case.needed:
         verdict = "lost"
     elif not is_right(case, case.resumed, outcome):
         verdict = "silent"

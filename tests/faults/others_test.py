@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other people's files, programs and jobs near a run: nothing of theirs is touched, and none of them ruins the run without a word."""
+import fcntl
+import glob
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+
+import h5py
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "integration"))
+from harness import DECK, TIMEOUT_S, TRIREME, Run, TrainingTest, start  # noqa: E402
+
+USER, ENVIRONMENT = 2, 3
+RESTART = "run.restart_without_checkpoints=true"
+
+
+class OthersTest(TrainingTest):
+    def write(self, name, text="mine\n"):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "w", encoding="utf-8") as out:
+            out.write(text)
+        return self.path(name)
+
+    def files(self, name):
+        """Path and bytes of every file in a folder."""
+        found = {}
+        for path in glob.glob(self.path(name) + "/**", recursive=True):
+            if os.path.isfile(path):
+                with open(path, "rb") as file:
+                    found[path] = file.read()
+        return found
+
+    def alone(self, *words, **environment):
+        """Without mpirun."""
+        return Run(subprocess.run([TRIREME, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                                  timeout=TIMEOUT_S, env={**os.environ, **environment}, check=False))
+
+
+class Files(OthersTest):
+    """Files of others where a run writes."""
+
+    def test_a_checkpoint_directory_with_other_files_is_refused(self):
+        for name in ("thesis.tmp.d/chapter1", "results.tmp", "keep.txt", "step-100/model.bin"):
+            self.write(f"scratch/{name}")
+        before = self.files("scratch")
+        with open(DECK, encoding="utf-8") as deck:
+            text = deck.read().replace("checkpoint: {", f"checkpoint: {{directory: {self.path('scratch')}, ")
+        deck = self.write("deck/deck.yaml", text)
+        run = start(deck, f"run.directory={self.path('run')}", f"data.train.text=[{self.text}]", ranks=2)
+        line = next(number for number, words in enumerate(text.splitlines(), 1) if words.startswith("checkpoint:"))
+        self.assert_refused(run, USER, f"deck.yaml:{line}:", "checkpoint.directory", "not checkpoints of trireme", self.path("scratch/checkpoints"))
+        self.assertEqual(self.files("scratch"), before)
+
+    def test_what_looks_like_a_leftover_and_is_not_stays(self):
+        self.train_well()
+        mine = self.path("run/checkpoints/step-00000012.tmp_mybackup")
+        shutil.copytree(self.path("run/checkpoints/step-00000012"), mine)
+        os.mkdir(self.path("run/checkpoints/step-00000003.tmp"))  # of a save that was killed
+        before = self.files("run/checkpoints/step-00000012.tmp_mybackup")
+        self.train_well("run.steps=24", "checkpoint.keep=1")
+        self.assertEqual(self.files("run/checkpoints/step-00000012.tmp_mybackup"), before)
+        self.assertFalse(os.path.exists(self.path("run/checkpoints/step-00000003.tmp")))
+
+    def test_drafts_of_token_caches_go_with_their_process(self):
+        self.train_well()
+        (cache,) = glob.glob(self.path("run/tokens/*"))
+        os.remove(cache)
+        dead, live = self.write(f"run/tokens/{os.path.basename(cache)}.node7-4711.part"), f"{cache}.node7-4712.part"
+        others = [self.write(f"run/tokens/{name}") for name in ("notes.part", f"{os.path.basename(cache)}.node7-x.part", "a.node7-4711.part")]
+        with open(live, "w", encoding="ascii") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.train_well("run.steps=14")
+            self.assertEqual(sorted(glob.glob(self.path("run/tokens/*"))), sorted([cache, live, *others]))
+        self.assertFalse(os.path.exists(dead))
+
+    def test_a_corpus_does_not_replace_shards_of_others(self):
+        shard = self.write("out/edu_train_000000.bin", "tokens of another program")
+        words = ["tokenize", "--tokenizer", "bytes", "--text", self.text, "--output", self.path("out/edu")]
+        self.assert_refused(start(*words), USER, shard, "another --output")
+        self.assertEqual(os.listdir(self.path("out")), ["edu_train_000000.bin"])
+        os.remove(shard)
+        self.assertEqual(start(*words).code, 0)
+
+    def test_text_of_the_same_size_and_time_is_read_again(self):
+        text = os.path.join(self.text, "a.txt")
+
+        def losses(name):
+            os.utime(text, ns=(0, 0))
+            self.train_well("data.cache=" + self.path("cache"), name=name)
+            return self.losses(name)
+        first = losses("one")
+        self.assertEqual(losses("same"), first)
+        with open(text, encoding="ascii") as file:
+            words = file.read()
+        with open(text, "w", encoding="ascii") as file:
+            file.write(words.replace("fox", "owl"))
+        self.assertNotEqual(losses("other"), first)
+
+
+class Missing(OthersTest):
+    """Checkpoints that are away: a run starts from step 0 only when it never had any, or when it is told to."""
+
+    def refused(self, run, *parts):
+        self.assert_refused(run, ENVIRONMENT, self.path("run"), *parts, "bring them back", RESTART)
+
+    def test_a_record_that_lists_checkpoints_is_not_set_aside(self):
+        self.train_well(ranks=2)
+        before = self.files("run")
+        os.rename(self.path("run/checkpoints"), self.path("away"))
+        self.refused(self.train("run.steps=24", ranks=2), "run.h5 lists checkpoints up to step 12")
+        os.mkdir(self.path("run/checkpoints"))  # a purge leaves the directory
+        self.refused(self.train("run.steps=24"), "run.h5 lists checkpoints up to step 12")
+        os.rmdir(self.path("run/checkpoints"))
+        os.rename(self.path("away"), self.path("run/checkpoints"))
+        self.assertEqual({path for path, text in self.files("run").items() if text != before[path] and not path.endswith("/lock")}, set())
+        self.assertIn("resumed from", self.train_well("run.steps=24").out)
+
+    def test_a_link_that_leads_nowhere_is_named(self):
+        elsewhere = f"checkpoint.directory={self.path('scratch')}"
+        self.train_well(elsewhere)
+        os.rename(self.path("scratch"), self.path("unmounted"))
+        for words in ([elsewhere], []):
+            self.refused(self.train("run.steps=24", *words), f"is a link to {self.path('scratch')}, which does not exist")
+        self.assertFalse(os.path.exists(self.path("scratch")))
+        os.rename(self.path("unmounted"), self.path("scratch"))
+        self.assertIn("resumed from", self.train_well("run.steps=24", elsewhere).out)
+
+    def test_the_file_latest_tells_of_checkpoints_as_well(self):
+        self.train_well()
+        os.remove(self.path("run/run.h5"))
+        for name in glob.glob(self.path("run/checkpoints/step-*")):
+            shutil.rmtree(name)
+        self.refused(self.train(), "checkpoints/latest names a checkpoint")
+
+    def test_step_0_on_request_and_no_advice_against_the_good_checkpoint(self):
+        self.train_well()
+        os.rename(self.path("run/checkpoints"), self.path("away"))
+        run = self.train("run.steps=18", RESTART)
+        self.assertEqual(run.code, 0, run)
+        self.assertRegex(run.out + run.err, r"starting from step 0\. The record of the earlier attempt \(12 steps\) was moved to .*attempt-1")
+        shutil.rmtree(self.path("run/checkpoints"))
+        os.rename(self.path("away"), self.path("run/checkpoints"))
+        run = self.train("run.steps=18")
+        self.assert_refused(run, USER, "checkpoint of run", "move run.h5 and run.id", "bring back its own")
+        for name in ("run.h5", "run.id"):
+            os.rename(self.path(f"run/{name}"), self.path(name))
+        os.rename(self.path("run/run.h5.attempt-1"), self.path("run/run.h5"))
+        self.assertIn("resumed from", self.train_well("run.steps=18").out)
+        self.assertEqual(self.column("step", "steps"), list(range(1, 19)))
+
+    def test_a_run_that_never_had_a_checkpoint_starts_again(self):
+        few = "checkpoint.every_steps=0"
+        self.train_well(few)
+        run = self.train("run.steps=24", few)
+        self.assertEqual(run.code, 0, run)
+        self.assertTrue(os.path.exists(self.path("run/run.h5.attempt-1")))
+
+
+class Programs(OthersTest):
+    """Other processes near a run that goes on."""
+
+    def running(self):
+        """A run that goes on until stop(), and saves often."""
+        running = self.popen("run.steps=1000000", "checkpoint.every_steps=5", "checkpoint.keep=1", "evaluate.every_steps=0")
+        self.lines = queue.Queue()
+        self.reader = threading.Thread(target=lambda: [self.lines.put(line) for line in running.stdout])
+        self.reader.start()
+        self.wait_for_checkpoints(1)
+        return running
+
+    def wait_for_checkpoints(self, number):
+        while number > 0:
+            number -= "  checkpoint " in self.lines.get(timeout=TIMEOUT_S)
+
+    def stop(self, running):
+        with open(self.path("run/lock"), encoding="utf-8") as file:
+            os.kill(int(file.read().split()[1]), signal.SIGUSR2)
+        self.assertEqual(running.wait(TIMEOUT_S), 75)
+        self.reader.join()
+
+    def test_a_second_run_is_refused_when_the_lock_was_purged(self):
+        running = self.running()
+        os.remove(self.path("run/lock"))
+        self.assert_refused(self.train(), USER, "run.directory is in use")
+        self.wait_for_checkpoints(30)
+        self.stop(running)  # by the lock that the run made again
+        with h5py.File(self.path("run/run.h5"), "r") as file:
+            steps = list(file["steps/step"][:])
+        self.assertEqual(steps, list(range(1, len(steps) + 1)))
+
+    @unittest.skipIf(os.environ.get("HDF5_USE_FILE_LOCKING", "TRUE") in ("FALSE", "0"), "HDF5 locks no file")
+    def test_h5py_may_read_the_record_of_a_run_and_not_change_it(self):
+        running = self.running()
+        for mode in ("a", "r+"):
+            with self.assertRaises(OSError):
+                h5py.File(self.path("run/run.h5"), mode)
+        with h5py.File(self.path("run/run.h5"), "r") as file:
+            self.assertGreater(len(file["steps/step"]), 0)
+        self.stop(running)
+        with h5py.File(self.path("run/run.h5"), "r+"):
+            run = self.train("run.steps=1000000")
+        self.assert_refused(run, ENVIRONMENT, "run/run.h5", "another program has it open for writing")
+
+    def test_readers_never_take_a_pruned_checkpoint_for_a_damaged_one(self):
+        running = self.running()
+        for number in range(8):
+            run = self.alone("export", self.path("run"), "--format", "huggingface", "--output", self.path(f"out{number}"))
+            self.assertEqual(run.code, 0, run)
+            shutil.rmtree(self.path(f"out{number}"))
+        run = self.alone("sample", self.path("run"), "--tokens", "2")
+        self.assertEqual(run.code, 0, run)
+        run = self.alone("checkpoints", self.path("run"), "--verify", "--json")
+        self.assertEqual(run.code, 0, run)
+        self.assertNotIn("damaged", {one["state"] for one in json.loads(run.out)["checkpoints"]})
+        self.stop(running)
+
+
+class Launchers(OthersTest):
+    def test_processes_that_mpi_does_not_connect_do_not_train_alone(self):
+        run = self.alone(*self.words("run", []), PMI_SIZE="2", PMI_RANK="0")
+        self.assert_refused(run, ENVIRONMENT, "a launcher with PMI started 2 processes, and MPI connects 1 of them", "mpirun")
+        self.assertFalse(os.path.exists(self.path("run")))
+
+
+if __name__ == "__main__":
+    unittest.main()
