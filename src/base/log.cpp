@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/log.hpp"
 
+#include <mutex>
 #include <utility>
 
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include "base/error.hpp"
 #include "base/input_file.hpp"
+#include "base/line_output.hpp"
+#include "base/text.hpp"
 
 namespace trireme {
 namespace {
+
+class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    standard_output().write({line.data(), line.size()});
+  }
+  void flush_() override {}
+};
 
 std::string pattern_for(const std::string& who) {
   return who.empty() ? "%v" : "[" + who + "] %l: %v";
@@ -20,7 +32,7 @@ std::string pattern_for(const std::string& who) {
 }  // namespace
 
 Log::Log(bool verbose, std::string who) : verbose_(verbose), who_(std::move(who)) {
-  auto terminal = std::make_shared<spdlog::sinks::stdout_sink_mt>();
+  auto terminal = std::make_shared<TerminalSink>();
   terminal->set_level(verbose_ ? spdlog::level::info : spdlog::level::warn);
   terminal->set_pattern(pattern_for(verbose_ ? "" : who_));
   logger_ = std::make_shared<spdlog::logger>("trireme", terminal);
@@ -42,7 +54,8 @@ void Log::also_to_file(const std::string& path) {
   }
 }
 
-void Log::say(Level level, std::string_view text) {
+void Log::say(Level level, std::string_view untrusted) {
+  const std::string text = for_terminal(untrusted);
   switch (level) {
     case Level::info:
       logger_->info(text);
@@ -58,7 +71,7 @@ void Log::say(Level level, std::string_view text) {
 
 void Log::only_to_file(const std::string& line) {
   if (file_)
-    file_->error(line);
+    file_->error(for_terminal(line));
 }
 
 }  // namespace trireme

@@ -2,6 +2,9 @@
 // Log messages of a run: one Log object, made in main, handed down by reference. Rank 0 writes to
 // the terminal and, once the run directory is known, to a log file; the other ranks write warnings
 // and errors only. Thread-safe (spdlog's multi-threaded sinks).
+//
+// The terminal never makes a run wait (base/line_output.hpp), and it gets no control characters:
+// names and paths that hold some are shown with \xNN in their place.
 #pragma once
 
 #include <memory>

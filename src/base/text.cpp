@@ -33,6 +33,44 @@ std::optional<std::string> nearest(std::string_view word,
   return *best;
 }
 
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  const std::size_t bytes = lead >= 0xF0 && lead < 0xF5   ? 4
+                            : lead >= 0xE0 && lead < 0xF0 ? 3
+                            : lead >= 0xC2 && lead < 0xE0 ? 2
+                                                          : 1;
+  if (bytes == 1 || text.size() < bytes)
+    return 1;
+  // The shortest form, no surrogates, at most U+10FFFF (Unicode, table 3-7).
+  const unsigned char lowest = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned char highest = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  if (byte(1) < lowest || byte(1) > highest)
+    return 1;
+  for (std::size_t i = 2; i < bytes; ++i)
+    if (byte(i) < 0x80 || byte(i) > 0xBF)
+      return 1;
+  return bytes;
+}
+
+std::string for_terminal(std::string_view text) {
+  std::string shown;
+  for (std::size_t i = 0, bytes = 0; i < text.size(); i += bytes) {
+    bytes = character_bytes(text.substr(i));
+    const std::string_view one = text.substr(i, bytes);
+    const auto first = static_cast<unsigned char>(one[0]);
+    // U+0080 to U+009F are control characters as well.
+    const bool control = bytes == 1
+                             ? first != '\n' && first != '\t' && (first >= 0x7f || first < 0x20)
+                             : first == 0xC2 && static_cast<unsigned char>(one[1]) < 0xA0;
+    if (!control)
+      shown += one;
+    else
+      for (const char c : one) shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return shown;
+}
+
 std::string bytes_text(double bytes) {
   static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;

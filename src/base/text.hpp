@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text for messages: spelling distance for "did you mean", sizes and durations with units.
+// Text for messages: spelling distance for "did you mean", sizes and durations with units, and
+// untrusted bytes in a form that a terminal may show.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// The candidate nearest to `word`, when it is at most 2 edits away.
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates);
+
+/// `text` fit for a terminal: line breaks, tabs and well-formed UTF-8 without control characters as
+/// they are, anything else as \xNN.
+std::string for_terminal(std::string_view text);
+/// Length of the character at the beginning of `text`, which is not empty: 2 to 4 for a well-formed
+/// sequence of UTF-8, 1 for ASCII and for a byte that belongs to no such sequence.
+std::size_t character_bytes(std::string_view text);
 
 /// "512 B", "1.5 KiB", "3.25 GiB".
 std::string bytes_text(double bytes);

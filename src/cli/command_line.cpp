@@ -27,7 +27,8 @@
 
 namespace trireme::cli {
 
-void print(const std::string& text) {
+void print(const std::string& untrusted) {
+  const std::string text = for_terminal(untrusted);
   if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
     throw StorageError("file system", "write standard output", std::strerror(errno), __FILE__,
                        __LINE__);

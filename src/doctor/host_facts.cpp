@@ -11,9 +11,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/kernel_text.hpp"
 #include "base/text.hpp"
-
-#include "doctor/kernel_text.hpp"
 
 namespace trireme::doctor {
 namespace {

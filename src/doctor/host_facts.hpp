@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "doctor/control_groups.hpp"
+#include "base/control_groups.hpp"
 
 namespace trireme::doctor {
 

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "text/characters.hpp"
+#include "base/text.hpp"
 
 namespace trireme::text {
 namespace {
@@ -24,33 +24,13 @@ std::size_t promised_bytes(unsigned char lead) {
 /// Calls `take(character, well_formed)` for each character, and each byte that belongs to none.
 template <class Take>
 void each_character(std::string_view text, const Take& take) {
-  const auto* at = reinterpret_cast<const unsigned char*>(text.data());
-  const auto* const end = at + text.size();
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t bytes =
-        at[i] < 0x80 ? 1 : multibyte_character(at + i, end, kinds_of_code_points()).bytes;
-    take(text.substr(i, bytes), at[i] < 0x80 || bytes > 1);
-    i += bytes;
+  for (std::size_t i = 0, bytes = 0; i < text.size(); i += bytes) {
+    bytes = character_bytes(text.substr(i));
+    take(text.substr(i, bytes), bytes > 1 || static_cast<unsigned char>(text[i]) < 0x80);
   }
 }
 
 }  // namespace
-
-std::string for_terminal(std::string_view text) {
-  std::string shown;
-  each_character(text, [&](std::string_view one, bool /*well_formed*/) {
-    const auto first = static_cast<unsigned char>(one[0]);
-    // U+0080 to U+009F are control characters as well.
-    const bool control = one.size() == 1
-                             ? first != '\n' && first != '\t' && (first >= 0x7f || first < 0x20)
-                             : first == 0xC2 && static_cast<unsigned char>(one[1]) < 0xA0;
-    if (!control)
-      shown += one;
-    else
-      for (const char c : one) shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  });
-  return shown;
-}
 
 std::string json_string(std::string_view text) {
   std::string quoted = "\"";

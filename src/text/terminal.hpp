@@ -6,11 +6,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.hpp"
+
 namespace trireme::text {
 
-/// `text` fit for a terminal: line breaks, tabs and well-formed UTF-8 without control characters as
-/// they are, anything else as \xNN.
-std::string for_terminal(std::string_view text);
+using trireme::for_terminal;
 
 /// `text` as a JSON string, with its quotes. What is no UTF-8 becomes U+FFFD, byte by byte.
 std::string json_string(std::string_view text);

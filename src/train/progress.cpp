@@ -5,13 +5,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/line_output.hpp"
 #include "base/text.hpp"
 
 namespace trireme::train {
@@ -80,17 +80,15 @@ void Progress::draw(const StepReport& report) {
   bar.resize(width, '.');
   const std::string left =
       remaining_seconds() >= 0 ? duration_text(remaining_seconds()) + " left" : "";
-  fmt::print(stdout, "\r\033[K[{}] {}/{}  loss {:.4f}  {} tokens/s  {}", bar, report.step, steps_,
-             report.loss, count_text(report.tokens / report.seconds), left);
-  std::fflush(stdout);
+  standard_output().write(fmt::format("\r\033[K[{}] {}/{}  loss {:.4f}  {} tokens/s  {}", bar,
+                                      report.step, steps_, report.loss,
+                                      count_text(report.tokens / report.seconds), left));
   drawn_ = true;
 }
 
 void Progress::clear() {
-  if (drawn_) {
-    fmt::print(stdout, "\r\033[K");
-    std::fflush(stdout);
-  }
+  if (drawn_)
+    standard_output().write("\r\033[K");
   drawn_ = false;
 }
 

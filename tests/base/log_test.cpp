@@ -45,6 +45,15 @@ TEST_F(LogTest, TheFirstRankPrintsEverything) {
   EXPECT_THAT(text(), HasSubstr("step 7"));
 }
 
+TEST_F(LogTest, ControlCharactersAreSpelled) {
+  testing::internal::CaptureStdout();
+  Log log(true, "rank 0 here");
+  log.also_to_file(path());
+  log.info("the run {} begins", "\x1b]0;x\x07");
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("the run \\x1b]0;x\\x07 begins\n"));
+  EXPECT_THAT(text(), HasSubstr("the run \\x1b]0;x\\x07 begins\n"));
+}
+
 TEST_F(LogTest, TheOtherRanksPrintWarningsAndErrorsWithTheirName) {
   testing::internal::CaptureStdout();
   Log log(false, "rank 3 node07");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/control_groups.hpp"
+#include "base/control_groups.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <sstream>
 #include <vector>
 
-#include "doctor/kernel_text.hpp"
+#include "base/kernel_text.hpp"
 
-namespace trireme::doctor {
+namespace trireme {
 namespace {
 
 /// Version 1 writes "no limit" as the largest multiple of the page size.
@@ -93,7 +93,13 @@ void lower_memory(GroupLimits& limits, std::int64_t limit, std::int64_t used, st
         std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, used - files)));
 }
 
+void read_threads(const std::string& folder, GroupLimits& limits) {
+  if (const auto limit = number_at(text_of(folder + "/pids.max")))
+    lower(limits.threads, *limit);
+}
+
 void read_version_2(const std::string& folder, GroupLimits& limits) {
+  read_threads(folder, limits);
   lower_cpus(limits.cpus, cpus_of_quota(text_of(folder + "/cpu.max")));
   for (const char* name : {"/memory.max", "/memory.high"})
     if (const auto limit = number_at(text_of(folder + name)))
@@ -135,6 +141,7 @@ GroupLimits limits_of_groups(const std::string& process, const std::string& root
   };
   for (const std::string& folder : folders("")) read_version_2(root + folder, limits);
   for (const std::string& folder : folders("cpu")) read_cpus_of_version_1(root + folder, limits);
+  for (const std::string& folder : folders("pids")) read_threads(root + folder, limits);
   bool own = true;
   for (const std::string& folder : folders("memory")) {
     // A group without it does not count what those below it use.
@@ -146,4 +153,4 @@ GroupLimits limits_of_groups(const std::string& process, const std::string& root
   return limits;
 }
 
-}  // namespace trireme::doctor
+}  // namespace trireme

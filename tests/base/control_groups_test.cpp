@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/control_groups.hpp"
+#include "base/control_groups.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -9,7 +9,7 @@
 
 #include "support/scratch_directory.hpp"
 
-namespace trireme::doctor {
+namespace trireme {
 namespace {
 
 constexpr std::int64_t gib = 1LL << 30;
@@ -75,6 +75,21 @@ TEST(ControlGroups, OfVersion2LimitWhatIsBelowThem) {
   EXPECT_EQ(limits_with(files).memory_free_bytes, 0);
 }
 
+TEST(ControlGroups, LimitThreads) {
+  EXPECT_EQ(limits_with({{"/proc/cgroup", "0::/a"},
+                         {"/proc/mountinfo", version_2},
+                         {"/sys/fs/cgroup/pids.max", "40"},
+                         {"/sys/fs/cgroup/a/pids.max", "max"}})
+                .threads,
+            40);
+  EXPECT_EQ(limits_with(
+                {{"/proc/cgroup", "5:pids:/a"},
+                 {"/proc/mountinfo", "30 23 0:26 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids"},
+                 {"/sys/fs/cgroup/pids/a/pids.max", "7"}})
+                .threads,
+            7);
+}
+
 TEST(ControlGroups, OfVersion1AreFoundByTheirControllers) {
   const std::string memory = "/sys/fs/cgroup/memory", cpu = "/sys/fs/cgroup/cpu,cpuacct";
   std::map<std::string, std::string> files{
@@ -119,4 +134,4 @@ TEST(ControlGroups, AreSoughtInWhatAContainerShows) {
 }
 
 }  // namespace
-}  // namespace trireme::doctor
+}  // namespace trireme

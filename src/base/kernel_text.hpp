@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme::doctor {
+namespace trireme {
 
 std::string text_of(const std::string& path);
 /// Without blanks and ends of lines around it.
@@ -15,4 +15,4 @@ std::string trimmed(std::string_view text);
 /// The decimal number at the beginning; none for "max".
 std::optional<std::int64_t> number_at(std::string_view text);
 
-}  // namespace trireme::doctor
+}  // namespace trireme

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/kernel_text.hpp"
+#include "base/kernel_text.hpp"
 
 #include <charconv>
 #include <fstream>
 #include <sstream>
 
-namespace trireme::doctor {
+namespace trireme {
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
@@ -28,4 +28,4 @@ std::optional<std::int64_t> number_at(std::string_view text) {
   return number;
 }
 
-}  // namespace trireme::doctor
+}  // namespace trireme

@@ -9,6 +9,7 @@
 //
 //   memory  memory.max; memory.high as well, above which the kernel slows a process down until
 //           pages are reclaimed, which a training has none of; memory.limit_in_bytes
+//   threads pids.max
 //   CPUs    cpu.max; cpu.cfs_quota_us over cpu.cfs_period_us
 //
 // What others in a group use is missing from what is free; pages of files that have not been used
@@ -19,7 +20,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme::doctor {
+namespace trireme {
 
 /// Of a limit that is not set.
 inline constexpr std::int64_t unlimited = -1;
@@ -29,6 +30,7 @@ struct GroupLimits {
   std::int64_t memory_bytes = unlimited;
   /// The least that any of the groups has left: its limit without what all in it use.
   std::int64_t memory_free_bytes = unlimited;
+  std::int64_t threads = unlimited;  ///< processes count as well
 
   bool operator==(const GroupLimits&) const = default;
 };
@@ -41,4 +43,4 @@ GroupLimits limits_of_groups(const std::string& process = "/proc/self",
 /// cpu.max ("200000 100000", "max 100000") in CPUs; 0: no limit.
 double cpus_of_quota(std::string_view text);
 
-}  // namespace trireme::doctor
+}  // namespace trireme

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Standard output of a run, which never makes the run wait for whoever reads it.
+//
+// A terminal stands still after Ctrl-S or in the copy mode of tmux, and a pipe is full when its
+// reader pauses. Text then waits in a queue of limited size. When the queue is full, whole lines
+// are dropped, and their number is written as soon as the reader continues.
+//
+// 1. write() does not block: a pipe that polls as writable takes PIPE_BUF bytes at once, and a file
+//    always does.
+// 2. A terminal may take less than that. It is opened a second time in non-blocking mode, because
+//    the mode belongs to the open file, which other processes (the shell, other ranks) share.
+// 3. Any thread may write; a text is not mixed with others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+class LineOutput {
+ public:
+  static constexpr std::size_t most_waiting_bytes = std::size_t{256} << 10U;
+
+  /// `descriptor` stays the caller's, and open.
+  explicit LineOutput(int descriptor);
+  /// Writes what still waits, as long as the reader takes some of it within every second.
+  ~LineOutput();
+  LineOutput(const LineOutput&) = delete;
+  LineOutput& operator=(const LineOutput&) = delete;
+
+  /// A failure (closed pipe, full disk) is ignored: log.txt has all lines.
+  void write(std::string_view text);
+
+ private:
+  /// Writes as much of the queue as the reader takes now.
+  void advance();
+
+  int descriptor_;
+  bool own_ = false;  ///< of a terminal, in non-blocking mode
+  std::mutex mutex_;  // guards what follows
+  std::string waiting_;
+  std::int64_t dropped_lines_ = 0;
+};
+
+/// Of this process.
+LineOutput& standard_output();
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads, with an error that names the limit where the kernel refuses one.
+#pragma once
+
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+
+#include "base/error.hpp"
+
+namespace trireme {
+
+/// The limits that refuse a thread, with their values: "ulimit -u is 64, …".
+std::string thread_limits();
+
+/// Throws DeviceError: the thread `name` could not be started.
+[[noreturn]] void refuse_thread(const std::string& name, const std::string& reason);
+
+/// Starts `run` on a thread that tools show as `name` (15 letters at most). Throws DeviceError.
+template <class Thread = std::thread, class Run>
+Thread start_thread(const std::string& name, Run&& run) {
+  try {
+    Thread thread(std::forward<Run>(run));
+    pthread_setname_np(thread.native_handle(), name.c_str());
+    return thread;
+  } catch (const std::system_error& problem) {
+    refuse_thread(name, problem.what());
+  }
+}
+
+/// Throws DeviceError where this process cannot have `count` more threads: OpenMP would end the
+/// process without a word about the rank, the host or the limit.
+void expect_threads(int count);
+
+}  // namespace trireme
