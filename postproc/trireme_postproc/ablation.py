@@ -8,7 +8,7 @@ import numpy as np
 
 from .ablation_record import FILETYPE, VERSION
 from .measures import Spread
-from .run_file import RunFileError
+from .run_file import RunFileError, node_of
 from .texts import MISSING, number, size, with_unit
 
 HEADINGS = ("optimization", "what the literature claims", "off", "on", "ratio", "spread")
@@ -83,7 +83,8 @@ class Ablation:
                 if version[:1] != [VERSION[0]]:
                     raise RunFileError(f"{path}: version {'.'.join(map(_text, version))}, this program reads {VERSION[0]}.x")
                 self.facts = [(name, str(file.attrs[name])) for name in FACTS if name in file.attrs]
-                self.rows = [Row(group) for group in sorted(file.values(), key=lambda group: group.attrs["position"])]
+                groups = [node_of(file, name, h5py.Group) for name in file]
+                self.rows = [Row(group) for group in sorted(groups, key=lambda group: group.attrs["position"])]
         except (OSError, KeyError) as error:
             raise RunFileError(f"{path}: cannot be read: {error}") from error
 

@@ -2,6 +2,7 @@
 """The command line; `trireme-postproc --help` lists the verbs. A verb's module is read when it is called for: some draw, some do not."""
 
 import argparse
+import contextlib
 import os
 import sys
 
@@ -201,9 +202,32 @@ def _parser():
     return parser
 
 
+class _Printable:
+    """A stream on which names and texts of others cannot move the cursor, set a title or fail to be encoded: control characters and
+    lone surrogates are written as \\xNN."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def write(self, text):
+        shown = "".join(f"\\x{ord(c):02x}" if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 else c for c in text)
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        self._stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+        return len(text)
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
 def main(arguments=None):
     """Returns the exit code: 0 done, 2 a mistake in the input, 3 the environment."""
     options = _parser().parse_args(arguments)
+    out = sys.stdout if options.verb == "watch" else _Printable(sys.stdout)  # `watch` draws, and checks its texts itself
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(_Printable(sys.stderr)):
+        return _run(options)
+
+
+def _run(options):
     try:
         options.call(options)
         sys.stdout.flush()
@@ -215,6 +239,11 @@ def main(arguments=None):
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return ENVIRONMENT
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        # Values that trireme does not write, in a file that looks like one of its own.
+        given = ", ".join([getattr(options, "run", None) or getattr(options, "file", None) or ""] + list(getattr(options, "runs", None) or []))
+        print(f"error: {given.strip(', ')}: the file does not hold what trireme writes ({type(error).__name__}: {error})", file=sys.stderr)
+        return USER_ERROR
     return 0
 
 

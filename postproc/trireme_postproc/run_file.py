@@ -20,6 +20,8 @@ from .journal import ChangedError, View  # noqa: E402
 FILETYPE = "trireme-run"
 MAJOR_VERSION = 1
 TRIES, PAUSE_S = 10, 0.2  # of a file that is written at this moment
+# Tables with columns of texts; the columns of all others are numbers.
+TABLES_WITH_TEXTS = {"sessions", "skipped", "buckets"}
 
 
 class RunFileError(Exception):
@@ -59,11 +61,18 @@ def _plain(value):
     """An attribute as Python has it: str, int, float, or a list of them."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, str):
+        return without_surrogates(value)
     if isinstance(value, np.generic):
         return _plain(value.item())
     if isinstance(value, np.ndarray):
         return [_plain(item) for item in value.tolist()]
     return value
+
+
+def without_surrogates(text):
+    """h5py and the file system give bytes that are not UTF-8 as lone surrogates, which no file and no terminal takes."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _attributes(node):
@@ -112,6 +121,8 @@ class RunFile:
             return False
         except PermissionError:
             raise
+        except RunFileError as error:
+            raise type(error)(f"{self.path}: {str(error).removeprefix(f'{self.path}: ')}") from error
         except (OSError, RuntimeError, KeyError) as error:
             reason = str(error).splitlines()[0]
             raise UnreadableError(f"{self.path}: cannot be read as an HDF5 file: {reason}") from error
@@ -133,11 +144,13 @@ class RunFile:
 
     def _read(self, file):
         self.attributes = _attributes(file)
-        self.deck = _attributes(file["deck"]) if "deck" in file else {}
+        deck, memory, timings = (node_of(file, name, h5py.Group) for name in ("deck", "memory", "timings"))
+        self.deck = _attributes(deck) if deck is not None else {}
         self.steps = _columns(file, "steps")
         self.validation = _columns(file, "validation")
         self.noise_scale = _columns(file, "noise_scale")
-        self.evaluation = {name: _columns(file["evaluation"], name) for name in _groups(file, "evaluation")}
+        sets = node_of(file, "evaluation", h5py.Group)
+        self.evaluation = {without_surrogates(name): _columns(sets, name) for name in (sets or ())}
         self.sessions = _columns(file, "sessions")
         self.checkpoints = _columns(file, "checkpoints")
         self.skipped = _columns(file, "skipped")
@@ -149,12 +162,12 @@ class RunFile:
         self.sample_units = {}
         self.timing_facts = {}
         self.memory = {}
-        if "memory" in file:
-            facts = _attributes(file["memory"])
+        if memory is not None:
+            facts = _attributes(memory)
             unit = facts.pop("unit", "")
             self.memory = {name: (value, unit) for name, value in facts.items()}
-        if "timings" in file:
-            self._read_timings(file["timings"])
+        if timings is not None:
+            self._read_timings(timings)
 
     def _read_timings(self, group):
         facts = _attributes(group)
@@ -163,16 +176,18 @@ class RunFile:
             for name, value in facts.items()
             if not (name.endswith("_unit") and name[: -len("_unit")] in facts)
         }
-        if "names" in group:
-            names = group["names"]
+        names = node_of(group, "names", h5py.Dataset)
+        if names is not None:
             attributes = _attributes(names)
-            texts = [_plain(name) for name in names[:]]
+            texts = [str(_plain(name)) for name in _values(names)]
             index_of = attributes.get("index_of", [""] * len(texts))
             help_of = attributes.get("help_of", [""] * len(texts))
             self.spans = [Span(*row) for row in zip(texts, index_of, help_of)]
-        if "samples" in group and self._wants_samples:
-            samples = group["samples"]
-            self.samples = samples[:]
+        samples = node_of(group, "samples", h5py.Dataset)
+        if samples is not None and self._wants_samples:
+            self.samples = _values(samples)
+            if self.samples.dtype.names is None or not {"step", "name", "rank"} <= set(self.samples.dtype.names):
+                raise RunFileError(f"{samples.name} does not have the fields step, name and rank")
             # "begin_s: s since the rank's anchor; duration_s: s"
             for part in _attributes(samples).get("unit", "").split(";"):
                 field, _, unit = part.partition(":")
@@ -190,7 +205,7 @@ class RunFile:
     @property
     def name(self):
         """What the deck calls the run, or its directory."""
-        return str(self.deck.get("run.name") or os.path.basename(os.path.dirname(os.path.abspath(self.path))))
+        return str(self.deck.get("run.name") or without_surrogates(os.path.basename(os.path.dirname(os.path.abspath(self.path)))))
 
     def fact(self, name):
         """A number of /timings; NaN where the file does not have it."""
@@ -216,7 +231,7 @@ def names_of(runs):
     alike as well."""
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
-        names = [f"{name} ({os.path.basename(os.path.dirname(os.path.abspath(run.path)))})" for name, run in zip(names, runs)]
+        names = [f"{name} ({without_surrogates(os.path.basename(os.path.dirname(os.path.abspath(run.path))))})" for name, run in zip(names, runs)]
     return [f"{name} #{1 + names[:i].count(name)}" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
@@ -229,23 +244,50 @@ def locate(path):
     return candidate
 
 
-def _groups(file, name):
-    """The names of the groups in a group; none where there is no such group."""
-    return [key for key, node in file[name].items() if isinstance(node, h5py.Group)] if name in file else []
+def node_of(group, name, kind):
+    """The member `name` ("timings/anchors") of a group; None where there is none. A link could lead into a file of someone else."""
+    node = group
+    for part in name.split("/"):
+        link = node.get(part, getlink=True)
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
+            raise RunFileError(f"{node.name.rstrip('/')}/{part} is a link to another place, which trireme does not write")
+        node = node[part]
+        if part != name.split("/")[-1] and not isinstance(node, h5py.Group):
+            raise RunFileError(f"{node.name} is not a group")
+    if not isinstance(node, kind):
+        raise RunFileError(f"{node.name} is not a {getattr(kind, '__name__', 'node').lower()}")
+    return node
+
+
+def _values(dataset):
+    """All elements. A file of a few bytes may claim any number of them."""
+    claimed, item = dataset.size or 0, max(1, dataset.dtype.itemsize)
+    stored = min(dataset.id.get_storage_size(), dataset.file.id.get_filesize())
+    if dataset.external or dataset.is_virtual:
+        raise RunFileError(f"{dataset.name} has its elements in another file, which trireme does not write")
+    if claimed > stored // item:
+        raise RunFileError(f"{dataset.name} claims {claimed} elements, and the file holds {stored // item}")
+    return dataset[:]
 
 
 def _columns(file, name):
     """The 1-D datasets of a group, cut to the length that all of them have."""
-    if name not in file:
-        return {}
+    group = node_of(file, name, h5py.Group)
     columns = {}
-    for key, dataset in file[name].items():
+    for key in group or ():
+        dataset = node_of(group, key, (h5py.Dataset, h5py.Group))
         if isinstance(dataset, h5py.Dataset) and dataset.ndim == 1:
-            values = dataset[:]
-            if values.dtype.kind == "O":
+            values = _values(dataset)
+            if values.dtype.kind in "OS":
+                if name not in TABLES_WITH_TEXTS:
+                    raise RunFileError(f"{dataset.name} holds texts, and numbers were expected")
                 values = np.array([_plain(value) for value in values], dtype=object)
+            elif values.dtype.kind not in "iuf":
+                raise RunFileError(f"{dataset.name} does not hold numbers")
             attributes = _attributes(dataset)
-            columns[key] = Column(values, attributes.get("unit", ""), attributes.get("help", ""))
+            columns[without_surrogates(key)] = Column(values, attributes.get("unit", ""), attributes.get("help", ""))
     rows = min((len(column) for column in columns.values()), default=0)
     for column in columns.values():
         column.values = column.values[:rows]

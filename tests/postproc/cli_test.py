@@ -54,6 +54,78 @@ class CommandLineTest(unittest.TestCase):
         self.assertTrue(err.startswith("error: "), err)
         return err
 
+    def test_a_column_that_claims_more_than_the_file_holds_is_refused(self):
+        made_up.write(self.path, steps=5)
+        with h5py.File(self.path, "r+") as file:
+            del file["steps/loss"]
+            file["steps"].create_dataset("loss", shape=(2**40,), chunks=(1024,), dtype="f8")
+        for verb in ("summary", "report", "export", "compare"):
+            self.assertIn("/steps/loss claims 1099511627776 elements", self.refused(*self.words(verb)), verb)
+
+    def test_a_column_of_texts_is_refused(self):
+        made_up.write(self.path, steps=5)
+        with h5py.File(self.path, "r+") as file:
+            del file["steps/loss"]
+            file["steps"]["loss"] = ["low"] * 5
+        for verb in ("summary", "report", "export", "compare"):
+            self.assertIn("/steps/loss holds texts", self.refused(*self.words(verb)), verb)
+
+    def test_links_to_other_files_and_places_are_refused(self):
+        with h5py.File(self.directory + "/other.h5", "w") as file:
+            file["loss"] = [1.0] * 5
+        links = {"external": h5py.ExternalLink("other.h5", "/loss"), "soft": h5py.SoftLink("/steps/step")}
+        for kind, link in links.items():
+            for place in ("steps/loss", "validation", "timings/samples"):
+                path = f"{self.directory}/{kind}.h5"
+                made_up.write(path, steps=5)
+                with h5py.File(path, "r+") as file:
+                    if place in file:
+                        del file[place]
+                    file[place] = link
+                error = self.refused("summary", path)
+                self.assertIn(f"/{place} is a link", error)
+                os.remove(path)
+
+    def test_a_value_of_another_kind_ends_without_a_traceback(self):
+        made_up.write(self.path, steps=5)
+        with h5py.File(self.path, "r+") as file:
+            file.attrs["date_and_time"] = 7
+            file["deck"].attrs["batch.sequences"] = [[1, 2], [3, 4]]
+            file["timings"].attrs["ceiling_flops_per_s"] = "fast"
+        for verb in ("summary", "report", "export", "compare"):
+            code, _, err = run(*self.words(verb))
+            self.assertIn(code, (0, 2), verb)
+            self.assertNotIn("Traceback", err)
+
+    def test_control_characters_and_other_encodings_reach_no_terminal(self):
+        made_up.write(self.path, steps=5)
+        hostile = b"t\xe9\x1b]0;title\x07\x9b2J"
+        with h5py.File(self.path, "r+") as file:
+            for node in (file, file["deck"]):
+                for name in list(node.attrs):
+                    if isinstance(node.attrs[name], str):
+                        node.attrs.create(name, hostile if name not in ("filetype",) and not name.endswith("time") else node.attrs[name])
+            file["deck"].attrs["run.name"] = hostile
+        directory = os.fsencode(self.directory) + b"/d\xe9\x1b[31m"
+        os.mkdir(directory)
+        os.rename(self.path, directory + b"/run.h5")
+        name = os.fsdecode(directory)
+        page = self.directory + "/page.html"
+        for words in (("summary", name), ("compare", name, name), ("report", name, "-o", page), ("export", name, "--format", "jsonl")):
+            code, out, err = run(*words)
+            self.assertIn(code, (0, 2), (words, err))
+            for stream in (out, err):
+                stream.encode("utf-8")
+                self.assertFalse([c for c in stream if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160], (words, stream))
+        self.assertTrue(os.path.exists(page))
+
+    def words(self, verb):
+        if verb == "report":
+            return verb, self.path, "-o", self.directory + "/page.html"
+        if verb == "export":
+            return verb, self.path, "--format", "jsonl"
+        return (verb, self.path, self.path) if verb == "compare" else (verb, self.path)
+
     def test_summary_of_a_directory_and_of_a_file(self):
         made_up.write(self.path)
         by_directory, by_file = run("summary", self.directory), run("summary", self.path)
