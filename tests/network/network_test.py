@@ -243,5 +243,30 @@ class Faults(Network):
         self.assertLess(took, MOST_S, run)
 
 
+class Start(Network):
+    def test_hosts_that_do_not_reach_each_other_end_the_start(self):
+        # Their packets go to a network card that does not exist, as behind a firewall that drops them.
+        for host, other in (("north", "10.78.0.2"), ("south", "10.78.0.1")):
+            entry = [other, "dev", "wire"]
+            subprocess.run(["ip", "-n", host, "neigh", "replace", *entry, "lladdr", "02:00:00:00:00:99", "nud", "permanent"], check=True)
+            self.addCleanup(subprocess.run, ["ip", "-n", host, "neigh", "del", *entry], check=False)
+        os.environ["TRIREME_START_DEADLINE"] = "5"
+        self.addCleanup(os.environ.pop, "TRIREME_START_DEADLINE")
+        with self.launch("run.steps=2", hosts=BOTH_HOSTS % (1, 1), name="apart", placed=("-x", "TRIREME_START_DEADLINE")) as process:
+            try:
+                since = time.monotonic()
+                out, err = process.communicate(timeout=MOST_S)
+            finally:
+                process.kill()
+        print(f"ended after {time.monotonic() - since:.1f} s")
+        self.assertEqual(process.returncode, 3, out + err)
+        for host, address in (("north", "wire 10.78.0.1"), ("south", "wire 10.78.0.2")):
+            lines = [line for line in err.splitlines() if re.match(rf"\[rank \d {host}\] error: MPI's first exchange", line)]
+            self.assertEqual(len(lines), 1, err)
+            self.assertIn(address, lines[0])
+            self.assertIn("within 5 s", lines[0])
+            self.assertIn("--mca btl_tcp_if_include", lines[0])
+
+
 if __name__ == "__main__":
     unittest.main()

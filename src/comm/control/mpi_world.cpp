@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -18,6 +19,7 @@
 
 #include "comm/control/mpi_check.hpp"
 #include "comm/control/requests.hpp"
+#include "comm/control/start_timer.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -66,7 +68,39 @@ void check_mpi(int code, const char* statement, const char* file, int line) {
   throw CommError("MPI", statement, reason, file, line);
 }
 
+namespace {
+
+const char* environment(const char* name) {
+  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+}
+
+/// Whether the launcher tells that all ranks are on this host: 1 node, or no launcher at all.
+bool runs_on_one_host() {
+  if (const char* all = environment("OMPI_COMM_WORLD_SIZE")) {
+    const char* local = environment("OMPI_COMM_WORLD_LOCAL_SIZE");
+    return local != nullptr && std::string_view(all) == local;
+  }
+  if (const char* nodes = environment("SLURM_STEP_NUM_NODES");
+      nodes != nullptr && environment("SLURM_PROCID") != nullptr)
+    return std::string_view(nodes) == "1";
+  return environment("PMIX_RANK") == nullptr && environment("PMI_RANK") == nullptr;
+}
+
+/// Open MPI would listen on ports of all interfaces for ranks of other hosts, and start a daemon
+/// that does so too for a process without a launcher. What the user has set stays.
+void open_no_ports() {
+  if (!runs_on_one_host())
+    return;
+  constexpr int keep = 0;
+  ::setenv("OMPI_MCA_btl", "^tcp,ofi", keep);  // NOLINT(concurrency-mt-unsafe)
+  if (environment("OMPI_COMM_WORLD_SIZE") == nullptr && environment("SLURM_PROCID") == nullptr)
+    ::setenv("OMPI_MCA_ess_singleton_isolated", "1", keep);  // NOLINT(concurrency-mt-unsafe)
+}
+
+}  // namespace
+
 MpiScope::MpiScope(int& argc, char**& argv) {
+  open_no_ports();
   int provided = MPI_THREAD_SINGLE;
   TRIREME_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
   TRIREME_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -120,7 +154,9 @@ MpiWorld::MpiWorld(MpiWorld& whole, int number)
   progress_ = std::make_unique<Progress>(*watchdog_);
 }
 
-MpiWorld::MpiWorld() : comm_(OwnedComm::duplicate(MPI_COMM_WORLD)) {
+MpiWorld::MpiWorld() {
+  const StartTimer timer;
+  comm_ = OwnedComm::duplicate(MPI_COMM_WORLD);
   find_ranks();
   // Names have a maximum length, so one plain exchange is enough here, before the watchdog exists.
   std::array<char, MPI_MAX_PROCESSOR_NAME> name{};

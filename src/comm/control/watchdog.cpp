@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include "base/error.hpp"
 #include "base/error_line.hpp"
+#include "base/threads.hpp"
 
 #include "comm/communicator.hpp"
 #include "comm/control/mpi_check.hpp"
@@ -69,14 +68,7 @@ Watchdog::Watchdog(MPI_Comm parent, std::vector<std::string> hosts)
   answering_.assign(num_ranks, MPI_REQUEST_NULL);
   if (size_ == 1)
     return;  // there is no other rank to ask
-  try {
-    responder_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "watchdog");
-      serve();
-    });
-  } catch (const std::system_error& problem) {
-    throw DeviceError("CPU", "start the watchdog's thread", problem.what(), __FILE__, __LINE__);
-  }
+  responder_ = start_thread("watchdog", [this] { serve(); });
 }
 
 Watchdog::~Watchdog() {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/control/start_timer.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <mpi.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "base/error_line.hpp"
+#include "base/threads.hpp"
+
+namespace trireme::comm {
+namespace {
+
+double deadline_s() {
+  const char* text = std::getenv("TRIREME_START_DEADLINE");  // NOLINT(concurrency-mt-unsafe)
+  const double seconds = text == nullptr ? 0 : std::strtod(text, nullptr);
+  return seconds > 0 ? seconds : StartTimer::default_deadline_s;
+}
+
+/// One rank of each host is enough to tell its addresses.
+bool speaks_for_its_host() {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+    if (const char* text = std::getenv(name))  // NOLINT(concurrency-mt-unsafe)
+      return std::string_view(text) == "0";
+  return true;
+}
+
+void end_job(double waited_s) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  if (speaks_for_its_host())
+    error_line(
+        "[rank {} {}] error: MPI's first exchange with the other hosts has not ended within "
+        "{:.0f} s. Either a firewall drops their messages, or MPI uses an interface that does not "
+        "connect the hosts. Addresses of {}: {}. If another host lists one of them too, MPI "
+        "mistakes the two hosts for each other there. Name the interface that connects the hosts: "
+        "mpirun --mca btl_tcp_if_include INTERFACE. A larger TRIREME_START_DEADLINE (in seconds) "
+        "waits longer",
+        rank, host.data(), waited_s, host.data(), interfaces_text());
+  // The others shall get their lines out before the job ends.
+  constexpr std::chrono::seconds for_the_others{2};
+  std::this_thread::sleep_for(for_the_others);
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::environment));
+  std::_Exit(static_cast<int>(ExitCode::environment));
+}
+
+}  // namespace
+
+std::string interfaces_text() {
+  std::string text;
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0)
+    return "not known";
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_LOOPBACK) != 0 ||
+        (one->ifa_flags & IFF_UP) == 0)
+      continue;
+    std::array<char, INET6_ADDRSTRLEN> address{};
+    const int family = one->ifa_addr->sa_family;
+    if (family == AF_INET)
+      ::inet_ntop(family, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr,
+                  address.data(), address.size());
+    else if (family == AF_INET6)
+      ::inet_ntop(family, &reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr,
+                  address.data(), address.size());
+    else
+      continue;
+    std::error_code ignored;
+    const bool bridge =
+        std::filesystem::exists(fmt::format("/sys/class/net/{}/bridge", one->ifa_name), ignored);
+    text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", one->ifa_name, address.data(),
+                        bridge ? " (a bridge: its address is often the same on every host)" : "");
+  }
+  ::freeifaddrs(all);
+  return text.empty() ? "none" : text;
+}
+
+StartTimer::StartTimer() {
+  int ranks = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks == 1)
+    return;
+  thread_ = start_thread("start-timer", [this, seconds = deadline_s()] {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ended_; }))
+      end_job(seconds);
+  });
+}
+
+StartTimer::~StartTimer() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable())
+    thread_.join();
+}
+
+}  // namespace trireme::comm
