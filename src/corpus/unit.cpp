@@ -118,7 +118,7 @@ class UnitMaker {
         if (end_of_text)
           tokens_.push_back(*end_of_text);
       }
-      request_.tokenizer->encode(piece.text, tokens_);
+      tokens::encoding(range.path, [&] { request_.tokenizer->encode(piece.text, tokens_); });
       shard.add(tokens_, piece.text.size());
     }
   }

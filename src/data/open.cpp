@@ -132,14 +132,19 @@ tokens::TokenFiles prepare(const Setup& setup, const Source& source, Log& log) {
                                           setup.context, *end_of_text);
     expect_rows(setup, source, found);
   } else if (!source.files->tokens.empty()) {
+    StageProgress progress(log);
     const bool known = setup.tokenizer != nullptr && !setup.config.in_bytes();
-    found =
-        tokens::check_token_files(tokens::find_shards(source.files->tokens, source.key + ".tokens"),
-                                  {.format = source.files->format,
-                                   .vocabulary = setup.vocabulary,
-                                   .row_context = documents ? setup.context : 0,
-                                   .end_of_text = end_of_text_of(setup),
-                                   .tokenizer = known ? setup.tokenizer->hash() : 0});
+    found = tokens::check_token_files(
+        tokens::find_shards(source.files->tokens, source.key + ".tokens"),
+        {.format = source.files->format,
+         .vocabulary = setup.vocabulary,
+         .row_context = documents ? setup.context : 0,
+         .end_of_text = end_of_text_of(setup),
+         .tokenizer = known ? setup.tokenizer->hash() : 0,
+         .progress = [&](std::int64_t done, std::int64_t all) {
+           progress.report("data: checking " + bytes_text(static_cast<double>(all)) + " of tokens",
+                           static_cast<double>(done), static_cast<double>(all));
+         }});
     expect_rows(setup, source, found);
   }
   return found;

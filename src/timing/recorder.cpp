@@ -51,6 +51,7 @@ void Recorder::add(Name name, std::uint32_t index, double begin, double duration
 }
 
 void Recorder::store(Sample sample, double begin, double duration) {
+  duration = std::max(duration, 0.0);  // the clock of a virtual machine may go back
   Tally& tally = tallies_[sample.name];
   ++tally.count;
   tally.total_s += duration;

@@ -14,8 +14,11 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 #include <string>
 #include <string_view>
+
+#include "base/error.hpp"
 
 #include "tokens/text_input.hpp"
 
@@ -36,6 +39,21 @@ inline constexpr std::size_t document_front = std::size_t{64} << 10U;
 
 /// The first document_front bytes of the file's text.
 std::string front_of(const std::string& path);
+
+/// Runs `encode`, which encodes text of the file `path`. Where memory runs out, the error names the
+/// file: a part without white space (DNA, base64) is one word and takes some 20 times its size.
+template <class Encode>
+void encoding(const std::string& path, const Encode& encode) {
+  try {
+    encode();
+  } catch (const std::bad_alloc&) {
+    throw StorageError(
+        "memory", "encode " + path,
+        "out of memory. A part of a text without white space takes some 20 times its "
+        "size; break such parts into lines, or remove the file",
+        __FILE__, __LINE__);
+  }
+}
 
 /// Sequential; one thread uses it.
 class Documents {

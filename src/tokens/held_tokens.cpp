@@ -48,7 +48,7 @@ std::vector<std::int32_t> encode_text(const std::vector<std::string>& entries,
       }
       if (const auto end_of_text = tokenizer.end_of_text(); piece.begins_document && end_of_text)
         tokens.push_back(*end_of_text);
-      tokenizer.encode(piece.text, tokens);
+      encoding(file.path, [&] { tokenizer.encode(piece.text, tokens); });
     }
   }
   return tokens;

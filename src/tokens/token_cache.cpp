@@ -119,7 +119,7 @@ class TokenWriter : public Writer {
       if (const auto end_of_text = encoding_.tokenizer->end_of_text();
           piece.begins_document && end_of_text)
         tokens_.push_back(*end_of_text);
-      encoding_.tokenizer->encode(piece.text, tokens_);
+      encoding(file.path, [&] { encoding_.tokenizer->encode(piece.text, tokens_); });
       bytes_.clear();
       pack_tokens(tokens_, static_cast<int>(header().token_bytes), bytes_);
       put(bytes_);

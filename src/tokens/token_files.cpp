@@ -130,8 +130,11 @@ void find_documents(std::span<const std::byte> bytes,
 /// Reads files once, one after the other.
 class Checker {
  public:
-  Checker(const TokenDemand& demand, TokenFiles& made)
-      : demand_(demand), made_(made), rows_(std::max<std::int64_t>(demand.row_context, 1)) {}
+  Checker(const TokenDemand& demand, std::int64_t all_bytes, TokenFiles& made)
+      : demand_(demand),
+        all_bytes_(all_bytes),
+        made_(made),
+        rows_(std::max<std::int64_t>(demand.row_context, 1)) {}
 
   std::optional<Diagnostic> check(const Examined& examined) {
     const TokenFile& file = examined.file;
@@ -140,6 +143,7 @@ class Checker {
       for (const std::int64_t document : examined.documents) rows_.document(tokens_ + document);
     const bool searches = wants_rows() && examined.documents.empty() && demand_.end_of_text;
     BlockHashes hashes;
+    const std::int64_t before = read_bytes_;
     for (std::int64_t block = 0; block < segment.num_blocks(); ++block) {
       const auto bytes = segment.read_block(block, room_);
       hashes.add(bytes);
@@ -153,7 +157,10 @@ class Checker {
       });
       if (found)
         return found;
+      if (demand_.progress)
+        demand_.progress(read_bytes_ += std::ssize(bytes), all_bytes_);
     }
+    read_bytes_ = before + file.file_bytes;
     const auto sums = hashes.finish();
     made_.sums.insert(made_.sums.end(), sums.begin(), sums.end());
     made_.files.push_back(file);
@@ -193,6 +200,8 @@ class Checker {
   }
 
   const TokenDemand& demand_;
+  const std::int64_t all_bytes_;
+  std::int64_t read_bytes_ = 0;
   TokenFiles& made_;
   RowStarts rows_;
   Manifests manifests_;
@@ -242,7 +251,9 @@ TokenFiles check_token_files(const std::vector<std::string>& paths, const TokenD
   if (!found.empty())
     throw UserError(std::move(found));
   TokenFiles made;
-  Checker checker(demand, made);
+  std::int64_t all_bytes = 0;
+  for (const Examined& one : examined) all_bytes += one.file.file_bytes;
+  Checker checker(demand, all_bytes, made);
   for (const Examined& one : examined)
     if (auto finding = checker.check(one))
       found.push_back(*std::move(finding));

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,8 @@ struct TokenDemand {
   /// Of the tokenizer that the run has; 0: not known. Compared with what the manifest of
   /// `trireme tokenize` states, where one lies beside the files.
   std::uint64_t tokenizer = 0;
+  /// Called after each block with the bytes that were read and those of all files.
+  std::function<void(std::int64_t done, std::int64_t all)> progress = {};
 };
 
 /// Examines the files in the given order and reads every token once. Throws UserError with a

@@ -33,6 +33,19 @@ TEST(Names, AreDistinctAndDescribed) {
   EXPECT_STREQ(info(Name::reduce_bucket).index, "bucket");
 }
 
+TEST(Recorder, ASpanIsNeverNegativeWhenTheClockGoesBack) {
+  FakeClock clock;
+  Recorder recorder(clock.options());
+  recorder.add(Name::step, 0, 1002.0, -0.75);
+  {
+    const Span span(recorder, Name::step);
+    clock.now -= 1;
+  }
+  for (const Sample& sample : recorder.samples()) EXPECT_EQ(sample.duration_s, 0);
+  EXPECT_EQ(recorder.summary(Name::step).count, 2U);
+  EXPECT_EQ(recorder.summary(Name::step).total_s, 0);
+}
+
 TEST(Recorder, GivesExactSamplesUnderAFakeClock) {
   FakeClock clock;
   Recorder recorder(clock.options());

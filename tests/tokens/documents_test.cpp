@@ -117,5 +117,14 @@ TEST_F(DocumentsOf, RangesJoinToTheWhole) {
   EXPECT_EQ(all, texts(json, "text"));
 }
 
+TEST(Encoding, NamesTheFileForWhichMemoryRanOut) {
+  try {
+    encoding("dna.txt", [] { throw std::bad_alloc(); });
+    FAIL() << "memory did not run out";
+  } catch (const StorageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("encode dna.txt failed: out of memory"));
+  }
+}
+
 }  // namespace
 }  // namespace trireme::tokens

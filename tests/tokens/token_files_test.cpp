@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokens/token_files.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -129,6 +130,23 @@ TEST_F(TokenShards, TheContentHashSeesEveryToken) {
     write("a", gpt2(tokens));
     EXPECT_TRUE(hashes.insert(open({path}, 100)->content_hash()).second) << place;
   }
+}
+
+TEST_F(TokenShards, TellHowMuchOfThemWasChecked) {
+  const std::vector<std::uint16_t> tokens(3'000'000, 5);
+  const std::vector<std::string> paths{write("a", gpt2({7})), write("b", gpt2(tokens))};
+  std::vector<std::int64_t> done;
+  std::int64_t of = 0;
+  check_token_files(paths,
+                    {.vocabulary = 100, .progress = [&](std::int64_t bytes, std::int64_t all) {
+                       done.push_back(bytes);
+                       of = all;
+                     }});
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+  ASSERT_GT(done.size(), 2U);
+  EXPECT_GT(of, 6'000'000);
+  EXPECT_GE(done.back(), 6'000'000);
+  EXPECT_LE(done.back(), of);
 }
 
 TEST_F(TokenShards, AShardThatChangesUnderTheRunIsFoundWhenItIsRead) {
