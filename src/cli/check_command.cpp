@@ -10,6 +10,7 @@
 
 #include "model/gpt.hpp"
 
+#include "cli/check_surroundings.hpp"
 #include "cli/deck_plan.hpp"
 
 namespace trireme::cli {
@@ -53,15 +54,17 @@ std::string check_command(const std::string& deck_path,
                           const deck::Circumstances& circumstances) {
   const deck::Deck deck =
       deck::parse(deck::read_deck_file(deck_path), deck_path, overrides, circumstances);
-  std::string recompute;
-  if (deck.config.model.recompute.limit() != nullptr) {
-    const DeckPlan plan = plan_of(deck, circumstances.ranks, circumstances.hosts);
-    expect_room(deck, plan);
-    recompute = recompute_text(deck, plan);
+  const DeckPlan plan = plan_of(deck, circumstances.ranks, circumstances.hosts);
+  expect_room(deck, plan);
+  Surroundings around = look_around(deck, plan);
+  if (!around.findings.empty()) {
+    deck::sort(around.findings);
+    throw UserError(std::move(around.findings));
   }
   return fmt::format("{}: no mistakes found for {} {}\n", deck_path, circumstances.ranks,
                      circumstances.ranks == 1 ? "rank" : "ranks") +
-         summary(deck, circumstances.ranks) + recompute;
+         summary(deck, circumstances.ranks) + recompute_text(deck, plan) + around.notes +
+         not_checked(deck);
 }
 
 std::string summary(const deck::Deck& deck, int ranks) {

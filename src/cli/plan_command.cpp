@@ -10,6 +10,7 @@
 
 #include "train/span_sample.hpp"
 
+#include "cli/check_surroundings.hpp"
 #include "cli/deck_plan.hpp"
 #include "cli/new_file.hpp"
 #include "cli/plan_text.hpp"
@@ -65,7 +66,10 @@ std::string plan_command(const std::string& deck_path,
   if (!output.json_path.empty())
     write_new_file(output.json_path, plan_json(plan, scaling ? scaling_json(*scaling) : ""));
   const std::string recompute = recompute_text(deck, plan);
-  return plan_text(plan) + (recompute.empty() ? "" : "\n" + recompute) +
+  return plan_text(plan) + "\n" +
+         memory_note(deck, plan,
+                     (circumstances.ranks + circumstances.hosts - 1) / circumstances.hosts) +
+         (recompute.empty() ? "" : "\n" + recompute) +
          (output.schedule ? "\n" + report::schedule_text(plan.schedule) : "") +
          record_note(deck.config, plan.plan) + batch_note(deck.config.batch, circumstances.ranks) +
          (scaling ? "\n" + scaling_text(*scaling) : "");

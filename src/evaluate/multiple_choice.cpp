@@ -41,7 +41,8 @@ std::vector<Row> rows_of(const std::vector<data::Question>& questions,
 /// The sums of all choices' losses, in order; on all ranks.
 std::vector<double> sums_of(Scorer& scorer,
                             const std::vector<data::Question>& questions,
-                            comm::World& world) {
+                            comm::World& world,
+                            const comm::Wanted& interrupts) {
   const std::int64_t longest = scorer.shape().context;
   std::map<std::int64_t, std::vector<Judged>> by_width;
   std::size_t count = 0;
@@ -59,7 +60,7 @@ std::vector<double> sums_of(Scorer& scorer,
   }
   // Every sum is one rank's and 0 on the others, so that their integers add up to it.
   std::vector<std::int64_t> words(count);
-  share_out(scorer.passes(), std::ssize(groups), world, [&](std::int64_t group, bool counts) {
+  const auto pass = [&](std::int64_t group, bool counts) {
     const std::span<const Judged> some = groups[static_cast<std::size_t>(group)];
     const auto losses = scorer.losses(rows_of(questions, some, longest));
     for (std::size_t i = 0; counts && i < some.size(); ++i) {
@@ -67,7 +68,8 @@ std::vector<double> sums_of(Scorer& scorer,
       for (const float loss : losses[i]) sum += static_cast<double>(loss);
       words[some[i].place] = std::bit_cast<std::int64_t>(sum);
     }
-  });
+  };
+  share_out(scorer.passes(), std::ssize(groups), world, pass, interrupts);
   world.sum(words);
   std::vector<double> sums(count);
   for (std::size_t i = 0; i < count; ++i) sums[i] = std::bit_cast<double>(words[i]);
@@ -99,8 +101,9 @@ Row row_of(const std::vector<std::int32_t>& context,
 ChoiceScores multiple_choice(Scorer& scorer,
                              const std::vector<data::Question>& questions,
                              std::span<const std::int32_t> bytes_of,
-                             comm::World& world) {
-  const std::vector<double> sums = sums_of(scorer, questions, world);
+                             comm::World& world,
+                             const comm::Wanted& interrupts) {
+  const std::vector<double> sums = sums_of(scorer, questions, world, interrupts);
   ChoiceScores scores;
   scores.bytes_known = !bytes_of.empty();
   std::size_t place = 0;

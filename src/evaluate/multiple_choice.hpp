@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/control/interruption.hpp"
 #include "comm/control/world.hpp"
 #include "data/multiple_choice.hpp"
 
@@ -41,11 +42,12 @@ struct ChoiceScores {
 };
 
 /// Collective; all ranks hold the same questions. `bytes_of`: bytes of text of each token; empty:
-/// not known.
+/// not known. Throws comm::Interrupted when `interrupts` is true on any rank.
 ChoiceScores multiple_choice(Scorer& scorer,
                              const std::vector<data::Question>& questions,
                              std::span<const std::int32_t> bytes_of,
-                             comm::World& world);
+                             comm::World& world,
+                             const comm::Wanted& interrupts = {});
 
 /// The row that judges a choice after its context, cut to the newest tokens.
 Row row_of(const std::vector<std::int32_t>& context,

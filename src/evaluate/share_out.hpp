@@ -8,8 +8,12 @@
 //    a step does.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "base/round_up.hpp"
+
+#include "comm/control/interruption.hpp"
 #include "comm/control/together.hpp"
 #include "comm/control/world.hpp"
 
@@ -17,22 +21,35 @@
 
 namespace trireme::evaluate {
 
-/// Collective. Calls pass(number, counts) for this rank's part of 0 <= number < `count`.
+/// Collective. Calls pass(number, counts) for this rank's part of 0 <= number < `count`. Throws
+/// comm::Interrupted on all ranks when one of them wants to end.
 template <class Pass>
-void share_out(Passes passes, std::int64_t count, comm::World& world, const Pass& pass) {
-  const auto make = [&] {
-    for (std::int64_t round = 0; round < count; round += world.size()) {
-      const std::int64_t own = round + world.rank();
-      if (own < count)
-        pass(own, true);
-      else if (passes == Passes::equal)
-        pass(round, false);
-    }
-  };
-  if (passes == Passes::equal)
-    make();
-  else
-    comm::together(world, make);
+void share_out(Passes passes,
+               std::int64_t count,
+               comm::World& world,
+               const Pass& pass,
+               const comm::Wanted& interrupts = {}) {
+  comm::Interruption interruption(world, interrupts);
+  const std::int64_t rounds = divided_up(count, std::int64_t{world.size()});
+  for (std::int64_t done = 0; done < rounds;) {
+    const std::int64_t next = done + std::min(interruption.rounds(), rounds - done);
+    const auto make = [&] {
+      for (std::int64_t round = done; round < next; ++round) {
+        const std::int64_t first = round * world.size(), own = first + world.rank();
+        if (own < count)
+          pass(own, true);
+        else if (passes == Passes::equal)
+          pass(first, false);
+      }
+    };
+    if (passes == Passes::equal)
+      make();
+    else
+      comm::together(world, make);
+    done = next;
+    if (done < rounds)
+      interruption.check();
+  }
 }
 
 }  // namespace trireme::evaluate

@@ -29,14 +29,15 @@ double TokenLoss::bits_per_byte() const {
 TokenLoss token_loss(Scorer& scorer,
                      const tokens::TokenStream& stream,
                      std::span<const std::int32_t> bytes_of,
-                     comm::World& world) {
+                     comm::World& world,
+                     const comm::Wanted& interrupts) {
   TRIREME_EXPECT(stream.size() >= 2, "the loss on {} tokens", stream.size());
   const std::int64_t T = scorer.shape().context;
   TokenLoss result{.tokens = stream.size() - 1};
   const std::int64_t windows = divided_up(result.tokens, T);
   ops::OrderFreeSum sum;
   std::vector<std::int32_t> both;
-  share_out(scorer.passes(), windows, world, [&](std::int64_t window, bool counts) {
+  const auto pass = [&](std::int64_t window, bool counts) {
     const std::int64_t targets = std::min(T, result.tokens - window * T);
     both.resize(static_cast<std::size_t>(targets) + 1);
     stream.read(window * T, both);
@@ -46,7 +47,8 @@ TokenLoss token_loss(Scorer& scorer,
       return;
     result.bytes += data::bytes_of_tokens(row.targets, bytes_of);
     for (const float loss : losses.at(0)) sum.add(static_cast<double>(loss));
-  });
+  };
+  share_out(scorer.passes(), windows, world, pass, interrupts);
   sum.normalize();
   world.sum(sum.words());
   world.sum({&result.bytes, 1});

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 
+#include "comm/control/interruption.hpp"
 #include "comm/control/world.hpp"
 
 #include "evaluate/scorer.hpp"
@@ -29,9 +30,11 @@ struct TokenLoss {
 };
 
 /// Collective. `bytes_of`: bytes of text of each token; empty: not known. Requires two tokens.
+/// Throws comm::Interrupted when `interrupts` is true on any rank.
 TokenLoss token_loss(Scorer& scorer,
                      const tokens::TokenStream& stream,
                      std::span<const std::int32_t> bytes_of,
-                     comm::World& world);
+                     comm::World& world,
+                     const comm::Wanted& interrupts = {});
 
 }  // namespace trireme::evaluate

@@ -102,7 +102,8 @@ std::string continue_text(model::Gpt& model,
                           const text::Tokenizer& tokenizer,
                           const TextRequest& request,
                           model::Hooks& hooks,
-                          device::Stream& stream) {
+                          device::Stream& stream,
+                          const std::function<void(std::size_t, std::int32_t)>& decided) {
   if (model.shape().vocabulary < tokenizer.vocabulary())
     throw UserError(fmt::format("a vocabulary of {} does not hold the tokenizer's {} tokens",
                                 model.shape().vocabulary, tokenizer.vocabulary()));
@@ -112,7 +113,8 @@ std::string continue_text(model::Gpt& model,
                                         {.tokens = request.tokens,
                                          .distribution = {.temperature = request.temperature},
                                          .seed = request.seed,
-                                         .alphabet = tokenizer.vocabulary()});
+                                         .alphabet = tokenizer.vocabulary()},
+                                        decided);
   return decoded(tokenizer, drawn.at(0).tokens);
 }
 

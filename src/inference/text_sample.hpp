@@ -33,13 +33,14 @@ struct TextRequest {
 /// The continuation of the prompt, without the prompt; it goes on over the end of a text. Throws
 /// UserError for a model whose vocabulary does not hold the tokenizer's. Each token costs a pass
 /// over the whole context, since a model that trains has no memory to spare for kept keys and
-/// values.
+/// values. `decided` is called for each token, and may throw to end the text.
 std::string continue_text(model::Gpt& model,
                           device::Device& device,
                           const text::Tokenizer& tokenizer,
                           const TextRequest& request,
                           model::Hooks& hooks,
-                          device::Stream& stream);
+                          device::Stream& stream,
+                          const std::function<void(std::size_t, std::int32_t)>& decided = {});
 
 struct SampleRequest {
   ModelSource source;

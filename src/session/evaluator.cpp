@@ -26,11 +26,21 @@ double bits_per_byte(double nats, std::int64_t bytes) {
                    : std::numeric_limits<double>::quiet_NaN();
 }
 
-Evaluation Evaluator::evaluate(model::Gpt& model, model::Hooks& hooks, device::Stream& stream) {
+Evaluation Evaluator::evaluate(model::Gpt& model,
+                               model::Hooks& hooks,
+                               device::Stream& stream,
+                               const comm::Wanted& interrupts) {
   std::int64_t bytes = 0;
   const std::int64_t micro = micro_batch_.sequences();
   ops::StreamSum sum(stream.device());
+  comm::Interruption interruption(world_, interrupts);
+  std::int64_t until_check = interruption.rounds();
   for (std::int64_t round = 0; round < sequences_; round += world_.size() * micro) {
+    if (until_check-- == 0) {
+      stream.synchronize();
+      interruption.check();
+      until_check = interruption.rounds() - 1;
+    }
     const std::int64_t mine = round + world_.rank() * micro;
     const bool counts = mine < sequences_;
     const std::int64_t first = counts ? mine : round;

@@ -17,6 +17,7 @@
 
 #include "device/device.hpp"
 
+#include "comm/control/interruption.hpp"
 #include "comm/control/world.hpp"
 #include "data/dataset.hpp"
 
@@ -44,8 +45,12 @@ class Evaluator {
             std::span<const std::int32_t> bytes_of,
             comm::World& world);
 
-  /// Collective; the same value on every rank.
-  Evaluation evaluate(model::Gpt& model, model::Hooks& hooks, device::Stream& stream);
+  /// Collective; the same value on every rank. Throws comm::Interrupted when `interrupts` is true on
+  /// any rank.
+  Evaluation evaluate(model::Gpt& model,
+                      model::Hooks& hooks,
+                      device::Stream& stream,
+                      const comm::Wanted& interrupts = {});
 
   [[nodiscard]] std::int64_t sequences() const { return sequences_; }
 

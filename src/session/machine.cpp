@@ -3,18 +3,32 @@
 
 #include <algorithm>
 
+#include "base/control_groups.hpp"
+
 #include "comm/control/placement.hpp"
 #include "comm/control/together.hpp"
 #include "ops/matmul.hpp"
 
 namespace trireme::session {
 
-int choose_threads(const Or<std::int64_t>& asked, const comm::World& world) {
+int share_of_cpus(int usable, bool bound, int ranks, double quota) {
+  const int share = bound ? usable : usable / ranks;
+  return std::max(1, quota > 0 ? std::min(share, static_cast<int>(quota / ranks)) : share);
+}
+
+int choose_threads(const Or<std::int64_t>& asked, const comm::World& world, std::string* note) {
   if (asked.given())
     return static_cast<int>(*asked.value);
   const comm::RankPlace here = comm::place_here(world.host(), 1);
-  const int usable = static_cast<int>(here.cpus.size());
-  return std::max(1, here.bound() ? usable : usable / world.local_size());
+  const int usable = static_cast<int>(here.cpus.size()), ranks = world.local_size();
+  const double quota = limits_of_groups().cpus;
+  const int threads = share_of_cpus(usable, here.bound(), ranks, quota);
+  if (note != nullptr && threads < share_of_cpus(usable, here.bound(), ranks, 0))
+    *note = fmt::format(
+        "run.threads: auto is {}: the control group limits the {} of {} to {:.3g} of {} CPUs",
+        threads, ranks == 1 ? "rank" : fmt::format("{} ranks", ranks), world.host(), quota,
+        here.host_cpus);
+  return threads;
 }
 
 namespace {

@@ -19,8 +19,15 @@
 namespace trireme::session {
 
 /// `threads: auto` is this rank's share of the CPUs that it may use: all of them if it is bound, an
-/// equal part if the ranks of its host share the whole machine. At least 1.
-int choose_threads(const Or<std::int64_t>& asked, const comm::World& world);
+/// equal part if the ranks of its host share the whole machine; and no more than an equal part of
+/// the quota of control groups (docker --cpus, CPUQuota of systemd). At least 1. `note`, if any,
+/// receives a line where the quota decided.
+int choose_threads(const Or<std::int64_t>& asked,
+                   const comm::World& world,
+                   std::string* note = nullptr);
+/// The same for a rank that may use `usable` CPUs, with `quota` CPUs for the `ranks` ranks of its
+/// host; 0: no quota.
+int share_of_cpus(int usable, bool bound, int ranks, double quota);
 
 /// The choice of a single rank that sees these GPUs.
 device::Kind choose_kind(DeviceChoice choice, const device::CudaCensus& gpus);

@@ -15,6 +15,7 @@
 
 #include "reduce/layout_options.hpp"
 
+#include "session/host_memory.hpp"
 #include "session/machine.hpp"
 #include "session/rank_memory.hpp"
 
@@ -82,7 +83,11 @@ Session::Session(const Job& the_job,
                                   world.size(),
                                   reduce::wire_of(world, *device),
                                   reduce::replicas(job.parallel, world))),
-      shape(decided_shape(job, plan, {dtype, device->kind()})),
+      shape(with_memory(job,
+                        decided_shape(job, plan, {dtype, device->kind()}),
+                        plan,
+                        {dtype, device->kind()},
+                        world)),
       communicator(comm::make_communicator(job.parallel.transport,
                                            job.parallel.reduction,
                                            world,
@@ -264,7 +269,8 @@ StepOutcome Session::outcome(std::int64_t number) {
   outcome.learning_rate = result.learning_rate;
   outcome.began = marks.began->seconds();
   outcome.optimizer_began = marks.optimizer_began->seconds();
-  outcome.seconds = marks.ended->seconds() - outcome.began;
+  // The clock of a virtual machine may go back when the machine is moved.
+  outcome.seconds = std::max(marks.ended->seconds() - outcome.began, 1e-9);
   outcome.sums_begin = result.sums_begin;
   outcome.sums_waited = result.sums_waited;
   outcome.control_begin = marks.control_begin;
@@ -299,11 +305,11 @@ std::vector<ConstView> Session::parameter_views() const {
   return views;
 }
 
-std::optional<Evaluation> Session::evaluate() {
+std::optional<Evaluation> Session::evaluate(const comm::Wanted& interrupts) {
   if (!evaluator_)
     return std::nullopt;
   const timing::Span span(recorder, timing::Name::evaluate);
-  return evaluator_->evaluate(model, hooks, *compute_stream);
+  return evaluator_->evaluate(model, hooks, *compute_stream, interrupts);
 }
 
 }  // namespace trireme::session

@@ -110,8 +110,9 @@ class Session {
     return {sizes.at(step), job.batch.micro_sequences, world.size()};
   }
 
-  /// Validation loss; nothing if the deck has no evaluation or no validation data.
-  std::optional<Evaluation> evaluate();
+  /// Validation loss; nothing if the deck has no evaluation or no validation data. Throws
+  /// comm::Interrupted when `interrupts` is true on any rank.
+  std::optional<Evaluation> evaluate(const comm::Wanted& interrupts = {});
 
   /// The parameters as they are bound now. Before compute reads them it must wait for all of them
   /// (Engine::wait_for_parameters).

@@ -1,46 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reasons for a run to end early or to save outside of its schedule: signals and the wall clock.
+// Reasons for a run to end early or to save outside of its schedule: signals, the wall clock, and
+// requests of `trireme stop` and `trireme save`.
 //
-// SIGUSR1 requests a checkpoint, and the run continues. SIGUSR2 and SIGTERM request a checkpoint
-// and a stop (exit code 75). `run.walltime`, and under Slurm the end of the job, request a stop
-// early enough for one more step and one checkpoint, whose times are measured during the run.
+// SIGUSR1 requests a checkpoint, and the run continues. SIGTERM, SIGINT, SIGHUP, SIGXCPU and
+// SIGUSR2 request a checkpoint and a stop (exit code 75). A second SIGINT ends the process at once.
+// SIGINT and SIGHUP stay ignored where they were ignored at the start (nohup). `run.walltime`, and
+// under Slurm the end of the job, request a stop early enough for one more step and one checkpoint,
+// whose times are measured during the run.
 //
 // If the reader of standard output exits (`trireme deck.yaml | head`), the run continues: SIGPIPE
 // is blocked and ignored, and log.txt has all output. SIGXFSZ is blocked and ignored as well: a
 // file that would exceed `ulimit -f` is an error that names the file.
 //
-// 1. The signals are blocked in every thread and polled between steps; no handler ever runs. Any
-//    handler would be unsafe: oneDNN's generated fp32 kernels, with which the ceiling of a run is
-//    measured, point the stack register at a buffer of their own, and the kernel would write the
-//    signal frame over the heap before it (observed: "corrupted size vs. prev_size" after a SIGTERM
-//    in the middle of a matrix product).
+// 1. The signals are blocked in every thread. A thread of SignalScope receives them; no handler
+//    ever runs. Any handler would be unsafe: oneDNN's generated fp32 kernels, with which the
+//    ceiling of a run is measured, point the stack register at a buffer of their own, and the
+//    kernel would write the signal frame over the heap before it (observed: "corrupted size vs.
+//    prev_size" after a SIGTERM in the middle of a matrix product).
 // 2. So SignalScope is made before the first thread, MPI's included: threads inherit the mask.
-// 3. Ranks agree at the end of a step: they add up their requests, and all act on the sum, so
-//    they act at the same step even when only one of them received a signal.
+// 3. Before training_begins() there is nothing to save, so a stop ends the job at once, whatever
+//    its ranks are doing.
+// 4. Afterwards, ranks agree at the end of a step: they add up their requests, and all act on the
+//    sum, so they act at the same step even when only one of them received a signal. An evaluation
+//    is dropped when a stop is requested (comm/control/interruption.hpp).
 #pragma once
 
+#include <array>
 #include <csignal>
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <numeric>
 #include <optional>
+#include <string>
+#include <thread>
+
+#include "base/error.hpp"
 
 #include "comm/control/world.hpp"
 
 namespace trireme::session {
 
+enum class StopReason : std::uint8_t {
+  terminate,
+  interrupt,
+  hangup,
+  cpu_time,
+  user_signal,
+  request,
+  walltime,
+  job_end
+};
+inline constexpr std::size_t num_stop_reasons = 8;
+
+/// "SIGTERM was received", "run.walltime leaves no time for another step and a checkpoint".
+std::string text_of(StopReason reason);
+
 /// The requests of one rank at the end of a step, as numbers that ranks add up: 0 or 1 for each.
 struct Requests {
   std::int64_t checkpoint = 0;  ///< requested since the last step
-  std::int64_t stop = 0;
+  std::array<std::int64_t, num_stop_reasons> stops{};
   std::int64_t writing = 0;     ///< this rank is writing a checkpoint
   std::int64_t unfinished = 0;  ///< compute has not finished the step
   /// Bytes of text in the rank's part of the step: not a request, but sent in the same exchange.
   std::int64_t text_bytes = 0;
+
+  void stop_for(StopReason reason) { stops.at(static_cast<std::size_t>(reason)) = 1; }
+  /// One of the reasons; nothing: no stop is requested.
+  [[nodiscard]] std::optional<StopReason> stop() const;
 };
 
 /// The number of ranks with each request, and the sum of the bytes. Collective.
 Requests agree(comm::World& world, const Requests& mine);
 
-/// Blocks the signals during its lifetime. One object at a time, in the main thread.
+/// When a run must end, on the steady clock, and which limit this is.
+struct TimeLimit {
+  double deadline = std::numeric_limits<double>::infinity();
+  StopReason reason = StopReason::walltime;
+};
+
+/// Blocks and receives the signals during its lifetime. One object at a time, made in the main
+/// thread. Any thread may call the members.
 class SignalScope {
  public:
   SignalScope();
@@ -48,25 +89,51 @@ class SignalScope {
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
 
-  /// Takes the signals that have arrived; never waits. A stop stays requested; a checkpoint is
-  /// requested by one call only.
-  [[nodiscard]] Requests take();
+  /// Why a stop is requested; nothing: it is not. It stays requested.
+  [[nodiscard]] std::optional<StopReason> stop();
+  /// Whether a checkpoint was requested since the last call.
+  [[nodiscard]] bool take_checkpoint();
+  void request_checkpoint();
+  void request_stop(StopReason reason);
+  /// Ends the job at once, without a checkpoint.
+  void end_now(const std::string& why);
+
+  /// How to end the whole job from any thread, and this process's rank in it. Without it, this
+  /// process ends.
+  void end_by(int rank, std::function<void(ExitCode)> end);
+  /// For the time until training_begins(). `limit.deadline` passes: the job ends.
+  void limit_preparation(const TimeLimit& limit);
+  /// From now on the run takes requests between its steps.
+  void training_begins();
 
  private:
+  void watch();
+  void note(int signal);
+  /// The signals that were sent to the calling thread alone, which the watcher does not receive.
+  void note_own();
+  void end_preparation();  // holds the mutex
+
   sigset_t watched_{};
   sigset_t previous_{};
-  bool stop_ = false;
+  std::mutex mutex_;  // guards what follows
+  Requests requested_;
+  bool preparing_ = true, ending_ = false;
+  TimeLimit limit_;
+  int rank_ = 0;
+  std::function<void(ExitCode)> end_;
+  std::thread watcher_;  // last: it uses the other members
 };
 
 /// The end of the Slurm job of this process, in seconds since 1970, from the job's environment
-/// (SLURM_JOB_END_TIME). Nothing outside Slurm and for jobs without a time limit.
-std::optional<double> slurm_end();
+/// (SLURM_JOB_END_TIME). Nothing outside Slurm and for jobs without a time limit, nor for a value
+/// that cannot be the end of this job; `warning` then has the reason.
+std::optional<double> slurm_end(double now, std::string& warning);
 
 /// The wall clock of a run, on rank 0.
 class Walltime {
  public:
-  /// The run ends at `deadline` on the steady clock; nothing: it has no time limit.
-  explicit Walltime(std::optional<double> deadline) : deadline_(deadline) {}
+  /// The run ends at `deadline` on the steady clock.
+  explicit Walltime(double deadline) : deadline_(deadline) {}
 
   /// Sets the estimated seconds of a checkpoint, used until one was measured.
   void expect_checkpoint(double seconds) { expected_checkpoint_ = seconds; }
@@ -79,7 +146,7 @@ class Walltime {
   [[nodiscard]] bool ends(double now, bool writing) const;
 
  private:
-  std::optional<double> deadline_;
+  double deadline_;
   double expected_checkpoint_ = 0;
   double slowest_step_ = 0;
   double slowest_checkpoint_ = 0;

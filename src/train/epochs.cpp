@@ -27,6 +27,23 @@ std::string Epochs::forecast(std::int64_t samples) const {
                      seen.size() == 1 ? "" : " of the parts of the mixture");
 }
 
+std::string Epochs::warning(std::int64_t samples) const {
+  // Up to four epochs are about as good as new data (Muennighoff et al. 2023, arXiv 2305.16264).
+  constexpr double most_epochs = 4;
+  const auto seen = dataset_.seen(samples);
+  for (std::size_t part = 0; part < seen.size(); ++part) {
+    const double epochs =
+        static_cast<double>(seen[part]) / static_cast<double>(dataset_.parts()[part].size());
+    if (epochs > most_epochs)
+      return fmt::format(
+          "the run reads {} {:.3g} times. Beyond {:.0f} epochs, repeated data helps little and may "
+          "be memorized. Add data, or lower run.steps",
+          seen.size() == 1 ? "its training data" : fmt::format("data.train.mixture[{}]", part),
+          epochs, most_epochs);
+  }
+  return "";
+}
+
 std::vector<std::string> Epochs::passed(std::int64_t next_sample) {
   std::vector<std::string> lines;
   const auto now = ended(next_sample);

@@ -63,7 +63,8 @@ bool EvaluationSets::due(std::int64_t step) const {
 }
 
 std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step,
-                                                             session::Session& session) {
+                                                             session::Session& session,
+                                                             const comm::Wanted& interrupts) {
   session.engine.wait_for_parameters();
   const auto passes =
       session.engine.parameters_take_turns() ? evaluate::Passes::equal : evaluate::Passes::needed;
@@ -80,12 +81,14 @@ std::vector<EvaluationSets::Result> EvaluationSets::evaluate(std::int64_t step,
     result.of = files_of(set);
     result.row.step = step;
     if (data_[i].stream) {
-      const auto loss = evaluate::token_loss(scorer, *data_[i].stream, bytes_of_, world_);
+      const auto loss =
+          evaluate::token_loss(scorer, *data_[i].stream, bytes_of_, world_, interrupts);
       result.row.loss = loss.loss();
       result.row.bits_per_byte = loss.bits_per_byte();
       result.text = fmt::format("loss {:.4f}", loss.loss());
     } else {
-      const auto scores = evaluate::multiple_choice(scorer, data_[i].questions, bytes_of_, world_);
+      const auto scores =
+          evaluate::multiple_choice(scorer, data_[i].questions, bytes_of_, world_, interrupts);
       result.row.accuracy = scores.sum.value();
       result.row.accuracy_error = scores.sum.standard_error();
       result.row.accuracy_per_token = scores.per_token.value();

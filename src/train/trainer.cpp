@@ -11,34 +11,35 @@
 #include <omp.h>
 
 #include "base/text.hpp"
+#include "base/threads.hpp"
 
 #include "layout/budget.hpp"
 
+#include "comm/control/interruption.hpp"
 #include "comm/control/placement.hpp"
 #include "comm/control/together.hpp"
-
-#include "reduce/layout_options.hpp"
 
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/run/run_directory.hpp"
 #include "record/run/run_file.hpp"
+#include "record/run/run_requests.hpp"
 #include "record/run/run_trial.hpp"
 
 #include "train/epochs.hpp"
 #include "train/evaluation_sets.hpp"
 #include "train/journal.hpp"
 #include "train/noise_scale.hpp"
+#include "train/opening_lines.hpp"
 #include "train/progress.hpp"
 #include "train/record_start.hpp"
 #include "train/resume.hpp"
+#include "train/run_end.hpp"
 
 #include "inference/text_sample.hpp"
 #include "session/machine.hpp"
-#include "session/rank_memory.hpp"
 #include "session/saver.hpp"
 #include "session/session.hpp"
 #include "session/stop.hpp"
-#include "text/terminal.hpp"
 
 namespace trireme::train {
 namespace {
@@ -76,30 +77,13 @@ void warn_unlocked(const record::RunDirectory& directory, Log& log) {
         directory.path());
 }
 
-/// Slurm kills at the job's end, so the record is closed and MPI has ended a little earlier.
-constexpr double slurm_margin_s = 5;
-
-/// Where the run must end, on the steady clock: run.walltime after `started_at`, or shortly before
-/// the end of the Slurm job, whichever comes first.
-std::optional<double> deadline_of(const session::Job& job, double started_at) {
-  std::optional<double> deadline;
-  if (job.run.walltime.given())
-    deadline = started_at + job.run.walltime.value->seconds;
-  if (const auto end = session::slurm_end()) {
-    const double steady =
-        timing::steady_seconds() + *end - slurm_margin_s - timing::calendar_seconds();
-    deadline = std::min(deadline.value_or(steady), steady);
-  }
-  return deadline;
-}
-
 class Trainer {
  public:
   Trainer(const session::Job& job,
           comm::World& world,
           Log& log,
           session::SignalScope& signals,
-          double started_at);
+          const session::TimeLimit& limit);
   ExitCode run();
 
  private:
@@ -116,6 +100,9 @@ class Trainer {
   void expect_in_place();
   void evaluate(std::int64_t step);
   void evaluate_sets(std::int64_t step);
+  /// Runs `action`, which a request to stop interrupts.
+  template <class Action>
+  void interruptible(const char* what, const Action& action);
   void print_sample(std::int64_t step);
   /// Begins a checkpoint, after one that is under way, and waits for it where the run must.
   void save(std::int64_t step, bool wait);
@@ -123,6 +110,12 @@ class Trainer {
   /// `whole`: the run has made its last step, so there is time to measure the machine.
   void finish(bool whole);
   ExitCode steps();
+
+  /// What this rank requests now.
+  [[nodiscard]] session::Requests requests();
+  [[nodiscard]] comm::Wanted stop_is_wanted() {
+    return [this] { return requests().stop().has_value(); };
+  }
 
   [[nodiscard]] bool due(std::int64_t step, std::int64_t every) const {
     return every > 0 && (step % every == 0 || step == job_.run.steps);
@@ -148,7 +141,8 @@ class Trainer {
   comm::World& world_;
   Log& log_;
   record::RunDirectory directory_;
-  std::optional<record::RunDirectory> checkpoints_;  // where the deck has them elsewhere
+  std::unique_ptr<record::RunRequests> run_requests_;  // rank 0 only
+  std::optional<record::RunDirectory> checkpoints_;    // where the deck has them elsewhere
   data::Split data_;
   session::Session session_;
   session::Saver saver_;
@@ -158,7 +152,9 @@ class Trainer {
   std::optional<EvaluationSets> sets_;     // where the deck has any
   std::optional<NoiseScale> noise_scale_;  // where the deck asks for it
   session::SignalScope& signals_;
+  const session::TimeLimit limit_;
   session::Walltime walltime_;
+  bool interrupted_ = false;  ///< an evaluation was dropped, because a stop is requested
 
   bool finished_ = false;  ///< before it began: an earlier start made all its steps
   std::int64_t first_step_ = 1;
@@ -176,16 +172,18 @@ Trainer::Trainer(const session::Job& job,
                  comm::World& world,
                  Log& log,
                  session::SignalScope& signals,
-                 double started_at)
+                 const session::TimeLimit& limit)
     : job_(job),
       world_(world),
       log_(log),
       directory_(choose_directory(job, world), world),
+      run_requests_(listen(directory_, world, signals)),
       data_(session::open_data(job, directory_.file("tokens"), world, log)),
       session_(job, data_, world),
       saver_(job, session_.plan, session_.engine, session_.optimizer, *session_.device, world),
       signals_(signals),
-      walltime_(deadline_of(job, started_at)) {}
+      limit_(limit),
+      walltime_(limit.deadline) {}
 
 void Trainer::start() {
   warn_unlocked(directory_, log_);
@@ -257,6 +255,7 @@ void Trainer::start() {
 
 void Trainer::open_files(const std::optional<Resumption>& before,
                          const record::NameValues& origin) {
+  signals_.training_begins();  // from here on there is a record, which a stop must close
   comm::on_first_rank(world_, [&] { log_.also_to_file(directory_.file("log.txt")); });
   const auto resumed_step = before ? std::optional(before->step) : std::nullopt;
   journal_.emplace(job_, session_.shape, session_.plan, *session_.device, session_.dtype,
@@ -266,35 +265,12 @@ void Trainer::open_files(const std::optional<Resumption>& before,
     if (const std::string warning = rate_jump(*before, job_); !warning.empty())
       log_.warning("{}", warning);
   }
-  const auto count = [](std::int64_t number) { return count_text(static_cast<double>(number)); };
-  const int copies = session_.plan.replicas();
-  log_.info(
-      "{}: {} parameters in {} buckets ({}), {} ranks{} over {}, {}, {} micro-steps of {} x {} "
-      "tokens",
-      job_.run.name, count(session_.plan.parameter_elements()), session_.plan.buckets().size(),
-      reduce::bucket_text(job_.parallel, session_.plan), world_.size(),
-      copies > 1 ? fmt::format(" with {} copies", copies) : "", session_.communicator->name(),
-      name(session_.dtype), session_.batches(first_step_).micro_steps(), job_.batch.micro_sequences,
-      job_.shape.context);
-  if (const Bytes* limit = job_.shape.recompute.limit()) {
-    const model::RecomputeChoice choice = session::decide_recompute(
-        job_, session_.shape, session_.plan, {session_.dtype, session_.device->kind()});
-    log_.info("model.recompute: {}: a rank takes {} of {}", model::recompute_text(choice.recompute),
-              bytes_text(static_cast<double>(choice.bytes)),
-              bytes_text(static_cast<double>(limit->count)));
-  }
-  if (const std::string& note = session_.communicator->note(); !note.empty())
-    session_.choices.push_back(note);
-  if (world_.rank() == 0)
-    for (const std::string& line : session_.choices) log_.warning("{}", line);
-  if (!session_.without_graphs.empty())
-    log_.info("gpu.graphs: off: {}", session_.without_graphs);
-  for (const std::string& line : session::gpu_table(world_, *session_.device))
-    log_.info("{}", line);
-  log_.info("data: {} training tokens, {} validation tokens", count(data_.train.num_tokens()),
-            data_.validation ? count(data_.validation->num_tokens()) : "no");
+  log_opening_lines(job_, session_, first_step_, log_);
   epochs_.emplace(data_.train, static_cast<std::int64_t>(session_.next_sample));
-  log_.info("{}", epochs_->forecast(session_.sizes.until(job_.run.steps)));
+  const std::int64_t samples = session_.sizes.until(job_.run.steps);
+  log_.info("{}", epochs_->forecast(samples));
+  if (const std::string warning = epochs_->warning(samples); world_.rank() == 0 && !warning.empty())
+    log_.warning("{}", warning);
   if (world_.rank() == 0)
     progress_.emplace(log_, terminal_listens(), first_step_, job_.run.steps, flops_per_token_);
 }
@@ -302,15 +278,13 @@ void Trainer::open_files(const std::optional<Resumption>& before,
 session::Requests Trainer::step(std::int64_t number) {
   const std::uint64_t allocated = session_.scratch.num_allocations();
   const session::Requests agreed = session_.enqueue(number, [&] {
-    session::Requests requests = signals_.take();
-    const double now = timing::steady_seconds();
-    if (world_.rank() == 0 && walltime_.ends(now, saver_.under_way()))
-      requests.stop = 1;
+    session::Requests mine = requests();
+    mine.checkpoint = signals_.take_checkpoint() ? 1 : 0;
     if (world_.rank() == 0 && job_.checkpoint.every_minutes > 0 &&
-        now - saved_at_ >= 60 * job_.checkpoint.every_minutes)
-      requests.checkpoint = 1;
-    requests.writing = saver_.writing() ? 1 : 0;
-    return requests;
+        timing::steady_seconds() - saved_at_ >= 60 * job_.checkpoint.every_minutes)
+      mine.checkpoint = 1;
+    mine.writing = saver_.writing() ? 1 : 0;
+    return mine;
   });
   look();
   for (const std::string& line : epochs_->passed(static_cast<std::int64_t>(session_.next_sample))) {
@@ -329,6 +303,15 @@ session::Requests Trainer::step(std::int64_t number) {
   if (agreed.unfinished == 0)
     look();
   return agreed;
+}
+
+session::Requests Trainer::requests() {
+  session::Requests mine;
+  if (const auto reason = signals_.stop())
+    mine.stop_for(*reason);
+  if (world_.rank() == 0 && walltime_.ends(timing::steady_seconds(), saver_.under_way()))
+    mine.stop_for(limit_.reason);
+  return mine;
 }
 
 void Trainer::look() {
@@ -390,8 +373,22 @@ void Trainer::between_steps(std::int64_t number) {
     print_sample(number);
 }
 
+template <class Action>
+void Trainer::interruptible(const char* what, const Action& action) {
+  if (interrupted_)
+    return;
+  try {
+    action();
+  } catch (const comm::Interrupted&) {
+    interrupted_ = true;
+    clear_progress();
+    log_.info("{} was dropped, because the run is about to stop", what);
+  }
+}
+
 void Trainer::evaluate(std::int64_t step) {
-  const auto found = session_.evaluate();
+  std::optional<session::Evaluation> found;
+  interruptible("the validation", [&] { found = session_.evaluate(stop_is_wanted()); });
   if (!found)
     return;
   if (!first_validation_)
@@ -405,7 +402,10 @@ void Trainer::evaluate(std::int64_t step) {
 
 void Trainer::evaluate_sets(std::int64_t step) {
   const timing::Span span(session_.recorder, timing::Name::evaluate);
-  for (const auto& result : sets_->evaluate(step, session_)) {
+  std::vector<EvaluationSets::Result> results;
+  interruptible("the evaluation of evaluate.sets",
+                [&] { results = sets_->evaluate(step, session_, stop_is_wanted()); });
+  for (const auto& result : results) {
     journal_->evaluation(result.set->name, result.of, result.row);
     clear_progress();
     log_.info("step {:>6}/{}  {}: {}", step, job_.run.steps, result.set->name, result.text);
@@ -423,23 +423,34 @@ void Trainer::expect_in_place() {
 void Trainer::print_sample(std::int64_t step) {
   const timing::Span span(session_.recorder, timing::Name::sample);
   session_.engine.wait_for_parameters();
+  // All ranks gather what the model reads, token by token, where none has it whole. Then they end
+  // the sample together; otherwise the first rank is alone with it.
+  const bool before = interrupted_, alone = !session_.engine.parameters_take_turns();
+  comm::Interruption interruption(world_, stop_is_wanted());
+  const auto drawn = [&](std::size_t /*text*/, std::int32_t /*token*/) {
+    if (!alone)
+      interruption.check();
+    else if (requests().stop())
+      throw comm::Interrupted();
+  };
   const auto print = [&] {
     const auto text =
         inference::continue_text(session_.model, *session_.device, *job_.tokenizer,
                                  {job_.sample.prompt, job_.sample.tokens, job_.sample.temperature,
                                   static_cast<std::uint64_t>(job_.run.seed)},
-                                 session_.hooks, *session_.compute_stream);
+                                 session_.hooks, *session_.compute_stream, drawn);
     if (world_.rank() != 0)
       return;
     clear_progress();
-    log_.info("sample after step {}:\n{}{}\n", step, text::for_terminal(job_.sample.prompt),
-              text::for_terminal(text));
+    log_.info("sample after step {}:\n{}{}\n", step, job_.sample.prompt, text);
   };
-  // All ranks gather what the model reads, token by token, where none has it whole.
-  if (session_.engine.parameters_take_turns())
-    comm::together(world_, print);
+  const auto print_if_not_interrupted = [&] { interruptible("the sample", print); };
+  if (alone)
+    comm::on_first_rank(world_, print_if_not_interrupted);
   else
-    comm::on_first_rank(world_, print);
+    comm::together(world_, print_if_not_interrupted);
+  if (alone)  // only the first rank knows whether it dropped the sample
+    interrupted_ = before;
 }
 
 void Trainer::save(std::int64_t step, bool wait) {
@@ -512,8 +523,7 @@ ExitCode Trainer::run() {
   if (finished_) {
     log_.info(
         "the run in {} is finished: step {} of {}. To continue, raise run.steps; to start over, "
-        "name "
-        "another run.directory",
+        "name another run.directory",
         directory_.path(), first_step_ - 1, job_.run.steps);
     return ExitCode::done;
   }
@@ -534,9 +544,10 @@ ExitCode Trainer::steps() {
   for (std::int64_t number = first_step_; number <= job_.run.steps; ++number) {
     const double begin = timing::steady_seconds();
     const session::Requests agreed = step(number);
-    const bool last = number == job_.run.steps, stops = agreed.stop > 0 && !last;
-    const bool saves = due(number, job_.checkpoint.every_steps) || agreed.checkpoint > 0 ||
-                       agreed.stop > 0 || (last && job_.checkpoint.regular());
+    auto stops_for = agreed.stop();
+    const bool last = number == job_.run.steps;
+    bool saves = due(number, job_.checkpoint.every_steps) || agreed.checkpoint > 0 || stops_for ||
+                 (last && job_.checkpoint.regular());
     if (saver_.under_way() && agreed.writing == 0)
       if (const auto saved = saver_.advance())
         note(*saved);
@@ -546,19 +557,27 @@ ExitCode Trainer::steps() {
       look();
       session_.check_replicas(number);
     }
-    between_steps(number);
+    // What is between steps can be interrupted, so it needs no time of its own before the end.
     walltime_.step_took(timing::steady_seconds() - begin);
+    interrupted_ = stops_for.has_value();
+    between_steps(number);
+    if (interrupted_ && !stops_for) {
+      look();
+      stops_for = session::agree(world_, requests()).stop();
+      saves = true;
+    }
     if (saves)
-      save(number, stops || last);
-    if (stops) {
+      save(number, stops_for || last);
+    if (stops_for && !last) {
       finish(false);
       log_.info(
-          "stopped after step {} of {}: checkpoint saved; run the same command again to resume",
-          number, job_.run.steps);
+          "stopped after step {} of {}: {}. A checkpoint was saved; run the same command again to "
+          "resume",
+          number, job_.run.steps, session::text_of(*stops_for));
       return ExitCode::requeue;
     }
   }
-  finish(true);
+  finish(!interrupted_);
   return ExitCode::done;
 }
 
@@ -569,13 +588,17 @@ ExitCode train(const session::Job& job,
                Log& log,
                session::SignalScope& signals,
                double started_at) {
-  const int threads = session::choose_threads(job.run.threads, world);
+  std::string quota;
+  const int threads = session::choose_threads(job.run.threads, world, &quota);
+  comm::together(world, [&] { expect_threads(threads - 1); });
   omp_set_num_threads(threads);
+  if (world.rank() == 0 && !quota.empty())
+    log.info("{}", quota);
   const auto placement = comm::describe(comm::gather_placement(world, threads));
   for (const auto& [text, warning, remedy] : placement)
     if (world.rank() == 0)  // every rank has the same lines
       warning ? log.warning("{}: {}", text, remedy) : log.info("{}", text);
-  return Trainer(job, world, log, signals, started_at).run();
+  return Trainer(job, world, log, signals, limit_of(job, started_at, world, log, signals)).run();
 }
 
 }  // namespace trireme::train

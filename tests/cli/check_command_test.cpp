@@ -28,6 +28,52 @@ TEST(CheckCommand, SumsUpTheDeck) {
   EXPECT_THAT(text, HasSubstr("50 steps, 4.80 k tokens, into runs/a"));
 }
 
+TEST(CheckCommand, LooksAtFilesAndDirectories) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(directory.path() + "/file") << "x";
+  std::ofstream(path) << deck::completed(
+      "run: {directory: " + directory.path() + "/file/run, steps: 10}\n" +
+      "data: {train: {text: [missing.txt, 'none/*.txt']}, validation: {text: [missing.txt]}, "
+      "cache: " +
+      directory.path() +
+      "/file}\n"
+      "evaluate: {sets: [{name: a, every_steps: 1, multiple_choice: missing.jsonl, format: "
+      "jsonl}]}\n");
+  try {
+    check_command(path, {}, {.ranks = 1});
+    FAIL() << "nothing was missed";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    for (const char* part : {"data.train.text", "none/*.txt", "data.validation.text", "data.cache",
+                             "run.directory", "evaluate.sets[0].multiple_choice"})
+      EXPECT_THAT(text, HasSubstr(part));
+    EXPECT_EQ(error.findings().size(), 6U) << text;
+  }
+}
+
+TEST(CheckCommand, EndsWithWhatItCannotKnow) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(path) << deck::completed("model: {layers: 1, heads: 1, channels: 8, context: 4}\n");
+  const std::string text = check_command(path, {"run.walltime=60"}, {.ranks = 2});
+  EXPECT_THAT(text, HasSubstr("memory: in fp32 a rank takes "));
+  EXPECT_THAT(text, HasSubstr("time:  the run stops after 1 min 00 s (run.walltime)\n"));
+  EXPECT_THAT(text, HasSubstr("space: "));
+  const auto last = text.rfind('\n', text.size() - 2) + 1;
+  EXPECT_TRUE(text.substr(last).starts_with("not checked: ")) << text;
+}
+
+TEST(CheckCommand, ComparesTheMemoryWithTheHost) {
+  const test::ScratchDirectory directory;
+  const std::string path = directory.path() + "/a.yaml";
+  std::ofstream(path) << deck::completed(
+      "model: {layers: 1000, heads: 64, channels: 16384, context: 1024}\n");
+  EXPECT_THAT(check_command(path, {"run.precision=fp32"}, {.ranks = 1}),
+              testing::AllOf(HasSubstr("Warning: on this host "),
+                             HasSubstr("recompute: block a rank still takes ")));
+}
+
 TEST(CheckCommand, NamesWhatBytesForRecomputingComeTo) {
   const test::ScratchDirectory directory;
   const std::string path = directory.path() + "/a.yaml";

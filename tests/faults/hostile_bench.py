@@ -177,7 +177,8 @@ class Bench:
                  "record.spans": "false", "checkpoint.keep": "0"}
         return [DECK, *(f"{key}={value}" for key, value in usual.items() if key not in given), *overrides]
 
-    def start(self, run, steps, *overrides, ranks=1, environment=None):
+    def start(self, run, steps, *overrides, ranks=1, environment=None, after=None):
+        """`after`: seconds until a signal, and which."""
         launcher = [] if ranks == 1 else [*LAUNCHER, str(ranks)]
         with (tempfile.TemporaryDirectory(prefix="mpi-", dir=self.in_memory.name, ignore_cleanup_errors=True) as session,
               subprocess.Popen([*launcher, TRIREME, *self.words(run, steps, overrides)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -185,6 +186,11 @@ class Bench:
                                env={**os.environ, "OMPI_MCA_orte_tmpdir_base": session, **(ALONE if ranks == 1 else TOGETHER),
                                     **(environment or {})}) as running):
             try:
+                if after is not None:
+                    try:
+                        running.wait(after[0])
+                    except subprocess.TimeoutExpired:
+                        running.send_signal(after[1])
                 out, err = running.communicate(timeout=LIMIT_S)
                 return Outcome(running.returncode, out, err, False)
             except subprocess.TimeoutExpired:

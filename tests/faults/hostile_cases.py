@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import shutil
+import signal
 import socket
 
 import h5py
@@ -55,7 +56,7 @@ class Case:
     def __init__(self, bench, chance, run, ranks, number):
         self.bench, self.chance, self.run, self.ranks, self.number, self.what = bench, chance, run, ranks, number, ""
         self.reference = bench.reference(ranks)
-        self.environment, self.overrides = None, ()
+        self.environment, self.overrides, self.after = None, (), None
         self.make()
 
     def make(self):
@@ -269,6 +270,26 @@ class Limits(Case):
         self.what = f"{'resume' if self.resumed else 'fresh'}: {which} {value}{self.on_rank(rank)}"
 
 
+class Signals(Case):
+    """A signal that asks the run to stop, at any moment: reading, evaluating, between steps, saving, measuring."""
+    passing, alone = True, True
+    STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU, signal.SIGUSR2)
+
+    def make(self):
+        self.resumed = self.chance.random() < 0.7
+        if self.resumed:
+            self.copy()
+        self.after = (self.chance.uniform(0.05, 0.6), self.chance.choice(self.STOPS))
+        self.what = f"{'resume' if self.resumed else 'fresh'}: {self.after[1].name} after {self.after[0]:.3f} s"
+
+    def undo(self):
+        self.after = None
+
+    def stopped(self, outcome):
+        """Saved or not begun; or the signal came before the program could listen, and ended it in its own way."""
+        return outcome.code == 75 or (outcome.code == -self.after[1] and not outcome.out)
+
+
 class Decks(Case):
     """Values that are never meant."""
     alone = True
@@ -342,5 +363,5 @@ class Purge(Case):
         shutil.rmtree(self.away)
 
 
-KINDS = {"files": Files, "hdf5": Hdf5, "calls": Calls, "modes": Modes, "limits": Limits, "decks": Decks, "foreign": Foreign, "purge": Purge}
-SHARES = {"files": 36, "calls": 28, "hdf5": 10, "modes": 10, "limits": 8, "decks": 8, "foreign": 6, "purge": 4}
+KINDS = {"signals": Signals, "files": Files, "hdf5": Hdf5, "calls": Calls, "modes": Modes, "limits": Limits, "decks": Decks, "foreign": Foreign, "purge": Purge}
+SHARES = {"signals": 8, "files": 36, "calls": 28, "hdf5": 10, "modes": 10, "limits": 8, "decks": 8, "foreign": 6, "purge": 4}

@@ -101,7 +101,8 @@ class Surroundings(TrainingTest):
                 out.write(deck)
         writer = threading.Thread(target=write)
         writer.start()
-        run = Run(subprocess.run([TRIREME, "check", pipe], capture_output=True, text=True, timeout=TIMEOUT_S, check=False))
+        run = Run(subprocess.run([TRIREME, "check", pipe, f"data.train.text=[{self.text}]"], capture_output=True, text=True, timeout=TIMEOUT_S,
+                                 check=False))
         writer.join()
         self.assertEqual(run.code, 0, run)
         run = Run(subprocess.run([TRIREME, "check", pipe], capture_output=True, text=True, timeout=TIMEOUT_S, check=False))

@@ -560,16 +560,22 @@ class RunDirectory(TrainingTest):
         other = self.train(elsewhere, "run.steps=16", ranks=2, name="other")
         self.assert_refused(other, 2, "holds another run's checkpoints")
 
+    def test_more_than_four_epochs_are_warned_of(self):
+        many, few = (self.train_well(f"run.steps={steps}", "evaluate.every_steps=0", name=f"s{steps}") for steps in (600, 100))
+        self.assertRegex(many.out, r"the run reads its training data \d\.\d+ times\. Beyond 4 epochs")
+        self.assertNotIn("Beyond 4 epochs", few.out)
+
     def test_the_walltime_stops_after_a_checkpoint(self):
-        run = self.train("run.steps=100000", "run.walltime=3", ranks=2)
+        run = self.train("run.steps=100000", "run.walltime=12", ranks=2)
         self.assertEqual(run.code, 75, run)
+        self.assertIn("run.walltime leaves no time for another step and a checkpoint", run.out)
         steps = self.column("step", "steps")
         self.assertTrue(os.path.isdir(self.path(f"run/checkpoints/step-{steps[-1]:08d}")), run)
 
     def test_the_end_of_a_slurm_job_stops_it_too(self):
         # That it stops in time is tests/session/stop_test.cpp's, with a clock that goes on.
         self.addCleanup(os.environ.pop, "SLURM_JOB_END_TIME")
-        for name, left_s, steps, code in (("near", 7, 100000, 75), ("far", 3600, 12, 0)):
+        for name, left_s, steps, code in (("near", 17, 100000, 75), ("far", 3600, 12, 0)):
             os.environ["SLURM_JOB_END_TIME"] = str(int(time.time()) + left_s)
             run = self.train(f"run.steps={steps}", "run.walltime=1:00:00", ranks=2, name=name)
             self.assertEqual(run.code, code, run)

@@ -2,43 +2,119 @@
 #include "session/stop.hpp"
 
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace trireme::session {
 namespace {
 
+constexpr std::pair<int, StopReason> stop_signals[] = {{SIGTERM, StopReason::terminate},
+                                                       {SIGINT, StopReason::interrupt},
+                                                       {SIGHUP, StopReason::hangup},
+                                                       {SIGXCPU, StopReason::cpu_time},
+                                                       {SIGUSR2, StopReason::user_signal}};
+
 TEST(SignalScope, IgnoresAClosedPipe) {
   SignalScope signals;
+  signals.training_begins();
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ::close(ends[0]);
   EXPECT_EQ(::write(ends[1], "x", 1), -1);
   EXPECT_EQ(errno, EPIPE);
-  const Requests taken = signals.take();
-  EXPECT_EQ(taken.stop, 0);
-  EXPECT_EQ(taken.checkpoint, 0);
+  EXPECT_FALSE(signals.stop());
+  EXPECT_FALSE(signals.take_checkpoint());
   ::close(ends[1]);
 }
 
 TEST(SignalScope, RequestsACheckpointOncePerSignal) {
   SignalScope signals;
-  EXPECT_EQ(signals.take().checkpoint, 0);
+  signals.training_begins();
+  EXPECT_FALSE(signals.take_checkpoint());
   raise(SIGUSR1);
-  EXPECT_EQ(signals.take().checkpoint, 1);
-  EXPECT_EQ(signals.take().checkpoint, 0);
+  EXPECT_TRUE(signals.take_checkpoint());
+  EXPECT_FALSE(signals.take_checkpoint());
+  EXPECT_FALSE(signals.stop());
 }
 
 TEST(SignalScope, KeepsRequestingAStop) {
-  for (const int number : {SIGUSR2, SIGTERM}) {
+  for (const auto& [number, reason] : stop_signals) {
+    std::signal(number, SIG_DFL);  // a background job of a shell ignores SIGINT
     SignalScope signals;
-    EXPECT_EQ(signals.take().stop, 0);
+    signals.training_begins();
+    EXPECT_FALSE(signals.stop());
     raise(number);
-    EXPECT_EQ(signals.take().stop, 1);
-    EXPECT_EQ(signals.take().stop, 1);
-    EXPECT_EQ(signals.take().checkpoint, 0);
+    EXPECT_EQ(signals.stop(), reason);
+    EXPECT_EQ(signals.stop(), reason);
+    EXPECT_FALSE(signals.take_checkpoint());
   }
+}
+
+/// Runs `action` in a process of its own and returns how that ended.
+template <class Action>
+int in_a_child(const Action& action) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const auto& one : stop_signals) std::signal(one.first, SIG_DFL);
+    action();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(SignalScope, EndsAtOnceBeforeTheTrainingBegins) {
+  for (const auto& [number, reason] : stop_signals) {
+    const int status = in_a_child([number = number] {
+      const SignalScope signals;
+      ::kill(::getpid(), number);
+      ::pause();  // nothing in the preparation looks at the signals
+    });
+    ASSERT_TRUE(WIFEXITED(status)) << number;
+    EXPECT_EQ(WEXITSTATUS(status), 75) << number;
+  }
+}
+
+TEST(SignalScope, EndsThePreparationAtTheTimeLimit) {
+  const int status = in_a_child([] {
+    SignalScope signals;
+    signals.limit_preparation({.deadline = 0, .reason = StopReason::walltime});
+    ::pause();
+  });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+}
+
+TEST(SignalScope, ASecondInterruptEndsTheProcess) {
+  const int status = in_a_child([] {
+    SignalScope signals;
+    signals.training_begins();
+    ::kill(::getpid(), SIGINT);
+    while (!signals.stop()) std::this_thread::yield();
+    ::kill(::getpid(), SIGINT);
+    for (;;) ::pause();
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGINT);
+}
+
+TEST(SignalScope, LeavesSignalsIgnoredThatWere) {
+  const int status = in_a_child([] {
+    std::signal(SIGHUP, SIG_IGN);  // as nohup does
+    SignalScope signals;
+    signals.training_begins();
+    raise(SIGHUP);
+    ::_exit(signals.stop() ? 1 : 0);
+  });
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Walltime, EndsWhileAStepAndACheckpointStillFit) {
@@ -68,21 +144,30 @@ TEST(Walltime, UsesTheExpectedTimeOfACheckpointUntilOneWasMeasured) {
 }
 
 TEST(Walltime, WithoutALimitNeverEnds) {
-  Walltime clock(std::nullopt);
+  Walltime clock(TimeLimit{}.deadline);
   clock.step_took(1e9);
   EXPECT_FALSE(clock.ends(1e12, true));
 }
 
 TEST(SlurmEnd, IsReadFromTheEnvironmentOfTheJob) {
-  const auto told = [](const char* text) {
+  constexpr double now = 1.7e9;
+  std::string warning;
+  const auto told = [&](const char* text) {
     setenv("SLURM_JOB_END_TIME", text, 1);
-    return slurm_end();
+    warning.clear();
+    return slurm_end(now, warning);
   };
   EXPECT_EQ(told("1790000000"), 1.79e9);
-  for (const char* none : {"", "0", "-5", "soon", "17x", "4294967295", "4294967294"})
+  for (const char* none : {"", "0", "-5", "4294967295", "4294967294"}) {
     EXPECT_EQ(told(none), std::nullopt) << none;
+    EXPECT_EQ(warning, "") << none;
+  }
+  for (const char* wrong : {"soon", "17x", "1000000000", "1700000000"}) {
+    EXPECT_EQ(told(wrong), std::nullopt) << wrong;
+    EXPECT_NE(warning.find(wrong), std::string::npos) << warning;
+  }
   unsetenv("SLURM_JOB_END_TIME");
-  EXPECT_EQ(slurm_end(), std::nullopt);
+  EXPECT_EQ(slurm_end(now, warning), std::nullopt);
 }
 
 }  // namespace

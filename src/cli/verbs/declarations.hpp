@@ -41,6 +41,10 @@ Action declare_evaluate(CLI::App& command);
 Action declare_checkpoints(CLI::App& command);
 Action declare_speed(CLI::App& command);
 
+// stop.cpp: requests to a run that is going on.
+Action declare_stop(CLI::App& command);
+Action declare_save(CLI::App& command);
+
 // bench.cpp: one part alone, as a table on standard output and, where asked for, as JSON in a new
 // file. `reduce`, `engine`, `matmul`, `generate` and `ops` start MPI; they are collective.
 Action declare_bench_reduce(CLI::App& command);

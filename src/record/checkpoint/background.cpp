@@ -4,20 +4,27 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/threads.hpp"
 
 namespace trireme::record {
 
 void Background::start(Work work) {
   TRIREME_EXPECT(!thread_.joinable(), "work is under way already");
   done_.store(false, std::memory_order_relaxed);
-  thread_ = std::jthread([this, work = std::move(work)](const std::stop_token& stop) {
+  const auto run = [this, work = std::move(work)](const std::stop_token& stop) {
     try {
       work(stop);
     } catch (...) {
       problem_ = std::current_exception();
     }
     done_.store(true, std::memory_order_release);
-  });
+  };
+  try {
+    thread_ = start_thread<std::jthread>("checkpoint", run);
+  } catch (...) {
+    done_.store(true, std::memory_order_relaxed);
+    throw;
+  }
 }
 
 void Background::wait() {

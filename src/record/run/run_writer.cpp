@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/run/run_writer.hpp"
 
-#include <system_error>
 #include <utility>
 
-#include <pthread.h>
-
 #include "base/error.hpp"
+#include "base/threads.hpp"
 
 namespace trireme::record {
 
 RunWriter::RunWriter(RunFile file) : file_(std::move(file)) {
-  try {
-    thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "run-writer");
-      serve();
-    });
-  } catch (const std::system_error& problem) {
-    throw DeviceError("CPU", "start a thread that writes the record", problem.what(), __FILE__,
-                      __LINE__);
-  }
+  thread_ = start_thread("run-writer", [this] { serve(); });
 }
 
 RunWriter::~RunWriter() {

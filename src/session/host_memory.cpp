@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/host_memory.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "base/control_groups.hpp"
+#include "base/error.hpp"
+#include "base/kernel_text.hpp"
+#include "base/text.hpp"
+
+#include "comm/control/together.hpp"
+
+namespace trireme::session {
+namespace {
+
+constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
+
+/// Bytes of a line "MemAvailable:  24000000 kB"; 0 where it is missing.
+std::int64_t line_of(const std::string& text, const std::string& key) {
+  const auto at = text.find(key + ":");
+  if (at == std::string::npos)
+    return 0;
+  return number_at(trimmed(std::string_view(text).substr(at + key.size() + 1))).value_or(0) * 1024;
+}
+
+void lower(std::int64_t& bytes, std::string& name, std::int64_t limit, const char* of) {
+  if (limit >= bytes)
+    return;
+  bytes = limit;
+  name = of;
+}
+
+void lower_to_ulimit(MemoryRoom& room,
+                     decltype(RLIMIT_AS) which,
+                     std::int64_t used,
+                     const char* of) {
+  rlimit limit{};
+  if (::getrlimit(which, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    lower(room.process_bytes, room.process_limit,
+          std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used), of);
+}
+
+std::string size_text(std::int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+}  // namespace
+
+MemoryRoom memory_room() {
+  MemoryRoom room{no_limit, no_limit, {}, {}};
+  const std::string memory = text_of("/proc/meminfo"), process = text_of("/proc/self/status");
+  if (const std::int64_t available = line_of(memory, "MemAvailable"); available > 0)
+    lower(room.host_bytes, room.host_limit, available + line_of(memory, "SwapFree"),
+          "the memory of the host");
+  if (const GroupLimits groups = limits_of_groups(); groups.memory_free_bytes != unlimited)
+    lower(room.host_bytes, room.host_limit, groups.memory_free_bytes,
+          "the limit of the control group");
+  lower_to_ulimit(room, RLIMIT_AS, line_of(process, "VmSize"), "ulimit -v");
+  lower_to_ulimit(room, RLIMIT_DATA, line_of(process, "VmData"), "ulimit -d");
+  return room;
+}
+
+std::string memory_problem(const MemoryRoom& room, std::int64_t bytes, int ranks) {
+  if (bytes > room.process_bytes)
+    return fmt::format("a rank needs {}, and {} leaves it {}", size_text(bytes), room.process_limit,
+                       size_text(room.process_bytes));
+  if (bytes > room.host_bytes / ranks)
+    return fmt::format("{} rank{} need{} {}{}, and {} leaves {}", ranks, ranks == 1 ? "" : "s",
+                       ranks == 1 ? "s" : "", size_text(bytes * ranks),
+                       ranks == 1 ? "" : fmt::format(" ({} each)", size_text(bytes)),
+                       room.host_limit, size_text(room.host_bytes));
+  return "";
+}
+
+std::string what_would_fit(const Sections& config,
+                           const model::GptShape& shape,
+                           const layout::Plan& plan,
+                           const RankKind& kind,
+                           const MemoryRoom& room,
+                           int ranks) {
+  Sections less = config;
+  model::GptShape smaller = shape;
+  smaller.recompute = model::Recompute::block;
+  std::string settings = "model.recompute: block";
+  std::int64_t bytes = decide_recompute(less, smaller, plan, kind).bytes;
+  if (!memory_problem(room, bytes, ranks).empty() && config.batch.micro_sequences > 1) {
+    less.batch.micro_sequences = 1;
+    settings += " and batch.micro_sequences: 1";
+    bytes = decide_recompute(less, smaller, plan, kind).bytes;
+  }
+  if (memory_problem(room, bytes, ranks).empty())
+    return fmt::format("{} would fit: a rank takes {} then", settings, size_text(bytes));
+  return fmt::format(
+      "With {} a rank still takes {}. Use fewer ranks on each host, parallel.shard on more hosts, "
+      "or a smaller model; `trireme plan` shows what takes the memory",
+      settings, size_text(bytes));
+}
+
+model::GptShape with_memory(const Sections& config,
+                            model::GptShape shape,
+                            const layout::Plan& plan,
+                            const RankKind& kind,
+                            comm::World& world) {
+  if (kind.device != device::Kind::cpu)
+    return shape;
+  comm::together(world, [&] {
+    const MemoryRoom room = memory_room();
+    const std::int64_t bytes = decide_recompute(config, shape, plan, kind).bytes;
+    if (const std::string problem = memory_problem(room, bytes, world.local_size());
+        !problem.empty())
+      throw DeviceError(
+          "memory", "start the run on " + world.host(),
+          problem + ". " + what_would_fit(config, shape, plan, kind, room, world.local_size()),
+          __FILE__, __LINE__);
+  });
+  return shape;
+}
+
+}  // namespace trireme::session

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run/run_requests.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+#include "comm/control/world.hpp"
+
+#include "support/scratch_directory.hpp"
+
+namespace trireme::record {
+namespace {
+
+TEST(RunRequests, ReachTheRunOnceAndLeaveNoFile) {
+  const test::ScratchDirectory scratch;
+  const auto world = comm::make_self_world();
+  const RunDirectory directory(scratch.path() + "/run", *world);
+  for (const RunRequest request : {RunRequest::save, RunRequest::stop, RunRequest::stop_now}) {
+    std::promise<RunRequest> asked;
+    const RunRequests requests(directory.path(), [&](RunRequest one) { asked.set_value(one); });
+    EXPECT_THAT(ask_run(directory.path(), request), testing::HasSubstr("process "));
+    EXPECT_EQ(asked.get_future().get(), request);
+    EXPECT_FALSE(std::filesystem::exists(directory.file(file_of(request))));
+  }
+}
+
+TEST(RunRequests, OfAnEarlierRunAreRemovedAndOtherFilesStay) {
+  const test::ScratchDirectory scratch;
+  for (const char* name : {"/stop.request", "/stop.request.txt", "/my-stop.request"})
+    std::ofstream(scratch.path() + name) << "x";
+  {
+    const RunRequests requests(scratch.path(), [](RunRequest) { FAIL(); });
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/stop.request"));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/stop.request.txt"));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/my-stop.request"));
+}
+
+TEST(RunRequests, NeedARunThatIsGoingOn) {
+  const test::ScratchDirectory scratch;
+  EXPECT_THROW(ask_run(scratch.path(), RunRequest::stop), UserError);
+  {
+    const auto world = comm::make_self_world();
+    const RunDirectory directory(scratch.path(), *world);
+  }
+  EXPECT_THROW(ask_run(scratch.path(), RunRequest::stop), UserError);
+  EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/stop.request"));
+}
+
+}  // namespace
+}  // namespace trireme::record
