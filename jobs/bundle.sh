@@ -8,7 +8,7 @@
 # The node's own are the C library (of this machine's version or later) and bash. A build with CUDA needs cuBLASLt, cuDNN and NCCL of the
 # node as well (run.sh looks for them), unless --with-cuda packs them: that makes the archive larger by gigabytes.
 #   usage: bash jobs/bundle.sh [--tests] [--with-cuda] [ARCHIVE]     default: build/trireme-bundle.tar.xz
-# --tests packs tests/gpu.sh and the test executables that it runs. XZ_LEVEL=-1 packs faster and larger.
+# --tests packs tests/gpu_session.sh and the test executables that it runs. XZ_LEVEL=-1 packs faster and larger.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -95,8 +95,8 @@ if [ $tests = 1 ]; then
     fi
     cp "build/$test" "$top/tests/bin/"
     collect "build/$test"
-  done < <(bash tests/gpu.sh --executables)
-  cp tests/gpu.sh "$top/tests/"
+  done < <(bash tests/gpu_session.sh all --executables)
+  cp tests/gpu_session.sh tests/gpu_session.py tests/gpu_items.py tests/torch_gpt2.py "$top/tests/"
 fi
 
 # cuBLASLt is opened by name, cuDNN opens NVRTC so, and that opens its builtins: ldd sees none of them. NVRTC lies where cuBLASLt does.
@@ -123,7 +123,6 @@ cp -r input "$top/input"
 mkdir "$top/text"
 find src -name '*.[ch]pp' -exec cp --parents -t "$top/text" {} + # trireme's own sources: about a megabyte
 install -m 755 jobs/bundle-run.sh "$top/run.sh"
-mkdir "$top/jobs" && cp jobs/gpu-bench.sh "$top/jobs/"
 cp LICENSE "$top/"
 build/trireme --version >"$top/VERSION"
 find "$top/bin" "$top/lib" "$top/mpi" "$top/tests" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec strip --strip-unneeded {} + 2>/dev/null || true

@@ -176,12 +176,12 @@ std::vector<SpeedRow> speed_rows(const SpeedRequest& request) {
 
 std::string speed_table(const std::vector<SpeedRow>& rows) {
   std::string text =
-      fmt::format("{:<20}{:<10}{:>6}{:>16}{:>11}{:>23}{:>10}{:>10}{:>14}{:>10}{:>12}{:>12}\n",
+      fmt::format("{:<20}{:<10}{:>6}{:>20}{:>11}{:>23}{:>10}{:>10}{:>14}{:>10}{:>12}{:>12}\n",
                   "run", "precision", "ranks", "batch", "tokens/s", "half of the steps", "goal",
                   "of goal", "TFLOP/s/rank", "ceiling", "of ceiling", "memory");
   for (const SpeedRow& row : rows)
     text += fmt::format(
-        "{:<20}{:<10}{:>6}{:>16}{:>11.0f}{:>23}{:>10}{:>10}{:>14}{:>10}{:>12}{:>12}\n", row.run,
+        "{:<20}{:<10}{:>6}{:>20}{:>11.0f}{:>23}{:>10}{:>10}{:>14}{:>10}{:>12}{:>12}\n", row.run,
         row.precision, row.ranks,
         fmt::format("{} by {} x {}", row.sequences, row.micro_sequences, row.context),
         row.tokens_per_s, fmt::format("{:.0f} to {:.0f}", row.lower_quartile, row.upper_quartile),

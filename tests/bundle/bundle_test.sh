@@ -77,9 +77,9 @@ if [ "${with_cuda:-0}" = 1 ]; then # opened by name: cuBLASLt by trireme, and NV
   for file in "$toolkit"/libcublasLt.so.[0-9]*; do put cublas "$file"; done
   for file in "$toolkit"/libnvrtc.so.[0-9]* "$toolkit"/libnvrtc-builtins.so.[0-9]*; do put cuda_nvrtc "$file"; done
 fi
-# The tests that tests/gpu.sh runs, and no other.
+# The tests that tests/gpu_session.sh runs, and no other.
 packed=$(ls "$root$folder/tests/bin")
-[ "$packed" = "$(bash "$source/tests/gpu.sh" --executables | while read -r test; do [ ! -x "$build/$test" ] || echo "$test"; done)" ] ||
+[ "$packed" = "$(bash "$source/tests/gpu_session.sh" all --executables | while read -r test; do [ ! -x "$build/$test" ] || echo "$test"; done)" ] ||
   { echo "packed are $packed" && exit 1; }
 for needed in dev proc sys; do mount --rbind "/$needed" "$root/$needed"; done
 
