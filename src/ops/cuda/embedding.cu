@@ -41,14 +41,17 @@ __global__ void count_kernel(
   counts[threadIdx.x * slices + blockIdx.x] = mine[threadIdx.x];
 }
 
-/// Replaces each count by the sum of those before it. One block.
+/// Replaces each count by the sum of those before it. One block. `count` is a multiple of 4.
 __global__ void scan_kernel(int* counts, int count) {
+  constexpr int N = 4;
   __shared__ int sums[scan_threads];
-  const int per_thread = (count + scan_threads - 1) / scan_threads;
+  const int per_thread = (count / N + scan_threads - 1) / scan_threads * N;
   const int begin = static_cast<int>(threadIdx.x) * per_thread;
   const int end = begin + per_thread < count ? begin + per_thread : count;
   int sum = 0;
-  for (int i = begin; i < end; ++i) sum += counts[i];
+#pragma unroll 8
+  for (int i = begin; i < end; i += N)
+    for (const int here : load<N>(counts + i).v) sum += here;
   sums[threadIdx.x] = sum;
   __syncthreads();
   for (int offset = 1; offset < scan_threads; offset *= 2) {
@@ -58,10 +61,15 @@ __global__ void scan_kernel(int* counts, int count) {
     __syncthreads();
   }
   int place = sums[threadIdx.x] - sum;
-  for (int i = begin; i < end; ++i) {
-    const int here = counts[i];
-    counts[i] = place;
-    place += here;
+#pragma unroll 8
+  for (int i = begin; i < end; i += N) {
+    const auto here = load<N>(counts + i);
+    Pack<int, N> places;
+    for (int k = 0; k < N; ++k) {
+      places.v[k] = place;
+      place += here.v[k];
+    }
+    store<N>(counts + i, places);
   }
 }
 
@@ -257,9 +265,9 @@ const int* sort_rows(const std::int32_t* tokens,
   const auto rows = static_cast<int>(shape.batch * shape.time);
   const auto slices = static_cast<int>(blocks_for(rows, slice_rows));
   const auto blocks = static_cast<unsigned>(slices);
-  int* sorted = memory;
-  int* other = memory + rows;
-  int* counts = memory + 2 * static_cast<std::int64_t>(rows);
+  int* counts = memory;  // at the front, where it is aligned for scan_kernel
+  int* sorted = counts + digits * slices;
+  int* other = sorted + rows;
   const int* order = nullptr;  // at first the rows' own
   for (int shift = 0; shift == 0 || (shape.vocabulary - 1) >> shift > 0; shift += digit_bits) {
     launch("counting tokens", count_kernel, {blocks, digits}, stream, counts, tokens, order, rows,

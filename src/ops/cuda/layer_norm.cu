@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp per row, eight rows per block: each lane goes through its packs of the row. Rows are some
-// kilobytes long, so the second and third pass over one find it in a cache.
+// A warp per row, eight rows per block. The forward pass holds a row in registers: all its loads are
+// in flight at the same time, and it is read once. Rows of more than most_packs packs per lane are
+// read again for each pass, from a cache.
+#include <type_traits>
+
 #include "ops/calls/elementwise.hpp"
 #include "ops/calls/layer_norm.hpp"
 #include "ops/cuda/columns.cuh"
@@ -37,16 +40,14 @@ __device__ inline Pack<T, N> gains_at(const T* gamma, std::int64_t c) {
   return ones;
 }
 
-/// N elements of what is normalized, from channel c on; a sum is stored first.
+/// N elements of the sum that is normalized, from channel c on; stores them.
 template <int N, class T>
-__device__ inline Pack<T, N> take(const LayerNormForward<T>& call,
-                                  std::int64_t row,
-                                  std::int64_t c) {
+__device__ inline Pack<T, N> add_branch(const LayerNormForward<T>& call,
+                                        std::int64_t row,
+                                        std::int64_t c,
+                                        Pack<T, N> pack,
+                                        const Pack<T, N>& branch) {
   const std::int64_t at = row * call.channels + c;
-  auto pack = load<N>(call.x + at);
-  if (call.branch == nullptr)
-    return pack;
-  const auto branch = load<N>(call.branch + at);
   float values[N];
   for (int k = 0; k < N; ++k) values[k] = to_float(branch.v[k]);
   if (call.dropout.active())
@@ -57,34 +58,104 @@ __device__ inline Pack<T, N> take(const LayerNormForward<T>& call,
   return pack;
 }
 
+/// A lane's part of a row that is read again for each pass.
 template <int N, class T>
+struct RowInMemory {
+  const LayerNormForward<T>& call;
+  std::int64_t row;
+
+  template <class Body>
+  __device__ void first_pass(Body body) {
+    for_each([&](std::int64_t c) {
+      const std::int64_t at = row * call.channels + c;
+      auto pack = load<N>(call.x + at);
+      if (call.branch != nullptr)
+        pack = add_branch<N>(call, row, c, pack, load<N>(call.branch + at));
+      body(c, pack);
+    });
+  }
+  /// A lane reads what it has stored itself.
+  template <class Body>
+  __device__ void next_pass(Body body) {
+    for_each(
+        [&](std::int64_t c) { body(c, load<N>(call.normalized() + row * call.channels + c)); });
+  }
+
+ private:
+  template <class Body>
+  __device__ void for_each(Body body) {
+    for (auto c = static_cast<std::int64_t>(threadIdx.x) * N; c < call.channels;
+         c += warp_lanes * N)
+      body(c);
+  }
+};
+
+/// The same in registers: `packs` packs, of which the last may be beyond the row's end.
+template <int N, class T, int packs>
+struct RowInRegisters {
+  const LayerNormForward<T>& call;
+  std::int64_t row;
+  Pack<T, N> held[packs];
+
+  __device__ RowInRegisters(const LayerNormForward<T>& of, std::int64_t at) : call(of), row(at) {}
+
+  template <class Body>
+  __device__ void first_pass(Body body) {
+    load_all(held, call.x);
+    if (call.branch != nullptr) {
+      Pack<T, N> branch[packs];
+      load_all(branch, call.branch);
+      for_each([&](int p, std::int64_t c) {
+        held[p] = add_branch<N>(call, row, c, held[p], branch[p]);
+      });
+    }
+    next_pass(body);
+  }
+  template <class Body>
+  __device__ void next_pass(Body body) {
+    for_each([&](int p, std::int64_t c) { body(c, held[p]); });
+  }
+
+ private:
+  __device__ void load_all(Pack<T, N> (&to)[packs], const T* from) {
+    for_each([&](int p, std::int64_t c) { to[p] = load<N>(from + row * call.channels + c); });
+  }
+  template <class Body>
+  __device__ void for_each(Body body) {
+#pragma unroll
+    for (int p = 0; p < packs; ++p)
+      if (const std::int64_t c = (p * warp_lanes + static_cast<int>(threadIdx.x)) * N;
+          c < call.channels)
+        body(p, c);
+  }
+};
+
+/// `packs` of a lane are held in registers; 0: the row is read from memory.
+template <int N, int packs, class T>
 __global__ void forward_kernel(LayerNormForward<T> call) {
   const std::int64_t row = row_of_warp(), channels = call.channels;
   if (row >= call.rows)
     return;
-  const auto first = static_cast<std::int64_t>(threadIdx.x) * N;
-  constexpr std::int64_t step = warp_lanes * N;
+  using Row = std::conditional_t<packs == 0, RowInMemory<N, T>,
+                                 RowInRegisters<N, T, packs == 0 ? 1 : packs>>;
+  Row values{call, row};
   float sum = 0;
-  for (std::int64_t c = first; c < channels; c += step) {
-    const auto pack = take<N>(call, row, c);
+  values.first_pass([&](std::int64_t /*c*/, const Pack<T, N>& pack) {
     for (const T value : pack.v) sum += to_float(value);
-  }
+  });
   const float inverse = 1.0F / static_cast<float>(channels);
   const float m = call.mean != nullptr ? warp_sum(sum) * inverse : 0.0F;
-  const T* from = call.normalized() + row * channels;  // a lane reads what it has stored itself
   float squares = 0;
-  for (std::int64_t c = first; c < channels; c += step) {
-    const auto pack = load<N>(from + c);
+  values.next_pass([&](std::int64_t /*c*/, const Pack<T, N>& pack) {
     for (const T value : pack.v) squares += (to_float(value) - m) * (to_float(value) - m);
-  }
+  });
   const float s = 1.0F / sqrtf(warp_sum(squares) * inverse + call.epsilon);
   if (threadIdx.x == 0) {
     if (call.mean != nullptr)
       call.mean[row] = m;
     call.rstd[row] = s;
   }
-  for (std::int64_t c = first; c < channels; c += step) {
-    auto pack = load<N>(from + c);
+  values.next_pass([&](std::int64_t c, Pack<T, N> pack) {
     const auto scale = gains_at<N>(call.gamma, c);
     Pack<T, N> shift{};
     if (call.beta != nullptr)
@@ -93,7 +164,19 @@ __global__ void forward_kernel(LayerNormForward<T> call) {
       pack.v[k] = from_float<T>((to_float(pack.v[k]) - m) * s * to_float(scale.v[k]) +
                                 to_float(shift.v[k]));
     store<N>(call.y + row * channels + c, pack);
-  }
+  });
+}
+
+constexpr int most_packs = 8;
+
+/// The kernel for rows of `packs` packs per lane.
+template <int N, class T, int packs = most_packs>
+auto forward_kernel_of(std::int64_t wanted) -> void (*)(LayerNormForward<T>) {
+  if constexpr (packs == 0)
+    return forward_kernel<N, 0, T>;
+  else
+    return wanted == packs ? forward_kernel<N, packs, T>
+                           : forward_kernel_of<N, T, packs - 1>(wanted);
 }
 
 /// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy gamma, xhat = (x - mean) rstd. Without
@@ -263,8 +346,10 @@ void run(const Queue& queue, const LayerNormForward<T>& call) {
   // What is null counts as aligned.
   const bool packed = call.channels % N == 0 &&
                       aligned(call.y, call.x, call.branch, call.sum, call.gamma, call.beta);
-  launch(call.name, packed ? forward_kernel<N, T> : forward_kernel<1, T>, shape_of_rows(call.rows),
-         queue.stream, call);
+  launch(call.name,
+         packed ? forward_kernel_of<N, T>(blocks_for(call.channels, N * warp_lanes))
+                : forward_kernel<1, 0, T>,
+         shape_of_rows(call.rows), queue.stream, call);
 }
 
 template <class T>
