@@ -34,8 +34,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/view.hpp"
 
@@ -109,10 +111,28 @@ class Device : public MemorySource {
     return allocate(bytes, what);
   }
 
+  /// Records a remark for the run's log, such as the fallback that an operation chose; each text is
+  /// recorded once. Any thread.
+  void note(std::string text);
+  /// The remarks since the last call.
+  std::vector<std::string> take_notes();
+
   /// Same dtype and element count. Between host and device memory on a CUDA device.
   virtual void copy(View to, ConstView from, Stream& stream) = 0;
   virtual void fill_zero(View to, Stream& stream) = 0;
+
+ private:
+  std::mutex notes_mutex_;
+  std::vector<std::string> notes_;
+  std::size_t notes_taken_ = 0;
 };
+
+/// For processes that run collectives on GPUs; comes before the first call of CUDA. CUDA then loads
+/// all kernels of a library with it, unless the environment says otherwise: a kernel that is loaded
+/// at its first launch waits for the kernels that run, and a collective among them may wait for this
+/// process. Takes 3 s more at the start (H100, cuDNN and cuBLASLt), so one process alone does without.
+/// Source: CUDA programming guide, "Lazy Loading", "Concurrent Execution".
+void load_kernels_eagerly();
 
 /// The CPU of this process. `threads` is what ops may use (OpenMP), the caller included.
 std::unique_ptr<Device> make_cpu_device(int threads);

@@ -57,6 +57,8 @@ Report examine(comm::World& world, const Request& request) {
   Report report;
   expect_writable(world, request.directory);
   const int threads = session::choose_threads(request.threads, world);
+  if (world.size() > 1)
+    device::load_kernels_eagerly();
   const auto census = device::count_cuda_devices();
   const auto device = session::open_device(session::DeviceChoice::automatic, threads, world);
   report.mpi = comm::mpi_version();

@@ -97,7 +97,7 @@ std::size_t Attention::gpu_scratch_bytes(const AttentionShape& s, const Attentio
   const std::int64_t heads = s.batch * s.heads, sums = 4 * heads * s.time;
   const std::int64_t time = (s.time + 63) / 64 * 64;
   const std::int64_t dp = 2 * heads * time * time, dq = sums * s.head_channels;
-  if (!suits_cudnn(s))
+  if (!suits_cudnn(s, options))
     return static_cast<std::size_t>(sums);
   if (s.drops)  // backward is ours
     return static_cast<std::size_t>(sums) + cudnn_plan_bytes;
@@ -113,11 +113,13 @@ double Attention::forward_flops() const {
   return 4.0 * static_cast<double>(shape_.batch * shape_.heads * shape_.head_channels) * pairs;
 }
 
-std::string capture_trouble(const device::Device& device, const AttentionShape& shape) {
+std::string capture_trouble(const device::Device& device,
+                            const AttentionShape& shape,
+                            const AttentionOptions& options) {
   if constexpr (device::cuda::in_this_build) {
     if (device.kind() == device::Kind::cuda) {
       const std::size_t version = cudnn_version();
-      if (!may_be_captured(shape, version))
+      if (!may_be_captured(shape, version, options))
         return fmt::format(
             "cuDNN {}.{}.{} with a context of {}, which is no multiple of 128; cuDNN "
             "9.16 can be captured with any",

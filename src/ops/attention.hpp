@@ -54,7 +54,9 @@ struct AttentionShape {
 };
 
 /// Why this attention cannot be captured in a graph (Capture of device.hpp); empty where it can.
-std::string capture_trouble(const device::Device& device, const AttentionShape& shape);
+std::string capture_trouble(const device::Device& device,
+                            const AttentionShape& shape,
+                            const AttentionOptions& options = {});
 
 /// Why a GPU trains this attention without tensor cores, in kernels of ours that are many times
 /// slower than those with: "heads of 60 channels …"; empty where it does not, and in fp32, which

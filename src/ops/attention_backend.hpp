@@ -34,12 +34,15 @@ inline bool sees_all(const AttentionShape& shape) {
   return (shape.window == 0 || shape.window >= shape.time) && !shape.documents;
 }
 
-/// Whether cuDNN's fused attention takes this shape where there is no dropout. Its front end
-/// refuses backward of a single position. Grouped heads, windows and documents are left to our own
-/// kernels, as is dropout, whose mask must be ours.
-inline bool suits_cudnn(const AttentionShape& shape) {
-  return shape.dtype == DType::bf16 && shape.head_channels % 8 == 0 && shape.head_channels <= 128 &&
-         shape.time > 1 && shape.group() == 1 && sees_all(shape);
+/// Whether cuDNN's fused attention is used for this shape where there is no dropout. Its front end
+/// refuses the backward pass of a single position, and places the plan's workspace after
+/// B·H·T·4 bytes of its own, which must therefore be a multiple of 16. Grouped heads, windows and
+/// documents are left to our own kernels, as is dropout, whose mask must be ours.
+/// Source: cudnn-frontend 1.18, graph_interface.h, execute().
+inline bool suits_cudnn(const AttentionShape& shape, const AttentionOptions& options = {}) {
+  return options.kernels != AttentionKernels::own && shape.dtype == DType::bf16 &&
+         shape.head_channels % 8 == 0 && shape.head_channels <= 128 && shape.time > 1 &&
+         shape.heads * shape.time % 4 == 0 && shape.group() == 1 && sees_all(shape);
 }
 
 /// Whether our own kernels with tensor cores take this shape, with dropout or without. In bf16 what
@@ -52,8 +55,10 @@ inline bool suits_tiles(const AttentionShape& shape) {
 /// its front end pads other contexts than multiples of 128, by lengths that it copies from the
 /// host's memory at every call: a graph would copy them from where they no longer are.
 /// Source: cudnn-frontend 1.18, node/scaled_dot_product_flash_attention.h.
-inline bool may_be_captured(const AttentionShape& shape, std::size_t version) {
-  return version >= 91600 || shape.time % 128 == 0 || !suits_cudnn(shape) || shape.drops;
+inline bool may_be_captured(const AttentionShape& shape,
+                            std::size_t version,
+                            const AttentionOptions& options = {}) {
+  return version >= 91600 || shape.time % 128 == 0 || !suits_cudnn(shape, options) || shape.drops;
 }
 
 std::unique_ptr<Attention::Implementation> make_attention_cpu(device::Device& device,

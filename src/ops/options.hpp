@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace trireme::ops {
 
@@ -25,11 +26,19 @@ struct ProductOptions {
   std::size_t workspace_bytes = std::size_t{32} << 20U;
 };
 
+/// Which kernels compute attention in bf16 on a GPU.
+enum class AttentionKernels : std::uint8_t {
+  automatic,  ///< cuDNN's where they take the shape; ours where cuDNN refuses it
+  cudnn,      ///< as automatic, but a refusal by cuDNN is an error
+  own         ///< ours only
+};
+
 /// Of an Attention.
 struct AttentionOptions {
   /// Backward adds up dQ in one order, by way of dP in memory; else in the order of arrival, which
   /// moves fewer bytes.
   bool deterministic = true;
+  AttentionKernels kernels = AttentionKernels::automatic;
 };
 
 /// Of all operations that a model makes.

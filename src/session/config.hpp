@@ -47,7 +47,13 @@ struct GpuConfig {
   bool fused_bias_gradients = ops::ProductOptions().fused_row_sums;
   Or<std::int64_t> product_workspace;
   bool deterministic_attention = ops::AttentionOptions().deterministic;
+  ops::AttentionKernels attention = ops::AttentionOptions().kernels;
   Or<bool> graphs;
+
+  [[nodiscard]] ops::AttentionOptions attention_options() const {
+    return {.deterministic = deterministic_attention,
+            .kernels = attention};
+  }
 
   /// The workspace on a GPU with `memory_bytes` of memory.
   [[nodiscard]] std::size_t product_workspace_bytes(std::size_t memory_bytes) const {
@@ -169,6 +175,10 @@ void describe(V& v, GpuConfig& c) {
     {.help = "Attention's backward pass in bf16 adds up in one order, by way of a matrix of "
              "context x context per head in memory; off: in the order of arrival, with less "
              "memory and traffic, and no run repeats to the bit."});
+  v("attention", c.attention,
+    {.help = "Kernels for attention in bf16. auto: cuDNN's where they take the shape, and "
+             "trireme's own where cuDNN refuses it, with a warning. cudnn: such a refusal is an "
+             "error. own: trireme's kernels only. The kernels differ in the last bits."});
   v("graphs", c.graphs,
     {.help = "Capture a micro-step once and launch it as a graph from then on, which spares a "
              "GPU's host most of its calls. auto: on GPUs, with memory.pool. Never changes the "
@@ -230,6 +240,12 @@ void describe(V& v, SampleConfig& c) {
 
 }  // namespace trireme::session
 
+template <>
+struct trireme::EnumNames<trireme::ops::AttentionKernels> {
+  using enum ops::AttentionKernels;
+  static constexpr std::pair<ops::AttentionKernels, const char*> table[] = {
+      {automatic, "auto"}, {cudnn, "cudnn"}, {own, "own"}};
+};
 template <>
 struct trireme::EnumNames<trireme::session::DeviceChoice> {
   using enum session::DeviceChoice;

@@ -108,6 +108,8 @@ std::unique_ptr<device::Device> open_device(DeviceChoice choice,
                                             std::vector<std::string>* notes) {
   if (choice == DeviceChoice::cpu)
     return device::make_cpu_device(threads);
+  if (world.size() > 1)
+    device::load_kernels_eagerly();
   const device::CudaCensus gpus = device::count_cuda_devices();
   if (choice == DeviceChoice::automatic) {
     if (!all_have(world, choose_kind(choice, gpus) == device::Kind::cuda,
@@ -140,7 +142,7 @@ ops::Options operation_options(const Job& job, const device::Device& device) {
                    .fused_row_sums = job.gpu.fused_bias_gradients,
                    .blocks = static_cast<int>(job.parallel.product_blocks.value_or(0)),
                    .workspace_bytes = job.gpu.product_workspace_bytes(device.memory().total_bytes)},
-      .attention = {.deterministic = job.gpu.deterministic_attention}};
+      .attention = job.gpu.attention_options()};
 }
 
 std::vector<std::string> gpu_table(comm::World& world, const device::Device& device) {

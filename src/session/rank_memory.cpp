@@ -79,7 +79,7 @@ std::int64_t workspace_bytes(const Sections& config,
       std::max(device::cuda::workspace_bytes, config.gpu.product_workspace_bytes(large)) +
       ops::Attention::gpu_scratch_bytes(
           model::attention_shape(shape, 0, kind.dtype, config.batch.micro_sequences),
-          {.deterministic = config.gpu.deterministic_attention}) +
+          config.gpu.attention_options()) +
       term_bytes(config, plan));
 }
 

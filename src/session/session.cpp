@@ -155,9 +155,11 @@ void Session::choose_graphs() {
   bool wanted = job.gpu.graphs.value_or(device->kind() == device::Kind::cuda && job.memory.pool);
   comm::together(world, [&] {
     const std::string trouble =
-        wanted ? ops::capture_trouble(*device, model::attention_shape(job.shape, 0, dtype,
-                                                                      job.batch.micro_sequences))
-               : std::string();
+        wanted
+            ? ops::capture_trouble(
+                  *device, model::attention_shape(job.shape, 0, dtype, job.batch.micro_sequences),
+                  job.gpu.attention_options())
+            : std::string();
     if (trouble.empty())
       return;
     if (job.gpu.graphs.value)

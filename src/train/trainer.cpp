@@ -287,6 +287,11 @@ session::Requests Trainer::step(std::int64_t number) {
     return mine;
   });
   look();
+  for (const std::string& line : session_.device->take_notes())
+    if (world_.rank() == 0) {
+      clear_progress();
+      log_.warning("{}", line);
+    }
   for (const std::string& line : epochs_->passed(static_cast<std::int64_t>(session_.next_sample))) {
     clear_progress();
     log_.info("step {:>6}/{}  {}", number, job_.run.steps, line);

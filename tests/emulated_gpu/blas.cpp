@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <string>
 
 #include "base/mix.hpp"
 
@@ -22,6 +23,7 @@
 #include "emulated_gpu/blas_product.hpp"
 #include "emulated_gpu/device.hpp"
 #include "emulated_gpu/queue.hpp"
+#include "emulated_gpu/settings.hpp"
 
 struct cublasLtContext {
   std::uint64_t tag = 0;
@@ -222,6 +224,15 @@ cublasStatus_t examine_call(const Problem& p, const Algorithm& algorithm, const 
   return CUBLAS_STATUS_SUCCESS;
 }
 
+/// Whether a test injects a failure into this kind of product.
+bool injects_into(const Problem& p, const char* where) {
+  const char* kind = p.has_auxiliary()       ? "gelu"
+                     : p.has_bias_gradient() ? "row_sums"
+                     : p.has_bias()          ? "bias"
+                                             : "plain";
+  return injects("TRIREME_EMULATED_CUBLASLT_REFUSES", std::string(kind) + where);
+}
+
 }  // namespace
 }  // namespace emulated::blas
 
@@ -281,6 +292,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                   known<Layout>(c), known<Layout>(d)};
   if (const auto status = examine(p); status != CUBLAS_STATUS_SUCCESS)
     return status;
+  if (injects_into(p, ""))
+    return CUBLAS_STATUS_INTERNAL_ERROR;
   if (p.has_bias() && p.d->columns == 1)
     return CUBLAS_STATUS_INVALID_VALUE;  // as the real one is expected to; no refusal of ours
   // What is not dereferenced here still shows its alignment. Source: cublasLt.h,
@@ -337,6 +350,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle,
                   known<Layout>(c_layout), known<Layout>(d_layout)};
   if (const auto status = examine(p); status != CUBLAS_STATUS_SUCCESS)
     return status;
+  if (injects_into(p, "_launch"))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (alpha == nullptr || beta == nullptr || a == nullptr || b == nullptr || c == nullptr ||
       d == nullptr || chosen == nullptr)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "a product of nothing");

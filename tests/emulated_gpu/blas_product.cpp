@@ -121,8 +121,13 @@ void multiply(const Product& p) {
       float value = p.alpha * sum;
       if (p.beta != 0)
         value += p.beta * load(p.c, i, j);
-      if ((p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
+      if ((p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) {
+        // Seen on an H100 with cuBLASLt 13.1: the bias is added to the stored result where its rows are
+        // not multiples of 16 bytes.
+        if (p.d.type == CUDA_R_16BF && rows % 8 != 0)
+          value = static_cast<float>(Bf16(value));
         value += load(p.bias, i, 0);
+      }
       if (p.epilogue == CUBLASLT_EPILOGUE_DGELU) {
         value *= gelu_gradient(load(p.auxiliary, i, j));
       } else if ((p.epilogue & CUBLASLT_EPILOGUE_GELU) != 0) {

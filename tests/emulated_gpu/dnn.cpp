@@ -23,6 +23,8 @@ size_t cudnnGetVersion(void) {
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   if (handle == nullptr)
     return CUDNN_STATUS_BAD_PARAM;
+  if (emulated::injects("TRIREME_EMULATED_CUDNN_REFUSES", "create"))
+    return CUDNN_STATUS_NOT_INITIALIZED;
   *handle = new cudnnContext;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -54,6 +56,14 @@ error_t refuse(const char* words) {
   return {error_code_t::GRAPH_NOT_SUPPORTED, words};
 }
 
+error_t injected_at(const char* name) {
+  if (!emulated::injects("TRIREME_EMULATED_CUDNN_REFUSES", name))
+    return {};
+  return {error_code_t::CUDNN_BACKEND_API_FAILED,
+          std::string("CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE (injected into ") + name +
+              ")"};
+}
+
 using Dims = std::array<std::int64_t, 4>;
 
 Dims four(const std::vector<std::int64_t>& from) {
@@ -75,7 +85,9 @@ struct Graph::State {
   Tensor q, k, v, out, stats;  // both directions
   Tensor dout, dq, dk, dv;     // backward
 
-  error_t pass(Stage from, Stage to) {
+  error_t pass(Stage from, Stage to, const char* name) {
+    if (error_t injected = injected_at(name); injected.is_bad())
+      return injected;
     if (stage != from)
       return {error_code_t::INVALID_VALUE, "a step of building the graph out of its order"};
     stage = to;
@@ -230,30 +242,30 @@ std::array<Graph::Tensor, 3> Graph::sdpa_backward(Tensor q,
 error_t Graph::validate() {
   if (error_t found = state_->examine(); found.is_bad())
     return found;
-  return state_->pass(State::Stage::described, State::Stage::validated);
+  return state_->pass(State::Stage::described, State::Stage::validated, "validate");
 }
 
 error_t Graph::build_operation_graph(cudnnHandle_t handle) {
   if (handle == nullptr)
     return {error_code_t::INVALID_VALUE, "no handle"};
-  return state_->pass(State::Stage::validated, State::Stage::lowered);
+  return state_->pass(State::Stage::validated, State::Stage::lowered, "build_operation_graph");
 }
 
 error_t Graph::create_execution_plans(const std::vector<HeurMode_t>& modes) {
   if (modes.empty())
     return {error_code_t::INVALID_VALUE, "no heuristics to ask"};
-  return state_->pass(State::Stage::lowered, State::Stage::planned);
+  return state_->pass(State::Stage::lowered, State::Stage::planned, "create_execution_plans");
 }
 
 error_t Graph::check_support() {
   // "d <= 256" of Hopper holds for newer releases; 128 is what all of cuDNN 9 does on all GPUs.
   if (state_->stage == State::Stage::planned && state_->q->dim[3] > 128)
     return refuse("Num hidden_dim should be less than or equal to 128");
-  return state_->pass(State::Stage::planned, State::Stage::supported);
+  return state_->pass(State::Stage::planned, State::Stage::supported, "check_support");
 }
 
 error_t Graph::build_plans() {
-  return state_->pass(State::Stage::supported, State::Stage::built);
+  return state_->pass(State::Stage::supported, State::Stage::built, "build_plans");
 }
 
 error_t Graph::get_workspace_size(std::int64_t& bytes) const {
@@ -266,6 +278,8 @@ error_t Graph::get_workspace_size(std::int64_t& bytes) const {
 error_t Graph::execute(cudnnHandle_t handle,
                        std::unordered_map<std::int64_t, void*>& addresses,
                        void* workspace) const {
+  if (error_t injected = injected_at("execute"); injected.is_bad())
+    return injected;
   const State& s = *state_;
   if (s.stage != State::Stage::built || handle == nullptr)
     return {error_code_t::INVALID_VALUE, "a graph without plans, or without a handle"};

@@ -47,6 +47,11 @@ bool is_lazy() {
   return lazy;
 }
 
+bool injects(const char* name, std::string_view value) {
+  const char* set = std::getenv(name);
+  return set != nullptr && value == set;
+}
+
 Chooser::Chooser()
     : order_(seed() == 0   ? Order::forward
              : seed() == 1 ? Order::reverse

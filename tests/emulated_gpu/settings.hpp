@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace emulated {
@@ -14,6 +15,13 @@ int num_gpus();
 std::size_t cudnn_version();
 /// TRIREME_EMULATED_QUEUE=lazy.
 bool is_lazy();
+/// Whether the environment variable `name` is `value`. Read at every call, so that a test can inject a
+/// failure into some calls only:
+/// TRIREME_EMULATED_CUDNN_REFUSES=create | validate | build_operation_graph | create_execution_plans |
+/// check_support | build_plans | execute;
+/// TRIREME_EMULATED_CUBLASLT_REFUSES=bias | gelu | row_sums | plain (by the heuristics) |
+/// bias_launch | gelu_launch | row_sums_launch | plain_launch.
+bool injects(const char* name, std::string_view value);
 
 enum class Order : std::uint8_t { forward, reverse, shuffled };
 

@@ -507,6 +507,11 @@ TEST_P(AttentionTest, AgreesWithReferenceWhenItNeedNotRepeat) {
   for (const std::int64_t time : {65, 128}) check(2, time, 3, 32, 0, 0, 0, {}, options);
 }
 
+TEST_P(AttentionTest, OwnKernelsAgreeWithReference) {
+  const ops::AttentionOptions options{.kernels = ops::AttentionKernels::own};
+  for (const std::int64_t time : {64, 128}) check(2, time, 2, 32, 0, 0, 0, {}, options);
+}
+
 /// What is computed from these shapes, 67 MB, outweighs the allowance for cuDNN's plans. A failure
 /// says that `trireme plan` counts too little memory, and nothing of results.
 TEST_P(AttentionTest, TakesNoMoreOnGpuThanIsPlanned) {
@@ -533,15 +538,20 @@ TEST_P(AttentionTest, CountsTheCausalHalf) {
 TRIREME_ON_BACKENDS(AttentionTest);
 
 TEST(AttentionOnGpu, EstimatesItsScratch) {
-  // 2 x 3 heads: 65 sums each; 65 positions are two tiles of 64, so dP is 128 x 128.
-  const std::size_t sums = 4U * 6 * 65, plan = Attention::cudnn_plan_bytes;
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::f32}), sums);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}),
-            sums + 2U * 6 * 128 * 128 + 2 * plan);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16, true}), sums + plan);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 33, DType::bf16}), sums);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}, {.deterministic = false}),
-            sums + 4U * 6 * 65 * 32 + 2 * plan);
+  // 2 x 4 heads: 65 sums each; 65 positions are two tiles of 64, so dP is 128 x 128.
+  const std::size_t sums = 4U * 8 * 65, plan = Attention::cudnn_plan_bytes;
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::f32}), sums);
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::bf16}),
+            sums + 2U * 8 * 128 * 128 + 2 * plan);
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::bf16, true}), sums + plan);
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 33, DType::bf16}), sums);
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::bf16}, {.deterministic = false}),
+            sums + 4U * 8 * 65 * 32 + 2 * plan);
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::bf16},
+                                         {.kernels = ops::AttentionKernels::own}),
+            sums);
+  // cuDNN's front end would place the plan's workspace at 3 x 65 x 4 bytes, a multiple of 4 only.
+  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}), 4U * 6 * 65);
 }
 
 /// cuDNN below 9.16 pads what is no multiple of 128; what it does not compute is not padded.

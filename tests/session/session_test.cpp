@@ -29,12 +29,13 @@ TEST(SessionOnAGpu, LogsWhichOperationIsSlow) {
     Job job = small_job();
     job.run.device = DeviceChoice::cuda;
     job.run.precision = precision;
+    job.shape.channels = 24;  // heads of 12 channels, which tensor cores do not take
     const auto world = comm::make_self_world();
     Log log(false, "test");
     const auto data = open_data(job, "unused", *world, log);
     const Session session(job, data, *world);
     const auto said = std::ranges::count_if(session.choices, [](const std::string& line) {
-      return line.find("a GPU trains attention with dropout") == 0;
+      return line.find("a GPU trains attention with heads of 12 channels") == 0;
     });
     EXPECT_EQ(said, precision == Precision::bf16 ? 1 : 0);
   }
@@ -80,15 +81,17 @@ class SessionTest : public ::testing::TestWithParam<test::Backend> {
 
 TEST_P(SessionTest, TakesTheSameStepsAsFp32OnTheCpu) {
   // Losses are near 3.4; roundings propagate through six steps of the optimizer. Differences
-  // measured on a CPU in bf16: 0.002, norms 0.006, validation 0.004.
+  // measured on a CPU in bf16: 0.002, norms 0.006, validation 0.004. A GPU stores logits and their
+  // gradients in bf16, which a CPU keeps in fp32: there norms differed by 0.0127 (H100).
   const double allowed = GetParam().dtype == DType::f32 ? 1e-3 : 0.012;
+  const double allowed_norm = GetParam().kind == device::Kind::cuda ? 2 * allowed : allowed;
   for (const double dropout : {0.0, 0.1}) {
     SCOPED_TRACE(dropout);
     job_.shape.dropout = dropout;
     const Trained got = train(), expected = train(device::Kind::cpu, DType::f32);
     for (std::size_t step = 0; step < expected.losses.size(); ++step) {
       EXPECT_NEAR(got.losses[step], expected.losses[step], allowed) << step;
-      EXPECT_NEAR(got.grad_norms[step] / expected.grad_norms[step], 1, allowed) << step;
+      EXPECT_NEAR(got.grad_norms[step] / expected.grad_norms[step], 1, allowed_norm) << step;
     }
     EXPECT_NEAR(got.validation, expected.validation, allowed);
     EXPECT_GT(std::abs(expected.validation - expected.untrained), allowed)

@@ -29,8 +29,7 @@ inline void pretend_to_be_on_a_host_of_ones_own(int rank) {
                                     {"NCCL_IB_DISABLE", "1"},
                                     {"NCCL_MNNVL_ENABLE", "0"},
                                     {"NCCL_NVLS_ENABLE", "0"},
-                                    {"NCCL_RAS_ENABLE", "0"},
-                                    {"CUDA_MODULE_LOADING", "EAGER"}})
+                                    {"NCCL_RAS_ENABLE", "0"}})
     setenv(name, value, 1);
 }
 
@@ -38,6 +37,7 @@ inline void pretend_to_be_on_a_host_of_ones_own(int rank) {
 class OverNccl : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
+    device::load_kernels_eagerly();
     TRIREME_NEEDS_GPU();
     world_.limit_waiting(60);
     pretend_to_be_on_a_host_of_ones_own(world_.rank());

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention on a GPU: cuDNN's fused kernels for what they can do, our own for the rest: in bf16
-// those with tensor cores for dropout, windows, documents, grouped heads and single positions;
-// those without for fp32, and for head sizes that are no multiple of 8 or above 128.
-// Where calls may be with dropout, cuDNN computes forward without it (evaluation), and backward is
-// always our own; both leave and read the same lse.
+// Attention on a GPU: cuDNN's fused kernels for the shapes that suits_cudnn() names, our own for all
+// others. In bf16 our own kernels use tensor cores (dropout, windows, documents, grouped heads,
+// single positions); fp32 and head sizes that are not a multiple of 8 or above 128 do without.
+// When calls may have dropout, cuDNN computes the forward pass without it (evaluation) and the
+// backward pass is always our own; both write and read the same lse.
 //
-// cuDNN's graphs are built at construction: that takes a while. Backward asks for its deterministic
-// algorithm, whose workspace grows with B·H·T², unless AttentionOptions let it go.
+// cuDNN's graphs are built at construction, which takes up to a second. What cuDNN refuses there or
+// at a call is computed by our own kernels from then on, with a note for the log, unless
+// AttentionOptions ask for cuDNN. The backward pass uses cuDNN's deterministic algorithm, whose
+// workspace grows with B·H·T², unless AttentionOptions allow any order of the sums.
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -70,6 +73,7 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 /// One direction: cuDNN's graph and its memory.
 class CudnnGraph {
  public:
+  /// Throws DeviceError where cuDNN refuses the graph.
   CudnnGraph(device::Device& device,
              const AttentionShape& shape,
              const AttentionOptions& options,
@@ -87,10 +91,11 @@ class CudnnGraph {
     TRIREME_CUDNN(graph_.create_execution_plans({fe::HeurMode_t::A}));
     TRIREME_CUDNN(graph_.check_support());
     TRIREME_CUDNN(graph_.build_plans());
-    std::int64_t bytes = 0;
-    TRIREME_CUDNN(graph_.get_workspace_size(bytes));
-    workspace_ = device.allocate(static_cast<std::size_t>(bytes),
-                                 backward ? "attention backward" : "attention forward");
+    TRIREME_CUDNN(graph_.get_workspace_size(workspace_bytes_));
+  }
+
+  void allocate(device::Device& device, const char* what) {
+    workspace_ = device.allocate(static_cast<std::size_t>(workspace_bytes_), what);
   }
 
   void run(Pointers& pointers, device::Stream& stream) {
@@ -169,27 +174,28 @@ class CudnnGraph {
   const AttentionOptions options_;
   const cudnnHandle_t handle_;
   fe::graph::Graph graph_;
+  std::int64_t workspace_bytes_ = 0;
   device::Buffer workspace_;
 };
 
 class AttentionCuda final : public Attention::Implementation {
  public:
   AttentionCuda(device::Device& device, const AttentionShape& s, const AttentionOptions& options)
-      : shape_(s), sizes_{s.batch,
-                          s.time,
-                          s.heads,
-                          s.head_channels,
-                          s.key_value_heads(),
-                          s.window < s.time ? s.window : 0} {
-    if (suits_cudnn(s))
-      forward_ = std::make_unique<CudnnGraph>(device, s, options, false);
-    if (suits_cudnn(s) && !s.drops)
-      backward_ = std::make_unique<CudnnGraph>(device, s, options, true);
-    TRIREME_EXPECT(suits_cudnn(s) || s.head_channels <= cuda::most_head_channels,
+      : device_(device), options_(options), shape_(s), sizes_{s.batch,
+                                                              s.time,
+                                                              s.heads,
+                                                              s.head_channels,
+                                                              s.key_value_heads(),
+                                                              s.window < s.time ? s.window : 0} {
+    TRIREME_EXPECT(s.head_channels <= cuda::most_head_channels,
                    "heads of {} channels, more than {}", s.head_channels, cuda::most_head_channels);
+    if (suits_cudnn(s, options)) {
+      forward_ = build("forward");
+      if (!s.drops)
+        backward_ = build("backward");
+    }
     if (!backward_)
-      delta_ = device.allocate(static_cast<std::size_t>(s.batch * s.heads * s.time) * sizeof(float),
-                               "attention backward");
+      allocate_delta();
   }
 
   void forward(View out,
@@ -198,11 +204,9 @@ class AttentionCuda final : public Attention::Implementation {
                ConstView starts,
                const Dropout& dropout,
                device::Stream& stream) override {
-    if (forward_ && !dropout.active()) {
-      Pointers pointers{{Uid::out, out.data}, {Uid::stats, lse.data}};
-      add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
-      forward_->run(pointers, stream);
-    } else if (suits_tiles(shape_)) {
+    if (forward_ && !dropout.active() && cudnn_forward(out, lse, qkv, stream))
+      return;
+    if (suits_tiles(shape_)) {
       TRIREME_EXPECT(aligned({out.data, qkv.data}), "attention of rows that are not aligned");
       cuda::tiled_attention_forward(out.as<Bf16>(), lse.as<float>(), qkv.as<Bf16>(),
                                     pointer_or_null<std::int32_t>(starts), sizes_, dropout,
@@ -222,14 +226,9 @@ class AttentionCuda final : public Attention::Implementation {
                 ConstView starts,
                 const Dropout& dropout,
                 device::Stream& stream) override {
-    if (backward_) {
-      Pointers pointers{{Uid::out, const_cast<std::byte*>(out.data)},
-                        {Uid::stats, const_cast<std::byte*>(lse.data)},
-                        {Uid::dout, const_cast<std::byte*>(dout.data)}};
-      add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
-      add_qkv(pointers, Uid::dq, dqkv.data);
-      backward_->run(pointers, stream);
-    } else if (suits_tiles(shape_)) {
+    if (backward_ && cudnn_backward(dqkv, dout, qkv, out, lse, stream))
+      return;
+    if (suits_tiles(shape_)) {
       TRIREME_EXPECT(aligned({dqkv.data, dout.data, qkv.data, out.data}),
                      "attention of rows that are not aligned");
       cuda::tiled_attention_backward(dqkv.as<Bf16>(), saved<Bf16>(dout, qkv, out, lse, starts),
@@ -248,6 +247,70 @@ class AttentionCuda final : public Attention::Implementation {
   }
 
  private:
+  /// Runs `work`, a call of cuDNN. False, with a note for the log, where cuDNN refuses it and the
+  /// options allow our own kernels instead.
+  template <class Work>
+  bool attempt(const char* direction, const Work& work) {
+    try {
+      work();
+      return true;
+    } catch (const DeviceError& problem) {
+      if (options_.kernels == AttentionKernels::cudnn)
+        throw;
+      device_.note(
+          fmt::format("trireme's own kernels compute the {} pass of attention ({} x {} positions, "
+                      "{} heads of {} channels), because cuDNN refuses it: {}",
+                      direction, shape_.batch, shape_.time, shape_.heads, shape_.head_channels,
+                      problem.what()));
+      return false;
+    }
+  }
+
+  /// Null where cuDNN refuses the graph.
+  std::unique_ptr<CudnnGraph> build(const char* direction) {
+    const bool is_backward = direction == std::string_view("backward");
+    std::unique_ptr<CudnnGraph> graph;
+    attempt(direction,
+            [&] { graph = std::make_unique<CudnnGraph>(device_, shape_, options_, is_backward); });
+    if (graph)  // a lack of memory is an error, not a refusal
+      graph->allocate(device_, is_backward ? "attention backward" : "attention forward");
+    return graph;
+  }
+
+  void allocate_delta() {
+    delta_ = device_.allocate(
+        static_cast<std::size_t>(shape_.batch * shape_.heads * shape_.time) * sizeof(float),
+        "attention backward");
+  }
+
+  bool cudnn_forward(View out, View lse, ConstView qkv, device::Stream& stream) {
+    Pointers pointers{{Uid::out, out.data}, {Uid::stats, lse.data}};
+    add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
+    const bool done = attempt("forward", [&] { forward_->run(pointers, stream); });
+    if (!done)
+      forward_.reset();
+    return done;
+  }
+
+  bool cudnn_backward(View dqkv,
+                      ConstView dout,
+                      ConstView qkv,
+                      ConstView out,
+                      ConstView lse,
+                      device::Stream& stream) {
+    Pointers pointers{{Uid::out, const_cast<std::byte*>(out.data)},
+                      {Uid::stats, const_cast<std::byte*>(lse.data)},
+                      {Uid::dout, const_cast<std::byte*>(dout.data)}};
+    add_qkv(pointers, Uid::q, const_cast<std::byte*>(qkv.data));
+    add_qkv(pointers, Uid::dq, dqkv.data);
+    const bool done = attempt("backward", [&] { backward_->run(pointers, stream); });
+    if (!done) {
+      backward_.reset();
+      allocate_delta();
+    }
+    return done;
+  }
+
   /// The three parts of a packed tensor under the uids `first` and the two after it.
   void add_qkv(Pointers& pointers, Uid first, std::byte* data) const {
     const auto part =
@@ -288,6 +351,8 @@ class AttentionCuda final : public Attention::Implementation {
                              sizes_, dropout, device::cuda::handle_of(stream));
   }
 
+  device::Device& device_;
+  const AttentionOptions options_;
   const AttentionShape shape_;
   const cuda::AttentionSizes sizes_;
   // Not optionals, of whose members g++ 14 warns as uninitialized.

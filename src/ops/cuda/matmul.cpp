@@ -14,8 +14,9 @@
 //    shape; it asks for rows of Z that are multiples of 8 elements. In fp32 they are our own: the
 //    library's approximation of tanh would show there, and in bf16 is below the rounding. Timed, a
 //    product that is slower with its epilogue than with a GELU after it goes without.
-// 5. So is a bias, where it has the result's dtype and cuBLASLt offers it; else it is written to
-//    the result beforehand.
+// 5. So is a bias, where it has the result's dtype, rows of the result are multiples of 16 bytes and
+//    cuBLASLt offers it; else it is written to the result beforehand. For other rows cuBLASLt 13.1
+//    rounds the product to bf16 before it adds the bias and rounds again (measured on an H100).
 // 6. Where ProductOptions say so, the sums of A's rows are the epilogue of the product that reads A
 //    anyway. In which order cuBLASLt adds them up is documented nowhere.
 #include <array>
@@ -24,6 +25,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -51,6 +53,10 @@ std::uint32_t alignment_of(const std::byte* at) {
   return 1U << static_cast<unsigned>(
              std::countr_zero(reinterpret_cast<std::uintptr_t>(at) | std::uintptr_t{256}));
 }
+
+/// Of biases and of what a GELU keeps. cuBLASLt has no preference for them, and its vectorized
+/// epilogues read 16 bytes at a time.
+constexpr std::uint32_t vector_alignment = 16;
 
 /// Of b, a and c, as cuBLASLt counts them.
 using Alignments = std::array<std::uint32_t, 3>;
@@ -86,12 +92,14 @@ class MatmulCuda final : public Matmul::Implementation {
   MatmulCuda(device::Device& device, const MatmulShape& s, const ProductOptions& options)
       : shape_(s),
         options_(options),
+        device_(device),
         library_(device::cuda::kept_with<Library>(device)),
         first_(s.b, s.b_transposed ? s.k : s.n, s.b_transposed ? s.n : s.k),
         second_(s.a, s.a_transposed ? s.m : s.k, s.a_transposed ? s.k : s.m),
         result_(s.c, s.n, s.m) {
     describe(plain_.description);
-    if (s.bias && s.b == s.c && !s.accumulate) {
+    const bool whole_vectors = s.n * static_cast<std::int64_t>(size_bytes(s.c)) % 16 == 0;
+    if (s.bias && s.b == s.c && !s.accumulate && whole_vectors) {
       Description& biased = biased_.emplace().description;
       describe(biased);
       biased.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt::type_of(s.b));
@@ -126,24 +134,22 @@ class MatmulCuda final : public Matmul::Implementation {
            std::byte* c,
            device::Stream& stream) override {
     const Alignments alignments{alignment_of(b), alignment_of(a), alignment_of(c)};
-    if (biased_) {
+    if (biased_ && alignment_of(bias) >= vector_alignment) {
       biased_->description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
       const Operands operands{a, b, c, 0.0F};
-      if (const auto* algorithm = algorithm_for(*biased_, alignments, operands, stream)) {
-        launch(*biased_, *algorithm, operands, stream);
+      if (auto* known = algorithm_for(*biased_, alignments, operands, stream);
+          known != nullptr && try_launch(*biased_, *known, operands, stream))
         return;
-      }
     }
     if (shape_.bias)
       spread_bias(c, bias, device::cuda::handle_of(stream));
     const Operands operands{a, b, c, shape_.accumulate || shape_.bias ? 1.0F : 0.0F};
-    const auto* algorithm = algorithm_for(plain_, alignments, operands, stream);
-    if (algorithm == nullptr)
-      throw DeviceError("cuBLASLt",
-                        fmt::format("matmul {} x {} x {}, {} x {} -> {}", shape_.m, shape_.n,
-                                    shape_.k, name(shape_.a), name(shape_.b), name(shape_.c)),
-                        "no algorithm for it", __FILE__, __LINE__);
-    launch(plain_, *algorithm, operands, stream);
+    const auto* known = algorithm_for(plain_, alignments, operands, stream);
+    if (known == nullptr)
+      throw DeviceError("cuBLASLt", description_of(alignments),
+                        fmt::format("no algorithm is offered ({})", words_of(refusal_)), __FILE__,
+                        __LINE__);
+    launch(plain_, known->algorithm, operands, stream);
   }
 
   [[nodiscard]] bool fuses_epilogue() const override { return fused_.has_value(); }
@@ -154,8 +160,8 @@ class MatmulCuda final : public Matmul::Implementation {
                     std::byte* z,
                     std::byte* c,
                     device::Stream& stream) override {
-    constexpr std::uint32_t wanted = 16;
-    if (!fused_ || alignment_of(z) < wanted || alignment_of(c) < wanted)
+    if (!fused_ || alignment_of(z) < vector_alignment || alignment_of(c) < vector_alignment ||
+        (shape_.bias && alignment_of(bias) < vector_alignment))
       return false;
     Description& description = fused_->description;
     description.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(z));
@@ -163,19 +169,18 @@ class MatmulCuda final : public Matmul::Implementation {
       description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
     const Operands operands{a, b, c, 0.0F};
     const std::size_t before = fused_->known.size();
-    const auto* algorithm = algorithm_for(
-        *fused_, {alignment_of(b), alignment_of(a), alignment_of(c)}, operands, stream);
-    if (algorithm == nullptr)
+    auto* known = algorithm_for(*fused_, {alignment_of(b), alignment_of(a), alignment_of(c)},
+                                operands, stream);
+    if (known == nullptr)
       return false;
-    const auto fused = [&] { launch(*fused_, *algorithm, operands, stream); };
+    const auto fused = [&] { launch(*fused_, known->algorithm, operands, stream); };
     const auto apart = [&] { run_apart(shape_, a, b, bias, z, c, stream); };
     if (options_.timed && fused_->known.size() > before &&
         seconds_of(apart, stream) < seconds_of(fused, stream)) {
-      fused_->known.back().found = false;
+      known->found = false;
       return false;
     }
-    fused();
-    return true;
+    return try_launch(*fused_, *known, operands, stream);
   }
 
   [[nodiscard]] bool sums_rows() const override { return summed_.has_value(); }
@@ -190,24 +195,25 @@ class MatmulCuda final : public Matmul::Implementation {
     const Alignments alignments{alignment_of(b), alignment_of(a), alignment_of(c)};
     const Operands operands{a, b, c, 1.0F};
     const std::size_t before = summed_->known.size();
-    const auto* algorithm = algorithm_for(*summed_, alignments, operands, stream);
-    if (algorithm == nullptr)
+    auto* known = algorithm_for(*summed_, alignments, operands, stream);
+    if (known == nullptr)
       return false;
     const View apart_sums = row_sums_.view(DType::f32);
     if (options_.timed && summed_->known.size() > before) {
       const device::Buffer aside = stand_in(stream);
       const Operands trial{a, b, aside.data(), 1.0F};
-      const auto fused = [&] { launch(*summed_, *algorithm, trial, stream); };
+      const auto fused = [&] { launch(*summed_, known->algorithm, trial, stream); };
       const auto apart = [&] {
         run(a, b, nullptr, aside.data(), stream);
         bias_backward(apart_sums, ConstView(a, shape_.k * shape_.m, shape_.a), stream);
       };
       if (seconds_of(apart, stream) < seconds_of(fused, stream)) {
-        summed_->known.back().found = false;
+        known->found = false;
         return false;
       }
     }
-    launch(*summed_, *algorithm, operands, stream);
+    if (!try_launch(*summed_, *known, operands, stream))
+      return false;
     add(sums, apart_sums, stream);
     return true;
   }
@@ -234,22 +240,75 @@ class MatmulCuda final : public Matmul::Implementation {
     });
   }
 
+  [[nodiscard]] cublasStatus_t enqueue(const Way& way,
+                                       const cublasLtMatmulAlgo_t& algorithm,
+                                       const Operands& operands,
+                                       device::Stream& stream) const {
+    constexpr float alpha = 1;
+    return cublasLtMatmul(library_.handle, way.description.raw, &alpha, operands.b, first_.raw,
+                          operands.a, second_.raw, &operands.beta, operands.c, result_.raw,
+                          operands.c, result_.raw, &algorithm,
+                          device::cuda::workspace_of(stream, options_.workspace_bytes),
+                          options_.workspace_bytes, device::cuda::handle_of(stream));
+  }
+
   void launch(const Way& way,
               const cublasLtMatmulAlgo_t& algorithm,
               const Operands& operands,
               device::Stream& stream) const {
-    constexpr float alpha = 1;
-    TRIREME_CUBLASLT(cublasLtMatmul(library_.handle, way.description.raw, &alpha, operands.b,
-                                    first_.raw, operands.a, second_.raw, &operands.beta, operands.c,
-                                    result_.raw, operands.c, result_.raw, &algorithm,
-                                    device::cuda::workspace_of(stream, options_.workspace_bytes),
-                                    options_.workspace_bytes, device::cuda::handle_of(stream)));
+    if (const auto status = enqueue(way, algorithm, operands, stream);
+        status != CUBLAS_STATUS_SUCCESS)
+      throw DeviceError("cuBLASLt",
+                        description_of({alignment_of(operands.b), alignment_of(operands.a),
+                                        alignment_of(operands.c)}),
+                        words_of(status), __FILE__, __LINE__);
   }
 
-  /// The heuristics' best, `most` of them; none where cuBLASLt cannot.
+  /// Launches a product that plain_ can replace. When cuBLASLt refuses it, this way is not used
+  /// again, and the result is false.
+  bool try_launch(const Way& way,
+                  Way::Known& known,
+                  const Operands& operands,
+                  device::Stream& stream) {
+    const auto status = enqueue(way, known.algorithm, operands, stream);
+    if (status == CUBLAS_STATUS_SUCCESS)
+      return true;
+    known.found = false;
+    note_refusal(way, known.alignments, status);
+    return false;
+  }
+
+  static std::string words_of(cublasStatus_t status) {
+    return fmt::format("status {}, {}", static_cast<int>(status), cublasLtGetStatusString(status));
+  }
+
+  /// Shape, types, leading dimensions and alignments, for messages.
+  [[nodiscard]] std::string description_of(const Alignments& alignments) const {
+    const MatmulShape& s = shape_;
+    return fmt::format(
+        "matmul C[{}, {}] {}= A{}[{}, {}] B{}[{}, {}] of {} and {} into {}, leading dimensions "
+        "A {}, B {}, C {}, alignments A {}, B {}, C {} bytes",
+        s.m, s.n, s.accumulate ? "+" : "", s.a_transposed ? "^T" : "", s.m, s.k,
+        s.b_transposed ? "^T" : "", s.k, s.n, name(s.a), name(s.b), name(s.c),
+        s.a_transposed ? s.m : s.k, s.b_transposed ? s.k : s.n, s.n, alignments[1], alignments[0],
+        alignments[2]);
+  }
+
+  void note_refusal(const Way& way, const Alignments& alignments, cublasStatus_t status) const {
+    const char* what = fused_ && &way == &*fused_     ? "GELU"
+                       : summed_ && &way == &*summed_ ? "sums of rows"
+                                                      : "a bias";
+    device_.note(
+        fmt::format("cuBLASLt refuses a product with {} ({}), which is computed in two "
+                    "operations instead: {}",
+                    what, words_of(status), description_of(alignments)));
+  }
+
+  /// The heuristics' first `most` algorithms; none where cuBLASLt offers none. Any status but
+  /// success means that this way is not offered.
   [[nodiscard]] std::vector<cublasLtMatmulHeuristicResult_t> offers(const Way& way,
                                                                     const Alignments& alignments,
-                                                                    int most) const {
+                                                                    int most) {
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                    std::uint64_t{options_.workspace_bytes});
@@ -264,24 +323,29 @@ class MatmulCuda final : public Matmul::Implementation {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         library_.handle, way.description.raw, first_.raw, second_.raw, result_.raw, result_.raw,
         preference.raw, most, found.data(), &count);
-    // For a bias in a product of one row it is expected to answer INVALID_VALUE.
-    const bool row_with_bias =
-        shape_.m == 1 && &way != &plain_ && status == CUBLAS_STATUS_INVALID_VALUE;
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED && !row_with_bias)
-      TRIREME_CUBLASLT(status);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      // Products of one row take no bias: there INVALID_VALUE is the expected answer.
+      const bool expected = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                            (shape_.m == 1 && status == CUBLAS_STATUS_INVALID_VALUE);
+      if (&way == &plain_)
+        refusal_ = status;
+      else if (!expected)
+        note_refusal(way, alignments, status);
+      return {};
+    }
     found.resize(static_cast<std::size_t>(count));
     std::erase_if(found, [](const auto& offer) { return offer.state != CUBLAS_STATUS_SUCCESS; });
     return found;
   }
 
   /// Null where there is none.
-  const cublasLtMatmulAlgo_t* algorithm_for(Way& way,
-                                            const Alignments& alignments,
-                                            const Operands& operands,
-                                            device::Stream& stream) {
-    for (const Way::Known& known : way.known)
+  Way::Known* algorithm_for(Way& way,
+                            const Alignments& alignments,
+                            const Operands& operands,
+                            device::Stream& stream) {
+    for (Way::Known& known : way.known)
       if (known.alignments == alignments)
-        return known.found ? &known.algorithm : nullptr;
+        return known.found ? &known : nullptr;
     constexpr int candidates = 8;
     const auto offered = offers(way, alignments, options_.timed ? candidates : 1);
     Way::Known& known = way.known.emplace_back(Way::Known{alignments, {}, !offered.empty()});
@@ -289,7 +353,7 @@ class MatmulCuda final : public Matmul::Implementation {
       return nullptr;
     known.algorithm =
         offered[offered.size() > 1 ? fastest(way, offered, operands, stream) : 0].algo;
-    return &known.algorithm;
+    return &known;
   }
 
   /// By the GPU's clock.
@@ -332,7 +396,9 @@ class MatmulCuda final : public Matmul::Implementation {
 
   const MatmulShape shape_;
   const ProductOptions options_;
+  device::Device& device_;
   Library& library_;
+  cublasStatus_t refusal_ = CUBLAS_STATUS_NOT_SUPPORTED;  // of plain_ by the heuristics
   Layout first_, second_, result_;
   Way plain_;
   std::optional<Way> biased_;  // with the bias, where its dtype allows it
