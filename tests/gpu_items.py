@@ -4,6 +4,7 @@
 The order of table() is the order in which items run. SWITCHES, SIZES and RUNGS are lists that are meant to be edited.
 """
 import glob
+import math
 import os
 import re
 import shutil
@@ -145,7 +146,8 @@ def agrees_with(other, within):
         mine, theirs = losses(session, item.name), losses(session, other)
         if not mine[0] or mine[1] != theirs[1] or [step for step, _ in mine[0]] != [step for step, _ in theirs[0]]:
             raise Failure(f"no losses of {item.name} and {other} to compare")
-        worst = max(abs(a - b) for (_, a), (_, b) in zip(mine[0], theirs[0]))
+        differences = [abs(a - b) for (_, a), (_, b) in zip(mine[0], theirs[0])]
+        worst = max(differences, key=lambda difference: (math.isnan(difference), difference))
         said = f"{len(mine[0])} losses ({mine[1]}) differ by {worst:.3g} at most from those of {other}; allowed: {within:g}"
         if not worst <= within:
             raise Failure(said)
@@ -157,8 +159,8 @@ def speed_row(session, item, size):
     """Appends the median speed after the warm-up to speed.txt."""
     text = read(session, item.name)
     steps = logged_losses(text)
-    if not steps:
-        raise Failure("no step was logged")
+    if not steps or not math.isfinite(steps[-1][1]):
+        raise Failure("no step was logged, or the loss is not finite")
     run = os.path.join(session.scratch, "runs", item.name)
     told = session.ask([*session.place.trireme, "speed", run, "--warmup", str(steps[-1][0] // 4)])
     row = re.search(r" (\d+) by \d+ x (\d+) +(\d+) +(\d+) to (\d+) .* ([0-9.]+ [KMGT]?i?B)\s*$", told, re.MULTILINE)

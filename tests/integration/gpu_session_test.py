@@ -114,8 +114,8 @@ class GpuSessionFailures(SessionTest):
     def test_the_first_key_that_helps_is_used_afterwards(self):
         code, verdicts = self.session("first", "gpt2-124m*", NEEDS="gpu.graphs=false")
         self.assertEqual(code, 1, self.done.stdout)
-        expected = {"smoke": "FAILED", "smoke-try-again": "FAILED", "smoke-try-fp32": "FAILED", "smoke-try-without-graphs": "passed", "gpt2-124m": "passed",
-                    "gpt2-124m-own-attention": "skipped"}
+        expected = {"smoke": "FAILED", "smoke-try-again": "FAILED", "smoke-try-fp32": "FAILED", "smoke-try-without-graphs": "passed",
+                    "gpt2-124m": "passed", "gpt2-124m-own-attention": "skipped"}
         self.assertEqual({name: verdicts[name] for name in expected}, expected)
         self.assertNotIn("smoke-try-gelu-apart", verdicts)
         self.assertIn("all later runs have gpu.graphs=false", self.read("results.txt"))
@@ -156,7 +156,8 @@ class GpuSessionFailures(SessionTest):
         self.assertEqual(self.session("first", "gpt2-124m", "--minutes", "0.01")[0], 75)
 
     def test_a_signal_ends_the_items(self):
-        with subprocess.Popen(self.words("first", "gpt2-124m"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        words = self.words("first", "gpt2-124m")
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               env=self.environment(HANGS="gpt2-124m")) as running:
             until = time.monotonic() + 60
             while "waits for ever" not in self.read("log.txt") and time.monotonic() < until:
