@@ -8,10 +8,13 @@
 
 #include "base/error.hpp"
 
+#include "cli/verb.hpp"
+
 namespace trireme::cli {
 
 void expect_new_file(const std::string& path) {
-  if (!path.empty() && std::filesystem::exists(std::filesystem::symlink_status(path)))
+  if (!path.empty() && path != "-" &&
+      std::filesystem::exists(std::filesystem::symlink_status(path)))
     throw UserError(Place{path, 0, 0}, "this file exists already; it is not overwritten");
 }
 
@@ -26,6 +29,12 @@ void write_new_file(const std::string& path, const std::string& text) {
   if (!written || !closed)
     throw StorageError("file system", "write " + path, std::strerror(written ? errno : reason),
                        __FILE__, __LINE__);
+}
+
+void give_result(const std::string& text, const std::string& path, const std::string& json) {
+  print(path == "-" ? json : text);
+  if (!path.empty() && path != "-")
+    write_new_file(path, json);
 }
 
 }  // namespace trireme::cli

@@ -44,7 +44,9 @@ void add_ranks(CLI::App& command, int& ranks) {
 }
 
 void add_json(CLI::App& command, std::string& path) {
-  command.add_option("--json", path, "Write the rows into this new file as well");
+  command.add_option(
+      "--json", path,
+      "Also write the result to this new file as JSON; - prints the JSON instead of the text");
 }
 
 deck::Circumstances circumstances_of(int ranks, int hosts) {

@@ -63,8 +63,11 @@ std::string plan_command(const std::string& deck_path,
   if (!output.machine_path.empty())
     scaling = scaling_of(deck, deck::read_machine(output.machine_path), output.scaling_ranks,
                          circumstances.hosts);
+  const std::string json = plan_json(plan, scaling ? scaling_json(*scaling) : "");
+  if (output.json_path == "-")
+    return json;
   if (!output.json_path.empty())
-    write_new_file(output.json_path, plan_json(plan, scaling ? scaling_json(*scaling) : ""));
+    write_new_file(output.json_path, json);
   const std::string recompute = recompute_text(deck, plan);
   return plan_text(plan) + "\n" +
          memory_note(deck, plan,

@@ -52,6 +52,9 @@ expect 0 '50 steps' '' check "$source/input/quickstart.yaml" run.steps=50 "data.
 expect 0 'wte.weight' '' plan "$source/input/quickstart.yaml" --ranks 3 --json plan.json
 expect 2 '' 'plan.json: error: this file exists already' plan "$source/input/quickstart.yaml" --json plan.json
 expect 3 '' 'file system: write no/plan.json failed' plan "$source/input/quickstart.yaml" --json no/plan.json
+expect 0 '{' '' plan "$source/input/quickstart.yaml" --json -
+[ ! -e ./- ] || { echo 'plan --json - has written a file'; failures=$((failures + 1)); }
+expect 0 '"rows"' '' bench pool --bytes 64 --repetitions 1 --json -
 expect 0 'optimizer.schedule.kind' '' help deck
 expect 0 'default cosine' '' help deck optimizer.schedule.kind
 expect 0 'a run on 4096 ranks needs another batch' '' plan "$source/input/gpt2-124m.yaml" --ranks 4096

@@ -216,7 +216,7 @@ class Programs(OthersTest):
             shutil.rmtree(self.path(f"out{number}"))
         run = self.alone("sample", self.path("run"), "--tokens", "2")
         self.assertEqual(run.code, 0, run)
-        run = self.alone("checkpoints", self.path("run"), "--verify", "--json")
+        run = self.alone("checkpoints", self.path("run"), "--verify", "--json", "-")
         self.assertEqual(run.code, 0, run)
         self.assertNotIn("damaged", {one["state"] for one in json.loads(run.out)["checkpoints"]})
         self.stop(running)

@@ -178,7 +178,7 @@ class Checkpoints(TrainingTest):
 
     def test_lists_and_verifies(self):
         self.train_well("checkpoint.every_steps=3", "checkpoint.keep_every=6", "checkpoint.keep=0", ranks=2)
-        done = self.listing("--json", "--verify")
+        done = self.listing("--json", "-", "--verify")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = json.loads(done.stdout)["checkpoints"]
         self.assertEqual([row["step"] for row in rows], [3, 6, 9, 12])
@@ -204,7 +204,7 @@ class Checkpoints(TrainingTest):
         running = self.popen(*ENDLESS[:2], "checkpoint.every_steps=5", "checkpoint.keep=2", ranks=2)
         self.wait_for_line(running, "checkpoints/step-00000040 ")
         for _ in range(5):
-            done = self.listing("--verify", "--json")
+            done = self.listing("--verify", "--json", "-")
             self.assertEqual(done.returncode, 0, done)
             json.loads(done.stdout)
         running.send_signal(STOP_SIGNAL)

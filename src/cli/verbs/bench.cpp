@@ -42,11 +42,9 @@ struct Report {
   ExitCode code = ExitCode::done;
 };
 
-/// Prints, and writes the file; on one rank.
+/// On one rank.
 ExitCode give(const Report& report, const std::string& path) {
-  print(report.table);
-  if (!path.empty())
-    write_new_file(path, report.json);
+  give_result(report.table, path, report.json);
   return ExitCode::done;
 }
 

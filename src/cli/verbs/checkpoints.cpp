@@ -6,6 +6,8 @@
 
 #include "base/error_line.hpp"
 
+#include "cli/new_file.hpp"
+#include "cli/options.hpp"
 #include "cli/verbs/declarations.hpp"
 #include "report/checkpoint_table.hpp"
 
@@ -14,17 +16,19 @@ namespace trireme::cli {
 Action declare_checkpoints(CLI::App& command) {
   struct Asked {
     std::string run_directory;
-    bool json = false, verify = false;
+    std::string json;
+    bool verify = false;
   };
   const auto asked = std::make_shared<Asked>();
   command.add_option("RUN_DIR", asked->run_directory, "The run's directory")->required();
-  command.add_flag("--json", asked->json, "Print JSON, for programs");
+  add_json(command, asked->json);
   command.add_flag("--verify", asked->verify,
                    "Read every byte against its hash; exit code 2 when one is damaged, 3 when one "
                    "cannot be read");
   return [asked](Arguments) {
+    expect_new_file(asked->json);
     const auto table = report::checkpoint_table(asked->run_directory, asked->verify);
-    print(asked->json ? report::checkpoint_json(table) : report::checkpoint_text(table));
+    give_result(report::checkpoint_text(table), asked->json, report::checkpoint_json(table));
     for (const std::string& line : report::damage_lines(table))
       error_line("{}: {}", asked->verify ? "error" : "warning", line);
     return asked->verify ? report::checkpoint_verdict(table) : ExitCode::done;

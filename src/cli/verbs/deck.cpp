@@ -58,8 +58,7 @@ Action declare_plan(CLI::App& command) {
   command
       .add_option("--hosts", asked->hosts, "Hosts that they will be on, consecutive ranks together")
       ->check(CLI::Range(1, 1 << 20));
-  command.add_option("--json", asked->output.json_path,
-                     "Write the plan into this new file as well");
+  add_json(command, asked->output.json_path);
   command.add_flag("--schedule", asked->output.schedule,
                    "Draw the learning rate over the run as well");
   return [asked](Arguments) {

@@ -37,9 +37,7 @@ Action declare_doctor(CLI::App& command) {
       comm::on_first_rank(world, [&] { expect_new_file(asked->json); });
       const doctor::Report report = doctor::examine(world, asked->request);
       comm::on_first_rank(world, [&] {
-        print(doctor::report_text(report));
-        if (!asked->json.empty())
-          write_new_file(asked->json, doctor::report_json(report));
+        give_result(doctor::report_text(report), asked->json, doctor::report_json(report));
         for (const doctor::Problem& problem : report.problems)
           error_line("error: {}", doctor::problem_text(problem));
       });

@@ -41,9 +41,8 @@ ExitCode evaluate(comm::World& world, const EvaluateWords& asked) {
   Log log(false, fmt::format("rank {} {}", world.rank(), world.host()));
   const inference::Evaluated evaluated = inference::evaluate_run(r, world, log);
   comm::on_first_rank(world, [&] {
-    print(inference::evaluation_table(evaluated));
-    if (!asked.json.empty())
-      write_new_file(asked.json, inference::evaluation_json(evaluated));
+    give_result(inference::evaluation_table(evaluated), asked.json,
+                inference::evaluation_json(evaluated));
   });
   return ExitCode::done;
 }
@@ -71,7 +70,7 @@ Action declare_evaluate(CLI::App& command) {
              [&request](const auto& chosen) { request.data.format = chosen.back(); })
       ->expected(1)
       ->needs(choice);
-  command.add_option("--json", asked->json, "Write the numbers into this new file as well");
+  add_json(command, asked->json);
   return [asked](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) { return evaluate(world, *asked); });
   };

@@ -30,16 +30,14 @@ Action declare_find_rate(CLI::App& command) {
       .add_option("--stop-above", sweep.multiple,
                   "End when the smoothed loss is so many times its minimum")
       ->check(CLI::Range(1.01, 1e9));
-  command.add_option("--json", asked->json, "Write the curve into this new file as well");
+  add_json(command, asked->json);
   return [asked](Arguments arguments) {
     return under_mpi(arguments, [&](comm::World& world) {
       return with_deck(world, asked->deck, [&](const session::Job& job, Log& log) {
         comm::on_first_rank(world, [&] { expect_new_file(asked->json); });
         const tune::RateCurve curve = tune::find_rate(job, world, log, asked->sweep);
         comm::on_first_rank(world, [&] {
-          if (!asked->json.empty())
-            write_new_file(asked->json, tune::rate_json(curve));
-          print(tune::rate_table(curve));
+          give_result(tune::rate_table(curve), asked->json, tune::rate_json(curve));
         });
         return ExitCode::done;
       });

@@ -148,8 +148,7 @@ ExitCode sample(comm::World& world, const SampleWords& asked) {
   comm::expect_agreement(world, facts_of(asked));
   inference::SampleRequest request = asked.request;
   comm::on_first_rank(world, [&] {
-    if (asked.json != "-")
-      expect_new_file(asked.json);
+    expect_new_file(asked.json);
     request.prompts = asked.prompts.empty() ? std::vector<std::string>{asked.prompt}
                                             : read_prompts(asked.prompts, asked.field);
   });

@@ -55,9 +55,7 @@ void expect_writable(const Asked& asked, const SharedDeck& shared) {
 }
 
 void give(const Asked& asked, const SharedDeck& shared, const tune::Tuning& tuning) {
-  print(tune::tuning_table(tuning));
-  if (!asked.json.empty())
-    write_new_file(asked.json, tune::tuning_json(tuning));
+  give_result(tune::tuning_table(tuning), asked.json, tune::tuning_json(tuning));
   if (asked.output.empty())
     return;
   const auto text = tune::tuned_deck(tuning, shared.bytes, {build_text(), asked.deck.overrides});
@@ -81,7 +79,7 @@ Action declare_tune(CLI::App& command) {
                   "GiB that a rank may take; its part of what the hosts have free, unless given")
       ->check(CLI::Range(1e-6, 1e6));
   command.add_flag("--same-bits", asked->request.same_bits, "Leave out what may round otherwise");
-  command.add_option("--json", asked->json, "Write what was measured into this new file as well");
+  add_json(command, asked->json);
   return [asked](Arguments arguments) {
     asked->request.memory_bytes = static_cast<std::int64_t>(asked->gib * 0x1p30);
     return under_mpi(arguments, [&](comm::World& world) {
