@@ -183,7 +183,7 @@ class GpuSession(SessionTest):
         self.assertEqual(code, 0, self.done.stdout)
         self.assertEqual(sorted(verdicts), sorted(self.listed(stage)))
         for line in re.findall(r"^.* skipped .*$", self.read("results.txt"), re.MULTILINE):
-            self.assertRegex(line, "PyTorch cannot be imported|this build has no key gpu\\.")
+            self.assertRegex(line, "PyTorch cannot be imported")
         self.assertLessEqual(len(os.listdir(self.out)), 8)
         return verdicts
 
