@@ -51,8 +51,7 @@ struct GpuConfig {
   Or<bool> graphs;
 
   [[nodiscard]] ops::AttentionOptions attention_options() const {
-    return {.deterministic = deterministic_attention,
-            .kernels = attention};
+    return {.deterministic = deterministic_attention, .kernels = attention};
   }
 
   /// The workspace on a GPU with `memory_bytes` of memory.

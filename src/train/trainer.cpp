@@ -27,6 +27,7 @@
 
 #include "train/epochs.hpp"
 #include "train/evaluation_sets.hpp"
+#include "train/finished_run.hpp"
 #include "train/journal.hpp"
 #include "train/noise_scale.hpp"
 #include "train/opening_lines.hpp"
@@ -46,27 +47,6 @@ namespace {
 
 /// Of one rank's part of a checkpoint, until the first was measured: a busy shared file system.
 constexpr double assumed_bytes_per_s = 50e6;
-
-/// Whether the run in `path` has made all its steps: by its newest checkpoint, or by its record
-/// where the deck asks for no checkpoints.
-bool is_finished(const session::Job& job, const std::string& path) {
-  if (const auto newest = record::newest_checkpoint(path); newest && newest->step >= job.run.steps)
-    return true;
-  return !job.checkpoint.regular() &&
-         record::look_at_run_file(path + "/run.h5").last_step.value_or(0) >= job.run.steps;
-}
-
-/// The run directory, or the first of DIRECTORY-2, DIRECTORY-3, … that is not finished, when the
-/// deck asks for a new run then.
-std::string choose_directory(const session::Job& job, comm::World& world) {
-  std::string path = job.run.directory;
-  comm::on_first_rank(world, [&] {
-    if (job.run.when_finished == session::WhenFinished::renew)
-      for (int number = 2; is_finished(job, path); ++number)
-        path = fmt::format("{}-{}", job.run.directory, number);
-  });
-  return world.broadcast(std::move(path), 0);
-}
 
 /// Two runs in one directory would overwrite each other's files.
 void warn_unlocked(const record::RunDirectory& directory, Log& log) {

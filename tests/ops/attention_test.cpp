@@ -537,41 +537,6 @@ TEST_P(AttentionTest, CountsTheCausalHalf) {
 
 TRIREME_ON_BACKENDS(AttentionTest);
 
-TEST(AttentionOnGpu, EstimatesItsScratch) {
-  // 2 x 4 heads: 65 sums each; 65 positions are two tiles of 64, so dP is 128 x 128.
-  const std::size_t sums = 4U * 8 * 65, plan = Attention::cudnn_plan_bytes;
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::f32}), sums);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::bf16}),
-            sums + 2U * 8 * 128 * 128 + 2 * plan);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::bf16, true}), sums + plan);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 33, DType::bf16}), sums);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::bf16}, {.deterministic = false}),
-            sums + 4U * 8 * 65 * 32 + 2 * plan);
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 4, 32, DType::bf16},
-                                         {.kernels = ops::AttentionKernels::own}),
-            sums);
-  // cuDNN's front end would place the plan's workspace at 3 x 65 x 4 bytes, a multiple of 4 only.
-  EXPECT_EQ(Attention::gpu_scratch_bytes({2, 65, 3, 32, DType::bf16}), 4U * 6 * 65);
-}
-
-/// cuDNN below 9.16 pads what is no multiple of 128; what it does not compute is not padded.
-TEST(AttentionOnGpu, IsCapturedWhereCudnnCopiesNothing) {
-  const ops::AttentionShape padded{
-      .batch = 2, .time = 100, .heads = 2, .head_channels = 64, .dtype = DType::bf16};
-  EXPECT_FALSE(ops::may_be_captured(padded, 90100));
-  EXPECT_FALSE(ops::may_be_captured(padded, 91501));
-  EXPECT_TRUE(ops::may_be_captured(padded, 91600));
-  auto other = padded;
-  other.time = 128;
-  EXPECT_TRUE(ops::may_be_captured(other, 90100));
-  other = padded;
-  other.dtype = DType::f32;
-  EXPECT_TRUE(ops::may_be_captured(other, 90100));
-  other = padded;
-  other.drops = true;
-  EXPECT_TRUE(ops::may_be_captured(other, 90100));
-}
-
 TEST(AttentionReference, BackwardIsTheGradientOfForward) {
   for (const float rate : {0.0F, 0.4F}) {
     const std::uint64_t first_sample = 8;
