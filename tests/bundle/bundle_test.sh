@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Packs the build with its tests, at a level that takes a quarter of the default's time and an eighth more bytes. Bundle and source
-# together are to fit a transfer of 64 MiB even so.
+# Packs the build with its tests. Bundle and source together are to fit a transfer of 64 MiB.
 # Unpacks it elsewhere, and trains the quickstart's deck on two ranks from there, in a root directory that holds bash, the C library and
 # nothing else of this system (and, for a build with CUDA, CUDA's libraries, where a Python environment has them).
 #   usage: bundle_test.sh SOURCE_DIR BUILD_DIR     exit code 77: skipped, this user may not make a root directory
@@ -26,7 +25,7 @@ if [ "$build" != "$source/build" ]; then
 fi
 scratch=$(mktemp -d)
 mount -t tmpfs none "$scratch" # nothing to clean up when the name space goes
-said=$(XZ_LEVEL=-2 bash "$source/jobs/bundle.sh" --tests "$scratch/bundle.tar.xz" 2>&1) || {
+said=$(bash "$source/jobs/bundle.sh" --tests "$scratch/bundle.tar.xz" 2>&1) || {
   echo "$said"
   [[ $said == "error: no plugins in "* && ! -e $scratch/bundle.tar.xz ]] || exit 1
   echo "skipped: jobs/bundle.sh supports Open MPI 4 only"
@@ -114,7 +113,7 @@ inside "'$folder/run.sh' --version"
 for test in $packed; do
   inside "'$folder/run.sh' --exec '$folder/tests/bin/$test' --gtest_list_tests >/dev/null"
 done
-inside "'$folder/run.sh' check '$folder/input/quickstart.yaml' --ranks 2"
+inside "'$folder/run.sh' check '$folder/input/quickstart.yaml' 'data.train.text=[$folder/text]' --ranks 2"
 inside "'$folder/run.sh' -n 2 '$folder/input/quickstart.yaml' run.steps=4 optimizer.schedule.warmup_steps=1 run.threads=1 run.device=cpu evaluate.every_steps=2 \
   'data.train.text=[$folder/text]' run.directory=/tmp/run"
 [ -s "$root/tmp/run/run.h5" ]
