@@ -30,9 +30,25 @@ def _plot(options):
 
 
 def _export(options):
+    if options.follow:
+        return _follow(options)
     run = RunFile(options.run)
     for path in export(run, options.format, options.output or os.path.dirname(run.path) or "."):
         print(path)
+
+
+def _follow(options):
+    from .follow import FORMATS as LIVE
+    from .follow import follow
+
+    if options.format not in LIVE:
+        raise RunFileError("--follow writes csv or tensorboard. A run with record.also: [jsonl] writes JSON lines without it")
+    if not options.every > 0 or not options.patience >= 0:
+        raise RunFileError("--every and --patience must be positive numbers of seconds")
+    try:
+        follow(options.run, options.format, options.output, options.every, options.patience)
+    except KeyboardInterrupt:
+        print()
 
 
 def _rates(options):
@@ -134,6 +150,13 @@ def _several(paths):
     return runs
 
 
+def _add_pace(verb):
+    """Options of the verbs that follow a run."""
+    verb.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look; default: %(default)s")
+    verb.add_argument("--patience", type=float, default=900.0, metavar="SECONDS",
+                      help="a run on another host that writes nothing for this long counts as ended; default: %(default)s")
+
+
 def _add_verbs_of_one_run(verbs):
     summary = verbs.add_parser("summary", help="print the table of a run")
     summary.add_argument("run", metavar="RUN", help=RUN_HELP)
@@ -142,10 +165,13 @@ def _add_verbs_of_one_run(verbs):
     plot.add_argument("run", metavar="RUN", help=RUN_HELP)
     plot.add_argument("-o", "--output", metavar="FILE", help="PNG, PDF or SVG; default: run.png beside run.h5")
     plot.set_defaults(call=_plot)
-    rows = verbs.add_parser("export", help="the rows of a run for other programs, as record.also writes them")
+    rows = verbs.add_parser("export", help="write the rows of a run for other programs: JSON lines, CSV, TensorBoard")
     rows.add_argument("run", metavar="RUN", help=RUN_HELP)
     rows.add_argument("--format", required=True, choices=FORMATS, help="of the files")
     rows.add_argument("-o", "--output", metavar="DIR", help="where they go; default: beside run.h5")
+    rows.add_argument("--follow", action="store_true",
+                      help="csv and tensorboard: read steps.jsonl of a run in progress (record.also: [jsonl]) and write its rows until it ends")
+    _add_pace(rows)
     rows.set_defaults(call=_export)
     rates = verbs.add_parser("rates", help="draw what `trireme find-rate --json FILE` wrote")
     rates.add_argument("file", metavar="FILE", help="the JSON file")
@@ -169,9 +195,7 @@ def _add_verbs_of_one_run(verbs):
     live = verbs.add_parser("watch", help="follow a run in progress: step, loss, speed, remaining time, validation, checkpoint")
     live.add_argument("run", metavar="RUN", help=RUN_HELP)
     live.add_argument("--once", action="store_true", help="show it once and end")
-    live.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look; default: %(default)s")
-    live.add_argument("--patience", type=float, default=900.0, metavar="SECONDS",
-                      help="a run on another host that writes nothing for so long counts as ended; default: %(default)s")
+    _add_pace(live)
     live.set_defaults(call=_watch)
 
 

@@ -1,6 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorBoard event files without TensorBoard: the records that src/record/also/event_file.hpp describes."""
+"""TensorBoard event files without TensorBoard. Neither TensorFlow nor a library for Protocol Buffers is needed to write them.
 
+    frame    u64 length, u32 masked CRC-32C of these 8 bytes, the data, u32 masked CRC-32C of the data; little-endian
+    Event    1 wall_time (double), 2 step (varint), 3 file_version (string), 5 summary (message), 7 session_log (message: 1 status,
+             START is 1)
+    Summary  1 value, repeated: 1 tag (string), 2 simple_value (float)
+
+Source: tensorflow tsl/lib/io/record_writer.h and tensorboard compat/proto/event.proto and summary.proto (the layout, not the code);
+RFC 3720 appendix B.4 (CRC-32C).
+"""
+
+import math
 import struct
 
 VERSION = b"brain.Event:2"
@@ -54,7 +64,19 @@ def version_event(wall_time):
     return framed(b"\x09" + struct.pack("<d", wall_time) + _bytes_field(3, VERSION))
 
 
+def restart_event(wall_time, step):
+    """Makes a reader forget the values of this step and later ones that come before it, in this file or an earlier one."""
+    return framed(b"\x09" + struct.pack("<d", wall_time) + b"\x10" + _varint(step) + _bytes_field(7, b"\x08\x01"))
+
+
+def _float32(value):
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
 def scalars_event(wall_time, step, scalars):
     """`scalars`: pairs of tag and value, which is kept as a 32-bit float."""
-    values = b"".join(_bytes_field(1, _bytes_field(1, tag.encode()) + b"\x15" + struct.pack("<f", value)) for tag, value in scalars)
+    values = b"".join(_bytes_field(1, _bytes_field(1, tag.encode()) + b"\x15" + _float32(value)) for tag, value in scalars)
     return framed(b"\x09" + struct.pack("<d", wall_time) + b"\x10" + _varint(step) + _bytes_field(5, values))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of run.h5 for other programs: the files that a run with `record.also` writes while it goes on.
+"""Rows of run.h5 for other programs, as JSON lines, CSV or TensorBoard event files. follow.py writes the last two during a run.
 
-steps.jsonl, validation.jsonl, steps.csv and validation.csv have the same bytes as the run's (src/record/also/row_text.hpp says how
-numbers are written). Event files have the same steps, tags and values; their times are the start of the session plus the seconds of
+steps.jsonl and validation.jsonl have the same bytes as those of a run with `record.also: [jsonl]` (src/record/also/row_text.hpp says
+how numbers are written), and CSV has the same numbers, with nan, inf and -inf. The times of event files are the start of the session plus the seconds of
 its steps, because run.h5 does not hold the time of each row.
 """
 

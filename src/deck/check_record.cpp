@@ -5,9 +5,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "base/text.hpp"
 
 #include "deck/check.hpp"
 
@@ -51,22 +48,23 @@ void milestones_are_saved(const Deck& deck, std::vector<Diagnostic>& findings) {
            fmt::format("{} does not divide checkpoint.keep_every = {}", every, kept));
 }
 
+/// The only value of record.also is jsonl. CSV and TensorBoard are made by postproc.
 void copies_are_known(const Deck& deck, std::vector<Diagnostic>& findings) {
   static constexpr const char* path = "record.also";
-  std::vector<std::string> known, seen;
-  for (const auto& [format, name] : EnumNames<trireme::record::AlsoFormat>::table)
-    known.emplace_back(name);
+  const auto say = [&](const std::string& text) {
+    findings.push_back({deck.places.of(path), path, text});
+  };
+  std::vector<std::string> seen;
   for (const std::string& word : deck.config.record.also) {
-    const auto say = [&](const std::string& text) {
-      findings.push_back({deck.places.of(path), path, text});
-    };
-    if (std::ranges::find(known, word) == known.end()) {
-      const auto near = nearest(word, known);
-      say(fmt::format("{:?} is not one of {}{}", word, fmt::join(known, ", "),
-                      near ? fmt::format("; did you mean {}?", *near) : ""));
-    } else if (std::ranges::find(seen, word) != seen.end()) {
-      say(word + " is named twice");
-    }
+    if (std::ranges::find(seen, word) != seen.end())
+      say(fmt::format("{} is named twice", word));
+    else if (word == "csv" || word == "tensorboard")
+      say(
+          fmt::format("{0} is not a value. Use record.also: [jsonl], and run `trireme-postproc "
+                      "export RUN_DIR --format {0} --follow` during the run",
+                      word));
+    else if (word != "jsonl")
+      say(fmt::format("{:?} is not a value. The only one is jsonl", word));
     seen.push_back(word);
   }
 }

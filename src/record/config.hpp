@@ -4,15 +4,11 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/key.hpp"
 
 namespace trireme::record {
-
-/// A copy of the rows beside run.h5 (also/also_files.hpp).
-enum class AlsoFormat : std::uint8_t { jsonl, csv, tensorboard };
 
 struct RecordConfig {
   std::int64_t every_steps = 1;
@@ -20,6 +16,10 @@ struct RecordConfig {
   std::int64_t span_ranks = 8;
   std::int64_t span_megabytes = 256;
   std::vector<std::string> also = {};
+
+  /// Whether the run also writes its rows as JSON lines (also/also_files.hpp). The deck's check
+  /// refuses other words than jsonl.
+  [[nodiscard]] bool json_lines() const { return !also.empty(); }
 };
 
 struct CheckpointConfig {
@@ -54,9 +54,9 @@ void describe(V& v, RecordConfig& c) {
      .min = 1,
      .max = 1 << 20});
   v("also", c.also,
-    {.help = "Copies of the rows of /steps and /validation, written during the run: jsonl "
-             "(steps.jsonl, validation.jsonl), csv (steps.csv, validation.csv), tensorboard (event "
-             "files in tensorboard/). run.h5 stays the record."});
+    {.help = "Write the rows of /steps and /validation to other files as well, during the run. The "
+             "only format is jsonl: steps.jsonl and validation.jsonl. `trireme-postproc export "
+             "RUN_DIR --format csv --follow` (or tensorboard) turns them into other formats."});
 }
 
 template <class V>
@@ -87,28 +87,6 @@ void describe(V& v, CheckpointConfig& c) {
   v("directory", c.directory,
     {.help = "Where checkpoints lie; run.directory/checkpoints then is a link to it. Empty: in "
              "run.directory/checkpoints itself."});
-}
-
-}  // namespace trireme::record
-
-template <>
-struct trireme::EnumNames<trireme::record::AlsoFormat> {
-  using enum record::AlsoFormat;
-  static constexpr std::pair<record::AlsoFormat, const char*> table[] = {
-      {jsonl, "jsonl"}, {csv, "csv"}, {tensorboard, "tensorboard"}};
-};
-
-namespace trireme::record {
-
-/// In the order of the table, whatever that of the deck. Words that name none are left out: the
-/// deck's check refuses them.
-inline std::vector<AlsoFormat> also_formats(const RecordConfig& config) {
-  std::vector<AlsoFormat> formats;
-  for (const auto& [format, name] : EnumNames<AlsoFormat>::table)
-    for (const std::string& word : config.also)
-      if (word == name && (formats.empty() || formats.back() != format))
-        formats.push_back(format);
-  return formats;
 }
 
 }  // namespace trireme::record

@@ -89,25 +89,23 @@ record::RunFile continued(const std::string& path,
   return *std::move(file);
 }
 
-/// The copies that the deck asks for, of the same rows.
+/// Writes the same rows as JSON lines, if the deck asks for it.
 void also_write(record::RunFile& file,
                 const std::string& path,
                 std::optional<std::int64_t> resumed_step,
                 const session::Job& job,
                 Log& log) {
-  const auto formats = record::also_formats(job.record);
-  if (formats.empty())
+  if (!job.record.json_lines())
     return;
   const std::string directory = fs::path(path).parent_path().string();
   if (!resumed_step)
-    for (const record::AlsoFormat format : formats)
-      for (const std::string& name : record::also_names(format))
-        if (const std::string old = fmt::format("{}/{}", directory, name);
-            fs::exists(old) && !(fs::is_directory(old) && fs::is_empty(old)))
-          log.warning("{} is of an earlier start, and the run begins anew: it is now {}", old,
-                      record::move_aside(old, "attempt"));
+    for (const char* name : record::json_lines_names)
+      if (const std::string old = fmt::format("{}/{}", directory, name);
+          fs::is_regular_file(old))
+        log.warning("{} is of an earlier start: it is now {}", old,
+                    record::move_aside(old, "attempt"));
   std::vector<std::string> warnings;
-  file.also(std::make_unique<record::AlsoFiles>(directory, formats, file.rows(),
+  file.also(std::make_unique<record::AlsoFiles>(directory, file.rows(),
                                                 resumed_step.value_or(0) + 1, warnings));
   for (const std::string& warning : warnings) log.warning("{}", warning);
 }

@@ -6,7 +6,7 @@
 //   run.h5.attempt-1   of a start that was killed before its first checkpoint
 //   run.h5.damaged-1   beyond repair; the run goes on with a new record from its checkpoint
 //
-// The copies of record.also (record/also/also_files.hpp) begin and go on with it.
+// The JSON lines of record.also (record/also/also_files.hpp) are started or continued with it.
 #pragma once
 
 #include <cstdint>

@@ -214,9 +214,8 @@ TEST(FullDisk, OfACopyCostsTheRecordNothingAndIsReportedAtTheNextRow) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch / "run.h5", copy = scratch / "steps.jsonl";
   std::vector<std::string> warnings;
-  const std::vector<AlsoFormat> formats = {AlsoFormat::jsonl};
   RunFile file = RunFile::create(path, disk_header);
-  file.also(std::make_unique<AlsoFiles>(scratch.path(), formats, file.rows(), 1, warnings));
+  file.also(std::make_unique<AlsoFiles>(scratch.path(), file.rows(), 1, warnings));
   std::string whole;
   {
     RunWriter writer(std::move(file));
