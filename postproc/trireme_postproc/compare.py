@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs beside each other: what differs between them, and what they reached, with ratios to the first."""
 
+import functools
+
 import numpy as np
 
 from . import evaluation, timings
-from .measures import WINDOW, Spread, exposed_share, per_step, share_of_ceiling, window_before
+from .measures import WINDOW, Spread, exposed_share, per_step, share_of_ceiling, window_before, window_inside
 from .run_file import names_of
+from .step_parts import parts as parts_of_run
 from .texts import MISSING, columns_text, number, scaled
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
@@ -33,11 +36,19 @@ def losses_at_equal(runs, name):
     if end <= 0:
         return []
     rows = []
+    places = [per_step(run, name).values if per_step(run, "loss") is not None else None for run in runs]
+    shared = [one for one in places if one is not None]
+    shared = functools.reduce(np.intersect1d, shared) if shared else np.zeros(0)  # the same steps of all runs, where there are any
     for place in sorted({np.floor(end * share) for share in SHARES} - {0.0}):
         spreads = []
-        for run in runs:
-            at, loss = per_step(run, name), per_step(run, "loss")
-            spreads.append(Spread(window_before(at.values, loss.values, place, WINDOW * end), loss.unit) if loss is not None else None)
+        use_shared = len(window_inside(shared, place, WINDOW * end)) > 0
+        for run, at in zip(runs, places):
+            loss = per_step(run, "loss")
+            if loss is None:
+                spreads.append(None)
+                continue
+            chosen = np.isin(at, shared) if use_shared else np.full(len(at), True)
+            spreads.append(Spread(window_before(at[chosen], loss.values[chosen], place, WINDOW * end), loss.unit))
         rows.append(Row(f"{name} {number(int(place))}", spreads))
     return rows
 
@@ -106,12 +117,15 @@ def speeds(runs):
 
 
 def times(runs):
-    """Rows: the seconds of a step by span, mean of the recorded ranks."""
-    parts = [dict(timings.step_table(run)[1]) for run in runs]
+    """Rows: the parts of the median step by span, which add up to the last row."""
+    parts = [dict(parts_of_run(run)) for run in runs]
     labels = list(dict.fromkeys(label for one in parts for label in one if label != timings.REST))
     labels += [timings.REST] if any(timings.REST in one for one in parts) else []
-    units = [run.sample_units.get("duration_s", "") for run in runs]
-    return [Row(label, [Spread(one[label], unit) if label in one else None for one, unit in zip(parts, units)]) for label in labels]
+    rows = [Row(label, [one.get(label) for one in parts]) for label in labels]
+    if rows:
+        units = [run.sample_units.get("duration_s", "") for run in runs]
+        rows.append(Row(timings.ROOT, [Spread([sum(part.median for part in one.values())], unit) if one else None for one, unit in zip(parts, units)]))
+    return rows
 
 
 def _short(value):
@@ -132,10 +146,10 @@ def _facts(run):
     return {key: value for key, value in run.attributes.items() if key not in ("filetype", "version")}
 
 
-def _spread_lines(title, rows, names):
+def _spread_lines(title, rows, names, value="median"):
     if not rows:
         return []
-    table = [("", "run", "median", "quartiles", "values", f"ratio to {names[0]}")]
+    table = [("", "run", value, "quartiles", "values", f"ratio to {names[0]}")]
     for row in rows:
         for at, (name, spread) in enumerate(zip(names, row.spreads)):
             first = row.text if at == 0 else ""
@@ -166,6 +180,6 @@ def compare(runs):
     lines += same_losses(runs, names) + [""]
     lines += _spread_lines("evaluated at the last common step", evaluations(runs), names)
     lines += _spread_lines("speed, over the recorded steps", speeds(runs), names)
-    lines += _spread_lines("time of a step by span, mean of the recorded ranks", times(runs), names)
+    lines += _spread_lines("time of the median step by span, mean of the recorded ranks", times(runs), names, "part")
     lines.append(f"A loss is the median of the {100 * WINDOW:.0f} % of the common steps or tokens before the place.")
     return "\n".join(lines) + "\n"

@@ -4,11 +4,13 @@
 import numpy as np
 from matplotlib.ticker import EngFormatter
 
+from . import timings
 from .compare import times
 from .measures import Spread, per_step
 from .run_file import names_of
+from .smoothing import common_window, ratio_curve, smooth_curve
 from .span_looks import look_of
-from .style import DASHES, GREY, INK, SETS, STYLE, empty, expect_picture, label, plt, smooth_curve
+from .style import DASHES, GREY, INK, SETS, STYLE, empty, expect_picture, label, plt
 from .texts import number, with_unit
 
 SAME = 1e-3  # of a loss: smaller differences are drawn as none
@@ -20,18 +22,15 @@ def _look(position):
 
 
 def _curves(runs):
-    """Per run: tokens and the smoothed loss, or None."""
+    """The window of the picture, and per run: tokens, loss and its unit, or None."""
     found = []
     for run in runs:
         tokens, loss = per_step(run, "tokens"), per_step(run, "loss")
-        if tokens is None or loss is None:
-            found.append(None)
-        else:
-            found.append((*smooth_curve(tokens.values, loss.values), loss.unit))
-    return found
+        found.append((tokens.values, loss.values, loss.unit) if tokens is not None and loss is not None else None)
+    return common_window([curve[0] if curve else None for curve in found]), found
 
 
-def _losses(axes, curves, names):
+def _losses(axes, window, curves, names):
     axes.set_title("Loss (running median)")
     units = sorted({curve[2] for curve in curves if curve})
     if not units:
@@ -39,14 +38,14 @@ def _losses(axes, curves, names):
     for at, (curve, name) in enumerate(zip(curves, names)):
         if curve:
             width = {"linewidth": 4.5, "alpha": 0.45} if at == 0 else {"linewidth": 1.5}  # the first is seen below those that equal it
-            axes.plot(curve[0], curve[1], label=name, marker="o" if len(curve[0]) == 1 else None, **width, **_look(at))
+            axes.plot(*smooth_curve(*curve[:2], window), label=name, marker="o" if len(curve[0]) == 1 else None, **width, **_look(at))
     axes.set_ylabel(label("loss", ", ".join(units)))
     axes.set_xlabel("tokens")
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.legend(loc="upper right", handlelength=3)
 
 
-def _ratios(axes, curves, names):
+def _ratios(axes, window, curves, names):
     axes.set_title(f"Loss at equal tokens, over that of {names[0]}")
     first = curves[0]
     if first is None or not any(curve and curve[2] == first[2] for curve in curves[1:]):
@@ -55,12 +54,11 @@ def _ratios(axes, curves, names):
     for at, curve in enumerate(curves):
         if curve is None or curve[2] != first[2]:
             continue
-        common = (first[0] >= curve[0][0]) & (first[0] <= curve[0][-1])
-        ratio = np.interp(first[0][common], curve[0], curve[1]) / first[1][common]
+        places, ratio = ratio_curve(*curve[:2], *first[:2], window)
         most = max(most, float(np.max(np.abs(ratio - 1), initial=0.0)))
-        axes.plot(first[0][common], ratio, linewidth=1.0 if at == 0 else 1.6, marker="o" if common.sum() == 1 else None, **_look(at))
+        axes.plot(places, ratio, linewidth=1.0 if at == 0 else 1.6, marker="o" if len(places) == 1 else None, **_look(at))
     axes.set_xlabel("tokens")
-    axes.set_ylabel("ratio")
+    axes.set_ylabel("ratio, running median")
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.ticklabel_format(axis="y", useOffset=False)
     if most < SAME:  # differences of rounding are no curves to look at
@@ -104,8 +102,8 @@ def _speeds(axes, runs, names):
 
 
 def _times(axes, runs, names):
-    axes.set_title("Time of a step by span: medians of the steps")
-    rows = times(runs)
+    axes.set_title("Time of the median step by span")
+    rows = [row for row in times(runs) if row.text != timings.ROOT]
     units = sorted({spread.unit for row in rows for spread in row.spreads if spread is not None})
     if len(units) != 1:
         return empty(axes, "no spans recorded" if not units else "different units")
@@ -131,13 +129,13 @@ def plot_compare(runs, output):
     """Writes the picture; its kind follows from the name's ending."""
     expect_picture(output)
     names = names_of(runs)
-    curves = _curves(runs)
+    window, curves = _curves(runs)
     with plt.rc_context({**STYLE, "figure.constrained_layout.w_pad": 0.12, "figure.constrained_layout.h_pad": 0.12}):
         lower = 1.0 + 0.34 * max(3, len(runs))
         figure = plt.figure(figsize=(13, 4.4 + lower), dpi=130, layout="constrained")
         grid = figure.add_gridspec(2, 2, height_ratios=(4.4, lower))
-        _losses(figure.add_subplot(grid[0, 0]), curves, names)
-        _ratios(figure.add_subplot(grid[0, 1]), curves, names)
+        _losses(figure.add_subplot(grid[0, 0]), window, curves, names)
+        _ratios(figure.add_subplot(grid[0, 1]), window, curves, names)
         _speeds(figure.add_subplot(grid[1, 0]), runs, names)
         _times(figure.add_subplot(grid[1, 1]), runs, names)
         try:

@@ -59,6 +59,11 @@ def share_of_ceiling(run):
     return Column(100 * speed.values / ranks / ceiling, "%")
 
 
+def window_inside(places, place, width):
+    """The places in (place - width, place]."""
+    return places[(places > place - width) & (places <= place)]
+
+
 def window_before(places, values, place, width):
     """The values at places in (place - width, place], or the last one before when there are none."""
     chosen = (places > place - width) & (places <= place)

@@ -8,8 +8,9 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 
 from . import timings
 from .plot_measured import added_rows
+from .smoothing import common_window, smooth_curve
 from .span_looks import look_of
-from .style import BLUE, FEWEST_SMOOTHED, GREEN, GREY, INK, ORANGE, RED, STYLE, empty, expect_picture, label, plt, smooth_curve
+from .style import BLUE, FEWEST_SMOOTHED, GREEN, GREY, INK, ORANGE, RED, STYLE, empty, expect_picture, label, plt
 from .texts import number
 
 MOST_BARS = 80
@@ -37,7 +38,7 @@ def _series(axes, run, name, colour, title, noun):
     marker = "o" if len(y) == 1 else None
     if len(y) >= FEWEST_SMOOTHED and name != "learning_rate":
         axes.plot(x, y, color=colour, alpha=0.3, linewidth=0.8)
-        x, y = smooth_curve(x, y)
+        x, y = smooth_curve(x, y, common_window([x]))
     axes.plot(x, y, color=colour, linewidth=1.8, marker=marker, label="training")
     return True
 

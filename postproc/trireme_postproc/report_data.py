@@ -7,9 +7,9 @@ import numpy as np
 
 from . import evaluation, timeline, timings
 from .measures import exposed_share, per_step
-from .run_file import Column
+from .smoothing import common_window, smooth_curve
 from .span_looks import legend_text, look_of
-from .style import FEWEST_SMOOTHED, RED, SETS, group_size, groups, label, smooth_curve
+from .style import RED, SETS, groups, label
 from .texts import number
 from .timeline_picture import rows_of, window
 
@@ -40,17 +40,16 @@ def _look(position):
     return {"colour": SETS[position % len(SETS)], "dash": DASHES[position // len(SETS) % len(DASHES)]}
 
 
-def _of_steps(run, column, name, look, smoothed=True):
-    """A column of /steps: single steps, faintly, and a running median; short ones as they are."""
+def _of_steps(run, column, name, look, window, smoothed=True):
+    """A column of /steps: single steps, faintly, and a running median; as they are where the window has no width."""
     steps = per_step(run, "step")
     if column is None or steps is None:
         return []
-    size = group_size(len(column))
-    places, values = groups(steps.values, size), groups(column.values, size)
-    if not smoothed or len(values) < FEWEST_SMOOTHED:
+    places, values = groups(steps.values, window.size), groups(column.values, window.size)
+    if not smoothed or window.half <= 0:
         return [_curve(name, run, places, values, column.unit, look, marks=len(values) == 1)]
     return [_curve(name, run, places, values, column.unit, look, faint=True),
-            _curve(name, run, *smooth_curve(steps.values, column.values), column.unit, look)]
+            _curve(name, run, *smooth_curve(steps.values, column.values, window), column.unit, look)]
 
 
 def _chart(title, noun, curves, zero=False):
@@ -64,11 +63,11 @@ def _chart(title, noun, curves, zero=False):
     return {"title": title, "y": label(noun, ", ".join(units)), "series": curves, "axes": axes, "zero": zero, "note": ""}
 
 
-def _losses(runs, names):
+def _losses(runs, names, window):
     curves = []
     for at, (run, name) in enumerate(zip(runs, names)):
         before = name + ", " if len(runs) > 1 else ""
-        curves += _of_steps(run, per_step(run, "loss"), before + "training", _look(at))
+        curves += _of_steps(run, per_step(run, "loss"), before + "training", _look(at), window)
         step, checked = run.validation.get("step"), run.validation.get("loss")
         if step is not None and checked is not None and len(checked):
             look = {**_look(at), "dash": "4 3"} if before else {"colour": RED, "dash": ""}
@@ -94,11 +93,13 @@ def _sets(runs, names, columns):
 def charts(runs, names):
     """In the order of the page."""
 
+    window = common_window([run.steps["step"].values if "step" in run.steps else None for run in runs])
+
     def columns(get, smoothed=True):
-        return [curve for at, (run, name) in enumerate(zip(runs, names)) for curve in _of_steps(run, get(run), name, _look(at), smoothed)]
+        return [curve for at, (run, name) in enumerate(zip(runs, names)) for curve in _of_steps(run, get(run), name, _look(at), window, smoothed)]
 
     found = [
-        _chart("Loss", "loss", _losses(runs, names)),
+        _chart("Loss", "loss", _losses(runs, names, window)),
         _chart("Losses of evaluate.sets", "loss", _sets(runs, names, evaluation.LOSSES)),
         _chart("Multiple choice of evaluate.sets", "right answers", _sets(runs, names, evaluation.ACCURACIES)),
         _chart("Speed", "speed", columns(lambda run: per_step(run, "tokens_per_s")), zero=True),
@@ -106,11 +107,9 @@ def charts(runs, names):
         _chart("Norm of the gradient", "norm", columns(lambda run: per_step(run, "grad_norm")), zero=True),
         _chart("Learning rate", "learning rate", columns(lambda run: per_step(run, "learning_rate"), False), zero=True),
     ]
-    longest = max((len(run.steps.get("step", Column([]))) for run in runs), default=0)
-    size = group_size(longest)
     for chart in filter(None, found):
         if any(curve.get("faint") for curve in chart["series"]):
-            chart["note"] = "Thick: running median. Thin: " + ("single steps." if size <= 1 else f"medians of groups of steps, {size} of the longest run.")
+            chart["note"] = "Thick: running median. Thin: " + ("single steps." if window.size <= 1 else f"medians of {window.size} steps.")
     return [chart for chart in found if chart]
 
 

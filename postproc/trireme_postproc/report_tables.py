@@ -8,9 +8,9 @@ import numpy as np
 
 from . import evaluation, timings
 from .compare import differences
-from .measures import Spread
 from .resolved_deck import is_given, keys_given
 from .span_looks import look_of
+from .step_parts import parts as parts_of_run
 from .style import GREY
 from .summary import facts, results, with_error
 from .texts import MISSING, number, size, with_unit
@@ -44,15 +44,14 @@ def results_table(runs, names):
 
 def times_table(run):
     """Where the time of a step went: parts that add up to it, with bars in the colours of the timeline."""
-    steps, parts = timings.step_table(run)
-    if not len(steps):
+    parts = parts_of_run(run)
+    if not parts:
         return Raw("<p>No spans were recorded.</p>")
     unit = run.sample_units.get("duration_s", "")
-    total = float(sum(seconds.sum() for _, seconds in parts)) or 1.0
     spans = {span.name: (span, at) for at, span in enumerate(run.spans)}
     rows = []
-    for part, seconds in parts:
-        spread, share = Spread(seconds, unit), 100 * float(seconds.sum()) / total
+    for part, spread in parts:
+        share = 100 * spread.share
         if part == timings.REST:
             help_text, colour = "what no span explains", GREY
         else:
@@ -60,7 +59,8 @@ def times_table(run):
         bar = f'<svg width="110" height="11" aria-hidden="true"><rect width="{1.1 * share:.2f}" height="11" fill="{colour}"/></svg>'
         quartiles = f"{with_unit(spread.low, unit)} … {with_unit(spread.high, unit)}"
         rows.append([part, with_unit(spread.median, unit), quartiles, f"{share:.1f} %", Raw(bar), help_text])
-    return table(["span", "median of the steps", "quartiles", "share", "", ""], rows, numbers=(1, 2, 3))
+    rows.append([timings.ROOT, with_unit(sum(spread.median for _, spread in parts), unit), "", "100.0 %", "", "the median step"])
+    return table(["span", "part of the median step", "quartiles", "share", "", ""], rows, numbers=(1, 2, 3))
 
 
 def evaluation_tables(runs, names):

@@ -63,21 +63,6 @@ def group_size(count):
     return max(1, int(np.ceil(count / MOST_POINTS)))
 
 
-def smooth(values, window):
-    """Centred running median: a spike does not move it."""
-    half = window // 2
-    return np.array([np.median(values[max(0, i - half) : i + half + 1]) for i in range(len(values))])
-
-
-def smooth_curve(x, y):
-    """The running median of a curve; a short one as it is, a long one of groups of its values."""
-    if len(y) < FEWEST_SMOOTHED:
-        return np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    size = group_size(len(y))
-    x, y = groups(x, size), groups(y, size)
-    return x, smooth(y, max(5, len(y) // 40))
-
-
 def empty(axes, text):
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, color="#8A9099")
     axes.set_xticks([])

@@ -154,6 +154,16 @@ def time_table(run):
     rows = timings.totals(run)
     if not rows:
         return ["no spans were recorded"]
+    ranks = timings.num_ranks(run)
+    steps, parts = timings.step_table(run)
+    sums = {}
+    if len(steps):  # of whole steps alone, so that the parts and the rest add up to the step
+        sums = {label: seconds.sum() for label, seconds in parts}
+        sums[timings.ROOT] = sum(sums.values())
+        for row in rows:
+            if row.span.name in sums:
+                row.per_step = sums[row.span.name] / len(steps)
+                row.total = row.per_step * len(steps) * ranks
     unit = run.sample_units.get("duration_s", "")
     whole = next((row.total for row in rows if row.span.name == timings.ROOT), 0.0)
     by_name = {row.span.name: row for row in rows}
@@ -180,11 +190,14 @@ def time_table(run):
 
     if timings.ROOT in by_name:
         add(by_name[timings.ROOT], 0)
+    if len(steps):
+        rest = sums[timings.REST] / len(steps)
+        table.append(("  " + timings.REST, "", number(rest * len(steps) * ranks), number(rest * factor), "",
+                      f"{100 * rest * len(steps) * ranks / whole:.1f} %" if whole else ""))
     for row in rows:
         if row.span.name != timings.ROOT and row.span.parent not in by_name:
-            add(row, None)
-    ranks = timings.num_ranks(run)
-    head = f"time by span ({ranks} rank{'s' if ranks != 1 else ''}; per step and rank; parts of a step without those inside them)"
+            add(row, 1 if row.span.name in sums else None)
+    head = f"time by span ({ranks} rank{'s' if ranks != 1 else ''}; mean per step and rank; parts of a step without those inside them)"
     return [head] + columns_text(table, "  ")
 
 

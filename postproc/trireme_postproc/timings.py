@@ -140,5 +140,8 @@ def step_table(run):
         parts.append((label, aligned))
         rest -= aligned
     if len(steps):
+        # Spans that overlap each other without one lying in the other can explain more than the step took.
+        scale = np.where(rest < 0, seconds / np.maximum(seconds - rest, 1e-300), 1.0)
+        parts = [(label, part * scale) for label, part in parts]
         parts.append((REST, np.maximum(rest, 0.0)))
     return steps, parts

@@ -12,7 +12,8 @@ import made_up
 from cli_test import png_size, run
 from trireme_postproc.measures import Spread, ranks_of_steps, window_before
 from trireme_postproc.run_file import RunFile
-from trireme_postproc.style import groups, smooth_curve
+from trireme_postproc.smoothing import common_window, smooth_curve
+from trireme_postproc.style import groups
 
 
 class CompareTest(unittest.TestCase):
@@ -79,8 +80,12 @@ class CompareTest(unittest.TestCase):
         self.assertIn("first differ at step 1\n", text)
         self.assertEqual(self.rows(text, "evaluated at the last common step")[2:],
                          [["set code (step 40)", "made-up (a)", "2.000 nat/token", "1", "1.000"], ["made-up (b)", "2.500 nat/token", "1", "1.250"]])
-        spans = self.rows(text, "time of a step by span")
-        self.assertEqual(spans[0], ["data.next", "made-up (a)", "2.000 ms", "2.000 … 2.000", "40", "1.000"])
+        spans = self.rows(text, "time of the median step by span")
+        part = f"{20 * statistics.median(columns['seconds']):.3f}"  # 2 % of the median step
+        whole = f"{1e3 * statistics.median(columns['seconds']):.2f}"
+        self.assertEqual(spans[0], ["data.next", "made-up (a)", f"{part} ms", f"{part} … {part}", "40", "1.000"])
+        self.assertEqual(spans[-2][:3], ["step", "made-up (a)", f"{whole} ms"])
+        self.assertEqual((spans[1][-1], spans[-1][-1]), ("2.000", "2.000"))
 
     def test_equal_runs_and_different_decks(self):
         with h5py.File(self.second + "/run.h5", "a") as file:
@@ -141,9 +146,9 @@ class MeasuresTest(unittest.TestCase):
     def test_long_curves_are_thinned(self):
         self.assertEqual(groups([1, 9, 2, 8, 3], 2).tolist(), [5.0, 5.0, 3.0])
         self.assertEqual(groups([1, 2], 1).tolist(), [1.0, 2.0])
-        x, y = smooth_curve(np.arange(59), np.arange(59) ** 2)
+        x, y = smooth_curve(np.arange(59), np.arange(59) ** 2, common_window([np.arange(59)]))
         self.assertEqual(y.tolist(), [value**2 for value in range(59)])  # a short one stays as it is
-        x, y = smooth_curve(np.arange(40000), np.where(np.arange(40000) == 20000, 1e9, np.arange(40000)))
+        x, y = smooth_curve(np.arange(40000), np.where(np.arange(40000) == 20000, 1e9, np.arange(40000)), common_window([np.arange(40000)]))
         self.assertEqual(len(x), len(y))
         self.assertLessEqual(len(x), 1500)
         np.testing.assert_allclose(y[100:-100], x[100:-100])  # and the spike is gone
