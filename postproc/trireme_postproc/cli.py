@@ -6,8 +6,16 @@ import contextlib
 import os
 import sys
 
-from .export import FORMATS, export
-from .run_file import RunFile, RunFileError
+from .requirements import explain
+
+try:
+    from .export import FORMATS, export
+    from .run_file import RunFile, RunFileError
+except ImportError as error:
+    if explain(error) is None:
+        raise
+    print(explain(error), file=sys.stderr)
+    sys.exit(3)
 
 USER_ERROR = 2
 ENVIRONMENT = 3
@@ -109,6 +117,13 @@ def _watch(options):
         print()
 
 
+def _list(options):
+    from . import run_list
+
+    rows = run_list.sorted_rows(run_list.rows_below(options.directory), options.sort, options.reverse)
+    sys.stdout.write(run_list.csv_text(rows) if options.csv else run_list.table_text(rows))
+
+
 def _compare(options):
     from .compare import compare
 
@@ -200,6 +215,13 @@ def _add_verbs_of_one_run(verbs):
 
 
 def _add_verbs_of_several_runs(verbs):
+    rows = verbs.add_parser("list", help="a row for each run below a directory: state, steps, best validation loss, speed, keys that differ")
+    rows.add_argument("directory", metavar="DIR", help="where to look for run directories, at any depth")
+    rows.add_argument("--sort", default="run", metavar="COLUMN",
+                      help="run, state, steps, validation, speed, or a key of the deck such as optimizer.learning_rate; default: %(default)s")
+    rows.add_argument("--reverse", action="store_true", help="the other way round")
+    rows.add_argument("--csv", action="store_true", help="print CSV with plain numbers and all keys that differ")
+    rows.set_defaults(call=_list)
     beside = verbs.add_parser("compare", help="runs beside each other: losses, speed, time of a step, decks; ratios to the first run")
     beside.add_argument("first", metavar="RUN", help=RUN_HELP + ": the one that others are compared with")
     beside.add_argument("others", nargs="+", metavar="RUN", help="others")
@@ -262,6 +284,11 @@ def _run(options):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
+        return ENVIRONMENT
+    except ImportError as error:  # of what only some verbs need
+        if explain(error) is None:
+            raise
+        print(explain(error), file=sys.stderr)
         return ENVIRONMENT
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         # Values that trireme does not write, in a file that looks like one of its own.

@@ -91,7 +91,9 @@ def evaluations(run):
 
 def results(run):
     """Pairs (name, text) from /steps and /validation; units as in the file."""
-    rows = []
+    from .run_state import run_state  # which needs with_error of this module
+
+    rows = [("state", run_state(run).text)]
     steps = run.steps
     step = steps.get("step")
     done = int(_last(step)) if step is not None and len(step) else 0

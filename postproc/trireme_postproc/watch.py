@@ -108,7 +108,7 @@ def status(run, word):
         if recent:
             last = with_unit(column.values[-1], column.unit)
             rows.append((label, f"{last}, median of the last {min(RECENT, len(column))}: {with_unit(*recent)}"))
-    left = remaining_s(run)
+    left = remaining_s(run) if word in (RUNNING, UNKNOWN) or word.startswith((RUNNING, "not finished")) else None
     rows.append(("remaining", MISSING if left is None else f"{duration_text(left)}, without evaluations and checkpoints"))
     rows += list(_evaluated(run)) or [("validation", MISSING)]
     table = run.checkpoints
@@ -174,7 +174,9 @@ def watch(path, once=False, every_s=2.0, patience_s=900.0, out=None, clock=time.
     out = out or sys.stdout
     run = read_while_written(path, samples=False)
     if once:
-        print("\n".join(status(run, state(run))), file=out)
+        from .run_state import run_state
+
+        print("\n".join(status(run, run_state(run).text)), file=out)
         return
     screen, previous, changed, signature = _Screen(out), None, clock(), None
     while True:

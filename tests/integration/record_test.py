@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run leaves for other programs: its rows as JSON lines (record.also), and the verb checkpoints."""
+import csv
 import json
 import math
 import os
@@ -53,6 +54,12 @@ class Also(TrainingTest):
         with self.postproc("export", self.path("run"), "--format", kind, *more) as running:
             self.assertEqual(running.wait(timeout=TIMEOUT_S), 0)
 
+    def assert_state(self, word):
+        """What `trireme-postproc list` says."""
+        with self.postproc("list", self.path("run"), "--csv") as running:
+            rows = list(csv.DictReader(running.communicate(timeout=TIMEOUT_S)[0].splitlines()))
+        self.assertEqual([(row["run"], row["state"]) for row in rows], [(".", word)])
+
     def assert_copies(self):
         """The JSON lines hold the rows of run.h5, and postproc writes the same files from it."""
         with h5py.File(self.folder_of("run.h5"), "r") as file:
@@ -70,6 +77,7 @@ class Also(TrainingTest):
 
     def test_copies_hold_the_rows_of_the_record_after_kills_and_resumes(self):
         self.kill_after("checkpoints/step-00000040 ", 20, JSON_LINES)
+        self.assert_state("interrupted")
         self.kill_after("checkpoints/step-00000100 ", 20, JSON_LINES)
         with open(self.folder_of("steps.jsonl"), "a", encoding="ascii") as file:
             file.write('{"step": 1')  # a kill in the middle of a line
@@ -77,6 +85,7 @@ class Also(TrainingTest):
         self.train_well(*CALM, JSON_LINES, "checkpoint.every_steps=20", f"run.steps={newest + 9}", ranks=1)
         self.assertEqual(self.column("step", "steps"), list(range(1, newest + 10)))
         self.assert_copies()
+        self.assert_state("finished")
 
     def test_a_run_is_followed_as_csv_until_it_has_stopped(self):
         running = self.popen(*ENDLESS, "checkpoint.every_steps=20", JSON_LINES, ranks=2)
@@ -84,10 +93,12 @@ class Also(TrainingTest):
         with self.postproc("export", self.path("run"), "--format", "csv", "--follow", "--every", "0.05") as live:
             self.assertEqual(live.stdout.readline().strip(), self.folder_of("steps.csv"))
             self.wait_for_line(running, "checkpoints/step-00000100 ")
+            self.assert_state("running")
             running.send_signal(STOP_SIGNAL)
             running.communicate(timeout=TIMEOUT_S)
             self.assertIn("the run is over: ", live.communicate(timeout=TIMEOUT_S)[0])
         self.assertEqual(live.returncode, 0)
+        self.assert_state("stopped")
         self.export("csv", "-o", self.path("exported"))
         for table in ("steps", "validation"):
             with open(self.folder_of(f"{table}.csv"), "rb") as one, open(self.path(f"exported/{table}.csv"), "rb") as other:
