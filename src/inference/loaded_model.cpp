@@ -56,23 +56,11 @@ LoadedModel load_from(const std::string& place, comm::World& world, int threads)
 LoadedModel load_model(const ModelSource& source, comm::World& world, Log& log) {
   const int threads = session::choose_threads({}, world);
   omp_set_num_threads(threads);
-  for (int tries = 1;; ++tries) {
-    std::string place;
-    comm::on_first_rank(
-        world, [&] { place = weights::place_of_model(source.path, source.step.value_or(-1)); });
-    try {
-      LoadedModel loaded = load_from(place, world, threads);
-      log.info("{}", loaded.title());
-      return loaded;
-    } catch (const ContractError&) {  // on this rank alone
-      throw;
-    } catch (const std::exception&) {  // on all ranks alike
-      bool again = false;
-      comm::on_first_rank(world, [&] { again = weights::was_removed(place, source.path, tries); });
-      if (world.broadcast(again ? "again" : "", 0).empty())
-        throw;
-    }
-  }
+  LoadedModel loaded;
+  weights::read_from(source.path, source.step.value_or(-1), world,
+                     [&](const std::string& place) { loaded = load_from(place, world, threads); });
+  log.info("{}", loaded.title());
+  return loaded;
 }
 
 }  // namespace trireme::inference

@@ -17,6 +17,8 @@
 #include "model/gpt.hpp"
 #include "record/checkpoint/checkpoint_directory.hpp"
 
+#include "weights/open.hpp"
+
 namespace trireme::session {
 namespace {
 
@@ -215,14 +217,20 @@ void Saver::initialize(device::Stream& compute) {
 }
 
 record::NameValues Saver::start_from_files(Log& log, device::Stream& compute) {
+  record::NameValues facts;
+  weights::read_from(job_.run.initial_weights, -1, world_,
+                     [&](const std::string& place) { facts = start_from(place, log, compute); });
+  return facts;
+}
+
+record::NameValues Saver::start_from(const std::string& place, Log& log, device::Stream& compute) {
   const weights::Wanted wanted{job_.shape, job_.run.initial_rows, job_.tokenizer,
                                [this](const std::string& key) { return job_.place_of(key); }};
-  auto stored = weights::open_together(job_.run.initial_weights, job_.tokenizer != nullptr, world_,
-                                       [&](const weights::StoredModel& found) {
-                                         if (auto findings = weights::misfits(found, wanted);
-                                             !findings.empty())
-                                           throw UserError(std::move(findings));
-                                       });
+  auto stored = weights::open_together(
+      place, job_.tokenizer != nullptr, world_, [&](const weights::StoredModel& found) {
+        if (auto findings = weights::misfits(found, wanted); !findings.empty())
+          throw UserError(std::move(findings));
+      });
   weights::InitialWeights initial(std::move(stored), job_.shape,
                                   static_cast<std::uint64_t>(job_.run.seed), world_);
   std::vector<std::uint64_t> hashes(plan_.parameters().size());

@@ -108,6 +108,7 @@ class Saver {
   Saved finish();
 
  private:
+  record::NameValues start_from(const std::string& place, Log& log, device::Stream& compute);
   /// The precision of the parameters, as in the deck: fp32, bf16.
   [[nodiscard]] std::string precision() const;
   void make_snapshot();

@@ -59,24 +59,39 @@ Part read_part(const layout::Plan& plan, InitialWeights& initial, int rank) {
   return part;
 }
 
+/// What is read before anything is written.
+struct Source {
+  model::GptShape shape;
+  std::string tokenizer;
+  std::optional<layout::Plan> plan;
+  Part part;
+  Origin origin;
+};
+
+Source read_source(const std::string& place, const ImportRequest& request, comm::World& world) {
+  Source source;
+  const bool its_own = !request.without_tokenizer && !request.tokenizer;
+  StoredModel stored = open_together(
+      place, its_own, world, [&](const StoredModel& found) { expect_tokenizer(found, request); });
+  source.shape = stored.shape;
+  if (!request.without_tokenizer)
+    source.tokenizer = request.tokenizer ? request.tokenizer->serialized() : stored.tokenizer;
+  InitialWeights initial(std::move(stored), source.shape, request.seed, world);
+  source.plan.emplace(model::parameter_table(source.shape), layout::Options{.ranks = world.size()});
+  comm::together(world, [&] { source.part = read_part(*source.plan, initial, world.rank()); });
+  source.origin = initial.settle(source.part.hashes);
+  return source;
+}
+
 }  // namespace
 
 Imported import_model(const ImportRequest& request, comm::World& world) {
   std::optional<NewDirectory> made;
   comm::on_first_rank(world, [&] { expect_new_directory(request.output); });
-  const bool its_own = !request.without_tokenizer && !request.tokenizer;
-  StoredModel stored = open_together(request.source, its_own, world, [&](const StoredModel& found) {
-    expect_tokenizer(found, request);
-  });
-  const model::GptShape shape = stored.shape;
-  std::string tokenizer;
-  if (!request.without_tokenizer)
-    tokenizer = request.tokenizer ? request.tokenizer->serialized() : stored.tokenizer;
-  InitialWeights initial(std::move(stored), shape, request.seed, world);
-  const layout::Plan plan(model::parameter_table(shape), {.ranks = world.size()});
-  Part part;
-  comm::together(world, [&] { part = read_part(plan, initial, world.rank()); });
-  const Origin origin = initial.settle(part.hashes);
+  std::optional<Source> source;
+  read_from(request.source, -1, world,
+            [&](const std::string& place) { source.emplace(read_source(place, request, world)); });
+  const auto& [shape, tokenizer, plan, part, origin] = *source;
 
   std::string aside;
   comm::on_first_rank(world, [&] {
@@ -102,9 +117,9 @@ Imported import_model(const ImportRequest& request, comm::World& world) {
                               : fmt::format("{:016x}", text::tokenizer_from(tokenizer)->hash()));
   for (const auto& fact : origin.facts()) facts.more.push_back(fact);
   facts.tokenizer = tokenizer;
-  const auto saved = record::save_checkpoint(aside, plan, facts, part.slabs, 0, world);
+  const auto saved = record::save_checkpoint(aside, *plan, facts, part.slabs, 0, world);
   comm::on_first_rank(world, [&] { made->commit(); });
-  return {origin, shape, plan.parameter_elements(), saved.bytes};
+  return {origin, shape, plan->parameter_elements(), saved.bytes};
 }
 
 }  // namespace trireme::weights

@@ -9,6 +9,8 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 
+#include "comm/control/together.hpp"
+
 #include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/checkpoint/manifest.hpp"
 
@@ -131,6 +133,32 @@ bool was_removed(const std::string& place, const std::string& path, int tries) {
                      "Start this command again, or let the run keep more of them "
                      "(checkpoint.keep)",
                      __FILE__, __LINE__);
+}
+
+void read_from(const std::string& path,
+               std::int64_t step,
+               comm::World& world,
+               const std::function<void(const std::string& place)>& read) {
+  for (int tries = 1;; ++tries) {
+    std::string place;
+    comm::on_first_rank(world, [&] { place = place_of_model(path, step); });
+    place = world.broadcast(std::move(place), 0);
+    const auto expect_removed = [&] {  // rethrows what is not explained by that
+      bool again = false;
+      comm::on_first_rank(world, [&] { again = was_removed(place, path, tries); });
+      if (world.broadcast(again ? "again" : "", 0).empty())
+        throw;
+    };
+    try {
+      return read(place);
+    } catch (const UserError&) {
+      expect_removed();
+    } catch (const EnvironmentError& problem) {
+      if (!problem.known_to_all())
+        throw;
+      expect_removed();
+    }
+  }
 }
 
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const StoredModel& model) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@
 
 #include "device/buffer.hpp"
 #include "device/device.hpp"
+
+#include "comm/control/world.hpp"
 
 #include "text/tokenizer.hpp"
 #include "weights/stored_model.hpp"
@@ -38,6 +41,13 @@ std::string place_of_model(const std::string& path, std::int64_t step);
 /// removed that checkpoint meanwhile, so that place_of_model() is to be asked again. Throws
 /// StorageError after the third such try.
 bool was_removed(const std::string& place, const std::string& path, int tries);
+
+/// Collective. Calls `read` with place_of_model(path, step), and again with the newest checkpoint
+/// when a run removed that one meanwhile.
+void read_from(const std::string& path,
+               std::int64_t step,
+               comm::World& world,
+               const std::function<void(const std::string& place)>& read);
 
 /// Null where the model came without one. A checkpoint from before tokenizers were kept means
 /// bytes.
