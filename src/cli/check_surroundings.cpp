@@ -15,6 +15,8 @@
 
 #include "timing/recorder.hpp"
 
+#include "record/checkpoint/checkpoint_directory.hpp"
+
 #include "session/host_memory.hpp"
 #include "session/stop.hpp"
 #include "tokens/sources.hpp"
@@ -167,8 +169,13 @@ Surroundings look_around(const deck::Deck& deck, const DeckPlan& plan) {
   std::int64_t free = lookout.directory("run.directory", config.run.directory);
   if (config.data.cache.given())
     lookout.directory("data.cache", *config.data.cache.value);
-  if (!config.checkpoint.directory.empty())
+  if (!config.checkpoint.directory.empty()) {
     free = lookout.directory("checkpoint.directory", config.checkpoint.directory);
+    lookout.find("checkpoint.directory", [&] {
+      record::expect_place_of_checkpoints(config.checkpoint.directory,
+                                          deck.places.of("checkpoint.directory"));
+    });
+  }
   const int ranks = plan.plan.all_ranks() / std::max(plan.hosts, 1);
   return {lookout.take(),
           space_note(config, plan, free) + memory_note(deck, plan, ranks) + time_note(config)};

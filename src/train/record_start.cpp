@@ -13,9 +13,13 @@
 #include "base/error.hpp"
 
 #include "h5/handle.hpp"
+#include "h5/journal.hpp"
+
+#include "comm/control/together.hpp"
 
 #include "record/also/also_files.hpp"
 #include "record/checkpoint/checkpoint.hpp"
+#include "record/checkpoint/checkpoint_directory.hpp"
 #include "record/run/move_aside.hpp"
 #include "record/run/run_trial.hpp"
 
@@ -110,9 +114,62 @@ void also_write(record::RunFile& file,
   for (const std::string& warning : warnings) log.warning("{}", warning);
 }
 
+/// The journal of a record that was moved away without it completes that record.
+void keep_journal_of_moved(const std::string& path, Log& log) {
+  const std::string journal = h5::journal_of(path);
+  if (fs::exists(fs::symlink_status(path)) || !fs::exists(fs::symlink_status(journal)))
+    return;
+  log.warning(
+      "{} was moved or removed, and the last changes to it are in {}. The journal was moved to {}. "
+      "To read the moved record, give this file the name RECORD.journal, next to RECORD",
+      path, journal, record::move_aside(journal, "moved"));
+}
+
 }  // namespace
 
+bool is_finished(const session::Job& job, const std::string& path) {
+  if (const auto newest = record::newest_checkpoint(path); newest && newest->step >= job.run.steps)
+    return true;
+  return !job.checkpoint.regular() &&
+         record::look_at_run_file(path + "/run.h5").last_step.value_or(0) >= job.run.steps;
+}
+
+std::string choose_directory(const session::Job& job, comm::World& world) {
+  std::string path = job.run.directory;
+  comm::on_first_rank(world, [&] {
+    if (job.run.when_finished == session::WhenFinished::renew)
+      for (int number = 2; is_finished(job, path); ++number)
+        path = fmt::format("{}-{}", job.run.directory, number);
+  });
+  return world.broadcast(std::move(path), 0);
+}
+
+void warn_unlocked(const record::RunDirectory& directory, Log& log) {
+  if (!directory.locked())
+    log.warning(
+        "{} cannot be locked on this file system: do not start another run in it before this one "
+        "has ended",
+        directory.path());
+}
+
+void expect_readable(const std::string& path, bool whole, Log& log) {
+  const auto found = record::look_at_run_file(path);
+  if (found.damage.empty())
+    return;
+  if (whole)
+    throw StorageError("record", "read " + path,
+                       fmt::format("{}. Another program may have written to the file during the "
+                                   "run. The checkpoints are not affected",
+                                   found.damage),
+                       __FILE__, __LINE__);
+  log.warning(
+      "cannot read {} ({}): another program may have written to it during the run. The next start "
+      "moves it aside and begins a new record",
+      path, found.damage);
+}
+
 void expect_known_checkpoints(const record::RunDirectory& directory, const session::Job& job) {
+  record::restore_replaced(directory.path());
   const std::string& elsewhere = job.checkpoint.directory;
   if (job.run.restart_without_checkpoints || record::newest_checkpoint(directory.path()) ||
       (!elsewhere.empty() && record::newest_checkpoint_in(elsewhere)))
@@ -134,6 +191,7 @@ record::RunFile open_record(const std::string& path,
                             std::optional<std::int64_t> resumed_step,
                             const session::Job& job,
                             Log& log) {
+  keep_journal_of_moved(path, log);
   if (!resumed_step)
     set_aside(path, job.run.steps, log);
   record::RunFile file = resumed_step ? continued(path, header, *resumed_step, job, log)

@@ -5,6 +5,7 @@
 //
 //   run.h5.attempt-1   of a start that was killed before its first checkpoint
 //   run.h5.damaged-1   beyond repair; the run goes on with a new record from its checkpoint
+//   run.h5.journal.moved-1  of a record that was moved away without its journal
 //
 // The JSON lines of record.also (record/also/also_files.hpp) are started or continued with it.
 #pragma once
@@ -15,6 +16,8 @@
 
 #include "base/log.hpp"
 
+#include "comm/control/world.hpp"
+
 #include "record/run/run_directory.hpp"
 #include "record/run/run_file.hpp"
 
@@ -22,7 +25,21 @@
 
 namespace trireme::train {
 
-/// Rank 0, before anything but the directory is made. Throws StorageError when the run had
+/// Whether the run in `path` has made all its steps: by its newest checkpoint, or by its record
+/// where the deck asks for no checkpoints.
+bool is_finished(const session::Job& job, const std::string& path);
+/// Collective. The run directory, or the first of DIRECTORY-2, DIRECTORY-3, … that is not finished,
+/// when the deck asks for a new run then.
+std::string choose_directory(const session::Job& job, comm::World& world);
+/// Two runs in one directory would overwrite each other's files.
+void warn_unlocked(const record::RunDirectory& directory, Log& log);
+
+/// Rank 0, once the record is closed. Throws StorageError when it cannot be read, or warns where
+/// the run is not `whole` and is to be resumed.
+void expect_readable(const std::string& path, bool whole, Log& log);
+
+/// Rank 0, before anything but the directory is made. Gives a checkpoint back the name that a save
+/// which was killed had taken from it. Throws StorageError when the run had
 /// checkpoints and none is there now, unless the deck asks for step 0.
 void expect_known_checkpoints(const record::RunDirectory& directory, const session::Job& job);
 

@@ -27,7 +27,6 @@
 
 #include "train/epochs.hpp"
 #include "train/evaluation_sets.hpp"
-#include "train/finished_run.hpp"
 #include "train/journal.hpp"
 #include "train/noise_scale.hpp"
 #include "train/opening_lines.hpp"
@@ -47,15 +46,6 @@ namespace {
 
 /// Of one rank's part of a checkpoint, until the first was measured: a busy shared file system.
 constexpr double assumed_bytes_per_s = 50e6;
-
-/// Two runs in one directory would overwrite each other's files.
-void warn_unlocked(const record::RunDirectory& directory, Log& log) {
-  if (!directory.locked())
-    log.warning(
-        "{} cannot be locked on this file system: do not start another run in it before this one "
-        "has ended",
-        directory.path());
-}
 
 class Trainer {
  public:
@@ -479,9 +469,13 @@ void Trainer::finish(bool whole) {
     log_.info("validation loss {:.4f} before, {:.4f} after", *first_validation_, *last_validation_);
   if (world_.rank() == 0)
     journal_->print_summary(log_);
-  if (whole)
+  if (const auto stop = session::agree(world_, requests()).stop(); whole && stop)
+    log_.info("skipped measuring what matrix products reach on this machine: {}",
+              session::text_of(*stop));
+  else if (whole)
     journal_->compare_with_ceiling(session_, log_);
   journal_->close(newest_.step, session_, saver_);
+  comm::on_first_rank(world_, [&] { expect_readable(directory_.run_file(), whole, log_); });
   std::error_code ignored;
   const bool saved =
       world_.rank() == 0 && std::filesystem::exists(directory_.checkpoints(), ignored);
@@ -562,7 +556,7 @@ ExitCode Trainer::steps() {
       return ExitCode::requeue;
     }
   }
-  finish(!interrupted_);
+  finish(true);
   return ExitCode::done;
 }
 

@@ -207,6 +207,62 @@ class Kills(FaultTest):
         self.assertEqual(self.being_written(run), [])
 
 
+class StartKills(FaultTest):
+    """One rank without a launcher, killed while it starts, evaluates and saves."""
+    WORDS = ("run.steps=6", "checkpoint.every_steps=2", "evaluate={every_steps: 1, batches: 40}")
+
+    def begin(self):
+        return subprocess.Popen([TRIREME, *self.words("run", self.WORDS)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, errors="replace")
+
+    def look_until(self, running, holds):
+        """Until `holds`, or the run has ended."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not holds() and running.poll() is None:
+            self.assertLess(time.monotonic(), deadline)
+
+    def kill(self, chance):
+        """Kills a start at a random moment, and says where that was."""
+        aim = chance.choice(("start", "run.h5", "evaluation", "checkpoint"))
+        running = self.begin()
+        before = set(self.checkpoints("run"))
+        try:
+            if aim == "run.h5":
+                self.look_until(running, lambda: os.path.exists(self.path("run/run.h5")))
+            elif aim == "checkpoint":
+                self.look_until(running, lambda: self.being_written("run") or set(self.checkpoints("run")) - before)
+            elif aim == "evaluation":
+                for line in running.stdout:  # the validation of a step follows its line
+                    if "loss" in line:
+                        break
+            # The moment is what is varied here.
+            time.sleep(chance.random() * {"start": self.start_s, "run.h5": 0.01, "evaluation": self.start_s / 4, "checkpoint": 0.01}[aim])
+        finally:
+            running.kill()
+            running.communicate(timeout=TIMEOUT_S)
+        return aim if running.returncode == -signal.SIGKILL else "ended before"
+
+    def test_kill_9_while_a_run_starts_evaluates_and_saves(self):
+        begin = time.monotonic()
+        self.train_well(*self.WORDS, name="calm")
+        self.start_s = time.monotonic() - begin
+        chance, counts = random.Random(SEED), {}
+        while sum(counts.values()) - counts.get("ended before", 0) < FAULTS:
+            for _ in range(chance.randrange(1, 5)):
+                aim = self.kill(chance)
+                counts[aim] = counts.get(aim, 0) + 1
+            running = self.begin()
+            out, err = running.communicate(timeout=TIMEOUT_S)
+            self.assertEqual(running.returncode, 0, out + err)
+            self.assertFalse(glob.glob(self.path("run/*damaged*")), out + err)
+            self.assertEqual(self.column("step", "steps", "run"), list(range(1, 7)))
+            self.assertEqual(self.losses("run"), self.losses("calm"))
+            self.assertEqual(self.column("loss", "validation", "run")[-6:], self.column("loss", "validation", "calm")[-6:])
+            self.assert_whole("run", "step-00000006", "calm")
+            shutil.rmtree(self.path("run"))
+        print(f"kills by what they were aimed at (seed {SEED}): {counts}; each run finished with the bits of the undisturbed one")
+
+
 class Damage(FaultTest):
     """What lies in the directory is not as the run left it."""
 

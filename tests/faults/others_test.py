@@ -55,7 +55,8 @@ class Files(OthersTest):
         deck = self.write("deck/deck.yaml", text)
         run = start(deck, f"run.directory={self.path('run')}", f"data.train.text=[{self.text}]", ranks=2)
         line = next(number for number, words in enumerate(text.splitlines(), 1) if words.startswith("checkpoint:"))
-        self.assert_refused(run, USER, f"deck.yaml:{line}:", "checkpoint.directory", "not checkpoints of trireme", self.path("scratch/checkpoints"))
+        for run in run, self.alone("check", deck, f"run.directory={self.path('run')}", f"data.train.text=[{self.text}]"):
+            self.assert_refused(run, USER, f"deck.yaml:{line}:", "checkpoint.directory", "not checkpoints of trireme", self.path("scratch/checkpoints"))
         self.assertEqual(self.files("scratch"), before)
 
     def test_what_looks_like_a_leftover_and_is_not_stays(self):
@@ -131,6 +132,26 @@ class Missing(OthersTest):
         self.assertFalse(os.path.exists(self.path("scratch")))
         os.rename(self.path("unmounted"), self.path("scratch"))
         self.assertIn("resumed from", self.train_well("run.steps=24", elsewhere).out)
+
+    def test_a_checkpoint_that_a_killed_save_had_renamed_is_found(self):
+        self.train_well("checkpoint.keep=1")
+        checkpoint = self.path("run/checkpoints/step-00000012")
+        os.rename(checkpoint, checkpoint + ".tmp.old")  # a file system without RENAME_EXCHANGE, between the two moves
+        self.assertIn("resumed from", self.train_well("run.steps=18", "checkpoint.keep=1").out)
+
+    def test_a_record_that_was_moved_keeps_its_journal(self):
+        running = self.popen("run.steps=1000000", "checkpoint.every_steps=5", "evaluate.every_steps=0")
+        self.wait_for_line(running, "step     20/")
+        with open(self.path("run/lock"), encoding="utf-8") as file:
+            os.kill(int(file.read().split()[1]), signal.SIGKILL)
+        running.communicate(timeout=TIMEOUT_S)
+        journal = self.files("run")[self.path("run/run.h5.journal")]
+        os.rename(self.path("run/run.h5"), self.path("record.h5"))
+        running = self.popen("run.steps=1000000", "run.walltime=60", "checkpoint.every_steps=5", "evaluate.every_steps=0")
+        self.wait_for_line(running, "The journal was moved to " + self.path("run/run.h5.journal.moved-1"))
+        running.kill()
+        running.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(self.files("run")[self.path("run/run.h5.journal.moved-1")], journal)
 
     def test_the_file_latest_tells_of_checkpoints_as_well(self):
         self.train_well()
@@ -208,12 +229,31 @@ class Programs(OthersTest):
             run = self.train("run.steps=1000000")
         self.assert_refused(run, ENVIRONMENT, "run/run.h5", "another program has it open for writing")
 
+    def test_a_record_that_another_program_destroyed_is_reported_at_the_end(self):
+        for steps, code in ((1000, ENVIRONMENT), (1000000, 75)):
+            running = self.popen(f"run.steps={steps}", "evaluate.every_steps=0", "checkpoint.every_steps=1000000", name=f"run{code}")
+            self.wait_for_line(running, "step     30/")
+            with open(self.path(f"run{code}/run.h5"), "r+b") as file:  # asks for no lock
+                whole = file.read()
+                file.seek(len(whole) // 8)
+                file.write(bytes(len(whole) // 2))
+            if code == 75:
+                with open(self.path("run75/lock"), encoding="utf-8") as file:
+                    os.kill(int(file.read().split()[1]), signal.SIGUSR2)
+            out, err = running.communicate(timeout=TIMEOUT_S)
+            self.assertEqual(running.returncode, code, out + err)
+            self.assertIn(f"run{code}/run.h5", err + out)
+            self.assertIn("another program may have written", (err + out).lower())
+
     def test_readers_never_take_a_pruned_checkpoint_for_a_damaged_one(self):
         running = self.running()
         for number in range(8):
             run = self.alone("export", self.path("run"), "--format", "huggingface", "--output", self.path(f"out{number}"))
             self.assertEqual(run.code, 0, run)
             shutil.rmtree(self.path(f"out{number}"))
+        for number in range(8):
+            run = self.alone("import", self.path("run"), "--output", self.path(f"in{number}"))
+            self.assertEqual(run.code, 0, run)
         run = self.alone("sample", self.path("run"), "--tokens", "2")
         self.assertEqual(run.code, 0, run)
         run = self.alone("checkpoints", self.path("run"), "--verify", "--json", "-")

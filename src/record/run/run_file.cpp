@@ -16,6 +16,7 @@
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
+#include "h5/journal.hpp"
 #include "h5/space.hpp"
 
 #include "record/also/also_files.hpp"
@@ -340,6 +341,7 @@ RunFile RunFile::create(const std::string& path,
   } catch (...) {
     impl.reset();
     std::remove(path.c_str());  // ours, and of no use to anyone
+    std::remove(h5::journal_of(path).c_str());
     throw;
   }
   return RunFile(std::move(impl));

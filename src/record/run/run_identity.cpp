@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "record/run/run_identity.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -8,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/input_file.hpp"
 
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
@@ -96,18 +100,24 @@ void RunFile::finish_journal(const std::string& path) {
 
 namespace {
 
+/// Whether the file begins with zeros, or is empty: HDF5's signature is written last when a run file
+/// is made, so its process was killed before.
+bool is_unfinished(const std::string& path) {
+  std::array<std::byte, 8> begin{};
+  const std::size_t got = InputFile(path).read_some(0, begin);
+  return std::all_of(begin.begin(), begin.begin() + static_cast<std::ptrdiff_t>(got),
+                     [](std::byte byte) { return byte == std::byte{0}; });
+}
+
 /// The last element of a dataset of steps, as RunFile::last_step().
 std::optional<std::int64_t> last_in(const std::string& path, const char* dataset) {
-  std::error_code ignored;
   switch (h5::probe(path, nullptr, h5::Writes::journaled)) {
     case h5::Probe::whole:
       break;
     case h5::Probe::damaged:
       return 0;
     case h5::Probe::not_hdf5:
-      if (std::filesystem::is_empty(path, ignored))
-        return 0;
-      return std::nullopt;
+      return is_unfinished(path) ? std::optional<std::int64_t>(0) : std::nullopt;
     case h5::Probe::absent:
     case h5::Probe::unreadable:
       return std::nullopt;
