@@ -13,6 +13,7 @@
 #include "comm/control/together.hpp"
 #include "comm/control/world.hpp"
 #include "ops/matmul.hpp"
+#include "timing/recorder.hpp"
 
 #include "deck/deck.hpp"
 #include "deck/survey.hpp"
@@ -171,6 +172,36 @@ ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World
     world->abort(verdict.code);
     return verdict.code;
   }
+}
+
+namespace {
+
+/// While it exists, what ends the run at once ends all ranks of `world`.
+class EndsByWorld {
+ public:
+  EndsByWorld(session::SignalScope& signals, comm::World& world) : signals_(signals) {
+    signals_.end_by(world.rank(), [&world](ExitCode code) { world.abort(code); });
+  }
+  ~EndsByWorld() { signals_.end_by(0, nullptr); }
+  EndsByWorld(const EndsByWorld&) = delete;
+  EndsByWorld& operator=(const EndsByWorld&) = delete;
+
+ private:
+  session::SignalScope& signals_;
+};
+
+}  // namespace
+
+ExitCode under_mpi_until_stopped(
+    Arguments arguments,
+    const std::string& work,
+    const std::function<ExitCode(comm::World&, const Stops&)>& action) {
+  const double started_at = timing::steady_seconds();
+  session::SignalScope signals(work);  // before MPI starts threads
+  return under_mpi(arguments, [&](comm::World& world) {
+    const EndsByWorld ends(signals, world);
+    return action(world, {signals, started_at});
+  });
 }
 
 }  // namespace trireme::cli

@@ -17,6 +17,7 @@
 #include "cli/verb.hpp"
 #include "deck/deck.hpp"
 #include "session/job.hpp"
+#include "session/stop.hpp"
 
 namespace trireme::cli {
 
@@ -28,6 +29,16 @@ record::NameValues build_facts();
 /// `action` where MPI does not connect the processes that the launcher started (except for doctor,
 /// which reports it), or where they were started with other verbs or builds.
 ExitCode under_mpi(Arguments arguments, const std::function<ExitCode(comm::World&)>& action);
+
+/// What ends work from outside, and when the process started, by the steady clock.
+struct Stops {
+  session::SignalScope& signals;
+  double started_at;
+};
+/// The same, of work that signals and time limits end. `work`: as SignalScope's.
+ExitCode under_mpi_until_stopped(Arguments arguments,
+                                 const std::string& work,
+                                 const std::function<ExitCode(comm::World&, const Stops&)>& action);
 
 /// `action` with the checked deck: rank 0 reads the deck's bytes, every rank parses the same bytes
 /// with the overrides of its own command line. Throws UserError or CommError where ranks were

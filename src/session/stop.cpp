@@ -9,6 +9,7 @@
 #include <ctime>
 #include <utility>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "base/line_output.hpp"
@@ -79,7 +80,7 @@ Requests agree(comm::World& world, const Requests& mine) {
   return all;
 }
 
-SignalScope::SignalScope() {
+SignalScope::SignalScope(std::string work) : work_(std::move(work)) {
   sigemptyset(&watched_);
   for (const int number : {SIGUSR1, SIGPIPE, SIGXFSZ}) sigaddset(&watched_, number);
   for (const Watched& one : stopping)
@@ -135,13 +136,19 @@ void SignalScope::end_preparation() {
   if (rank_ > 0)
     std::this_thread::sleep_for(for_the_first_rank);
   const ExitCode code = reason ? ExitCode::requeue : ExitCode::user_error;
-  if (reason)
+  if (!reason)
+    say(fmt::format(
+        "error: the time ended {}. {}",
+        work_.empty() ? "while the run was preparing (reading and checking its data), "
+                        "before its first step"
+                      : "before " + work_ + " had a result",
+        limit_.reason == StopReason::walltime ? "Raise run.walltime." : "Request a longer job."));
+  else if (work_.empty())
     say("Stopped before the first step: " + text_of(*reason) +
         ". There was nothing to save; run the same command again to start.");
   else
-    say(std::string("error: the time ended while the run was preparing (reading and checking its "
-                    "data), before its first step. ") +
-        (limit_.reason == StopReason::walltime ? "Raise run.walltime." : "Request a longer job."));
+    say(fmt::format("Stopped {}: {}. There is no result; run the same command again to start over.",
+                    work_, text_of(*reason)));
   if (end_)
     end_(code);
   std::_Exit(static_cast<int>(code));

@@ -19,7 +19,7 @@
 //    prev_size" after a SIGTERM in the middle of a matrix product).
 // 2. So SignalScope is made before the first thread, MPI's included: threads inherit the mask.
 // 3. Before training_begins() there is nothing to save, so a stop ends the job at once, whatever
-//    its ranks are doing.
+//    its ranks are doing. Work that is not a run, such as `trireme tune`, ends in the same way.
 // 4. Afterwards, ranks agree at the end of a step: they add up their requests, and all act on the
 //    sum, so they act at the same step even when only one of them received a signal. An evaluation
 //    is dropped when a stop is requested (comm/control/interruption.hpp).
@@ -84,7 +84,8 @@ struct TimeLimit {
 /// thread. Any thread may call the members.
 class SignalScope {
  public:
-  SignalScope();
+  /// `work`: what ends when it is told to, and has nothing to save, such as "trireme tune"; "": a run.
+  explicit SignalScope(std::string work = "");
   ~SignalScope();
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
@@ -113,6 +114,7 @@ class SignalScope {
   void note_own();
   void end_preparation();  // holds the mutex
 
+  const std::string work_;
   sigset_t watched_{};
   sigset_t previous_{};
   std::mutex mutex_;  // guards what follows

@@ -99,6 +99,33 @@ class Stop(TrainingTest):
             self.assertIn("was dropped, because the run is about to stop", out)
             self.assertIn("stopped after step 1 of", out)
 
+    def test_a_stop_at_the_last_step_skips_the_measurement(self):
+        with open(os.path.join(self.text, "large.txt"), "w", encoding="ascii") as out:
+            out.write("the quick brown fox jumps over the lazy dog\n" * 500_000)
+        running = self.alone("run.steps=1", "optimizer.schedule={kind: constant, warmup_steps: 0}", "evaluate={every_steps: 1, batches: 100000000}", "data.validation_fraction=0.5")
+        self.wait_for_line(running, " epochs")
+        running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(running.returncode, 0, out + err)
+        self.assertIn("skipped measuring what matrix products reach on this machine: SIGTERM was received", out)
+
+    def test_tune_and_find_rate_end_when_told(self):
+        for verb, words in {"tune": ("--seconds", "1000"), "find-rate": ("--steps", "100000", "--stop-above", "1e9")}.items():
+            for number in (signal.SIGINT, signal.SIGTERM, None):
+                limit = ["run.walltime=2"] if number is None else []
+                running = subprocess.Popen([TRIREME, verb, *self.words("run", limit), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                           stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts)
+                self.addCleanup(running.kill)
+                if number is not None:
+                    self.wait_for_line(running, "measuring" if verb == "tune" else "step     10/")
+                    running.send_signal(number)
+                since = time.monotonic()
+                out, err = running.communicate(timeout=TIMEOUT_S)
+                self.assertLess(time.monotonic() - since, SOON_S)
+                self.assertEqual(running.returncode, USER if number is None else REQUEUE, out + err)
+                self.assertIn("the time ended before trireme " + verb if number is None else f"Stopped trireme {verb}: {number.name} was received", err)
+                self.assertFalse(os.path.exists(self.path("run")))
+
     def test_requests_from_another_terminal(self):
         running = self.alone(*LONG)
         self.wait_for_line(running, "step     10/")

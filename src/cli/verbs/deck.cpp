@@ -7,7 +7,6 @@
 #include "base/error_line.hpp"
 
 #include "comm/control/world.hpp"
-#include "timing/recorder.hpp"
 
 #include "train/trainer.hpp"
 
@@ -108,33 +107,12 @@ Action declare_help(CLI::App& command) {
   };
 }
 
-namespace {
-
-/// While it exists, what ends the run at once ends all ranks of `world`.
-class EndsByWorld {
- public:
-  EndsByWorld(session::SignalScope& signals, comm::World& world) : signals_(signals) {
-    signals_.end_by(world.rank(), [&world](ExitCode code) { world.abort(code); });
-  }
-  ~EndsByWorld() { signals_.end_by(0, nullptr); }
-  EndsByWorld(const EndsByWorld&) = delete;
-  EndsByWorld& operator=(const EndsByWorld&) = delete;
-
- private:
-  session::SignalScope& signals_;
-};
-
-}  // namespace
-
 ExitCode train_deck(Arguments arguments) {
-  const double started_at = timing::steady_seconds();
   const DeckArguments deck{arguments.argv[1],
                            {arguments.argv + 2, arguments.argv + arguments.argc}};
-  session::SignalScope signals;  // before MPI starts threads
-  return under_mpi(arguments, [&](comm::World& world) {
-    const EndsByWorld ends(signals, world);
+  return under_mpi_until_stopped(arguments, "", [&](comm::World& world, const Stops& stops) {
     return with_deck(world, deck, [&](const session::Job& job, Log& log) {
-      return train::train(job, world, log, signals, started_at);
+      return train::train(job, world, log, stops.signals, stops.started_at);
     });
   });
 }

@@ -6,6 +6,8 @@
 
 #include "comm/control/together.hpp"
 
+#include "train/run_end.hpp"
+
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/under_mpi.hpp"
@@ -32,8 +34,9 @@ Action declare_find_rate(CLI::App& command) {
       ->check(CLI::Range(1.01, 1e9));
   add_json(command, asked->json);
   return [asked](Arguments arguments) {
-    return under_mpi(arguments, [&](comm::World& world) {
+    const auto sweep_rates = [&](comm::World& world, const Stops& stops) {
       return with_deck(world, asked->deck, [&](const session::Job& job, Log& log) {
+        train::limit_of(job, stops.started_at, world, log, stops.signals);
         comm::on_first_rank(world, [&] { expect_new_file(asked->json); });
         const tune::RateCurve curve = tune::find_rate(job, world, log, asked->sweep);
         comm::on_first_rank(world, [&] {
@@ -41,7 +44,8 @@ Action declare_find_rate(CLI::App& command) {
         });
         return ExitCode::done;
       });
-    });
+    };
+    return under_mpi_until_stopped(arguments, "trireme find-rate", sweep_rates);
   };
 }
 

@@ -9,6 +9,8 @@
 
 #include "comm/control/together.hpp"
 
+#include "train/run_end.hpp"
+
 #include "cli/new_file.hpp"
 #include "cli/options.hpp"
 #include "cli/scaling.hpp"
@@ -82,8 +84,9 @@ Action declare_tune(CLI::App& command) {
   add_json(command, asked->json);
   return [asked](Arguments arguments) {
     asked->request.memory_bytes = static_cast<std::int64_t>(asked->gib * 0x1p30);
-    return under_mpi(arguments, [&](comm::World& world) {
+    const auto measure = [&](comm::World& world, const Stops& stops) {
       return with_shared_deck(world, asked->deck, [&](const SharedDeck& shared, Log& log) {
+        train::limit_of(job_of(shared.deck), stops.started_at, world, log, stops.signals);
         comm::on_first_rank(world, [&] { expect_writable(*asked, shared); });
         const tune::Tuning tuning = tune::tune({.deck = shared.deck,
                                                 .circumstances = shared.circumstances,
@@ -93,7 +96,8 @@ Action declare_tune(CLI::App& command) {
         comm::on_first_rank(world, [&] { give(*asked, shared, tuning); });
         return ExitCode::done;
       });
-    });
+    };
+    return under_mpi_until_stopped(arguments, "trireme tune", measure);
   };
 }
 
