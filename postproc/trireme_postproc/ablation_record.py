@@ -7,7 +7,7 @@ tabs between. The files of a row lie in FOLDER/SOURCE: `off-TURN` and `on-TURN`,
 
 The file: attributes filetype, version, and every NAME=VALUE; a group per row with attributes title, claim, claimed_ratio (NaN: none),
 off, on, quantity, unit and position; data sets off, off_turn, on, on_turn: every value and the turn it is of. A row of steps whose runs
-recorded spans has as well (since 1.1) the attributes compute_s, communication_s and exposed_share, each of off and of on.
+recorded spans has as well the attributes compute_s, communication_s and exposed_share, each of off and of on.
 """
 
 import csv
@@ -25,7 +25,7 @@ from .run_file import RunFile, RunFileError
 from .scaling import WARM_UP
 
 FILETYPE = "trireme-ablation"
-VERSION = (1, 1)
+VERSION = (1, 0)
 FIELDS = ("key", "source", "quantity", "title", "claim", "claimed_ratio", "off", "on")
 STEP = "step"
 REDUCTION = "reduce.bucket"

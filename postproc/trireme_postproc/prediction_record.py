@@ -20,7 +20,7 @@ from .run_file import RunFile, RunFileError
 from .scaling import WARM_UP
 
 FILETYPE = "trireme-prediction"
-VERSION = 2
+VERSION = 1
 
 
 def _rows(path, round_number, ranks):

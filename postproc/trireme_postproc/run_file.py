@@ -18,7 +18,7 @@ import numpy as np  # noqa: E402
 from .journal import ChangedError, View  # noqa: E402
 
 FILETYPE = "trireme-run"
-MAJOR_VERSION = 1
+VERSION = [1, 0]
 TRIES, PAUSE_S = 10, 0.2  # of a file that is written at this moment
 # Tables with columns of texts; the columns of all others are numbers.
 TABLES_WITH_TEXTS = {"sessions", "skipped", "buckets"}
@@ -136,11 +136,9 @@ class RunFile:
         if filetype != FILETYPE:
             raise RunFileError(f"{self.path}: filetype is '{filetype}', expected '{FILETYPE}'")
         version = attributes.get("version")
-        if not isinstance(version, list) or not version or version[0] != MAJOR_VERSION:
-            text = ".".join(str(part) for part in version) if isinstance(version, list) else version
-            raise RunFileError(
-                f"{self.path}: format version {text}, this program reads version {MAJOR_VERSION}.x"
-            )
+        if version != VERSION:
+            text = ".".join(map(str, version)) if isinstance(version, list) else version
+            raise RunFileError(f"{self.path}: is format version {text} and this program reads {'.'.join(map(str, VERSION))}")
 
     def _read(self, file):
         self.attributes = _attributes(file)

@@ -21,11 +21,6 @@ std::string folded(const std::string& name) {
   return result;
 }
 
-/// What became of keys that decks had before.
-const std::map<std::string, std::string> successors{
-    {"optimizer.sharded",
-     "it is parallel.shard now, optimizer for what was true and none for false"}};
-
 }  // namespace
 
 Reader::Reader(const Node* node,
@@ -118,8 +113,6 @@ std::string Reader::dotted(const std::string& name) const {
 }
 
 std::string Reader::hint(const std::string& unknown) const {
-  if (const auto successor = successors.find(dotted(unknown)); successor != successors.end())
-    return successor->second;
   const std::string wanted = folded(unknown);
   for (const std::string& known : known_)
     if (folded(known) == wanted)

@@ -3,8 +3,8 @@
 // recorder, the file's name table, the end-of-run report and the documentation read it from here.
 //
 // 1. Ids are positions in the table. A file carries its own table (/timings/names), and readers go
-//    by the dotted name. New rows go to the end: a run that an older version began goes on with its
-//    file, whose samples keep their ids.
+//    by the dotted name. A run resumes only with the table that its file has: a new row raises the
+//    version of run.h5 (record/run/run_identity.cpp).
 // 2. The spans with "Within step" in their help make up a step. Some lie in time inside others
 //    of them: compute waits for buckets in optim.step, and for parameters in model.train, or the
 //    other way round where nothing overlaps. A reader who adds them up takes the inner ones out of

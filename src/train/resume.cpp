@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <map>
 
 #include <fmt/format.h>
 
@@ -37,22 +36,6 @@ std::string shortened(const std::string& value) {
   return value.substr(0, front) + "..." + value.substr(value.size() - (most - front - 3));
 }
 
-/// What a run did whose deck did not have the key: what it does `now`, but for choices that came
-/// later.
-std::string before_the_key(const std::string& key, const std::string& now) {
-  static const std::map<std::string, std::string> then{
-      {"optimizer.kind", word(optim::Kind::adamw)},
-      {"optimizer.moment_dtype", word(optim::FloatDType::fp32)},
-      {"optimizer.weight_decay_schedule", word(optim::DecaySchedule::constant)},
-      {"optimizer.muon.momentum_warmup_steps", "0"},
-      {"optimizer.muon.product_dtype", word(optim::FloatDType::fp32)},
-      {"model.window_pattern", "none"},
-      {"model.document_mask", "false"},
-      {"batch.schedule", "[]"}};
-  const auto found = then.find(key);
-  return found == then.end() ? now : found->second;
-}
-
 template <class T>
 void take(const record::NameValues& deck, const char* key, T& value) {
   const std::string text = fact_of(deck, key);
@@ -61,7 +44,7 @@ void take(const record::NameValues& deck, const char* key, T& value) {
     value = read;
 }
 
-/// The optimizer's section as an older deck had it, if it is there; `steps` becomes those of its
+/// The optimizer's section as the checkpoint's deck has it, if it is there; `steps` becomes those of its
 /// schedule.
 optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
                                       const session::Job& job,
@@ -82,14 +65,6 @@ optim::OptimizerConfig optimizer_then(const record::NameValues& deck,
   return then;
 }
 
-std::string tokenizer_then(const record::CheckpointFacts& facts) {
-  if (auto known = fact_of(facts.more, tokenizer_fact); !known.empty())
-    return known;
-  const std::string tokens = fact_of(facts.deck, "data.train.tokens");
-  return tokens.empty() || tokens == "[]" ? fmt::format("{:016x}", text::byte_tokenizer()->hash())
-                                          : unknown_tokenizer;
-}
-
 }  // namespace
 
 std::string fact_of(const record::NameValues& facts, const std::string& name) {
@@ -108,7 +83,7 @@ Resumption Resumption::of(const session::Saver::Resumed& resumed) {
           facts.deck,
           fact_of(facts.more, data_hash_fact),
           fact_of(facts.more, run_id_fact),
-          tokenizer_then(facts),
+          fact_of(facts.more, tokenizer_fact),
           fact_of(facts.more, record::origin_path_fact)};
 }
 
@@ -117,9 +92,9 @@ std::vector<DeckChange> deck_changes(const record::NameValues& then, const sessi
   for (std::size_t i = 0; i < job.deck.size(); ++i) {
     const auto& [key, now] = job.deck[i];
     const auto old = std::ranges::find(then, key, &record::NameValues::value_type::first);
-    const std::string was = old != then.end() ? old->second : before_the_key(key, now);
-    if (was != now && key != "run.allow_changes")
-      changes.push_back({key, was, now, i < job.rules.size() ? job.rules[i] : Change::free});
+    if (old != then.end() && old->second != now && key != "run.allow_changes")
+      changes.push_back(
+          {key, old->second, now, i < job.rules.size() ? job.rules[i] : Change::free});
   }
   return changes;
 }
@@ -128,7 +103,7 @@ void expect_allowed(const Resumption& resumed,
                     const session::Job& job,
                     const std::string& data_hash) {
   std::vector<Diagnostic> found;
-  const bool data_known = !resumed.data_hash.empty();
+  const bool data_known = !resumed.data_hash.empty();  // not where it was imported
   const bool same_data = data_known && resumed.data_hash == data_hash;
   for (const DeckChange& change : deck_changes(resumed.deck, job)) {
     if (change.rule == Change::free || (is_data(change.key) && same_data) ||
@@ -208,11 +183,6 @@ std::string choose_run_id(const record::RunDirectory& directory,
 std::vector<std::string> change_table(const Resumption& resumed, const session::Job& job) {
   const auto changes = deck_changes(resumed.deck, job);
   std::vector<std::string> lines;
-  if (resumed.deck.empty() && resumed.step > 0)
-    lines.push_back(
-        fmt::format("the checkpoint of step {} keeps no deck: what changed since cannot "
-                    "be shown",
-                    resumed.step));
   if (changes.empty())
     return lines;
   std::size_t keys = 0, values = 0;
@@ -236,7 +206,7 @@ std::string unread_weights(const Resumption& resumed, const session::Job& job) {
 }
 
 std::string rate_jump(const Resumption& resumed, const session::Job& job) {
-  if (resumed.deck.empty() || resumed.step < 1)
+  if (resumed.step < 1)
     return "";
   std::int64_t steps = job.run.steps;
   const auto before = optimizer_then(resumed.deck, job, steps);

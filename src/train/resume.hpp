@@ -10,8 +10,7 @@
 // 2. The data are judged by their hash, not by their names: text that moved is the same, text that
 //    was edited under its old name is not.
 // 3. So is the tokenizer: one that moved is the same, and another one is always refused.
-// 4. What a checkpoint of an older trireme does not state is not compared; where it has no deck,
-//    the log notes it.
+// 4. What a checkpoint does not state is not compared: an imported model has no deck and no data.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +50,7 @@ struct Resumption {
   std::int64_t step = 0;
   record::NameValues deck;        ///< of the session that wrote it; empty: unknown
   std::string data_hash, run_id;  ///< "" where it is not stated
-  /// Its hash, or unknown_tokenizer. Before tokenizers were kept, text was bytes.
-  std::string tokenizer;
+  std::string tokenizer;          ///< its hash, or unknown_tokenizer; "" where it is not stated
   std::string origin;  ///< the path of the run's first weights; "": random ones, or not stated
 
   static Resumption of(const session::Saver::Resumed& resumed);

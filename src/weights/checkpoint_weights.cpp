@@ -174,15 +174,6 @@ bool is_possible(const model::GptShape& shape) {
   throw UserError({directory}, "the sizes in this checkpoint describe no possible model");
 }
 
-/// Serialized. Checkpoints from before tokenizers were kept mean bytes, as resumed runs do.
-std::string tokenizer_of_facts(const record::CheckpointFacts& facts) {
-  const bool unknown = std::ranges::any_of(facts.more, [](const auto& fact) {
-    return fact.first == record::tokenizer_fact && fact.second == record::unknown_tokenizer;
-  });
-  return facts.tokenizer.empty() && !unknown ? text::byte_tokenizer()->serialized()
-                                             : facts.tokenizer;
-}
-
 }  // namespace
 
 record::NameValues model_facts(const model::GptShape& shape) {
@@ -225,7 +216,7 @@ StoredModel open_checkpoint(const std::string& directory) {
                     .shape_file = directory + "/" + record::manifest_file};
   model.shape = shape_from(manifest.facts.model, directory);
   model.step = manifest.facts.step;
-  model.tokenizer = tokenizer_of_facts(manifest.facts);
+  model.tokenizer = manifest.facts.tokenizer;
   model.tokenizer_place = model.shape_file;
   for (const auto& [key, value] : manifest.facts.deck) {
     if (key == "model.dropout")

@@ -49,8 +49,7 @@ void read_from(const std::string& path,
                comm::World& world,
                const std::function<void(const std::string& place)>& read);
 
-/// Null where the model came without one. A checkpoint from before tokenizers were kept means
-/// bytes.
+/// Null where the model came without one.
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const StoredModel& model);
 
 /// Parameters in registration order, fp32, in memory of `device`: what model::Gpt::bind() takes.

@@ -132,7 +132,7 @@ class CompareTest(unittest.TestCase):
         made_up.write(self.second + "/run.h5", version=(3, 0))
         code, _, err = run("compare", self.first, self.second)
         self.assertEqual((code, err.count("\n")), (2, 1))
-        self.assertIn("b/run.h5: format version 3.0", err)
+        self.assertIn("b/run.h5: is format version 3.0", err)
 
 
 class MeasuresTest(unittest.TestCase):

@@ -24,7 +24,7 @@ class PredictionTest(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.path = os.path.join(temporary.name, "made_up.json")
-        self.write(filetype="trireme-prediction", version=2, facts={"deck": "made_up.yaml"}, rows=[
+        self.write(filetype="trireme-prediction", version=1, facts={"deck": "made_up.yaml"}, rows=[
             row(1, 2, "checkpoint", 0.05, 0.10), row(1, 2, "step, overlap", 0.10, 0.10), row(2, 2, "step, overlap", 0.21, 0.20),
             row(3, 2, "step, overlap", 0.33, 0.30), row(1, 1, "step, no overlap", 0.19, 0.20)])
 
@@ -48,7 +48,7 @@ class PredictionTest(unittest.TestCase):
         """Of steps from 70 ms to 10 s, and of more cases than there are colours."""
         for cases in ([(2**power, "step, overlap", 10 / 2**power) for power in range(8)],
                       [(ranks, what, 1 / ranks) for ranks in range(1, 9) for what in ("step, overlap", "step, no overlap", "checkpoint")]):
-            self.write(filetype="trireme-prediction", version=2, facts={}, rows=[
+            self.write(filetype="trireme-prediction", version=1, facts={}, rows=[
                 row(turn, ranks, what, seconds * (1 + 0.02 * turn), seconds) for ranks, what, seconds in cases for turn in (1, 2)])
             with mock.patch.object(Axes, "errorbar", autospec=True, side_effect=Axes.errorbar) as drawn:
                 self.assertEqual(problems(plot_prediction, Prediction(self.path), self.path[:-5] + ".png"), [])
@@ -57,8 +57,8 @@ class PredictionTest(unittest.TestCase):
 
     def test_refuses_other_files(self):
         for content, said in (({"filetype": "else"}, "its filetype is not 'trireme-prediction'"),
-                              ({"filetype": "trireme-prediction", "version": 9}, "version 9, this program reads 2"),
-                              ({"filetype": "trireme-prediction", "version": 2}, "cannot be read")):
+                              ({"filetype": "trireme-prediction", "version": 9}, "version 9, this program reads 1"),
+                              ({"filetype": "trireme-prediction", "version": 1}, "cannot be read")):
             self.write(**content)
             code, _, err = run("prediction", self.path)
             self.assertEqual(code, 2)

@@ -43,22 +43,13 @@ const std::vector<Table>& tables() {
   return all;
 }
 
-/// Without the columns that a file of an older version does not have.
-std::vector<std::string> datasets_of(const h5::File& file, const Table& table) {
-  std::vector<std::string> paths;
-  for (const std::string& path : table.datasets)
-    if (h5::exists(file.get(), path))
-      paths.push_back(path);
-  return paths;
-}
-
 std::uint64_t hash_of(const h5::File& file,
                       const Table& table,
                       std::int64_t begin,
                       std::int64_t count) {
   std::uint64_t hash = 0;
   std::string bytes;
-  for (const std::string& path : datasets_of(file, table)) {
+  for (const std::string& path : table.datasets) {
     const h5::Dataset column = h5::Dataset::open(file.get(), path);
     bytes.resize(static_cast<std::size_t>(count) * column.element_bytes());
     column.read(begin, count, column.type(), bytes.data());
@@ -69,7 +60,7 @@ std::uint64_t hash_of(const h5::File& file,
 
 std::int64_t rows_of(const h5::File& file, const Table& table) {
   std::int64_t rows = std::numeric_limits<std::int64_t>::max();
-  for (const std::string& path : datasets_of(file, table))
+  for (const std::string& path : table.datasets)
     rows = std::min(rows, h5::Dataset::open(file.get(), path).elements());
   return rows;
 }
@@ -125,8 +116,6 @@ void hash_all_rows(const h5::File& file) {
 
 std::vector<std::string> check_rows(const h5::File& file) {
   std::vector<std::string> found;
-  if (!h5::exists(file.get(), "blocks"))
-    return found;
   const auto numbers = [&](const char* path) {
     return h5::Dataset::open(file.get(), path).read_all<std::int64_t>();
   };

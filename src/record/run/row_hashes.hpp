@@ -28,8 +28,8 @@ void make_blocks(const h5::File& file);
 void hash_rows(const h5::File& file, HashedTable table, std::int64_t count);
 /// Forgets all hashes and makes them anew from what is there: after rows were dropped.
 void hash_all_rows(const h5::File& file);
-/// A sentence for every block whose rows are not what was written. A file without hashes has none.
-/// Throws h5::DamagedError when rows or hashes cannot be read.
+/// A sentence for every block whose rows are not what was written. Throws h5::DamagedError when
+/// rows or hashes cannot be read.
 std::vector<std::string> check_rows(const h5::File& file);
 
 }  // namespace trireme::record

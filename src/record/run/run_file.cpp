@@ -84,9 +84,9 @@ class RunFile::Impl {
   /// Requires: open_datasets().
   void start_again(const RunHeader& header) {
     change([&] {
+      expect_names(file_);
       warnings_ = drop_after(file_, first_step_ - 1);
       open_datasets();
-      keep_run_id(header);
       start_session(file_, header, first_step_);
     });
     flush();
@@ -189,8 +189,6 @@ class RunFile::Impl {
     const std::size_t waiting = rows_.size() * sizeof(StepRow) + samples_.size() * sizeof(Sample);
     room_.ensure(h5::end_of(file_), most_added + 2 * static_cast<std::int64_t>(waiting));
   }
-  /// A file from before runs had names takes this one's.
-  void keep_run_id(const RunHeader& header);
 
   const std::string path_;
   std::pair<dev_t, ino_t> place_{};  ///< of the file, once it was seen
@@ -214,15 +212,11 @@ class RunFile::Impl {
 void RunFile::Impl::open_datasets() {
   columns_.clear();
   open_.clear();
-  const auto open = [&](std::vector<h5::Dataset>& into, const std::string& path) {
-    // start_again() brings what an older file does not have, and opens all of them once more.
-    if (!path.ends_with("/bits_per_byte") || h5::exists(file_.get(), path))
-      into.push_back(h5::Dataset::open(file_.get(), path));
-  };
-  for (const auto& column : step_columns) open(columns_, std::string("steps/") + column.name);
+  for (const auto& column : step_columns)
+    columns_.push_back(h5::Dataset::open(file_.get(), std::string("steps/") + column.name));
   for (const auto& column : validation_columns)
-    open(open_, std::string("validation/") + column.name);
-  open(open_, "timings/samples");
+    open_.push_back(h5::Dataset::open(file_.get(), std::string("validation/") + column.name));
+  open_.push_back(h5::Dataset::open(file_.get(), "timings/samples"));
 }
 
 void RunFile::Impl::set_anchors(std::span<const double> seconds) {
@@ -264,12 +258,6 @@ void RunFile::Impl::expect_run_of(const RunHeader& header) const {
                     fmt::format("this is the record of another run ({}, and this one is "
                                 "{}): {}",
                                 theirs, mine, move_away));
-}
-
-void RunFile::Impl::keep_run_id(const RunHeader& header) {
-  const std::string mine = run_id_in(header);
-  if (!mine.empty() && !h5::has_attribute(file_.get(), run_id_fact))
-    h5::write_attribute(file_.get(), run_id_fact, mine);
 }
 
 void RunFile::Impl::expect_in_place() {

@@ -1,31 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN_DIR/run.h5: what a run was, did and learned. Rank 0 alone opens and writes it.
 //
-//   /            attributes filetype "trireme-run", version [1, 5], date_and_time, machine, and the
+//   /            attributes filetype "trireme-run", version [1, 0], date_and_time, machine, and the
 //                facts of RunHeader (software, software_version, git_sha1, compiler, …)
 //   /deck        one string attribute per key of the newest session's resolved deck:
 //                "optimizer.learning_rate"
 //   /sessions    one row per start or resumption: date_and_time, first_step, ranks, machine, facts,
-//                and the deck that its steps were made with (since 1.3)
+//                and the deck that its steps were made with
 //   /steps       one dataset per column of StepRow
-//   /buckets     one dataset per column of BucketRow, a row per bucket and start (since 1.2): what
+//   /buckets     one dataset per column of BucketRow, a row per bucket and start: what
 //                the `index` of samples named reduce.… and gather.… counts
 //   /validation  one dataset per column of ValidationRow
-//   /evaluation  one group per set of evaluate.sets (since 1.5), with one dataset per column of
+//   /evaluation  one group per set of evaluate.sets, with one dataset per column of
 //                EvaluationRow; an attribute of the set's name describes it
-//   /tokenizer   one string, from which the tokenizer of the run's tokens can be made again (since
-//                1.4; where it is known)
-//   /checkpoints one dataset per column of CheckpointRow (since 1.1)
-//   /skipped     one dataset per column of SkippedRow (since 1.3): steps that updated nothing
-//   /noise_scale one dataset per column of NoiseScaleRow (since 1.5); empty unless the deck asks
+//   /tokenizer   one string, from which the tokenizer of the run's tokens can be made again,
+//                where it is known
+//   /checkpoints one dataset per column of CheckpointRow
+//   /skipped     one dataset per column of SkippedRow: steps that updated nothing
+//   /noise_scale one dataset per column of NoiseScaleRow; empty unless the deck asks
 //   /timings     samples (rows of timing::Sample, of some ranks and steps), ranks (rows of
-//                RankSpanRow, over all ranks, since 1.3), names (row i names id i), anchors;
+//                RankSpanRow, over all ranks), names (row i names id i), anchors;
 //                attributes dropped, flops_per_token, …
 //   /memory      one integer attribute per name, bytes
 //   /blocks      hashes of the rows of /steps, /validation, /checkpoints, samples and /noise_scale
-//                (row_hashes.hpp; since 1.3)
-//
-// The columns bits_per_byte came with 1.4; rows of before are NaN there.
+//                (row_hashes.hpp)
 //
 // Every dataset is 1-D and extendible and has the attributes `unit` and `help`.
 //

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "base/error.hpp"
 #include "base/input_file.hpp"
 
@@ -24,7 +26,7 @@ namespace trireme::record {
 namespace {
 
 constexpr const char* filetype = "trireme-run";
-constexpr std::int64_t version_major = 1, version_minor = 5;
+const std::vector<std::int64_t> this_version{1, 0};
 
 [[noreturn]] void refuse(const std::string& path, const std::string& text) {
   throw UserError(Place{path}, text);
@@ -34,8 +36,7 @@ constexpr std::int64_t version_major = 1, version_minor = 5;
 
 void write_identity(const h5::File& file) {
   h5::write_attribute(file.get(), "filetype", filetype);
-  h5::write_attribute(file.get(), "version",
-                      std::vector<std::int64_t>{version_major, version_minor});
+  h5::write_attribute(file.get(), "version", this_version);
 }
 
 void expect_run_file(const std::string& path) {
@@ -57,11 +58,10 @@ void expect_run_file(const std::string& path) {
       h5::read_attribute<std::string>(file.get(), "filetype") != filetype)
     refuse(path, fmt::format("an HDF5 file, but not a run file of trireme: {}", move_away));
   const auto version = h5::read_attribute<std::vector<std::int64_t>>(file.get(), "version");
-  if (version.size() != 2 || version[0] != version_major || version[1] > version_minor)
-    refuse(path, fmt::format("run file version {}.{}; this trireme continues {}.{}: continue with "
-                             "the version that wrote it, or {}",
-                             version.empty() ? 0 : version[0], version.size() < 2 ? 0 : version[1],
-                             version_major, version_minor, move_away));
+  if (version != this_version)
+    refuse(path, fmt::format("the run file is format version {} and this trireme reads {}: "
+                             "continue with the trireme that wrote it, or {}",
+                             fmt::join(version, "."), fmt::join(this_version, "."), move_away));
 }
 
 std::string RunFile::damage(const std::string& path) {
@@ -81,8 +81,7 @@ std::string RunFile::damage(const std::string& path) {
     if (!h5::has_attribute(file.get(), "filetype") ||
         h5::read_attribute<std::string>(file.get(), "filetype") != filetype)
       return "";  // of another program
-    const auto version = h5::read_attribute<std::vector<std::int64_t>>(file.get(), "version");
-    if (version.size() != 2 || version[0] != version_major || version[1] > version_minor)
+    if (h5::read_attribute<std::vector<std::int64_t>>(file.get(), "version") != this_version)
       return "";  // another trireme's
     read_everything(file);
   } catch (const h5::DamagedError& error) {

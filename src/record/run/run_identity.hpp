@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes an HDF5 file a run file (run_file.hpp): the root attributes filetype and version. This
-// trireme continues files of its own major version up to its own minor version, and brings them to
-// its own.
+// What makes an HDF5 file a run file (run_file.hpp): the root attributes filetype and version. A
+// trireme continues files of its own version only.
 #pragma once
 
 #include <string>
@@ -14,7 +13,6 @@ namespace trireme::record {
 inline constexpr const char* move_away =
     "move it away, and the run resumes with a new record from here";
 
-/// Also over those of an older version.
 void write_identity(const h5::File& file);
 
 /// Throws UserError, naming what lies at `path` instead, unless it is a run file that may be

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,31 +22,6 @@ using timing::Sample;
 
 /// Elements that a dataset grows by on disk: 8 KiB to 128 KiB per column.
 constexpr std::int64_t chunk_rows = 1024, chunk_samples = 4096, chunk_few = 64;
-
-void make_checkpoints(const h5::File& file) {
-  add_columns(h5::open_group(file.get(), "checkpoints").get(), checkpoint_columns, chunk_few);
-}
-
-void make_rank_spans(const h5::File& file) {
-  add_columns(h5::open_group(file.get(), "timings/ranks").get(), rank_span_columns, chunk_rows);
-}
-
-void make_skipped(const h5::File& file) {
-  add_columns(h5::open_group(file.get(), "skipped").get(), skipped_columns, chunk_few);
-}
-
-void make_noise_scale(const h5::File& file) {
-  add_columns(h5::open_group(file.get(), "noise_scale").get(), noise_scale_columns, chunk_few);
-}
-
-void make_buckets(const h5::File& file) {
-  const h5::Group buckets = h5::open_group(file.get(), "buckets");
-  const auto whole = h5::type_of<std::int64_t>();
-  add_dataset(buckets.get(), "first_step", whole, chunk_few, "steps",
-              "First step with these buckets; they are in use up to the next such step.");
-  add_dataset(buckets.get(), "bucket", whole, chunk_few, "bucket", "Number of the bucket, from 0.");
-  add_columns(buckets.get(), bucket_columns, chunk_few);
-}
 
 /// Keeps the first rows of all `datasets` of `group` in which `key` is at most `most`. Returns a
 /// sentence when one of them ends before that.
@@ -113,36 +86,50 @@ h5::Type sample_type() {
                                             {"duration_s", offsetof(Sample, duration_s), f64}});
 }
 
-void bring_names(const h5::File& file) {
-  h5::Dataset names = h5::Dataset::open(file.get(), "timings/names");
+void expect_names(const h5::File& file) {
+  const auto there = h5::Dataset::open(file.get(), "timings/names").read_strings();
+  if (!std::ranges::equal(there, timing::names, {}, {}, &timing::NameInfo::dotted))
+    throw UserError(fmt::format(
+        "/timings/names of the run file does not hold the span names of this trireme, so its "
+        "samples would get other names: {}",
+        move_away));
+}
+
+namespace {
+
+void make_names(const h5::File& file) {
   std::vector<std::string> dotted, index, help;
   for (const timing::NameInfo& row : timing::names) {
     dotted.emplace_back(row.dotted);
     index.emplace_back(row.index);
     help.emplace_back(row.help);
   }
-  const auto there = names.read_strings();
-  if (there.size() > dotted.size() || !std::equal(there.begin(), there.end(), dotted.begin()))
-    throw UserError(fmt::format(
-        "/timings/names of the run file is no table of this trireme's, so its samples would get "
-        "other names: {}",
-        move_away));
-  names.append_strings(std::span<const std::string>(dotted).subspan(there.size()));
+  h5::Dataset names = add_dataset(h5::open_group(file.get(), "timings").get(), "names",
+                                  h5::string_type(), chunk_few, "", "Names of spans, by id.");
+  names.append_strings(dotted);
   h5::write_attribute(names.id(), "index_of", index);
   h5::write_attribute(names.id(), "help_of", help);
 }
 
+}  // namespace
+
 void make_datasets(const h5::File& file) {
   const auto whole = h5::type_of<std::int64_t>(), real = h5::type_of<double>();
   const auto text = h5::string_type();
-  add_columns(h5::open_group(file.get(), "steps").get(), step_columns, chunk_rows);
-
-  add_columns(h5::open_group(file.get(), "validation").get(), validation_columns, chunk_few);
-
-  make_checkpoints(file);
-  make_skipped(file);
-  make_noise_scale(file);
-  make_buckets(file);
+  const auto make = [&](const char* group, const auto& columns, std::int64_t chunk) {
+    add_columns(h5::open_group(file.get(), group).get(), columns, chunk);
+  };
+  make("steps", step_columns, chunk_rows);
+  make("validation", validation_columns, chunk_few);
+  make("checkpoints", checkpoint_columns, chunk_few);
+  make("skipped", skipped_columns, chunk_few);
+  make("noise_scale", noise_scale_columns, chunk_few);
+  make("timings/ranks", rank_span_columns, chunk_rows);
+  make("buckets", bucket_columns, chunk_few);
+  const h5::Group buckets = h5::open_group(file.get(), "buckets");
+  add_dataset(buckets.get(), "first_step", whole, chunk_few, "steps",
+              "First step with these buckets; they are in use up to the next such step.");
+  add_dataset(buckets.get(), "bucket", whole, chunk_few, "bucket", "Number of the bucket, from 0.");
 
   const h5::Group sessions = h5::open_group(file.get(), "sessions");
   add_dataset(sessions.get(), "date_and_time", text, chunk_few, "", "When the session began, UTC.");
@@ -153,7 +140,8 @@ void make_datasets(const h5::File& file) {
   add_dataset(sessions.get(), "machine", text, chunk_few, "", "Hosts of the ranks, in rank order.");
   add_dataset(sessions.get(), "facts", text, chunk_few, "",
               "Versions and settings of the session, one per line.");
-  make_session_decks(file);
+  add_dataset(sessions.get(), "deck", text, chunk_few, "",
+              "The resolved deck that the session's steps were made with.");
 
   const h5::Group timings = h5::open_group(file.get(), "timings");
   add_dataset(
@@ -161,9 +149,7 @@ void make_datasets(const h5::File& file) {
       "begin_s: s since the rank's anchor; duration_s: s",
       "Measured intervals; `name` is a row of /timings/names, and `index` counts what that table's "
       "attribute index_of has there.");
-  add_dataset(timings.get(), "names", text, chunk_few, "", "Names of spans, by id.");
-  bring_names(file);
-  make_rank_spans(file);
+  make_names(file);
   const h5::Group anchors = h5::open_group(file.get(), "timings/anchors");
   add_dataset(anchors.get(), "first_step", whole, chunk_few, "steps",
               "First step of a session; its anchors hold up to the next such step.");
@@ -173,31 +159,6 @@ void make_datasets(const h5::File& file) {
               "Calendar time at which begin_s of the rank's samples is 0.");
   h5::write_attribute(h5::open_group(file.get(), "memory").get(), "unit", "byte");
   make_blocks(file);
-}
-
-namespace {
-
-template <class Columns>
-void bring_missing(const h5::File& file,
-                   const std::string& group,
-                   const Columns& columns,
-                   std::int64_t chunk) {
-  for (const auto& column : columns) {
-    if (h5::exists(file.get(), group + "/" + column.name))
-      continue;
-    const auto rows = h5::Dataset::open(file.get(), group + "/step").stored_elements();
-    h5::Dataset made = add_dataset(h5::open_group(file.get(), group).get(), column.name,
-                                   h5::type_of<double>(), chunk, column.unit, column.help);
-    made.append<double>(std::vector<double>(static_cast<std::size_t>(rows),
-                                            std::numeric_limits<double>::quiet_NaN()));
-  }
-}
-
-}  // namespace
-
-void bring_columns(const h5::File& file) {
-  bring_missing(file, "steps", step_columns, chunk_rows);
-  bring_missing(file, "validation", validation_columns, chunk_few);
 }
 
 namespace {
@@ -228,15 +189,11 @@ void append_evaluation(const h5::File& file,
 }
 
 void write_tokenizer(const h5::File& file, const std::string& serialized) {
-  if (serialized.empty())
+  if (serialized.empty() || h5::exists(file.get(), "tokenizer"))
     return;
-  h5::Dataset dataset =
-      h5::exists(file.get(), "tokenizer")
-          ? h5::Dataset::open(file.get(), "tokenizer")
-          : add_dataset(file.get(), "tokenizer", h5::string_type(), 1, "",
-                        "The tokenizer of the run's tokens, in trireme's text form.");
-  if (dataset.elements() == 0)
-    dataset.append_strings({&serialized, 1});
+  add_dataset(file.get(), "tokenizer", h5::string_type(), 1, "",
+              "The tokenizer of the run's tokens, in trireme's text form.")
+      .append_strings({&serialized, 1});
 }
 
 std::string lines_of(const NameValues& values) {
@@ -245,76 +202,26 @@ std::string lines_of(const NameValues& values) {
   return text;
 }
 
-void make_session_decks(const h5::File& file) {
-  h5::Dataset decks =
-      add_dataset(h5::open_group(file.get(), "sessions").get(), "deck", h5::string_type(),
-                  chunk_few, "", "The resolved deck that the session's steps were made with.");
-  const auto rows = h5::Dataset::open(file.get(), "sessions/first_step").elements();
-  if (rows == 0)
-    return;
-  std::vector<std::string> known(static_cast<std::size_t>(rows));
-  const h5::Group deck = h5::open_group(file.get(), "deck");
-  NameValues last;
-  for (const std::string& key : h5::attribute_names(deck.get()))
-    last.emplace_back(key, h5::read_attribute<std::string>(deck.get(), key));
-  known.back() = lines_of(last);
-  decks.append_strings(known);
-}
-
 std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
-  bring_names(file);
-  std::vector<std::string> notes = check_rows(file);  // of the columns that they were hashed with
-  bring_columns(file);
-  const auto keep = [&](const char* group, const char* key, const std::vector<std::string>& all) {
-    if (std::string text = keep_rows(file, group, key, all, step); !text.empty())
+  std::vector<std::string> notes = check_rows(file);
+  const auto keep = [&](const std::string& group, const char* key,
+                        const std::vector<std::string>& datasets) {
+    if (std::string text = keep_rows(file, group, key, datasets, step); !text.empty())
       notes.push_back(std::move(text));
   };
-  std::vector<std::string> names;
-  for (const auto& column : step_columns) names.emplace_back(column.name);
-  keep("steps", "step", names);
-  std::vector<std::string> validation;
-  for (const auto& column : validation_columns) validation.emplace_back(column.name);
-  keep("validation", "step", validation);
-  std::vector<std::string> evaluation;
-  for (const auto& column : evaluation_columns) evaluation.emplace_back(column.name);
-  for (const std::string& group : evaluation_groups(file)) keep(group.c_str(), "step", evaluation);
-  if (h5::exists(file.get(), "checkpoints")) {
-    std::vector<std::string> columns;
-    for (const auto& column : checkpoint_columns) columns.emplace_back(column.name);
-    keep("checkpoints", "step", columns);
-  } else {  // a file of version 1.0
-    make_checkpoints(file);
-  }
-  if (h5::exists(file.get(), "timings/ranks")) {
-    std::vector<std::string> columns;
-    for (const auto& column : rank_span_columns) columns.emplace_back(column.name);
-    keep("timings/ranks", "last_step", columns);
-  } else {  // before 1.3
-    make_rank_spans(file);
-  }
-  if (h5::exists(file.get(), "skipped"))
-    keep("skipped", "step", {"step", "found"});
-  else  // before 1.3
-    make_skipped(file);
-  if (h5::exists(file.get(), "noise_scale")) {
-    std::vector<std::string> columns;
-    for (const auto& column : noise_scale_columns) columns.emplace_back(column.name);
-    keep("noise_scale", "step", columns);
-  } else {  // before 1.5
-    make_noise_scale(file);
-  }
-  if (h5::exists(file.get(), "buckets")) {
-    std::vector<std::string> columns = {"first_step", "bucket"};
-    for (const auto& column : bucket_columns) columns.emplace_back(column.name);
-    keep("buckets", "first_step", columns);
-  } else {  // before 1.2
-    make_buckets(file);
-  }
-  if (!h5::exists(file.get(), "sessions/deck"))  // before 1.3
-    make_session_decks(file);
-  if (!h5::exists(file.get(), "blocks"))
-    make_blocks(file);
-  write_identity(file);
+  const auto names = [](const auto& columns, std::vector<std::string> all = {}) {
+    for (const auto& column : columns) all.emplace_back(column.name);
+    return all;
+  };
+  keep("steps", "step", names(step_columns));
+  keep("validation", "step", names(validation_columns));
+  for (const std::string& group : evaluation_groups(file))
+    keep(group, "step", names(evaluation_columns));
+  keep("checkpoints", "step", names(checkpoint_columns));
+  keep("timings/ranks", "last_step", names(rank_span_columns));
+  keep("skipped", "step", names(skipped_columns));
+  keep("noise_scale", "step", names(noise_scale_columns));
+  keep("buckets", "first_step", names(bucket_columns, {"first_step", "bucket"}));
   keep("timings/anchors", "first_step", {"first_step", "rank", "calendar_s"});
   keep_samples(file, step);
   hash_all_rows(file);
@@ -323,15 +230,9 @@ std::vector<std::string> drop_after(const h5::File& file, std::int64_t step) {
 
 namespace {
 
-bool since_1_4(std::string_view column) {
-  return column == "bits_per_byte";
-}
-
 template <class Columns>
 void read_columns(const h5::File& file, const std::string& group, const Columns& columns) {
   for (const auto& column : columns) {
-    if (since_1_4(column.name) && !h5::exists(file.get(), group + "/" + column.name))
-      continue;
     const auto read = [&]<class Row, class T>(T Row::*) {
       const h5::Dataset dataset = h5::Dataset::open(file.get(), group + "/" + column.name);
       if constexpr (std::is_same_v<T, std::string>)
@@ -353,28 +254,22 @@ void read_everything(const h5::File& file) {
   read_columns(file, "validation", validation_columns);
   for (const std::string& group : evaluation_groups(file))
     read_columns(file, group, evaluation_columns);
-  for (const char* path : {"sessions/first_step", "sessions/ranks", "timings/anchors/first_step",
-                           "timings/anchors/rank", "timings/anchors/calendar_s"})
+  for (const char* path :
+       {"sessions/first_step", "sessions/ranks", "timings/anchors/first_step",
+        "timings/anchors/rank", "timings/anchors/calendar_s", "buckets/first_step",
+        "buckets/bucket", "blocks/table", "blocks/begin", "blocks/count", "blocks/hash"})
     numbers(path);
-  for (const char* path : {"sessions/date_and_time", "sessions/machine", "sessions/facts"})
+  for (const char* path :
+       {"sessions/date_and_time", "sessions/machine", "sessions/facts", "sessions/deck"})
     static_cast<void>(h5::Dataset::open(file.get(), path).read_strings());
-  if (h5::exists(file.get(), "sessions/deck"))
-    static_cast<void>(h5::Dataset::open(file.get(), "sessions/deck").read_strings());
-  if (h5::exists(file.get(), "checkpoints"))
-    read_columns(file, "checkpoints", checkpoint_columns);
-  if (h5::exists(file.get(), "noise_scale"))
-    read_columns(file, "noise_scale", noise_scale_columns);
-  if (h5::exists(file.get(), "buckets")) {
-    numbers("buckets/first_step");
-    numbers("buckets/bucket");
-    read_columns(file, "buckets", bucket_columns);
-  }
+  read_columns(file, "checkpoints", checkpoint_columns);
+  read_columns(file, "timings/ranks", rank_span_columns);
+  read_columns(file, "skipped", skipped_columns);
+  read_columns(file, "noise_scale", noise_scale_columns);
+  read_columns(file, "buckets", bucket_columns);
   const h5::Dataset samples = h5::Dataset::open(file.get(), "timings/samples");
   std::vector<Sample> all(static_cast<std::size_t>(samples.stored_elements()));
   samples.read(0, std::ssize(all), sample_type(), all.data());
-  if (h5::exists(file.get(), "blocks"))
-    for (const char* path : {"blocks/table", "blocks/begin", "blocks/count", "blocks/hash"})
-      numbers(path);
   for (const char* path : {"deck", "memory"}) {
     const h5::Group group = h5::open_group(file.get(), path);
     static_cast<void>(h5::attribute_names(group.get()));

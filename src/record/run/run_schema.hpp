@@ -149,19 +149,11 @@ inline constexpr Column<BucketRow, std::int64_t, std::string> bucket_columns[] =
 /// The compound of timing::Sample.
 h5::Type sample_type();
 
-/// Appends to /timings/names the names that an older version did not have, and writes what they
-/// mean. Throws UserError when the names that are there are not this program's first ones.
-void bring_names(const h5::File& file);
+/// Throws UserError when /timings/names does not hold the span names of this program.
+void expect_names(const h5::File& file);
 
 /// All groups and datasets of a new file, empty.
 void make_datasets(const h5::File& file);
-
-/// The column of /sessions that came with 1.3, and what is known for older rows of it: the last
-/// session's deck.
-void make_session_decks(const h5::File& file);
-
-/// The columns that came with 1.4, where a file does not have them: NaN in the rows that it has.
-void bring_columns(const h5::File& file);
 
 /// After the rows of a set of /evaluation, which is made where it is not there.
 void append_evaluation(const h5::File& file,
@@ -175,8 +167,7 @@ void write_tokenizer(const h5::File& file, const std::string& serialized);
 /// "name: value" lines.
 std::string lines_of(const NameValues& values);
 
-/// Drops the rows of later steps, and makes the groups that an older version did not have. Returns
-/// what else had to be dropped, in sentences.
+/// Drops the rows of later steps. Returns what else had to be dropped, in sentences.
 std::vector<std::string> drop_after(const h5::File& file, std::int64_t step);
 
 /// Throws h5::DamagedError when a part that is needed to go on cannot be read.
