@@ -104,8 +104,7 @@ void also_write(record::RunFile& file,
   const std::string directory = fs::path(path).parent_path().string();
   if (!resumed_step)
     for (const char* name : record::json_lines_names)
-      if (const std::string old = fmt::format("{}/{}", directory, name);
-          fs::is_regular_file(old))
+      if (const std::string old = fmt::format("{}/{}", directory, name); fs::is_regular_file(old))
         log.warning("{} is of an earlier start: it is now {}", old,
                     record::move_aside(old, "attempt"));
   std::vector<std::string> warnings;
