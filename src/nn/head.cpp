@@ -80,7 +80,7 @@ void Head::prepare(Kernels& kernels, const BatchSize& size) {
   for (std::int64_t begin = 0, rows = 0; begin < size.rows(); begin += rows) {
     rows = chunk_rows(size, begin);
     Chunk& chunk = chunks.emplace_back(
-        Part{begin, rows, &kernels.linear(shape(size, rows), !size.cache.given())});
+        Chunk{{begin, rows, &kernels.linear(shape(size, rows), !size.cache.given())}});
     const std::int64_t most = rows_of_loss(config_.loss_rows, rows, size.context);
     for (std::int64_t at = 0; at < rows; at += most) {
       const std::int64_t n = std::min(most, rows - at);

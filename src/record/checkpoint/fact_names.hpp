@@ -8,8 +8,7 @@ inline constexpr const char* data_hash_fact = "data_hash";
 inline constexpr const char* run_id_fact = "run_id";
 /// The position in the data (data::Dataset::position).
 inline constexpr const char* data_position_fact = "data_position";
-/// The hash of the tokenizer, or unknown_tokenizer; without this fact, what tokenizer_then() in
-/// train/resume.cpp decides.
+/// The hash of the tokenizer, or unknown_tokenizer.
 inline constexpr const char* tokenizer_fact = "tokenizer";
 inline constexpr const char* unknown_tokenizer = "unknown";
 /// Where the first weights came from, their format and their hash (weights::Origin). They stay with
