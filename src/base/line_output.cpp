@@ -31,8 +31,8 @@ LineOutput::LineOutput(int descriptor) : descriptor_(descriptor) {
 }
 
 LineOutput::~LineOutput() {
-  constexpr int patience_ms = 1000;
-  while (!waiting_.empty() && takes_text(descriptor_, patience_ms)) advance();
+  constexpr int longest_wait_ms = 1000;
+  while (!waiting_.empty() && takes_text(descriptor_, longest_wait_ms)) advance();
   if (own_)
     ::close(descriptor_);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Standard output of a run, which never makes the run wait for whoever reads it.
 //
-// A terminal stands still after Ctrl-S or in the copy mode of tmux, and a pipe is full when its
+// A terminal stops reading after Ctrl-S or in the copy mode of tmux, and a pipe is full when its
 // reader pauses. Text then waits in a queue of limited size. When the queue is full, whole lines
 // are dropped, and their number is written as soon as the reader continues.
 //
