@@ -267,6 +267,24 @@ class Start(Network):
             self.assertIn("within 5 s", lines[0])
             self.assertIn("--mca btl_tcp_if_include", lines[0])
 
+    def test_an_address_that_two_hosts_have_is_named(self):
+        for host in ("north", "south"):  # as every host with a container engine has it
+            subprocess.run(["ip", "-n", host, "link", "add", "docker0", "type", "bridge"], check=True)
+            self.addCleanup(subprocess.run, ["ip", "-n", host, "link", "del", "docker0"], check=False)
+            subprocess.run(["ip", "-n", host, "address", "add", "172.17.0.1/16", "dev", "docker0"], check=True)
+            subprocess.run(["ip", "-n", host, "link", "set", "docker0", "up"], check=True)
+        os.environ["TRIREME_START_DEADLINE"] = "5"
+        self.addCleanup(os.environ.pop, "TRIREME_START_DEADLINE")
+        placed = ("-x", "TRIREME_START_DEADLINE", "--mca", "btl_tcp_if_include", "docker0")
+        with self.launch("run.steps=2", hosts=BOTH_HOSTS % (1, 1), name="equal", placed=placed) as process:
+            try:
+                out, err = process.communicate(timeout=MOST_S)
+            finally:
+                process.kill()
+        self.assertEqual(process.returncode, 3, out + err)
+        self.assertIn("north and south have the same address: docker0 172.17.0.1", err)
+        self.assertIn("--mca btl_tcp_if_exclude lo,docker0", err)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/control/start_timer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <thread>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -35,22 +40,64 @@ bool speaks_for_its_host() {
   return true;
 }
 
+/// Under which a host's first rank tells the others its name and addresses. The launcher carries
+/// them, which reaches all hosts.
+std::string service_of(int rank) {
+  return fmt::format("trireme-start-{}", rank);
+}
+
+void tell_others(int rank, const std::string& host) {
+  const std::string text =
+      fmt::format("{} {}", host, interfaces_text()).substr(0, MPI_MAX_PORT_NAME - 1);
+  MPI_Publish_name(service_of(rank).c_str(), MPI_INFO_NULL, text.c_str());
+}
+
+/// Prints each address that another host has as well. Ends with the process at the latest.
+void name_equal_addresses(int rank, const std::string& host) {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const std::string here = interfaces_text() + ",";
+  for (int other = rank + 1; other < ranks; ++other) {
+    std::array<char, MPI_MAX_PORT_NAME> text{};
+    if (MPI_Lookup_name(service_of(other).c_str(), MPI_INFO_NULL, text.data()) != MPI_SUCCESS)
+      continue;  // a further rank of a host
+    const std::string there = text.data();
+    const auto space = there.find(' ');
+    std::istringstream addresses(there.substr(std::min(space, there.size() - 1) + 1));
+    for (std::string one; std::getline(addresses >> std::ws, one, ',');)
+      if (here.find(one.substr(std::min(one.find(' '), one.size())) + ",") != std::string::npos)
+        error_line(
+            "[rank {} {}] error: {} and {} have the same address: {}. Exclude it: mpirun "
+            "--mca btl_tcp_if_exclude lo,{}",
+            rank, host, host, there.substr(0, space), one, one.substr(0, one.find(' ')));
+  }
+}
+
 void end_job(double waited_s) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  if (speaks_for_its_host())
+  if (speaks_for_its_host()) {
+    try {
+      // On a thread of its own: a launcher that does not answer must not delay the end.
+      std::thread([rank, name = std::string(host.data())] {
+        tell_others(rank, name);
+        std::this_thread::sleep_for(std::chrono::seconds(1));  // the others' timers end as well
+        name_equal_addresses(rank, name);
+      }).detach();
+    } catch (const std::system_error&) {  // the line below has the addresses
+    }
     error_line(
         "[rank {} {}] error: MPI's first exchange with the other hosts has not ended within "
         "{:.0f} s. Either a firewall drops their messages, or MPI uses an interface that does not "
-        "connect the hosts. Addresses of {}: {}. If another host lists one of them too, MPI "
-        "mistakes the two hosts for each other there. Name the interface that connects the hosts: "
+        "connect the hosts. Addresses of {}: {}. Name the interface that connects the hosts: "
         "mpirun --mca btl_tcp_if_include INTERFACE. A larger TRIREME_START_DEADLINE (in seconds) "
         "waits longer",
         rank, host.data(), waited_s, host.data(), interfaces_text());
+  }
   // The others shall get their lines out before the job ends.
-  constexpr std::chrono::seconds for_the_others{2};
+  constexpr std::chrono::seconds for_the_others{3};
   std::this_thread::sleep_for(for_the_others);
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::environment));
   std::_Exit(static_cast<int>(ExitCode::environment));

@@ -3,7 +3,8 @@
 //
 // MPI waits without a deadline there, for example when a firewall drops its packets, or when it has
 // chosen the bridge of a container engine, whose address is the same on every host. The watchdog
-// does not exist yet, and needs messages itself.
+// does not exist yet, and needs messages itself. So the hosts tell each other their addresses by
+// way of the launcher (MPI_Publish_name), and those that two of them have are named.
 #pragma once
 
 #include <condition_variable>
