@@ -268,8 +268,9 @@ def ncu_words(session):
     # Two layers are enough: a kernel takes 0.4 s in the profiler, and all layers run the same ones.
     profiler = [nvidia_tool("ncu"), "--target-processes", "all", "--clock-control", "none", "--cache-control", "none", "--csv", "--page", "raw",
                 "--log-file", os.path.join(session.out, "ncu.csv"), "-c", "220", "--metrics", metrics]
-    keys = ("run.steps=1 optimizer.schedule.warmup_steps=0 gpu.graphs=false batch.sequences={micro} model.preset=none model.layers=2 "
-            "model.heads=12 model.channels=768 model.context=1024 model.vocabulary=50304")
+    keys = "run.steps=1 optimizer.schedule.warmup_steps=0 gpu.graphs=false batch.sequences={micro}"
+    if not session.tiny:
+        keys += " model.preset=none model.layers=2 model.heads=12 model.channels=768 model.context=1024 model.vocabulary=50304"
     return [*session.place.with_libraries, *profiler, session.place.program, *gpt2_words(session, "124m", "ncu", keys)]
 
 
