@@ -63,7 +63,8 @@ class SessionTest(TrainingTest):
         return ["bash", SCRIPT, *words, "--tiny", "--tree", tree or self.tree, "--out", self.out]
 
     def environment(self, **variables):
-        return {**os.environ, "TMPDIR": self.folder, **variables}
+        # Leaks are the unit tests' to find: shards that load libraries by name report those of the libraries.
+        return {**os.environ, "TMPDIR": self.folder, "ASAN_OPTIONS": "detect_leaks=0", **variables}
 
     def session(self, *words, tree=None, **variables):
         """Exit code, and verdicts by item."""
