@@ -15,6 +15,8 @@
 #include "base/line_output.hpp"
 #include "base/threads.hpp"
 
+#include "timing/recorder.hpp"
+
 namespace trireme::session {
 namespace {
 
@@ -35,10 +37,6 @@ constexpr Watched stopping[] = {{SIGTERM, StopReason::terminate, "SIGTERM"},
 bool ignored(int signal) {
   struct sigaction action {};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 /// To standard error, whose reader may have paused.
@@ -109,7 +107,7 @@ void SignalScope::watch() {
       return;
     if (signal > 0)
       note(signal);
-    if (preparing_ && (requested_.stop() || steady_seconds() >= limit_.deadline))
+    if (preparing_ && (requested_.stop() || timing::steady_seconds() >= limit_.deadline))
       end_preparation();
   }
 }

@@ -87,7 +87,7 @@ class PackedMatmul : public Matmul::Implementation {
       sum_bytes_ = rounded_up(shape.m * shape.n * static_cast<std::int64_t>(sizeof(float)), 4096);
   }
 
-  /// What the product needs of the workspace, in units, beside its sums: for all threads, and for
+  /// What the product needs of the workspace in units, without its sums: for all threads, and for
   /// each.
   void set_workspace(std::int64_t shared_units, std::int64_t thread_units) {
     shared_bytes_ = shared_units * static_cast<std::int64_t>(sizeof(Unit));
