@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cuda/nvrtc.hpp"
 
-#include <memory>
-
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -12,10 +10,11 @@
 namespace trireme::ops {
 namespace {
 
-struct Closes {
-  void operator()(void* library) const { dlclose(library); }
-};
-using Opened = std::unique_ptr<void, Closes>;
+// Never closed: NVRTC's static C++ runtime does not return its memory, so each further opening would leak 71 KiB. A library that is open
+// already is opened at no cost.
+void* open_for_good(const std::string& library) {
+  return dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
+}
 
 std::string without(const std::string& library) {
   return fmt::format(
@@ -31,16 +30,16 @@ std::string nvrtc_library() {
 }
 
 std::string nvrtc_problem(const std::string& library) {
-  const Opened compiler(dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL));
-  if (!compiler)
+  void* const compiler = open_for_good(library);
+  if (compiler == nullptr)
     return without(library);
   int major = 0, minor = 0;
   using Version = int (*)(int*, int*);
-  const auto version = reinterpret_cast<Version>(dlsym(compiler.get(), "nvrtcVersion"));
+  const auto version = reinterpret_cast<Version>(dlsym(compiler, "nvrtcVersion"));
   if (version == nullptr || version(&major, &minor) != 0)
     return fmt::format("cuDNN compiles with NVRTC, and {} is not it: it has no version", library);
   const std::string builtins = fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
-  return Opened(dlopen(builtins.c_str(), RTLD_LAZY | RTLD_LOCAL)) ? "" : without(builtins);
+  return open_for_good(builtins) != nullptr ? "" : without(builtins);
 }
 
 }  // namespace trireme::ops
